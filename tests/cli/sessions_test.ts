@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertFalse, assertMatch, assertStringIncludes } from "@std/assert";
 import { JournalFile } from "../../src/calls/journal_file.ts";
 import { folderOf } from "../../src/executor/durable.ts";
 import { ipybox } from "../support/cli.ts";
