@@ -18,6 +18,8 @@ import {
   APPROVE_SHELL,
   kernelEnvOf,
   kernelOptions,
+  PLACEMENT,
+  placementOf,
   SESSION,
 } from "./executor_options.ts";
 import { ifPresent } from "../files/safe.ts";
@@ -77,6 +79,7 @@ export const mcp: Command = {
         "With --http, give sessions the workspace's files except secrets: read-only, at their absolute paths, or as a copy for each session",
     },
     ...SESSION,
+    placement: PLACEMENT,
     project: {
       value: "DIR",
       help:
@@ -129,6 +132,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const kernel = kernelOptions(parsed, io, workspace);
   const options: McpServerOptions = {
     ...kernel,
+    placement: await placementOf(parsed, workspace),
     sandbox: project === undefined ? kernel.sandbox : withProject(kernel.sandbox, project),
     approve,
     approveShell,

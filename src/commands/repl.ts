@@ -3,7 +3,7 @@ import { type Logger, stderrLogger } from "../base/log.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { APPROVE, APPROVE_SHELL, executorOptions, SESSION } from "./executor_options.ts";
+import { APPROVE, APPROVE_SHELL, executorOptions, PLACEMENT, SESSION } from "./executor_options.ts";
 import { printable } from "./terminal/columns.ts";
 import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
@@ -24,6 +24,7 @@ export const repl: Command = {
       help: "Continue the session of this name, or begin it; it outlives this command for a day",
     },
     ...SESSION,
+    placement: PLACEMENT,
   },
   notes: [
     "Cells share variables. Enter runs a complete cell, Ctrl-C interrupts it, Tab",

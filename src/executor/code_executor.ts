@@ -558,6 +558,7 @@ export class CodeExecutor implements AsyncDisposable {
       await abortable(this.#kernel.ready(), execution.signal);
       // The code may import what is new.
       await abortable(this.#tools.runner.toolsFollowed(), execution.signal);
+      await abortable(this.#kernel.sync(), execution.signal);
       const report = await this.#checker?.check(code, execution.signal);
       if (report !== undefined) yield* this.#judge(report);
       const names = report && shownNames(report.tools);

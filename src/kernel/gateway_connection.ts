@@ -43,6 +43,8 @@ interface GatewayControl {
   readonly owned?: boolean;
   /** Starts a type checker beside its kernels. */
   readonly openChecker?: (() => CheckerProcess | undefined) | undefined;
+  /** Brings generated modules to its kernels. */
+  readonly sync?: (() => Promise<void>) | undefined;
 }
 
 /** How long a gateway may take to answer whether it is still there. */
@@ -91,6 +93,11 @@ export class GatewayConnection implements AsyncDisposable {
   /** Starts a type checker beside its kernels; `undefined` where there is none. */
   openChecker(): CheckerProcess | undefined {
     return this.#options.openChecker?.();
+  }
+
+  /** Brings generated modules to its kernels, where these do not see them. */
+  async sync(): Promise<void> {
+    await this.#options.sync?.();
   }
 
   /** Ends it, where that is possible. */

@@ -283,7 +283,10 @@ export class Session implements AsyncDisposable {
     const workspace = await this.workspace;
     // Half of what this server loads, which clients need not wait for.
     const { CodeExecutor } = await import("../executor/code_executor.ts");
-    const python = await this.#python();
+    const { placement } = this.#options;
+    const python = placement === undefined
+      ? (await this.#python()).executable
+      : this.#options.python;
     this.#starting = "Starting the kernel";
     const { imagesDir = "images", approve = "ask", approveShell = "allow", policy } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
@@ -295,7 +298,7 @@ export class Session implements AsyncDisposable {
         approval: policy ?? { tools: approve, resources: approve, shell: approveShell },
         audit: await this.#auditLog(),
         workspace,
-        python: python.executable,
+        python,
         signal,
       }),
     );
