@@ -70,7 +70,7 @@ export async function placeFar(
   const facts = await boot.begin() ?? await process.failed(placement, deadline);
   requireFit(facts, { placement, carrier, python, isWalled });
   const paths = new SessionPaths(
-    `/tmp/ipybox-${randomToken().slice(0, 16)}`,
+    `/tmp/ipybox.${randomToken().slice(0, 16)}`,
     facts.has ? IMAGE_PROGRAMS : undefined,
   );
   const inner = carrier.workspace ?? `${paths.session}/workspace`;
@@ -118,10 +118,10 @@ export async function placeFar(
     judge: (report) => {
       if (isWalled) requireSandbox(report, { elsewhere: true, log });
     },
-    explain: (last, cause) =>
-      Promise.resolve(
-        new GatewayStartError(`The launcher at ${carrier.name} ${howEnded(last)}`, last, { cause }),
-      ),
+    explain: (last, cause) => {
+      const message = `The launcher at ${carrier.name} ended before it said anything`;
+      return Promise.resolve(new GatewayStartError(message, last, { cause }));
+    },
   };
 }
 

@@ -28,6 +28,12 @@ NEEDED = {
 MAX_LINE = 1 << 20
 MAX_ARCHIVE = 1 << 24
 
+# Of what /proc says of the machine, only this is shown in a sandbox that is made here.
+SHOWN = {
+    *("cgroups", "cpuinfo", "devices", "filesystems", "loadavg", "meminfo", "stat", "swaps"),
+    *("uptime", "version", "vmstat", "zoneinfo"),
+}
+
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, FILTER_MODE = 38, 22, 2
 
 
@@ -96,15 +102,16 @@ def real_executable():
 def installation(executable):
     """The files and folders that must be readable to run this Python."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
-    found = {os.path.realpath(prefix) for prefix in prefixes}
+    found = sorted({os.path.realpath(prefix) for prefix in prefixes})
     for _ in range(20):
-        found.add(executable)
+        if not any(executable.startswith(f"{prefix}/") for prefix in found):
+            found.append(executable)
         if not os.path.islink(executable):
             break
         target = os.path.join(os.path.dirname(executable), os.readlink(executable))
         folder = os.path.realpath(os.path.dirname(target))
         executable = os.path.join(folder, os.path.basename(target))
-    return sorted(found)
+    return found
 
 
 def look(wanted):
@@ -155,11 +162,21 @@ def wall(order, filter):
         if os.path.exists(path):
             argv += ["--ro-bind", path, path]
     argv += ["--proc", "/proc", "--dev", "/dev"]
+    for name in os.listdir("/proc"):
+        path = f"/proc/{name}"
+        if name.isdigit() or name in SHOWN or os.path.islink(path):
+            continue
+        if name in ("sys", "sysvipc"):
+            argv += ["--ro-bind", path, path]
+        elif os.path.isdir(path):
+            argv += ["--tmpfs", path, "--remount-ro", path]
+        else:
+            argv += ["--ro-bind", "/dev/null", path]
     for path in order["writable"]:
         argv += ["--bind", path, path]
     for path in order["readonly"]:
         argv += ["--ro-bind", path, path]
-    argv += ["--remount-ro", "/proc", "--chdir", "/", "--"]
+    argv += ["--remount-ro", "/proc", "--remount-ro", "/", "--chdir", "/", "--"]
     return argv
 
 
