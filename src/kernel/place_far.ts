@@ -315,7 +315,8 @@ class FarProcess implements LauncherProcess {
     if (exit.exitCode !== 0) {
       this.#end = `${this.#carrier.name} ${howEnded({ ...exit, stderrTail: "" })}\n`;
     }
-    if (exit.signal !== null && stop !== undefined) {
+    // It may have gone before what it started: engines have a command of their own for that.
+    if (exit.exitCode !== 0 && stop !== undefined) {
       const [program = "", ...args] = stop;
       await runProgram(await programOf(program), { args });
     }

@@ -12,7 +12,7 @@ export interface Carrier {
   readonly name: string;
   /** The command that starts a program there. */
   command(program: readonly string[]): readonly string[];
-  /** Ends what the command may have left, if it had to be killed. */
+  /** Ends what the command may have left, if it did not end well. */
   readonly stop?: readonly string[] | undefined;
   /** The Python there. */
   readonly python: string;
@@ -71,7 +71,14 @@ export function containerCarrier(
   const isBound = workspace === "bind";
   const run = [
     ...[type, "run", "--rm", "--interactive", "--name", id, "--hostname", "ipybox"],
-    ...["--label", "ipybox.session", "--log-driver", "none", "--pull", "never"],
+    ...[
+      "--label",
+      `ipybox.workspace=${options.workspace}`,
+      "--log-driver",
+      "none",
+      "--pull",
+      "never",
+    ],
     ...["--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"],
     ...["--read-only", "--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777", "--workdir", "/"],
     ...["--cpus", String(cpus)],

@@ -60,7 +60,7 @@ export interface CommandPlacement {
   readonly type: "command";
   /** The command, as a program and its arguments. The command of the launcher is added. */
   readonly command: readonly string[];
-  /** Ends what the command may have left, if it had to be killed. */
+  /** Ends what the command may have left, if it did not end well. */
   readonly stop?: readonly string[] | undefined;
   /**
    * Whether bubblewrap makes the sandbox there. Otherwise it has to be in one, without a network.

@@ -31,9 +31,9 @@ export async function useSession(executor: CodeExecutor): Promise<void> {
   assertEquals(events.filter((event) => event.startsWith("approval")).length, 1);
   assertStringIncludes(events.at(-1) ?? "", "hi");
   await executor.unregisterServer("raw");
-  const gone =
-    "import mcptools, os\nprint([name for name in os.listdir(next(iter(mcptools.__path__)))])";
-  assertEquals((await executor.execute(gone)).text, "[]");
+  const left =
+    "import os\nprint('raw' in os.listdir(os.environ['PYTHONPATH'].split(':')[1] + '/mcptools'))";
+  assertEquals((await executor.execute(left)).text, "False");
 
   const late = await rejection(executor.execute("while True: pass", { timeoutMs: 300 }));
   assert(late instanceof ExecutionTimeoutError);

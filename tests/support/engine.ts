@@ -1,0 +1,32 @@
+/**
+ * The container engine that tests run kernels with, where there is one.
+ *
+ * @module
+ */
+
+/** The image that tests use; `IPYBOX_KERNEL_IMAGE` names another one. */
+export const kernelImage: string = Deno.env.get("IPYBOX_KERNEL_IMAGE") ?? "ipybox-kernel";
+
+/** Why no kernel can run in a container here; `undefined` where one can. */
+export async function whyNoEngine(): Promise<string | undefined> {
+  try {
+    const info = await engine("info", "--format", "{{.ServerVersion}}");
+    if (!info.success) return "there is no Docker engine";
+    if ((await engine("image", "inspect", kernelImage)).success) return undefined;
+    return `there is no image ${kernelImage}: docs/placements.md says how it is built`;
+  } catch (error) {
+    return `docker cannot be run: ${error}`;
+  }
+}
+
+/** Runs a command of the engine. */
+export async function engine(
+  ...args: readonly string[]
+): Promise<{ readonly success: boolean; readonly text: string }> {
+  const { success, stdout, stderr } = await new Deno.Command("docker", {
+    args: [...args],
+    stdin: "null",
+  }).output();
+  const decoder = new TextDecoder();
+  return { success, text: decoder.decode(stdout) + decoder.decode(stderr) };
+}
