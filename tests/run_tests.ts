@@ -26,9 +26,8 @@ async function runTests(args: readonly string[], python: string): Promise<TestSu
   const directory = await Deno.makeTempDir({ prefix: "ipybox-tests-" });
   try {
     const report = `${directory}/junit.xml`;
-    const paths = args.some((arg, i) => !arg.startsWith("-") && args[i - 1] !== "--filter");
     const child = new Deno.Command(Deno.execPath(), {
-      args: ["test", "-A", "--parallel", `--junit-path=${report}`, ...args, ...(paths ? [] : ALL)],
+      args: ["test", "-A", "--parallel", `--junit-path=${report}`, ...withPaths(args)],
       cwd: root,
       // The registrations, logins and workspaces of whoever runs the tests stay as they are.
       env: {
@@ -51,6 +50,25 @@ async function runTests(args: readonly string[], python: string): Promise<TestSu
   }
 }
 
+function withPaths(args: readonly string[]): readonly string[] {
+  const named = args.some((arg, i) => !arg.startsWith("-") && args[i - 1] !== "--filter");
+  return named ? args : [...args, ...ALL];
+}
+
+/**
+ * Checks the types of the tests before they run, while the rest is set up. The run finds that in
+ * Deno's cache, or reports the errors.
+ */
+async function checkTypes(args: readonly string[]): Promise<void> {
+  await new Deno.Command(Deno.execPath(), {
+    args: ["test", "--no-run", "--quiet", ...withPaths(args)],
+    cwd: root,
+    stdin: "null",
+    stdout: "null",
+    stderr: "null",
+  }).output();
+}
+
 /** A run that takes longer hangs; what it printed last names the test. */
 const LONGEST_MS = 40 * 60_000;
 
@@ -62,7 +80,6 @@ const ALL = [
   "tests/interop/agents_test.ts",
   "tests/cli/setup_test.ts",
   "tests/integration/approval_page_test.ts",
-  "tests/security/regex_test.ts",
   "tests/security/worst_cells_test.ts",
   "src/python/build_test.ts",
   "tests/cli/mcp_page_test.ts",
@@ -132,6 +149,7 @@ async function main(): Promise<number> {
         return python;
       }),
       cachePrograms(),
+      checkTypes(Deno.args),
     ]);
     const summary = await runTests(Deno.args, python.executable);
     for (const { name, reason } of summary.skipped) {

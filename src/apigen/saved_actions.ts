@@ -7,7 +7,8 @@
  * @module
  */
 import { join } from "node:path";
-import { isPlainFolder, readHostileBytes, readHostileFile } from "../files/safe.ts";
+import { readBeneath } from "../files/beneath.ts";
+import { isPlainFolder } from "../files/safe.ts";
 import { type IndexedTool, ToolRanking } from "./search.ts";
 
 /** A saved code action. */
@@ -27,6 +28,7 @@ const MAX_HEAD = 4096;
 /** More are not listed, and larger interfaces are none: code can write what it likes. */
 const MAX_ACTIONS = 1000;
 const MAX_API_BYTES = 65_536;
+const MAX_SOURCE_BYTES = 4 * 2 ** 20;
 
 /** Lists a workspace's saved actions. */
 export async function listActions(workspace: string): Promise<SavedAction[]> {
@@ -35,8 +37,8 @@ export async function listActions(workspace: string): Promise<SavedAction[]> {
   for (const category of await foldersIn(root)) {
     for (const name of await foldersIn(join(root, category))) {
       if (actions.length === MAX_ACTIONS) return actions;
-      const path = join(root, category, name, "api.py");
-      const api = await readHostileBytes(path, MAX_API_BYTES);
+      const parts = [ACTIONS, category, name, "api.py"];
+      const api = await readBeneath(workspace, parts, MAX_API_BYTES);
       if (api === undefined) continue;
       const head = new TextDecoder().decode(api.subarray(0, MAX_HEAD));
       actions.push({ name: `${category}.${name}`, summary: summaryIn(head) });
@@ -83,13 +85,12 @@ export async function readAction(
 ): Promise<string | undefined> {
   const [category = "", action = "", ...more] = name.split(".");
   if (more.length > 0 || !NAME.test(category) || !NAME.test(action)) return undefined;
-  let folder = join(workspace, ACTIONS);
-  for (const step of [category, action]) {
-    if (!await isPlainFolder(folder)) return undefined;
-    folder = join(folder, step);
-  }
-  if (!await isPlainFolder(folder)) return undefined;
-  return await readHostileFile(join(folder, `${part}.py`));
+  const source = await readBeneath(
+    workspace,
+    [ACTIONS, category, action, `${part}.py`],
+    MAX_SOURCE_BYTES,
+  );
+  return source && new TextDecoder().decode(source);
 }
 
 async function foldersIn(folder: string): Promise<string[]> {

@@ -161,6 +161,22 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   }
 }
 
+/** Another program has attached to the durable session. Its kernel lives, but is not this program's. */
+export class SessionTakenError extends KernelDiedError {
+  /** The name of the class. */
+  override readonly name: string = "SessionTakenError";
+
+  /**
+   * The same for one of the executions under way.
+   *
+   * @param partial What that execution had produced.
+   * @returns A new error.
+   */
+  override with(partial: PartialResult): SessionTakenError {
+    return new SessionTakenError(this.message, this, partial, { cause: this.cause });
+  }
+}
+
 /** The executed code raised an exception. The fields are those of Jupyter's `error` message. */
 export class CodeExecutionError extends Error implements PartialResult {
   /** The name of the class. */

@@ -6,6 +6,12 @@ export function isGranted(permission: Deno.PermissionDescriptor): boolean {
   return Deno.permissions.querySync(permission).state === "granted";
 }
 
+/** Whether this program runs with all permissions, as with `-A`, which some files of the system need. */
+export function isAllGranted(): boolean {
+  return (["read", "write", "net", "env", "sys", "run", "ffi"] as const)
+    .every((name) => isGranted({ name }));
+}
+
 /** Whether Deno's permissions allow to look at a path, like {@linkcode isGranted}. */
 export function mayRead(path: string): boolean {
   return isGranted({ name: "read", path });

@@ -1,6 +1,7 @@
 import { joinBytes } from "../base/bytes.ts";
 import { acceptAll } from "../base/lasting_server.ts";
-import { Semaphore } from "../base/mutex.ts";
+import { Mutex, Semaphore } from "../base/mutex.ts";
+import { RateLimit } from "../base/rate_limit.ts";
 import { settledWithin } from "../base/signals.ts";
 import { type ByteStream, TcpStream } from "../base/streams.ts";
 import { randomToken, sameToken } from "../base/tokens.ts";
@@ -490,6 +491,15 @@ const ANSWERS = 256 * 2 ** 20;
 const PER_BYTE = 3;
 const PER_VALUE = 400;
 
+/**
+ * How much of larger requests is read in a second, in values, and how much before they wait; a name takes
+ * as long as some values, and so do many bytes. A table of the largest size passes every few seconds.
+ */
+const WORK_PER_SECOND = 100_000;
+const WORK_BURST = 200_000;
+const NAME_WORK = 4;
+const BYTE_WORK = 1 / 16;
+
 /** What a request takes once it is parsed. */
 export function requestCost(body: Uint8Array, values: number): number {
   return body.length * PER_BYTE + values * PER_VALUE;
@@ -506,6 +516,8 @@ class DoorBudget {
   readonly #bodies = new Semaphore(BODIES);
   readonly #requests = new Semaphore(REQUESTS);
   readonly #answers = new Semaphore(ANSWERS);
+  readonly #turns = new Mutex();
+  readonly #work = new RateLimit(WORK_PER_SECOND, WORK_BURST);
 
   /** Waits until a body may be read. */
   async forBody(length: number, signal: AbortSignal): Promise<Disposable> {
@@ -518,10 +530,18 @@ class DoorBudget {
    */
   async forCall(body: Uint8Array, signal: AbortSignal): Promise<Disposable> {
     if (body.length * (PER_BYTE + PER_VALUE) <= SMALL_REQUEST) return FREE;
-    const { values } = measureJson(body);
+    const { values, names } = measureJson(body);
     if (values > MAX_VALUES) throw new Refused(413, `The body has more than ${MAX_VALUES} values`);
+    await this.#pace(values + names * NAME_WORK + body.length * BYTE_WORK, signal);
     const cost = requestCost(body, values);
     return cost <= SMALL_REQUEST ? FREE : await this.#requests.acquire(signal, cost);
+  }
+
+  /** Waits until other sessions have had their turn: what is large holds them up while it is read. */
+  async #pace(work: number, signal: AbortSignal): Promise<void> {
+    using _turn = await this.#turns.acquire(signal);
+    await this.#work.settled(signal);
+    this.#work.charge(work);
   }
 
   /** Takes what an answer needs until the code in the kernel has read it. */

@@ -8,7 +8,12 @@ import { abortable, settledWithin } from "../base/signals.ts";
 import { sha256 } from "../json/digest.ts";
 import { parseExact, sealObject, stringifyExact } from "../json/exact.ts";
 import { type IncomingCall, LOST } from "./door_server.ts";
-import { type CallRecord, JournalFile, type JournalledCall } from "./journal_file.ts";
+import {
+  type CallRecord,
+  JournalFile,
+  type JournalledCall,
+  type WaitingRecord,
+} from "./journal_file.ts";
 import { errorText } from "./wire.ts";
 
 /** What a journal has of a call that is made now. It follows the call's steps, and writes them down. */
@@ -81,7 +86,7 @@ export class CallJournal implements Disposable {
   }
 
   /**
-   * Opens the journal of a session, and makes it where there is none.
+   * Opens the journal of a session for its host, and makes it where there is none.
    *
    * @param folder A folder that only the host can see, for this session alone.
    * @param log Receives calls whose outcome is unknown, and failures.
@@ -89,15 +94,27 @@ export class CallJournal implements Disposable {
    * @throws {ConfigError} There is one that cannot be used.
    */
   static async open(folder: string, log: Logger = silentLogger): Promise<CallJournal> {
-    return new CallJournal(await JournalFile.open(folder), log);
+    const file = await JournalFile.open(folder);
+    file.claimAll();
+    return new CallJournal(file, log);
   }
 
   /**
-   * The calls that wait for a decision, the oldest first, as the file has them: also those that wait
+   * The calls that wait for a decision, the oldest hundred, as the file has them: also those that wait
    * for a host.
    */
   waiting(): WaitingCall[] {
-    return this.#file.waiting().map(({ asked, ...call }) => ({ ...call, since: past(asked) }));
+    return waitingCalls(this.#file.waiting());
+  }
+
+  /**
+   * The same for a session that another host may have.
+   *
+   * @param folder Its folder.
+   * @returns The calls.
+   */
+  static async waitingIn(folder: string): Promise<WaitingCall[]> {
+    return waitingCalls(await JournalFile.waitingIn(folder));
   }
 
   /**
@@ -140,15 +157,21 @@ export class CallJournal implements Disposable {
     }
   }
 
+  /**
+   * Forgets calls that wait for a decision, but that no code asks for at the moment: it has ended, or given
+   * them up while no host was there. Where it does ask again after all, the call is a new one.
+   */
+  forgetUnasked(): void {
+    if (this.#isLeft) return;
+    this.#attempt(() => this.#file.forgetWaiting([...this.#flights.keys()]));
+  }
+
   /** Ends all calls for good that were not sent, and cancels the others: their kernel is gone. */
   cancelAll(): void {
+    if (this.#isLeft) return; // they are another host's
     const cancelled = new ToolCallError("cancelled", "The kernel that called is gone");
     for (const flight of this.#flights.values()) flight.cancel(cancelled);
-    try {
-      this.#file.endUnsent("cancelled", textOf(cancelled));
-    } catch (error) {
-      this.#log.error(`Cannot write the call journal ${this.#file.path}: ${messageOf(error)}`);
-    }
+    this.#attempt(() => this.#file.endUnsent("cancelled", textOf(cancelled)));
   }
 
   /**
@@ -168,6 +191,14 @@ export class CallJournal implements Disposable {
     this.#isLeft = true;
     for (const flight of this.#flights.values()) flight.abandon();
     this.#file[Symbol.dispose]();
+  }
+
+  #attempt(step: () => void): void {
+    try {
+      step();
+    } catch (error) {
+      this.#log.error(`Cannot write the call journal ${this.#file.path}: ${messageOf(error)}`);
+    }
   }
 
   #write<T>(step: () => T): T {
@@ -380,6 +411,10 @@ function nameOf({ serverName, toolName }: JournalledCall): string {
 
 function textOf({ type, message }: ToolCallError): string {
   return errorText({ type, message });
+}
+
+function waitingCalls(records: readonly WaitingRecord[]): WaitingCall[] {
+  return records.map(({ asked, ...call }) => ({ ...call, since: past(asked) }));
 }
 
 /** A clock that was set back has seen the future. */

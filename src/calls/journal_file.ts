@@ -63,6 +63,9 @@ const waitingCalls: z.ZodType<WaitingRecord[]> = z.array(z.object({
   asked: z.int(),
 }));
 
+const WAITING = "SELECT id, kind, server AS serverName, tool AS toolName, asked FROM calls " +
+  "WHERE state = 'waiting' ORDER BY seq LIMIT 100";
+
 const VERSION = 1;
 const TABLE = `CREATE TABLE calls (
   seq INTEGER PRIMARY KEY,
@@ -122,7 +125,7 @@ export class JournalFile implements Disposable {
    * @throws {ConfigError} It cannot be used.
    */
   static async open(folder: string): Promise<JournalFile> {
-    const path = join(folder, "calls.db");
+    const path = pathIn(folder);
     try {
       await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
       await makePrivate(path);
@@ -229,13 +232,31 @@ export class JournalFile implements Disposable {
     );
   }
 
-  /** The calls on which nobody has decided, the oldest first. */
-  waiting(): WaitingRecord[] {
-    const rows = this.#statement(
-      "SELECT id, kind, server AS serverName, tool AS toolName, asked FROM calls " +
-        "WHERE state = 'waiting' ORDER BY seq",
+  /** Claims all calls that were not sent: the host before has gone, or has been detached. */
+  claimAll(): void {
+    this.#run("UPDATE calls SET claim = ? WHERE state IN ('waiting', 'decided')", this.#claim);
+  }
+
+  /** Forgets calls on which nobody has decided, but those, and those that another host has by now. */
+  forgetWaiting(but: readonly string[]): void {
+    this.#run(
+      "DELETE FROM calls WHERE state = 'waiting' AND claim = ? " +
+        "AND id NOT IN (SELECT value FROM json_each(?))",
+      this.#claim,
+      JSON.stringify(but),
     );
-    return waitingCalls.parse(rows.all());
+  }
+
+  /** The calls on which nobody has decided, the oldest first, at most a hundred. */
+  waiting(): WaitingRecord[] {
+    return waitingCalls.parse(this.#statement(WAITING).all());
+  }
+
+  /** The same for a file that another process has open. */
+  static async waitingIn(folder: string): Promise<WaitingRecord[]> {
+    const { DatabaseSync } = await import("node:sqlite");
+    using database = new DatabaseSync(pathIn(folder), { readOnly: true });
+    return waitingCalls.parse(database.prepare(WAITING).all());
   }
 
   [Symbol.dispose](): void {
@@ -268,6 +289,10 @@ export class JournalFile implements Disposable {
   #statement(sql: string): StatementSync {
     return this.#statements.getOrInsertComputed(sql, () => this.#database.prepare(sql));
   }
+}
+
+function pathIn(folder: string): string {
+  return join(folder, "calls.db");
 }
 
 /** SQLite would make the file, and those beside it, readable for others. */

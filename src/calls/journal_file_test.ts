@@ -135,6 +135,42 @@ Deno.test("A file that another process has locked fails, and is used again later
   assertEquals(file.begin(call), undefined);
 });
 
+Deno.test("A journal that is full fails, and is used again when there is room", async () => {
+  await using folder = await TempFolder.create();
+  using file = await JournalFile.open(folder.path);
+  file.begin(call);
+  const fill = (size: number) =>
+    sql(file.path, `UPDATE calls SET answer = printf('%.*c', ${size}, 'x')`);
+  fill(128 * 2 ** 20);
+  const beginMany = () => {
+    for (let number = 0; number < 100; number++) file.begin({ ...call, id: idOf(number) });
+  };
+  assertThrows(beginMany, Error, "full");
+  fill(0);
+  beginMany();
+});
+
+Deno.test("A journal that cannot be written is refused", async () => {
+  // Not even root can write there.
+  const folder = Deno.build.os === "linux" ? "/proc/self" : "/dev/null";
+  await assertRejects(() => CallJournal.open(folder), ConfigError, "Cannot use the call journal");
+});
+
+Deno.test("A clock that was set back makes no call wait from the future", async () => {
+  await using folder = await TempFolder.create();
+  {
+    using file = await JournalFile.open(folder.path);
+    file.begin(call);
+    sql(file.path, "UPDATE calls SET asked = 99999999999999, changed = 99999999999999");
+  }
+  using journal = await CallJournal.open(folder.path);
+  const [waiting] = journal.waiting();
+  assert(waiting !== undefined && waiting.since <= new Date(), `${waiting?.since}`);
+  const attempt = { signal: new AbortController().signal, tell() {} };
+  const askedAt = await journal.once(call, attempt, (entry) => Promise.resolve(`${entry.askedAt}`));
+  assert(new Date(askedAt) <= new Date(), askedAt);
+});
+
 function sql(path: string, text: string): void {
   using database = new DatabaseSync(path);
   database.exec(text);

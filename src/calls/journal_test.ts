@@ -4,6 +4,7 @@ import { ToolCallError } from "../base/errors.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { LOST } from "./door_server.ts";
 import { CallJournal } from "./journal.ts";
+import { JournalFile } from "./journal_file.ts";
 
 const call = {
   id: "a".repeat(32),
@@ -92,4 +93,24 @@ Deno.test("A caller that gives up cancels the call for good, unless another atte
   last.gone.abort(new DOMException("gives up", "AbortError"));
   await assertRejects(() => cancelled, DOMException, "gives up");
   assertEquals(await new Caller().ask(other), "cancelled");
+});
+
+Deno.test("Calls that no code asks for are forgotten, but not those that it waits for", async () => {
+  await using folder = await TempFolder.create();
+  {
+    using before = await JournalFile.open(folder.path);
+    before.begin(call);
+    before.begin({ ...call, id: "b".repeat(32) });
+  }
+  using old = await CallJournal.open(folder.path);
+  using journal = await CallJournal.open(folder.path);
+  old.forgetUnasked(); // they are the next host's
+  const decided = Promise.withResolvers<string>();
+  const attempt = { signal: new AbortController().signal, tell() {} };
+  const answer = journal.once(call, attempt, () => decided.promise);
+  assertEquals((await CallJournal.waitingIn(folder.path)).length, 2);
+  journal.forgetUnasked();
+  assertEquals(journal.waiting().map(({ id }) => id), [call.id]);
+  decided.resolve("the answer");
+  assertEquals(await answer, "the answer");
 });

@@ -32,7 +32,12 @@ export const LOGIN_OPTIONS: Readonly<Record<string, OptionSpec>> = {
 export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
   return {
     timeoutMs: parsed.milliseconds("login-timeout"),
-    show: async ({ serverName, url }) => {
+    show: async ({ serverName, serverHost, url }) => {
+      if (serverHost !== url.host) {
+        io.err(
+          `What you allow at ${url.host} is given to ${serverHost}, the server ${serverName}.`,
+        );
+      }
       io.err(`To log in to ${serverName}, open this page of ${url.host} in a browser here:`);
       io.err(`\n  ${printable(url.href)}\n`);
       if (parsed.has("open") && io.interactive) await openInBrowser(url, io);

@@ -1,7 +1,9 @@
 import { resolve } from "node:path";
 import { format } from "node:util";
 import config from "../../deno.json" with { type: "json" };
+import { messageOf } from "../base/message_of.ts";
 import { settledWithin } from "../base/signals.ts";
+import { checkSessionName } from "../executor/durable.ts";
 import { type McpHttpServerOptions, McpServer } from "../mcp_server/mcp_server.ts";
 import type { McpServerOptions } from "../mcp_server/session.ts";
 import {
@@ -43,6 +45,11 @@ export const mcp: Command = {
     page: { help: "Ask on a local web page; its one-time link is printed to stderr" },
     structured: {
       help: "Also return results as structured content, for programs; models need only text",
+    },
+    session: {
+      value: "NAME",
+      help:
+        "Continue the session of this name, or begin it; a restarted client finds its variables for a day",
     },
     http: { value: "PORT", help: "Serve over HTTP on this port instead (0: any free port)" },
     host: { value: "HOST", help: "With --http, the address to listen on (default: 127.0.0.1)" },
@@ -130,6 +137,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     io.log,
   );
   const kernel = kernelOptions(parsed, io, workspace);
+  const name = sessionOf(parsed);
   const options: McpServerOptions = {
     ...kernel,
     placement: await placementOf(parsed, workspace),
@@ -140,6 +148,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     kernelEnv: await kernelEnvOf(workspace),
     page: parsed.has("page"),
     structured: parsed.has("structured"),
+    durable: name === undefined ? undefined : { name },
     version: config.version,
   };
   const http = await httpOf(parsed);
@@ -155,6 +164,19 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     return EXIT.failed;
   }
   return EXIT.ok;
+}
+
+/** The name of the durable session. */
+function sessionOf(parsed: ParsedArgs): string | undefined {
+  const name = parsed.value("session");
+  if (name === undefined) return undefined;
+  if (parsed.given("http")) throw new UsageError("Options --session and --http cannot be combined");
+  try {
+    checkSessionName(name);
+    return name;
+  } catch (cause) {
+    throw new UsageError(`Option --session: ${messageOf(cause)}`, { cause });
+  }
 }
 
 /** The project that the command line names, as an absolute path. */

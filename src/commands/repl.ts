@@ -1,4 +1,5 @@
 import { CodeExecutor } from "../executor/code_executor.ts";
+import { startNamed } from "../executor/named.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
@@ -7,7 +8,6 @@ import { APPROVE, APPROVE_SHELL, executorOptions, PLACEMENT, SESSION } from "./e
 import { printable } from "./terminal/columns.ts";
 import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
-import { startNamed } from "./sessions.ts";
 import { workspaceOf } from "./shared.ts";
 
 /** `ipybox repl`: an interactive session. */
@@ -75,7 +75,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const name = parsed.value("session");
   const started = name === undefined
     ? CodeExecutor.start({ ...options, log, signal })
-    : startNamed(name, { ...options, log, signal });
+    : startNamed(name, { ...options, log, signal }).then(({ executor }) => executor);
   parts.defer(async () => {
     ending.abort();
     const executor = await started.catch(() => undefined); // told by the session

@@ -1,12 +1,4 @@
-import { CodeExecutor } from "../executor/code_executor.ts";
-import {
-  endDurable,
-  folderOf,
-  type ListedSession,
-  listSessions,
-  NameTakenError,
-} from "../executor/durable.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
+import { endDurable, folderOf, type ListedSession, listSessions } from "../executor/durable.ts";
 import { CallJournal, type WaitingCall } from "../calls/journal.ts";
 import {
   type Command,
@@ -17,7 +9,7 @@ import {
   UsageError,
 } from "./command.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
-import { listColumns, printable } from "./terminal/columns.ts";
+import { ago, listColumns, printable } from "./terminal/columns.ts";
 
 /** `ipybox sessions`: lists and ends durable sessions. */
 export const sessions: Command = {
@@ -126,8 +118,7 @@ async function waitingIn(
 ): Promise<readonly WaitingCall[]> {
   if (status === undefined) return [];
   try {
-    using journal = await CallJournal.open(folderOf(id), io.log);
-    return journal.waiting();
+    return await CallJournal.waitingIn(folderOf(id));
   } catch (error) {
     io.err(`ipybox: ${printable(error instanceof Error ? error.message : String(error))}`);
     return [];
@@ -141,7 +132,8 @@ function clip(name: string): string {
   return name.length > 60 ? `${name.slice(0, 60)}…` : name;
 }
 
-function lineOf({ name, workspace, state, detachedSeconds, error, waiting }: Described): string {
+function lineOf(session: Described): string {
+  const { id, name, workspace, state, detachedSeconds, error, waiting } = session;
   const since = detachedSeconds === undefined ? "" : ` for ${ago(detachedSeconds)}`;
   const parts = [
     `${state}${since}`,
@@ -151,25 +143,8 @@ function lineOf({ name, workspace, state, detachedSeconds, error, waiting }: Des
     ...waiting.slice(0, MAX_WAITING).map(({ call, since }) =>
       `${clip(call)} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`
     ),
-    ...(waiting.length > MAX_WAITING ? [`${waiting.length - MAX_WAITING} more calls wait`] : []),
+    ...(waiting.length > MAX_WAITING ? ["more calls wait"] : []),
+    ...(waiting.length > 0 && state === "detached" ? [`\`ipybox attach ${id}\` asks you`] : []),
   ];
   return printable(parts.join("; "));
-}
-
-function ago(seconds: number): string {
-  if (seconds < 120) return `${Math.max(0, Math.round(seconds))} s`;
-  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
-}
-
-/** Continues the session of a workspace that has a name, or begins it. */
-export async function startNamed(
-  name: string,
-  options: CodeExecutorOptions & { readonly workspace: string },
-): Promise<CodeExecutor> {
-  try {
-    return await CodeExecutor.start({ ...options, durable: { name } });
-  } catch (error) {
-    if (error instanceof NameTakenError) return await CodeExecutor.attach(error.id, options);
-    throw error;
-  }
 }

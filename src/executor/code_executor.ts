@@ -159,6 +159,23 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
+   * The code of the session's last execution where no process has seen its end: {@linkcode resume} tells
+   * what became of it. Empty where it was too long to be kept; `undefined` where there is none.
+   */
+  get unfinished(): string | undefined {
+    return this.#found?.ended === false ? this.#found.code : undefined;
+  }
+
+  /**
+   * Aborts when a durable session has ended, or is no longer this process's; `undefined` where it is not
+   * durable. The reason is the error with which its executions end from then on: a
+   * {@linkcode SessionTakenError} where another process has attached.
+   */
+  get sessionEnded(): AbortSignal | undefined {
+    return this.#durably && this.#kernel.gatewayEnded;
+  }
+
+  /**
    * Leaves a durable session running and closes the executor. An execution under way goes on without
    * this process, and ends here with an `AbortError`; its tool calls wait for the next process.
    *
@@ -622,8 +639,11 @@ export class CodeExecutor implements AsyncDisposable {
       throw error;
     } finally {
       await ended;
-      if (this.#durably?.left.is === false) this.#durably.state.end();
       this.#state = await execution.state;
+      if (this.#durably?.left.is === false) {
+        this.#durably.state.end();
+        if (this.#state === "kept") this.#durably.journal.forgetUnasked();
+      }
       span.set({ "ipybox.kernel.state": this.#state });
     }
   }

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { randomToken } from "../base/tokens.ts";
-import { lockUserFolder, readHostileFile } from "../files/safe.ts";
+import { openPlainFile, readHostileFile } from "../files/safe.ts";
 import { stateFolder } from "../files/user_folders.ts";
 import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
 import {
@@ -155,6 +155,12 @@ export function folderOf(id: string): string {
   return join(sessionsRoot(), id);
 }
 
+/** Refuses what cannot be the name of a session. */
+export function checkSessionName(name: string): void {
+  if (/^[\w.-]{1,64}$/.test(name)) return;
+  throw new TypeError(`"${name}" is no name of a session: use letters, digits, ".", "_" and "-"`);
+}
+
 /** Makes the folder of a new session. */
 export async function createSession(
   workspace: string,
@@ -164,9 +170,7 @@ export async function createSession(
     if (value > 0 && Number.isFinite(value)) continue;
     throw new RangeError(`durable.${option} must be positive and finite, not ${value}`);
   }
-  if (name !== undefined && !/^[\w.-]{1,64}$/.test(name)) {
-    throw new TypeError(`"${name}" is no name of a session: use letters, digits, ".", "_" and "-"`);
-  }
+  if (name !== undefined) checkSessionName(name);
   const id = randomToken().slice(0, 12);
   const folder = folderOf(id);
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
@@ -247,13 +251,35 @@ export class NameTakenError extends ConfigError {
   }
 }
 
+/** How long the start of another named session is waited for. */
+const CLAIM_MS = 90_000;
+const CLAIM_PAUSE_MS = 100;
+
 /**
  * Reserves a name in a workspace until it is disposed of, by when the session has a record. Named
  * sessions start one after the other.
  */
-export async function claimName(name: string, workspace: string): Promise<Disposable> {
+export async function claimName(
+  name: string,
+  workspace: string,
+  waitMs: number = CLAIM_MS,
+): Promise<Disposable> {
   using parts = new DisposableStack();
-  parts.use(await lockUserFolder(sessionsRoot()));
+  const root = sessionsRoot();
+  await Deno.mkdir(root, { recursive: true, mode: 0o700 });
+  const lock = parts.use(await openPlainFile(join(root, "lock")));
+  for (const end = performance.now() + waitMs; !await lock.tryLock(true);) {
+    if (performance.now() > end) {
+      const holder = (await readHostileFile(join(root, "lock")))?.trim() || "another one";
+      throw new ConfigError(
+        `Cannot start a session named ${name}: process ${holder} has been starting another for ` +
+          `${waitMs / 1000} s; try again, or end that process`,
+      );
+    }
+    await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
+  }
+  await lock.truncate();
+  await lock.write(new TextEncoder().encode(`${Deno.pid}\n`)); // for those who wait
   const taken = (await listSessions(workspace)).find(({ record }) => record?.name === name);
   if (taken !== undefined) throw new NameTakenError(name, taken.id);
   return parts.move();
@@ -342,8 +368,19 @@ export async function endDurable(id: string): Promise<void> {
   await removeFolder(folderOf(id));
 }
 
+/**
+ * Removes the folder of a session that this host has ended, or could not start. Where another one has
+ * attached, or its supervisor cannot be asked, the session has it still.
+ */
+export async function removeEnded(id: string): Promise<void> {
+  const record = await readRecord(id);
+  const isOver = record === undefined || record.lost !== undefined ||
+    await statusOf(record).then(() => false, (error) => error instanceof SessionGoneError);
+  if (isOver) await removeFolder(folderOf(id));
+}
+
 /** Removes the folder of a session that has ended. Its supervisor does so, too. */
-export async function removeFolder(folder: string): Promise<void> {
+async function removeFolder(folder: string): Promise<void> {
   await Deno.remove(folder, { recursive: true }).catch((error: unknown) => {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
   });

@@ -23,7 +23,7 @@ import {
   folderOf,
   type KeptState,
   keptState,
-  removeFolder,
+  removeEnded,
   type SessionRecord,
   SessionState,
 } from "./durable.ts";
@@ -50,6 +50,7 @@ export interface Durably {
   readonly state: SessionState;
   /** Whether the session continues when its parts here are disposed of. */
   readonly left: { is: boolean };
+  readonly journal: CallJournal;
   /** The last execution of the host before. */
   readonly found?: FoundRun | undefined;
   /** Called when somebody decides on what code asks. */
@@ -84,8 +85,7 @@ export async function startParts(
   using _name = durable?.name === undefined ? undefined : await claimName(durable.name, workspace);
   const session = durable === undefined ? undefined : await createSession(workspace, durable);
   const left = { is: false };
-  const journal = session &&
-    await openJournal(parts, { folder: session.folder, left, log: options.log });
+  const journal = session && await openJournal(parts, { id: session.id, left, log: options.log });
   const tools = parts.use(
     await ToolServer.start({ ...options, workspace, kernelPort: false, journal }),
   );
@@ -103,6 +103,7 @@ export async function startParts(
   const lasting = session === undefined
     ? undefined
     : parts.use(await KernelGateway.startLasting(gateway, session));
+  if (lasting && journal) leaveWith(lasting, journal);
   const state = lasting && new SessionState(lasting, { shell, restoreWorkingDir });
   const kernel = parts.use(
     await KernelHost.start({
@@ -113,7 +114,8 @@ export async function startParts(
       shell,
     }),
   );
-  const durably = session && lasting && state && { id: session.id, gateway: lasting, state, left };
+  const durably = session && lasting && state && journal &&
+    { id: session.id, gateway: lasting, state, left, journal };
   const checker = checkerOf(parts, options, { kernel, workspace });
   if (tools.runner.registry.names.length > 0) checker?.warm();
   return { workspace, kernel, tools, packages, checker, durably };
@@ -139,7 +141,7 @@ export async function attachParts(
     const { shell } = kept;
     if (shellGuard(options) !== shell) throw otherShell(id, shell);
     const { toolToken: kernelToken } = kept;
-    const journal = await openJournal(parts, { folder: folderOf(id), left, log });
+    const journal = await openJournal(parts, { id, left, log });
     const tools = parts.use(
       await ToolServer.start({ ...options, workspace, kernelPort: false, journal, kernelToken }),
     );
@@ -158,6 +160,7 @@ export async function attachParts(
         kept.gateway,
       ),
     );
+    leaveWith(gateway, journal);
     const state = new SessionState(gateway, kept);
     let found: FoundRun | undefined;
     const { execution } = kept;
@@ -185,11 +188,11 @@ export async function attachParts(
       }),
     );
     const checker = checkerOf(parts, options, { kernel, workspace });
-    const durably = { id, gateway, state, left, found, follow };
+    const durably = { id, gateway, state, left, journal, found, follow };
     return { workspace, kernel, tools, packages, checker, durably };
   } catch (error) {
     left.is = true; // the session is still there for another attempt
-    launcher.leave();
+    await launcher.leave();
     throw error;
   }
 }
@@ -197,16 +200,21 @@ export async function attachParts(
 /** Opens the journal of a session's calls. Where the session ends, its folder goes with it. */
 async function openJournal(
   parts: AsyncDisposableStack,
-  { folder, left, log = silentLogger }: {
-    readonly folder: string;
+  { id, left, log = silentLogger }: {
+    readonly id: string;
     readonly left: { readonly is: boolean };
     readonly log: Logger | undefined;
   },
 ): Promise<CallJournal> {
   parts.defer(async () => {
-    if (!left.is) await removeFolder(folder);
+    if (!left.is) await removeEnded(id);
   });
-  return parts.use(await CallJournal.open(folder, log));
+  return parts.use(await CallJournal.open(folderOf(id), log));
+}
+
+/** Without its gateway, a host can say nothing of the session's calls any more: the next one can. */
+function leaveWith({ exited }: KernelGateway, journal: CallJournal): void {
+  exited.then(() => journal.leave());
 }
 
 function foundRun(

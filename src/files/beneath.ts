@@ -10,6 +10,8 @@
 import { constants } from "node:fs";
 import { type FileHandle, mkdir, open, rename, unlink } from "node:fs/promises";
 import { inBlocks } from "../base/bytes.ts";
+import { isAllGranted } from "../base/permission.ts";
+import { lstatIfPresent, readHostileBytes } from "./safe.ts";
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
@@ -56,6 +58,30 @@ export async function openBeneath(root: string, parts: readonly string[]): Promi
     bytes: bytesOf(handle),
     [Symbol.asyncDispose]: () => handle.close(),
   };
+}
+
+/**
+ * Reads a plain file; `undefined` where there is none, where it is larger, and where a link leads to it.
+ *
+ * Only Linux has `/proc/self/fd`, and Deno opens it only for programs with all permissions. Elsewhere,
+ * the folders are looked at one after the other, and code may be quick enough to replace one.
+ */
+export async function readBeneath(
+  root: string,
+  parts: readonly string[],
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const [folders, name] = [parts.slice(0, -1), parts.at(-1) ?? ""];
+  if (Deno.build.os === "linux" && isAllGranted()) {
+    await using folder = await reached(openFolder(root, folders, false));
+    return folder && await readHostileBytes(`${inside(folder)}/${name}`, maxBytes);
+  }
+  let path = root;
+  for (const part of folders) {
+    path = `${path}/${part}`;
+    if (!((await lstatIfPresent(path))?.isDirectory)) return undefined;
+  }
+  return await readHostileBytes(`${path}/${name}`, maxBytes);
 }
 
 /** Writes a file, whole or not at all, and the folders to it. */
@@ -148,6 +174,30 @@ async function told<T>(parts: readonly string[], step: () => Promise<T>): Promis
       default:
         throw cause;
     }
+  }
+}
+
+/** What cannot be opened: it was replaced or removed just now, or this user may not read it. */
+const UNREACHABLE: readonly unknown[] = [
+  "ENOENT",
+  "ELOOP",
+  "ENOTDIR",
+  "EINVAL", // no link any more
+  "ENXIO",
+  "EACCES",
+  "EPERM",
+];
+
+/** Gives `undefined` for what cannot be reached. */
+export async function reached<T>(opening: Promise<T>): Promise<T | undefined> {
+  try {
+    return await opening;
+  } catch (error) {
+    const cause = error instanceof Error ? error.cause : undefined;
+    if (UNREACHABLE.includes(codeOf(error)) || UNREACHABLE.includes(codeOf(cause))) {
+      return undefined;
+    }
+    throw error;
   }
 }
 

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { BeneathError, openBeneath, pathParts, writeBeneath } from "./beneath.ts";
+import { BeneathError, openBeneath, pathParts, readBeneath, writeBeneath } from "./beneath.ts";
 
 function stream(text: string): ReadableStream<Uint8Array> {
   return ReadableStream.from([new TextEncoder().encode(text)]);
@@ -89,4 +89,51 @@ async function isOpen(path: string): Promise<boolean> {
     return await Deno.readLink(`/proc/self/fd/${name}`).catch(() => ""); // that of this listing
   });
   return files.includes(path);
+}
+
+Deno.test("readBeneath() reads nothing else where a folder and a link change places", {
+  ignore: Deno.build.os !== "linux",
+}, async () => {
+  await using outside = await TempFolder.create();
+  await Deno.writeTextFile(`${outside.path}/api.py`, "of another folder");
+  await using folder = await TempFolder.create();
+  await writeBeneath(folder.path, ["real", "api.py"], stream("own"));
+  await Deno.symlink(outside.path, `${folder.path}/link`);
+  assertEquals(await readBeneath(folder.path, ["link", "api.py"], 100), undefined);
+  assertEquals(await readBeneath(folder.path, ["real", "api.py"], 2), undefined); // it is larger
+
+  const read = new Set<string>();
+  {
+    await using swapper = swap(`${folder.path}/real`, `${folder.path}/link`);
+    await swapper.begun;
+    for (let count = 0; count < 1000; count++) {
+      const bytes = await readBeneath(folder.path, ["real", "api.py"], 100);
+      read.add(new TextDecoder().decode(bytes));
+    }
+  }
+  assertEquals([...read].filter((text) => text !== "" && text !== "own"), []);
+});
+
+/** Has two paths change places, again and again, until it is disposed of. */
+function swap(one: string, other: string): AsyncDisposable & { readonly begun: Promise<unknown> } {
+  const code = [
+    "import ctypes, os, sys",
+    "libc = ctypes.CDLL(None)",
+    "one, other = map(os.fsencode, sys.argv[1:])",
+    "print('begun', flush=True)",
+    "while libc.renameat2(-100, one, -100, other, 2) == 0: pass",
+  ];
+  const process = new Deno.Command("python3", {
+    args: ["-c", code.join("\n"), one, other],
+    stdout: "piped",
+  }).spawn();
+  const reader = process.stdout.getReader();
+  return {
+    begun: reader.read(),
+    [Symbol.asyncDispose]: async () => {
+      process.kill("SIGKILL");
+      await process.status;
+      await reader.cancel();
+    },
+  };
 }

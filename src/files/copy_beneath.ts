@@ -8,7 +8,7 @@ import { constants } from "node:fs";
 import { type FileHandle, mkdir, open, readlink, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { allDone } from "../base/signals.ts";
-import { codeOf, inside, openFolder } from "./beneath.ts";
+import { codeOf, inside, openFolder, reached } from "./beneath.ts";
 import { lstatIfPresent } from "./safe.ts";
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
@@ -40,17 +40,6 @@ export const MAX_COPY_DEPTH = 100;
 /** How much is read at a time, and of how many files. */
 const PIECE_BYTES = 2 ** 20;
 const AT_A_TIME = 8;
-/** What cannot be opened: it was replaced or removed just now, or this user may not read it. */
-const UNREACHABLE: readonly unknown[] = [
-  "ENOENT",
-  "ELOOP",
-  "ENOTDIR",
-  "EINVAL", // no link any more
-  "ENXIO",
-  "EACCES",
-  "EPERM",
-];
-
 /**
  * Copies what is below a folder. Links are copied as links, if what they name lies below the folder;
  * files are never shared with the copy.
@@ -156,19 +145,6 @@ function staysBelow(target: string, parts: readonly string[]): boolean {
     if (depth < 0) return false;
   }
   return true;
-}
-
-/** Leaves out what cannot be reached. */
-async function reached<T>(opening: Promise<T>): Promise<T | undefined> {
-  try {
-    return await opening;
-  } catch (error) {
-    const cause = error instanceof Error ? error.cause : undefined;
-    if (UNREACHABLE.includes(codeOf(error)) || UNREACHABLE.includes(codeOf(cause))) {
-      return undefined;
-    }
-    throw error;
-  }
 }
 
 /** Leaves out what a folder lists twice: names that are not text may look the same. */

@@ -160,7 +160,7 @@ export class KernelGateway implements AsyncDisposable {
 
   /** @internal Leaves one that lasts to another host. */
   async leave(): Promise<void> {
-    this.#lasting?.launcher.leave();
+    await this.#lasting?.launcher.leave();
     await this[Symbol.asyncDispose]();
   }
 

@@ -66,11 +66,7 @@ export class GatewayConnection implements AsyncDisposable {
     this.#client = directClient(address.url.hostname);
     this.#options = options;
     address.exited?.then((evidence) => {
-      const isKnown = evidence.exitCode !== null || evidence.signal !== null;
-      const message = isKnown
-        ? `The kernel gateway ended: ${describeExit(evidence)}`
-        : "The connection to the kernel gateway has ended";
-      this.#end.abort(new KernelDiedError(message, evidence));
+      this.#end.abort(evidence instanceof KernelDiedError ? evidence : endOf(evidence));
     });
   }
 
@@ -219,4 +215,12 @@ function parsed(text: string): unknown {
 
 function kernelPath(id: string): string {
   return `api/kernels/${encodeURIComponent(id)}`;
+}
+
+function endOf(evidence: ProcessEvidence): KernelDiedError {
+  const isKnown = evidence.exitCode !== null || evidence.signal !== null;
+  const message = isKnown
+    ? `The kernel gateway ended: ${describeExit(evidence)}`
+    : "The connection to the kernel gateway has ended";
+  return new KernelDiedError(message, evidence);
 }

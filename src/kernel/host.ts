@@ -244,6 +244,11 @@ export class KernelHost implements AsyncDisposable {
     await (this.#disposing ??= this.#dispose());
   }
 
+  /** Aborts when the gateway has ended, or is no longer this host's; the reason is the error to report. */
+  get gatewayEnded(): AbortSignal | undefined {
+    return this.#gateway?.ended;
+  }
+
   /** Leaves the kernel to another host. What is under way here ends with an `AbortError`. */
   async leave(): Promise<void> {
     const reason = new DOMException("The session was left to another host", "AbortError");

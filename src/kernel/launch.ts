@@ -4,7 +4,7 @@
  * @module
  */
 import { abortable, settledWithin } from "../base/signals.ts";
-import { GatewayStartError, type ProcessEvidence } from "../base/errors.ts";
+import { GatewayStartError, type KernelDiedError, type ProcessEvidence } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { Link } from "../link/link.ts";
 import { type ByteStream, joinStreams, TcpStream } from "../base/streams.ts";
@@ -13,7 +13,11 @@ import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
 import type { KernelDoorTarget } from "./gateway.ts";
 
 /** The process of a launcher, whether this process or a supervisor has started it. */
-export type LauncherProcess = Pick<ManagedProcess, "pid" | "pipes" | "stderrTail" | "stop">;
+export interface LauncherProcess
+  extends Pick<ManagedProcess, "pid" | "pipes" | "stderrTail" | "stop"> {
+  /** What its supervisor says of its end, or of who else has it now. */
+  readonly ending?: KernelDiedError | undefined;
+}
 
 /** A launcher that runs, and the link to it. */
 export interface Launched {
@@ -53,7 +57,7 @@ async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEv
   }
   const own = await process.stop(); // without a link nothing can be done with it
   const exit = await link.exit ?? own;
-  return { ...exit, stderrTail: process.stderrTail + broken };
+  return process.ending ?? { ...exit, stderrTail: process.stderrTail + broken };
 }
 
 /** Waits for the launcher's report on what it can reach. */

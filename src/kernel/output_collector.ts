@@ -3,7 +3,7 @@ import type { PartialResult } from "../base/errors.ts";
 import { weightOf } from "../json/exact.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
 import { SpillFile, type TextSource } from "./spill_file.ts";
-import { hasImage, type MimeBundle, shownText, writeImage } from "./outputs.ts";
+import { hasImage, type MimeBundle, readBundle, shownText, writeImage } from "./outputs.ts";
 import { isObject, type JsonObject, type JupyterMessage } from "./jupyter.ts";
 import { type DataEntry, LineJoiner, OutputLog, type Shown } from "./output_log.ts";
 import { cut, formatBytes } from "./text.ts";
@@ -288,7 +288,7 @@ export class OutputCollector implements Disposable {
 }
 
 function bundleOf(value: unknown): MimeBundle {
-  return isObject(value) ? value : {};
+  return isObject(value) ? readBundle(value) : {};
 }
 
 function displayIdOf(content: JsonObject): string | undefined {

@@ -81,6 +81,18 @@ Deno.test("OutputCollector gives chunks that join to the text", () => {
   assertEquals(collector.text, "a\n1\n2\n3\nb");
 });
 
+Deno.test("OutputCollector joins the lines of a text, and leaves lists of JSON as they are", () => {
+  using collector = new TestCollector();
+  const data = { "text/plain": ["a", "b"], "text/html": ["<p>", "c"], "application/json": ["d"] };
+  collector.display(data, "shown");
+  const [output] = collector.partial().outputs;
+  assertEquals(output?.type === "display_data" && output.data, {
+    "text/plain": "ab",
+    "text/html": "<p>c",
+    "application/json": ["d"],
+  });
+});
+
 Deno.test("OutputCollector leaves out blank edges, and no indentation: tables stay in line", () => {
   using collector = new TestCollector();
   collector.stream(" \n\t\r\n");

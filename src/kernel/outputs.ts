@@ -4,6 +4,7 @@
  * @module
  */
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
+import type { JsonObject } from "./jupyter.ts";
 
 /** A bundle of one value in several MIME types, as in Jupyter's `display_data`. */
 export type MimeBundle = Readonly<Record<string, unknown>>;
@@ -49,6 +50,25 @@ export interface ExecutionResult {
   readonly wholeText?: WholeText;
 }
 
+/**
+ * Reads a bundle. Jupyter allows a text to be a list of lines, which is joined here, once: what is shown
+ * is looked at as often as it is displayed.
+ */
+export function readBundle(value: JsonObject): MimeBundle {
+  return Object.fromEntries(
+    Object.entries(value).map(([mime, content]) => [
+      mime,
+      Array.isArray(content) && !mime.endsWith("json") && content.every(isString)
+        ? content.join("")
+        : content,
+    ]),
+  );
+}
+
+function isString(value: unknown): value is string {
+  return typeof value === "string";
+}
+
 const encoder = new TextEncoder();
 
 /** The image formats that become files; of a bundle with several, the first. */
@@ -87,9 +107,6 @@ export function hasImage(data: MimeBundle): boolean {
 const BARE_REPR = /^<[^<>\n]+>$/;
 const MAX_BARE_REPR = 200;
 
-/** A text value of a bundle; Jupyter allows a list of lines too. */
 function textOf(value: unknown): string | undefined {
-  if (typeof value === "string") return value;
-  if (!Array.isArray(value)) return undefined;
-  return value.every((line) => typeof line === "string") ? value.join("") : undefined;
+  return isString(value) ? value : undefined;
 }

@@ -6,7 +6,12 @@
  */
 import { z } from "zod";
 import { asset } from "../assets/mod.ts";
-import { ConfigError, GatewayStartError } from "../base/errors.ts";
+import {
+  ConfigError,
+  GatewayStartError,
+  KernelDiedError,
+  SessionTakenError,
+} from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
@@ -118,7 +123,12 @@ const welcomeSchema: z.ZodType<SessionStatus> = z.object({
   kept: z.unknown(),
 });
 
-const refusedSchema = z.object({ why: z.string(), protocol: z.number() });
+const refusedSchema = z.object({
+  why: z.string(),
+  protocol: z.number(),
+  /** The process that has attached instead, where the system says. */
+  pid: z.number().nullish(),
+});
 
 /** A session's supervisor does not answer: the session is over. */
 export class SessionGoneError extends ConfigError {
@@ -142,6 +152,8 @@ export class GarbageError extends SessionRefusedError {
 const ANSWER_MS = 10_000;
 /** How long a session may take to end. */
 const END_MS = 20_000;
+/** How long what was said may take to be written when the host leaves. */
+const LEAVE_MS = 2000;
 const BEAT_MS = 15_000;
 const DEAD_MS = 45_000;
 
@@ -149,16 +161,25 @@ const DEAD_MS = 45_000;
 export class SupervisedLauncher {
   readonly pipes: ByteStream;
   readonly #line: Line;
+  readonly #address: SessionAddress;
   readonly #tail = new OutputTail();
   readonly #log: Logger;
   readonly #status: SessionStatus;
   readonly #gone = Promise.withResolvers<void>();
   readonly #beat: ReturnType<typeof setInterval>;
   #heard = performance.now();
-  #reason: string | undefined;
+  #ending: KernelDiedError | undefined;
 
-  private constructor(line: Line, status: SessionStatus, log: Logger) {
+  private constructor(
+    line: Line,
+    { address, status, log }: {
+      readonly address: SessionAddress;
+      readonly status: SessionStatus;
+      readonly log: Logger;
+    },
+  ) {
     this.#line = line;
+    this.#address = address;
     this.#status = status;
     this.#log = log;
     for (const text of status.stderr.split("\n")) if (text !== "") this.#tail.keep(text);
@@ -168,14 +189,14 @@ export class SupervisedLauncher {
       read: () => this.#read(),
       write: (bytes) => this.#line.write(bytes),
       end: () => Promise.resolve(),
-      close: () => this.leave(),
+      close: () => this.#close(),
     };
   }
 
   /** Attaches to a session. Another host that is attached is detached. */
   static async attach(address: SessionAddress, log: Logger): Promise<SupervisedLauncher> {
     const { line, answer } = await meet(address, "attach");
-    return new SupervisedLauncher(line, answer, log);
+    return new SupervisedLauncher(line, { address, status: answer, log });
   }
 
   /** What the supervisor said when this host was attached. */
@@ -190,7 +211,12 @@ export class SupervisedLauncher {
 
   /** The last of what was written to stderr, without terminal escapes. */
   get stderrTail(): string {
-    return this.#tail.text + (this.#reason === undefined ? "" : `${this.#reason}\n`);
+    return this.#tail.text;
+  }
+
+  /** Why the session is no longer this host's, where its supervisor has said so. */
+  get ending(): KernelDiedError | undefined {
+    return this.#ending;
   }
 
   /** Says what the next host has to know. */
@@ -211,13 +237,18 @@ export class SupervisedLauncher {
       if (!await settledWithin(this.#gone.promise, END_MS)) {
         this.#log.warn("A durable session does not end");
       }
-      this.leave();
+      this.#close();
     }
     return { exitCode: null, signal: null };
   }
 
-  /** Closes the connection. The session continues. */
-  leave(): void {
+  /** Closes the connection, once all is written that was said. The session continues. */
+  async leave(): Promise<void> {
+    await settledWithin(this.#line.written, LEAVE_MS);
+    this.#close();
+  }
+
+  #close(): void {
     clearInterval(this.#beat);
     this.#line.close();
     this.#gone.resolve();
@@ -230,8 +261,8 @@ export class SupervisedLauncher {
 
   #keepAlive(): void {
     if (performance.now() - this.#heard > DEAD_MS) {
-      this.#reason = "The session's supervisor does not answer";
-      return this.leave();
+      this.#ending = endingOf("The session's supervisor does not answer");
+      return this.#close();
     }
     this.#send(encodeFrame(FrameType.BEAT, 0));
   }
@@ -241,7 +272,7 @@ export class SupervisedLauncher {
     for (;;) {
       const frames = await this.#line.next();
       if (frames === undefined) {
-        this.leave();
+        this.#close();
         return null;
       }
       this.#heard = performance.now();
@@ -257,9 +288,13 @@ export class SupervisedLauncher {
       case FrameType.STDERR:
         for (const line of this.#tail.push(frame.payload)) this.#log.debug(`gateway: ${line}`);
         return [];
-      case FrameType.REFUSED:
-        this.#reason = "Another host has attached to the session";
+      case FrameType.REFUSED: {
+        const { why, pid } = parse(refusedSchema, frame, this.#address);
+        this.#ending = why === "taken"
+          ? takenBy(pid, this.#address)
+          : endingOf(why === "time" ? "The session has lasted as long as it may" : ENDED);
         return [];
+      }
       default:
         return [encodeFrame(frame.type, frame.stream, frame.payload)];
     }
@@ -318,6 +353,22 @@ async function greet(line: Line, address: SessionAddress, want: string): Promise
   if (session !== address.id) throw garbage(address);
   const { secret } = address;
   await line.write(json(FrameType.HELLO, { protocol, secret, want, epoch: epoch + 1 }));
+}
+
+const ENDED = "The session was ended by another program";
+const UNKNOWN_EXIT = { exitCode: null, signal: null, stderrTail: "" };
+
+function endingOf(message: string): KernelDiedError {
+  return new KernelDiedError(message, UNKNOWN_EXIT);
+}
+
+function takenBy(pid: number | null | undefined, { id }: SessionAddress): SessionTakenError {
+  const which = pid == null ? "Another program" : `Another program, process ${pid},`;
+  return new SessionTakenError(
+    `${which} has attached to session ${id}, which continues there; ` +
+      `take it back with \`ipybox attach ${id}\``,
+    UNKNOWN_EXIT,
+  );
 }
 
 function refusal(
@@ -411,6 +462,11 @@ class Line {
 
   get closed(): boolean {
     return this.#closed;
+  }
+
+  /** Resolves when all so far is written, or cannot be. */
+  get written(): Promise<void> {
+    return this.#writing;
   }
 
   /** The next frames; `undefined` at the end of the connection. */

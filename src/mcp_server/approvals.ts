@@ -30,7 +30,8 @@ import {
 
 /** What travels to the client and back, signed. */
 interface RoundState {
-  readonly run?: string;
+  readonly round?: string;
+  readonly isLeft?: boolean;
   readonly change?: string;
   /** When the client was asked. */
   readonly askedAt?: number;
@@ -53,7 +54,7 @@ const FASTEST_PERSON_MS = 400;
 const MAX_AT_ONCE = 10;
 
 /** A cell, as far as its rounds need to know it. */
-export type AskingCell = Pick<CellRun, "id" | "code" | "decide" | "answer" | "cancel">;
+export type AskingCell = Pick<CellRun, "code" | "decide" | "answer" | "cancel">;
 
 /** A client's request, as far as rounds need to know it. */
 export interface RoundRequest {
@@ -70,6 +71,8 @@ interface Round<Cell> {
   readonly shown: Waiting;
   /** Whether the client's request is still open, so that its end is noticed. */
   readonly isOpen: boolean;
+  /** Whether the cell goes on without answers, and can be waited for again. */
+  readonly isLeft: boolean;
   expiry: ReturnType<typeof setTimeout>;
 }
 
@@ -95,17 +98,18 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     ctx: RoundRequest,
     leave: (run: Cell, request: PersonRequest) => void,
   ): Promise<Cell | undefined> {
-    const { run: id, askedAt } = ctx.mcpReq.requestState<RoundState>() ?? {};
+    const { round: id, isLeft, askedAt } = ctx.mcpReq.requestState<RoundState>() ?? {};
     if (id === undefined) return undefined;
     const round = this.#rounds.get(id);
     if (round === undefined) {
       throw new Error(
-        "The cell was stopped because its approvals were not answered in time: run it again",
+        isLeft
+          ? "The approvals were not answered in time: call wait_for_cell again"
+          : "The cell was stopped because its approvals were not answered in time: run it again",
       );
     }
-    clearTimeout(round.expiry);
-    this.#rounds.delete(id);
     const { run, shown } = round;
+    this.#forget(id);
     const { inputResponses } = ctx.mcpReq;
     for (const request of shown.approvals) {
       if (isUnasked(inputResponses?.[request.id], askedAt)) {
@@ -131,15 +135,22 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
    * not hold a request open get little more time.
    */
   newcomer(code: string): void {
-    for (const round of this.#rounds.values()) {
-      if (round.isOpen) continue;
-      if (round.run.code === code) this.#drop(round.run);
-      else this.#expireIn(round, ABANDONED_MS);
+    for (const [id, round] of this.#rounds) {
+      if (round.isOpen || round.isLeft) continue;
+      if (round.run.code === code) this.#drop(id);
+      else {
+        clearTimeout(round.expiry);
+        round.expiry = setTimeout(() => this.#drop(id), ABANDONED_MS);
+      }
     }
   }
 
   /** Asks what a cell waits for. */
-  async ask(run: Cell, waiting: Waiting, ctx: RoundRequest): Promise<InputRequiredResult> {
+  async ask(
+    run: Cell,
+    waiting: Waiting,
+    { ctx, isLeft = false }: { readonly ctx: RoundRequest; readonly isLeft?: boolean },
+  ): Promise<InputRequiredResult> {
     const approvals = waiting.approvals.slice(0, MAX_AT_ONCE);
     const questions = waiting.questions.slice(0, MAX_AT_ONCE - approvals.length);
     const inputRequests: InputRequests = {};
@@ -148,14 +159,15 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     // In the older era the request stays open while the client asks, and may be cancelled during that time;
     // in the newer one it ends here.
     const isOpen = ctx.mcpReq.envelope === undefined;
-    const expiry = setTimeout(() => this.#drop(run), ANSWER_TIMEOUT_MS);
-    this.#rounds.set(run.id, { run, shown: { approvals, questions }, isOpen, expiry });
+    const id = crypto.randomUUID();
+    const expiry = setTimeout(() => this.#drop(id), ANSWER_TIMEOUT_MS);
+    this.#rounds.set(id, { run, shown: { approvals, questions }, isOpen, isLeft, expiry });
     if (isOpen) {
-      ctx.mcpReq.signal.addEventListener("abort", () => this.#drop(run), { once: true });
+      ctx.mcpReq.signal.addEventListener("abort", () => this.#drop(id), { once: true });
     }
     return inputRequired({
       inputRequests,
-      requestState: await this.#codec.mint({ run: run.id, askedAt: Date.now() }),
+      requestState: await this.#codec.mint({ round: id, isLeft, askedAt: Date.now() }),
     });
   }
 
@@ -179,21 +191,21 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
   }
 
   [Symbol.dispose](): void {
-    for (const { run } of this.#rounds.values()) this.#drop(run);
+    for (const id of this.#rounds.keys()) this.#drop(id);
   }
 
-  #expireIn(round: Round<Cell>, ms: number): void {
-    clearTimeout(round.expiry);
-    round.expiry = setTimeout(() => this.#drop(round.run), ms);
+  /** Ends a cell that still waits for the client, unless it is one that can be waited for again. */
+  #drop(id: string): void {
+    const round = this.#forget(id);
+    if (round === undefined || round.isLeft) return; // it has already continued, or goes on
+    round.run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
   }
 
-  /** Ends a cell that still waits for the client. */
-  #drop(run: Cell): void {
-    const round = this.#rounds.get(run.id);
-    if (round === undefined) return; // it has already continued
-    clearTimeout(round.expiry);
-    this.#rounds.delete(run.id);
-    run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
+  #forget(id: string): Round<Cell> | undefined {
+    const round = this.#rounds.get(id);
+    clearTimeout(round?.expiry);
+    this.#rounds.delete(id);
+    return round;
   }
 }
 

@@ -76,5 +76,5 @@ Deno.test("ApprovalRounds leaves a cell alone whose request is open, until that 
 
 /** Asks something, whatever it is. */
 async function asked(rounds: ApprovalRounds<Cell>, cell: Cell, ctx: RoundRequest): Promise<void> {
-  await rounds.ask(cell, NOTHING, ctx);
+  await rounds.ask(cell, NOTHING, { ctx });
 }

@@ -11,19 +11,22 @@ import {
   ExecutionTimeoutError,
   KernelDiedError,
   type PartialResult,
+  SessionTakenError,
 } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { readHostileBytes } from "../files/safe.ts";
 import { missingModule } from "../kernel/traceback.ts";
 import { callRecordSchema } from "./call_records.ts";
-import type { CellOutcome } from "./cell_run.ts";
+import type { CellOutcome, CellRun } from "./cell_run.ts";
 import { type Artifact, inlineImage } from "./images.ts";
+import { shownActivity } from "./request_progress.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 import type { Session } from "./session.ts";
 
 /** What `execute_ipython_cell` gives as data. */
 export const cellReportSchema = z.object({
-  status: z.enum(["ok", "error", "timeout", "cancelled", "died"]),
+  cell: z.string().nullable().describe("The ID for wait_for_cell, if it still runs"),
+  status: z.enum(["ok", "error", "timeout", "cancelled", "died", "running"]),
   text: z.string().describe("The cell's output and last value, within max_output_chars"),
   omitted_chars: z.number().describe("How many characters were cut from text"),
   output: z.object({ uri: z.string(), path: z.string(), chars: z.number() }).nullable()
@@ -40,6 +43,26 @@ export const cellReportSchema = z.object({
   error: z.object({ name: z.string(), message: z.string(), traceback: z.string() }).nullable(),
   state: z.enum(["kept", "lost"]).describe("Whether variables were kept"),
 });
+
+/** Reports that a cell goes on without its client. */
+export function reportRunning(cell: CellRun, session: Session): CallToolResult {
+  const text = `Cell ${cell.id} still runs (${shownActivity(cell)}). Get its result with ` +
+    `wait_for_cell, cell "${cell.id}"`;
+  const report: CellReport = {
+    status: "running",
+    cell: cell.id,
+    text: "",
+    omitted_chars: 0,
+    output: null,
+    images: [],
+    tool_calls: cell.calls.first,
+    tool_call_count: cell.calls.count,
+    duration_ms: Math.round(cell.durationMs),
+    error: null,
+    state: "kept",
+  };
+  return session.answers.of({ text, report });
+}
 
 type CellReport = z.infer<typeof cellReportSchema>;
 
@@ -64,6 +87,7 @@ export async function reportCell(
   const words = [text, where, message, calls.failures, imageList(images), notes.join("\n")]
     .filter((part) => part !== "");
   const report: CellReport = {
+    cell: null,
     status: failed?.status ?? "ok",
     text,
     omitted_chars: omitted,
@@ -136,6 +160,9 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
   if (error instanceof ExecutionTimeoutError) {
     const help = "Use a larger timeout, or do less in one cell";
     return plain("timeout", `${error.message}. ${state}. ${help}`, error);
+  }
+  if (error instanceof SessionTakenError) {
+    return plain("died", `${error.message}, or restart this MCP server`, error);
   }
   if (error instanceof KernelDiedError) {
     const next = "The next cell runs in a fresh kernel: variables are lost";

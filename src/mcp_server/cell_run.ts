@@ -13,9 +13,10 @@ export interface Waiting {
   readonly questions: readonly ElicitationRequest[];
 }
 
-/** What a cell comes to next: something that it waits for, or its end. */
+/** What a cell comes to next: something that it waits for, or its end. Or nothing in the time given. */
 export type CellStep =
   | { readonly type: "waiting"; readonly waiting: Waiting }
+  | { readonly type: "running" }
   | { readonly type: "ended"; readonly outcome: CellOutcome };
 
 /** How a cell ended. */
@@ -36,13 +37,28 @@ export interface CellOutcome {
 /** A decision on a call: to allow only it, or calls of its tool for so long, or to deny it. */
 export type CellDecision = "once" | "deny" | RememberScope;
 
+/** How its client waits for a cell. */
+export interface Patience {
+  /** How many characters of its output the client takes. */
+  readonly limit: number;
+  /** How long a request waits for its end, in milliseconds; `undefined` as long as it takes. */
+  readonly waitMs: number | undefined;
+}
+
 /** How a {@linkcode CellRun} runs. */
 export interface CellRunOptions {
   /** How long it may run, approvals excluded. */
-  readonly timeoutMs: number;
+  readonly timeoutMs?: number;
+  /** Whether it is the execution that the session's host before has begun. */
+  readonly resumes?: boolean;
+  readonly patience?: Patience;
   /** The cell that was asked for before it, if any: cells run in their order. */
   readonly after?: CellRun;
+  /** What its result is to say of the session, unless that is lost. */
+  readonly news?: readonly string[];
 }
+
+const ENDLESS: Patience = { limit: 5000, waitMs: undefined };
 
 /** What is kept of the text of a cell that is under way. */
 const MAX_LAST_TEXT = 10_000;
@@ -54,13 +70,15 @@ const MAX_LAST_TEXT = 10_000;
  * the request that started it.
  */
 export class CellRun {
-  /** Identifies it between requests; random. */
-  readonly id: string = crypto.randomUUID();
+  /** Identifies it in its session; random. */
+  readonly id: string = crypto.randomUUID().slice(0, 8);
   /** Its code. */
   readonly code: string;
+  readonly patience: Patience;
   /** Resolves, never rejects, when it has ended. */
   readonly ended: Promise<void>;
-  readonly #calls = new CallRecords();
+  /** The calls that it has made. */
+  readonly calls: CallRecords = new CallRecords();
   readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
   readonly #startedAt = performance.now();
@@ -71,25 +89,38 @@ export class CellRun {
   #after: CellRun | undefined;
   #outcome: CellOutcome | undefined;
   #lastText = "";
+  #isReleased = false;
   #news = Promise.withResolvers<void>();
 
   /** Starts the cell. */
-  constructor(executor: CodeExecutor, code: string, { timeoutMs, after }: CellRunOptions) {
+  constructor(executor: CodeExecutor, code: string, options: CellRunOptions) {
+    const { patience = ENDLESS, after, news = [] } = options;
     this.code = code;
+    this.patience = patience;
     this.#after = after;
-    this.ended = this.#run(executor, timeoutMs).then((end) => {
+    this.ended = this.#run(executor, options).then((end) => {
       this.#after = undefined;
       this.#outcome = {
         end,
         cancelled: "error" in end && isAbort(end.error),
-        calls: this.#calls,
-        notes: this.#notes,
+        calls: this.calls,
+        notes: [...executor.state === "kept" ? news : [], ...this.#notes],
         lastText: this.#lastText,
-        durationMs: performance.now() - this.#startedAt,
+        durationMs: this.durationMs,
         state: executor.state,
       };
-      this.#news.resolve();
+      this.#tell();
     });
+  }
+
+  /** How long ago it was asked for. */
+  get durationMs(): number {
+    return performance.now() - this.#startedAt;
+  }
+
+  /** Whether it has ended. */
+  get isOver(): boolean {
+    return this.#outcome !== undefined;
   }
 
   /** What it does at the moment, in one line. */
@@ -99,16 +130,15 @@ export class CellRun {
     if (this.#approvals.length > 0) return "Waiting for the user's approval";
     if (this.#questions.length > 0) return "Waiting for the user's answer";
     if (this.#elsewhere > 0) return "Waiting for the user on the approval page";
-    if (this.#calls.running !== "") return `Calling ${this.#calls.running}`;
+    if (this.calls.running !== "") return `Calling ${this.calls.running}`;
     const lines = this.#lastText.split(/[\r\n]+/).filter((line) => line.trim() !== "");
     return lines.at(-1)?.trim() ?? "Running";
   }
 
-  /** Waits until the user has to be asked or the cell has ended. */
-  async next(signal: AbortSignal): Promise<CellStep> {
-    const cancel = () => this.cancel(signal.reason);
-    if (signal.aborted) cancel();
-    signal.addEventListener("abort", cancel, { once: true });
+  /** Waits until the user has to be asked or the cell has ended, or until the caller waits no longer. */
+  async next(patience?: AbortSignal): Promise<CellStep> {
+    const lookUp = () => this.#tell();
+    patience?.addEventListener("abort", lookUp, { once: true });
     try {
       for (;;) {
         this.#approvals = this.#approvals.filter((request) => !request.signal.aborted);
@@ -118,12 +148,20 @@ export class CellRun {
           const waiting = { approvals: [...this.#approvals], questions: [...this.#questions] };
           return { type: "waiting", waiting };
         }
+        if (patience?.aborted) return { type: "running" };
         await this.#news.promise;
-        this.#news = Promise.withResolvers();
       }
     } finally {
-      signal.removeEventListener("abort", cancel);
+      patience?.removeEventListener("abort", lookUp);
     }
+  }
+
+  /** Cancels the cell if the signal aborts, until disposed. */
+  cancelledBy(signal: AbortSignal): Disposable {
+    const cancel = () => this.cancel(signal.reason);
+    if (signal.aborted) cancel();
+    signal.addEventListener("abort", cancel, { once: true });
+    return { [Symbol.dispose]: () => signal.removeEventListener("abort", cancel) };
   }
 
   /**
@@ -173,9 +211,20 @@ export class CellRun {
     }
   }
 
-  /** Ends the cell. */
+  /** Ends the cell, unless it was released. */
   cancel(reason: unknown): void {
-    this.#cancel.abort(reason);
+    if (!this.#isReleased) this.#cancel.abort(reason);
+  }
+
+  /** Has it go on when its requests end: its session outlives this process. */
+  release(): void {
+    this.#isReleased = true;
+  }
+
+  /** Has all who wait look again. */
+  #tell(): void {
+    this.#news.resolve();
+    this.#news = Promise.withResolvers();
   }
 
   /** The cell that runs while this one waits for its turn. */
@@ -188,33 +237,34 @@ export class CellRun {
     return first;
   }
 
-  async #run(executor: CodeExecutor, timeoutMs: number): Promise<CellOutcome["end"]> {
+  async #run(
+    executor: CodeExecutor,
+    { timeoutMs, resumes = false }: CellRunOptions,
+  ): Promise<CellOutcome["end"]> {
     try {
-      const stream = executor.stream(this.code, {
-        timeoutMs,
-        signal: this.#cancel.signal,
-        chunks: true,
-        elicitations: true,
-        calls: true,
-      });
+      const { signal } = this.#cancel;
+      const told = { timeoutMs, chunks: true, elicitations: true, calls: true };
+      const stream = resumes
+        ? executor.resume(told)
+        : executor.stream(this.code, { ...told, signal });
       for await (const event of stream) {
         switch (event.type) {
           case "result":
             return { result: event.result };
           case "approval":
             this.#approvals.push(event.request);
-            this.#news.resolve();
+            this.#tell();
             break;
           case "elicitation":
             this.#questions.push(event.request);
-            this.#news.resolve();
+            this.#tell();
             break;
           case "chunk":
             this.#lastText = (this.#lastText + event.text).slice(-MAX_LAST_TEXT);
             break;
           case "call_started":
           case "call_ended":
-            this.#calls.take(event);
+            this.calls.take(event);
             break;
           case "note":
             this.#notes.push(event.text);

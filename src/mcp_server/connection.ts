@@ -4,7 +4,7 @@ import { registerResources } from "./resources.ts";
 import { SdkMcpServer } from "./sdk.ts";
 import type { Session } from "./session.ts";
 import { forClients, withSession } from "./tool_input.ts";
-import { registerExecute, registerReset } from "./tools/execute.ts";
+import { registerExecute, registerReset, registerWait } from "./tools/execute.ts";
 import { registerInstall } from "./tools/install.ts";
 import { registerRegister } from "./tools/register.ts";
 import { registerSearch } from "./tools/search.ts";
@@ -33,6 +33,7 @@ export async function serverFor(
   });
   const nameServers = registerSearch(server, session, declare);
   registerExecute(server, session, declare);
+  registerWait(server, session, declare);
   if (session.changes !== "fixed") {
     registerRegister(server, session, declare);
     registerUnregister(server, session, declare);

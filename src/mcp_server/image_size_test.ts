@@ -46,10 +46,33 @@ Deno.test("pixelsOf() leaves out of a PNG what is not its pixels", async () => {
   const text = chunk("zTXt", new Uint8Array(1000));
   const larger = new Uint8Array([...header.subarray(8)]);
   const hostile = joinBytes(header, profile, larger, text, bytes.subarray(33));
-  assertEquals(joinBytes(...pixelsOf(hostile)), joinBytes(...pixelsOf(bytes)));
-  assertEquals(imageSize(joinBytes(...pixelsOf(bytes))), { width: 300, height: 20 });
-  assertEquals(pixelsOf(bytes.subarray(0, 40)).length, 1); // a chunk that is not whole
-  await createImageBitmap(new Blob(pixelsOf(hostile), { type: "image/png" }));
+  assertEquals(pixelsOf(hostile), pixelsOf(bytes));
+  const pixels = pixelsOf(hostile) ?? new Uint8Array();
+  assertEquals(imageSize(pixels), { width: 300, height: 20 });
+  assertEquals(pixelsOf(bytes.subarray(0, 40)), header); // a chunk that is not whole
+  assertEquals((await inlineImage(hostile, 1e6))?.bytes, pixelsOf(bytes));
+  await createImageBitmap(new Blob([pixels], { type: "image/png" }));
+});
+
+Deno.test("pixelsOf() takes no PNG of countless chunks, which would hold up other sessions", async () => {
+  const bytes = await picture(300, 20, "image/png");
+  const empty = joinBytes(...Array(20_000).fill(chunk("IDAT", new Uint8Array())));
+  assertEquals(pixelsOf(joinBytes(bytes.subarray(0, 33), empty, bytes.subarray(33))), undefined);
+});
+
+Deno.test("inlineImage() takes no PNG whose header a decoder would read otherwise", async () => {
+  const bytes = await picture(300, 20, "image/png");
+  const size = bytes.subarray(16, 29);
+  const signature = bytes.subarray(0, 8);
+  const rest = bytes.subarray(33);
+  // What follows 13 bytes looks like a chunk that holds the rest of the file.
+  const claim = joinBytes(
+    new Uint8Array([0, 0, 0, 0, 0, 0, 2, 0]),
+    new TextEncoder().encode("IDAT"),
+  );
+  const long = joinBytes(signature, chunk("IHDR", joinBytes(size, claim)), rest);
+  const other = joinBytes(signature, chunk("iCCP", size), chunk("IHDR", size), rest);
+  for (const hostile of [long, other]) assertEquals(await inlineImage(hostile, 1e6), undefined);
 });
 
 function chunk(kind: string, data: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {

@@ -1,5 +1,6 @@
 import { basename } from "node:path";
 import { asset } from "../assets/mod.ts";
+import { joinBytes } from "../base/bytes.ts";
 import { Mutex } from "../base/mutex.ts";
 import { readHostileBytes } from "../files/safe.ts";
 
@@ -123,10 +124,11 @@ export async function inlineImage(
   if (size === undefined || size.width * size.height > MAX_PIXELS) return undefined;
   const limit = Math.min(room, MAX_INLINE_BYTES);
   const mimeType = bytes[0] === 0xff ? "image/jpeg" : "image/png";
+  const picture = mimeType === "image/png" ? pixelsOf(bytes) : bytes;
+  if (picture === undefined) return undefined;
   const side = Math.max(size.width, size.height);
-  if (bytes.length <= limit && side <= MAX_SIDE) return { bytes, mimeType, ...size };
-  const picture = mimeType === "image/png" ? pixelsOf(bytes) : [bytes];
-  return await scaledDown(new Blob(picture, { type: mimeType }), {
+  if (picture.length <= limit && side <= MAX_SIDE) return { bytes: picture, mimeType, ...size };
+  return await scaledDown(new Blob([picture], { type: mimeType }), {
     ...size,
     longest: Math.min(side, MAX_SIDE),
     least: MIN_SIDE,
@@ -181,7 +183,10 @@ interface ImageSize {
   readonly height: number;
 }
 
-const PNG = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
+/** How a PNG begins: its signature, and that its first chunk is an IHDR of 13 bytes. */
+const PNG = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 13, 0x49, 0x48, 0x44, 0x52];
+/** All of that with the chunk's content and checksum. */
+const PNG_HEADER = PNG.length + 13 + 4;
 
 /**
  * Reads a picture's size from its header, before anything is decoded: executed code made the picture,
@@ -189,7 +194,7 @@ const PNG = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
  */
 export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  if (bytes.length >= 24 && PNG.every((byte, at) => bytes[at] === byte)) {
+  if (bytes.length >= PNG_HEADER && PNG.every((byte, at) => bytes[at] === byte)) {
     return { width: view.getUint32(16), height: view.getUint32(20) };
   }
   return bytes[0] === 0xff && bytes[1] === 0xd8 ? jpegSize(view) : undefined;
@@ -197,23 +202,28 @@ export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined
 
 /** The chunks of a PNG that make its pixels. */
 const PIXEL_CHUNKS: ReadonlySet<string> = new Set(["PLTE", "tRNS", "IDAT", "IEND"]);
+/** More than any encoder writes into the largest file that is read. Each takes its time. */
+const MAX_CHUNKS = 10_000;
 
 /**
- * A PNG without all that is not its pixels: its colour profile and its texts are packed, and a decoder
- * would unpack gigabytes from a few megabytes.
+ * A PNG whose size is known, without all that is not its pixels: its colour profile and its texts are
+ * packed, and a decoder would unpack gigabytes from a few megabytes. Only whole chunks are kept, so
+ * that a decoder finds the same ones; `undefined` where there are too many.
  *
  * @see {@link https://www.w3.org/TR/png-3/#5Chunk-layout}
  */
-export function pixelsOf(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
+export function pixelsOf(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const header = PNG.length + 25; // the signature and the first chunk, which has the size
-  const parts = [bytes.subarray(0, header)];
-  for (let at = header, end = at; at + 12 <= bytes.length; at = end) {
+  const parts = [bytes.subarray(0, PNG_HEADER)];
+  let chunks = 0;
+  for (let at = PNG_HEADER, end = at; at + 12 <= bytes.length; at = end) {
+    if (++chunks > MAX_CHUNKS) return undefined;
     end = at + 12 + view.getUint32(at);
+    if (end > bytes.length) break;
     const kind = String.fromCharCode(...bytes.subarray(at + 4, at + 8));
     if (PIXEL_CHUNKS.has(kind)) parts.push(bytes.subarray(at, end));
   }
-  return parts;
+  return joinBytes(...parts);
 }
 
 /** The size in the first frame header: one of the markers SOF0 to SOF15. */

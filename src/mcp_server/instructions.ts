@@ -21,7 +21,7 @@ export function filesNote({ project, isFilled }: Pick<Session, "project" | "isFi
 const INSTRUCTIONS = `
 Use ipybox for work that takes several tool calls, for data too large to read, and for any computation: \
 find tools with search_tools, then do the job in one execute_ipython_cell, where the tools of registered \
-MCP servers are typed Python functions. Print only what you need.
+MCP servers are typed Python functions.
 
 The user may be asked to approve what you do. If something is refused, do not try another way.
 `.trim();

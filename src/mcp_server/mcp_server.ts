@@ -11,7 +11,8 @@ import { serveStdio, StdioServerTransport } from "./sdk.ts";
 import { type McpServerOptions, Session } from "./session.ts";
 
 /** Options of {@linkcode McpServer.serveHttp}. */
-export interface McpHttpServerOptions extends McpServerOptions, HttpSessionsOptions {
+export interface McpHttpServerOptions
+  extends Omit<McpServerOptions, "durable">, HttpSessionsOptions {
   /**
    * The port.
    *
@@ -110,10 +111,14 @@ export class McpServer implements AsyncDisposable {
     // The SDK has set its own handler by now, and a client may go before it has said anything.
     const onclose = transport.onclose;
     transport.onclose = () => {
+      session.leave(); // before its requests are cancelled
       onclose?.();
       closed.resolve();
     };
-    parts.defer(() => handle.close());
+    parts.defer(() => {
+      session.leave();
+      return handle.close();
+    });
     return new McpServer(closed.promise, parts);
   }
 

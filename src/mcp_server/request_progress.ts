@@ -15,6 +15,11 @@ export interface Work {
   readonly activity: string;
 }
 
+/** What a work does at the moment, without hidden characters. */
+export function shownActivity({ activity }: Work): string {
+  return visible(activity.slice(0, MAX_MESSAGE)).slice(0, MAX_MESSAGE).toWellFormed();
+}
+
 /** What a tool does that needs the session's kernel, which has to start first. */
 export class Preparation implements Work {
   readonly #session: Pick<Session, "starting" | "parts">;
@@ -122,8 +127,7 @@ export class RequestProgress implements Disposable {
   }
 
   #look(): void {
-    const message = visible(this.#work.activity.slice(0, MAX_MESSAGE)).slice(0, MAX_MESSAGE)
-      .toWellFormed();
+    const message = shownActivity(this.#work);
     const now = performance.now();
     if (message === this.#told && now - this.#toldAt < HEARTBEAT_MS) return;
     this.#told = message;

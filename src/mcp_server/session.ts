@@ -5,18 +5,20 @@ import { AuditLog, type AuditLogOptions } from "../approval/audit/log.ts";
 import { AuditTrail } from "../approval/audit/trail.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
-import { EnvironmentNotReadyError } from "../base/errors.ts";
+import { EnvironmentNotReadyError, SessionTakenError } from "../base/errors.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
+import type { DurableOptions } from "../executor/durable.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import { buildPythonEnvironment, findPython } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { ApprovalRounds } from "./approvals.ts";
-import { CellRun } from "./cell_run.ts";
+import { CellRun, type Patience } from "./cell_run.ts";
 import { type Artifact, Artifacts } from "./images.ts";
 import { PageAsker } from "./page_asker.ts";
+import { shownActivity } from "./request_progress.ts";
 import { announceSession, prepareSessionsFolder } from "./running_sessions.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 
@@ -37,7 +39,8 @@ export type ChangeMode = ApprovalMode | "fixed";
 
 /** Options of `McpServer.serveStdio()`. */
 export interface McpServerOptions
-  extends Omit<CodeExecutorOptions, "approval" | "audit" | "requireShellEscape" | "signal"> {
+  extends
+    Omit<CodeExecutorOptions, "approval" | "audit" | "durable" | "requireShellEscape" | "signal"> {
   /**
    * Whether calls and changes are noted in the workspace's audit log, `.ipybox/audit.jsonl`.
    *
@@ -64,6 +67,13 @@ export interface McpServerOptions
    * @default {undefined} `approve` and `approveShell` count for all calls
    */
   policy?: ApprovalPolicy;
+  /**
+   * Has the session outlive this process: the next server of the workspace with this name continues it.
+   * Disposing the server leaves it running. Where another program attaches to it, this server's tools fail.
+   *
+   * @default {undefined} the session ends with this process, however that ends
+   */
+  durable?: DurableOptions & { readonly name: string };
   /**
    * Whether the approval page is asked, its link being shown at the start, even where the client can
    * ask its user.
@@ -120,6 +130,13 @@ export class Session implements AsyncDisposable {
   #starting: string | undefined;
   #filled: Promise<void> | undefined;
   #lastCell: CellRun | undefined;
+  #left: readonly CellRun[] = [];
+  readonly #underWay = new Set<CellRun>();
+  /** What the client is to be told of the session, with the next cell. */
+  readonly #news: string[] = [];
+  /** Whether the session has run here before. */
+  #hasRun = false;
+  #closingLost: Promise<void> | undefined;
   /** What ends with it, once it has started. */
   #running: AsyncDisposable | undefined;
   #workspace: Promise<string> | undefined;
@@ -207,19 +224,58 @@ export class Session implements AsyncDisposable {
   /** Starts a cell, after those that were started before. */
   async startCell(
     kernel: () => Promise<SessionParts>,
-    { code, timeoutMs }: { readonly code: string; readonly timeoutMs: number },
+    { code, timeoutMs, patience }: {
+      readonly code: string;
+      readonly timeoutMs: number;
+      readonly patience: Patience;
+    },
   ): Promise<CellRun> {
     const place = this.#cells.admit(code);
     try {
       const { executor } = await kernel();
       this.rounds.newcomer(code);
-      const cell = new CellRun(executor, code, { timeoutMs, after: this.#lastCell });
+      const news = this.#news.splice(0);
+      const busy = this.#left.find(({ isOver }) => !isOver);
+      if (busy !== undefined) {
+        const why = `Not run: cell ${busy.id} has not ended (${shownActivity(busy)}). ` +
+          "Call wait_for_cell with its ID first, or reset";
+        throw new Error([...news, why].join("\n"));
+      }
+      const after = this.#lastCell;
+      const cell = this.#follow(
+        new CellRun(executor, code, { timeoutMs, patience, after, news }),
+      );
       cell.ended.then(() => place[Symbol.dispose]());
       return this.#lastCell = cell;
     } catch (error) {
       place[Symbol.dispose]();
       throw error;
     }
+  }
+
+  /** The client goes. Where the session outlives it, so do its cells. */
+  leave(): void {
+    if (this.#name !== undefined) { for (const cell of this.#underWay) cell.release(); }
+  }
+
+  #follow(cell: CellRun): CellRun {
+    this.#underWay.add(cell);
+    cell.ended.then(() => this.#underWay.delete(cell));
+    return cell;
+  }
+
+  /** Keeps a cell that its client does not wait for any longer. */
+  leaveCell(cell: CellRun): void {
+    if (this.#left.includes(cell)) return;
+    const old = this.#left.filter(({ isOver }) => isOver).slice(0, 1 - MAX_LEFT);
+    this.#left = [...this.#left.filter((left) => !old.includes(left)), cell];
+  }
+
+  /** A cell that was left. */
+  leftCell(id: string): CellRun {
+    const cell = this.#left.find((left) => left.id === id);
+    if (cell !== undefined) return cell;
+    throw new Error(`There is no cell "${id}": none was left with this ID, or long ago`);
   }
 
   /** Makes a cell's whole text a resource. */
@@ -253,6 +309,7 @@ export class Session implements AsyncDisposable {
     await this.#filled?.catch(() => {}); // it ends now; its callers got the error
     await this.#parts?.catch(() => {}); // its callers got the error
     await this.#running?.[Symbol.asyncDispose]();
+    await this.#closingLost;
     const audit = await this.#audit?.catch(() => undefined); // its callers got the error
     await audit?.[Symbol.asyncDispose]();
   }
@@ -281,8 +338,6 @@ export class Session implements AsyncDisposable {
     await this.filled;
     this.#starting = "Starting the kernel";
     const workspace = await this.workspace;
-    // Half of what this server loads, which clients need not wait for.
-    const { CodeExecutor } = await import("../executor/code_executor.ts");
     const { placement } = this.#options;
     const python = placement === undefined
       ? (await this.#python()).executable
@@ -292,22 +347,78 @@ export class Session implements AsyncDisposable {
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
     await prepareSessionsFolder();
     await using parts = new AsyncDisposableStack();
-    const executor = parts.use(
-      await CodeExecutor.start({
-        ...this.#options,
-        approval: policy ?? { tools: approve, resources: approve, shell: approveShell },
-        audit: await this.#auditLog(),
-        workspace,
-        python,
-        signal,
-      }),
-    );
+    const executor = await this.#open(parts, {
+      ...this.#options,
+      approval: policy ?? { tools: approve, resources: approve, shell: approveShell },
+      audit: await this.#auditLog(),
+      workspace,
+      python,
+      signal,
+    });
     const { label = "" } = this.#options;
     parts.use(await announceSession({ workspace, label, ...doorOf(executor) }));
     const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
     if (this.prefersPage) page.invite();
-    this.#running = parts.move();
+    const { sessionEnded } = executor;
+    const running = this.#running = parts.move();
+    const lose = () => this.#lose(sessionEnded?.reason, running);
+    if (sessionEnded?.aborted) lose();
+    sessionEnded?.addEventListener("abort", lose, { once: true });
     return { executor, outputs, page };
+  }
+
+  /** Starts the kernel, or finds that of the durable session, which goes on when the parts are disposed of. */
+  async #open(
+    parts: AsyncDisposableStack,
+    options: CodeExecutorOptions & { readonly workspace: string },
+  ): Promise<CodeExecutor> {
+    const name = this.#name;
+    if (name === undefined) {
+      // Half of what this server loads, which clients need not wait for.
+      const { CodeExecutor } = await import("../executor/code_executor.ts");
+      return parts.use(await CodeExecutor.start(options));
+    }
+    const { startNamed } = await import("../executor/named.ts");
+    const { executor, before } = await startNamed(name, { ...options, replacesLost: true });
+    parts.defer(() => executor.detach());
+    const { unfinished } = executor;
+    if (before === "lost" || (before === "nothing" && this.#hasRun)) {
+      this.#news.push(
+        `[Session ${name} was lost: this is a new one, without the variables of before]`,
+      );
+    } else if (before === "itself") {
+      this.#news.push(`[Session ${name} goes on: the variables of before are there]`);
+    }
+    if (unfinished !== undefined) {
+      const cell = this.#follow(new CellRun(executor, unfinished, { resumes: true }));
+      this.leaveCell(cell);
+      this.#news.push(`[A cell of before has ID ${cell.id}: wait_for_cell gets its result]`);
+    }
+    this.#hasRun = true;
+    return executor;
+  }
+
+  /** The durable session is over, or another program has it. */
+  #lose(reason: unknown, running: AsyncDisposable): void {
+    if (this.#closing.signal.aborted || this.#running !== running) return;
+    if (reason instanceof SessionTakenError) {
+      const taken = reason.message + ", or restart this MCP server";
+      this.log.warn(taken);
+      this.#parts = Promise.reject(new Error(taken, { cause: reason }));
+      this.#parts.catch(() => {}); // whoever needs it gets it
+      return;
+    }
+    // The next call that needs a kernel begins another session.
+    this.#parts = undefined;
+    this.#running = undefined;
+    this.#closingLost = Promise.resolve(running[Symbol.asyncDispose]()).catch((error: unknown) => {
+      this.log.debug(`A session that was lost did not close cleanly: ${error}`);
+    });
+  }
+
+  /** The name of the durable session that it is, if it is one. */
+  get #name(): string | undefined {
+    return this.#options.durable?.name;
   }
 
   /** The Python that runs the kernel; the managed one is built where it is missing. */
@@ -332,6 +443,9 @@ export class Session implements AsyncDisposable {
 function doorOf({ applicationDoor: { url, token } }: CodeExecutor): { url: string; token: string } {
   return { url: url.href, token };
 }
+
+/** How many cells that were left and have ended are kept with their results. */
+const MAX_LEFT = 4;
 
 /** How many cells of a session may run or wait for their turn, and how long their code may be together. */
 const MAX_CELLS = 32;

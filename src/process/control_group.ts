@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
 import { findProgram } from "./program.ts";
 import { runProgram } from "./run_program.ts";
@@ -22,10 +22,12 @@ export class ControlGroup implements AsyncDisposable {
   /** Who keeps it: `"the system"` or `"systemd"`. */
   readonly keeper: string;
   readonly #folders: readonly string[];
+  readonly #sweeping: Promise<unknown>;
 
   private constructor(keeper: string, folders: readonly string[]) {
     this.keeper = keeper;
     this.#folders = folders;
+    this.#sweeping = Promise.allSettled(folders.map(removeAbandoned));
   }
 
   /** Takes a process, and with it all that it starts from now on, into its own group. */
@@ -47,6 +49,7 @@ export class ControlGroup implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     for (const folder of this.#folders) await removeWhenEmpty(folder);
+    await this.#sweeping;
   }
 }
 
@@ -149,6 +152,21 @@ async function bySystemd(
     signal,
   });
   return success;
+}
+
+/** What is younger may be about to get its process. */
+const STARTING_MS = 60_000;
+
+/** Removes the groups beside one whose keepers were killed before they could. Those in use are not empty. */
+async function removeAbandoned(folder: string): Promise<void> {
+  const parent = dirname(folder);
+  for await (const { name } of Deno.readDir(parent)) {
+    if (!name.startsWith(PREFIX)) continue;
+    const path = join(parent, name);
+    const { mtime } = await Deno.lstat(path);
+    if (Date.now() - (mtime?.getTime() ?? Infinity) < STARTING_MS) continue;
+    await Deno.remove(path).catch(() => {}); // it is in use, or another process was quicker
+  }
 }
 
 /** How long the system may take to forget processes that have ended. */

@@ -98,7 +98,7 @@ Deno.test("buildPythonEnvironment() in two processes at once builds one environm
   assertEquals((await directory.list("cache")).length, 3); // the environment, its marker, the lock
 });
 
-Deno.test("buildPythonEnvironment() clears away what a killed build left", async () => {
+Deno.test("buildPythonEnvironment() clears away what a killed build left, and nothing else", async () => {
   await using directory = await TempDirectory.create();
   await using index = new SilentIndex();
   const cacheDir = `${directory.path}/cache`;
@@ -109,12 +109,14 @@ Deno.test("buildPythonEnvironment() clears away what a killed build left", async
   await killed.output();
   const leftovers = (await directory.list("cache")).filter((name) => name !== "build.lock");
   assertEquals(leftovers.length, 1);
+  await Deno.mkdir(`${cacheDir}/packages/of-a-workspace`, { recursive: true });
   assertEquals(await readManagedEnvironment(remoteRecipe(index.url), cacheDir), undefined);
 
   const built = await buildPythonEnvironment({ recipe, cacheDir });
 
+  assertEquals(await directory.list("cache/packages"), ["of-a-workspace"]);
   const left = await directory.list("cache");
-  assertEquals(left.length, 3);
+  assertEquals(left.length, 4);
   assert(!left.includes(leftovers[0] ?? ""));
   assertEquals(await readManagedEnvironment(recipe, cacheDir), built);
 });

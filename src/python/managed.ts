@@ -6,6 +6,7 @@
  *   build.lock               locked by the process that builds; the lock dies with its holder
  *   <key>.json               written last: the environment that is ready for these requirements
  *   <key>-py3.11-<random>/   a virtual environment, never moved and never built into again
+ *   packages/                the packages that workspaces have installed, see packages.ts
  * ```
  *
  * @module
@@ -108,13 +109,16 @@ export async function writeMarker(
   await Deno.rename(temporary, path);
 }
 
+/** An environment, or a marker that is not written yet: all that a build makes, and nothing else. */
+const BUILT = /^[0-9a-f]{16}(?:-py|\.json\.[^.]*\.tmp$)/;
+
 /** Removes what interrupted builds left. Only for the holder of the build lock. */
 export async function removeLeftovers(directory: string): Promise<void> {
   const ready = new Set<string>();
   const candidates: string[] = [];
   for await (const entry of Deno.readDir(directory)) {
     const path = join(directory, entry.name);
-    if (entry.isDirectory || entry.name.endsWith(".tmp")) candidates.push(path);
+    if (BUILT.test(entry.name)) candidates.push(path);
     if (!entry.name.endsWith(".json")) continue;
     const interpreter = await readMarker(path);
     if (interpreter !== undefined) ready.add(basename(interpreter.prefix));

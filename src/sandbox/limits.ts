@@ -56,6 +56,8 @@ const DEFAULTS = {
 
 /** How many signals may be queued: the system counts them for the user, whose other programs need some. */
 const SIGNALS = 4096;
+/** How many files a process may have open: the system has a number of them for all users together. */
+const OPEN_FILES = 2048;
 
 /** Which limits are in force; `null` for none. */
 export type EffectiveLimits = { readonly [Name in keyof ResourceLimits]-?: number | null };
@@ -92,6 +94,7 @@ export function rlimits(limits: EffectiveLimits): Rlimits {
     RLIMIT_AS: memoryBytes,
     RLIMIT_NPROC: processes,
     RLIMIT_FSIZE: fileBytes,
+    RLIMIT_NOFILE: processes === null ? null : OPEN_FILES,
     RLIMIT_SIGPENDING: processes === null || Deno.build.os !== "linux" ? null : SIGNALS,
   };
   return {

@@ -8,12 +8,18 @@ Deno.test("limits have defaults, take changes, and can be taken away", () => {
     "RLIMIT_AS",
     "RLIMIT_CORE",
     "RLIMIT_FSIZE",
+    "RLIMIT_NOFILE",
     "RLIMIT_NPROC",
     ...(linux ? ["RLIMIT_SIGPENDING"] : []),
   ]);
   const some = { memoryBytes: null, processes: 7, fileBytes: null, cpuSeconds: 60 };
   assertEquals(rlimits(effectiveLimits(some, { sandboxed: false })), {
-    all: { RLIMIT_CORE: 0, RLIMIT_NPROC: 7, ...(linux ? { RLIMIT_SIGPENDING: 4096 } : {}) },
+    all: {
+      RLIMIT_CORE: 0,
+      RLIMIT_NPROC: 7,
+      RLIMIT_NOFILE: 2048,
+      ...(linux ? { RLIMIT_SIGPENDING: 4096 } : {}),
+    },
     kernel: { RLIMIT_CPU: 60 },
   });
   const none = { all: { RLIMIT_CORE: 0 }, kernel: {} };

@@ -82,10 +82,12 @@ export function resultText({ result }) {
   return RESULTS[result] ?? "Ended";
 }
 
-/** A time of the day. */
+/** A time of the day, with the date where that is another one. */
 export function timeView(at) {
   const date = new Date(at);
-  const text = date.toLocaleTimeString([], {
+  const isToday = date.toDateString() === new Date().toDateString();
+  const text = date.toLocaleString([], {
+    ...(isToday ? {} : { day: "numeric", month: "short" }),
     hour: "2-digit",
     minute: "2-digit",
     second: "2-digit",

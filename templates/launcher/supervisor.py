@@ -120,6 +120,7 @@ class Supervisor:
         self.held_back = True  # the command waits until it is in its control group
         self.host = None
         self.strangers = set()
+        self.refused = set()  # those who are yet to hear that
         self.enders = set()  # those who wait for the end
         self.inbox = bytearray()
         self.outbox = collections.deque()
@@ -176,7 +177,7 @@ class Supervisor:
         if self.ending is not None:
             yield self.ending[0] + EXIT_SECONDS, self.kill
             return
-        yield self.started + self.spec["max_seconds"], self.expire
+        yield self.started + self.spec["max_seconds"], lambda: self.end_for("time")
         yield self.looked + LOOK_SECONDS, self.look
         if self.host is None:
             seconds = self.spec["idle_seconds"]
@@ -187,8 +188,8 @@ class Supervisor:
             host = self.host
             yield host.heard + DEAD_SECONDS, lambda: self.lose(host)
             yield self.beat + BEAT_SECONDS, self.send_beat
-        for stranger in self.strangers:
-            yield stranger.heard + HELLO_SECONDS, lambda stranger=stranger: self.lose(stranger)
+        for guest in self.strangers | self.refused:
+            yield guest.heard + HELLO_SECONDS, lambda guest=guest: self.lose(guest)
 
     def timeout(self):
         """How long to wait: the system takes 24 days at most."""
@@ -200,16 +201,17 @@ class Supervisor:
         for act in [act for when, act in self.deadlines() if when <= now]:
             act()
 
-    def expire(self):
+    def end_for(self, why):
+        """Ends the session, and says why to a host that did not ask for it."""
         if self.host is not None:
-            self.host.send(frame(STDERR, 0, b"The session has lasted as long as it may\n"))
+            self.host.send(message(REFUSED, why=why, protocol=PROTOCOL))
         self.end(asked=True)
 
     def look(self):
         """Ends a session that was forgotten: without its record, no host will find it."""
         self.looked = time.monotonic()
         if not os.path.lexists(f"{self.spec['folder']}/record.json"):
-            self.end(asked=True)
+            self.end_for("ended")
 
     def send_beat(self):
         self.beat = time.monotonic()
@@ -332,7 +334,7 @@ class Supervisor:
             self.refuse(stranger, "protocol")
         elif said["want"] == "end":
             self.enders.add(stranger)
-            self.end(asked=True)
+            self.end_for("ended")
         elif said["want"] == "status":
             self.enders.add(stranger)  # it hangs up
             stranger.send(self.welcome())
@@ -344,8 +346,10 @@ class Supervisor:
     def attach(self, stranger, epoch):
         other = self.host
         if other is not None:
-            other.outbox.clear()
-            self.refuse(other, "taken")
+            # The first frame may be on its way in part. The others are for nobody.
+            while len(other.outbox) > 1:
+                other.outbox.pop()
+            self.refuse(other, "taken", pid=peer_of(stranger.sock)[0])
             self.leave()
         self.epoch = epoch
         self.host = stranger
@@ -367,11 +371,11 @@ class Supervisor:
             kept=self.kept,
         )
 
-    def refuse(self, host, why):
-        """Says why, and hangs up. What is not sent at once is not waited for."""
-        host.send(message(REFUSED, why=why, protocol=PROTOCOL, epoch=self.epoch))
-        self.write(host)
-        self.close(host)
+    def refuse(self, host, why, **more):
+        """Says why, and hangs up once that is sent."""
+        host.send(message(REFUSED, why=why, protocol=PROTOCOL, **more))
+        host.heard = time.monotonic()
+        self.refused.add(host)
 
     def from_host(self, kind, whole):
         if kind in FROM_HOST:
@@ -391,8 +395,8 @@ class Supervisor:
         """A connection is over."""
         if host is self.host:
             self.leave()
-        self.strangers.discard(host)
-        self.enders.discard(host)
+        for group in (self.strangers, self.refused, self.enders):
+            group.discard(host)
         self.close(host)
 
     def leave(self):
@@ -405,6 +409,9 @@ class Supervisor:
         if self.kept is None:
             # It has not started all of the session, and another one cannot go on from there.
             self.end(asked=True)
+
+    def connections(self):
+        return [*filter(None, [self.host]), *self.strangers, *self.refused, *self.enders]
 
     def close(self, host):
         if host.events:
@@ -431,8 +438,8 @@ class Supervisor:
                 self.outbox.popleft()
             else:
                 self.outbox[0] = self.outbox[0][written:]
-        for host in [self.host, *self.strangers, *self.enders]:
-            if host is not None and not self.write(host):
+        for host in self.connections():
+            if not self.write(host) or (host in self.refused and not host.outbox):
                 self.lose(host)
 
     def write(self, host):
@@ -466,10 +473,10 @@ class Supervisor:
             self.out_events = self.register(
                 self.process.stdin, self.out_events, WRITE if self.outbox else 0, lambda _: None
             )
-        for host in [self.host, *self.strangers, *self.enders]:
-            if host is None:
-                continue
-            takes = host is not self.host or self.outbox_size < CONGESTED
+        for host in self.connections():
+            takes = host not in self.refused and (
+                host is not self.host or self.outbox_size < CONGESTED
+            )
             events = (READ if takes else 0) | (WRITE if host.outbox else 0)
             host.events = self.register(
                 host.sock, host.events, events, lambda got, host=host: self.on_host(host, got)
@@ -551,9 +558,8 @@ class Supervisor:
             attempt(remove, self.spec["folder"])
         else:
             attempt(self.bury)
-        for host in [self.host, *self.enders]:
-            if host is not None:
-                attempt(self.say_last, host)
+        for host in self.connections():
+            attempt(self.say_last, host)
 
     def say_last(self, host):
         host.sock.settimeout(1)
@@ -574,13 +580,19 @@ class Supervisor:
         os.rename(f"{path}.new", path)
 
 
+def peer_of(sock):
+    """The process and the user that a connection comes from, where the system says."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None, None
+    size = struct.calcsize("3i")
+    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return pid or None, uid  # 0 in another namespace
+
+
 def is_ours(sock):
     """Whether a connection comes from this user. Elsewhere the folder's mode is all there is."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    size = struct.calcsize("3i")
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return uid == os.getuid()
+    _, uid = peer_of(sock)
+    return uid is None or uid == os.getuid()
 
 
 def take_lock(path):

@@ -199,7 +199,7 @@ Deno.test("ipybox actions follows no link that executed code may have left", asy
   assertEquals((await ipybox(["actions"], { cwd })).stdout, "");
   const { code, stderr } = await ipybox(["actions", "show", "good.one"], { cwd });
   assert(code !== 0);
-  assertStringIncludes(stderr, "is not a plain folder");
+  assertStringIncludes(stderr, 'No saved action "good.one"');
 });
 
 Deno.test("ipybox actions run reads arguments by their types, and shows errors from the action on", async () => {

@@ -3,7 +3,7 @@ import { auditedQuestions } from "../support/audited_questions.ts";
 import { ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
-import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { eachKind, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
@@ -147,8 +147,8 @@ except OSError as error: print(type(error).__name__)`);
 
 const UNASKED = /answered without asking anybody.*ipybox approvals --workspace/;
 
-for (const kind of CLIENT_KINDS) {
-  Deno.test(`A ${kind} client that answers for nobody has asked nobody`, async () => {
+Deno.test("A client of each kind that answers for nobody has asked nobody", () =>
+  eachKind(async (kind) => {
     await using workspace = await workspaceWithServer();
     const answers: (null | undefined | "slow")[] = [];
     const defaults: unknown[] = [];
@@ -189,8 +189,7 @@ for (const kind of CLIENT_KINDS) {
     assertStringIncludes(text, "the user did not allow it");
     assertStringIncludes(JSON.stringify(defaults.at(-2)), '"default":"allow once"');
     assertStringIncludes(JSON.stringify(defaults.at(-1)), '"default":"allow"');
-  });
-}
+  }));
 
 async function exists(path: string): Promise<boolean> {
   return await Deno.stat(path).then(() => true, () => false);

@@ -63,7 +63,8 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
     const { code, stdout, stderr } = await withPerson(args, env);
     assertEquals(code, 0, stderr);
     assertStringIncludes(stdout, "remote: 2 tools in mcptools/remote/\n");
-    assertMatch(stderr, /^To log in to remote, open this page of 127\.0\.0\.1:\d+ in a browser/);
+    assertStringIncludes(stderr, `What you allow at ${new URL(servers.issuer).host} is given to `);
+    assertMatch(stderr, /^To log in to remote, open this page of 127\.0\.0\.1:\d+ in a browser/m);
   });
 
   await step("register again needs no login", async () => {

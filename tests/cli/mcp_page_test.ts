@@ -15,7 +15,7 @@ import { browserTest, type TestBrowser } from "../support/browser.ts";
 import { until } from "../support/executor.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";
-import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { type ClientKind, eachKind, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -29,71 +29,71 @@ print(raw.run_sync("ask", {"method": "elicitation/create", "params": params}).te
 const ASKING_IS_ALLOWED = '{"rules": [{"effect": "allow", "server": "raw", "tool": "ask"}]}';
 const CODE = /\b(?:[0-9A-Z]{4}-){3}[0-9A-Z]{4}\b/g;
 
-for (const kind of CLIENT_KINDS) {
-  browserTest(
-    `A ${kind} client without elicitation leaves approvals and servers' questions to the page`,
-    async (browser) => {
-      await using workspace = await workspaceWithServer();
-      await writeAcceptedPolicy(workspace.path, ASKING_IS_ALLOWED);
-      await using host = await McpHost.start({ kind, args: ["--workspace", workspace.path] });
+browserTest(
+  "Clients of each kind without elicitation leave approvals and servers' questions to the page",
+  (browser) => eachKind((kind) => leavesQuestionsToPage(kind, browser)),
+);
 
-      const refused = await host.call(CELL, { code: COUNT });
-      assertStringIncludes(refused.text, "Traceback");
-      assertNotMatch(JSON.stringify(refused), CODE);
-      const page = await enter(browser, addressIn(refused.text), codeIn(host.stderr));
+async function leavesQuestionsToPage(kind: ClientKind, browser: TestBrowser): Promise<void> {
+  await using workspace = await workspaceWithServer();
+  await writeAcceptedPolicy(workspace.path, ASKING_IS_ALLOWED);
+  await using host = await McpHost.start({ kind, args: ["--workspace", workspace.path] });
 
-      const messages: string[] = [];
-      const allowed = host.call(CELL, { code: COUNT, timeout: 3 }, {
-        onProgress: ({ message = "" }) => void messages.push(message),
-      });
-      await page.getByRole("heading", { name: "raw.count" }).waitFor();
-      await untilReady(page);
-      await until(
-        "its client hears that it waits",
-        () => messages.some((message) => /approval page \(\d+ s\)$/.test(message)),
-      );
-      await page.keyboard.press("y");
-      assertEquals((await allowed).text, "1");
+  const refused = await host.call(CELL, { code: COUNT });
+  assertStringIncludes(refused.text, "Traceback");
+  assertNotMatch(JSON.stringify(refused), CODE);
+  const page = await enter(browser, addressIn(refused.text), codeIn(host.stderr));
 
-      const denied = host.call(CELL, { code: COUNT });
-      await page.getByRole("heading", { name: "raw.count" }).waitFor();
-      await untilReady(page);
-      await page.getByLabel("Reason").fill("once is enough");
-      await page.getByLabel("Reason").press("Enter");
-      assertStringIncludes(
-        (await denied).text,
-        "ApprovalRejectedError: raw.count was refused: once is enough",
-      );
-
-      const left = host.call(CELL, { code: COUNT });
-      await page.getByRole("heading", { name: "raw.count" }).waitFor();
-      await page.close();
-      assertStringIncludes((await left).text, "no approval page is open");
-      assertEquals(new Set(host.stderr.match(CODE)).size, 2); // and another code was written
-
-      const declined = await host.call(CELL, { code: ASK });
-      assertStringIncludes(declined.text, '[{"action":"decline"}]');
-      assertMatch(
-        declined.text,
-        /A question from MCP server "raw" was declined: the user's answer is needed/,
-      );
-      assertNotMatch(JSON.stringify(declined), CODE);
-      const next = await enter(browser, addressIn(declined.text), codeIn(host.stderr));
-
-      const answered = host.call(CELL, { code: ASK });
-      await next.getByRole("heading", { name: "raw asks" }).waitFor();
-      await untilReady(next);
-      await next.getByLabel("name").fill("Ada");
-      await next.getByLabel("name").press("Control+Enter");
-      assertEquals((await answered).text, '[{"action":"accept","content":{"name":"Ada"}}]');
-
-      const unanswered = host.call(CELL, { code: ASK });
-      await next.getByRole("heading", { name: "raw asks" }).waitFor();
-      await next.close();
-      assertMatch((await unanswered).text, /"decline"[^]*no approval page is open/);
-      assertEquals(browser.problems, []);
-    },
+  const messages: string[] = [];
+  const allowed = host.call(CELL, { code: COUNT, timeout: 3 }, {
+    onProgress: ({ message = "" }) => void messages.push(message),
+  });
+  await page.getByRole("heading", { name: "raw.count" }).waitFor();
+  await untilReady(page);
+  await until(
+    "its client hears that it waits",
+    () => messages.some((message) => /approval page \(\d+ s\)$/.test(message)),
   );
+  await page.keyboard.press("y");
+  assertEquals((await allowed).text, "1");
+
+  const denied = host.call(CELL, { code: COUNT });
+  await page.getByRole("heading", { name: "raw.count" }).waitFor();
+  await untilReady(page);
+  await page.getByLabel("Reason").fill("once is enough");
+  await page.getByLabel("Reason").press("Enter");
+  assertStringIncludes(
+    (await denied).text,
+    "ApprovalRejectedError: raw.count was refused: once is enough",
+  );
+
+  const left = host.call(CELL, { code: COUNT });
+  await page.getByRole("heading", { name: "raw.count" }).waitFor();
+  await page.close();
+  assertStringIncludes((await left).text, "no approval page is open");
+  assertEquals(new Set(host.stderr.match(CODE)).size, 2); // and another code was written
+
+  const declined = await host.call(CELL, { code: ASK });
+  assertStringIncludes(declined.text, '[{"action":"decline"}]');
+  assertMatch(
+    declined.text,
+    /A question from MCP server "raw" was declined: the user's answer is needed/,
+  );
+  assertNotMatch(JSON.stringify(declined), CODE);
+  const next = await enter(browser, addressIn(declined.text), codeIn(host.stderr));
+
+  const answered = host.call(CELL, { code: ASK });
+  await next.getByRole("heading", { name: "raw asks" }).waitFor();
+  await untilReady(next);
+  await next.getByLabel("name").fill("Ada");
+  await next.getByLabel("name").press("Control+Enter");
+  assertEquals((await answered).text, '[{"action":"accept","content":{"name":"Ada"}}]');
+
+  const unanswered = host.call(CELL, { code: ASK });
+  await next.getByRole("heading", { name: "raw asks" }).waitFor();
+  await next.close();
+  assertMatch((await unanswered).text, /"decline"[^]*no approval page is open/);
+  assertEquals(browser.problems, []);
 }
 
 browserTest("Changes are shown on the page as they will be done", async (browser) => {

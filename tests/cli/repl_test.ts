@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { OwnEntries } from "../../src/files/own_entries.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
-import { rawServer } from "../support/mcp.ts";
+import { rawServer, until } from "../support/mcp.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal, type TerminalEnd, type Typing } from "../support/terminal.ts";
@@ -420,6 +420,16 @@ Deno.test("ipybox repl --session goes on where it was left", async () => {
   ]);
   assertEquals(second.code, 0, second.output);
   assertStringIncludes(second.output, "\na is 42\n");
+
+  const taken = at([["In [1]: ", "open('begun', 'w').close()\r"], ["has attached", null]]);
+  await until(() => Deno.stat(`${home.workspace}/begun`).then(() => true, () => false));
+  const idOf = async () => JSON.parse((await ipybox(["sessions", "--json"], options)).stdout)[0].id;
+  const attached = await ipybox(["attach", await idOf()], options);
+  assertEquals(attached.code, 0, attached.stderr);
+  const { code, output } = await taken;
+  assertEquals(code, 1, output);
+  assertMatch(output, /Another program, process \d+, has attached to session/);
+  assert(!output.includes("restarted"), output);
 
   const listed = await ipybox(["sessions", "--json"], options);
   const [session, ...others] = JSON.parse(listed.stdout);

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { Prerequisite } from "../../src/sandbox/prerequisites.ts";
+import { denoDirectory } from "../support/temp_cache.ts";
 import { TempDirectory } from "../support/temp_directory.ts";
 import { testPython } from "../support/python.ts";
 
@@ -110,12 +111,6 @@ async function ipybox(
   }).output();
   const decoder = new TextDecoder();
   return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
-}
-
-async function denoDirectory(): Promise<string> {
-  const args = ["info", "--json"];
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args }).output();
-  return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }
 
 function rows(json: string): readonly Prerequisite[] {

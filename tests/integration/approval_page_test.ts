@@ -678,11 +678,9 @@ browserTest(
     for (const colorScheme of ["light", "dark"] as const) {
       for (const viewport of [{ width: 1280, height: 800 }, { width: 360, height: 740 }]) {
         const page = await openPage(browser, server, { colorScheme, viewport });
-        const shots = new Map<string, Uint8Array>();
         const look = async (state: string) => {
           const where = `${state} ${viewport.width} ${colorScheme}`;
           assertEquals(await page.evaluate(layoutFaults), [], where);
-          shots.set(state, await page.screenshot());
           const paper = await page.evaluate(paperColor);
           assertEquals(
             paper,
@@ -691,6 +689,7 @@ browserTest(
           );
         };
         await look("empty");
+        const empty = await page.screenshot();
         const calls = [
           ask(server, {
             title: "Write a file",
@@ -721,6 +720,7 @@ browserTest(
         await untilReady(page);
         await untilWaiting(page, 2);
         await look("request");
+        assert((await page.screenshot()).length !== empty.length);
         await page.getByLabel("For how long").selectOption("session");
         await look("remember");
         const bar = await page.locator("#decision").boundingBox();
@@ -738,7 +738,6 @@ browserTest(
         await Promise.all(calls);
         await untilWaiting(page, 0);
         await look("decided");
-        assertEquals(new Set(shots.values().map((shot) => shot.length)).size > 1, true);
         await page.close();
       }
     }

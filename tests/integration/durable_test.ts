@@ -1,10 +1,13 @@
 /** Sessions that outlive the process that started them. */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { callHash } from "../../src/approval/call_text.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { ConfigError, KernelDiedError } from "../../src/base/errors.ts";
+import { ConfigError, KernelDiedError, SessionTakenError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { startNamed } from "../../src/commands/sessions.ts";
+import { startNamed } from "../../src/executor/named.ts";
 import {
+  claimName,
   endDurable,
   findSession,
   folderOf,
@@ -12,9 +15,11 @@ import {
   NameTakenError,
 } from "../../src/executor/durable.ts";
 import { settledWithin } from "../../src/base/signals.ts";
+import { parseExact, sealObject } from "../../src/json/exact.ts";
 import { SessionGoneError } from "../../src/kernel/supervisor.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { ownProgram } from "../../src/process/program.ts";
+import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
@@ -28,6 +33,9 @@ async function until(condition: () => boolean | Promise<boolean>): Promise<void>
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
+
+/** Whether hosts are killed for as long as it takes, as `deno task soak` does. */
+const SOAK = Deno.env.has("IPYBOX_SOAK");
 
 const CALLS = 8;
 const PARALLEL = `
@@ -65,7 +73,7 @@ class TestSession implements AsyncDisposable {
   }
 
   /** Starts a host of its own process. */
-  host(decide: "accept" | "wait", how: "start" | "attach", what: string): Host {
+  host(decide: string, how: "start" | "attach", what: string): Host {
     const host = new Host([this.workspace, this.effects, decide, how, what]);
     return this.#parts.use(host);
   }
@@ -149,6 +157,10 @@ class Host implements AsyncDisposable {
 
   async kill(): Promise<void> {
     Deno.kill(this.#process.pid, "SIGKILL");
+    await this.ended();
+  }
+
+  async ended(): Promise<void> {
     await this.#process.exited;
   }
 
@@ -187,6 +199,8 @@ Deno.test("a killed host's waiting calls are decided by the next one, and sent o
   await host.kill();
   const root = await rootOf(id);
   assert((await processesWith(root)).length >= 3); // supervisor, launcher, gateway
+  const { stdout } = await ipybox(["sessions", "--workspace", session.workspace]);
+  assertMatch(stdout, /(raw\.mark has waited for \d+ s; ){3}more calls wait; `ipybox attach /);
 
   {
     await using executor = await session.attach(id);
@@ -197,12 +211,29 @@ Deno.test("a killed host's waiting calls are decided by the next one, and sent o
   await assertGone(id, root);
 });
 
+/** Compares what the code got of each call with the effects, and with the journal. */
+async function assertOnce(session: TestSession, id: string, text: string | null): Promise<void> {
+  const [outcomes = "", ...rest] = (text ?? "").split(" ");
+  assertEquals([outcomes.split(",").length, rest], [CALLS, ["42"]], String(text));
+  const sent = await session.sent();
+  using journal = new DatabaseSync(`${folderOf(id)}/calls.db`, { readOnly: true });
+  for (const [n, outcome] of outcomes.split(",").entries()) {
+    const args = sealObject(parseExact(`{"name":"${n}","ms":100}`));
+    const call = { kind: "tool", serverName: "raw", toolName: "mark", arguments: args } as const;
+    const row = journal.prepare("SELECT state FROM calls WHERE hash = ?").get(callHash(call));
+    const what = `call ${n} of ${text}: sent ${sent[n]} times`;
+    assertEquals(row?.state, outcome === "done" ? "done" : "sent", what);
+    if (outcome === "done") assertEquals(sent[n], 1, what);
+    else assert(outcome === "OutcomeUnknownError" && (sent[n] ?? 0) <= 1, what);
+  }
+}
+
 Deno.test("hosts that are killed at random moments send no call twice", async () => {
   await using session = await TestSession.create();
   let host = session.host("accept", "start", PARALLEL);
   const id = await host.said("id");
   await host.said("asked");
-  for (let round = 0; round < 8; round++) {
+  for (let round = 0; round < (SOAK ? 20 : 6); round++) {
     const ended = host.said("ended");
     if (await settledWithin(ended, Math.random() * 500)) break;
     await host.kill();
@@ -212,17 +243,28 @@ Deno.test("hosts that are killed at random moments send no call twice", async ()
   }
   await host.kill();
   await using executor = await session.attach(id);
+  await assertOnce(session, id, await follow(executor));
+});
+
+Deno.test("a host that is killed before or after a step of the journal leaves each call once", async () => {
+  await using session = await TestSession.create();
+  const moments = ["before-decide", "before-send", "before-end", "after-end"] as const;
+  let id = "";
+  for (const moment of moments) {
+    const host = id === ""
+      ? session.host(moment, "start", PARALLEL)
+      : session.host(moment, "attach", id);
+    id = await host.said("id");
+    await host.ended();
+  }
+  using journal = new DatabaseSync(`${folderOf(id)}/calls.db`, { readOnly: true });
+  const states = () =>
+    journal.prepare("SELECT state FROM calls ORDER BY state").all().map(({ state }) => state);
+  assertEquals(states().filter((state) => state === "done").length, 1);
+  await using executor = await session.attach(id);
   const text = await follow(executor);
-  const outcomes = (text ?? "").split(" ")[0]?.split(",") ?? [];
-  assertEquals(outcomes.length, CALLS, String(text));
-  const sent = await session.sent();
-  outcomes.forEach((outcome, n) => {
-    if (outcome === "done") assertEquals(sent[n], 1, `call ${n} of ${text}`);
-    else {
-      assertEquals(outcome, "OutcomeUnknownError");
-      assert((sent[n] ?? 0) <= 1, `call ${n} was sent ${sent[n]} times`);
-    }
-  });
+  assert(text?.includes("OutcomeUnknownError"), `${text}`);
+  await assertOnce(session, id, text);
 });
 
 Deno.test("output of code that ran without a host is there, and a result is given again", async () => {
@@ -274,11 +316,15 @@ Deno.test("a host that attaches takes the session over from another one", async 
   await until(() => session.has("begun"));
   assertEquals((await listSessions(session.workspace))[0]?.status?.attached, true);
   const second = await session.attach(id);
-  await assertRejects(() => running, KernelDiedError, "Another host has attached");
+  const message = `process ${Deno.pid}, has attached to session ${id}`;
+  await assertRejects(() => running, SessionTakenError, message);
+  await assertRejects(() => first.execute("y"), SessionTakenError, message);
+  assert(first.sessionEnded?.reason instanceof SessionTakenError);
   await Deno.writeTextFile(`${session.workspace}/go`, "");
   assertEquals(await follow(second), "7");
   await first[Symbol.asyncDispose](); // ends nothing that is not its own any more
-  assertEquals((await second.execute("y")).text, "7");
+  assertEquals((await findSession(id)).id, id);
+  assertEquals([second.sessionEnded?.aborted, (await second.execute("y")).text], [false, "7"]);
 });
 
 Deno.test("a kernel that died without a host is told of by the next execution", async () => {
@@ -356,12 +402,21 @@ Deno.test("attach and kill, again and again, leave one session and then nothing"
   await started.execute("n = 0");
   await started.detach();
   const before = (await processesWith(root)).length;
-  for (let round = 1; round <= 15; round++) {
+  const [supervisor] = await processesWith(`${root}/host/supervisor.py`);
+  const openFiles = () => [...Deno.readDirSync(`/proc/${supervisor}/fd`)].length;
+  const files = openFiles();
+  for (let round = 1; round <= (SOAK ? 200 : 10); round++) {
+    if (SOAK || round % 5 === 0) {
+      const host = session.host("wait", "attach", id);
+      if (round % 2 === 0) await host.said("ended");
+      else await settledWithin(host.said("id"), Math.random() * 3000);
+      await host.kill();
+    }
     const executor = await session.attach(id);
     assertEquals((await executor.execute("n += 1; n")).text, String(round));
     await executor.detach();
   }
-  assertEquals((await processesWith(root)).length, before);
+  await until(async () => (await processesWith(root)).length === before && openFiles() === files);
   { // Other processes remove what nobody holds.
     using lock = await Deno.open(`${root}/lock`, { write: true });
     assertEquals(await lock.tryLock(true), false);
@@ -389,7 +444,8 @@ Deno.test("a name has one session, also where two begin it; a lost one is not re
   const { workspace } = session;
   const options = { ...session.options(), workspace, python: testPython() };
   const both = await Promise.all([startNamed("ana", options), startNamed("ana", options)]);
-  const [id = "", other] = both.map(({ sessionId }) => sessionId);
+  assertEquals(both.map(({ before }) => before).sort(), ["itself", "nothing"]);
+  const [id = "", other] = both.map(({ executor }) => executor.sessionId);
   assertEquals(other, id);
   assertEquals((await listSessions(workspace)).length, 1);
   await assertRejects(
@@ -397,13 +453,22 @@ Deno.test("a name has one session, also where two begin it; a lost one is not re
     NameTakenError,
     `Session ${id} of the workspace is named ana already`,
   );
+  {
+    using _held = await claimName("eva", workspace);
+    await assertRejects(
+      () => claimName("ida", workspace, 200),
+      ConfigError,
+      `process ${Deno.pid} has been starting another for 0.2 s`,
+    );
+  }
   const root = await rootOf(id);
-  for (const executor of both) await executor.detach();
+  for (const { executor } of both) await executor.detach();
   for (const pid of await processesWith(`${root}/host/supervisor.py`)) Deno.kill(pid, "SIGKILL");
   await untilNoneWith(root);
   await assertRejects(() => startNamed("ana", options), SessionGoneError, "is lost");
-  await endDurable(id);
-  await using fresh = await startNamed("ana", options);
+  const { executor, before } = await startNamed("ana", { ...options, replacesLost: true });
+  await using fresh = executor;
+  assertEquals(before, "lost");
   assert(fresh.sessionId !== id);
 });
 

@@ -76,6 +76,13 @@ for (const sandbox of [true, false]) {
   });
 }
 
+Deno.test("A process has so many open files at most, by default", async () => {
+  await using workspace = await TempFolder.create();
+  await using executor = await start(workspace.path, true, {});
+  const code = "import resource; resource.getrlimit(resource.RLIMIT_NOFILE)";
+  assertEquals((await executor.execute(code)).text, "(2048, 2048)");
+});
+
 Deno.test("Without limits there are none", async () => {
   await using workspace = await TempFolder.create();
   await using executor = await start(workspace.path, true, false);

@@ -53,6 +53,20 @@ Deno.test("the page asks for a code with PKCE, a state, and the server as resour
   assert((query.state ?? "").length >= 43);
 });
 
+Deno.test("a server without metadata gives the tokens itself, for itself only", async () => {
+  await using world = await OAuthWorld.create({ isOwnAuthority: true });
+  const { servers } = world;
+  const shown: URL[] = [];
+
+  await connectAndList(world, { login: person(shown) });
+  servers.expire();
+  await connectAndList(world);
+
+  assertEquals(shown[0]?.origin, servers.issuer);
+  const requests = servers.asked.filter(({ path }) => /authorize|token/.test(path));
+  assertEquals(requests.map(({ params }) => params.resource), Array(3).fill(servers.url));
+});
+
 Deno.test("a server that only wants a token for its list is logged in to then", async () => {
   await using world = await OAuthWorld.create({ openHandshake: true });
 

@@ -70,6 +70,9 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
   await using folder = await TempFolder.create();
   const made = await output(Deno.execPath(), ["task", "-q", "package", folder.path], { cwd: root });
   assertEquals(made.code, 0, made.stderr);
+  await using installed = await TempFolder.create();
+  const project = installed.path;
+  await install(`${folder.path}/ipybox.tgz`, project);
 
   await t.step("the file runs code in the sandbox, without the checkout", async () => {
     const { code, stdout, stderr } = await output(Deno.execPath(), [
@@ -83,10 +86,7 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
   await t.step(
     "the npm package brings Deno, passes exit codes on and ends by signals",
     async () => {
-      await using installed = await TempFolder.create();
-      const prefix = installed.path;
-      await install(`${folder.path}/ipybox.tgz`, prefix);
-      const ipybox = `${prefix}/node_modules/.bin/ipybox`;
+      const ipybox = `${project}/node_modules/.bin/ipybox`;
       assertEquals((await output(ipybox, ["--version"])).stdout, `ipybox ${config.version}\n`);
       assertEquals((await output(ipybox, ["nonsense"])).code, 2);
 
@@ -112,9 +112,6 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
   await t.step(
     "the npm package brings the module, with its types, for scripts of Deno",
     async () => {
-      await using installed = await TempFolder.create();
-      const project = installed.path;
-      await install(`${folder.path}/ipybox.tgz`, project);
       await Deno.writeTextFile(`${project}/answer.ts`, SCRIPT);
       await Deno.writeTextFile(
         `${project}/wrong.ts`,

@@ -6,7 +6,9 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
+import { joinBytes } from "../../src/base/bytes.ts";
 import { silentLogger } from "../../src/base/log.ts";
+import { CallJournal } from "../../src/calls/journal.ts";
 import { settledWithin } from "../../src/base/signals.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { endDurable, findSession, folderOf } from "../../src/executor/durable.ts";
@@ -18,8 +20,9 @@ import {
   statusOf,
   SupervisedLauncher,
 } from "../../src/kernel/supervisor.ts";
-import { encodeFrame, FrameType } from "../../src/link/frame.ts";
+import { encodeFrame, type Frame, FrameDecoder, FrameType } from "../../src/link/frame.ts";
 import { namedProgram } from "../../src/process/program.ts";
+import { rawServer, until } from "../support/mcp.ts";
 import { processesWith } from "../support/processes.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
@@ -143,7 +146,7 @@ Deno.test("a wrong secret opens nothing, and the session goes on", async () => {
   );
   const right = await SupervisedLauncher.attach(session.address, silentLogger);
   assertEquals(right.status.epoch, 1);
-  right.leave();
+  await right.leave();
 });
 
 const FIRST_WORDS: Record<string, Uint8Array> = {
@@ -187,8 +190,124 @@ Deno.test("an epoch that is not newer is refused", async () => {
   }
   assertStringIncludes(said, '"why": "epoch"');
   assertEquals((await statusOf(session.address)).attached, true);
-  first.leave();
+  await first.leave();
 });
+
+Deno.test("a host that speaks another protocol is refused, and the session goes on", async () => {
+  await using session = await Supervised.start(WAIT);
+  using line = await Deno.connect({ transport: "unix", path: session.address.socket });
+  const { secret } = session.address;
+  const hello = JSON.stringify({ protocol: 2, secret, want: "attach", epoch: 1 });
+  await line.write(encodeFrame(FrameType.HELLO, 0, new TextEncoder().encode(hello)));
+  const said = await new Response(line.readable).text();
+  assertStringIncludes(said, '"why": "protocol"');
+  assertEquals((await statusOf(session.address)).epoch, 0);
+});
+
+const words = (type: FrameType, content: object) =>
+  encodeFrame(type, 0, new TextEncoder().encode(JSON.stringify(content)));
+const greeting = (content: object) => words(FrameType.GREETING, content);
+const ours = { protocol: 1, session: "0123456789ab", epoch: 0 };
+const welcome = words(FrameType.WELCOME, {
+  ...{ epoch: 1, pid: 1, attached: false, tookOver: false, aloneMs: 0, stderr: "", kept: null },
+});
+const NOT_OURS = "what answers at";
+
+/** What may answer at a session's socket in its supervisor's place. */
+const ANSWERS: readonly (readonly [what: string, said: Uint8Array, message: string])[] = [
+  [
+    "a supervisor of another version",
+    greeting({ ...ours, protocol: 2 }),
+    "another version of ipybox",
+  ],
+  [
+    "another session's",
+    joinBytes(greeting({ ...ours, session: "ba9876543210" }), welcome),
+    NOT_OURS,
+  ],
+  ["garbage", new Uint8Array(100_000).fill(0xff), NOT_OURS],
+  ["a greeting that is not JSON", encodeFrame(FrameType.GREETING, 0, new Uint8Array(9)), NOT_OURS],
+  ["a greeting without an epoch", greeting({ ...ours, epoch: "1" }), NOT_OURS],
+  ["a frame of the launcher", encodeFrame(FrameType.OPEN, 2), NOT_OURS],
+  ["two greetings", joinBytes(greeting(ours), greeting(ours)), NOT_OURS],
+  ["nothing", new Uint8Array(), NOT_OURS],
+];
+
+for (const [what, said, message] of ANSWERS) {
+  Deno.test(`a host does not attach to what is no supervisor of its session: ${what}`, async () => {
+    await using folder = await TempFolder.create();
+    const path = `${folder.path}/socket`;
+    using listener = Deno.listen({ transport: "unix", path });
+    const answering = (async () => {
+      using line = await listener.accept();
+      await line.write(said).catch(() => {}); // the host may have gone
+      await line.closeWrite().catch(() => {});
+      while (await line.read(new Uint8Array(1000)).catch(() => null) !== null);
+    })();
+    const address = { id: ours.session, secret: "s", socket: path };
+    await assertRejects(() => statusOf(address), SessionRefusedError, message);
+    await answering;
+  });
+}
+
+Deno.test("a host that does not read still hears in whole frames that it was detached", async () => {
+  await using folder = await TempFolder.create();
+  await using session = await Supervised.start(`for n in range(200):
+    sys.stdout.buffer.write(${frame(1, 1, "bytes(65536)")})
+    if n == 15: open("${folder.path}/full", "w")
+${WAIT}`);
+  using line = await Deno.connect({ transport: "unix", path: session.address.socket });
+  const { secret } = session.address;
+  const say = (type: FrameType, content: unknown) =>
+    line.write(encodeFrame(type, 0, new TextEncoder().encode(JSON.stringify(content))));
+  const decoder = new FrameDecoder();
+  const frames: Frame[] = [];
+  const buffer = new Uint8Array(65536);
+  const read = async () => {
+    const count = await line.read(buffer);
+    if (count !== null) frames.push(...decoder.push(buffer.slice(0, count)));
+    return count !== null;
+  };
+  await say(FrameType.HELLO, { protocol: 1, secret, want: "attach", epoch: 1 });
+  while (frames.at(-1)?.type !== FrameType.WELCOME) assert(await read());
+  await say(FrameType.KEEP, { kept: {}, folders: [] });
+  await until(() => Deno.stat(`${folder.path}/full`).then(() => true, () => false));
+  const next = await SupervisedLauncher.attach(session.address, silentLogger);
+  while (await read());
+  const last = frames.at(-1);
+  assertEquals(last?.type, FrameType.REFUSED);
+  const { why, pid } = JSON.parse(new TextDecoder().decode(last?.payload));
+  assertEquals([why, pid], ["taken", Deno.pid]);
+  await next.leave();
+});
+
+Deno.test("what a host says last is kept", async () => {
+  await using session = await Supervised.start(WAIT);
+  const host = await SupervisedLauncher.attach(session.address, silentLogger);
+  for (let round = 0; round <= 50; round++) host.keep({ round, text: "x".repeat(50_000) });
+  await host.leave();
+  const end = Date.now() + 60_000;
+  while ((await statusOf(session.address)).attached) assert(Date.now() < end);
+  const { kept } = await statusOf(session.address);
+  assertEquals((kept as { round: number }).round, 50);
+});
+
+for (
+  const [how, maxMs, message] of [
+    ["whose time is over", 1000, "has lasted as long as it may"],
+    ["that another program ends", 60_000, "was ended by another program"],
+  ] as const
+) {
+  Deno.test(`a session ${how} says so to its host`, async () => {
+    await using session = await Supervised.start(WAIT, { maxMs });
+    const host = await SupervisedLauncher.attach(session.address, silentLogger);
+    host.begin([]);
+    const ending = maxMs < 60_000 ? undefined : endSession(session.address);
+    while (await host.pipes.read() !== null);
+    assertStringIncludes(`${host.ending}`, message);
+    await ending;
+  });
+}
 
 const FORGED: Record<string, string> = {
   "a WELCOME": frame(FrameType.WELCOME, 0, "b'{}'"),
@@ -240,7 +359,7 @@ Deno.test("a session whose limits are longer than the system can wait goes on", 
   host.begin([]);
   const end = Date.now() + 60_000;
   while ((await statusOf(session.address)).kept === null) assert(Date.now() < end);
-  host.leave();
+  await host.leave();
   while ((await statusOf(session.address)).attached) assert(Date.now() < end);
   assertEquals((await statusOf(session.address)).attached, false);
   await assertRejects(
@@ -274,7 +393,7 @@ Deno.test("a session whose host goes before it is ready ends", async () => {
   await using session = await Supervised.start(WAIT);
   const host = await SupervisedLauncher.attach(session.address, silentLogger);
   host.begin([]);
-  host.leave();
+  await host.leave();
   await untilGone(session.address.socket);
 });
 
@@ -306,6 +425,40 @@ async function untilGone(path: string): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
+
+/** Makes calls with ids of its own, and hangs up. */
+const CALLS = `
+import json, os, socket, time
+from urllib.parse import urlsplit
+url = urlsplit(os.environ["IPYBOX_TOOL_URL"])
+body = b'{"server":"raw","tool":"count","arguments":{}}'
+for _ in range(50):
+    head = {
+        **{"token": os.environ["IPYBOX_TOOL_TOKEN"], "call": "run", "size": len(body)},
+        "id": os.urandom(16).hex(),
+    }
+    with socket.create_connection((url.hostname, url.port)) as line:
+        line.sendall(json.dumps(head).encode() + b"\\n" + body)
+while not os.path.exists("go"):
+    time.sleep(0.05)
+`;
+
+Deno.test("calls that code has hung up on do not wait once it has ended", async () => {
+  await using session = await TestExecutor.start({
+    durable: { idleMs: 60_000 },
+    approval: "ask",
+    servers: { raw: rawServer("normal") },
+  });
+  const { executor, workspace } = session;
+  using journal = await CallJournal.open(folderOf(executor.sessionId ?? ""));
+  const ended = (async () => {
+    for await (const event of executor.stream(CALLS)) void event; // nobody decides
+  })();
+  await until(() => journal.waiting().length === 50);
+  await Deno.writeTextFile(`${workspace}/go`, "");
+  await ended;
+  assertEquals(journal.waiting(), []);
+});
 
 /** Sends what is no message, and messages that are larger than their bytes. */
 const FLOOD = `

@@ -1,7 +1,7 @@
 /** Attacks on the login to remote servers: by the server, by its authorization server, by a page. */
-import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects, unreachable } from "@std/assert";
 import { McpConnectionError } from "../../src/base/errors.ts";
-import type { LoginRequest } from "../../src/mcp/oauth/login.ts";
+import { logIn, type LoginRequest } from "../../src/mcp/oauth/login.ts";
 import { forgetLogin } from "../../src/mcp/oauth/logout.ts";
 import {
   connectAndList,
@@ -211,6 +211,46 @@ Deno.test("a login at the page of another service does not go to the server that
     assert(message.includes(`its login page belongs to ${new URL(page).host}, but`), message);
     assertMatch(message, /would go to 127\.0\.0\.1:\d+: if you trust that host .*--issuer/);
   }
+});
+
+Deno.test("a server without metadata gets no login to the service whose endpoints it gives as its own", async () => {
+  await using honest = await OAuthWorld.create();
+  const { issuer } = honest.servers;
+  const endpoints = {
+    authorization_endpoint: `${issuer}/authorize`,
+    token_endpoint: `${issuer}/token`,
+    registration_endpoint: `${issuer}/register`,
+  };
+  const all = Object.entries(endpoints);
+  for (const some of [all, ...all.map((one) => [one])]) {
+    const { shown, message } = await attack({
+      isOwnAuthority: true,
+      metadata: (metadata) => ({ ...metadata, ...Object.fromEntries(some) }),
+    });
+    assertEquals([shown, honest.servers.asked], [[], []]);
+    const host = new URL(issuer).host;
+    assert(message.includes(`names no authorization server, but endpoints of ${host}`), message);
+    assertMatch(message, /specify --issuer http:\/\/127\.0\.0\.1:\d+$/);
+  }
+});
+
+Deno.test("the page of another customer of the same host is not shown", async () => {
+  const issuer = "https://notes.hosting.example";
+  const metadata = {
+    issuer,
+    authorization_endpoint: "https://bank.hosting.example/authorize",
+    token_endpoint: `${issuer}/token`,
+    response_types_supported: ["code"],
+  };
+  const refused = logIn({ issuer, metadata, resource: `${issuer}/mcp` }, {
+    serverName: "notes",
+    server: new URL(issuer),
+    params: { clientId: "client" },
+    login: { show: () => unreachable() },
+    fetchFn: () => unreachable(),
+    signal: new AbortController().signal,
+  });
+  await assertRejects(() => refused, TypeError, "its login page belongs to bank.hosting.example");
 });
 
 Deno.test("servers are not led to what only this machine can reach", async () => {

@@ -5,6 +5,7 @@ import { z } from "zod";
 import { npmRegistry } from "../support/npm_registry.ts";
 import { rawServer } from "../support/mcp.ts";
 import { testIf } from "../support/skip.ts";
+import { denoDirectory } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const registry = await npmRegistry();
@@ -18,7 +19,7 @@ async function inProcess(
   variables: Readonly<Record<string, string | undefined>>,
   args: readonly string[],
 ): Promise<unknown> {
-  const env = { ...Deno.env.toObject(), DENO_DIR: await denoFolder(), ...variables };
+  const env = { ...Deno.env.toObject(), DENO_DIR: await denoDirectory(), ...variables };
   const program = fileURLToPath(new URL("../fixtures/private_folder.ts", import.meta.url));
   const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["run", "-A", "--quiet", program, ...args],
@@ -146,10 +147,3 @@ Deno.test("a server without a home starts as well", async () => {
   const tools = await toolsOf({ ...rawServer() }, variables, workspace.path);
   assert(tools.length > 0);
 });
-
-/** Where Deno keeps what it has downloaded, wherever its environment would put it. */
-async function denoFolder(): Promise<string> {
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
-  return z.object({ denoDir: z.string() }).parse(JSON.parse(new TextDecoder().decode(stdout)))
-    .denoDir;
-}

@@ -26,13 +26,14 @@ export class TestExecutor implements AsyncDisposable {
   /**
    * Starts an executor on the tests' Python.
    *
-   * @param options Its options; the workspace is made where it is not named.
+   * @param options Its options; the workspace is made where it is not named, and there is no spare
+   *   kernel unless it is asked for, as few tests live long enough to use it.
    * @returns The executor and its workspace.
    */
   static async start(options: CodeExecutorOptions = {}): Promise<TestExecutor> {
     await using parts = new AsyncDisposableStack();
     const workspace = options.workspace ?? parts.use(await TempFolder.create()).path;
-    const defaults = { python: testPython(), log: silentLogger, workspace };
+    const defaults = { python: testPython(), log: silentLogger, workspace, spareKernel: false };
     const executor = parts.use(await CodeExecutor.start({ ...defaults, ...options }));
     return new TestExecutor(parts.move(), executor, workspace);
   }

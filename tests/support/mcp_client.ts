@@ -14,6 +14,7 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { z } from "zod";
+import { allDone } from "../../src/base/signals.ts";
 import { StdioTransport } from "../../src/mcp/stdio.ts";
 import { cliArguments } from "./cli.ts";
 import { TempCache } from "./temp_cache.ts";
@@ -24,6 +25,20 @@ export type ClientKind = "1.x" | "2.x legacy" | "2.x 2026-07-28";
 
 /** All kinds. */
 export const CLIENT_KINDS: readonly ClientKind[] = ["1.x", "2.x legacy", "2.x 2026-07-28"];
+
+/**
+ * Runs a test for clients of all kinds side by side: one that waits takes no longer for all of them.
+ *
+ * @param test The test.
+ * @throws {Error} It failed; names the kind.
+ */
+export async function eachKind(test: (kind: ClientKind) => Promise<void>): Promise<void> {
+  await allDone(CLIENT_KINDS.map((kind) =>
+    test(kind).catch((cause) => {
+      throw new Error(`With a ${kind} client: ${cause}`, { cause });
+    })
+  ));
+}
 
 interface ToolsList {
   readonly tools: readonly ListedTool[];

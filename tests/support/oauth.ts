@@ -33,6 +33,8 @@ export interface OAuthServersOptions {
   readonly scopeOf?: (method: string, tool: string | undefined) => string;
   /** Clients that were registered by hand: their secrets, or public keys, by id. */
   readonly clients?: Readonly<Record<string, string | CryptoKey>>;
+  /** Whether the MCP server has no metadata, and is its own authorization server. */
+  readonly isOwnAuthority?: boolean;
   /** Whether `initialize` needs no token, as at some servers. */
   readonly openHandshake?: boolean;
 }
@@ -105,7 +107,8 @@ export class OAuthServers implements AsyncDisposable {
 
   /** The authorization server's name. */
   get issuer(): string {
-    return `http://127.0.0.1:${this.#authority.addr.port}`;
+    const { addr } = this.#options.isOwnAuthority ? this.#resource : this.#authority;
+    return `http://127.0.0.1:${addr.port}`;
   }
 
   /** Makes the MCP server refuse all access tokens so far, as when they have expired. */
@@ -143,6 +146,7 @@ export class OAuthServers implements AsyncDisposable {
   async #refuse(request: Request): Promise<Response | undefined> {
     const { pathname, origin } = new URL(request.url);
     const metadata = `${origin}/.well-known/oauth-protected-resource${new URL(this.url).pathname}`;
+    if (this.#options.isOwnAuthority && pathname !== "/mcp") return await this.#answer(request);
     if (pathname === new URL(metadata).pathname) {
       const { resourceMetadata = (same) => same } = this.#options;
       const document = {

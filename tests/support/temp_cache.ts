@@ -23,7 +23,13 @@ export class TempCache implements AsyncDisposable {
 }
 
 /** The folder of Deno's own cache. */
-export async function denoDirectory(): Promise<string> {
+export function denoDirectory(): Promise<string> {
+  return found ??= findDenoDirectory();
+}
+
+let found: Promise<string> | undefined;
+
+async function findDenoDirectory(): Promise<string> {
   const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
   return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }

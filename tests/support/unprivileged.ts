@@ -1,3 +1,5 @@
+import { denoDirectory } from "./temp_cache.ts";
+
 /** A user that has no other processes. */
 const USER = "61234";
 
@@ -69,7 +71,7 @@ export async function runUnprivileged(
   const [executable = "", ...args] = asUnprivileged(command);
   const { success, stdout, stderr } = await new Deno.Command(executable, {
     args,
-    env: { NEW_HOME: home, NO_COLOR: "1", DENO_DIR: await denoDir() },
+    env: { NEW_HOME: home, NO_COLOR: "1", DENO_DIR: await denoDirectory() },
     stdin: "null",
   }).output();
   const decoder = new TextDecoder();
@@ -101,12 +103,4 @@ export async function giveToUnprivileged(folder: string): Promise<void> {
     if (isDirectory) await giveToUnprivileged(`${folder}/${name}`);
     else if (!isSymlink) await Deno.chown(`${folder}/${name}`, Number(USER), Number(USER));
   }
-}
-
-/** Where Deno caches, which depends on the home directory. */
-async function denoDir(): Promise<string> {
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
-  const info: unknown = JSON.parse(new TextDecoder().decode(stdout));
-  if (typeof info === "object" && info !== null && "denoDir" in info) return String(info.denoDir);
-  throw new Error("Deno does not say where it caches");
 }

@@ -33,6 +33,9 @@ const MAYBE_SECRET =
 const MAX_REDACTED = 2 ** 20;
 /** How many secrets of a call are marked one by one, each of which takes its time. */
 const MAX_MARKS = 1000;
+/** How many texts of a call are looked at; a name takes as long as several. More are too long for the log. */
+const MAX_TEXTS = 100_000;
+const NAME_TEXTS = 5;
 const MAX_TEXT = 4096;
 const KEPT_TEXT = 1000;
 /** The longest JSON of one argument, and of all, that is logged. */
@@ -51,13 +54,14 @@ export interface RedactOptions {
   readonly key?: Uint8Array;
 }
 
-/** There are more secrets than are marked one by one. */
-class TooManySecrets extends Error {}
+/** There is more than is looked at, or there are more secrets than are marked one by one. */
+class TooMuch extends Error {}
 
 /** Marks the places of secrets. */
 class Marker {
   readonly #key: Uint8Array | undefined;
   #count = 0;
+  #texts = 0;
 
   constructor(key: Uint8Array | undefined) {
     this.#key = key;
@@ -69,8 +73,14 @@ class Marker {
    */
   mark(secret: string): string {
     if (this.#key === undefined) return "[redacted]";
-    if (++this.#count > MAX_MARKS) throw new TooManySecrets();
+    if (++this.#count > MAX_MARKS) throw new TooMuch();
     return markOf(secret, this.#key);
+  }
+
+  /** Counts texts that are looked at. */
+  look(texts: number): void {
+    this.#texts += texts;
+    if (this.#texts > MAX_TEXTS) throw new TooMuch();
   }
 }
 
@@ -87,8 +97,9 @@ export function redactArguments(args: ExactObject, options: RedactOptions = {}):
   try {
     return redactAll(args, options);
   } catch (error) {
-    if (!(error instanceof TooManySecrets) || options.key === undefined) throw error;
-    return { omitted: markOf(JSON.stringify(args), options.key) };
+    if (!(error instanceof TooMuch)) throw error;
+    const { key } = options;
+    return { omitted: key === undefined ? "[redacted]" : markOf(JSON.stringify(args), key) };
   }
 }
 
@@ -118,7 +129,7 @@ interface Place {
 }
 
 function redact(value: ExactJson, place: Place): ExactJson {
-  const { names, marker, depth } = place;
+  const { marker, depth } = place;
   if (typeof value === "string") return withoutSecrets(value, marker);
   if (typeof value !== "object" || value === null) return value;
   if (depth > MAX_DEPTH) return { omitted: `nests too deeply: ${marker.mark(textOf(value))}` };
@@ -127,7 +138,7 @@ function redact(value: ExactJson, place: Place): ExactJson {
     return Object.fromEntries(
       Object.entries(value).map(([name, inner]) => [
         withoutSecrets(name, marker),
-        isSecretName(name, names) ? marker.mark(textOf(inner)) : redact(inner, within),
+        isSecretName(name, place) ? marker.mark(textOf(inner)) : redact(inner, within),
       ]),
     );
   }
@@ -139,13 +150,15 @@ function textOf(value: ExactJson): string {
 }
 
 /** Whether the values of a name are secrets. */
-function isSecretName(name: string, patterns: readonly string[] = []): boolean {
+function isSecretName(name: string, { names, marker }: Place): boolean {
+  marker.look(NAME_TEXTS - 1);
   const plain = name.toLowerCase().replace(/[^a-z0-9]/g, "");
-  return SECRET_NAME.test(plain) || patterns.some((pattern) => matchesGlob(pattern, name) !== "no");
+  return SECRET_NAME.test(plain) || names.some((pattern) => matchesGlob(pattern, name) !== "no");
 }
 
 /** Leaves usual forms of secrets out of a text, and shortens one that is long. */
 function withoutSecrets(text: string, marker: Marker): string {
+  marker.look(1);
   if (text.length > MAX_REDACTED) {
     return `[cut: all of ${text.length} characters] ${marker.mark(text)}`;
   }

@@ -6,7 +6,8 @@ import { PrivateFolder } from "../../files/private_folder.ts";
 import { typeCheckerOf } from "../../python/environment.ts";
 import { programOf } from "../../process/program.ts";
 import { runProgram } from "../../process/run_program.ts";
-import { isPlainFolder, readHostileBytes } from "../../files/safe.ts";
+import { readBeneath } from "../../files/beneath.ts";
+import { isPlainFolder } from "../../files/safe.ts";
 
 /** Where types do not fit. */
 export interface TypeProblem {
@@ -117,7 +118,8 @@ async function copyPython(workspace: string, copy: string, top: string): Promise
       if (isDirectory && name !== "__pycache__") folders.push(`${folder}/${name}`);
       if (!isFile || !/\.pyi?$/.test(name)) continue;
       if (++files > MAX_FILES) throw new Error(`${top} has more than ${MAX_FILES} files`);
-      const bytes = await readHostileBytes(join(from, name), MAX_FILE_BYTES);
+      const parts = [...folder.split("/"), name];
+      const bytes = await readBeneath(workspace, parts, MAX_FILE_BYTES);
       if (bytes === undefined) continue;
       room -= bytes.length;
       if (room < 0) throw new Error(`${top} has more than ${MAX_BYTES / 2 ** 20} MiB of Python`);

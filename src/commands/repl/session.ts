@@ -88,7 +88,9 @@ export class ReplSession implements Disposable {
     const { io, history } = this.#options;
     this.#started = started;
     const failed = new AbortController();
-    started.catch((error: unknown) => failed.abort(error));
+    started.then(({ sessionEnded }) => {
+      sessionEnded?.addEventListener("abort", () => failed.abort(sessionEnded.reason));
+    }).catch((error: unknown) => failed.abort(error));
     const signal = anySignal(io.signal, failed.signal);
     if (this.#options.resumes) await this.#interruptible(() => this.#runCell(undefined));
     for (;;) {
@@ -214,6 +216,7 @@ export class ReplSession implements Disposable {
       });
     } catch (error) {
       if (io.signal.aborted) throw error;
+      if (executor.sessionEnded?.aborted) throw executor.sessionEnded.reason;
       this.#tell(error);
     } finally {
       interrupts.end();

@@ -17,6 +17,7 @@ import {
 import type { ApprovalRequest } from "../../approval/request.ts";
 import { widthOf, wrapped } from "../../base/terminal.ts";
 import { MARK, marked, prose } from "../foreign_rows.ts";
+import { ago } from "./columns.ts";
 
 /** What is shown of a request. */
 export interface ShownRequest {
@@ -35,7 +36,7 @@ const MAX_ITEMS = 12;
 /** Shows a request in a few rows. What is left out is counted. */
 export function summary(shown: ShownRequest): string {
   const { request, columns } = shown;
-  const { source, changes } = request;
+  const { source, changes, askedAt } = request;
   const rows = isShell(request) ? shellRows(shown, true) : callRows(shown, true);
   if (shown.argumentsJson !== request.argumentsJson) rows.unshift("Edited:");
   if (source !== undefined) {
@@ -45,6 +46,9 @@ export function summary(shown: ShownRequest): string {
       const all = "  the code names: ";
       rows.push(all + cut(visibleCode(source.names.join(", ")), columns - all.length));
     }
+  }
+  if (askedAt !== undefined) {
+    rows.push(`  has waited for ${ago((Date.now() - askedAt.getTime()) / 1000)}`);
   }
   if (request.kind === "change" && request.description !== undefined) {
     rows.push("What it does:");

@@ -116,6 +116,10 @@ const SUMMARIES: readonly (readonly [asked: ApprovalCall, rows: readonly string[
     "  | a",
     "  | a",
   ]],
+  [call("{}", { askedAt: new Date(Date.now() - 3 * 3_600_000) }), [
+    "  | fs.read()",
+    "  has waited for 3 h",
+  ]],
 ];
 
 for (const [index, [asked, rows]] of SUMMARIES.entries()) {

@@ -44,6 +44,12 @@ export function printableEnd(
   return printable(`${place}ipybox: ${message}`);
 }
 
+/** A time that has passed. */
+export function ago(seconds: number): string {
+  if (seconds < 120) return `${Math.max(0, Math.round(seconds))} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+}
+
 /** The traceback of an error, made safe for a terminal, with the command that may help. */
 export function printableTraceback(error: CodeExecutionError, color: boolean): string {
   const plain = printable(error.traceback.trimEnd());

@@ -10,7 +10,7 @@ import {
   type OAuthProtectedResourceMetadata,
   registerClient,
 } from "../sdk.ts";
-import { OAuthHttpError } from "./http.ts";
+import { isAtOrBelow, OAuthHttpError } from "./http.ts";
 import type { Challenge } from "./session.ts";
 import type { Login } from "./store.ts";
 
@@ -204,8 +204,8 @@ export interface Authority {
   readonly issuer: string;
   /** What it has; servers of the oldest kind have no metadata. */
   readonly metadata?: AuthorizationServerMetadata;
-  /** What tokens are asked for, exactly as the server writes it. */
-  readonly resource?: string;
+  /** What tokens are asked for (RFC 8707), exactly as the server writes it where it does. */
+  readonly resource: string;
   /** The scopes that the server has. */
   readonly scopes?: readonly string[];
 }
@@ -230,7 +230,30 @@ export async function discoverAuthority(
   if (metadata !== undefined) requirePkce(metadata);
   const issuer = metadata?.issuer ?? url;
   if (params.issuer !== undefined && !sameIssuer(params.issuer, issuer)) wrongIssuer(issuer);
-  return { issuer, metadata, resource: resource?.resource, scopes: resource?.scopes_supported };
+  if (params.issuer === undefined && named.length === 0) requireOwnEndpoints(server, metadata);
+  return {
+    issuer,
+    metadata,
+    // Without its query, which may hold a secret.
+    resource: resource?.resource ?? server.origin + server.pathname,
+    scopes: resource?.scopes_supported,
+  };
+}
+
+/**
+ * Makes sure that a server which names no authorization server is its own: it would get the access that
+ * a person allows at the other service whose endpoints it gives as its own.
+ */
+function requireOwnEndpoints(server: URL, metadata: AuthorizationServerMetadata | undefined): void {
+  const { authorization_endpoint, token_endpoint, registration_endpoint } = metadata ?? {};
+  for (const endpoint of [authorization_endpoint, token_endpoint, registration_endpoint]) {
+    const url = endpoint === undefined ? null : URL.parse(endpoint);
+    if (url === null || isAtOrBelow(url, server)) continue;
+    throw new OAuthHttpError(
+      `it names no authorization server, but endpoints of ${url.host} as its own: if ${server.host} ` +
+        `may have your login at that host, specify --issuer ${server.origin}`,
+    );
+  }
 }
 
 /** Whether two names are of the same authorization server. */

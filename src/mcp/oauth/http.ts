@@ -164,17 +164,19 @@ export function isLoopback(url: URL): boolean {
   return placeOf(url.hostname) === "loopback";
 }
 
-/** Whether two addresses belong to the same owner, as far as their names tell. */
-export function isSameSite(one: URL, other: URL): boolean {
-  return siteOf(one) === siteOf(other);
+/**
+ * Whether an address is at a host or at a name below it, which belongs to the same owner. A name that two
+ * hosts are below tells nothing: hosting services give each customer one.
+ */
+export function isAtOrBelow(url: URL, owner: URL): boolean {
+  const [host, top] = [hostOf(url), hostOf(owner)];
+  return host === top || top.includes(".") && host.endsWith(`.${top}`);
 }
 
-/** The last two parts of a name, or three where the second is one as in `co.uk`; of an address, all of it. */
-function siteOf({ hostname, host }: URL): string {
-  const parts = hostname.toLowerCase().replace(/\.$/, "").split(".");
-  const [second = "", top = ""] = parts.slice(-2);
-  if (parts.length < 2 || !/^[a-z]/.test(top)) return host; // on one machine, each port may be another's
-  return parts.slice(top.length === 2 && second.length <= 3 ? -3 : -2).join(".");
+/** A name, or an address with its port: on one machine, each port may be another's. */
+function hostOf({ hostname, host }: URL): string {
+  const name = hostname.toLowerCase().replace(/\.$/, "");
+  return /^[^.]*$|\.localhost$|\.\d+$|^\[/.test(name) ? host : name;
 }
 
 type Place = "public" | "private" | "loopback" | "forbidden";

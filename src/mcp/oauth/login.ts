@@ -14,13 +14,15 @@ import {
   keyAuthentication,
   type OAuthParams,
 } from "./client.ts";
-import { codeOf, isSameSite, OAuthHttpError, trustedUrl } from "./http.ts";
+import { codeOf, isAtOrBelow, OAuthHttpError, trustedUrl } from "./http.ts";
 import { checkTokens, type Login } from "./store.ts";
 
 /** Where a person logs in. */
 export interface LoginRequest {
   /** The registered server. */
   readonly serverName: string;
+  /** The server's host, which gets the access that the person allows on the page, of whichever host that is. */
+  readonly serverHost: string;
   /** The page: https, or on this machine where the server is. It contains no secret. */
   readonly url: URL;
   /** Aborts when nobody waits for it any more. */
@@ -95,7 +97,7 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
   });
   const url = trustedUrl("login page", authorizationUrl, server);
   if (params.issuer === undefined) requireOwnPage(url, authority);
-  await login.show({ serverName, url, signal });
+  await login.show({ serverName, serverHost: server.host, url, signal });
   const { code, iss, error } = await listener.received(signal).catch((reason: unknown) => {
     if (context.signal.aborted || !deadline.passed) throw reason;
     throw new OAuthHttpError("the login timed out");
@@ -128,7 +130,10 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
  */
 function requireOwnPage(page: URL, { issuer, metadata }: Authority): void {
   const receiver = URL.parse(metadata?.token_endpoint ?? issuer);
-  if ([receiver, URL.parse(issuer)].some((own) => own !== null && isSameSite(own, page))) return;
+  const isOwn = [receiver, URL.parse(issuer)].some((own) =>
+    own !== null && (isAtOrBelow(page, own) || isAtOrBelow(own, page))
+  );
+  if (isOwn) return;
   throw new OAuthHttpError(
     `its login page belongs to ${page.host}, but the login would go to ${receiver?.host}: if you trust ` +
       "that host with the login, specify its authorization server with --issuer",

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { isSameSite, trustedUrl, UntrustedUrlError } from "./http.ts";
+import { isAtOrBelow, trustedUrl, UntrustedUrlError } from "./http.ts";
 
 const PUBLIC = new URL("https://mcp.example.com/mcp");
 const INTRANET = new URL("https://10.1.2.3/mcp");
@@ -90,26 +90,29 @@ Deno.test("trustedUrl() says what is wrong, without the address", () => {
   assertEquals(error.message, "the login page that it names is not https");
 });
 
-Deno.test("isSameSite() tells the owners of names apart, and the ports of one machine", () => {
-  const same = [
-    ["https://app.example.com/", "https://api.example.com:8443/"],
-    ["https://example.com/", "https://MCP.example.com./"],
-    ["https://a.example.co.uk/", "https://example.co.uk/"],
+Deno.test("isAtOrBelow() takes names below a host, and tells the ports of one machine apart", () => {
+  const own = [
+    ["https://example.com:8443/", "https://example.com/"],
+    ["https://MCP.example.com./", "https://example.com/"],
+    ["https://a.b.example.co.uk/", "https://example.co.uk/"],
     ["http://127.0.0.1:8000/", "http://127.0.0.1:8000/x"],
   ] as const;
   const others = [
-    ["https://example.com/", "https://example.org/"],
-    ["https://example.com/", "https://example.com.evil.org/"],
-    ["https://evil.co.uk/", "https://example.co.uk/"],
-    ["https://10.0.0.1/", "https://10.1.0.1/"],
+    ["https://bank-mcp.workers.dev/", "https://notes-mcp.workers.dev/"],
+    ["https://app.example.com/", "https://api.example.com/"],
+    ["https://example.com/", "https://mcp.example.com/"],
+    ["https://badexample.com/", "https://example.com/"],
+    ["https://example.com.evil.org/", "https://example.com/"],
     ["http://127.0.0.1:8000/", "http://127.0.0.1:8001/"],
     ["http://localhost:8000/", "http://localhost:8001/"],
+    ["http://a.localhost:8000/", "http://a.localhost:8001/"],
+    ["http://a.localhost/", "http://localhost/"],
     ["https://[2001:db8::1]/", "https://[2001:db8::2]/"],
   ] as const;
-  for (const [one, other] of same) {
-    assertEquals(isSameSite(new URL(one), new URL(other)), true, one);
+  for (const [one, owner] of own) {
+    assertEquals(isAtOrBelow(new URL(one), new URL(owner)), true, one);
   }
-  for (const [one, other] of others) {
-    assertEquals(isSameSite(new URL(one), new URL(other)), false, other);
+  for (const [one, owner] of others) {
+    assertEquals(isAtOrBelow(new URL(one), new URL(owner)), false, one);
   }
 });

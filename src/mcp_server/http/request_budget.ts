@@ -20,6 +20,15 @@ const PIECES_AT_ONCE = 10_000;
 /** How many values an owner's requests may have: the SDK takes long for each. A call has some 30. */
 const VALUES_PER_SECOND = 10_000;
 const VALUES_AT_ONCE = 50_000;
+/** As many values take as long as a request does, whatever is in it, and one as long as so many bytes. */
+const VALUES_OF_REQUEST = 200;
+const BYTES_OF_VALUE = 2500;
+/** How many of an owner's requests are handled at a time, while those of others wait behind them. */
+const TURNS = 16;
+/** One as long as this takes two turns, and so on. */
+const TURN_BYTES = 2 ** 20;
+/** How long a request has its turns, unless its answer begins before. What takes longer is a cell. */
+const HANDLING_MS = 100;
 
 /** A request for what can be large. */
 const reading = z.object({ method: z.literal("resources/read") });
@@ -32,11 +41,15 @@ const READ_BYTES = 32 * 2 ** 20;
 const TURN_MS = 60_000;
 
 /** A message that is to be answered. */
-interface AnswerOptions {
+export interface AnswerOptions {
   /** Whose it is. */
   readonly owner: string;
   /** What it says; `undefined` where the client only listens. */
   readonly message: unknown;
+  /** How long the body is in which it came. */
+  readonly length: number;
+  /** Aborts when its client has gone. */
+  readonly signal: AbortSignal;
 }
 
 /**
@@ -50,6 +63,7 @@ export class RequestBudget {
   readonly #reads = new Map<string, Reads>();
   readonly #pieces = new Map<string, RateLimit>();
   readonly #values = new Map<string, RateLimit>();
+  readonly #turns = new Map<string, Semaphore>();
 
   /** @param owners How many there are. */
   constructor(owners: number) {
@@ -70,13 +84,24 @@ export class RequestBudget {
     const { values } = measureJson(body);
     using taken = new DisposableStack();
     taken.use(this.#requests.take(owner, requestCost(body, values)));
+    await this.#charge(owner, values + Math.floor(body.length / BYTES_OF_VALUE), signal);
+    return taken.move();
+  }
+
+  /** Waits until so long a request of an owner may be handled beside the owner's others. */
+  async turn(owner: string, length: number, signal: AbortSignal): Promise<Disposable> {
+    const turns = this.#turns.getOrInsertComputed(owner, () => new Semaphore(TURNS));
+    return await turns.acquire(signal, 1 + Math.floor(length / TURN_BYTES));
+  }
+
+  /** Counts what a request costs, and waits while it is more than others would be answered beside. */
+  async #charge(owner: string, values: number, signal: AbortSignal): Promise<void> {
     const limit = this.#values.getOrInsertComputed(
       owner,
       () => new RateLimit(VALUES_PER_SECOND, VALUES_AT_ONCE),
     );
     limit.charge(values);
     await limit.settled(signal);
-    return taken.move();
   }
 
   /** Takes what a file needs while it comes or goes. */
@@ -91,13 +116,16 @@ export class RequestBudget {
    * An owner's resources are read one after the other: for a moment each takes several times its size.
    */
   async answer(options: AnswerOptions, produce: () => Promise<Response>): Promise<Response> {
-    const { owner, message } = options;
+    const { owner, message, length, signal } = options;
     const isReading = reading.safeParse(message).success;
-    using _turn = isReading ? await this.#readsOf(owner).turn() : undefined;
+    using _reading = isReading ? await this.#readsOf(owner).turn() : undefined;
     if (isReading) this.#answers.take(owner, READ_BYTES)[Symbol.dispose]();
+    await this.#charge(owner, VALUES_OF_REQUEST, signal);
+    using handling = new Handling(await this.turn(owner, length, signal));
     const response = await produce();
     if (response.body === null) return response;
     const ahead = new ReadAhead(response.body, (bytes) => this.#answers.take(owner, bytes));
+    handling.until(ahead.begun);
     if (isReading && await settledWithin(ahead.begun, TURN_MS)) await ahead.begun;
     return untilSent(new Response(ahead.rest, response), { use: ahead });
   }
@@ -112,6 +140,34 @@ export class RequestBudget {
 
   #readsOf(owner: string): Reads {
     return this.#reads.getOrInsertComputed(owner, () => new Reads());
+  }
+}
+
+/** A request's turn, which ends after a while in any case. */
+class Handling implements Disposable {
+  readonly #turn: Disposable;
+  readonly #limit: ReturnType<typeof setTimeout>;
+  #later = false;
+
+  constructor(turn: Disposable) {
+    this.#turn = turn;
+    this.#limit = setTimeout(() => turn[Symbol.dispose](), HANDLING_MS);
+  }
+
+  /** Ends with the beginning of the answer, no longer when disposed. */
+  until(begun: Promise<void>): void {
+    this.#later = true;
+    const end = () => this.#end();
+    begun.then(end, end);
+  }
+
+  [Symbol.dispose](): void {
+    if (!this.#later) this.#end();
+  }
+
+  #end(): void {
+    clearTimeout(this.#limit);
+    this.#turn[Symbol.dispose]();
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Logger } from "../../base/log.ts";
 import { LastingServer } from "../../base/lasting_server.ts";
 import { LOOPBACK_HOSTS } from "../../base/tokens.ts";
-import { readJsonBody, Refused } from "../../calls/door.ts";
+import { checkBody, readBody, Refused } from "../../calls/door.ts";
 import type { JsonLimits } from "../../json/measure.ts";
 import type { ServerForOptions } from "../connection.ts";
 import { isLegacyRequest } from "../sdk.ts";
@@ -10,7 +10,7 @@ import { LegacySessions } from "./legacy.ts";
 import { ModernHandlers } from "./modern.ts";
 import { rpcError, untilSent } from "./answers.ts";
 import { checkMessages, inTurn } from "./messages.ts";
-import { RequestBudget } from "./request_budget.ts";
+import { type AnswerOptions, RequestBudget } from "./request_budget.ts";
 import { serveFiles } from "./session_files.ts";
 import { type SessionPool, TooManySessionsError } from "./sessions.ts";
 
@@ -81,6 +81,7 @@ export class HttpMcpServer implements AsyncDisposable {
     try {
       return this.#refusal(request) ?? this.#welcome(request) ?? await this.#serve(request);
     } catch (error) {
+      if (request.signal.aborted) return new Response(null, { status: 499 }); // nobody gets it
       return this.#failure(error);
     }
   }
@@ -144,43 +145,59 @@ export class HttpMcpServer implements AsyncDisposable {
       throw new Refused(405, `Use one of ${METHODS.join(", ")}`); // not all can be passed on
     }
     const head = new Request(request.url, { method: request.method, headers: request.headers });
-    if (request.method !== "POST") return await this.#answer(head, owner);
-    const { body, use } = await this.#read(request, owner);
+    const { signal } = request;
+    if (request.method !== "POST") return await this.#answer(head, { owner, length: 0, signal });
+    const { body, length, use } = await this.#read(request, owner);
     try {
-      return untilSent(await this.#answer(head, owner, body), { use });
+      return untilSent(await this.#answer(head, { owner, length, signal }, body), { use });
     } catch (error) {
       use[Symbol.dispose]();
       throw error;
     }
   }
 
-  async #answer(head: Request, owner: string, body?: unknown): Promise<Response> {
+  async #answer(head: Request, came: Came, body?: unknown): Promise<Response> {
+    const { owner } = came;
     const isLegacy = await isLegacyRequest(head, body);
     const era = isLegacy ? this.#legacy : this.#modern;
     const answer = (message: unknown) =>
-      this.#budget.answer({ owner, message }, () => era.handle(head, owner, message));
+      this.#budget.answer({ ...came, message }, () => era.handle(head, owner, message));
     if (!isLegacy || !Array.isArray(body)) return await answer(body);
     return await inTurn(body, (message) => answer(message).catch((error) => this.#failure(error)));
   }
 
-  async #receive(request: Request, owner: string): Promise<Uint8Array> {
+  /** Reads a body and waits for its turn. */
+  async #receive(request: Request, owner: string) {
     using _coming = this.#budget.forBody(owner, lengthOf(request));
-    return await readJsonBody(request, MAX_BODY_BYTES, MESSAGE_LIMITS);
+    const bytes = await readBody(request, MAX_BODY_BYTES);
+    return { bytes, turn: await this.#budget.turn(owner, bytes.length, request.signal) };
   }
 
   /** Reads and parses a body. `use` counts its memory until it is disposed. */
-  async #read(request: Request, owner: string): Promise<{ body: unknown; use: Disposable }> {
-    const bytes = await this.#receive(request, owner);
+  async #read(request: Request, owner: string): Promise<Body> {
+    const { bytes, turn } = await this.#receive(request, owner);
+    using _turn = turn;
+    checkBody(bytes, MESSAGE_LIMITS);
     const use = await this.#budget.forRequest(owner, bytes, request.signal);
     try {
       const body: unknown = JSON.parse(new TextDecoder().decode(bytes));
       checkMessages(body);
-      return { body, use };
+      return { body, length: bytes.length, use };
     } catch (error) {
       use[Symbol.dispose]();
       throw error instanceof Refused ? error : new Refused(400, "The body is not JSON");
     }
   }
+}
+
+/** What came with a message. */
+type Came = Pick<AnswerOptions, "owner" | "length" | "signal">;
+
+/** A body that was read. */
+interface Body {
+  readonly body: unknown;
+  readonly length: number;
+  readonly use: Disposable;
 }
 
 /** The name in a `Host` header, without its port. */

@@ -1,27 +1,27 @@
 import { z } from "zod";
 import type { PersonRequest } from "../../approval/wire.ts";
+import { anySignal, Deadline } from "../../base/signals.ts";
 import { leaveUnaskable } from "../approvals.ts";
-import { cellReportSchema, reportCell } from "../cell_report.ts";
+import { cellReportSchema, reportCell, reportRunning } from "../cell_report.ts";
 import type { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
 import { explained } from "../failure.ts";
 import { filesNote } from "../instructions.ts";
 import { Preparation, RequestProgress } from "../request_progress.ts";
-import type { SdkMcpServer } from "../sdk.ts";
+import type { CallToolResult, InputRequiredResult, SdkMcpServer, ServerContext } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
 
 const DESCRIPTION = `
 Runs Python in a stateful, sandboxed IPython kernel; returns what it prints, its last value and images.
 
-Variables persist. Top-level \`await\`, magics and \`!commands\` work, \`input()\` does not. Code can reach \
+Top-level \`await\`, magics and \`!commands\` work, \`input()\` does not. Code can reach \
 the outside only through tools of registered MCP servers; find them with search_tools:
 
   from mcptools.github import search_repositories
   print(search_repositories.run(query="ipybox").items[0].full_name)
 
-Chain calls in one cell, keep results in variables, print only what you need: long output is cut and \
-saved to a file. A call that the user refuses raises ApprovalRejectedError: do not retry, ask the user.
+Chain calls in one cell, keep results in variables, print only what you need: long output is cut. A call that the user refuses raises ApprovalRejectedError: do not retry, ask the user.
 `.trim();
 
 /** Adds `execute_ipython_cell`. */
@@ -30,16 +30,17 @@ export function registerExecute(
   session: Session,
   declare: DeclareInput,
 ): void {
-  const { rounds, log } = session;
   server.registerTool("execute_ipython_cell", {
     title: "Execute Python code",
     description: [DESCRIPTION, ...filesNote(session)].join("\n\n"),
     inputSchema: declare(z.object({
       code: z.string().describe("Python code"),
       timeout: z.number().positive().default(120)
-        .describe("Seconds, not counting approvals (default 120)"),
+        .describe("Seconds, not counting approvals"),
       max_output_chars: z.number().int().positive().default(5000)
-        .describe("Longer output is cut in the middle (default 5000)"),
+        .describe("Longer output is cut"),
+      wait_seconds: z.number().positive().optional()
+        .describe("Answer by then, ended or not"),
     })),
     ...session.answers.declare(cellReportSchema),
     annotations: {
@@ -48,30 +49,80 @@ export function registerExecute(
       idempotentHint: false,
       openWorldHint: true,
     },
-  }, async ({ code, timeout, max_output_chars: limit }, ctx) => {
-    try {
-      const work = new Preparation(session);
-      const leave = (run: CellRun, request: PersonRequest) =>
-        run.leave(request, session.parts.then(({ page }) => page.decide(request, true)));
-      using progress = RequestProgress.of(work, ctx, log);
-      const run = await rounds.resume(ctx, leave) ??
-        await session.startCell(() => work.kernel(), { code, timeoutMs: timeout * 1000 });
-      progress.follow(run);
-      const can = abilitiesOf(server, ctx);
-      for (;;) {
-        const step = await run.next(ctx.mcpReq.signal);
-        if (step.type === "ended") return await reportCell(step.outcome, session, limit);
-        const { page } = await session.parts; // long there
-        const by = { can, page, prefersPage: session.prefersPage };
-        const { approvals, questions } = leaveUnaskable(run, step.waiting, by);
-        if (approvals.length + questions.length === 0) continue;
-        progress.keep();
-        return await rounds.ask(run, { approvals, questions }, ctx);
-      }
-    } catch (error) {
-      return explained(error);
-    }
+  }, async ({ code, timeout, max_output_chars: limit, wait_seconds: wait }, ctx) => {
+    const begin = (work: Preparation) => {
+      const patience = { limit, waitMs: wait === undefined ? undefined : wait * 1000 };
+      return session.startCell(() => work.kernel(), { code, timeoutMs: timeout * 1000, patience });
+    };
+    return await follow(begin, { session, server, ctx, isLeft: false });
   });
+}
+
+/** Adds `wait_for_cell`. */
+export function registerWait(server: SdkMcpServer, session: Session, declare: DeclareInput): void {
+  server.registerTool("wait_for_cell", {
+    title: "Wait for a cell",
+    description: "Waits for a cell that execute_ipython_cell left running, and returns the same",
+    inputSchema: declare(z.object({ cell: z.string().describe("Its ID") })),
+    ...session.answers.declare(cellReportSchema),
+    annotations: { readOnlyHint: true, openWorldHint: false },
+  }, async ({ cell }, ctx) => {
+    const find = async (work: Preparation) => {
+      await work.kernel();
+      return session.leftCell(cell);
+    };
+    return await follow(find, { session, server, ctx, isLeft: true });
+  });
+}
+
+/** A request for a cell's result. */
+interface CellRequest {
+  readonly session: Session;
+  readonly server: SdkMcpServer;
+  readonly ctx: ServerContext;
+  /** Whether the cell goes on when the request is cancelled. */
+  readonly isLeft: boolean;
+}
+
+/** Waits for a cell, as long as its client does, and has the user asked what it asks. */
+async function follow(
+  find: (work: Preparation) => Promise<CellRun>,
+  { session, server, ctx, isLeft }: CellRequest,
+): Promise<CallToolResult | InputRequiredResult> {
+  try {
+    const { rounds, log } = session;
+    const work = new Preparation(session);
+    const leave = (run: CellRun, request: PersonRequest) =>
+      run.leave(request, session.parts.then(({ page }) => page.decide(request, true)));
+    using progress = RequestProgress.of(work, ctx, log);
+    const run = await rounds.resume(ctx, leave) ?? await find(work);
+    progress.follow(run);
+    const { limit, waitMs } = run.patience;
+    using deadline = new Deadline(waitMs);
+    using _cancelling = isLeft ? undefined : run.cancelledBy(ctx.mcpReq.signal);
+    const patience = anySignal(deadline.signal, isLeft ? ctx.mcpReq.signal : undefined);
+    const can = abilitiesOf(server, ctx);
+    for (;;) {
+      const step = await run.next(patience);
+      switch (step.type) {
+        case "ended":
+          return await reportCell(step.outcome, session, limit);
+        case "running":
+          session.leaveCell(run);
+          return reportRunning(run, session);
+        case "waiting": {
+          const { page } = await session.parts; // long there
+          const by = { can, page, prefersPage: session.prefersPage };
+          const { approvals, questions } = leaveUnaskable(run, step.waiting, by);
+          if (approvals.length + questions.length === 0) continue;
+          progress.keep();
+          return await rounds.ask(run, { approvals, questions }, { ctx, isLeft });
+        }
+      }
+    }
+  } catch (error) {
+    return explained(error);
+  }
 }
 
 const outputSchema = z.object({ state: z.literal("lost"), servers: z.array(z.string()) });

@@ -12,8 +12,7 @@ const FROM_GIT = ', or, if the user agrees, "git+https://HOST/OWNER/REPO@TAG"';
 
 const describe = (others: string): string =>
   `
-Installs a Python package for this workspace, such as "pandas", "httpx[http2]" or \
-"numpy>=2,<3"${others}. It can be imported without reset.
+Installs a Python package for this workspace, such as "pandas" or "numpy>=2,<3"${others}. It can be imported without reset.
 `.trim();
 
 const outputSchema = z.object({

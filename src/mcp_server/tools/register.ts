@@ -18,8 +18,8 @@ import { type DeclareInput, isObject } from "../tool_input.ts";
 import { makeChange } from "./make_change.ts";
 
 const DESCRIPTION = `
-Connects to an MCP server and generates a Python module for each of its tools, in \
-mcptools/{server_name}/; look at their signatures with search_tools. The user approves it. Write secrets as "\${API_KEY}": they are filled in from the user's environment. Registering again \
+Connects to an MCP server and generates a Python module for each of its tools; \
+find them with search_tools. The user approves it. Write secrets as "\${API_KEY}": they are filled in from the user's environment. Registering again \
 replaces it; reset to import the new one.
 `.trim();
 
@@ -117,7 +117,7 @@ const serverParamsInput: z.ZodType<Record<string, unknown>> = z.looseObject({
   command: z.string().optional().describe('Program of a local server, such as "npx"'),
   args: z.array(z.string()).optional().describe("Arguments"),
   env: pairs("=").optional().describe('Such as "API_KEY=${API_KEY}"'),
-  url: z.string().optional().describe("Remote server, instead of command"),
+  url: z.string().optional().describe("Remote server, not command"),
   headers: pairs(": ").optional()
     .describe('Such as "Authorization: Bearer ${TOKEN}"'),
 });

@@ -9,7 +9,7 @@ import { makeChange } from "./make_change.ts";
 import { knownServers } from "./search.ts";
 
 const DESCRIPTION = `
-Removes an MCP server and its Python modules, if the user agrees. Modules already imported fail when called.
+Removes an MCP server and its Python modules, if the user agrees.
 `.trim();
 
 const outputSchema = z.object({

@@ -1,0 +1,73 @@
+/** Cells that take longer than their client waits. */
+import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { until } from "../support/executor.ts";
+import { McpHost } from "../support/mcp_client.ts";
+import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { stepsOf } from "../support/steps.ts";
+
+Deno.test("ipybox mcp leaves a cell running that its client does not wait for", async (t) => {
+  await using workspace = await workspaceWithServer();
+  const questions: string[] = [];
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--no-sandbox", "--structured"],
+    answer: (question) => {
+      questions.push(question);
+      return "allow once";
+    },
+  });
+  const step = stepsOf(t);
+  /** Code that ends once there is a file. */
+  const awaits = (name: string) =>
+    `import os, time\nprint('begun')\nwhile not os.path.exists('${name}'): time.sleep(0.02)\n`;
+  const go = (name: string) => Deno.writeTextFile(`${workspace.path}/${name}`, "");
+  const wait = (cell: string) => host.call("wait_for_cell", { cell });
+  const status = async (cell: string) => (await wait(cell)).report?.status;
+  const leave = async (code: string) => {
+    const { isError, text, report } = await host.call("execute_ipython_cell", {
+      code,
+      wait_seconds: 0.1,
+    });
+    assertEquals([isError, report?.status], [false, "running"], text);
+    const id = String(report?.cell);
+    assertMatch(text, new RegExp(`^Cell ${id} still runs \\(.*wait_for_cell, cell "${id}"$`));
+    return id;
+  };
+
+  await step("and gives its result when it is asked for, more than once", async () => {
+    const id = await leave(`${awaits("a")}print(6 * 7)`);
+    assertEquals(await status(id), "running");
+    const other = await host.call("execute_ipython_cell", { code: "1" });
+    assertEquals(other.isError, true);
+    assertStringIncludes(other.text, `Not run: cell ${id} has not ended`);
+    await go("a");
+    await until("the cell has ended", async () => await status(id) !== "running");
+    assertEquals(await host.execute("print(43)"), "43");
+    const { text, report } = await wait(id);
+    assertEquals([text, report?.status, report?.cell], ["begun\n42", "ok", null]);
+  });
+
+  await step("also when a request that waits for it is cancelled", async () => {
+    const id = await leave(awaits("b"));
+    await assertRejects(() =>
+      host.call("wait_for_cell", { cell: id }, { signal: AbortSignal.timeout(1) })
+    );
+    await go("b");
+    await until("the cell has ended well", async () => await status(id) === "ok");
+  });
+
+  await step("and has its user asked when it is waited for", async () => {
+    const id = await leave(`${awaits("c")}${RAW}print(raw.run_sync("count").text)`);
+    await go("c");
+    await until("the cell has ended well", async () => await status(id) === "ok");
+    assertEquals(questions.length, 1);
+  });
+
+  await step("until it is reset", async () => {
+    const id = await leave(awaits("d"));
+    await host.call("reset");
+    assertEquals(await status(id), "cancelled");
+    const unknown = await wait("nothing");
+    assertEquals(unknown.isError, true);
+    assertStringIncludes(unknown.text, 'There is no cell "nothing"');
+  });
+});
