@@ -1,3 +1,4 @@
+import { basename } from "node:path";
 import { fill } from "../base/bytes.ts";
 import { GatewayStartError, type ProcessEvidence } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
@@ -10,7 +11,7 @@ import type { Placement } from "../placement/placement.ts";
 import type { EffectiveLimits, ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
-import { FolderSync } from "./folder_sync.ts";
+import { FarFiles } from "./far_files.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
 import { type Launched, type LauncherProcess, linkTo, untilReady, untilUp } from "./launch.ts";
 import type { Place } from "./place.ts";
@@ -57,7 +58,7 @@ export class KernelGateway implements AsyncDisposable {
   readonly #parts: AsyncDisposableStack;
   readonly #process: LauncherProcess;
   readonly #checker: () => CheckerProcess | undefined;
-  readonly #modules: FolderSync | undefined;
+  readonly #sync: (() => Promise<void>) | undefined;
   readonly #lasting:
     | { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts }
     | undefined;
@@ -74,7 +75,7 @@ export class KernelGateway implements AsyncDisposable {
     this.exited = running.exited;
     this.#process = running.process;
     this.#checker = running.checker;
-    this.#modules = running.modules;
+    this.#sync = running.sync;
     this.#lasting = running.lasting;
   }
 
@@ -150,7 +151,7 @@ export class KernelGateway implements AsyncDisposable {
 
   /** @internal Brings generated modules to kernels, where these do not see the workspace. */
   async sync(): Promise<void> {
-    await this.#modules?.update();
+    await this.#sync?.();
   }
 
   /** @internal Says what the next host has to know; only one that lasts can. */
@@ -215,7 +216,7 @@ interface Running {
   readonly process: LauncherProcess;
   readonly exited: Promise<ProcessEvidence>;
   readonly checker: () => CheckerProcess | undefined;
-  readonly modules?: FolderSync | undefined;
+  readonly sync?: (() => Promise<void>) | undefined;
   readonly lasting?: { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts };
 }
 
@@ -272,9 +273,12 @@ async function startIn(
       durable: session !== undefined,
     }),
   );
-  const modules = place.modules && new FolderSync(launched.link, place.modules);
+  const { copied } = place;
+  const files = copied && new FarFiles(launched.link);
+  const modules = copied?.modules;
+  const sync = files && modules && (() => files.copy(modules));
   await untilUp(
-    allDone([untilAnswers(port.number, token, deadline), modules?.update()]).then(() => {}),
+    allDone([untilAnswers(port.number, token, deadline), sync?.()]).then(() => {}),
     launched,
     deadline,
   );
@@ -289,9 +293,10 @@ async function startIn(
     kernelsApart,
     limits,
   };
-  const checker = () => openChecker(launched, facts);
+  const checker = () =>
+    openChecker(launched, facts, files && copied && { files, folder: copied.stubs });
   const lasting = launcher === undefined ? undefined : { launcher, facts };
-  return { ...facts, port, process, exited, checker, lasting, modules };
+  return { ...facts, port, process, exited, checker, lasting, sync };
 }
 
 /** Starts a launcher where the options say. */
@@ -304,14 +309,20 @@ async function placeOf(
     : await placeFar(parts, start);
 }
 
-/** Starts a type checker in the launcher's sandbox, with a folder for its stubs. */
+/** Starts a type checker beside the launcher, with a folder for its stubs, which may need a copy there. */
 function openChecker(
   { link }: Launched,
   { stubs, hasChecker }: LastingFacts,
+  copied?: { readonly files: FarFiles; readonly folder: string },
 ): CheckerProcess | undefined {
   if (!hasChecker) return undefined;
   const stream = link.startProgram("checker");
-  return stream && { stream, stubs: Deno.makeTempDirSync({ dir: stubs }) };
+  if (stream === undefined) return undefined;
+  const here = Deno.makeTempDirSync({ dir: copied?.folder ?? stubs });
+  if (copied === undefined) return { stream, stubs: here };
+  const there = `${stubs}/${basename(here)}`;
+  const publish = () => copied.files.copy({ here, there });
+  return { stream, stubs: here, elsewhere: { folder: there, publish } };
 }
 
 /** Whether Linux can keep processes of one user apart; the first version of Landlock cannot be used. */
@@ -368,12 +379,12 @@ interface GatewayParts {
 
 /** What the launcher is told to start. Only its stdin carries the token. */
 function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayParts): unknown {
-  const { python, paths, workspace, modules, rlimits } = place;
+  const { python, paths, workspace, copied, rlimits } = place;
   const { kernelEnv = {}, kernelToken, packages = [] } = options;
   const bin = python.executable.slice(0, python.executable.lastIndexOf("/"));
   const env = { PATH: `${bin}:${place.path}`, LANG: "C.UTF-8", JUPYTER_NO_CONFIG: "1" };
   const pythonPath = [paths.runtime, workspace, ...packages];
-  if (modules !== undefined) pythonPath.splice(1, 0, modules.importable);
+  if (copied?.modules !== undefined) pythonPath.splice(1, 0, copied.modules.importable);
   if (kernelEnv.PYTHONPATH !== undefined) pythonPath.push(kernelEnv.PYTHONPATH);
   const program = (
     name: string,
@@ -388,7 +399,7 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
       ...(python.checker === undefined
         ? {}
         : { checker: program("checker", python.checker, "server") }),
-      ...(modules === undefined ? {} : { files: program("files") }),
+      ...(copied === undefined ? {} : { files: program("files") }),
     },
     inherit: place.inherit,
     limits: rlimits.all,

@@ -12,6 +12,8 @@ export interface CheckerProcess {
   readonly stream: ByteStream;
   /** A folder that only it and the host see, for the stubs that it reads. */
   readonly stubs: string;
+  /** Where that folder is on the checker's machine, if that is another one, and what copies it there. */
+  readonly elsewhere?: { readonly folder: string; readonly publish: () => Promise<void> };
 }
 
 /** The address of a kernel gateway, and information about its process. */

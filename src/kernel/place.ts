@@ -1,7 +1,7 @@
 import type { EffectiveLimits, Rlimits } from "../sandbox/limits.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
-import type { SyncedFolder } from "./folder_sync.ts";
+import type { CopiedFolder } from "./far_files.ts";
 import type { LauncherProcess } from "./launch.ts";
 import type { SessionPaths } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";
@@ -22,10 +22,15 @@ export interface Place {
   };
   /** Where programs are looked for there. */
   readonly path: string;
-  /** The generated modules, where they have to be brought there. */
-  readonly modules?: SyncedFolder & {
-    /** The folder there that they are imported from. */
-    readonly importable: string;
+  /** What has to be copied there, where nothing of this machine is seen there. */
+  readonly copied?: {
+    /** The generated modules, unless they are seen. */
+    readonly modules?: CopiedFolder & {
+      /** The folder there that they are imported from. */
+      readonly importable: string;
+    };
+    /** The folder here in which those for the type checker are made. */
+    readonly stubs: string;
   };
   /** The variables that the launcher has and kernels get. */
   readonly inherit: readonly string[];

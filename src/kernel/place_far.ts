@@ -63,6 +63,8 @@ export async function placeFar(
   held.use(folder);
   const canary = `${folder.path}/canary`;
   await Deno.writeTextFile(canary, "not needed there", { mode: 0o600 });
+  const stubs = `${folder.path}/stubs`;
+  await Deno.mkdir(stubs, { mode: 0o700 });
   const carrier = await carrierOf(placement, { options, held, hostPrivate: folder.path, limits });
   const python = options.python ?? carrier.python;
   const process = await FarProcess.start(parts, carrier, { log, python, workspace, deadline });
@@ -99,15 +101,18 @@ export async function placeFar(
   return {
     paths,
     workspace: inner,
-    python: { executable: facts.python, checker: undefined },
+    python: { executable: facts.python, checker: facts.checker ?? undefined },
     path: "/usr/local/bin:/usr/bin:/bin",
-    ...(carrier.isBound ? {} : {
-      modules: {
-        here: `${workspace}/mcptools`,
-        there: `${modules}/mcptools`,
-        importable: modules,
-      },
-    }),
+    copied: {
+      stubs,
+      ...(carrier.isBound ? {} : {
+        modules: {
+          here: `${workspace}/mcptools`,
+          there: `${modules}/mcptools`,
+          importable: modules,
+        },
+      }),
+    },
     inherit: [],
     limits,
     // The system counts processes of a user, wherever they run: the engine has the number.

@@ -93,8 +93,8 @@ export class Boot {
   async begin(): Promise<Facts | undefined> {
     const order = JSON.stringify({ digest: digestOf(this.#programs) });
     await this.#write(new TextEncoder().encode(`${asset("launcher/boot.py")}\0${order}\n`));
-    const line = await this.#line();
-    if (line === undefined) return undefined;
+    const line = await abortable(lineOf(this.#pipes), this.#deadline);
+    if (line === "") return undefined;
     try {
       return factsSchema.parse(JSON.parse(line));
     } catch (cause) {
@@ -117,21 +117,22 @@ export class Boot {
     // Where it has ended already, its last words say why.
     await abortable(this.#pipes.write(bytes).catch(() => {}), this.#deadline);
   }
-
-  /** The one line that it says, and nothing after it. */
-  async #line(): Promise<string | undefined> {
-    let bytes = new Uint8Array(0);
-    while (!bytes.includes(NEWLINE) && bytes.length < MAX_LINE) {
-      const next = await abortable(this.#pipes.read(), this.#deadline);
-      if (next === null) break;
-      bytes = joinBytes(bytes, next);
-    }
-    return bytes.length === 0 ? undefined : new TextDecoder().decode(bytes);
-  }
 }
 
 const NEWLINE = 10;
+/** The longest line. */
 const MAX_LINE = 1 << 16;
+
+/** The one line that the other side says, with nothing after it; empty where it ended. */
+export async function lineOf(stream: ByteStream): Promise<string> {
+  let bytes = new Uint8Array(0);
+  while (!bytes.includes(NEWLINE) && bytes.length < MAX_LINE) {
+    const next = await stream.read();
+    if (next === null) break;
+    bytes = joinBytes(bytes, next);
+  }
+  return new TextDecoder().decode(bytes);
+}
 
 /** Names a set of files by their paths and contents. */
 function digestOf(files: readonly TextFile[]): string {

@@ -30,6 +30,10 @@ export async function useSession(executor: CodeExecutor): Promise<void> {
   const { events } = await follow(executor, call, (request) => request.accept());
   assertEquals(events.filter((event) => event.startsWith("approval")).length, 1);
   assertStringIncludes(events.at(-1) ?? "", "hi");
+  const { problems } = await executor.check("from mcptools import raw\nraw.ehco()");
+  assertEquals(problems.map(({ evalue }) => evalue), [
+    "module 'mcptools.raw' has no attribute 'ehco'. Did you mean: 'echo'?",
+  ]);
   await executor.unregisterServer("raw");
   const left =
     "import os\nprint('raw' in os.listdir(os.environ['PYTHONPATH'].split(':')[1] + '/mcptools'))";

@@ -1,14 +1,14 @@
 import { z } from "zod";
-import { Mutex } from "../base/mutex.ts";
 import { joinBytes } from "../base/bytes.ts";
+import { Mutex } from "../base/mutex.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
 import type { Link } from "../link/link.ts";
-import { archiveOf } from "../placement/boot.ts";
+import { archiveOf, lineOf } from "../placement/boot.ts";
 
-/** A folder of this machine that kernels elsewhere get a copy of. */
-export interface SyncedFolder {
+/** A folder of this machine that has a copy where kernels are. */
+export interface CopiedFolder {
   readonly here: string;
   readonly there: string;
 }
@@ -17,70 +17,60 @@ export interface SyncedFolder {
 const MAX_FILES = 20_000;
 const MAX_BYTES = 64 << 20;
 
-/** The longest answer. */
-const MAX_LINE = 1 << 16;
-
 const answerSchema = z.object({ error: z.string().nullable() });
 
-/** Keeps a copy of a folder where kernels are, by a program that the launcher starts there. */
-export class FolderSync {
+/** Copies folders to where kernels are, by a program that the launcher starts there. */
+export class FarFiles {
   readonly #link: Link;
-  readonly #folder: SyncedFolder;
   readonly #turns = new Mutex();
-  #version: string | undefined;
+  readonly #versions = new Map<string, string>();
   #stream: ByteStream | undefined;
 
-  constructor(link: Link, folder: SyncedFolder) {
+  /** Starts nothing yet. */
+  constructor(link: Link) {
     this.#link = link;
-    this.#folder = folder;
   }
 
-  /** Sends the folder, if it is not as it was. Whatever happens to the link shows elsewhere. */
-  async update(): Promise<void> {
+  /** Copies a folder, if it is not as it was. What happens to the link shows elsewhere. */
+  async copy({ here, there }: CopiedFolder): Promise<void> {
     using _turn = await this.#turns.acquire();
-    const entries = await entriesOf(this.#folder.here);
+    const entries = await entriesOf(here);
     const version = sha256(entries.map(({ version }) => version).join("\n"));
-    if (version === this.#version) return;
+    if (version === this.#versions.get(there)) return;
     const files = [];
     let size = 0;
     for (const { path } of entries) {
-      const text = await readHostileFile(`${this.#folder.here}/${path}`);
-      if (text === undefined) continue; // it has just been replaced, which the next update sees
+      const text = await readHostileFile(`${here}/${path}`);
+      if (text === undefined) continue; // it has just been replaced, which the next copy sees
       size += text.length;
-      if (size > MAX_BYTES) throw tooLarge(this.#folder.here);
+      if (size > MAX_BYTES) throw tooLarge(here);
       files.push({ path, text });
     }
-    const error = await this.#put(await archiveOf(files));
-    if (error === undefined) this.#version = version;
-    else if (error !== null) {
-      throw new Error(`Cannot bring ${this.#folder.here} to the kernel: ${error}`);
+    const answer = await this.#put(there, await archiveOf(files));
+    if (answer === undefined) return;
+    if (answer.error !== null) {
+      throw new Error(`Cannot copy ${here} to the kernel: ${answer.error}`);
     }
+    this.#versions.set(there, version);
   }
 
-  /** `undefined` where it was done, `null` where the link is gone. */
-  async #put(archive: Uint8Array): Promise<string | null | undefined> {
+  /** `undefined` where the link is gone. */
+  async #put(
+    path: string,
+    archive: Uint8Array,
+  ): Promise<z.infer<typeof answerSchema> | undefined> {
     const stream = this.#stream ??= this.#link.startProgram("files");
-    if (stream === undefined) return null;
+    if (stream === undefined) return undefined;
     try {
-      const order = JSON.stringify({ path: this.#folder.there, size: archive.length });
+      const order = JSON.stringify({ path, size: archive.length });
       await stream.write(joinBytes(new TextEncoder().encode(`${order}\n`), archive));
-      return answerSchema.parse(JSON.parse(await lineOf(stream))).error ?? undefined;
+      return answerSchema.parse(JSON.parse(await lineOf(stream)));
     } catch {
       this.#stream = undefined;
       stream.close();
-      return null;
+      return undefined;
     }
   }
-}
-
-async function lineOf(stream: ByteStream): Promise<string> {
-  let bytes = new Uint8Array(0);
-  while (!bytes.includes(10) && bytes.length < MAX_LINE) {
-    const next = await stream.read();
-    if (next === null) break;
-    bytes = joinBytes(bytes, next);
-  }
-  return new TextDecoder().decode(bytes);
 }
 
 interface Entry {
@@ -110,7 +100,7 @@ async function entriesOf(root: string): Promise<Entry[]> {
 
 function tooLarge(folder: string): Error {
   return new Error(
-    `Cannot bring ${folder} to the kernel: it has more than ${MAX_FILES} files or ` +
+    `Cannot copy ${folder} to the kernel: it has more than ${MAX_FILES} files or ` +
       `${MAX_BYTES >> 20} MiB; unregister MCP servers that you do not need`,
   );
 }
