@@ -10,6 +10,7 @@ import type { CheckMode, CodeExecutorOptions } from "../executor/options.ts";
 import { readDotenv } from "../mcp/env.ts";
 import type { Logger } from "../base/log.ts";
 import { loadPolicy } from "../approval/rules/file.ts";
+import { bindsWorkspace } from "../placement/carrier.ts";
 import { parsePlacement, type Placement } from "../placement/placement.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
@@ -154,6 +155,23 @@ export async function placementOf(
 ): Promise<Placement | undefined> {
   const where = parsed.value("placement");
   if (where === undefined) return undefined;
+  const here = LOCAL.find((name) => parsed.given(name));
+  if (here !== undefined) {
+    throw new UsageError(`Options --placement and --${here} cannot be combined`);
+  }
+  const placement = await readPlacement(where, workspace);
+  if (parsed.given("http") && !bindsWorkspace(placement)) {
+    throw new UsageError(
+      `Option --http needs a --placement that shows sessions their folders: docker or podman`,
+    );
+  }
+  return placement;
+}
+
+/** What only counts on this machine. */
+const LOCAL = ["sandbox-config", "project", "share-workspace", "session", "detach"] as const;
+
+async function readPlacement(where: string, workspace: string): Promise<Placement> {
   if (where === "docker" || where === "podman") return { type: where };
   if (where.startsWith("ssh:")) return parsePlacement({ type: "ssh", host: where.slice(4) });
   if (!/[./]/.test(where)) {

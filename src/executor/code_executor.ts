@@ -488,7 +488,8 @@ export class CodeExecutor implements AsyncDisposable {
     if (this.#packages === undefined) {
       throw new EnvironmentNotReadyError(
         "Cannot install packages: this executor has no packages folder",
-        "Remove `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write)",
+        "Remove `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write); " +
+          "with a placement, add packages to the Python there",
       );
     }
     const signal = anySignal(options.signal, this.#closed.signal);

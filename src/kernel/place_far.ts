@@ -8,7 +8,6 @@ import {
   ConfigError,
   EnvironmentNotReadyError,
   GatewayStartError,
-  type ProcessEvidence,
   SandboxUnavailableError,
 } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
