@@ -31,6 +31,7 @@ import { hostPath, programOf } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
+import type { ProtectedPaths } from "../sandbox/protect.ts";
 import { protectWorkspace, requireSandbox } from "../sandbox/sandbox.ts";
 import { SYSTEM } from "../sandbox/settings.ts";
 import { syscallFilter } from "../sandbox/syscall_filter.ts";
@@ -161,6 +162,8 @@ async function carrierOf(placement: Placement, options: CarrierOptions): Promise
   }
 }
 
+const NOTHING: ProtectedPaths = { readOnly: [], unreadable: [] };
+
 async function containerOf(
   placement: ContainerPlacement,
   { options, held, hostPrivate, limits }: CarrierOptions,
@@ -168,12 +171,11 @@ async function containerOf(
   const { log = silentLogger, sandbox, nestedWorkspace } = options;
   const isBound = placement.workspace !== "none";
   const workspace = isBound ? await Deno.realPath(options.workspace) : options.workspace;
-  const protectedPaths = !isBound ? NOTHING : await mountedPaths(
-    await protectWorkspace(workspace, {
-      ...{ log, nestedWorkspace, hostPrivate, belongings: held },
-      sandbox: typeof sandbox === "object" ? sandbox : {},
-    }),
-  );
+  const found = !isBound ? NOTHING : await protectWorkspace(workspace, {
+    ...{ log, nestedWorkspace, hostPrivate, belongings: held },
+    sandbox: typeof sandbox === "object" ? sandbox : {},
+  });
+  const protectedPaths = await mountedPaths(found, hostPrivate);
   const info = isBound ? await Deno.stat(workspace) : undefined;
   const owner = { uid: info?.uid ?? 0, gid: info?.gid ?? 0 };
   if (isBound && owner.uid === 0 && Deno.build.os === "linux") {
@@ -191,20 +193,20 @@ async function containerOf(
   });
 }
 
-const NOTHING: MountedPaths = { readOnly: [], hiddenFolders: [], hiddenFiles: [] };
-
+/** What of a workspace engines have to mount something on. */
 async function mountedPaths(
-  { readOnly, unreadable }: {
-    readonly readOnly: readonly string[];
-    readonly unreadable: readonly string[];
-  },
+  { readOnly, unreadable }: ProtectedPaths,
+  hostPrivate: string,
 ): Promise<MountedPaths> {
   const hiddenFolders: string[] = [];
   const hiddenFiles: string[] = [];
   for (const path of unreadable) {
     ((await Deno.lstat(path)).isDirectory ? hiddenFolders : hiddenFiles).push(path);
   }
-  return { readOnly, hiddenFolders, hiddenFiles };
+  const empty = `${hostPrivate}/empty`;
+  await Deno.mkdir(empty);
+  await Deno.chmod(empty, 0);
+  return { readOnly, hiddenFolders, hiddenFiles, empty };
 }
 
 /** The filter for the processor there; none for one that has none, which the report shows. */

@@ -31,6 +31,8 @@ export interface MountedPaths {
   readonly readOnly: readonly string[];
   readonly hiddenFolders: readonly string[];
   readonly hiddenFiles: readonly string[];
+  /** An empty folder that nobody may list, which takes the place of hidden ones. */
+  readonly empty: string;
 }
 
 /** What a container is started with. */
@@ -103,15 +105,13 @@ export function containerCarrier(
 /** The workspace, and over it what code must not change or see. */
 function mounts({ workspace, protectedPaths }: ContainerOptions): string[] {
   const over = (path: string) => BOUND + path.slice(workspace.length);
-  const { readOnly, hiddenFolders, hiddenFiles } = protectedPaths;
+  const { readOnly, hiddenFolders, hiddenFiles, empty } = protectedPaths;
   const bound = (source: string, target: string) => ({ type: "bind", source, target });
   return [
     bound(workspace, BOUND),
     ...readOnly.map((path) => ({ ...bound(path, over(path)), readonly: "true" })),
     ...hiddenFiles.map((path) => ({ ...bound("/dev/null", over(path)), readonly: "true" })),
-    ...hiddenFolders.map((path) => (
-      { type: "tmpfs", target: over(path), "tmpfs-mode": "0", "tmpfs-size": "4096" }
-    )),
+    ...hiddenFolders.map((path) => ({ ...bound(empty, over(path)), readonly: "true" })),
   ].flatMap((mount) => ["--mount", csv(mount)]);
 }
 

@@ -81,7 +81,7 @@ Deno.test("a place without walls is refused, unless that is asked for", async ()
 Deno.test("a session that was cut off says so, and the next execution begins anew", async () => {
   await using marked = await TempFolder.create();
   // The command's own process; the launcher is another one.
-  const placement = { ...script(`: ${marked.path}; "$@"; exit $?`), bubblewrap: true };
+  const placement = { ...script(`: ${marked.path}; setsid "$@"; exit $?`), bubblewrap: true };
   await using started = await TestExecutor.start({ placement });
   const { executor } = started;
   await executor.execute("a = 1");
@@ -91,7 +91,7 @@ Deno.test("a session that was cut off says so, and the next execution begins ane
   }
   const error = await running;
   assert(error instanceof KernelDiedError, `${error}`);
-  assertMatch(error.message, /connection to the kernel gateway has ended[\s\S]*SIGKILL/);
+  assertMatch(error.message, /kernel gateway (has )?ended/);
   assertEquals((await executor.execute("'a' in globals()")).text, "False");
 });
 

@@ -9,7 +9,7 @@ import {
 import { silentLogger } from "../../src/base/log.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
-import { engine, kernelImage, whyNoEngine } from "../support/engine.ts";
+import { engine, engineName, kernelImage, whyNoEngine } from "../support/engine.ts";
 import { rejection, until } from "../support/executor.ts";
 import { useSession } from "../support/placed.ts";
 import { testIf } from "../support/skip.ts";
@@ -18,7 +18,7 @@ import { TempFolder } from "../support/temp_folder.ts";
 const why = await whyNoEngine();
 const test = (name: string, fn: () => Promise<void>) =>
   testIf(why === undefined, why ?? "", { name, fn });
-const docker = { type: "docker", image: kernelImage } as const;
+const container = { type: engineName, image: kernelImage } as const;
 
 /** A workspace that belongs to an ordinary user: code in containers is not root. */
 async function ownWorkspace(): Promise<TempFolder> {
@@ -28,7 +28,12 @@ async function ownWorkspace(): Promise<TempFolder> {
 }
 
 async function start(workspace: string, options: CodeExecutorOptions = {}): Promise<CodeExecutor> {
-  return await CodeExecutor.start({ workspace, log: silentLogger, placement: docker, ...options });
+  return await CodeExecutor.start({
+    workspace,
+    log: silentLogger,
+    placement: container,
+    ...options,
+  });
 }
 
 /** The containers of a workspace's sessions. */
@@ -99,7 +104,7 @@ print(os.getuid() != 0)`);
 test("a container without the workspace has an empty folder, and gets modules by the link", async () => {
   await using folder = await TempFolder.create();
   await Deno.writeTextFile(`${folder.path}/mine.txt`, "mine");
-  const placement = { ...docker, workspace: "none" } as const;
+  const placement = { ...container, workspace: "none" } as const;
   await using executor = await start(folder.path, { placement });
   assertEquals((await executor.execute("import os; os.listdir('.')")).text, "[]");
   await useSession(executor);
@@ -168,7 +173,7 @@ test("a container that is killed in mid-call is a death, and the call is void", 
   await engine("kill", own);
   const error = await running;
   assert(error instanceof KernelDiedError, `${error}`);
-  assertMatch(error.message, /docker/);
+  assertStringIncludes(error.message, engineName);
 });
 
 test("an image or an engine that does not fit is refused with what to do", async () => {
@@ -178,7 +183,7 @@ test("an image or an engine that does not fit is refused with what to do", async
     assert(error instanceof EnvironmentNotReadyError, `${error}`);
     return error;
   };
-  const missing = await attempt({ placement: { ...docker, image: "no-such-image:1" } });
+  const missing = await attempt({ placement: { ...container, image: "no-such-image:1" } });
   assertMatch(missing.message, /no-such-image/);
   assertMatch(missing.fix, /docker build/);
   const python = await attempt({ python: "/no/such/python3" });
@@ -186,10 +191,10 @@ test("an image or an engine that does not fit is refused with what to do", async
   assertMatch(python.fix, /--python/);
   const bare = await attempt({ python: "/usr/bin/python3" });
   assertMatch(bare.message, /lacks .*ipykernel/);
-  const open = await attempt({ placement: { ...docker, args: ["--cap-add", "SYS_PTRACE"] } });
+  const open = await attempt({ placement: { ...container, args: ["--cap-add", "SYS_PTRACE"] } });
   assert(open instanceof SandboxUnavailableError, `${open}`);
   assertStringIncludes(open.message, "it has capabilities: CapBnd");
-  const refused = await attempt({ placement: { ...docker, args: ["--no-such-option"] } });
+  const refused = await attempt({ placement: { ...container, args: ["--no-such-option"] } });
   assertMatch(refused.message, /no-such-option/);
 });
 
