@@ -193,7 +193,7 @@ test("an image or an engine that does not fit is refused with what to do", async
   assertMatch(bare.message, /lacks .*ipykernel/);
   const open = await attempt({ placement: { ...container, args: ["--cap-add", "SYS_PTRACE"] } });
   assert(open instanceof SandboxUnavailableError, `${open}`);
-  assertStringIncludes(open.message, "it has capabilities: CapBnd");
+  assertMatch(open.message, /it has capabilities: Cap/);
   const refused = await attempt({ placement: { ...container, args: ["--no-such-option"] } });
   assertMatch(refused.message, /no-such-option/);
 });
