@@ -115,7 +115,7 @@ export type {
   VariableLookup,
 } from "./src/mcp/params.ts";
 export type { LoginOptions, LoginRequest } from "./src/mcp/oauth/login.ts";
-export type { OAuthParams } from "./src/mcp/oauth/client.ts";
+export type { OAuthParams } from "./src/mcp/oauth/params.ts";
 export type { Root, SamplingHandler, SamplingRequest, SamplingResult } from "./src/mcp/hooks.ts";
 export type { ContentBlock } from "./src/mcp/results.ts";
 export { McpServer } from "./src/mcp_server/mcp_server.ts";

@@ -1,11 +1,13 @@
 // deno-lint-ignore-file no-console -- it reports to a terminal
 /**
- * What a start costs, in time and memory: of `ipybox run`, with and without the sandbox, times a kernel
- * that `jupyter_client` starts, executes in and ends; of `ipybox mcp` until it answers and until its
+ * What a start and an end cost, in time and memory: of `ipybox run`, with and without the sandbox, times
+ * a kernel that `jupyter_client` starts, executes in and ends; of a `CodeExecutor` until its first
+ * result, and its end; of `ipybox mcp` until it answers, as the SDK's least server does, and until its
  * first cell has; and the memory (PSS) of each process of one, ten, … sessions of one host.
  *
  * `deno run -A benchmarks/start.ts [ROUNDS] [SESSIONS…]`, on Linux. `--other FOLDER` adds the `ipybox run`
- * of another checkout. All take turns; the least of each is what to quote while other programs run.
+ * and `ipybox mcp` of another checkout. All take turns; the least of each is what to quote while other
+ * programs run.
  *
  * @module
  */
@@ -51,13 +53,27 @@ async function subjectsIn(workspace: string): Promise<Times> {
     },
     "run": run(here),
     "run, no sandbox": run(here, "--no-sandbox"),
+    "executor, first result": async () => (await timeExecutor(workspace)).start,
+    "executor, end": async () => (await timeExecutor(workspace)).end,
+    "bare MCP, initialize": () =>
+      timeMcp([Deno.execPath(), "run", "-A", `${here}benchmarks/bare_mcp.ts`], false),
+    "mcp, initialize": () => timeMcp(cli(here, "mcp"), false),
+    "mcp, first cell": () => timeMcp(cli(here, "mcp"), true),
     ...(other === undefined ? {} : {
       "other run": run(other),
       "other run, no sandbox": run(other, "--no-sandbox"),
+      "other mcp, initialize": () => timeMcp(cli(other, "mcp"), false),
     }),
-    "mcp, initialize": () => timeMcp(cli(here, "mcp"), false),
-    "mcp, first cell": () => timeMcp(cli(here, "mcp"), true),
   };
+}
+
+async function timeExecutor(workspace: string): Promise<{ start: number; end: number }> {
+  const begin = performance.now();
+  const executor = await CodeExecutor.start({ workspace, spareKernel: false });
+  await executor.execute("1 + 1");
+  const result = performance.now();
+  await executor[Symbol.asyncDispose]();
+  return { start: result - begin, end: performance.now() - result };
 }
 
 async function finished([program = "", ...args]: readonly string[]): Promise<void> {

@@ -10,6 +10,7 @@ import { EnvironmentNotReadyError } from "../src/base/errors.ts";
 import { allDone } from "../src/base/signals.ts";
 import { type EnvironmentRecipe, KERNEL_MODULES } from "../src/python/managed.ts";
 import { installChromium } from "./support/browser.ts";
+import { pythonServers } from "./support/python_servers.ts";
 import { closingLine, summarize, type TestSummary } from "./support/test_summary.ts";
 
 const root = new URL("../", import.meta.url);
@@ -73,11 +74,10 @@ async function checkTypes(args: readonly string[]): Promise<void> {
 const LONGEST_MS = 40 * 60_000;
 
 /**
- * What takes longest comes first, or one processor would be left with it in the end: the two that may
- * have much to download, then by the time they take. The small files of `src` come last.
+ * What takes longest comes first, or one processor would be left with it in the end. The agents come
+ * when their programs are there, and the small files of `src` come last.
  */
 const ALL = [
-  "tests/interop/agents_test.ts",
   "tests/cli/setup_test.ts",
   "tests/integration/approval_page_test.ts",
   "tests/security/worst_cells_test.ts",
@@ -86,6 +86,7 @@ const ALL = [
   "tests/cli/repl_test.ts",
   "tests/security/http_sessions_test.ts",
   "tests/cli/run_test.ts",
+  "tests/interop/agents_test.ts",
   "tests/cli/terminal_test.ts",
   "tests/security/workspace_links_test.ts",
   "tests/integration/apigen_corpus_test.ts",
@@ -122,6 +123,14 @@ async function cachePrograms(): Promise<void> {
   if (!success) throw new EnvironmentNotReadyError("Cannot fetch what tests run", "Connect first");
 }
 
+/**
+ * Fetches the agents and the Python servers while other tests run, which is done by loading what the
+ * tests use. What cannot be fetched is what these tests report.
+ */
+async function fetchAgents(): Promise<void> {
+  await Promise.allSettled([import("./support/agents.ts"), pythonServers()]);
+}
+
 /** Copies a stream to stdout as it comes, and gives its text. */
 async function passOn(stream: ReadableStream<Uint8Array>): Promise<string> {
   const [shown, kept] = stream.tee();
@@ -151,7 +160,11 @@ async function main(): Promise<number> {
       cachePrograms(),
       checkTypes(Deno.args),
     ]);
-    const summary = await runTests(Deno.args, python.executable);
+    const all = withPaths(Deno.args) !== Deno.args;
+    const [summary] = await allDone([
+      runTests(Deno.args, python.executable),
+      ...(all ? [fetchAgents()] : []),
+    ]);
     for (const { name, reason } of summary.skipped) {
       console.log(
         `skipped: ${name}: ${reason ?? "it does not say why, which counts as a failure"}`,

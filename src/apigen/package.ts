@@ -11,7 +11,14 @@ import { mayUse } from "../base/permission.ts";
 import { FairTurns } from "../base/signals.ts";
 import { writeBeneath } from "../files/beneath.ts";
 import { removeFromWorkspace } from "../files/remove_tree.ts";
-import { ifPresent, readHostileBytes, readHostileFile, replaceHostileFile } from "../files/safe.ts";
+import { PinnedFolder } from "../files/pinned_folder.ts";
+import {
+  ifPresent,
+  lstatIfPresent,
+  readHostileBytes,
+  readHostileFile,
+  replaceHostileFile,
+} from "../files/safe.ts";
 import { isRecord } from "../json/exact.ts";
 import { type ObservedResults, resultsFromJson } from "../json/shape.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf, toJson } from "./json.ts";
@@ -48,17 +55,26 @@ export async function writeFolder(
   options: WriteOptions,
 ): Promise<void> {
   using _turn = await writing.acquire();
-  const root = await openRoot(rootDir);
-  const target = `${root}/${name}`;
-  const present = await readFolder(target);
+  await using root = await openRoot(rootDir);
+  const present = await readPresent(root, name, rootDir);
   const wanted = await merged(files, present, options);
   if (present !== undefined && isSame(wanted, present, options)) return;
-  const staging = await Deno.makeTempDir({ dir: root, prefix: `.${name}-` });
+  const staging = `.${name}-${crypto.randomUUID()}`;
+  const [from, target] = [`${root.path}/${staging}`, `${root.path}/${name}`];
   try {
-    await fillFolder(staging, wanted, present);
-    await swap(staging, target, present, options);
+    await using after = await root.child(staging);
+    await fillFolder(after.path, wanted, present);
+    if (present === undefined) return await Deno.rename(from, target);
+    await swap(from, target);
+    await using old = await root.child(`${staging}-old`, { create: false });
+    await using now = await root.child(name, { create: false });
+    for (const [file, { text }] of present) {
+      if (options.isGenerated(file, text)) continue;
+      await moveOver(`${old.path}/${file}`, `${now.path}/${file}`);
+    }
+    await removeFromWorkspace(join(rootDir, `${staging}-old`), dirname(resolve(rootDir)));
   } catch (error) {
-    await Deno.remove(staging, { recursive: true }).catch(() => {}); // the error says more
+    await Deno.remove(from, { recursive: true }).catch(() => {}); // the error says more
     throw error;
   }
 }
@@ -72,33 +88,38 @@ interface PresentFile {
 
 type Present = ReadonlyMap<string, PresentFile>;
 
-async function openRoot(rootDir: string): Promise<string> {
-  await Deno.mkdir(rootDir, { recursive: true });
-  const info = await Deno.lstat(rootDir);
-  if (info.isSymlink) {
-    throw new ConfigError(`Cannot write to ${rootDir}: it is a symbolic link. Remove it first`);
-  }
-  return await Deno.realPath(rootDir);
+async function openRoot(rootDir: string): Promise<PinnedFolder> {
+  await Deno.mkdir(dirname(resolve(rootDir)), { recursive: true });
+  await requireFolder(rootDir);
+  return await PinnedFolder.open(rootDir, { mode: 0o755 });
 }
 
 /** Reads the files in a folder; `undefined` if there is none. */
-async function readFolder(folder: string): Promise<Present | undefined> {
-  let info: Deno.FileInfo;
-  try {
-    info = await Deno.lstat(folder);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
-  if (!info.isDirectory) {
-    const what = info.isSymlink ? "a symbolic link" : "a file";
-    throw new ConfigError(`Cannot write to ${folder}: it is ${what}. Remove it first`);
-  }
+async function readPresent(
+  root: PinnedFolder,
+  name: string,
+  rootDir: string,
+): Promise<Present | undefined> {
+  if (!await requireFolder(join(rootDir, name))) return undefined;
+  await using folder = await root.child(name, { create: false });
+  return await readFolder(folder.path);
+}
+
+/** Says what is in the place of a folder, if that is no folder. */
+async function requireFolder(folder: string): Promise<boolean> {
+  const info = await lstatIfPresent(folder);
+  if (info === undefined || info.isDirectory) return info !== undefined;
+  const what = info.isSymlink ? "a symbolic link" : "not a folder";
+  throw new ConfigError(`Cannot write to ${folder}: it is ${what}. Remove it first`);
+}
+
+async function readFolder(folder: string): Promise<Present> {
   const present = new Map<string, PresentFile>();
   for await (const entry of Deno.readDir(folder)) {
     const path = `${folder}/${entry.name}`;
-    const { isFile, size, mtime } = await Deno.lstat(path);
-    const text = isFile && size <= MAX_FILE_SIZE ? await Deno.readTextFile(path) : undefined;
+    const { mtime } = await Deno.lstat(path);
+    const bytes = await readHostileBytes(path, MAX_FILE_SIZE);
+    const text = bytes && new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
     present.set(entry.name, { text, modified: mtime });
   }
   return present;
@@ -146,13 +167,7 @@ async function fillFolder(
 }
 
 /** Puts the staged folder into the place of the target, or leaves that as it was. */
-async function swap(
-  staging: string,
-  target: string,
-  present: Present | undefined,
-  options: WriteOptions,
-): Promise<void> {
-  if (present === undefined) return await Deno.rename(staging, target);
+async function swap(staging: string, target: string): Promise<void> {
   const old = `${staging}-old`;
   await Deno.rename(target, old);
   try {
@@ -161,10 +176,6 @@ async function swap(
     await Deno.rename(old, target);
     throw error;
   }
-  for (const [name, { text }] of present) {
-    if (!options.isGenerated(name, text)) await moveOver(`${old}/${name}`, `${target}/${name}`);
-  }
-  await removeFromWorkspace(old, dirname(dirname(old)));
 }
 
 /** Moves a file or folder of the user's, unless something new has its name. */
@@ -432,7 +443,8 @@ export async function writeStubs(rootDir: string): Promise<void> {
     if (present !== undefined && new TextDecoder().decode(present) === text) continue;
     // Only Linux has a sandbox whose code could exchange the folder in this moment.
     if (Deno.build.os === "linux") {
-      await writeBeneath(parent, [RUNTIME, name], new Blob([text]).stream());
+      await using folder = await PinnedFolder.open(parent, { create: false });
+      await writeBeneath(folder.path, [RUNTIME, name], new Blob([text]).stream());
     } else await replaceHostileFile(file, text);
   }
 }

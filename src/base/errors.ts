@@ -161,7 +161,7 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   }
 }
 
-/** Another program has attached to the durable session. Its kernel lives, but is not this program's. */
+/** The durable session goes on, but is not this program's any more: another one has attached. */
 export class SessionTakenError extends KernelDiedError {
   /** The name of the class. */
   override readonly name: string = "SessionTakenError";
@@ -175,6 +175,12 @@ export class SessionTakenError extends KernelDiedError {
   override with(partial: PartialResult): SessionTakenError {
     return new SessionTakenError(this.message, this, partial, { cause: this.cause });
   }
+}
+
+/** How an execution ended was not kept while no program was attached to its durable session. */
+export class OutcomeLostError extends Error {
+  /** The name of the class. */
+  override readonly name: string = "OutcomeLostError";
 }
 
 /** The executed code raised an exception. The fields are those of Jupyter's `error` message. */

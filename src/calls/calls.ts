@@ -102,6 +102,7 @@ interface ServerRequest<T> {
 
 /** More of a description than a person would read. */
 const MAX_DESCRIPTION = 20_000;
+const MAX_TITLE = 200;
 /** How many notes are kept for a reader: servers cause them. */
 const MAX_NOTES = 20;
 
@@ -366,11 +367,32 @@ export class Calls {
 /** What the approver sees in addition to the call. */
 function descriptionOf(params: ServerParams, tool: Tool | undefined): Partial<ApprovalCall> {
   return {
-    annotations: tool?.annotations,
-    title: tool?.title ?? tool?.annotations?.title,
-    description: tool && shortened(tool.description, MAX_DESCRIPTION),
+    annotations: tool && annotationsOf(tool),
+    title: titleOf(tool?.title ?? tool?.annotations?.title),
+    description: shortened(tool?.description, MAX_DESCRIPTION),
     server: { launch: launchText(params) },
   };
+}
+
+/** Those of the protocol: a server's own have names of any length. */
+const ANNOTATIONS: readonly string[] = [
+  "title",
+  "readOnlyHint",
+  "destructiveHint",
+  "idempotentHint",
+  "openWorldHint",
+];
+
+function annotationsOf({ annotations }: Tool): Tool["annotations"] {
+  if (annotations === undefined) return undefined;
+  return Object.fromEntries(
+    Object.entries(annotations).filter(([name]) => ANNOTATIONS.includes(name))
+      .map(([name, value]) => [name, typeof value === "string" ? titleOf(value) : value]),
+  );
+}
+
+function titleOf(text: string | undefined): string | undefined {
+  return shortened(text, MAX_TITLE);
 }
 
 function shortened(text: string | undefined, max: number): string | undefined {

@@ -12,6 +12,7 @@ import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { ConsentFile } from "../approval/rules/consent_file.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
+import { stage } from "../base/stages.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
 import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ServerDescription } from "../mcp/connection.ts";
@@ -149,6 +150,7 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {RangeError} A time limit or a number is not positive.
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
+    using _stage = stage("read the registry");
     requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs", "callTimeoutMs"]);
     requirePositive(options, ["maxConcurrentCalls", "serverIdleMs"]);
     const { workspace, servers, log = stderrLogger() } = options;

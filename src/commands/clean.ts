@@ -9,7 +9,7 @@ import { PackageFolder } from "../python/packages.ts";
 import { formatBytes } from "../kernel/text.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
 import { printable } from "./terminal/columns.ts";
-import { WORKSPACE, workspaceOf } from "./shared.ts";
+import { WRITTEN_WORKSPACE, writtenWorkspaceOf } from "./shared.ts";
 
 /** `ipybox clean`: removes what is left over. */
 export const clean: Command = {
@@ -22,7 +22,7 @@ export const clean: Command = {
       value: "N",
       help: "Remove sessions without a changed file for N days (default: 30)",
     },
-    workspace: WORKSPACE,
+    ...WRITTEN_WORKSPACE,
   },
   notes: [
     "Removes temporary folders of killed processes, old session folders of",
@@ -47,7 +47,7 @@ const DAY_MS = 86_400_000;
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(clean, args);
-  const workspace = await workspaceOf(parsed);
+  const workspace = await writtenWorkspaceOf(parsed);
   const days = parsed.positiveNumber("days") ?? KEPT_DAYS;
   const found: Leftover[] = [];
   let failed = false;

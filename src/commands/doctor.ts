@@ -2,6 +2,7 @@ import { unicodeWidth } from "@std/cli";
 import { resolve } from "node:path";
 import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
+import { listenToStages, type Stage } from "../base/stages.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 import { wantedSandbox } from "../mcp/launch.ts";
@@ -24,6 +25,7 @@ import { ServerRegistry } from "../servers/registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
 import { workspaceOf } from "./shared.ts";
 import { printable } from "./terminal/columns.ts";
+import { ownStart, stageRows } from "./timings.ts";
 
 /** `ipybox doctor`: says what works, what is missing, and the command that fixes it. */
 export const doctor: Command = {
@@ -32,6 +34,7 @@ export const doctor: Command = {
   usage: "[OPTIONS]",
   options: {
     json: { help: "Print the report as JSON" },
+    timings: { help: "Also report where the time of a start, a first cell and an end goes" },
     python: { value: "PATH", help: "Check this Python instead of the managed environment" },
     workspace: { value: "DIR", help: "Check what this workspace's servers need (default: .)" },
   },
@@ -52,23 +55,42 @@ export const doctor: Command = {
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(doctor, args);
+  const own = parsed.has("timings") ? await ownStart() : undefined;
   const workspace = await workspaceOf(parsed);
   const python = parsed.value("python");
   const machine = await checkPrerequisites({ python });
   const isComplete = machine.every(({ state }) => state !== "missing");
+  const stages: Stage[] = [];
   const prerequisites = [
     ...machine,
-    ...(isComplete ? [await checkKernel({ python, signal: io.signal })] : []),
+    ...(isComplete ? [await timedKernel({ python, signal: io.signal }, own, stages)] : []),
     ...await checkServers(workspace),
   ];
   const ready = prerequisites.every(({ state }) => state !== "missing");
   const path = machine.find(({ name }) => name === "Python")?.path ?? null;
+  const timings = own === undefined ? {} : { timings: stages };
   io.out(
     parsed.has("json")
-      ? JSON.stringify({ ready, python: path, prerequisites }, null, 2) + "\n"
-      : printable(report(prerequisites)),
+      ? JSON.stringify({ ready, python: path, prerequisites, ...timings }, null, 2) + "\n"
+      : printable([report(prerequisites), ...stageRows(stages)].join("\n")),
   );
   return ready ? EXIT.ok : EXIT.notReady;
+}
+
+/** Checks the kernel, and keeps where its time goes, as if it had been started right after `own`. */
+async function timedKernel(
+  options: { python: string | undefined; signal: AbortSignal },
+  own: Stage | undefined,
+  stages: Stage[],
+): Promise<Prerequisite> {
+  if (own === undefined) return await checkKernel(options);
+  const begin = performance.now();
+  stages.push({ name: own.name, from: 0, to: own.to - own.from });
+  const shift = own.to - own.from - begin;
+  using _listener = listenToStages(({ name, from, to }) => {
+    stages.push({ name, from: from + shift, to: to + shift });
+  });
+  return await checkKernel(options);
 }
 
 /** The report for people. */

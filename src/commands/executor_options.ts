@@ -16,7 +16,7 @@ import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { type CommandIo, type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
-import { readUserFile, WORKSPACE } from "./shared.ts";
+import { readUserFile, WRITTEN_WORKSPACE } from "./shared.ts";
 
 /** `--approve MODE`, an option of every command that makes tool calls. */
 export const APPROVE: OptionSpec = {
@@ -47,7 +47,7 @@ export const KERNEL: Readonly<Record<string, OptionSpec>> = {
 
 /** The options about where and how code runs, of every command that runs code in a workspace. */
 export const EXECUTOR: Readonly<Record<string, OptionSpec>> = {
-  workspace: WORKSPACE,
+  ...WRITTEN_WORKSPACE,
   ...KERNEL,
   verbose: { short: "v", help: "Log to stderr" },
 };
@@ -64,9 +64,6 @@ export const SESSION: Readonly<Record<string, OptionSpec>> = {
     many: true,
     help:
       "Set a resource limit: memoryBytes, processes, fileBytes or cpuSeconds; N is none for no limit",
-  },
-  "nested-workspace": {
-    help: "Allow a workspace inside another one, or with others inside it (docs/workspace.md)",
   },
 };
 

@@ -12,7 +12,7 @@ import {
 } from "./command.ts";
 import { EXECUTOR, kernelOptions } from "./executor_options.ts";
 import { MARK } from "./foreign_rows.ts";
-import { readUserFile, workspaceOf } from "./shared.ts";
+import { readUserFile, writtenWorkspaceOf } from "./shared.ts";
 
 /** `ipybox install`: installs Python packages for the code of a workspace. */
 export const install: Command = {
@@ -58,7 +58,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
 
 /** The packages of the workspace that the command line names. */
 export async function packagesOf(parsed: ParsedArgs, io: CommandIo): Promise<PackageFolder> {
-  const workspace = await workspaceOf(parsed);
+  const workspace = await writtenWorkspaceOf(parsed);
   const { python, sandbox, log } = kernelOptions(parsed, io, workspace);
   return await PackageFolder.open(workspace, await findPython({ python, workspace, log }), {
     sandbox,

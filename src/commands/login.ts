@@ -15,7 +15,7 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
-import { requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import { requireServerName, WRITTEN_WORKSPACE, writtenWorkspaceOf } from "./shared.ts";
 import { TerminalApprover } from "./terminal/approver.ts";
 import { printable } from "./terminal/columns.ts";
 
@@ -62,7 +62,7 @@ export const login: Command = {
   name: "login",
   summary: "Log in to a registered remote MCP server",
   usage: "NAME [OPTIONS]",
-  options: { ...LOGIN_OPTIONS, workspace: WORKSPACE },
+  options: { ...LOGIN_OPTIONS, ...WRITTEN_WORKSPACE },
   notes: [
     "Prints the login page's address: open it in a browser on this machine. `ipybox",
     "register` logs in too; use this command after a login has expired, or if it",
@@ -79,7 +79,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(login, args, { min: 1, max: 1 });
   const [name = ""] = parsed.positional;
   requireServerName(name);
-  const workspace = await workspaceOf(parsed);
+  const workspace = await writtenWorkspaceOf(parsed);
   let asked = false;
   const page = loginAt(io, parsed);
   // As code's calls reach it: what came with a repository is asked about before it is contacted.

@@ -13,9 +13,11 @@ import {
   KernelStartError,
   McpConnectionError,
   McpLoginRequiredError,
+  OutcomeLostError,
   PackageInstallError,
   ToolCallError,
 } from "../base/errors.ts";
+import { during } from "../base/stages.ts";
 import {
   type Command,
   type CommandIo,
@@ -26,6 +28,7 @@ import {
   UsageError,
 } from "./command.ts";
 import { outputColumns, printable, printableEnd, printableTraceback } from "./terminal/columns.ts";
+import { TRACE_STARTUP, traceStartup, withoutTrace } from "./timings.ts";
 
 const HELP: ReadonlySet<string> = new Set(["--help", "-h"]);
 
@@ -155,7 +158,9 @@ export async function runCommandLine(
   io: CommandIo,
   version: string,
 ): Promise<number> {
-  const [name, ...rest] = args;
+  const own = withoutTrace(args);
+  using _trace = own.length < args.length ? await traceStartup(io) : undefined;
+  const [name, ...rest] = own;
   try {
     if (name === undefined || name === "help" || name === "--help" || name === "-h") {
       const topic = name === "help" ? rest[0] : undefined;
@@ -168,7 +173,7 @@ export async function runCommandLine(
       io.out(`ipybox ${version}\n`);
       return EXIT.ok;
     }
-    const command = await find(name).load();
+    const command = await during("load the command", find(name).load());
     if (asksForHelp(rest)) {
       const about = await command.helpAbout?.(rest.filter((arg) => !HELP.has(arg)));
       const more = about === undefined ? "" : `\n${about}`;
@@ -213,6 +218,9 @@ function overview(): string {
     ...table([["-h, --help", "Show help for ipybox or a command"], [
       "-V, --version",
       "Show the version",
+    ], [
+      TRACE_STARTUP,
+      "With a command: print to stderr where the time of its start and end goes",
     ]]),
     "",
     "Exit codes: 0 success, 1 the code action or the tool failed, 2 wrong usage,",
@@ -292,6 +300,7 @@ function isMachineTrouble(error: unknown): error is Error {
 function isExpected(error: unknown): error is Error {
   return [
     McpConnectionError,
+    OutcomeLostError,
     PackageInstallError,
     ToolCallError,
   ]

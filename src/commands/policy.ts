@@ -39,7 +39,7 @@ import {
 } from "./policy_consents.ts";
 import { foreignText } from "./foreign_rows.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
-import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
+import { mcptoolsOf, workspaceOf, WRITTEN_WORKSPACE, writtenWorkspaceOf } from "./shared.ts";
 
 /** `ipybox policy`: what the policy files say. */
 export const policy: Command = {
@@ -61,7 +61,7 @@ export const policy: Command = {
     yes: { help: "Accept the policy without asking" },
     all: { help: "Forget all remembered decisions" },
     json: { help: "Print the result as JSON" },
-    workspace: WORKSPACE,
+    ...WRITTEN_WORKSPACE,
   },
   notes: [
     "Policies are .ipybox/policy.json in the workspace and your own,",
@@ -92,7 +92,8 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     io.out(JSON.stringify(policyJsonSchema(), null, 2) + "\n");
     return EXIT.ok;
   }
-  const workspace = await workspaceOf(parsed);
+  const writes = action === "accept" || action === "forget";
+  const workspace = await (writes ? writtenWorkspaceOf : workspaceOf)(parsed);
   const json = parsed.has("json");
   if (action === "consents") return await listConsents(workspace, io, json);
   if (action === "forget") {

@@ -5,7 +5,7 @@ import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../base/
 import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import type { Logger } from "../base/log.ts";
-import type { OAuthParams } from "../mcp/oauth/client.ts";
+import type { OAuthParams } from "../mcp/oauth/params.ts";
 import { parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { startEvidence } from "../servers/first_starts.ts";
 import { parseServersFile } from "../servers/foreign.ts";
@@ -24,7 +24,13 @@ import { LOGIN_OPTIONS, loginAt } from "./login.ts";
 import { foreignText } from "./foreign_rows.ts";
 import { widthOf } from "../base/terminal.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
-import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import {
+  mcptoolsOf,
+  readUserFile,
+  requireServerName,
+  WRITTEN_WORKSPACE,
+  writtenWorkspaceOf,
+} from "./shared.ts";
 import { shellWord } from "../mcp/launch.ts";
 
 /** How to log in to a remote server, where it does not tell all of it itself. */
@@ -82,7 +88,7 @@ export const register: Command = {
       value: "SECONDS",
       help: "How long the server may take to start, now and later (default: 60)",
     },
-    workspace: WORKSPACE,
+    ...WRITTEN_WORKSPACE,
   },
   notes: [
     "Writes the API to mcptools/NAME/ and the server to .ipybox/mcp.json. Write",
@@ -120,7 +126,7 @@ export const register: Command = {
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(register, args, { max: 1 });
-  const workspace = await workspaceOf(parsed);
+  const workspace = await writtenWorkspaceOf(parsed);
   // Before anything is started: a registry that cannot be read could not be added to.
   const registry = await ServerRegistry.open({ workspace });
   const { servers, unusable } = await serversOf(parsed, workspace, io);

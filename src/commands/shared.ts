@@ -5,6 +5,7 @@
  */
 import { join, resolve } from "node:path";
 import { checkServerName } from "../mcp/params.ts";
+import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
 import { type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
 
 /** `--workspace DIR`, an option of every command that works on one. */
@@ -12,6 +13,21 @@ export const WORKSPACE: OptionSpec = {
   value: "DIR",
   help: "The workspace: the code's working directory, which holds mcptools/ (default: .)",
 };
+
+/** The same for commands that write to it. */
+export const WRITTEN_WORKSPACE: Readonly<Record<string, OptionSpec>> = {
+  workspace: WORKSPACE,
+  "nested-workspace": {
+    help: "Allow a workspace inside another one, or with others inside it (docs/workspace.md)",
+  },
+};
+
+/** The workspace that a command writes to: code of one around it must not lead that elsewhere. */
+export async function writtenWorkspaceOf(args: ParsedArgs): Promise<string> {
+  const workspace = await workspaceOf(args);
+  if (!args.has("nested-workspace")) await refuseNested(workspace);
+  return workspace;
+}
 
 /** The workspace that the command line names, as an absolute path. */
 export async function workspaceOf(args: ParsedArgs): Promise<string> {
@@ -24,7 +40,7 @@ export async function workspaceOf(args: ParsedArgs): Promise<string> {
     throw new UsageError(`Workspace "${workspace}" does not exist: create it or name another`);
   }
   if (!info.isDirectory) throw new UsageError(`Workspace "${workspace}" is not a directory`);
-  return await Deno.realPath(workspace);
+  return await realWorkspace(workspace);
 }
 
 /** Checks a server's name that the command line gives, before it becomes a path. */

@@ -14,7 +14,14 @@ import {
 import { APPROVE } from "./executor_options.ts";
 import { learn } from "./learn.ts";
 import { listColumns } from "./terminal/columns.ts";
-import { mcptoolsOf, REGISTER_AGAIN, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import {
+  mcptoolsOf,
+  REGISTER_AGAIN,
+  requireServerName,
+  workspaceOf,
+  WRITTEN_WORKSPACE,
+  writtenWorkspaceOf,
+} from "./shared.ts";
 
 /** `ipybox tools`: lists or searches the tools of the registered servers. */
 export const tools: Command = {
@@ -29,7 +36,7 @@ export const tools: Command = {
       help: "Call read-only tools with the server's examples, to learn what they return",
     },
     approve: APPROVE,
-    workspace: WORKSPACE,
+    ...WRITTEN_WORKSPACE,
   },
   notes: [
     "Lists first the tools that match most words of the query in their names,",
@@ -49,8 +56,8 @@ export const tools: Command = {
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(tools, args, { max: Infinity });
-  const workspace = await workspaceOf(parsed);
   const learnt = parsed.value("learn");
+  const workspace = await (learnt === undefined ? workspaceOf : writtenWorkspaceOf)(parsed);
   if (learnt !== undefined) {
     if (parsed.positional.length > 0) throw new UsageError("Option --learn takes no query");
     requireServerName(learnt);

@@ -2,14 +2,14 @@ import { removePackage } from "../apigen/package.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
 import { endLogin } from "./logout.ts";
-import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import { mcptoolsOf, requireServerName, WRITTEN_WORKSPACE, writtenWorkspaceOf } from "./shared.ts";
 
 /** `ipybox unregister`: forgets a server. */
 export const unregister: Command = {
   name: "unregister",
   summary: "Remove an MCP server and its Python API",
   usage: "NAME [OPTIONS]",
-  options: { workspace: WORKSPACE },
+  options: { ...WRITTEN_WORKSPACE },
   notes: [
     "Also logs out of the server, as `ipybox logout` does, in all workspaces.",
     "",
@@ -24,7 +24,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(unregister, args, { min: 1, max: 1 });
   const [name = ""] = parsed.positional;
   requireServerName(name); // it is about to become a path
-  const workspace = await workspaceOf(parsed);
+  const workspace = await writtenWorkspaceOf(parsed);
   const registry = await ServerRegistry.open({ workspace });
   const params = registry.get(name);
   const registered = await registry.unregister(name);

@@ -10,6 +10,7 @@ import {
 } from "../apigen/package.ts";
 import { stderrLogger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
+import { stage } from "../base/stages.ts";
 import type { ToolRunner } from "../calls/runner.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
@@ -68,6 +69,7 @@ export class ServerApis {
    * never between its cells: what code has imported would no longer be what it reads.
    */
   async learn(): Promise<void> {
+    using _stage = stage("learn from results");
     const { workspace, runner, log = stderrLogger() } = this.#options;
     await withShapes(workspace, async (shapes) => {
       using _turn = await this.#writing.acquire();

@@ -9,6 +9,7 @@ import {
 } from "../base/errors.ts";
 import { stderrLogger } from "../base/log.ts";
 import { abortable, allDone, anySignal } from "../base/signals.ts";
+import { stage } from "../base/stages.ts";
 import { type Span, startSpan } from "../base/telemetry.ts";
 import { TimeBudget } from "../base/time_budget.ts";
 import type { Door, ToolServer } from "../calls/tool_server.ts";
@@ -547,6 +548,7 @@ export class CodeExecutor implements AsyncDisposable {
    */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort(new DOMException("The executor was closed", "AbortError"));
+    using _stage = stage("end");
     await (this.#disposing ??= this.#parts.disposeAsync());
   }
 
@@ -570,6 +572,7 @@ export class CodeExecutor implements AsyncDisposable {
     });
     this.#current = execution;
     using span = startSpan("execute_code");
+    using _stage = stage("run code");
     let ended: "well" | "failed" | "blocked" = "blocked";
     try {
       await abortable(this.#resetting, execution.signal); // calls of the fresh kernel are not the old one's

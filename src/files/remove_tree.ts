@@ -10,8 +10,11 @@
  */
 import { constants } from "node:fs";
 import * as node from "node:fs/promises";
+import { basename, dirname } from "node:path";
 import { isGranted } from "../base/permission.ts";
+import { PinnedFolder } from "./pinned_folder.ts";
 import { findProgram } from "../process/program.ts";
+import { ownId } from "../process/trusted_path.ts";
 import { runProgram } from "../process/run_program.ts";
 
 /** How the content of a folder is removed. */
@@ -75,10 +78,20 @@ export async function removeFromWorkspace(
   workspace: string,
   signal?: AbortSignal,
 ): Promise<void> {
-  const state = `${workspace}/.ipybox`;
-  const isWorkspace = await Deno.lstat(state).then(({ isDirectory }) => isDirectory, () => false);
-  if (isWorkspace) await removeTree(path, { through: `${state}/removed`, signal });
-  else await Deno.remove(path, { recursive: true });
+  await using folder = await PinnedFolder.open(dirname(path), { create: false });
+  const target = `${folder.path}/${basename(path)}`;
+  const name = `${workspace}/.ipybox`;
+  const isWorkspace = await Deno.lstat(name).then(({ isDirectory }) => isDirectory, () => false);
+  if (isWorkspace) {
+    await using state = await PinnedFolder.open(name, { create: false });
+    await using through = await state.child("removed");
+    // Another user, whose folder it is, could put links where it is emptied.
+    const { uid } = await Deno.lstat(through.path);
+    if (uid === (ownId() ?? uid)) {
+      return await removeTree(target, { through: through.path, signal });
+    }
+  }
+  await Deno.remove(target, { recursive: true });
 }
 
 async function makeFolder(path: string): Promise<void> {
@@ -208,8 +221,9 @@ async function runIn(
   const [bwrap, program] = [await findProgram("bwrap"), await findProgram(name)];
   if (bwrap === undefined || program === undefined) return false;
   if (!isGranted({ name: "run", command: bwrap })) return false;
-  const wall = ["--die-with-parent", "--ro-bind", "/", "/", "--bind", folder, folder];
-  await runProgram(bwrap, { args: [...wall, "--chdir", folder, "--", program, ...args], signal });
+  const path = await Deno.realPath(folder);
+  const wall = ["--die-with-parent", "--ro-bind", "/", "/", "--bind", path, path];
+  await runProgram(bwrap, { args: [...wall, "--chdir", path, "--", program, ...args], signal });
   return true;
 }
 

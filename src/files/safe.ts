@@ -6,8 +6,9 @@
  */
 import { constants } from "node:fs";
 import { open as openNode } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { ConfigError } from "../base/errors.ts";
+import { PinnedFolder } from "./pinned_folder.ts";
 
 /** The largest file that is read. What is larger was not written by us. */
 const MAX_BYTES = 4 * 2 ** 20;
@@ -99,16 +100,15 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
 
 /** Replaces a text file atomically, readable only by its owner. */
 export async function replaceHostileFile(path: string, text: string): Promise<void> {
-  const folder = dirname(path);
-  await makePlainFolder(folder);
-  const temporary = join(folder, `.${crypto.randomUUID()}.tmp`);
+  await using folder = await PinnedFolder.open(dirname(path));
+  const temporary = join(folder.path, `.${crypto.randomUUID()}.tmp`);
   try {
     // createNew fails on anything that is there already, links included.
     using file = await Deno.open(temporary, { write: true, createNew: true, mode: 0o600 });
     let bytes = new TextEncoder().encode(text);
     while (bytes.length > 0) bytes = bytes.subarray(await file.write(bytes));
     await file.sync();
-    await Deno.rename(temporary, path); // replaces a link itself, not what it points to
+    await Deno.rename(temporary, join(folder.path, basename(path))); // replaces a link itself, not what it points to
   } catch (error) {
     await Deno.remove(temporary).catch(() => {}); // it may not have been made
     throw error;
@@ -169,8 +169,8 @@ export async function openIfPresent(
 
 /** Keeps other processes out until the result is disposed. */
 export async function lockPlainFolder(folder: string, name: string): Promise<Disposable> {
-  await makePlainFolder(folder);
-  const file = await openPlainFile(join(folder, name));
+  await using pinned = await PinnedFolder.open(folder);
+  const file = await openPlainFile(join(pinned.path, name));
   try {
     await file.lock(true);
     return file; // closing it gives the lock back
@@ -184,17 +184,6 @@ export async function lockPlainFolder(folder: string, name: string): Promise<Dis
 export async function lockUserFolder(folder: string): Promise<Disposable> {
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   return await lockPlainFolder(folder, "lock");
-}
-
-/** Makes a folder for its owner only, where it is missing. */
-export async function makePlainFolder(folder: string): Promise<void> {
-  while (!await isPlainFolder(folder)) {
-    try {
-      await Deno.mkdir(folder, { mode: 0o700 });
-    } catch (error) {
-      if (!(error instanceof Deno.errors.AlreadyExists)) throw error; // another process was faster
-    }
-  }
 }
 
 /** Looks at what is at a path, and at no link's target. */

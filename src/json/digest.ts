@@ -12,7 +12,7 @@ export function hmacSha256(key: Uint8Array, text: string): string {
 }
 
 /**
- * Writes a value as JSON in the one way that does not depend on the order of names in its objects.
+ * Writes a value as canonical JSON, with the names in objects sorted.
  */
 export function canonicalJson(value: ExactJson): string {
   if (isList(value)) return `[${value.map(canonicalJson).join(",")}]`;

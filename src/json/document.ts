@@ -1,25 +1,25 @@
 /**
- * JSON of files that people write: every value's place is known, for errors about it.
+ * JSON in files that people write, with the position of each value for errors.
  *
  * @module
  */
 import { ConfigError } from "../base/errors.ts";
 
-/** A place in a text, counted from 1. */
+/** A position in a text, counted from 1. */
 export interface Place {
   readonly line: number;
   readonly column: number;
 }
 
-/** Parsed JSON and the places of its values. */
+/** Parsed JSON and the positions of its values. */
 export interface JsonDocument {
   /** The value. */
   readonly value: unknown;
-  /** The place of the value at a JSON pointer, or of the nearest value around it. */
+  /** The position of the value at a JSON pointer, or of the nearest value around it. */
   placeOf(pointer: string): Place;
 }
 
-/** A text is not the JSON that it should be. */
+/** A text is not the expected JSON. */
 export class JsonPlaceError extends SyntaxError {
   override readonly name: string = "JsonPlaceError";
 
@@ -28,13 +28,13 @@ export class JsonPlaceError extends SyntaxError {
   }
 }
 
-/** What {@linkcode parseDocument} takes besides JSON. */
+/** Options of {@linkcode parseDocument}. */
 export interface ParseDocumentOptions {
-  /** Comments, and a comma behind the last value. Only for files that ipybox never writes. */
+  /** Allows comments and trailing commas. Only for files that ipybox never writes. */
   readonly comments?: boolean;
 }
 
-/** Parses JSON strictly: a name that is given twice in an object is an error, too. */
+/** Parses JSON strictly: duplicate names in an object are errors, too. */
 export function parseDocument(text: string, options: ParseDocumentOptions = {}): JsonDocument {
   const scanner = new Scanner(text, options.comments ?? false);
   scanner.document();
@@ -81,15 +81,15 @@ const STRING = /"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
 const LITERAL = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const SPACE = /[ \t\n\r]*/y;
 const COMMENT = /\/\/[^\n\r]*|\/\*[^]*?\*\//y;
-/** How deep values may nest: files that people write do not come near it. */
+/** The deepest nesting, far beyond that of files that people write. */
 const MAX_DEPTH = 100;
 
-/** Goes over JSON, and notes where values are. The engine's own parser does not say where it fails. */
+/** Scans JSON for the positions of values. `JSON.parse()` does not report where it fails. */
 class Scanner {
   readonly offsets = new Map<string, number>();
   readonly #text: string;
   readonly #comments: boolean;
-  /** What is not JSON, and was taken nevertheless. */
+  /** The parts that are not JSON but were accepted. */
   readonly #extras: [start: number, end: number][] = [];
   #at = 0;
   /** The last comma. */
@@ -100,7 +100,7 @@ class Scanner {
     this.#comments = comments;
   }
 
-  /** The text with blanks in the place of what is not JSON. */
+  /** The text with blanks instead of the parts that are not JSON. */
   plainText(): string {
     let [plain, at] = ["", 0];
     for (const [start, end] of this.#extras.sort(([a], [b]) => a - b)) {
@@ -138,7 +138,7 @@ class Scanner {
       if (this.offsets.has(inner)) this.#fail("Duplicate name", start);
       if (!this.#take(":")) this.#fail("Expected a colon");
       this.#value(inner, depth);
-      this.offsets.set(inner, start); // the name is what people look for
+      this.offsets.set(inner, start); // people look for the name
     } while (this.#take(","));
     if (!this.#take("}")) this.#fail("Expected a comma or }");
   }
@@ -154,14 +154,14 @@ class Scanner {
     if (!this.#take("]")) this.#fail("Expected a comma or ]");
   }
 
-  /** Whether a list ends behind a comma, where it may. */
+  /** Whether a list ends after a trailing comma that is allowed. */
   #isLast(closing: string): boolean {
     if (!this.#comments || !this.#take(closing)) return false;
     this.#extras.push([this.#comma, this.#comma + 1]);
     return true;
   }
 
-  /** Goes over blanks, and over comments where there may be any. */
+  /** Skips blanks, and comments if they are allowed. */
   #skip(): void {
     for (;;) {
       this.#read(SPACE);

@@ -1,11 +1,11 @@
 /**
- * JSON that is passed on as it came: numbers keep the spelling that a double would lose, such as
- * `1.0`, `-0` and integers above 2^53, because Python and many servers tell them apart.
+ * JSON that is passed on unchanged: numbers keep the spelling that a double would lose, such as `1.0`,
+ * `-0` and integers above 2^53, because Python and many servers distinguish them.
  *
  * @module
  */
 
-/** A number with its own spelling, as made by `JSON.rawJSON()`. `JSON.stringify()` writes it as is. */
+/** A number in its original spelling, made by `JSON.rawJSON()` and kept by `JSON.stringify()`. */
 export interface RawNumber {
   /** The number as it was written. */
   readonly rawJSON: string;
@@ -27,7 +27,7 @@ export interface ExactObject {
   readonly [name: string]: ExactJson;
 }
 
-/** A JSON value for programs: an integer that no double holds is a `bigint`. */
+/** A JSON value for programs: an integer that does not fit a double is a `bigint`. */
 export type JsonValue =
   | null
   | boolean
@@ -48,19 +48,22 @@ interface SourceTextAccess {
   isRawJSON(value: unknown): value is RawNumber;
 }
 
-// The engine has the functions, TypeScript's library does not list them yet.
+// The engine has these functions, but TypeScript's library does not declare them yet.
 const { rawJSON, isRawJSON } = JSON as typeof JSON & SourceTextAccess;
 
-/** What is in every text with a number that a double spells differently, and in some others. */
+/** Matches every text with a number that a double would spell differently, and some others. */
 const UNUSUAL_NUMBER = /-0|\d[.eE]|\d{16}/;
 
-/** How deep any JSON may nest. */
+/** The deepest nesting of any JSON. */
 const MAX_NESTING = 2000;
-/** How deep arguments may nest. Deeper ones end in stack overflows on one side or the other. */
+/** The deepest nesting of arguments. Deeper ones cause stack overflows on one of the two sides. */
 const MAX_DEPTH = 200;
 
-/** A string or a number of a JSON text. */
-const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
+/**
+ * A number of a JSON text, or a piece of a string with up to 64 escapes: a pattern for whole strings
+ * overflows the engine's stack where a string has millions of them.
+ */
+const NUMBER_OR_PIECE = /-?\d[\d.eE+-]*|(?:"|\\.)(?:[^"\\]*\\.){0,63}[^"\\]*"?/g;
 
 /**
  * Parses JSON without losing how numbers are spelled.
@@ -73,8 +76,8 @@ export function parseExact(text: string): ExactJson {
   if (!UNUSUAL_NUMBER.test(text)) return value;
   const mark = crypto.randomUUID(); // no text has it
   let isMarked = false;
-  const marked = text.replace(STRING_OR_NUMBER, (token) => {
-    if (token.startsWith('"') || String(Number(token)) === token) return token;
+  const marked = text.replace(NUMBER_OR_PIECE, (token) => {
+    if (!/^[-\d]/.test(token) || String(Number(token)) === token) return token;
     isMarked = true;
     return `"${mark}${token}"`;
   });
@@ -110,14 +113,14 @@ function nestsDeeper(value: ExactJson, depth: number): boolean {
 }
 
 /**
- * Makes an exact value of a program's own: what `JSON.stringify()` would write of it, with `bigint`s
- * as integers.
+ * Makes an exact value from a program's value as `JSON.stringify()` would write it, with `bigint`s as
+ * integers.
  */
 export function toExact(value: unknown): ExactJson {
   return parseExact(stringifyExact(value));
 }
 
-/** Writes a value as JSON, exact ones as they came. */
+/** Writes a value as JSON, with exact values unchanged. */
 export function stringifyExact(value: unknown): string {
   const text = JSON.stringify(value, (_key, inner: unknown) => {
     if (typeof inner === "bigint") return rawJSON(String(inner));
@@ -131,8 +134,8 @@ export function stringifyExact(value: unknown): string {
 }
 
 /**
- * Gives an exact value as a program wants it: numbers as numbers, and integers that no double holds
- * as `bigint`s.
+ * Converts an exact value for programs: numbers to numbers, and integers that do not fit a double to
+ * `bigint`s.
  */
 export function toPlain(value: ExactJson): JsonValue {
   if (typeof value !== "object" || value === null) return value;
@@ -183,7 +186,7 @@ function isArray(value: ExactJson): value is readonly ExactJson[] {
   return Array.isArray(value);
 }
 
-/** Whether a JSON text may have a name, which can be written with escapes. */
+/** Whether a JSON text may contain a name, which may be written with escapes. */
 export function mayName(text: string, name: string): boolean {
   return text.includes(`"${name}"`) || text.includes("\\u");
 }
@@ -193,7 +196,7 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Weighs a value parsed from JSON. Nesting costs no stack. */
+/** Estimates the memory of a parsed JSON value, without recursion. */
 export function weightOf(value: unknown, limit: number = Infinity): number {
   let weight = 0;
   const rest: unknown[] = [value];
@@ -211,10 +214,10 @@ export function weightOf(value: unknown, limit: number = Infinity): number {
   return weight;
 }
 
-/** What a value takes besides its text; numbers in a list take less, and empty objects as much. */
+/** The memory of a value besides its text; numbers in lists take less, empty objects as much. */
 const VALUE_BYTES = 64;
 
-/** V8 keeps a string in bytes where it can. */
+/** V8 stores one byte per character if possible. */
 function stringBytes(text: string): number {
   return WIDE.test(text) ? 2 * text.length : text.length;
 }

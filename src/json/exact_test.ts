@@ -1,4 +1,4 @@
-import { assertEquals, assertFalse, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertFalse, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { parseExact, sealObject, stringifyExact, toExact, toPlain } from "./exact.ts";
 
@@ -58,4 +58,11 @@ Deno.test("sealObject() freezes all through", () => {
 Deno.test("parseExact() says so when text nests too deeply to be parsed", () => {
   const depth = 1_000_000;
   assertThrows(() => parseExact("[".repeat(depth) + "]".repeat(depth)), SyntaxError);
+});
+
+Deno.test("parseExact() takes strings of many millions of characters or escapes", () => {
+  for (const piece of ["a", '\\"', "\\\\"]) {
+    const text = `{"long":"${piece.repeat(12e6)}1.0","number":1.0}`;
+    assert(stringifyExact(parseExact(text)) === text, piece);
+  }
 });

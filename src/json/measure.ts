@@ -1,39 +1,39 @@
-/** What a JSON text would be once it is parsed. */
+/** The size of a JSON text once it is parsed. */
 export interface JsonMeasure {
-  /** How many values and names it has, or a few more. */
+  /** The number of values and names, or slightly more. */
   readonly values: number;
-  /** How many of these are names in objects. */
+  /** How many of these are names. */
   readonly names: number;
-  /** How deep it nests. */
+  /** The nesting depth. */
   readonly depth: number;
 }
 
-/** The most that may be parsed. */
+/** The limits of a JSON text to parse. */
 export interface JsonLimits {
   /** The most values and names. */
   readonly maxValues: number;
   /**
-   * The most names in objects, which take longer than other values.
+   * The most names, which take longer to parse than other values.
    *
    * @default {maxValues}
    */
   readonly maxNames?: number;
   /**
-   * The deepest nesting. What comes later, such as `JSON.stringify()`, may use the stack for it.
+   * The deepest nesting. Later steps such as `JSON.stringify()` may be recursive.
    *
    * @default {2000}
    */
   readonly maxDepth?: number;
 }
 
-/** A JSON text is not parsed, because it would take too much time and memory. */
+/** A JSON text would take too much time and memory to parse. */
 export class JsonLimitError extends Error {
   override readonly name: string = "JsonLimitError";
 }
 
 const MAX_DEPTH = 2000;
 
-/** What a byte means. */
+/** The meaning of a byte. */
 const OTHER = 0, SEPARATOR = 1, OPEN = 2, CLOSE = 3, QUOTE = 4, BACKSLASH = 5, COLON = 6;
 
 const MEANINGS = new Uint8Array(256);
@@ -45,12 +45,12 @@ MEANINGS[0x22] = QUOTE;
 MEANINGS[0x5c] = BACKSLASH;
 
 /**
- * Measures JSON before it is parsed: a value of three bytes, such as `[],`, takes dozens of bytes of
- * memory, and parsing holds up everything else. It takes bytes as they come, in linear time.
+ * Measures JSON before it is parsed, incrementally and in linear time: three bytes such as `[],` become
+ * dozens of bytes of memory, and parsing blocks everything else.
  *
- * It must get exactly the text that is parsed. Where that is not JSON, the parser stops as well, and
- * what stands before is measured; a text around it, such as other lines of a stream of events, could
- * open a string that hides everything.
+ * It must receive exactly the text that is parsed. If that is not valid JSON, the parser stops at the
+ * error, and everything before it was measured. Surrounding text, such as other lines of an event
+ * stream, could open a string that hides everything.
  */
 export class JsonMeter implements JsonMeasure {
   #values = 1;
@@ -72,7 +72,7 @@ export class JsonMeter implements JsonMeasure {
     return this.#depth;
   }
 
-  /** Takes the bytes that come next. */
+  /** Measures the next bytes. */
   add(bytes: Uint8Array): void {
     let [values, names, open, inString] = [
       this.#values,

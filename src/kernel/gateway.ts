@@ -4,6 +4,7 @@ import { GatewayStartError, type ProcessEvidence } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { allDone, anySignal } from "../base/signals.ts";
+import { stage } from "../base/stages.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { randomToken } from "../base/tokens.ts";
 import { LinkPort } from "../link/link.ts";
@@ -167,6 +168,7 @@ export class KernelGateway implements AsyncDisposable {
 
   /** Ends the gateway, its kernels and all they started, and removes the session's folder. */
   async [Symbol.asyncDispose](): Promise<void> {
+    using _stage = stage("end the gateway");
     await (this.#disposing ??= this.#parts.disposeAsync());
   }
 }

@@ -231,11 +231,10 @@ export class KernelHost implements AsyncDisposable {
       this.#replace(new DOMException("The kernel was reset", "AbortError"));
     }
     try {
-      await (await this.#usable()).settled();
+      await this.#usable(); // which has just answered
     } catch {
       this.#tell();
-      // A spare kernel may have died unnoticed, as all of them do with their gateway.
-      await (await this.#usable()).settled();
+      await this.#usable();
     }
     this.#tell(); // nothing that was counted on
   }

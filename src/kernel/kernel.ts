@@ -1,6 +1,12 @@
-import { KernelDiedError, KernelStartError, ProcessError } from "../base/errors.ts";
+import {
+  KernelDiedError,
+  KernelStartError,
+  OutcomeLostError,
+  ProcessError,
+} from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
+import { stage } from "../base/stages.ts";
 import { abortable, anySignal, LONGEST_TIMER_MS, settledWithin } from "../base/signals.ts";
 import {
   beginCode,
@@ -125,6 +131,7 @@ export class Kernel implements AsyncDisposable {
   }
 
   static async #startOnce(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
+    using _stage = stage("start the kernel");
     await using stack = new AsyncDisposableStack();
     const id = await createKernel(options, signal);
     const kernel = stack.use(new Kernel({ id, session: crypto.randomUUID() }, options));
@@ -180,9 +187,11 @@ export class Kernel implements AsyncDisposable {
     request.done.then(forget, forget);
     // Its reply comes after that of the execution, as its idle state does: they are on two channels.
     this.request({ type: "kernel_info_request" }).done.then(() => {
-      const message =
-        "The end of the execution was lost while no program was attached; variables are kept";
-      request.fail(new Error(message));
+      request.fail(
+        new OutcomeLostError(
+          "The end of the execution was lost while no program was attached; variables are kept",
+        ),
+      );
     }, () => {}); // the kernel has ended, of which the request hears
   }
 
@@ -295,6 +304,7 @@ export class Kernel implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    using _stage = stage("end the kernel");
     this.abandon(new DOMException("The kernel was closed", "AbortError"));
     await this.#socket?.[Symbol.asyncDispose]();
     // Also one that is said to have died: its code may have said so, to live on.

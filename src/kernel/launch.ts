@@ -6,6 +6,7 @@
 import { abortable, settledWithin } from "../base/signals.ts";
 import { GatewayStartError, type KernelDiedError, type ProcessEvidence } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
+import { stage } from "../base/stages.ts";
 import { Link } from "../link/link.ts";
 import { type ByteStream, joinStreams, TcpStream } from "../base/streams.ts";
 import type { ManagedProcess } from "../process/managed_process.ts";
@@ -66,6 +67,7 @@ export async function untilReady(
   explain: Explain,
   deadline: AbortSignal,
 ): Promise<SelfTestReport> {
+  using _stage = stage("bwrap and self-test");
   return parseReport(await firstWords(launched, explain, deadline), launched);
 }
 
@@ -103,6 +105,7 @@ export async function untilUp(
   { process, exited }: Launched,
   deadline: AbortSignal,
 ): Promise<void> {
+  using _stage = stage("start the gateway");
   try {
     return await answer;
   } catch (cause) {

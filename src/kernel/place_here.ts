@@ -26,7 +26,7 @@ import { requireOwnProgram } from "../sandbox/workspace.ts";
 import type { KernelGatewayOptions, LastingSession } from "./gateway.ts";
 import { howEnded } from "./launch.ts";
 import type { Place } from "./place.ts";
-import { locatePython } from "./python_files.ts";
+import { locatePython, type PythonFiles } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
 import { startSupervisor, SupervisedLauncher } from "./supervisor.ts";
 
@@ -57,10 +57,12 @@ export async function placeHere(
   held.use(folder);
   const workspace = await realFolder(options.workspace);
   await requireOwnProgram(options.python, { workspace, what: "Python" });
-  const python = await locatePython(options.python, deadline);
+  const located = locatePython(options.python, deadline);
+  // A start that fails earlier leaves no process either. Who needs its answer gets the error.
+  parts.defer(() => located.then(() => {}, () => {}));
   const probe = { files: [folder.canary], port: canaryPort, process: Deno.pid };
-  const command = [
-    python.executable,
+  const commandOf = ({ executable }: PythonFiles) => [
+    executable,
     "-I",
     "-S",
     `${folder.launcher}/launcher.py`,
@@ -71,18 +73,17 @@ export async function placeHere(
   if (sandbox === false) {
     log.warn("No sandbox: executed code can do everything that this user can do");
   } else {
-    const readable = [...python.readable, ...packages];
-    // The host runs that Python, too.
-    const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
+    const contents = located.then((python) => {
+      const readable = [...python.readable, ...packages];
+      // The host runs that Python, too.
+      const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
+      const readOnly = [folder.launcher, folder.runtime, folder.stubs, ...inWorkspace];
+      return { command: commandOf(python), readable, readOnly };
+    });
+    contents.catch(() => {});
     prepared = await prepareSandbox(
-      {
-        session: folder.session,
-        readOnly: [folder.launcher, folder.runtime, folder.stubs, ...inWorkspace],
-        hostPrivate: folder.hostPrivate,
-        workspace,
-        readable,
-      },
-      command,
+      { session: folder.session, hostPrivate: folder.hostPrivate, workspace },
+      contents,
       {
         ...(sandbox === true ? {} : sandbox),
         nestedWorkspace: options.nestedWorkspace,
@@ -94,6 +95,8 @@ export async function placeHere(
       },
     );
   }
+  const python = await located;
+  const command = commandOf(python);
   deadline.throwIfAborted();
   const grouped = new LimitedTogether();
   if (session === undefined) parts.use(grouped); // it ends after what is in it

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
+import { stage } from "../base/stages.ts";
 import { programOf } from "../process/program.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 
@@ -47,6 +48,7 @@ const answerSchema = z.object({
 
 /** Asks a Python where its files are and whether it can run the gateway. */
 export async function locatePython(python: string, signal: AbortSignal): Promise<PythonFiles> {
+  using _stage = stage("ask Python for its files");
   const answer = await query(python, signal);
   if (answer.missing.length > 0) {
     throw new EnvironmentNotReadyError(

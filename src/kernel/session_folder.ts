@@ -1,4 +1,5 @@
 import { allDone } from "../base/signals.ts";
+import { stage } from "../base/stages.ts";
 import { assetTree } from "../assets/mod.ts";
 import type { Logger } from "../base/log.ts";
 import type { Held } from "../files/held_records.ts";
@@ -73,6 +74,7 @@ export class SessionFolder extends SessionPaths implements Held {
 
   /** Makes the folders and writes what runs in them. */
   static async create(log?: Logger): Promise<SessionFolder> {
+    using _stage = stage("make folders");
     await using stack = new AsyncDisposableStack();
     const folder = stack.use(new SessionFolder(await HeldFolder.create({ log })));
     for (const path of [folder.session, folder.hostPrivate]) {
@@ -99,6 +101,7 @@ export class SessionFolder extends SessionPaths implements Held {
 
   /** Removes the folders, whatever was done to them. */
   async [Symbol.asyncDispose](): Promise<void> {
+    using _stage = stage("remove folders");
     await this.#held[Symbol.asyncDispose]();
   }
 

@@ -155,7 +155,8 @@ const END_MS = 20_000;
 /** How long what was said may take to be written when the host leaves. */
 const LEAVE_MS = 2000;
 const BEAT_MS = 15_000;
-const DEAD_MS = 45_000;
+/** How many beats a supervisor may miss. A clock would also count the time in which this process was stopped. */
+const MAX_SILENT = 3;
 
 /** A launcher that is reached through its supervisor. Closing the connection leaves the session running. */
 export class SupervisedLauncher {
@@ -167,7 +168,8 @@ export class SupervisedLauncher {
   readonly #status: SessionStatus;
   readonly #gone = Promise.withResolvers<void>();
   readonly #beat: ReturnType<typeof setInterval>;
-  #heard = performance.now();
+  #silent = 0;
+  #isEnding = false;
   #ending: KernelDiedError | undefined;
 
   private constructor(
@@ -187,7 +189,8 @@ export class SupervisedLauncher {
     this.pipes = {
       closed: this.#gone.promise,
       read: () => this.#read(),
-      write: (bytes) => this.#line.write(bytes),
+      // Where it fails, what there is still to read says why.
+      write: (bytes) => this.#line.write(bytes).catch(() => {}),
       end: () => Promise.resolve(),
       close: () => this.#close(),
     };
@@ -232,6 +235,7 @@ export class SupervisedLauncher {
   /** Ends the session, unless it is no longer this host's. */
   async stop(): Promise<ExitStatus> {
     if (!this.#line.closed) {
+      this.#isEnding = true;
       this.#send(encodeFrame(FrameType.END, 0));
       // The link reads to the end.
       if (!await settledWithin(this.#gone.promise, END_MS)) {
@@ -260,7 +264,7 @@ export class SupervisedLauncher {
   }
 
   #keepAlive(): void {
-    if (performance.now() - this.#heard > DEAD_MS) {
+    if (++this.#silent > MAX_SILENT) {
       this.#ending = endingOf("The session's supervisor does not answer");
       return this.#close();
     }
@@ -272,13 +276,27 @@ export class SupervisedLauncher {
     for (;;) {
       const frames = await this.#line.next();
       if (frames === undefined) {
+        if (!this.#line.closed && !this.#isEnding) this.#ending ??= await this.#fate();
         this.#close();
         return null;
       }
-      this.#heard = performance.now();
+      this.#silent = 0;
       const own = frames.flatMap((frame) => this.#take(frame));
       if (own.length > 0) return joinBytes(...own);
     }
+  }
+
+  /** What became of a session whose supervisor has hung up without a word; `undefined` where it is over. */
+  async #fate(): Promise<KernelDiedError | undefined> {
+    const status = await statusOf(this.#address).catch(() => undefined); // nobody answers any more
+    if (status === undefined) return undefined;
+    if (status.epoch > this.#status.epoch) return takenBy(undefined, this.#address);
+    const { id } = this.#address;
+    return new SessionTakenError(
+      `Session ${id} goes on without this program, which did not answer for too long; ` +
+        `take it back with \`ipybox attach ${id}\``,
+      UNKNOWN_EXIT,
+    );
   }
 
   #take(frame: Frame): Uint8Array[] {

@@ -7,7 +7,7 @@ import { LONGEST_TIMER_MS } from "../base/signals.ts";
 import { oneLine } from "../json/problems.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readDotenv } from "./env.ts";
-import { type OAuthParams, oauthParams } from "./oauth/client.ts";
+import { type OAuthParams, oauthParams } from "./oauth/params.ts";
 
 /** The MCP protocol's era: the newest both sides speak, the handshake one, or the stateless one. */
 export type McpProtocol = "auto" | "legacy" | "2026-07-28";

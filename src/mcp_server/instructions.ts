@@ -19,7 +19,7 @@ export function filesNote({ project, isFilled }: Pick<Session, "project" | "isFi
 }
 
 const INSTRUCTIONS = `
-Use ipybox for work that takes several tool calls, for data too large to read, and for any computation: \
+Use ipybox for work of several tool calls, for large data and any computation: \
 find tools with search_tools, then do the job in one execute_ipython_cell, where the tools of registered \
 MCP servers are typed Python functions.
 

@@ -1,12 +1,9 @@
 import { stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { randomToken } from "../base/tokens.ts";
-import { refuseNested } from "../sandbox/workspace.ts";
+import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
 import { serverFor } from "./connection.ts";
-import { BearerTokens } from "./http/bearer_tokens.ts";
-import { HttpMcpServer } from "./http/server.ts";
-import { type HttpSessionsOptions, SessionPool } from "./http/sessions.ts";
-import { refuseUnshareable } from "./http/workspace_share.ts";
+import type { HttpSessionsOptions } from "./http/sessions.ts";
 import { serveStdio, StdioServerTransport } from "./sdk.ts";
 import { type McpServerOptions, Session } from "./session.ts";
 
@@ -135,6 +132,11 @@ export class McpServer implements AsyncDisposable {
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
     requirePositive(options, ["maxSessions", "sessionIdleMs"]);
+    // On stdio, an answer would have to wait for all of this.
+    const { BearerTokens } = await import("./http/bearer_tokens.ts");
+    const { HttpMcpServer } = await import("./http/server.ts");
+    const { SessionPool } = await import("./http/sessions.ts");
+    const { refuseUnshareable } = await import("./http/workspace_share.ts");
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
     const { version = "0", allowRegistrations = false, workspace, ...session } = more;
     const { log = stderrLogger(), shareWorkspace: share } = session;
@@ -142,7 +144,7 @@ export class McpServer implements AsyncDisposable {
     const given = token === undefined ? tokens : [token];
     const bearers = given === undefined || given === false ? undefined : new BearerTokens(given);
     await using parts = new AsyncDisposableStack();
-    const root = await Deno.realPath(workspace ?? Deno.cwd());
+    const root = await realWorkspace(workspace ?? ".");
     if (!session.nestedWorkspace) await refuseNested(root);
     if (share !== undefined) await refuseUnshareable(root, share, session.sandbox);
     const pool = parts.use(

@@ -1,6 +1,6 @@
 /**
- * Bounds on all processes of a session together, where the system lets this user have them: Linux
- * control groups, made directly or by systemd.
+ * Limits on all processes of a session together, if the system allows this user to set them: Linux
+ * control groups, created directly or by systemd.
  *
  * @module
  */
@@ -9,17 +9,17 @@ import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
 import { findProgram } from "./program.ts";
 import { runProgram } from "./run_program.ts";
 
-/** What the processes of a group may take together; `null` for no limit. */
+/** The limits of all processes in a group together; `null` for no limit. */
 export interface GroupLimits {
-  /** Bytes of memory, with what they keep in memory file systems. */
+  /** Bytes of memory, including files in memory file systems. */
   readonly memoryBytes: number | null;
   /** Processes and threads. */
   readonly processes: number | null;
 }
 
-/** A control group. Disposing it removes it; what is in it must have ended. */
+/** A control group. Disposing removes it; its processes must have ended. */
 export class ControlGroup implements AsyncDisposable {
-  /** Who keeps it: `"the system"` or `"systemd"`. */
+  /** What enforces it: `"the system"` or `"systemd"`. */
   readonly keeper: string;
   readonly #folders: readonly string[];
   readonly #sweeping: Promise<unknown>;
@@ -30,7 +30,7 @@ export class ControlGroup implements AsyncDisposable {
     this.#sweeping = Promise.allSettled(folders.map(removeAbandoned));
   }
 
-  /** Takes a process, and with it all that it starts from now on, into its own group. */
+  /** Moves a process, and all that it starts from then on, into the group. */
   static async take(
     pid: number,
     limits: GroupLimits,
@@ -60,7 +60,7 @@ function isPermitted(): boolean {
   return mayRead("/proc/self/cgroup") && mayRead(ROOT) && isGranted({ name: "write", path: ROOT });
 }
 
-/** Limits as files of a group: of version 2, and of the two hierarchies of version 1. */
+/** The files with the limits: in version 2, and in the two hierarchies of version 1. */
 function filesOf(
   { memoryBytes, processes }: GroupLimits,
   own: ReadonlyMap<string, string>,
@@ -98,19 +98,19 @@ async function direct(
       for (const folder of folders) await write(`${folder}/cgroup.procs`, String(pid));
       return make(folders);
     } catch {
-      // Not this version, or not this user's: what was made of it is empty.
+      // Not this version, or not this user's: the groups created so far are empty.
       for (const folder of folders) await Deno.remove(folder).catch(() => {});
     }
   }
   return undefined;
 }
 
-/** Writes to a file that is there: a missing one is a controller that this group does not have. */
+/** Writes to an existing file. If it is missing, the group lacks that controller. */
 async function write(file: string, value: string): Promise<void> {
   await Deno.writeTextFile(file, value, { create: false });
 }
 
-/** The groups that this process is in, by the controller; version 2 has none. */
+/** The groups of this process by controller; version 2 has no controllers here. */
 async function ownGroups(): Promise<Map<string, string>> {
   const text = await Deno.readTextFile("/proc/self/cgroup").catch(() => "");
   return new Map(
@@ -121,7 +121,7 @@ async function ownGroups(): Promise<Map<string, string>> {
   );
 }
 
-/** A scope of the user's own systemd, which ends with its last process. */
+/** A scope of the user's systemd. It ends with its last process. */
 async function bySystemd(
   pid: number,
   { memoryBytes, processes }: GroupLimits,
@@ -163,16 +163,16 @@ async function removeAbandoned(folder: string): Promise<void> {
   for await (const { name } of Deno.readDir(parent)) {
     if (!name.startsWith(PREFIX)) continue;
     const path = join(parent, name);
-    const { mtime } = await Deno.lstat(path);
-    if (Date.now() - (mtime?.getTime() ?? Infinity) < STARTING_MS) continue;
+    const made = await Deno.lstat(path).then(({ mtime }) => mtime?.getTime(), () => undefined);
+    if (made === undefined || Date.now() - made < STARTING_MS) continue; // or it has just ended
     await Deno.remove(path).catch(() => {}); // it is in use, or another process was quicker
   }
 }
 
-/** How long the system may take to forget processes that have ended. */
+/** How long the system may keep a group after its processes have ended. */
 const FORGET_MS = 2000;
 
-/** The system keeps a group for a moment after its last process was ended. */
+/** Removes a group, which the system keeps for a moment after its last process has ended. */
 async function removeWhenEmpty(folder: string): Promise<void> {
   const end = Date.now() + FORGET_MS;
   for (;;) {
@@ -181,7 +181,7 @@ async function removeWhenEmpty(folder: string): Promise<void> {
       return;
     } catch (error) {
       if (error instanceof Deno.errors.NotFound || Date.now() > end) return;
-      await new Promise((resolve) => setTimeout(resolve, 10));
+      await new Promise((resolve) => setTimeout(resolve, 2));
     }
   }
 }

@@ -16,17 +16,17 @@ export interface ExitStatus {
 export interface ManagedProcessOptions {
   /** The program. */
   command: ProgramPath;
-  /** Its arguments. No shell reads them. */
+  /** Its arguments, which no shell interprets. */
   args?: readonly string[];
   /**
    * Its working directory.
    *
-   * @default {"/"} where nobody can put what programs look for in it
+   * @default {"/"} where nobody can plant files that programs look for
    */
   cwd?: string;
-  /** Its whole environment. Nothing is inherited. */
+  /** Its complete environment; nothing is inherited. */
   env: Readonly<Record<string, string>>;
-  /** Called with every line that it writes to stderr, without terminal escapes. */
+  /** Receives each line of its stderr, without terminal escapes. */
   onStderr?: (line: string) => void;
   /**
    * How long {@linkcode ManagedProcess.stop} waits after the end of stdin before SIGTERM.
@@ -42,20 +42,20 @@ export interface ManagedProcessOptions {
   termGraceMs?: number;
 }
 
-/** How long output that is already on its way is waited for once the process has ended. */
+/** How long to wait for remaining output after the process has ended. */
 const DRAIN_MS = 250;
 
 /**
  * A child process in its own process group, whose pipes are always drained and whose end is
  * bounded. Disposing it stops it.
  *
- * What is left of its group is killed when it ends, where Deno's permissions allow that (unscoped
- * `--allow-run`); otherwise signals reach the process itself only.
+ * The rest of its group is killed when it ends, if Deno's permissions allow that (unscoped
+ * `--allow-run`); otherwise signals only reach the process itself.
  */
 export class ManagedProcess implements AsyncDisposable {
   /** The program that was started. */
   readonly command: ProgramPath;
-  /** Resolves, never rejects, once it has ended and its last words are in {@linkcode stderrTail}. */
+  /** Resolves, never rejects, once it has ended and {@linkcode stderrTail} is complete. */
   readonly exited: Promise<ExitStatus>;
 
   readonly #child: Deno.ChildProcess;
@@ -82,14 +82,14 @@ export class ManagedProcess implements AsyncDisposable {
   }
 
   /**
-   * Its standard input and output. Writing rejects once it has ended; reading gives what it wrote to
-   * its end. Unread output is discarded when the process stops.
+   * Its standard input and output. Writing rejects once the process has ended; reading gives all of
+   * its output. Unread output is discarded when the process stops.
    */
   get pipes(): ByteStream {
     return this.#pipes;
   }
 
-  /** Its process id, which also is the id of its process group. */
+  /** Its process ID, which is also the ID of its process group. */
   get pid(): number {
     return this.#child.pid;
   }
@@ -100,7 +100,7 @@ export class ManagedProcess implements AsyncDisposable {
   }
 
   /**
-   * Ends the process: its stdin ends, then it gets SIGTERM, then SIGKILL. Every call gives the
+   * Stops the process by closing its stdin, then by SIGTERM, then by SIGKILL. Every call returns the
    * same promise.
    */
   stop(): Promise<ExitStatus> {
@@ -108,8 +108,8 @@ export class ManagedProcess implements AsyncDisposable {
   }
 
   /**
-   * Sends a signal to the process's group, or to the process alone where Deno's permissions do not
-   * allow more. A process that has ended is left alone.
+   * Sends a signal to the process's group, or only to the process if Deno's permissions allow no more.
+   * Does nothing if the process has ended.
    */
   signal(signal: Deno.Signal): void {
     if (this.#signalGroup(signal)) return;
@@ -117,7 +117,7 @@ export class ManagedProcess implements AsyncDisposable {
       this.#child.kill(signal);
     } catch (error) {
       if (!(error instanceof TypeError) && !(error instanceof Deno.errors.NotFound)) throw error;
-      // It ended in between, which is what signals are sent for.
+      // It has ended in the meantime, which is fine.
     }
   }
 
@@ -135,7 +135,7 @@ export class ManagedProcess implements AsyncDisposable {
       if (!await settledWithin(status, termGraceMs)) this.signal("SIGKILL");
     }
     const exit = await this.exited;
-    // A process that left the group can hold the pipes open forever; the consumer gets an end.
+    // A process that left the group can keep the pipes open forever, so they end here.
     if (this.#pipes.wasRead) await settledWithin(this.#pipes.outputEnded, DRAIN_MS);
     this.#pipes.close();
     await this.#errors.cancel().catch(() => {}); // there may be nothing to cancel
@@ -145,7 +145,7 @@ export class ManagedProcess implements AsyncDisposable {
 
   async #untilExited(): Promise<ExitStatus> {
     const { code, signal } = await this.#child.status;
-    this.#signalGroup("SIGKILL"); // immediately: later the id might be another group's
+    this.#signalGroup("SIGKILL"); // immediately, before another group can get this ID
     this.#pipes.dropInput();
     await settledWithin(this.#errorsEnded, DRAIN_MS);
     return signal === null ? { exitCode: code, signal } : { exitCode: null, signal };
@@ -153,12 +153,12 @@ export class ManagedProcess implements AsyncDisposable {
 
   #signalGroup(signal: Deno.Signal): boolean {
     if (Deno.build.os === "windows") return false;
-    // Asking for the state first, because Deno.kill() itself would prompt a person for it.
+    // Query first, because Deno.kill() itself would prompt the user for the permission.
     if (!isGranted({ name: "run" })) return false;
     try {
       Deno.kill(-this.pid, signal);
     } catch {
-      return false; // the group is empty, or not ours to signal: the process itself is tried
+      return false; // empty or not permitted: the caller tries the process itself
     }
     return true;
   }
@@ -212,22 +212,22 @@ function isDirectory(path: string): boolean {
   try {
     return Deno.statSync(path).isDirectory;
   } catch {
-    return false; // also where it may not be read: the caller only words a message with it
+    return false; // also if it cannot be read, as this only affects the wording of an error
   }
 }
 
 /** The size of one read. */
 const CHUNK = 1 << 16;
-/** Up to this many bytes it is cheaper to copy what was read than to get a new buffer. */
+/** Up to this size, copying is cheaper than allocating a new buffer. */
 const SMALL = 1 << 13;
 
 /**
- * The standard input and output of a process as a stream of bytes. What it writes waits in its pipe
- * until it is read, so that a process that nobody reads waits too.
+ * The standard input and output of a process as a byte stream. Unread output stays in the pipe, so a
+ * process whose output is not read blocks.
  */
 export class ProcessPipes implements ByteStream {
   readonly closed: Promise<void>;
-  /** Resolves when the output has been read to its end, or nobody will read it any more. */
+  /** Resolves once the output has been read to its end or abandoned. */
   readonly outputEnded: Promise<void>;
 
   readonly #command: string;
@@ -247,7 +247,7 @@ export class ProcessPipes implements ByteStream {
     this.outputEnded = this.#ended.promise;
   }
 
-  /** Whether anybody has begun to read the output. */
+  /** Whether reading of the output has begun. */
   get wasRead(): boolean {
     return this.#wasRead;
   }
@@ -275,7 +275,7 @@ export class ProcessPipes implements ByteStream {
   }
 
   end(): Promise<void> {
-    this.#input.close().catch(() => {}); // already closed, or the process no longer reads
+    this.#input.close().catch(() => {}); // closed already, or the process has stopped reading
     return Promise.resolve();
   }
 
@@ -286,7 +286,7 @@ export class ProcessPipes implements ByteStream {
     this.#gone.resolve();
   }
 
-  /** Drops what is waiting to be written because the process has ended. */
+  /** Drops pending input because the process has ended. */
   dropInput(): void {
     this.#input.abort().catch(() => {}); // nobody reads it any more
   }
@@ -295,25 +295,25 @@ export class ProcessPipes implements ByteStream {
 /** A pipe that fails has ended: the other side is gone. */
 const OUTPUT_ENDED: { readonly value?: undefined; readonly done: true } = { done: true };
 
-/** Terminal escape sequences, then every control character but the tab. */
+/** Terminal escape sequences, then all control characters except tab. */
 const ESCAPES =
   // deno-lint-ignore no-control-regex -- control characters are what is looked for
   /\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?/g;
 // deno-lint-ignore no-control-regex -- as above
 const CONTROLS = /[\x00-\x08\x0a-\x1f\x7f-\x9f]/g;
 
-/** The longest line that is kept whole; what follows it counts as the next line. */
+/** The longest line; the rest counts as the next line. */
 const MAX_LINE = 8 * 1024;
 
 /**
- * Removes terminal escape sequences and control characters, which must not reach a terminal or a
- * log from a process that is not trusted.
+ * Removes terminal escape sequences and control characters, because output of untrusted processes
+ * reaches terminals and logs.
  */
 export function stripTerminalEscapes(text: string): string {
   return text.replace(ESCAPES, "").replace(CONTROLS, "");
 }
 
-/** Splits a process's output into plain lines and keeps the last of them. */
+/** Splits a process's output into plain lines and keeps the last ones. */
 export class OutputTail {
   readonly #limit: number;
   readonly #decoder = new TextDecoder();
@@ -321,23 +321,22 @@ export class OutputTail {
   #length = 0;
   #open = "";
 
-  /** Begins with nothing. */
   constructor(limit: number = 16 * 1024) {
     this.#limit = limit;
   }
 
-  /** What is kept, ended by a newline unless it is empty or its last line still is open. */
+  /** The last lines, ending with a newline unless empty or in the middle of a line. */
   get text(): string {
     this.#trim();
     return this.#lines.map((line) => line + "\n").join("") + stripTerminalEscapes(this.#open);
   }
 
-  /** Takes the next bytes of the output, line by line as they are asked for. */
+  /** Yields the lines of the next bytes of the output, and adds each as it is iterated. */
   push(bytes: Uint8Array): Iterable<string> {
     return this.#take(this.#decoder.decode(bytes, { stream: true }), false);
   }
 
-  /** Takes the end of the output. */
+  /** Yields and adds what is left at the end of the output. */
   end(): Iterable<string> {
     return this.#take(this.#decoder.decode(), true);
   }
@@ -360,12 +359,12 @@ export class OutputTail {
     }
   }
 
-  /** Takes a plain line. */
+  /** Adds a plain line. */
   keep(line: string): void {
     const kept = line.slice(-this.#limit);
     this.#lines.push(kept);
     this.#length += kept.length + 1;
-    // Twice as much may come together, so that a line costs no copy of all that is kept.
+    // Trim only at twice the size, so that not every line copies everything.
     if (this.#length > 2 * this.#limit) this.#trim();
   }
 

@@ -4,10 +4,10 @@ import { PathTrust } from "./trusted_path.ts";
 
 declare const isProgram: unique symbol;
 
-/** The absolute path of a program that the host may start. Only this module makes one. */
+/** The absolute path of a program that the host may start. Only this module creates these. */
 export type ProgramPath = string & { readonly [isProgram]: true };
 
-/** Where a program is looked for. */
+/** Where to look for a program. */
 export interface ProgramSearch {
   /**
    * The search path.
@@ -15,25 +15,25 @@ export interface ProgramSearch {
    * @default {"$PATH"}
    */
   readonly path?: string;
-  /** Absolute folders that executed code can write to, besides all workspaces. */
+  /** Absolute folders that executed code can write to, in addition to all workspaces. */
   readonly untrusted?: readonly string[];
 }
 
-/** Where programs are where `PATH` is not set, or may not be read. */
+/** The search path if `PATH` is not set or cannot be read. */
 const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
 
-/** The host's own search path. */
+/** The host's search path. */
 export function hostPath(): string {
   return hostEnv("PATH") ?? DEFAULT_PATH;
 }
 
-/** The program that runs this one. */
+/** The program that runs this process. */
 export function ownProgram(): ProgramPath {
   return asProgram(Deno.execPath());
 }
 
 /**
- * Deno: the one that runs this program, unless that is compiled, or may only run what is called `deno`.
+ * Deno: the one that runs this process, unless this is a compiled executable or may only run `deno`.
  */
 export async function denoProgram(search: ProgramSearch = {}): Promise<ProgramPath> {
   const own = ownProgram();
@@ -42,7 +42,7 @@ export async function denoProgram(search: ProgramSearch = {}): Promise<ProgramPa
 }
 
 /**
- * A program that somebody who may decide on it has named by its path: the user, or ipybox itself.
+ * A program at a path that comes from a trusted source: the user or ipybox itself.
  */
 export function namedProgram(path: string, folder: string = "."): ProgramPath {
   if (!path.includes("/")) throw new TypeError(`"${path}" is a program name, not a path`);
@@ -50,11 +50,11 @@ export function namedProgram(path: string, folder: string = "."): ProgramPath {
 }
 
 /**
- * Looks for a program where only this user and the system can put one: neither in a workspace, nor in
- * a `node_modules/.bin`, nor in a folder that other users can write to. No link on the way to it leads
- * through such a folder.
+ * Looks for a program where only this user and the system can put one: not in a workspace, a
+ * `node_modules/.bin` or a folder that other users can write to, and not through a link that leads
+ * there.
  *
- * Where Deno's permissions do not let one look, it is the one that they allow to be run.
+ * If Deno's permissions do not allow looking, this is the program that they allow to run.
  */
 export async function findProgram(
   name: string,
@@ -74,7 +74,7 @@ export async function* findPrograms(
   }
 }
 
-/** Like {@linkcode findProgram}, where it has to be there. */
+/** Like {@linkcode findProgram}, but throws if there is none. */
 export async function requireProgram(
   name: string,
   search: ProgramSearch = {},
@@ -100,7 +100,7 @@ export async function requireProgram(
   throw new Deno.errors.NotFound([`${name} is not on the PATH`, ...problems].join("; "));
 }
 
-/** The program that a user's command means: the one at its path, or the one of its name. */
+/** The program of a user's command, given by path or name. */
 export async function programOf(
   command: string,
   search: ProgramSearch & { readonly folder?: string } = {},
@@ -110,7 +110,7 @@ export async function programOf(
     : await requireProgram(command, search);
 }
 
-/** A file of the name that is looked for, and why it is left alone. */
+/** A file with the wanted name, and why it was skipped. */
 interface Candidate {
   readonly file: string;
   readonly problem: string | undefined;
@@ -129,7 +129,7 @@ async function* candidates(
   }
 }
 
-/** Whether there is a program at a path. Where one may not look, a permission to run it says so. */
+/** Whether there is a program at a path. Without read permission, a permission to run it counts. */
 async function isThere(file: string): Promise<boolean> {
   if (!mayRead(file)) {
     return !isGranted({ name: "run" }) && isGranted({ name: "run", command: file });
@@ -138,7 +138,7 @@ async function isThere(file: string): Promise<boolean> {
     const { isFile, mode } = await Deno.stat(file);
     return isFile && (mode === null || (mode & 0o111) !== 0);
   } catch {
-    return false; // not there, or not to be reached: both mean that it cannot be run
+    return false; // missing or unreachable: it cannot run either way
   }
 }
 

@@ -4,37 +4,37 @@ import { trustedPath } from "./trusted_path.ts";
 
 /** Options of {@linkcode runProgram}. */
 export interface RunProgramOptions {
-  /** Its arguments. No shell reads them. */
+  /** Its arguments, which no shell interprets. */
   readonly args?: readonly string[];
   /**
    * Its working directory.
    *
-   * @default {"/"} where nobody can put what programs look for in it
+   * @default {"/"} where nobody can plant files that programs look for
    */
   readonly cwd?: string;
   /**
-   * Its variables, without `PATH`, which is the host's as far as it can be trusted.
+   * Its variables without `PATH`, which is set to the trusted part of the host's.
    *
    * @default {those of this process}
    */
   readonly env?: Readonly<Record<string, string>>;
   /**
-   * Whether those of this process are left out.
+   * Whether to leave out those of this process.
    *
    * @default {false}
    */
   readonly clearEnv?: boolean;
   /**
-   * Whether it uses the terminal of this process; else it reads nothing, and what it writes is kept.
+   * Whether it uses the terminal of this process; otherwise its input is empty and its output kept.
    *
    * @default {false}
    */
   readonly atTerminal?: boolean;
-  /** Ends it. */
+  /** Stops the program. */
   readonly signal?: AbortSignal;
 }
 
-/** How a program ended, and what it wrote. */
+/** A program's exit code and output. */
 export interface ProgramEnd {
   /** Whether it exited with code 0. */
   readonly success: boolean;
@@ -53,7 +53,7 @@ export async function runProgram(
 ): Promise<ProgramEnd> {
   const { atTerminal = false, signal } = options;
   signal?.throwIfAborted();
-  using link = new LinkedSignal(signal); // commands listen in a way that keeps no joined signal alive
+  using link = new LinkedSignal(signal); // a command does not keep a joined signal alive
   const stdio = atTerminal ? "inherit" : "piped";
   const command = await commandOf(program, { ...options, signal: link.signal }, stdio);
   const output = await command.output();
@@ -65,7 +65,7 @@ export async function runProgram(
   return { success, code, stdout, stderr };
 }
 
-/** Starts a program that continues by itself, and shows nothing of it. */
+/** Starts a program in the background, without its output. */
 export async function startProgram(program: ProgramPath, args: readonly string[]): Promise<void> {
   const command = await commandOf(program, { args }, "null");
   command.spawn().unref();

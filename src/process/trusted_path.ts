@@ -3,8 +3,8 @@ import { ConfigError } from "../base/errors.ts";
 import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
 
 /**
- * Leaves out of a search path what others than this user and the system may write to. Package runners
- * put such folders in front, as `npx` does with the working directory's `node_modules/.bin`.
+ * Removes folders from a search path that anyone besides this user and the system can write to. Package
+ * runners prepend such folders, as `npx` does with the working directory's `node_modules/.bin`.
  */
 export async function trustedPath(
   path: string,
@@ -17,21 +17,20 @@ export async function trustedPath(
 }
 
 /**
- * Whether a path is a folder or in it, whatever dots and slashes they are written with. Symbolic links
- * are not looked at.
+ * Whether a path is a folder or in it, after normalizing dots and slashes. Ignores symbolic links.
  */
 export function isInside(path: string, folder: string): boolean {
   const below = relative(resolve(folder), resolve(path));
   return below === "" || (below !== ".." && !below.startsWith("../") && !isAbsolute(below));
 }
 
-/** The folder by which a workspace is known, now and after its sessions. Code cannot remove it. */
+/** The folder that identifies a workspace, during and after its sessions. Code cannot remove it. */
 const WORKSPACE_STATE = ".ipybox";
 
 /** As many links as Linux follows. */
 const MAX_LINKS = 40;
 
-/** Finds out what of paths others than this user and the system can change. */
+/** Finds the parts of paths that anyone besides this user and the system can change. */
 export class PathTrust {
   readonly #untrusted: readonly string[];
   readonly #home: string | undefined = hostEnv("HOME");
@@ -59,7 +58,7 @@ export class PathTrust {
     }
     const reason = this.#whyCode(folder) ?? await this.whyShared(folder);
     if (reason !== undefined) return reason;
-    // In such a folder, nobody can change what is there, but everybody can add what is not.
+    // In such a folder, nobody can replace an existing file, but everybody can add new ones.
     const mode = (await lookThrough(folder))?.mode ?? 0;
     return (mode & 0o002) !== 0 ? `other users can write to ${folder}` : undefined;
   }
@@ -112,7 +111,7 @@ export class PathTrust {
 
   #isWritable(info: Deno.FileInfo): boolean {
     const mode = info.mode ?? 0;
-    // A group that root or this user let in is theirs to choose: staff, admin, a group of one.
+    // Trust the groups that root or this user chose, such as staff, admin or the user's own group.
     return (mode & 0o002) !== 0 || ((mode & 0o020) !== 0 && !this.#isOwn(info));
   }
 
@@ -122,8 +121,8 @@ export class PathTrust {
   }
 
   /**
-   * A workspace of another session, or of an earlier one, is one too. Home never is, and what another
-   * user calls one would take `/tmp` from all.
+   * Workspaces of other and earlier sessions count. Home never counts, nor does another user's claim,
+   * which could otherwise block `/tmp` for everyone.
    */
   async #whyWorkspace(folder: string): Promise<string | undefined> {
     if (folder === "/" || (this.#home !== undefined && isInside(this.#home, folder))) {
@@ -134,7 +133,7 @@ export class PathTrust {
     return isWorkspace ? `executed code can write to ${folder}` : undefined;
   }
 
-  /** In a folder such as `/tmp` everybody can make a name, and nobody can take another's away. */
+  /** In a folder such as `/tmp`, everybody can create files, but not remove those of others. */
   async #isForeignInSticky(folder: string, entry: Deno.FileInfo): Promise<boolean> {
     const mode = (await look(folder))?.mode ?? 0;
     return (mode & 0o1002) === 0o1002 && !this.#isOwn(entry);
@@ -145,7 +144,7 @@ export class PathTrust {
   }
 }
 
-/** What is at a path; `undefined` where nothing is or Deno's permissions do not let one look. */
+/** The file at a path; `undefined` if there is none or Deno's permissions do not allow looking. */
 async function look(path: string): Promise<Deno.FileInfo | undefined> {
   if (!mayRead(path)) return undefined;
   try {
@@ -169,26 +168,27 @@ export async function realPathIfSeen(path: string): Promise<string> {
   return await Deno.realPath(path).catch(() => path); // not there, so it leads nowhere
 }
 
-function ownId(): number | undefined {
+/** The number of the user; `undefined` where that cannot be told. */
+export function ownId(): number | undefined {
   return isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() ?? undefined : undefined;
 }
 
-/** Where executed code writes, and what the path is. */
+/** The workspace and the purpose of a path. */
 interface ReliablePathOptions {
   /** The workspace. */
   readonly workspace: string;
-  /** What the path is, for errors, such as `sandbox settings`. */
+  /** The purpose of the path for errors, such as `sandbox settings`. */
   readonly what: string;
   /**
-   * The files and folders of the workspace that no session lets code change, without links in their
-   * paths. The way may lead through these, links in them included.
+   * The files and folders of the workspace that code cannot change in any session, without links in
+   * their paths. A path may lead through these, including links in them.
    *
    * @default {undefined} the path itself, as this session protects it, and `.ipybox`
    */
   readonly anchors?: readonly string[];
 }
 
-/** A place that the system passes on the way to a file, without links above it. */
+/** A step on the way to a file, without links above it. */
 interface Step {
   readonly path: string;
   readonly isLink: boolean;
@@ -201,8 +201,8 @@ interface Way {
 }
 
 /**
- * Follows a path that the host relies on: a program it runs, settings it obeys. A link in the workspace
- * is refused, because executed code could put something else in its place.
+ * Follows a path that the host relies on, such as a program or settings. Refuses links in the
+ * workspace, because executed code could replace them.
  */
 export async function reliablePath(path: string, options: ReliablePathOptions): Promise<string> {
   const workspace = await realOr(resolve(options.workspace));
@@ -221,8 +221,8 @@ export async function reliablePath(path: string, options: ReliablePathOptions): 
 }
 
 /**
- * Whether code that works in a workspace could change a file, or where its path leads: the way to it
- * passes through the workspace, and not through `.ipybox`.
+ * Whether code in a workspace could change a file or its path's target: the path leads through the
+ * workspace, but not through `.ipybox`.
  */
 export async function isInReach(path: string, folder: string): Promise<boolean> {
   const workspace = await realOr(resolve(folder));
@@ -231,8 +231,8 @@ export async function isInReach(path: string, folder: string): Promise<boolean> 
 }
 
 /**
- * The folder of a workspace in which what the host relies on may be. A session over HTTP, whose folder
- * is in its workspace's, has none: nobody but its code, and the servers that code calls, puts files there.
+ * The folder of a workspace for files that the host relies on. A session over HTTP, whose folder is in
+ * that of its workspace, has none: only its code, and servers that code calls, create files there.
  */
 export function stateOf(workspace: string): readonly string[] {
   const isSession = resolve(workspace).split("/").includes(WORKSPACE_STATE);
@@ -245,7 +245,7 @@ function isLoose({ path, isLink }: Step, workspace: string, anchors: readonly st
   );
 }
 
-/** Follows an absolute path, from the workspace's real path where it is written with the workspace's. */
+/** Follows an absolute path. A path in the workspace starts at the workspace's real path. */
 async function follow(path: string, written: string, workspace: string): Promise<Way> {
   const steps: Step[] = [];
   const base = [resolve(written), workspace].find((base) => isInside(path, base));
@@ -275,14 +275,14 @@ function names(path: string): string[] {
   return path.split("/").filter((name) => name !== "" && name !== ".");
 }
 
-/** What a link leads to; `undefined` for what is no link, is not there, or may not be looked at. */
+/** The target of a link; `undefined` if the path is not a link, is missing or cannot be read. */
 async function linkTarget(path: string): Promise<string | undefined> {
   const status = await lstatIfAllowed(path);
   return status?.isSymlink ? await Deno.readLink(path) : undefined;
 }
 
 /**
- * Looks at a place above a workspace, which permissions may close, without asking a person for them.
+ * Looks at a folder above a workspace, if permissions allow it, without prompting the user.
  */
 export async function lstatIfAllowed(path: string): Promise<Deno.FileInfo | undefined> {
   if (!mayRead(path)) return undefined;

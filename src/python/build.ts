@@ -32,7 +32,7 @@ export interface BuildOptions {
    * @default {"$XDG_CACHE_HOME/ipybox/python"}
    */
   cacheDir?: string;
-  /** Whether an environment that is ready is built again, for instance because it is damaged. */
+  /** Whether to rebuild an environment that is ready, for instance because it is damaged. */
   rebuild?: boolean;
   /**
    * The interpreter that the environment is made of.
@@ -42,27 +42,27 @@ export interface BuildOptions {
   basePython?: string;
   /** Variables for the installer, over those of this process, such as `PIP_INDEX_URL`. */
   env?: Readonly<Record<string, string>>;
-  /** Called with a line whenever there is something new to say, at least every few seconds. */
+  /** Receives a line of progress at least every few seconds. */
   onProgress?: (line: string) => void;
   /** Stops the build and removes its files. */
   signal?: AbortSignal;
 }
 
-/** How often a build that waits for another one looks whether that has ended. */
+/** How often a waiting build checks whether the other build has ended. */
 const LOCK_POLL_MS = 200;
 
 /**
  * Builds the managed Python environment, unless it is ready.
  *
- * It is installed by `uv` where that is on the `PATH`, else by `venv` and pip, and every file is
- * checked against the hash that ipybox was tested with. A build that fails or is interrupted, also
- * by SIGKILL, never leaves an environment that would be taken for ready; processes that build at the
- * same time wait for the first. Needs `--allow-env`, `--allow-run`, and access to the cache.
+ * Installs with `uv` if that is on the `PATH`, else with `venv` and pip, and checks every file against
+ * the hash that ipybox was tested with. A build that fails or is interrupted, even by SIGKILL, never
+ * leaves an environment that looks ready; concurrent builds wait for the first one. Needs
+ * `--allow-env`, `--allow-run`, and access to the cache.
  *
  * @param options Where and of what.
  * @returns The environment.
- * @throws {EnvironmentNotReadyError} If there is no Python to make it of, or it cannot be installed;
- * the message has the installer's last lines.
+ * @throws {EnvironmentNotReadyError} If there is no base Python, or the installation fails; the message
+ * contains the installer's last lines.
  * @throws {unknown} The signal's reason when it aborts.
  *
  * @example
@@ -84,7 +84,7 @@ export async function buildPythonEnvironment(
   await Deno.mkdir(cacheDir, { recursive: true });
   using _lock = await lockBuilds(cacheDir, options);
   const builtMeanwhile = await readManaged(recipe, cacheDir);
-  // Built again is also what another process has built while this one waited.
+  // Another process rebuilt it while this one waited for the lock.
   const isNew = builtMeanwhile !== undefined && builtMeanwhile.prefix !== ready?.prefix;
   if (isNew) return builtMeanwhile;
   await removeLeftovers(cacheDir);
@@ -104,13 +104,13 @@ export async function buildPythonEnvironment(
   }
 }
 
-/** The interpreter that a managed environment would be made of. */
+/** The base interpreter for a new managed environment. */
 export async function findBasePython(): Promise<string | undefined> {
   const base = await findBaseInterpreter(await findProgram("uv") === undefined);
   return base?.executable;
 }
 
-/** Locks the directory against other builds. The system unlocks it when this process dies. */
+/** Locks out other builds. The system releases the lock when this process dies. */
 async function lockBuilds(cacheDir: string, options: BuildOptions): Promise<Disposable> {
   const file = await Deno.open(join(cacheDir, "build.lock"), { create: true, write: true });
   try {
@@ -184,12 +184,12 @@ async function install({ base, uv, directory, python, requirements, step }: Buil
   }
   const file = join(directory, "requirements.txt");
   await Deno.writeTextFile(file, requirements);
-  // The file pins everything, so nothing is resolved; only what it names with a hash gets in.
+  // The file pins everything with hashes, so there is nothing to resolve.
   const what = ["install", "--no-deps", "--require-hashes", "-r", file];
   const total = requirements.match(/^[^\s#][^\s]*==/gm)?.length;
   step.onProgress?.(`Installing its packages with ${uv === undefined ? "pip" : "uv"}`);
   if (uv !== undefined) {
-    // pip compiles by itself; a sandboxed kernel could not and would be slow at every start.
+    // pip compiles by default. A sandboxed kernel cannot, so every start would be slow.
     await runStep(uv, ["pip", ...what, "--python", python, "--compile-bytecode"], {
       ...step,
       total,
@@ -211,7 +211,7 @@ function assertComplete({ missing }: Interpreter): void {
   );
 }
 
-/** Variables that would make an installer put packages elsewhere, or other packages in. */
+/** Variables that would redirect the installer or change what it installs. */
 const MISLEADING: ReadonlySet<string> = new Set([
   ...["VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__"],
   ...[
@@ -220,7 +220,7 @@ const MISLEADING: ReadonlySet<string> = new Set([
   ].flatMap((option) => [`PIP_${option}`, `UV_${option}`]),
 ]);
 
-/** The user's environment, whose proxies, certificates and package indexes installers need. */
+/** The user's environment: installers need its proxies, certificates and package indexes. */
 async function installerEnv(): Promise<Record<string, string>> {
   const own = Object.entries(Deno.env.toObject())
     .filter(([name]) => !MISLEADING.has(name) && !name.startsWith("PYTHON"));
@@ -229,23 +229,23 @@ async function installerEnv(): Promise<Record<string, string>> {
 
 /** Options of {@linkcode runStep}. */
 interface StepOptions {
-  /** How many packages it collects, at most. */
+  /** The most packages that it collects. */
   readonly total?: number | undefined;
   /** The whole environment of the program. */
   readonly env: Readonly<Record<string, string>>;
-  /** Called with a line at most every two seconds. */
+  /** Receives a line at most every two seconds. */
   readonly onProgress?: (line: string) => void;
-  /** Ends the program, with all that it started. */
+  /** Ends the program and everything it started. */
   readonly signal?: AbortSignal;
 }
 
-/** Short enough to be seen to move, long enough for a log. */
+/** Short enough to look alive, long enough not to flood a log. */
 const PROGRESS_EVERY_MS = 2000;
 
 /** How many of its last lines a failure shows. */
 const LAST_LINES = 8;
 
-/** Runs one program of an installation to its end. */
+/** Runs one installation step to its end. */
 async function runStep(
   command: ProgramPath,
   args: readonly string[],
@@ -254,7 +254,7 @@ async function runStep(
   const { env, signal } = options;
   signal?.throwIfAborted();
   const lines = new StepOutput(options);
-  // An installer has nothing to lose, so it does not get long to end.
+  // An installer has no state to save, so it gets little time to end.
   await using process = ManagedProcess.spawn({
     command,
     args,
@@ -276,7 +276,7 @@ async function runStep(
   );
 }
 
-/** What a program says, on both streams, as far as it matters. */
+/** The relevant lines of a program's two output streams. */
 class StepOutput {
   #options: StepOptions;
   #last: string[] = [];
@@ -290,7 +290,7 @@ class StepOutput {
   }
 
   add(line: string): void {
-    // pip says of each package for other systems that it is ignored, before it collects any.
+    // pip first lists the packages for other systems as ignored, then collects the rest.
     if (line.startsWith("Ignoring ")) this.#ignored++;
     if (line.trim() === "" || line.startsWith("Ignoring ")) return;
     this.#last.push(line.trimEnd());

@@ -6,6 +6,7 @@
 import { dirname, join } from "node:path";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { stage } from "../base/stages.ts";
 import { ifPresent } from "../files/safe.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { inspectInterpreter, isNewEnough } from "./interpreter.ts";
@@ -23,7 +24,7 @@ import {
 export { type BuildOptions, buildPythonEnvironment, findBasePython } from "./build.ts";
 export type { EnvironmentRecipe, PythonEnvironment } from "./managed.ts";
 
-/** Where the type checker ty is beside a Python; `undefined` where it is not installed. */
+/** The type checker ty beside a Python; `undefined` if it is not installed. */
 export async function typeCheckerOf(python: string): Promise<string | undefined> {
   const path = join(dirname(python), "ty");
   return (await ifPresent(Deno.lstat(path)))?.isFile ? path : undefined;
@@ -35,8 +36,8 @@ export const KERNEL_PACKAGES: readonly string[] = Object.values(KERNEL_MODULES);
 /** Options of {@linkcode findPython}. */
 export interface FindPythonOptions {
   /**
-   * The path of a Python interpreter that has what kernels need. Then no environment variable is
-   * read.
+   * The path of a Python interpreter with the packages that kernels need. Overrides the environment
+   * variable.
    *
    * @default {the environment variable IPYBOX_PYTHON, else the managed environment}
    */
@@ -77,6 +78,7 @@ export interface FindPythonOptions {
  * ```
  */
 export async function findPython(options: FindPythonOptions = {}): Promise<PythonEnvironment> {
+  using _stage = stage("find Python");
   const { log = silentLogger } = options;
   const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
   if (named !== undefined) {
@@ -104,7 +106,7 @@ export async function readManagedEnvironment(
   return await readManaged(recipe, cacheDir);
 }
 
-/** A managed environment, when it is its interpreter that was named: that was checked. */
+/** The managed environment of a named interpreter, which needs no second check. */
 async function managedAt(named: string): Promise<PythonEnvironment | undefined> {
   try {
     return await readManagedAt(named, KERNEL_PACKAGES);
@@ -128,17 +130,17 @@ async function checkNamed(named: string): Promise<PythonEnvironment> {
 
 /** What {@linkcode checkPython} found. */
 export interface PythonCheck {
-  /** The Python that kernels would get. */
+  /** The Python that kernels would use. */
   readonly environment: PythonEnvironment;
-  /** What is wrong with the Python itself, or `undefined`. */
+  /** The problem with the Python itself, if any. */
   readonly problem: string | undefined;
   /** Why packages cannot be imported, by name. */
   readonly missing: Readonly<Record<string, string>>;
-  /** What helps when something is wrong. */
+  /** The command that fixes the problem. */
   readonly fix: string;
 }
 
-/** Finds the Python that runs kernels and tries it, also the managed one. */
+/** Finds the Python that runs kernels and tries it, even the managed one. */
 export async function checkPython(options: FindPythonOptions = {}): Promise<PythonCheck> {
   const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
   if (named !== undefined) {
@@ -173,7 +175,7 @@ async function inspect(python: string, managed: boolean): Promise<PythonCheck> {
   };
 }
 
-/** What generated Python APIs need of pydantic. */
+/** The oldest pydantic that supports the generated Python APIs. */
 const MINIMUM_PYDANTIC = [2, 11] as const;
 
 function isOld(version: string): boolean {

@@ -1,5 +1,5 @@
 /**
- * On which hosts a package index has its files: often not its own.
+ * The hosts that serve a package index's files, often not the index's own.
  *
  * @module
  */
@@ -13,22 +13,22 @@ import { type Logger, silentLogger } from "../base/log.ts";
 export interface FileHostsOptions {
   /** Cancels it. */
   readonly signal?: AbortSignal;
-  /** A file of certificates to trust besides the usual ones. */
+  /** A file of additional certificates to trust. */
   readonly certificates?: string;
-  /** Receives indexes that do not tell. */
+  /** Receives warnings about indexes that give no answer. */
   readonly log?: Logger;
 }
 
 /** How long an index may take to answer. */
 const TIMEOUT_MS = 15_000;
-/** The longest page that is read. */
+/** The longest page to read. */
 const MAX_BYTES = 32 * 2 ** 20;
 const JSON_PAGE = "application/vnd.pypi.simple.v1+json";
 
 const jsonPage = z.object({ files: z.array(z.object({ url: z.string() })) });
 
 /**
- * Asks package indexes where they have the files of a package, by the simple repository API (PEP 503
+ * Asks package indexes which hosts serve a package's files, using the simple repository API (PEP 503
  * and PEP 691).
  */
 export async function fileHosts(
@@ -58,7 +58,7 @@ function withoutSlashes(url: string): string {
   return url.slice(0, end);
 }
 
-/** Trusts what the installer trusts, such as a company's own authority, which Deno need not know. */
+/** Trusts what the installer trusts, such as a company's own CA that Deno does not know. */
 async function clientTrusting(
   certificates: string | undefined,
   log: Logger,

@@ -1,5 +1,5 @@
 /**
- * Which package index installers use on this machine, as pip's configuration says.
+ * The package indexes that pip and uv are configured to use on this machine.
  *
  * @module
  */
@@ -16,19 +16,19 @@ import { runProgram } from "../process/run_program.ts";
 export interface IndexSettings {
   /** The addresses of the indexes. */
   readonly indexes: readonly string[];
-  /** The hosts that this takes, sorted. */
+  /** The hosts to reach for this, sorted. */
   readonly hosts: readonly string[];
-  /** Local files and folders that this takes. */
+  /** Local files and folders needed for this. */
   readonly paths: readonly string[];
-  /** The file of certificates that the installer trusts, where one is configured. */
+  /** The configured certificate file of the installer, if any. */
   readonly certificates: string | undefined;
-  /** Variables that make an installer use it. */
+  /** Variables that make an installer use these indexes. */
   readonly env: Readonly<Record<string, string>>;
-  /** The text of a configuration file, which `PIP_CONFIG_FILE` has to name, where one is needed. */
+  /** The content of the file that `PIP_CONFIG_FILE` must name, if one is needed. */
   readonly file: string | undefined;
 }
 
-/** The options of pip that have to do with where packages come from. */
+/** pip's options for package sources. */
 const OPTIONS: ReadonlySet<string> = new Set([
   "cert",
   "client-cert",
@@ -45,10 +45,10 @@ const OPTIONS: ReadonlySet<string> = new Set([
   "trusted-host",
 ]);
 
-/** pip's sections, the later one counting more. */
+/** pip's configuration sections; later ones override earlier ones. */
 const SECTIONS: readonly string[] = ["global", "install", ":env:"];
 
-/** Reads what pip is configured to: by its files and by `PIP_…` variables. */
+/** Reads pip's configuration from its files and `PIP_…` variables. */
 export async function readIndexSettings(
   python: ProgramPath,
   signal?: AbortSignal,
@@ -67,7 +67,7 @@ export async function readIndexSettings(
   return indexSettings(stdout, main);
 }
 
-/** Reads what `pip config list` prints. */
+/** Parses the output of `pip config list`. */
 export function indexSettings(listing: string, main: string): IndexSettings {
   const sections = new Map(SECTIONS.map((name) => [name, new Map<string, string>()]));
   for (const line of listing.split("\n")) {
@@ -96,8 +96,8 @@ export function indexSettings(listing: string, main: string): IndexSettings {
 }
 
 /**
- * Whether what an installer is given to reach the indexes holds a password or a private key: before a
- * host's name, in a query, or as a token among the folders of its path, as some registries have it.
+ * Whether the settings contain a password or private key: before the host in a URL, in its query, or
+ * as a token in its path, as some registries require.
  */
 export function hasSecrets({ env, file }: IndexSettings): boolean {
   const texts = [file ?? "", ...Object.values(env)];
@@ -110,10 +110,10 @@ export function hasSecrets({ env, file }: IndexSettings): boolean {
     });
 }
 
-/** A name of a folder that nobody has thought up. */
+/** A folder name that looks generated. */
 const TOKEN = /^(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w-]{16,}$/;
 
-/** The hosts of those texts that are addresses, sorted. */
+/** The hosts of the texts that are URLs, sorted. */
 function hostsOfUrls(texts: readonly string[]): string[] {
   const hosts = new Set<string>();
   for (const text of texts) {
@@ -123,26 +123,26 @@ function hostsOfUrls(texts: readonly string[]): string[] {
   return [...hosts].sort();
 }
 
-/** Those texts that are local files or folders. */
+/** The texts that name local files or folders. */
 function pathsOf(texts: readonly string[]): string[] {
   return texts.flatMap((text) =>
     text.startsWith("/") ? [text] : text.startsWith("file:///") ? [new URL(text).pathname] : []
   );
 }
 
-/** The words of a text; none for no text. */
+/** The words of a text, if there is one. */
 function words(value: string = ""): string[] {
   return value.split(/\s+/).filter((word) => word !== "");
 }
 
-/** The text of a file that makes pip use these options. */
+/** A pip configuration file with these options. */
 function configFile(options: ReadonlyMap<string, string>): string {
-  // A line break in a value continues in the next line, which is indented.
+  // A value continues on indented lines.
   const lines = [...options].map(([name, value]) => `${name} = ${value.replaceAll("\n", "\n  ")}`);
   return `[global]\n${lines.join("\n")}\n`;
 }
 
-/** The text of a Python string literal, as `repr()` writes it. */
+/** Decodes a Python string literal as written by `repr()`. */
 function unquoted(literal: string): string {
   return literal.slice(1, -1).replace(
     /\\(n|t|r|x[0-9a-f]{2}|u[0-9a-f]{4}|.)/g,
@@ -154,27 +154,27 @@ function unquoted(literal: string): string {
   );
 }
 
-// Which package index uv uses on this machine: for a Python without its own pip.
+// uv's configuration, for a Python without pip.
 
 const urls = z.union([z.string(), z.array(z.string())]).optional();
-/** Options that are in two places of a `uv.toml`. */
+/** Options that a `uv.toml` can have in two places. */
 const table = z.object({
   "index-url": z.string().optional(),
   "extra-index-url": urls,
   "find-links": urls,
   "no-index": z.boolean().optional(),
 });
-/** The part of a `uv.toml` that says where packages come from. */
+/** The package sources in a `uv.toml`. */
 const configSchema = table.extend({
-  /** Indexes by the newer spelling. */
+  /** Indexes in the newer syntax. */
   index: z.array(z.object({ url: z.string(), default: z.boolean().default(false) })).optional(),
-  /** The same for `uv pip` only. */
+  /** The same options, for `uv pip` only. */
   pip: table.optional(),
 });
 
 type UvConfig = z.infer<typeof configSchema>;
 
-/** Reads what uv is configured to: by `uv.toml` files and by `UV_…` variables, which count more. */
+/** Reads uv's configuration from `uv.toml` files and `UV_…` variables, which take precedence. */
 export async function readUvSettings(
   env: Readonly<Record<string, string>>,
   main: string,
@@ -187,7 +187,7 @@ export async function readUvSettings(
   return uvSettings(await Promise.all(files.map(readConfig)), env, main);
 }
 
-/** Combines what uv is configured to. */
+/** Combines uv's files and variables. */
 export function uvSettings(
   configs: readonly UvConfig[],
   env: Readonly<Record<string, string>>,
@@ -255,7 +255,7 @@ async function readConfig(path: string): Promise<UvConfig> {
 }
 
 /**
- * The package index that an installer uses where nothing else is configured, as its own help says.
+ * The package index that an installer uses by default, according to its `--help`.
  */
 export async function defaultIndex(
   program: ProgramPath,
@@ -279,7 +279,7 @@ export function indexInHelp(help: string): string | undefined {
   return /\(\s*(?:by\s+)?default:?\s+<?(https?:\/\/[^\s<>()]+)/.exec(help)?.[1];
 }
 
-/** What an installer may know: where it finds its configuration, the index and the network. */
+/** The environment for an installer: its configuration, indexes and network settings. */
 export function installerEnvironment(): Record<string, string> {
   const all = hostEnv("PATH") === undefined ? {} : Deno.env.toObject();
   return Object.fromEntries(

@@ -1,5 +1,5 @@
 /**
- * What a Python interpreter says of itself.
+ * Asks Python interpreters for their version, folders and packages.
  *
  * @module
  */
@@ -7,12 +7,12 @@ import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { findPrograms, programOf } from "../process/program.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 
-/** The least version of Python that runs kernels. */
+/** The oldest version of Python that runs kernels. */
 const MINIMUM_PYTHON: readonly [number, number] = [3, 10];
 
 /** What {@linkcode inspectInterpreter} found. */
 export interface Interpreter {
-  /** The interpreter's own absolute path; never a shim. */
+  /** The interpreter's absolute path, never that of a shim. */
   readonly executable: string;
   /** The directory of its environment (`sys.prefix`). */
   readonly prefix: string;
@@ -20,7 +20,7 @@ export interface Interpreter {
   readonly basePrefix: string;
   /** Its version, such as `"3.11.7"`. */
   readonly version: string;
-  /** Whether it can make virtual environments that have pip. Debian packages that apart. */
+  /** Whether it can make virtual environments with pip, which Debian packages separately. */
   readonly makesEnvironments: boolean;
   /** The versions of the packages whose modules could be imported, by package name. */
   readonly packages: Readonly<Record<string, string>>;
@@ -28,8 +28,8 @@ export interface Interpreter {
   readonly missing: Readonly<Record<string, string>>;
 }
 
-// The modules are imported and not only looked for: a package that was built for another Python, or
-// half removed, is found but does not work. What they print must not get between us and the answer.
+// Imports the modules instead of only looking for them: a package that was built for another Python or
+// is half removed can be found, but does not work. What they print must not mix with the answer.
 const INSPECT = `
 import importlib, importlib.util, json, os, sys
 out = os.fdopen(os.dup(1), "w"); os.dup2(2, 1)
@@ -55,16 +55,16 @@ json.dump({
 out.close()
 `;
 
-/** Importing takes 2 s from a cold disk; an interpreter that takes this long hangs. */
+/** Importing takes 2 s from a cold disk; an interpreter that takes longer than this hangs. */
 const TIMEOUT_MS = 60_000;
 
-/** Starts a Python interpreter and asks it what it is and what it can import. */
+/** Starts a Python interpreter and asks for its version, folders and the packages it can import. */
 export async function inspectInterpreter(
   command: string,
   modules: Readonly<Record<string, string>> = {},
 ): Promise<Interpreter> {
   const names = Object.entries(modules).map(([module, name]) => `${module}=${name}`);
-  // -I: neither the current folder, nor PYTHONPATH, nor the user's site reach a kernel either.
+  // -I, because kernels ignore the current folder, PYTHONPATH and the user's site-packages, too.
   const { stdout, stderr, code } = await output(command, ["-I", "-c", INSPECT, ...names]);
   const answer = parseInterpreter(stdout);
   if (answer !== undefined) return answer;
@@ -79,7 +79,7 @@ export function isNewEnough(version: string): boolean {
   return major > leastMajor || (major === leastMajor && minor >= leastMinor);
 }
 
-/** The first interpreter on the `PATH` that virtual environments can be made of. */
+/** The first interpreter on the `PATH` that can make virtual environments. */
 export async function findBaseInterpreter(needsVenv: boolean): Promise<Interpreter | undefined> {
   for (const name of ["python3", "python3.13", "python3.12", "python3.11", "python3.10"]) {
     for await (const program of findPrograms(name)) {
@@ -94,13 +94,13 @@ export async function findBaseInterpreter(needsVenv: boolean): Promise<Interpret
   return undefined;
 }
 
-/** Reads what an interpreter, or a file that keeps it, says. */
+/** Parses an interpreter's answer, fresh or from a file. */
 export function parseInterpreter(text: string): Interpreter | undefined {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    return undefined; // the caller says what that means
+    return undefined; // the caller handles that
   }
   return isInterpreter(value) ? value : undefined;
 }

@@ -1,9 +1,9 @@
 /**
- * The managed environments in the user's cache directory: where they are and which are ready.
+ * The managed environments in the user's cache directory.
  *
  * ```
  * <cache>/ipybox/python/
- *   build.lock               locked by the process that builds; the lock dies with its holder
+ *   build.lock               locked by the process that builds, and released when it dies
  *   <key>.json               written last: the environment that is ready for these requirements
  *   <key>-py3.11-<random>/   a virtual environment, never moved and never built into again
  *   packages/                the packages that workspaces have installed, see packages.ts
@@ -32,15 +32,15 @@ export interface PythonEnvironment {
   readonly managed: boolean;
 }
 
-/** What a managed environment is made of. */
+/** The contents of a managed environment. */
 export interface EnvironmentRecipe {
   /** The text of a requirements file that pins every package with its hashes. */
   readonly requirements: string;
-  /** What must be importable in the end: module → package name. */
+  /** The modules that must be importable: module → package name. */
   readonly modules: Readonly<Record<string, string>>;
 }
 
-/** What kernels need: module → package name. */
+/** The modules that kernels need: module → package name. */
 export const KERNEL_MODULES: Readonly<Record<string, string>> = {
   kernel_gateway: "jupyter_kernel_gateway",
   ipykernel: "ipykernel",
@@ -55,7 +55,7 @@ export function kernelRecipe(): EnvironmentRecipe {
 /** The directory of all managed environments. */
 export function managedDirectory(): string {
   const cache = Deno.env.get("XDG_CACHE_HOME");
-  // A relative path is to be ignored, says the XDG specification.
+  // The XDG specification says to ignore relative paths.
   if (cache?.startsWith("/")) return join(cache, "ipybox", "python");
   const home = Deno.env.get("HOME");
   if (home === undefined || home === "") {
@@ -68,14 +68,14 @@ export function managedDirectory(): string {
   return join(home, ...caches, "ipybox", "python");
 }
 
-/** The key under which an environment is kept. */
+/** The key of an environment in file names. */
 export async function environmentKey(recipe: EnvironmentRecipe): Promise<string> {
   const bytes = new TextEncoder().encode(recipe.requirements);
   const hash = await crypto.subtle.digest("SHA-256", bytes);
   return new Uint8Array(hash).toHex().slice(0, 16);
 }
 
-/** The managed environment of a recipe, if it is ready. Starts no Python. */
+/** The managed environment of a recipe, if it is ready. Does not start Python. */
 export async function readManaged(
   recipe: EnvironmentRecipe,
   directory: string,
@@ -84,7 +84,7 @@ export async function readManaged(
   return interpreter === undefined ? undefined : toEnvironment(interpreter, true);
 }
 
-/** The managed environment of any recipe, by the path of its interpreter. Starts no Python. */
+/** The managed environment with this interpreter, whatever its recipe. Does not start Python. */
 export async function readManagedAt(
   executable: string,
   packages: readonly string[],
@@ -97,7 +97,7 @@ export async function readManagedAt(
   return toEnvironment(interpreter, true);
 }
 
-/** Makes an environment the one that is ready for a recipe. */
+/** Marks an environment as ready for a recipe. */
 export async function writeMarker(
   recipe: EnvironmentRecipe,
   directory: string,
@@ -112,7 +112,7 @@ export async function writeMarker(
 /** An environment, or a marker that is not written yet: all that a build makes, and nothing else. */
 const BUILT = /^[0-9a-f]{16}(?:-py|\.json\.[^.]*\.tmp$)/;
 
-/** Removes what interrupted builds left. Only for the holder of the build lock. */
+/** Removes the leftovers of interrupted builds. Requires the build lock. */
 export async function removeLeftovers(directory: string): Promise<void> {
   const ready = new Set<string>();
   const candidates: string[] = [];
@@ -125,7 +125,7 @@ export async function removeLeftovers(directory: string): Promise<void> {
   }
   for (const path of candidates) {
     if (ready.has(basename(path))) continue;
-    // An installer whose parent was killed may still be writing there: the next build removes it.
+    // An installer whose parent was killed may still write there; the next build removes the rest.
     await Deno.remove(path, { recursive: true }).catch(() => {});
   }
 }

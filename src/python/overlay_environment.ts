@@ -8,15 +8,15 @@ import type { PythonEnvironment } from "./managed.ts";
  * listed, upgraded and removed like anything else that pip or uv installs.
  */
 export interface OverlayEnvironment {
-  /** Its interpreter. Anything that may write to the environment can replace it. */
+  /** Its interpreter, which anything with write access to the environment can replace. */
   readonly executable: string;
   /** The folder of its packages. */
   readonly sitePackages: string;
 }
 
 /**
- * Makes a virtual environment where there is none, or where one has another interpreter than it should,
- * as what was built there may have replaced that. No Python is started for it.
+ * Makes a virtual environment if there is none, or if its interpreter is not the expected one, which a
+ * package's build may have replaced. Does not start Python.
  */
 export async function openOverlay(
   folder: string,
@@ -35,8 +35,8 @@ export async function openOverlay(
   await Deno.symlink(base, made.executable);
   await Deno.writeTextFile(join(fresh, CONFIG), config);
   if (await isPlainFolder(folder)) {
-    // Its interpreter has been upgraded or removed; the packages stay. What an installer made of
-    // the folder is hostile, so only names directly in it are moved, and nothing is written there.
+    // Its interpreter was upgraded or removed; the packages stay. An installer may have changed the
+    // folder, so only move names directly in it, and write nothing there.
     await Deno.rename(join(folder, "lib"), join(fresh, "lib"));
     await removeTree(folder, { through: removed });
   } else {
@@ -53,7 +53,7 @@ export async function openOverlay(
 
 const CONFIG = "pyvenv.cfg";
 
-/** Whether an environment's interpreter is what it was made with. */
+/** Whether an environment still has the interpreter it was made with. */
 async function isIntact(
   folder: string,
   { base, config }: { readonly base: string; readonly config: string },
@@ -64,7 +64,7 @@ async function isIntact(
   return bytes !== undefined && new TextDecoder().decode(bytes) === config;
 }
 
-/** Where the parts of a virtual environment are, whether it is there or not. */
+/** The paths in a virtual environment, which need not exist. */
 function overlayIn(folder: string, python: PythonEnvironment): OverlayEnvironment {
   return {
     executable: join(folder, "bin", "python"),
@@ -77,7 +77,7 @@ export function sitePackagesOf(prefix: string, python: PythonEnvironment): strin
   return join(prefix, "lib", `python${minorVersion(python)}`, "site-packages");
 }
 
-/** The folders from an environment to its packages. An installer can write to each. */
+/** The folders from an environment down to its packages. Installers can write to each. */
 export function packageLevels(sitePackages: string): string[] {
   const version = dirname(sitePackages);
   const lib = dirname(version);
@@ -85,8 +85,8 @@ export function packageLevels(sitePackages: string): string[] {
 }
 
 /**
- * Whether the folder of an environment's packages is where its path says. An installer, or what it
- * builds, may have put a link to anywhere in the place of each folder on the way.
+ * Checks that no folder on the way to an environment's packages is a link. An installer, or what it
+ * builds, may have replaced any of them with a link to anywhere.
  */
 export async function judgePackages(
   sitePackages: string,
@@ -99,7 +99,7 @@ export async function judgePackages(
   return "plain";
 }
 
-/** The version that decides which packages an interpreter can use. */
+/** The part of the version that determines which packages an interpreter can use. */
 export function minorVersion({ version }: PythonEnvironment): string {
   return version.split(".").slice(0, 2).join(".");
 }

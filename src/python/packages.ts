@@ -1,5 +1,5 @@
 /**
- * Packages that code actions ask for, beside the environment that runs kernels.
+ * The packages that workspaces install in addition to the environment that runs kernels.
  *
  * @module
  */
@@ -9,6 +9,7 @@ import { Mutex } from "../base/mutex.ts";
 import { abortable, anySignal, FairTurns } from "../base/signals.ts";
 import { ConfigError, EnvironmentNotReadyError, PackageInstallError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { stage } from "../base/stages.ts";
 import { bytesOf } from "../base/streams.ts";
 import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
 import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
@@ -46,25 +47,25 @@ export interface InstalledPackage {
   readonly name: string;
   /** Its version. */
   readonly version: string;
-  /** Whether it was asked for, and not only needed by another one. */
+  /** Whether it was requested, rather than installed as a dependency. */
   readonly requested: boolean;
 }
 
 /** Options of {@linkcode PackageFolder.open}. */
 export interface PackageFolderOptions {
   /**
-   * Whether the installer runs in the OS sandbox, and how that differs from its defaults.
+   * Whether the installer runs in the OS sandbox, and the sandbox's settings.
    *
    * @default {true}
    */
   readonly sandbox?: boolean | SandboxOptions;
   /**
-   * The directory of the managed environments, in which the packages are kept.
+   * The directory of the managed environments, which also contains the packages.
    *
    * @default {"$XDG_CACHE_HOME/ipybox/python"}
    */
   readonly cacheDir?: string;
-  /** Folders of further packages that the code has, so that they are not installed again. */
+  /** Folders of packages that the code already has, so that they are not installed again. */
   readonly shared?: readonly string[];
   /** Receives progress. */
   readonly log?: Logger;
@@ -72,7 +73,7 @@ export interface PackageFolderOptions {
 
 /** Options of an installation. */
 export interface InstallOptions {
-  /** Stops it. What was installed before stays. */
+  /** Stops the installation. Packages installed before stay. */
   readonly signal?: AbortSignal;
   /**
    * How long the installer may take.
@@ -84,19 +85,19 @@ export interface InstallOptions {
   readonly onLine?: (line: string) => void;
 }
 
-/** What an installation is about. */
+/** The packages to install or remove. */
 interface Change {
-  /** What is fetched; nothing when packages are removed. */
+  /** The packages to fetch; none when packages are removed. */
   readonly requirements: readonly Requirement[];
-  /** It, in words. */
+  /** The change in words. */
   readonly what: string;
 }
 
-/** An installation that is about to happen. */
+/** A planned installation. */
 interface Job extends Change {
   readonly action: "install" | "uninstall";
   readonly args: readonly string[];
-  /** The folder of its temporary files. */
+  /** The folder for its temporary files. */
   readonly session: string;
   /** A folder that only the host sees. */
   readonly hostPrivate: string;
@@ -105,7 +106,7 @@ interface Job extends Change {
   readonly timeoutMs: number;
 }
 
-/** What removing needs of indexes. */
+/** The settings for removing packages, which needs no index. */
 const OFFLINE: IndexSettings = {
   indexes: [],
   hosts: [],
@@ -115,19 +116,19 @@ const OFFLINE: IndexSettings = {
   file: undefined,
 };
 
-/** How an installer is started. */
+/** An installer's command line and environment. */
 interface Installer {
   readonly command: ProgramPath;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** What it needs to start, besides the Python. */
+  /** Files that it needs to start, besides the Python. */
   readonly files: readonly string[];
 }
 
-/** An installer as it is run. */
+/** An installer that is ready to run. */
 type Launch = Omit<Installer, "files">;
 
-/** A program that installs, without what it installs and where. */
+/** An installer without its requirements and target. */
 interface InstallerProgram extends Omit<Installer, "env"> {
   readonly isPip: boolean;
 }
@@ -137,19 +138,19 @@ const QUIET = ["--no-input", "--disable-pip-version-check", "--no-cache-dir"];
 const PAST = { install: "installed", uninstall: "removed" } as const;
 
 const MAX_OUTPUT_BYTES = 16 * 1024;
-/** What an index certainly has, and what a build from a repository may need of it. */
+/** A package that every index has, and that a build from a repository may need. */
 const BUILD_BACKEND = "setuptools";
 
 /**
- * The packages of one workspace, which its code can import and not change.
+ * The packages of one workspace, which its code can import but not change.
  *
- * They lie in the user's cache, so that code actions, which may write to the workspace, cannot change
- * what the installer or another workspace's code imports.
+ * They are in the user's cache, because code actions may write to the workspace and could otherwise
+ * change what the installer or another workspace's code imports.
  */
 export class PackageFolder {
   /** The folder that code imports from. */
   readonly path: string;
-  /** What installers write to. Each is its own mount for them, which they cannot move away. */
+  /** The folders that installers write to. Each is a separate mount that they cannot move. */
   readonly writable: readonly string[];
   /** Their virtual environment. */
   readonly #folder: string;
@@ -175,13 +176,14 @@ export class PackageFolder {
   }
 
   /**
-   * Makes the folder where it is missing: a kernel that runs already sees what is installed later.
+   * Makes the folder if it is missing, so that a running kernel sees packages installed later.
    */
   static async open(
     workspace: string,
     python: PythonEnvironment,
     options: PackageFolderOptions = {},
   ): Promise<PackageFolder> {
+    using _stage = stage("open packages");
     const folder = await folderOf(workspace, options.cacheDir);
     await Deno.mkdir(dirname(folder), { recursive: true });
     if (await madeFolder(folder, workspace)) await removeAbandoned(dirname(folder));
@@ -192,12 +194,12 @@ export class PackageFolder {
     return new PackageFolder(overlayFolder, python, workspace, options);
   }
 
-  /** The folder of a workspace's packages, as far as Deno's permissions allow to look for it. */
+  /** The folder of a workspace's packages, if Deno's permissions allow looking for it. */
   static async find(workspace: string, python: PythonEnvironment): Promise<string | undefined> {
     if (!hasManagedDirectory()) return undefined;
     const folder = await folderOf(workspace);
     if (!mayRead(folder)) return undefined;
-    const [root] = await existing([folder]); // which no installer can write to
+    const [root] = await existing([folder]); // installers cannot write to it
     if (root === undefined) return undefined;
     const overlayFolder = join(root, `python${minorVersion(python)}`);
     const sitePackages = sitePackagesOf(overlayFolder, python);
@@ -208,14 +210,14 @@ export class PackageFolder {
   }
 
   /**
-   * Whether Deno's permissions allow to keep packages: their environment has a symbolic link, which
-   * only programs that may read and write everywhere can make.
+   * Whether Deno's permissions allow installing packages: their environment contains a symbolic link,
+   * which only programs with unscoped read and write access can make.
    */
   static isPermitted(): boolean {
     return hasManagedDirectory() && isGranted({ name: "read" }) && isGranted({ name: "write" });
   }
 
-  /** Removes the packages of a workspace, for every Python. */
+  /** Removes a workspace's packages for every Python. */
   static async remove(workspace: string): Promise<void> {
     await PackageFolder.discard(await folderOf(workspace));
   }
@@ -223,26 +225,26 @@ export class PackageFolder {
   /** Removes a folder that {@linkcode PackageFolder.abandoned} found. */
   static async discard(path: string): Promise<void> {
     try {
-      await emptyFolder(path, { keep: WORKSPACE }); // by which it is found until it is empty
+      await emptyFolder(path, { keep: WORKSPACE }); // identifies the folder until it is empty
       await Deno.remove(path, { recursive: true });
     } catch (error) {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
     }
   }
 
-  /** Finds the packages of workspaces that are gone. */
+  /** Finds the packages of workspaces that no longer exist. */
   static async abandoned(): Promise<{ readonly path: string; readonly workspace: string }[]> {
     const root = join(managedDirectory(), "packages");
     return await isThere(root) ? await Array.fromAsync(abandonedIn(root)) : [];
   }
 
   /**
-   * Installs packages and what they need. What is there already and fits is not installed again, and
-   * what kernels themselves need keeps its version.
+   * Installs packages and their dependencies. Keeps installed packages that fit, and the versions of
+   * those that kernels need.
    *
-   * The installer, and what it builds, runs in a sandbox: it writes only to this folder, and reaches
-   * only the package indexes that pip or uv is configured to use and the hosts of their files, and the
-   * hosts of Git repositories.
+   * The installer and the builds it starts run in a sandbox: they can write only to this folder, and
+   * reach only the configured package indexes, the hosts of their files, and the hosts of the given Git
+   * repositories.
    */
   async install(
     requirements: readonly Requirement[],
@@ -253,7 +255,7 @@ export class PackageFolder {
     return await this.#change("install", args, { ...options, requirements, what });
   }
 
-  /** Removes packages. What they needed stays. */
+  /** Removes packages, but not their dependencies. */
   async uninstall(names: readonly string[], options: InstallOptions = {}): Promise<string> {
     const what = names.join(" ");
     return await this.#change("uninstall", ["--", ...names], {
@@ -263,7 +265,7 @@ export class PackageFolder {
     });
   }
 
-  /** Lists what is installed, by name. */
+  /** Lists the installed packages by name. */
   async list(): Promise<InstalledPackage[]> {
     const found: InstalledPackage[] = [];
     for await (const { name, isDirectory } of Deno.readDir(this.path)) {
@@ -303,7 +305,7 @@ export class PackageFolder {
     const { executable, prefix } = this.#python;
     const { action, requirements, session, signal } = job;
     const program = await this.#program(action);
-    // What is there too, so that pip takes it as it is.
+    // Makes pip count the kernel's packages as installed.
     const present = [sitePackagesOf(prefix, this.#python), ...this.#options.shared ?? []];
     const env = { PYTHONPATH: present.join(":"), PYTHONNOUSERSITE: "1" };
     const { command, files } = program;
@@ -330,8 +332,8 @@ export class PackageFolder {
   }
 
   /**
-   * Fetches wheels with the credentials of the index, by a program that nothing that was installed
-   * before has a part in. What is built, and what Python loads from the packages, could read them.
+   * Fetches wheels with the index's credentials, using a pip that loads none of the workspace's
+   * packages: these, and packages that are built, could read the credentials.
    */
   async #download(job: Job, { isPip }: InstallerProgram, settings: IndexSettings): Promise<void> {
     const { requirements, session, what } = job;
@@ -355,7 +357,7 @@ export class PackageFolder {
     throw new PackageInstallError(`${what} was not installed`, output + ONLY_WHEELS);
   }
 
-  /** Puts an installer into a sandbox. Without settings it reaches no index. */
+  /** Puts an installer into a sandbox. Without settings it cannot reach any index. */
   async #shutIn(
     job: Job & { readonly writable?: readonly string[] },
     { command, args, env, files }: Installer,
@@ -374,7 +376,7 @@ export class PackageFolder {
         TMPDIR: `${session}/tmp`,
         ...env,
         ...(settings.file === undefined ? {} : { PIP_CONFIG_FILE: `${session}/pip.conf` }),
-        // The sandbox keeps its own hand on files such as .gitconfig, which git then cannot read.
+        // The sandbox hides files such as .gitconfig, and git fails if it cannot read them.
         GIT_CONFIG_GLOBAL: "/dev/null",
         GIT_CONFIG_NOSYSTEM: "1",
         GIT_TERMINAL_PROMPT: "0",
@@ -383,10 +385,10 @@ export class PackageFolder {
       session,
       writable,
       readable: [
-        // Nothing that an installer can write, such as the interpreter beside the packages: it may be
-        // a link to anywhere by now.
+        // Nothing that an installer can write, such as the interpreter beside the packages, which may
+        // now be a link to anywhere.
         ...await existing([prefix, basePrefix, ...files, ...settings.paths]),
-        ...this.#options.shared ?? [], // judged before, and no link by any name
+        ...this.#options.shared ?? [], // checked before, and not links
       ],
       hostPrivate,
       hosts: settings === OFFLINE ? [] : await this.#hosts(settings, requirements, signal),
@@ -394,10 +396,10 @@ export class PackageFolder {
     }, { log: this.#log, signal });
   }
 
-  /** The Python's own pip, else uv. Both work on the workspace's environment, inside the sandbox. */
+  /** The Python's own pip, else uv. Both run in the sandbox on the workspace's environment. */
   async #program(action: Job["action"]): Promise<InstallerProgram> {
     const python = namedProgram(this.#python.executable);
-    // What was built here before may have put another interpreter in its place.
+    // An earlier build may have replaced the interpreter.
     const overlay = namedProgram((await openOverlay(this.#folder, this.#python)).executable);
     if ((await runProgram(python, { args: ["-I", "-m", "pip", "--version"] })).success) {
       const yes = action === "uninstall" ? ["-y"] : [];
@@ -406,7 +408,7 @@ export class PackageFolder {
     }
     const uv = await findProgram("uv");
     if (uv !== undefined) {
-      // The sandbox shows what it is, not the links to it.
+      // The sandbox contains the file, not the links to it.
       const command = namedProgram(await Deno.realPath(uv));
       return {
         command,
@@ -421,7 +423,7 @@ export class PackageFolder {
     );
   }
 
-  /** What may be reached: the indexes, where they have their files, and a repository's host. */
+  /** The hosts to allow: the indexes, the hosts of their files, and those of repositories. */
   async #hosts(
     { indexes, hosts, certificates }: IndexSettings,
     requirements: readonly Requirement[],
@@ -455,11 +457,11 @@ export class PackageFolder {
     },
   ): Promise<{ readonly exitCode: number | null; readonly output: string }> {
     const output = new OutputTail(MAX_OUTPUT_BYTES);
-    await using group = new LimitedTogether(); // it ends after what is in it
-    // Nothing is lost by ending it, so it does not get long to do so.
+    await using group = new LimitedTogether(); // disposed after its processes
+    // It has no state to save, so it gets little time to end.
     await using process = ManagedProcess.spawn({
       ...installer,
-      cwd, // what lies in the workspace must not have a say
+      cwd, // files in the workspace must not affect it
       onStderr: (line) => {
         output.keep(line);
         onLine(line);
@@ -499,18 +501,18 @@ const ONLY_BY_PIP =
   "[ipybox] Your package index needs credentials, which ipybox can hide from packages only with " +
   "pip: run `python -m ensurepip` for the kernels' Python\n";
 
-/** Where the packages of a workspace are, for every Python. */
+/** The folder of a workspace's packages for all Pythons. */
 async function folderOf(workspace: string, cacheDir: string = managedDirectory()): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(workspace));
   return join(cacheDir, "packages", new Uint8Array(digest).toHex().slice(0, 32));
 }
 
-/** The file beside the packages that names their workspace. */
+/** The file that names the workspace of the packages beside it. */
 const WORKSPACE = "workspace";
 
 /**
- * Makes the folder of a workspace's packages, and says whether it was missing. Nobody ever sees it
- * without the file that names the workspace.
+ * Makes the folder of a workspace's packages and returns whether it was missing. The folder and the
+ * file that names the workspace appear together.
  */
 async function madeFolder(path: string, workspace: string): Promise<boolean> {
   if (await isThere(join(path, WORKSPACE))) return false;
@@ -541,13 +543,13 @@ function notPlain(
 }
 
 /**
- * Removes the empty folders of workspaces that are gone, such as temporary ones. What is installed in
- * the others, only the person may remove.
+ * Removes the empty folders of workspaces that no longer exist, such as temporary ones. Only the user
+ * may remove installed packages.
  */
 async function removeAbandoned(root: string): Promise<void> {
   for await (const { path: folder } of abandonedIn(root)) {
     try {
-      // A session may be starting whose workspace cannot be seen from here, as in a container.
+      // A session may be starting in a workspace that is not visible here, as in a container.
       const { mtime } = await Deno.lstat(join(folder, WORKSPACE));
       if (Date.now() - (mtime?.getTime() ?? 0) < FRESH_MS) continue;
       for await (const { name: version, isDirectory } of Deno.readDir(folder)) {
@@ -572,7 +574,7 @@ async function* abandonedIn(root: string): AsyncGenerator<{ path: string; worksp
   }
 }
 
-/** Whether something is there. Where that cannot be told, it is taken to be. */
+/** Whether a path exists, or may exist if this cannot be determined. */
 async function isThere(path: string): Promise<boolean> {
   return await Deno.lstat(path).then(
     () => true,
@@ -580,14 +582,14 @@ async function isThere(path: string): Promise<boolean> {
   );
 }
 
-/** Whether the user's cache directory is known, which Deno's permissions may not allow. */
+/** Whether the user's cache directory is known and Deno's permissions allow asking. */
 function hasManagedDirectory(): boolean {
   return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
 }
 
 /**
- * The versions of the kernel's own packages, in the form of a constraints file. A package may have
- * several, each for some versions of Python: without what says so they would exclude each other.
+ * A constraints file with the versions of the kernel's packages. A package may have several versions
+ * for different Pythons; the markers are kept, or these would exclude each other.
  */
 export function pinnedVersions(requirements: string): string {
   return requirements.split("\n")
@@ -595,7 +597,7 @@ export function pinnedVersions(requirements: string): string {
     .join("\n") + "\n";
 }
 
-/** Where paths really are; those that are not there are left out. */
+/** The real paths of the paths that exist. */
 async function existing(paths: readonly string[]): Promise<string[]> {
   const real = await Promise.all(
     [...new Set(paths)].map((path) => Deno.realPath(path).catch(() => undefined)),

@@ -1,8 +1,8 @@
-/** What is to be installed. */
+/** A package to install. */
 export interface Requirement {
-  /** It, as installers read it. */
+  /** The text for installers. */
   readonly text: string;
-  /** The package's name; `undefined` where only its repository is known. */
+  /** The package's name; `undefined` if only its repository is known. */
   readonly name: string | undefined;
   /** The host of its Git repository; `undefined` for a package of the index. */
   readonly host: string | undefined;
@@ -10,12 +10,12 @@ export interface Requirement {
 
 /** A package's name, with extras. */
 const NAME = String.raw`[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._, -]+\])?`;
-/** One restriction of the version. */
+/** One version constraint. */
 const VERSION = String.raw`(?:===|[=!<>~]=|<|>)\s*[A-Za-z0-9.*+!_-]+`;
-/** One side of a comparison of a marker: a variable, or a text in quotes. */
+/** One side of a comparison in a marker: a variable or a quoted string. */
 const OPERAND = String.raw`(?:[a-z_]+|"[A-Za-z0-9_.+* -]*"|'[A-Za-z0-9_.+* -]*')`;
 const COMPARISON = String.raw`${OPERAND}\s*(?:===|[=!<>~]=|<|>|not in|in)\s*${OPERAND}`;
-/** For which Pythons and systems it counts (PEP 508). */
+/** The Pythons and systems that a requirement applies to (PEP 508). */
 const MARKER = String.raw`;\s*${COMPARISON}(?:\s+(?:and|or)\s+${COMPARISON})*`;
 const INDEXED = new RegExp(
   `^${NAME}\\s*(?:${VERSION}(?:\\s*,\\s*${VERSION})*)?\\s*(?:${MARKER})?$`,
@@ -24,14 +24,14 @@ const INDEXED = new RegExp(
 const REPOSITORY = new RegExp(
   String.raw`^(?:${NAME}\s*@\s*)?git\+(https://[A-Za-z0-9._~:/@#&=%+-]+)$`,
 );
-/** A name of the internet: no address, no pattern, nothing of this machine. */
+/** A public host name: no IP address, no pattern, no local name. */
 const HOST =
   /^(?!.*\.localhost$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,9}[a-z][a-z0-9-]{0,61}[a-z0-9]$/;
 const MAX_LENGTH = 500;
 
 /**
- * Reads what a client wants to have installed: a package of the index, or a Git repository that is
- * reached by HTTPS. No paths, no options, no other addresses.
+ * Parses a client's requirement: a package from the index, or a Git repository over HTTPS. Rejects
+ * paths, options and other URLs.
  */
 export function parseRequirement(text: string): Requirement {
   const trimmed = text.trim();
@@ -51,10 +51,10 @@ export function parseRequirement(text: string): Requirement {
   );
 }
 
-/** Reads a requirements file: a requirement a line, and comments. */
+/** Parses a requirements file: one requirement per line, and comments. */
 export function parseRequirements(text: string, source: string): Requirement[] {
   return text.split(/\r?\n/).flatMap((line, index) => {
-    const requirement = line.replace(/(^|\s)#.*/, "").trim(); // as pip has it
+    const requirement = line.replace(/(^|\s)#.*/, "").trim(); // as in pip
     if (requirement === "") return [];
     try {
       return [parseRequirement(requirement)];

@@ -1,4 +1,5 @@
 import type { Logger } from "../base/log.ts";
+import { stage } from "../base/stages.ts";
 import { ControlGroup } from "../process/control_group.ts";
 
 /**
@@ -130,6 +131,7 @@ export class LimitedTogether implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    using _stage = stage("remove the control group");
     await (await this.taken)?.[Symbol.asyncDispose]();
   }
 }

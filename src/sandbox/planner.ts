@@ -2,6 +2,7 @@ import { asset } from "../assets/mod.ts";
 import { joinBytes } from "../base/bytes.ts";
 import { isGranted, mayRead } from "../base/permission.ts";
 import { abortable } from "../base/signals.ts";
+import { stage } from "../base/stages.ts";
 import { bytesOf } from "../base/streams.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { namedProgram, type ProgramPath } from "../process/program.ts";
@@ -85,6 +86,7 @@ export class Planner implements AsyncDisposable {
     command: readonly string[],
     { waits = false, signal }: PlanOptions,
   ): Promise<{ command: ProgramPath; args: string[] } | undefined> {
+    using _stage = stage("wait for the plan");
     if (await needPlaceholders(settings)) return undefined;
     const answer = this.#ask(JSON.stringify({ settings, command }));
     const line = await (signal === undefined ? answer : abortable(answer, signal));

@@ -4,6 +4,7 @@ import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { FairTurns } from "../base/signals.ts";
 import { mayRead, mayUse } from "../base/permission.ts";
+import { PinnedFolder } from "../files/pinned_folder.ts";
 import { lockUserFolder } from "../files/safe.ts";
 import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
@@ -224,10 +225,11 @@ const ENVIRONMENT_PARTS: ReadonlySet<string> = new Set(
  * them first.
  */
 export async function makeOwnFolders(workspace: string): Promise<void> {
+  await using folder = await PinnedFolder.open(workspace, { create: false });
   for (const [name, mode] of [[STATE_FOLDER, 0o700], [GENERATED, 0o755]] as const) {
     const path = `${workspace}/${name}`;
     try {
-      await Deno.mkdir(path, { mode });
+      await Deno.mkdir(`${folder.path}/${name}`, { mode });
     } catch (cause) {
       if (!(cause instanceof Deno.errors.AlreadyExists)) {
         const why = `Workspace "${workspace}" cannot be written to: ${messageOf(cause)}`;

@@ -4,6 +4,7 @@ import { ConfigError, SandboxUnavailableError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
+import { stage } from "../base/stages.ts";
 import type { Belongings } from "../files/held_records.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
@@ -54,12 +55,18 @@ export interface SandboxOptions {
 interface SandboxFolders {
   /** What code inside may write, and the working directory of the sandbox itself. */
   session: string;
-  /** Parts of it and of the workspace that may only be read. */
-  readOnly: readonly string[];
   /** What only the host sees. It exists. */
   hostPrivate: string;
   /** The kernel's working directory. */
   workspace: string;
+}
+
+/** What a sandbox is made for. */
+interface SandboxContents {
+  /** What runs inside, by its path, and its arguments. */
+  command: readonly string[];
+  /** Parts of the folders that may only be read. */
+  readOnly: readonly string[];
   /** What else must be readable. */
   readable: readonly string[];
 }
@@ -101,12 +108,16 @@ const NO_PROJECT: ProjectPaths = { readable: [], unreadable: [] };
 const PROXY_VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
   .flatMap((name) => [name, name.toLowerCase()]);
 
-/** Writes the sandbox's settings and says how a command is started inside it. */
+/**
+ * Writes the sandbox's settings and says how a command is started inside it. What that is may still be
+ * sought while the rest is prepared.
+ */
 export async function prepareSandbox(
   folders: SandboxFolders,
-  command: readonly string[],
+  contents: SandboxContents | Promise<SandboxContents>,
   options: PrepareSandboxOptions,
 ): Promise<PreparedSandbox> {
+  using _stage = stage("prepare the sandbox");
   const { log, signal } = options;
   const { workspace, hostPrivate } = folders;
   const path = await trustedPath(options.path, [workspace, folders.session]);
@@ -135,13 +146,14 @@ export async function prepareSandbox(
     ...options,
     unreadable: project.unreadable,
   });
+  const { command, readOnly, readable } = await contents;
   const settings = sandboxSettings({
     writable: [folders.session, workspace],
-    readOnly: [...folders.readOnly, ...await readOnlyInside(options, workspace)],
+    readOnly: [...readOnly, ...await readOnlyInside(options, workspace)],
     hostPrivate,
     base: workspace,
     loopback: true, // kernels talk to the gateway
-    readable: [...folders.readable, ...project.readable, ...srt.readable],
+    readable: [...readable, ...project.readable, ...srt.readable],
     protectedPaths: {
       readOnly: settled.readOnly,
       unreadable: [...settled.unreadable, ...ownFolders],

@@ -11,15 +11,14 @@ Deno.test("prepareSandbox() refuses a workspace around what only the host may se
     session: `${workspace}/session`,
     hostPrivate: `${workspace}/host`,
     workspace,
-    readOnly: [],
-    readable: [],
   };
+  const contents = { command: ["/bin/true"], readOnly: [], readable: [] };
   const { signal } = new AbortController();
   await using belongings = new AsyncDisposableStack();
   const options = { log: silentLogger, signal, path: "/usr/bin:/bin", belongings };
 
   await assertRejects(
-    () => prepareSandbox(folders, ["/bin/true"], options),
+    () => prepareSandbox(folders, contents, options),
     ConfigError,
     `ipybox keeps its own files in ${workspace}/host, which code must not see`,
   );

@@ -1,6 +1,7 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { hostEnv, mayRead } from "../base/permission.ts";
+import { settlePath } from "../files/pinned_folder.ts";
 import { ifPresent } from "../files/safe.ts";
 import { dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
@@ -23,10 +24,13 @@ async function workspacesAbove(path: string): Promise<string[]> {
   return found;
 }
 
-/** The path of a workspace, without links. */
+/** The path of a workspace, without links. What is written to it does not follow any from then on. */
 export async function realWorkspace(path: string): Promise<string> {
   const workspace = await ifPresent(Deno.realPath(path));
-  if (workspace !== undefined) return workspace;
+  if (workspace !== undefined) {
+    settlePath(workspace);
+    return workspace;
+  }
   throw new ConfigError(
     `Workspace "${resolve(path)}" does not exist: create it or name another`,
   );

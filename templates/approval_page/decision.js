@@ -38,7 +38,7 @@ export class DecisionForm extends GuardedForm {
 
   /** @param send Sends a decision: `(id, body) => Promise<{ fate } | { error }>`. */
   constructor(send) {
-    super(send, "Decision");
+    super(send, "Decision", "arguments");
     this.element.append(
       el("div", { class: "buttons" }, this.#allow, this.#deny, this.#edit),
       el("label", { class: "unseen", for: "reason" }, "Reason"),
@@ -67,7 +67,7 @@ export class DecisionForm extends GuardedForm {
     if (problem !== "") return this.tell(problem);
     const edited = this.#editor?.changed ? `,"arguments":${this.#editor.json()}` : "";
     const more = edited + this.#remembered();
-    return this.answer(more === "" ? "true" : `{"approved":true${more}}`);
+    return this.agree(more === "" ? "true" : `{"approved":true${more}}`);
   }
 
   deny() {
@@ -127,7 +127,7 @@ export class DecisionForm extends GuardedForm {
       },
       onAllow: () => this.allow(),
     });
-    this.update();
+    this.see();
     this.#editor.focus();
   }
 
@@ -153,7 +153,7 @@ export class DecisionForm extends GuardedForm {
       this.#edit,
       this.#editor === undefined ? "Edit" : this.#editor.changed ? "Drop edits" : "Stop editing",
     );
-    this.#allow.disabled = !usable;
+    this.#allow.disabled = !this.allowable;
     this.#deny.disabled = !usable;
     this.#remember.hidden = this.#scope.options.length < 2;
     this.#match.hidden = scope === "once";

@@ -3,6 +3,8 @@ import { visible } from "./visible.js";
 
 /** How long a request must have been in view before it can be decided. */
 const DELAY_MS = 500;
+/** How much of the window is left for a request at least, in pixels, where the buttons need more. */
+const LEAST_VIEW = 64;
 
 /**
  * Keeps a request that has just come into view from being decided by a key or a click that was meant
@@ -50,24 +52,35 @@ export class GuardedForm {
   request;
 
   #send;
-  #guard = new Guard(() => this.update());
+  #guard = new Guard(() => {
+    this.#look();
+    this.update();
+  });
   #connected = false;
   #busy = false;
   /** The button that was pressed while it could be; a click that began before does not count. */
   #pressed;
+  #seen = false;
+  #unseen = el("p", { class: "note", hidden: true });
   #problem = el("p", { id: "problem", class: "problem", role: "alert", hidden: true });
 
   /**
    * @param send Sends an answer: `(id, body) => Promise<{ fate } | { error }>`.
    * @param label What the form is for.
+   * @param what What is decided on.
    */
-  constructor(send, label) {
+  constructor(send, label, what) {
+    this.#unseen.textContent = `Scroll to the ${what} first.`;
     this.#send = send;
     this.element = el(
       "form",
       { id: "decision", class: "decision", "aria-label": label },
       this.#problem,
+      this.#unseen,
     );
+    for (const type of ["scroll", "resize", "toggle"]) {
+      addEventListener(type, () => this.#look(), true);
+    }
   }
 
   /** What is put below the request. */
@@ -80,6 +93,8 @@ export class GuardedForm {
     this.request = request;
     this.#busy = false;
     this.tell("");
+    this.#seen = false;
+    this.#unseen.hidden = true;
     this.#guard.arm();
   }
 
@@ -87,6 +102,22 @@ export class GuardedForm {
   hide() {
     this.request = undefined;
     this.#guard.disarm();
+  }
+
+  /** What is decided on has been in view. */
+  see() {
+    this.#seen = true;
+    this.#unseen.hidden = true;
+    this.update();
+  }
+
+  /** Looks whether its beginning is in view, above the buttons. */
+  #look() {
+    if (this.#seen || !this.#guard.ready) return;
+    const beginning = byId("detail").querySelector(".beginning")?.getBoundingClientRect();
+    const end = Math.max(this.element.getBoundingClientRect().top, LEAST_VIEW);
+    if (beginning === undefined || (beginning.top >= 0 && beginning.bottom <= end)) this.see();
+    else this.#unseen.hidden = false;
   }
 
   /** Whether answers reach ipybox. */
@@ -98,6 +129,16 @@ export class GuardedForm {
   /** Whether the request in view can be answered. */
   get usable() {
     return this.#guard.ready && this.#connected && !this.#busy && this.request !== undefined;
+  }
+
+  /** Whether it can be allowed. */
+  get allowable() {
+    return this.usable && this.#seen;
+  }
+
+  /** Sends an answer that allows something. */
+  async agree(body) {
+    if (this.allowable) await this.answer(body);
   }
 
   /** Sends an answer, as JSON text. */

@@ -19,7 +19,7 @@ export class QuestionForm extends GuardedForm {
 
   /** @param send Sends an answer: `(id, body) => Promise<{ fate } | { error }>`. */
   constructor(send) {
-    super(send, "Answer to a server");
+    super(send, "Answer to a server", "fields");
     this.element.append(
       el("div", { class: "buttons" }, this.#open, this.#accept, this.#decline, this.#cancel),
     );
@@ -43,20 +43,24 @@ export class QuestionForm extends GuardedForm {
     const { question, server_name } = request;
     this.#fields = (question.fields ?? []).map(fieldOf);
     const who = el("p", { class: "note" }, foreign(server_name), " receives what you enter here.");
-    this.#card.replaceChildren(who, ...this.#fields.map(({ element }) => element));
+    this.#card.replaceChildren(
+      el("span", { class: "beginning" }),
+      who,
+      ...this.#fields.map(({ element }) => element),
+    );
     this.#open.hidden = question.kind !== "url";
     label(this.#accept, question.kind === "url" ? "I opened it" : "Send answer");
     super.show(request);
   }
 
   allow() {
-    if (this.request?.question.kind === "url") return this.answer('{"action":"accept"}');
+    if (this.request?.question.kind === "url") return this.agree('{"action":"accept"}');
     const content = Object.fromEntries(
       this.#fields.map(({ name, value }) => [name, value()]).filter(([, value]) =>
         value !== undefined
       ),
     );
-    return this.answer(JSON.stringify({ action: "accept", content }));
+    return this.agree(JSON.stringify({ action: "accept", content }));
   }
 
   deny() {
@@ -83,7 +87,8 @@ export class QuestionForm extends GuardedForm {
   }
 
   update() {
-    for (const button of [this.#accept, this.#decline, this.#cancel, this.#open]) {
+    this.#accept.disabled = !this.allowable;
+    for (const button of [this.#decline, this.#cancel, this.#open]) {
       button.disabled = !this.usable;
     }
   }

@@ -10,6 +10,10 @@ import { foreign, visible } from "./visible.js";
 
 /** Texts up to this length, in one line, stand without a block of their own. */
 const INLINE = 80;
+/** The rest of a longer name stands below the arguments. */
+const MAX_NAME = 120;
+/** Changes that are longer together are folded. */
+const MAX_CHANGES = 300;
 
 const KINDS = {
   tool: "Tool call",
@@ -73,8 +77,10 @@ export function nameView(request) {
   if (isQuestion(request)) {
     return el("span", {}, foreign(request.server_name, { class: "tool" }), " asks");
   }
-  const tool = foreign(request.tool_name, { class: "tool" });
-  return el("span", {}, foreign(request.server_name), ".", tool);
+  const { tool_name: name } = request;
+  const tool = foreign(name.slice(0, MAX_NAME), { class: "tool" });
+  const rest = name.length > MAX_NAME ? [`… (${count(name.length, "character")})`] : [];
+  return el("span", {}, foreign(request.server_name), ".", tool, ...rest);
 }
 
 /** How a request ended, in a word or two. */
@@ -103,7 +109,6 @@ export function timeView(at) {
  * @returns Elements.
  */
 export function requestView(request, outcome) {
-  const title = request.title ?? request.annotations?.title;
   return [
     el(
       "p",
@@ -113,13 +118,13 @@ export function requestView(request, outcome) {
       timeView(request.asked_at),
     ),
     el("h2", { id: "request-title", tabindex: "-1" }, nameView(request)),
-    ...(title === undefined ? [] : [el("p", { class: "says" }, "Title: ", foreign(title))]),
     ...(outcome === undefined ? [] : [outcomeView(outcome)]),
     ...(request.changes?.length > 0 ? [changesView(request.changes)] : []),
     ...(isQuestion(request) ? [messageView(request.question)] : [
       el(
         "section",
         { id: "arguments", class: "card", "aria-label": "Arguments" },
+        el("span", { class: "beginning" }),
         argumentsOf(request),
       ),
       facts(request),
@@ -157,11 +162,14 @@ function outcomeView(outcome) {
 }
 
 function changesView(changes) {
+  const list = () => el("ul", {}, ...changes.map((change) => el("li", {}, foreign(change))));
+  // The call below stays in view.
+  const isLong = changes.join("\n").length > MAX_CHANGES;
   return el(
     "section",
     { class: "card changes", "aria-label": "Changes" },
     el("h3", {}, "Changed since it was allowed"),
-    el("ul", {}, ...changes.map((change) => el("li", {}, foreign(change)))),
+    isLong ? folded(count(changes.length, "change"), list) : list(),
   );
 }
 
@@ -223,6 +231,9 @@ function facts(request) {
     const text = visible(request.server_launch, { code: true });
     add("Started by", el("code", { class: "foreign", dir: "ltr" }, text));
   }
+  if (request.tool_name.length > MAX_NAME) add("Its whole name", foreignView(request.tool_name));
+  const title = request.title ?? request.annotations?.title;
+  if (title !== undefined) add("Its title", foreignView(title));
   const hints = hintsOf(request.annotations);
   if (hints.length > 0) {
     add(

@@ -32,7 +32,7 @@ if sys.platform == "linux":
     if os.environ.get("JPY_PARENT_PID") not in (None, str(os.getppid())):
         sys.exit("The gateway ended while the kernel was starting")
 
-gc.disable()  # until all is imported: none of that is garbage, and looking for some takes its time
+gc.disable()  # until it is set up: none of that is garbage, and looking for some takes its time
 
 # Nobody can attach a debugger here, and looking for one is a third of the start. Code may import it.
 sys.modules["debugpy"] = None
@@ -41,7 +41,6 @@ from ipykernel import debugger, kernelapp  # noqa: E402, F401
 from traitlets.config import Config  # noqa: E402
 
 del sys.modules["debugpy"]
-gc.enable()
 
 # It is told when it is needed, or never.
 SETTINGS = json.loads(sys.stdin.read() or sys.exit())
@@ -110,6 +109,9 @@ class KernelApp(kernelapp.IPKernelApp):
         for name in ("", ".process_guard"):
             importlib.import_module(f"ipybox_runtime.kernel{name}")
         sys.path[:1] = ["", own, *others]
+        # Python looks for garbage when it ends, too: this is most of what that takes.
+        gc.freeze()
+        gc.enable()
 
     def init_iopub(self, context):
         # Code waits for a gateway that does not keep up. By default ZeroMQ drops what is on top of a

@@ -22,7 +22,6 @@ import errno
 import fcntl
 import json
 import os
-import platform
 import resource
 import selectors
 import signal
@@ -177,7 +176,7 @@ def networks():
 
 def probe_keyring():
     libc = ctypes.CDLL(None, use_errno=True)
-    call = KEYCTL.get(platform.machine())
+    call = KEYCTL.get(os.uname().machine)
     if call is None:
         return "unknown"
     if libc.syscall(call, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0) >= 0:

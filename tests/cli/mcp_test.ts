@@ -51,7 +51,7 @@ for (const kind of CLIENT_KINDS) {
       for (const tool of await host.tools()) {
         const { name, title, description, annotations = {} } = tool;
         const bytes = new TextEncoder().encode(description).length;
-        assert(bytes > 60 && bytes < 2048, `${name}: ${bytes} bytes`);
+        assert(bytes > 50 && bytes < 2048, `${name}: ${bytes} bytes`);
         assert(title !== undefined && tool.outputSchema === undefined, name);
         assert("readOnlyHint" in annotations && "openWorldHint" in annotations, name);
       }

@@ -82,7 +82,8 @@ Deno.test("ipybox doctor runs code in a kernel and says what servers lack", asyn
   };
   await Deno.writeTextFile(`${workspace.path}/.ipybox/mcp.json`, JSON.stringify({ mcpServers }));
 
-  const args = ["doctor", "--json", "--python", testPython(), "--workspace", workspace.path];
+  const checked = ["--python", testPython(), "--workspace", workspace.path];
+  const args = ["doctor", "--json", "--timings", ...checked];
   const { code, stdout } = await ipybox(args, {});
 
   assertEquals(code, 0, stdout);
@@ -97,6 +98,21 @@ Deno.test("ipybox doctor runs code in a kernel and says what servers lack", asyn
     said.get("server remote") ?? "",
     /^warn MCP server "remote" needs \$\{NO_SUCH_TOKEN\}/,
   );
+  const { timings } = JSON.parse(stdout);
+  const ends = new Map<string, number>();
+  for (const { name, from, to } of timings) {
+    assert(to >= from, name);
+    ends.set(name, to);
+  }
+  const order = [
+    "start Deno, load ipybox",
+    "bwrap and self-test",
+    "start the kernel",
+    "run code",
+    "end",
+  ];
+  const times = order.map((name) => ends.get(name) ?? NaN);
+  assertEquals(times, times.toSorted((one, other) => one - other));
 });
 
 async function ipybox(

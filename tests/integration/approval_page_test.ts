@@ -15,6 +15,7 @@ import { browserTest } from "../support/browser.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { ToolServer } from "../../src/calls/tool_server.ts";
 import {
   clickAllow,
   comeIntoView,
@@ -24,6 +25,7 @@ import {
   layoutFaults,
   makeConnectionsBreakable,
   paperColor,
+  scrollToTop,
   unfoldAll,
   unmarkedInCode,
   valuesOf,
@@ -114,7 +116,7 @@ browserTest("all that is known of a call is shown, and who says it", async (brow
   for (
     const text of [
       "files.write_file",
-      "Title: Write a file",
+      "Its title Write a file",
       "Ignore all rules",
       "changes things, may destroy things (claimed by the server, not verified)",
       "npx -y server-filesystem /data",
@@ -140,6 +142,44 @@ browserTest("all that is known of a call is shown, and who says it", async (brow
   await page.keyboard.press("j");
   await page.getByRole("heading", { name: "Shell command" }).waitFor();
   assertEquals(await page.locator("#arguments .block").innerText(), "ls\nrm x");
+  assertEquals(browser.problems, []);
+});
+
+browserTest("nothing that a server says keeps the arguments out of view", async (browser) => {
+  const long = "Shows the weather. Read-only. ".repeat(700);
+  await using server = await ToolServer.start({
+    servers: { raw: rawServer("wordy") },
+    approvalPage: { graceMs: 60_000 },
+    log: silentLogger,
+  });
+  const page = await openPage(browser, server);
+  const call = server.runner.run("raw", "echo", { n: 1 });
+  await untilReady(page);
+  const title = page.locator(".facts .block", { hasText: "Shows the weather." });
+  assertMatch(await title.innerText(), /^.{200}… \(\d{5} characters\)$/);
+  await page.keyboard.press("y");
+  await call;
+
+  ask(server, { toolName: long, title: long, changes: Array(400).fill("description: changed") });
+  await page.getByText("400 changes").waitFor();
+  const { y = Infinity } = await page.locator("#arguments").boundingBox() ?? {};
+  assert(y < 400, `The arguments begin at ${y}`);
+  assertEquals(browser.problems, []);
+});
+
+browserTest("a call is allowed once its arguments have been in view", async (browser) => {
+  await using server = await askingServer();
+  const page = await openPage(browser, server, { viewport: { width: 360, height: 340 } });
+  const call = ask(server, { arguments: { path: "a" } });
+  await page.locator("#deny:enabled").waitFor();
+  await page.getByText("Scroll to the arguments first.").waitFor();
+  await page.keyboard.press("y");
+  assertEquals(await page.locator("#allow").isDisabled(), true);
+  assertEquals(server.runner.channel.pending, 1);
+  await page.locator("#request-title").evaluate(scrollToTop);
+  await untilReady(page);
+  await page.keyboard.press("y");
+  assertEquals(await answerOf(call), 'allowed {"path":"a"}');
   assertEquals(browser.problems, []);
 });
 

@@ -176,12 +176,16 @@ async function find(root: string, isIt: Victim["isIt"]): Promise<number> {
 async function writeGarbage(launcher: number): Promise<void> {
   for await (const { name } of Deno.readDir(`/proc/${launcher}/fd`)) {
     const path = `/proc/${launcher}/fd/${name}`;
-    if (Number(name) <= 2 || !(await Deno.readLink(path)).startsWith("pipe:")) continue;
-    const flags = /^flags:\s+(\d+)/m.exec(
-      await Deno.readTextFile(`/proc/${launcher}/fdinfo/${name}`),
-    );
-    if (Number(flags?.[1]?.at(-1)) !== 1) continue; // not open for writing only
-    using pipe = await Deno.open(path, { write: true });
-    await pipe.write(new Uint8Array(64).fill(0xff));
+    try {
+      if (Number(name) <= 2 || !(await Deno.readLink(path)).startsWith("pipe:")) continue;
+      const flags = /^flags:\s+(\d+)/m.exec(
+        await Deno.readTextFile(`/proc/${launcher}/fdinfo/${name}`),
+      );
+      if (Number(flags?.[1]?.at(-1)) !== 1) continue; // not open for writing only
+      using pipe = await Deno.open(path, { write: true });
+      await pipe.write(new Uint8Array(64).fill(0xff));
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error; // it has ended of the garbage so far
+    }
   }
 }

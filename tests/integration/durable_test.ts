@@ -161,7 +161,7 @@ class Host implements AsyncDisposable {
   }
 
   async ended(): Promise<void> {
-    await this.#process.exited;
+    if (!await settledWithin(this.#process.exited, 90_000)) throw new Error("The host goes on");
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -215,7 +215,9 @@ browserTest(
         for (const requestedSchema of [FORM, { type: "object", properties }]) {
           const message = requestedSchema === FORM ? "Which seat?" : `${HOSTILE}\n`.repeat(400);
           const answer = question(server, { message, requestedSchema });
-          await untilAsked(page);
+          await page.locator("#deny:enabled").waitFor();
+          // A long message keeps the fields out of view, which are not sent unseen.
+          assertEquals(await page.locator("#allow").isEnabled(), requestedSchema === FORM);
           assertEquals(await page.evaluate(layoutFaults), [], `${colorScheme} ${viewport.width}`);
           const bar = await page.locator("#decision").boundingBox();
           assert((bar?.height ?? 1000) < viewport.height / 2, "there is room for what is asked");

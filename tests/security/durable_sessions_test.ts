@@ -6,6 +6,7 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
+import { SessionTakenError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/bytes.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { CallJournal } from "../../src/calls/journal.ts";
@@ -281,6 +282,27 @@ ${WAIT}`);
   await next.leave();
 });
 
+for (const isCut of [false, true]) {
+  const how = isCut ? "where it cannot be told" : "also when it writes before it reads";
+  Deno.test(`a host that was detached learns who has the session, ${how}`, async () => {
+    await using session = await Supervised.start(WAIT);
+    const host = await SupervisedLauncher.attach(session.address, silentLogger);
+    host.keep({});
+    host.begin([]);
+    if (isCut) await host.pipes.write(new Uint8Array([200, 0, 0, 0, 0, 0, 0, 0, 0])); // hung up on
+    await until(async () => (await statusOf(session.address)).attached === !isCut);
+    const next = await SupervisedLauncher.attach(session.address, silentLogger);
+    await statusOf(session.address); // by now it has been hung up on, and each write fails
+    await host.pipes.write(encodeFrame(FrameType.BEAT, 0));
+    while (await host.pipes.read() !== null);
+    assert(host.ending instanceof SessionTakenError, `${host.ending}`);
+    assertStringIncludes(host.ending.message, "nother program");
+    await host.stop();
+    assertEquals((await statusOf(session.address)).epoch, 2);
+    await next.leave();
+  });
+}
+
 Deno.test("what a host says last is kept", async () => {
   await using session = await Supervised.start(WAIT);
   const host = await SupervisedLauncher.attach(session.address, silentLogger);
@@ -496,6 +518,40 @@ Deno.test("what code sends instead of messages keeps nobody from attaching, and 
   }
   assertMatch(text, /first[^]*bytes of output were lost[^]*last/);
   assertEquals((await next.execute("y")).text, "42");
+});
+
+/** Sends, once it has ended, more of what is no output than is kept. */
+const LATE_FLOOD = `
+import threading, time
+kernel = get_ipython().kernel
+busy = {"execution_state": "busy", "more": "y" * 60_000}
+ended = threading.Event()
+def flood():
+    ended.wait()
+    time.sleep(1)
+    for _ in range(200):
+        kernel.session.send(kernel.iopub_thread, "status", busy, ident=b"kernel.x.status")
+    time.sleep(1)
+    open("flooded", "w")
+threading.Thread(target=flood, daemon=True).start()
+get_ipython().events.register("post_execute", ended.set)
+6 * 7
+`;
+
+Deno.test("what code sends after its end does not drive that out", async () => {
+  await using session = await TestExecutor.start({ durable: { idleMs: 60_000 } });
+  const { executor, workspace } = session;
+  await executor.detach({ code: LATE_FLOOD });
+  await until(() => Deno.stat(`${workspace}/flooded`).then(() => true, () => false));
+  await using next = await CodeExecutor.attach(executor.sessionId ?? "", {
+    python: testPython(),
+    log: silentLogger,
+  });
+  const texts: string[] = [];
+  for await (const event of next.resume()) {
+    if (event.type === "result") texts.push(`${event.result.text}`);
+  }
+  assertEquals(texts, ["42"]);
 });
 
 Deno.test("a session that does not answer is not forgotten", async () => {

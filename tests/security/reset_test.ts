@@ -68,7 +68,7 @@ if os.fork() == 0:
 }
 
 Deno.test("L4: code neither traces nor signals the kernel that will replace its own", async () => {
-  await using test = await TestExecutor.start();
+  await using test = await TestExecutor.start({ spareKernel: true });
   const { executor } = test;
   const code = `
 import os, signal, time
@@ -151,7 +151,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 });
 
 Deno.test("L4: a file of the workspace does not run in a kernel before code that imports it", async () => {
-  await using test = await TestExecutor.start();
+  await using test = await TestExecutor.start({ spareKernel: true });
   const { executor, workspace } = test;
   for (const name of ["sitecustomize", "usercustomize", "code", "random", "sqlite3"]) {
     await Deno.writeTextFile(`${workspace}/${name}.py`, `print("PLANTED", flush=True)\n1/0\n`);
@@ -165,11 +165,15 @@ Deno.test("L4: a file of the workspace does not run in a kernel before code that
 });
 
 Deno.test("L4: what code has not written yet is written when its kernel is reset", async () => {
-  await using test = await TestExecutor.start();
+  await using test = await TestExecutor.start({ spareKernel: true });
   const { executor, workspace } = test;
   await executor.execute("file = open('kept', 'w'); file.write('all of it')");
+  await executor.execute(
+    "x = [open('kept in a cycle', 'w')]; x[0].write('this, too'); x.append(x)",
+  );
   await executor.reset();
   assertEquals(await Deno.readTextFile(`${workspace}/kept`), "all of it");
+  assertEquals(await Deno.readTextFile(`${workspace}/kept in a cycle`), "this, too");
   const again = await executor.execute(
     "%store?\nimport os; os.makedirs(os.environ['TMPDIR'], exist_ok=True)",
   );

@@ -1,6 +1,7 @@
 /** Remote servers that end their streams of events without end, or write them without events. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { readWhole } from "../../src/base/bytes.ts";
+import { allDone } from "../../src/base/signals.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
 import { EventStream } from "../../src/mcp/exact_fetch.ts";
@@ -67,21 +68,25 @@ class Ender implements AsyncDisposable {
   }
 }
 
-for (const type of ["http", "sse"] as const) {
-  for (const retry of ["0", "99999999999"]) {
-    Deno.test(`streams by ${type} are not opened without end where a server says retry: ${retry}`, async () => {
-      await using server = new Ender(retry);
-      {
-        await using _connection = await server.connect(type);
-        await new Promise((resolve) => setTimeout(resolve, 3000));
-      }
-      assert(server.streams <= 80, `${server.streams} streams in 3 s`);
-      const { streams } = server;
-      await new Promise((resolve) => setTimeout(resolve, 1000));
-      assert(server.streams <= streams + 1, "only one that was under way may come later");
-    });
-  }
-}
+/** All that end their streams are watched side by side, as each takes its seconds. */
+const ENDERS = (["http", "sse"] as const).flatMap((type) =>
+  ["0", "99999999999"].map((retry) => [type, retry] as const)
+);
+
+Deno.test("streams are not opened without end, whatever the server says of when to retry", async () => {
+  await allDone(ENDERS.map(async ([type, retry]) => {
+    const what = `by ${type}, retry: ${retry}`;
+    await using server = new Ender(retry);
+    {
+      await using _connection = await server.connect(type);
+      await new Promise((resolve) => setTimeout(resolve, 3000));
+    }
+    assert(server.streams <= 80, `${server.streams} streams in 3 s ${what}`);
+    const { streams } = server;
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    assert(server.streams <= streams + 1, `only one may come later ${what}`);
+  }));
+});
 
 /** A stream whose parts are there immediately, as what is unpacked is; and how many were read. */
 function instant(text: string, parts: number): { body: ReadableStream<Uint8Array>; read: number } {

@@ -84,13 +84,11 @@ const PATH = "/usr/bin:/bin";
 function kernelSandbox({ root, workspace, belongings }: Place, script: string) {
   const folders = {
     session: `${root.path}/session`,
-    readOnly: [],
     hostPrivate: `${root.path}/host`,
     workspace,
-    readable: [],
   };
-  const command = ["/bin/sh", "-c", script];
-  return prepareSandbox(folders, command, { log, signal, path: PATH, belongings });
+  const contents = { command: ["/bin/sh", "-c", script], readOnly: [], readable: [] };
+  return prepareSandbox(folders, contents, { log, signal, path: PATH, belongings });
 }
 
 function serverSandbox(place: Place, args: string[], options: { openReads?: boolean } = {}) {

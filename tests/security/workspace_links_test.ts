@@ -8,9 +8,12 @@ import {
   assertMatch,
   assertRejects,
   assertStringIncludes,
+  fail,
 } from "@std/assert";
 import { dirname } from "node:path";
 import { ConfigError, McpConnectionError } from "../../src/base/errors.ts";
+import { COMMANDS } from "../../src/commands/mod.ts";
+import { Terminal } from "../../src/commands/terminal/terminal.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { KernelGateway } from "../../src/kernel/gateway.ts";
 import { silentLogger } from "../../src/base/log.ts";
@@ -278,6 +281,36 @@ with open("a/b/c/d/e/proj/.ipybox/policy.json", "w") as file:
   assertEquals((await ipybox(accepted)).stdout, "42\n");
   const http = await assertRejects(() => HttpMcp.start(["--workspace", inner]), Error);
   assertStringIncludes(http.message, "it is in the workspace");
+});
+
+Deno.test("no command writes to a folder that code of a workspace can exchange", async () => {
+  await using folder = await TempFolder.create();
+  await Deno.mkdir(`${folder.path}/.ipybox`); // as every session leaves one
+  const inner = `${folder.path}/sub`;
+  await Deno.mkdir(inner);
+  const commands = [
+    ["register", "raw", "--", "true"],
+    ["unregister", "raw"],
+    ["login", "raw"],
+    ["install", "requests"],
+    ["packages", "remove", "requests"],
+    ["policy", "accept", "--yes"],
+    ["policy", "forget", "--all"],
+    ["tools", "--learn", "raw"],
+    ["clean"],
+  ];
+  using terminal = new Terminal();
+  for (const [name = "", ...args] of commands) {
+    const command = await COMMANDS.find((command) => command.name === name)?.load();
+    const run = () => command?.run(["--workspace", inner, ...args], terminal) ?? fail(name);
+    const error = await assertRejects(run, ConfigError);
+    assertStringIncludes(error.message, `it is in the workspace ${folder.path}`, name);
+  }
+  assertEquals(await Array.fromAsync(Deno.readDir(inner)), []);
+  const read = await ipybox(["servers", "--workspace", inner]);
+  assertEquals(read.code, 0, read.stderr);
+  const accepted = await ipybox(["clean", "--nested-workspace", "--workspace", inner]);
+  assertEquals(accepted.code, 0, accepted.stderr);
 });
 
 Deno.test("code in the workspace of an HTTP server sees nothing of its sessions", async () => {

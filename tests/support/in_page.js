@@ -84,6 +84,15 @@ export function clickAllow() {
   document.getElementById("allow").click();
 }
 
+/**
+ * Scrolls so that an element is at the top of the window.
+ *
+ * @param {Element} element Which one.
+ */
+export function scrollToTop(element) {
+  element.scrollIntoView();
+}
+
 /** Tells the page that it can be seen again. */
 export function comeIntoView() {
   document.dispatchEvent(new Event("visibilitychange"));

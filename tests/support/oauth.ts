@@ -9,7 +9,7 @@ import { z } from "zod";
 import { connectMcp, type SessionConnectOptions } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
 import type { LoginRequest } from "../../src/mcp/oauth/login.ts";
-import type { OAuthParams } from "../../src/mcp/oauth/client.ts";
+import type { OAuthParams } from "../../src/mcp/oauth/params.ts";
 import type { HttpServerParams } from "../../src/mcp/params.ts";
 import { TempFolder } from "./temp_folder.ts";
 

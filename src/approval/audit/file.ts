@@ -77,8 +77,7 @@ export class AuditFile implements Disposable {
     const start = await this.#goOn(); // another process may have been the first in the new file
     const next = chain([...said, ...lines], start.end);
     this.#writeAll(new TextEncoder().encode(start.repair + next.text), next.end);
-    // Not before a line says so. A person who tidies up may be faster.
-    for (const { path } of gone) await Deno.remove(path).catch(ignoreMissing);
+    for (const file of gone) await this.#folder.remove(file); // not before a line says so
   }
 
   #writeAll(bytes: Uint8Array, end: ChainEnd): void {
@@ -184,10 +183,6 @@ function chain(lines: readonly string[], end: ChainEnd): { text: string; end: Ch
     end = next.end;
   }
   return { text, end };
-}
-
-function ignoreMissing(error: unknown): void {
-  if (!(error instanceof Deno.errors.NotFound)) throw error;
 }
 
 /** Says which files were removed, by the number of their last line. */

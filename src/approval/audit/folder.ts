@@ -1,14 +1,15 @@
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fill } from "../../base/bytes.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
 import {
+  ifPresent,
   isPlainFolder,
   keepOthersOut,
   lstatIfPresent,
-  makePlainFolder,
   openIfPresent,
   openPlainFile,
 } from "../../files/safe.ts";
+import { PinnedFolder } from "../../files/pinned_folder.ts";
 import { sha256 } from "../../json/digest.ts";
 import { ownKey } from "./own_key.ts";
 
@@ -89,11 +90,12 @@ export class AuditFolder {
 
   /** Opens a file that others may neither read nor write, whoever made it. */
   async #openOwn(path: string): Promise<Deno.FsFile> {
-    await makePlainFolder(this.path);
-    await keepOthersOut(this.path);
-    const file = await openPlainFile(path);
+    await using folder = await PinnedFolder.open(this.path);
+    await keepOthersOut(folder.path);
+    const own = join(folder.path, basename(path));
+    const file = await openPlainFile(own);
     try {
-      await keepOthersOut(path);
+      await keepOthersOut(own);
       return file;
     } catch (error) {
       file.close();
@@ -122,7 +124,14 @@ export class AuditFolder {
   /** Puts the current file aside as the newest of those that are full. */
   async rotate(): Promise<void> {
     const number = ((await this.rotated()).at(-1)?.number ?? 0) + 1;
-    await Deno.rename(this.current, join(this.path, `audit.${number}.jsonl`));
+    await using folder = await PinnedFolder.open(this.path);
+    await Deno.rename(join(folder.path, CURRENT), join(folder.path, `audit.${number}.jsonl`));
+  }
+
+  /** Removes a file that is full; a person who tidies up may be faster. */
+  async remove({ path }: RotatedFile): Promise<void> {
+    await using folder = await PinnedFolder.open(this.path);
+    await ifPresent(Deno.remove(join(folder.path, basename(path))));
   }
 
   /** Looks whether a file is still the current one. */

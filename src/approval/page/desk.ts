@@ -377,7 +377,8 @@ function viewOf(request: PersonRequest): string {
   const asked = request instanceof ElicitationRequest
     ? { kind: "elicitation", ...questionJson(request) }
     : callJson(request, request.argumentsJson);
-  return JSON.stringify({ id: request.id, asked_at: Date.now(), ...asked });
+  const since = "askedAt" in request ? request.askedAt : undefined;
+  return JSON.stringify({ id: request.id, ...asked, asked_at: since?.getTime() ?? Date.now() });
 }
 
 async function answeredByPage({ answers }: OpenRequest): Promise<boolean> {

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { type Match, matchesGlob, MAX_TEXT } from "./match.ts";
+import { type Match, matchesGlob } from "./match.ts";
 
 /** A text for a shell. */
 export type ShellText = SimpleCommand | OtherText;
@@ -45,7 +45,7 @@ const BLANKS = /[ \t]+/y;
 
 /** Reads a text for a shell. */
 export function readShell(text: string): ShellText {
-  const mentioned = text.length > MAX_TEXT ? [] : wordsIn(text);
+  const mentioned = text.length > MAX_LENGTH ? [] : wordsIn(text);
   const other = (reason: string): OtherText => ({ type: "other", reason, mentioned });
   if (text.length > MAX_LENGTH) return other(`it is longer than ${MAX_LENGTH} characters`);
   const line = text.replace(/^[ \t\n]+/, "").replace(/(?<![ \t\n])[ \t\n]+$/, "");
@@ -64,7 +64,7 @@ export function readShell(text: string): ShellText {
 
 /** A text that is not for a shell whose grammar is known. */
 export function otherText(text: string, reason: string): OtherText {
-  return { type: "other", reason, mentioned: text.length > MAX_TEXT ? [] : wordsIn(text) };
+  return { type: "other", reason, mentioned: text.length > MAX_LENGTH ? [] : wordsIn(text) };
 }
 
 /** The words of a simple command, or why it is none. */

@@ -21,15 +21,40 @@ import {
 import type { PathJudge } from "./paths.ts";
 import type { ArgumentCondition, ArgumentTest, PolicyValue } from "./schema.ts";
 
-/** Matches a call's arguments. */
+/** What the values of a call are judged by. */
+export interface ValueJudge {
+  /** Says where paths lead. */
+  readonly paths: PathJudge;
+  /** What it may take, for all rules together. */
+  readonly effort: Effort;
+}
+
+/** How much work the judgement of one call may be: code can send lists of 250,000 texts. */
+export class Effort {
+  #left = 4_000_000;
+
+  /** Takes what a step costs, about a nanosecond each; `false` where there is not so much left. */
+  take(cost: number): boolean {
+    this.#left -= cost;
+    return this.#left >= 0;
+  }
+}
+
+const VALUE_COST = 16;
+/** What a text costs for each pattern, besides its characters. */
+const TEXT_COST = 400;
+/** What a path costs for each folder: the system is asked about each part of it. */
+const PATH_COST = 8000;
+
+/** Matches a call's arguments. What would be too much work is left open. */
 export function matchArguments(
   conditions: Readonly<Record<string, ArgumentCondition>>,
   args: ExactObject,
-  paths: PathJudge,
+  judge: ValueJudge,
 ): Match {
   return all(
     Object.entries(conditions).map(([pointer, condition]) => {
-      return matchValue(condition, resolvePointer(args, pointer), paths);
+      return matchValue(condition, resolvePointer(args, pointer), judge);
     }),
   );
 }
@@ -59,18 +84,19 @@ function resolvePointer(root: ExactJson, pointer: string): ExactJson | undefined
 function matchValue(
   condition: ArgumentCondition,
   value: ExactJson | undefined,
-  paths: PathJudge,
+  judge: ValueJudge,
 ): Match {
+  if (!judge.effort.take(VALUE_COST)) return "maybe";
   if (typeof condition !== "object" || condition === null) {
     return value === undefined ? "no" : equal(condition, value);
   }
-  return all(testsOf(condition, value, paths));
+  return all(testsOf(condition, value, judge));
 }
 
 function* testsOf(
   test: ArgumentTest,
   value: ExactJson | undefined,
-  paths: PathJudge,
+  judge: ValueJudge,
 ): Generator<Match> {
   const { equals, oneOf, glob, prefix, path, min, max, each, some, exists } = test;
   if (exists !== undefined) yield sure((value !== undefined) === exists);
@@ -81,28 +107,41 @@ function* testsOf(
   }
   if (equals !== undefined) yield equal(equals, value);
   if (oneOf !== undefined) yield any(oneOf.map((one) => equal(one, value)));
-  if (glob !== undefined) yield matchText(value, many(glob), matchesGlob);
+  if (glob !== undefined) yield matchText(value, many(glob), { matches: matchesGlob, judge });
   if (prefix !== undefined) {
-    yield matchText(value, many(prefix), (start, text) => sure(text.startsWith(start)));
+    const matches = (start: string, text: string) => sure(text.startsWith(start));
+    yield matchText(value, many(prefix), { matches, judge });
   }
   if (path !== undefined) {
-    yield typeof value === "string"
-      ? any(many(path).map((folder) => paths.isInside(value, folder)))
-      : otherKind(value);
+    yield typeof value === "string" ? matchPath(value, many(path), judge) : otherKind(value);
   }
   if (min !== undefined) yield isNumber(value) ? sure(compare(value, min) >= 0) : otherKind(value);
   if (max !== undefined) yield isNumber(value) ? sure(compare(value, max) <= 0) : otherKind(value);
   if (each !== undefined) {
     yield isList(value)
-      ? all(value.map((item) => matchValue(each, item, paths)))
+      ? all(mapped(value, (item) => matchValue(each, item, judge)))
       : otherKind(value);
   }
   if (some !== undefined) {
     yield isList(value)
-      ? any(value.map((item) => matchValue(some, item, paths)))
+      ? any(mapped(value, (item) => matchValue(some, item, judge)))
       : otherKind(value);
   }
-  if (test.not !== undefined) yield not(matchValue(test.not, value, paths));
+  if (test.not !== undefined) yield not(matchValue(test.not, value, judge));
+}
+
+/** Only as many as are looked at. */
+function* mapped<From, To>(values: Iterable<From>, map: (value: From) => To): Generator<To> {
+  for (const value of values) yield map(value);
+}
+
+function matchPath(
+  path: string,
+  folders: readonly string[],
+  { paths, effort }: ValueJudge,
+): Match {
+  if (!effort.take(folders.length * PATH_COST)) return "maybe";
+  return any(mapped(folders, (folder) => paths.isInside(path, folder)));
 }
 
 /** What a server makes of `"5"` for a number, or of a list for a text, only it can tell. */
@@ -117,10 +156,14 @@ function otherKind(value: ExactJson): Match {
 function matchText(
   value: ExactJson,
   patterns: readonly string[],
-  matches: (pattern: string, text: string) => Match,
+  { matches, judge }: {
+    readonly matches: (pattern: string, text: string) => Match;
+    readonly judge: ValueJudge;
+  },
 ): Match {
   if (typeof value !== "string") return otherKind(value);
-  if (value.length > MAX_TEXT) return "maybe";
+  const cost = patterns.length * (TEXT_COST + value.length);
+  if (value.length > MAX_TEXT || !judge.effort.take(cost)) return "maybe";
   const matchAny = (text: string) => any(patterns.map((pattern) => matches(pattern, text)));
   if (climbs(value)) return "maybe";
   const match = matchAny(value);

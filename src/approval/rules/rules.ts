@@ -8,7 +8,7 @@ import {
   restrictsCommand,
   type ShellText,
 } from "./commands.ts";
-import { foldersOf, matchArguments } from "./conditions.ts";
+import { Effort, foldersOf, matchArguments, type ValueJudge } from "./conditions.ts";
 import { all, any, many, type Match, matchesGlob, sure } from "./match.ts";
 import { type PathJudge, pathJudge, type PathJudgeOptions } from "./paths.ts";
 import {
@@ -118,10 +118,11 @@ export class PolicyRules implements ApprovalPolicy {
    */
   explain(call: ApprovalCall): PolicyExplanation {
     const text = isShell(call) ? shellText(call) : undefined;
+    const judge = { paths: this.#paths, effort: new Effort(), text };
     const findings: RuleFinding[] = [];
     for (const { name, document } of this.sources) {
       for (const [index, rule] of document.rules.entries()) {
-        const { match, doubt } = this.#match(rule, call, text);
+        const { match, doubt } = this.#match(rule, call, judge);
         if (match === "no") continue;
         const title = rule.name === undefined ? "" : ` (${rule.name})`;
         const { effect, reason } = rule;
@@ -137,7 +138,7 @@ export class PolicyRules implements ApprovalPolicy {
   #match(
     rule: PolicyRule,
     call: ApprovalCall,
-    text: ShellText | undefined,
+    { text, ...judge }: ValueJudge & { readonly text: ShellText | undefined },
   ): { readonly match: Match; readonly doubt?: string } {
     const { kind, server, tool } = rule;
     const named = all([
@@ -145,11 +146,12 @@ export class PolicyRules implements ApprovalPolicy {
       matchName(server, call.serverName),
       matchName(tool, call.toolName),
     ]);
-    const byCommand = matchCommand(rule, text);
     const hints = matchHints(rule, call);
+    if (named === "no" || hints === "no") return { match: "no" };
+    const byCommand = matchCommand(rule, text);
     const args = rule.arguments === undefined
       ? "yes"
-      : matchArguments(rule.arguments, call.arguments, this.#paths);
+      : matchArguments(rule.arguments, call.arguments, judge);
     const match = all([named, byCommand, hints, args]);
     const { serverName } = call;
     const doubt = hints === "maybe"

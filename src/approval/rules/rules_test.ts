@@ -767,3 +767,29 @@ Deno.test("A rule for commands with operators is an error, which says so", () =>
     assertThrows(() => policy([{ ...allow, command }]), ConfigError, "one simple command");
   }
 });
+
+Deno.test("PolicyRules asks about what would take long to judge, however many rules look at it", () => {
+  const items = JSON.stringify({ items: [...Array(30_000).fill("/data/x"), "/etc/shadow"] });
+  const deny = { effect: "deny", arguments: { "/items": { some: { glob: ["*.pem", "/etc/*"] } } } };
+  const inside = { effect: "allow", arguments: { "/items": { each: { path: "/data" } } } };
+  const before = cpuMs();
+  assertEquals(policy(Array(10).fill(deny)).decide(tool(items)).mode, "ask");
+  assertEquals(policy(Array(10).fill(inside)).decide(tool(items)).mode, "ask");
+  assertEquals(policy([deny]).decide(tool('{"items":["/etc/shadow"]}')).mode, "deny");
+  assertEquals(
+    policy([{ effect: "deny", command: "rm **" }]).decide(shell("rm ".repeat(1e5))).mode,
+    "ask",
+  );
+  assert(cpuMs() - before < 5000);
+});
+
+Deno.test("PolicyRules looks at no arguments where a rule is about another tool", () => {
+  const items = JSON.stringify({ items: Array(30_000).fill("/data/x") });
+  const rule = (more: Json) => ({
+    effect: "deny",
+    ...more,
+    arguments: { "/items": { some: { glob: "/etc/*" } } },
+  });
+  const others = [rule({ server: "other" }), rule({ tool: "other" }), rule({ kind: "resource" })];
+  assertEquals(policy([...others, { effect: "allow" }]).decide(tool(items)).mode, "allow");
+});

@@ -5,7 +5,7 @@
  */
 import { anySignal } from "../../base/signals.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
-import { AnswerLine } from "./answerer.ts";
+import { AnswerLine } from "./answer_line.ts";
 import {
   type CodeLine,
   type CommandIo,

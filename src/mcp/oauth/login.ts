@@ -7,14 +7,9 @@ import {
   startAuthorization,
   validateAuthorizationResponseIssuer,
 } from "../sdk.ts";
-import {
-  type Authority,
-  chooseClient,
-  clientInformation,
-  keyAuthentication,
-  type OAuthParams,
-} from "./client.ts";
+import { type Authority, chooseClient, clientInformation, keyAuthentication } from "./client.ts";
 import { codeOf, isAtOrBelow, OAuthHttpError, trustedUrl } from "./http.ts";
+import type { OAuthParams } from "./params.ts";
 import { checkTokens, type Login } from "./store.ts";
 
 /** Where a person logs in. */

@@ -5,7 +5,8 @@ import {
   type VariableLookup,
   variableLookup,
 } from "../params.ts";
-import { keyAuthentication, type OAuthParams } from "./client.ts";
+import { keyAuthentication } from "./client.ts";
+import type { OAuthParams } from "./params.ts";
 import { oauthFetch } from "./http.ts";
 import { type Login, LoginStore } from "./store.ts";
 

@@ -10,7 +10,8 @@ import {
   isStrictScopeSuperset,
   OAuthError,
 } from "../sdk.ts";
-import { type Authority, discoverAuthority, type OAuthParams, sameIssuer } from "./client.ts";
+import { type Authority, discoverAuthority, sameIssuer } from "./client.ts";
+import type { OAuthParams } from "./params.ts";
 import { isLoopback, oauthFetch, refusalOf } from "./http.ts";
 import { logIn, type LoginOptions } from "./login.ts";
 import { fetchClientToken, type Login, LoginStore, refreshLogin } from "./store.ts";

@@ -13,13 +13,9 @@ import {
   type OAuthTokens,
   refreshAuthorization,
 } from "../sdk.ts";
-import {
-  type Authority,
-  clientInformation,
-  keyAuthentication,
-  type OAuthParams,
-} from "./client.ts";
+import { type Authority, clientInformation, keyAuthentication } from "./client.ts";
 import { OAuthHttpError } from "./http.ts";
+import type { OAuthParams } from "./params.ts";
 
 /** A token as it may stand in a header. */
 const TOKEN: RegExp = /^[\x21-\x7e]{1,32768}$/;

@@ -1,8 +1,9 @@
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import type { Logger } from "../../base/log.ts";
 import { folderUsage } from "../../files/copy_beneath.ts";
+import { PinnedFolder } from "../../files/pinned_folder.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
-import { ifPresent, isPlainFolder, lstatIfPresent, makePlainFolder } from "../../files/safe.ts";
+import { ifPresent, isPlainFolder, lstatIfPresent } from "../../files/safe.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { forgetWorkspace } from "../../sandbox/protect.ts";
 
@@ -49,17 +50,18 @@ export async function makeSessionFolder(
   owner: string,
 ): Promise<SessionFolder> {
   const folders = sessionFolders(workspace);
-  await makePlainFolder(dirname(folders));
-  await makePlainFolder(folders);
   const path = join(folders, id);
-  await Deno.mkdir(path);
-  await Deno.mkdir(join(path, dirname(LOCK)), { mode: 0o700 });
-  const making = join(path, `${LOCK}.new`);
+  await using state = await PinnedFolder.open(dirname(folders));
+  await using sessions = await state.child(basename(folders));
+  await Deno.mkdir(join(sessions.path, id));
+  await using session = await sessions.child(id, { create: false });
+  await using own = await session.child(dirname(LOCK));
+  const making = join(own.path, `${basename(LOCK)}.new`);
   const lock = await Deno.open(making, { createNew: true, write: true, mode: 0o600 });
   try {
     await lock.lock(true);
     await lock.write(new TextEncoder().encode(owner));
-    await Deno.rename(making, join(path, LOCK)); // nobody ever sees it unlocked
+    await Deno.rename(making, join(own.path, basename(LOCK))); // nobody ever sees it unlocked
   } catch (error) {
     lock.close();
     throw error;

@@ -13,7 +13,7 @@ import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
 
 const DESCRIPTION = `
-Runs Python in a stateful, sandboxed IPython kernel; returns what it prints, its last value and images.
+Runs Python in a stateful, sandboxed IPython kernel; returns its output, last value and images.
 
 Top-level \`await\`, magics and \`!commands\` work, \`input()\` does not. Code can reach \
 the outside only through tools of registered MCP servers; find them with search_tools:
@@ -21,7 +21,8 @@ the outside only through tools of registered MCP servers; find them with search_
   from mcptools.github import search_repositories
   print(search_repositories.run(query="ipybox").items[0].full_name)
 
-Chain calls in one cell, keep results in variables, print only what you need: long output is cut. A call that the user refuses raises ApprovalRejectedError: do not retry, ask the user.
+Chain calls in one cell, keep results in variables, print only what you need: long output is cut. A call that \
+the user refuses raises ApprovalRejectedError: do not retry, ask the user.
 `.trim();
 
 /** Adds `execute_ipython_cell`. */
@@ -36,9 +37,9 @@ export function registerExecute(
     inputSchema: declare(z.object({
       code: z.string().describe("Python code"),
       timeout: z.number().positive().default(120)
-        .describe("Seconds, not counting approvals"),
+        .describe("Seconds without approvals (default 120)"),
       max_output_chars: z.number().int().positive().default(5000)
-        .describe("Longer output is cut"),
+        .describe("Default 5000; longer output is cut"),
       wait_seconds: z.number().positive().optional()
         .describe("Answer by then, ended or not"),
     })),
@@ -62,7 +63,7 @@ export function registerExecute(
 export function registerWait(server: SdkMcpServer, session: Session, declare: DeclareInput): void {
   server.registerTool("wait_for_cell", {
     title: "Wait for a cell",
-    description: "Waits for a cell that execute_ipython_cell left running, and returns the same",
+    description: "Waits for a cell that execute_ipython_cell left running",
     inputSchema: declare(z.object({ cell: z.string().describe("Its ID") })),
     ...session.answers.declare(cellReportSchema),
     annotations: { readOnlyHint: true, openWorldHint: false },

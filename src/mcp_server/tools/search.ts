@@ -68,7 +68,7 @@ export function registerSearch(
       query: z.string().max(1000).default("")
         .describe("What the tool should do (default: list all)"),
       server: z.string().max(1000).default("").describe("Only this server (default: all)"),
-      detail: z.enum(DETAILS).default("signatures"),
+      detail: z.enum(DETAILS).default("signatures").describe("Default: signatures"),
     })),
     ...session.answers.declare(outputSchema),
     annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },

@@ -1,0 +1,120 @@
+import { unicodeWidth } from "@std/cli";
+
+/** How long nothing must be typed at a question, in steps, before an answer to it counts. */
+const QUIET_STEPS = 10;
+const STEP_MS = 25;
+
+/** A question's line, as it is typed key by key. */
+export class AnswerLine {
+  /** Settles once the line is typed: with `null` where it never will be. */
+  readonly answer: Promise<string | null>;
+  readonly #answered = Promise.withResolvers<string | null>();
+  readonly #write: (text: string) => void;
+  readonly #isSecret: boolean;
+  readonly #decoder = new TextDecoder();
+  #text = "";
+  #isOpen = false;
+  #stepsLeft = QUIET_STEPS;
+  #hasEarly = false;
+  #hasEnded = false;
+
+  constructor(write: (text: string) => void, { isSecret = false }: { isSecret?: boolean } = {}) {
+    this.#write = write;
+    this.#isSecret = isSecret;
+    this.answer = this.#answered.promise;
+  }
+
+  /** Takes all that is typed for the answer. */
+  open(): void {
+    this.#isOpen = true;
+  }
+
+  /**
+   * Waits until the question has stood for as long as reading takes, without a key pressed. Such
+   * keys were pressed for something else, or by somebody who has not read it.
+   *
+   * The time is counted in steps: a process that the machine lets wait would else take up what was
+   * typed before the question only after that time.
+   */
+  async untilQuiet(signal: AbortSignal): Promise<boolean> {
+    this.#stepsLeft = QUIET_STEPS;
+    this.#hasEarly = false;
+    const quiet = Promise.withResolvers<void>();
+    const timer = setInterval(() => {
+      if (--this.#stepsLeft === 0) quiet.resolve();
+    }, STEP_MS);
+    const stop = () => quiet.resolve();
+    signal.addEventListener("abort", stop, { once: true });
+    try {
+      await Promise.race([quiet.promise, this.answer]);
+    } finally {
+      clearInterval(timer);
+      signal.removeEventListener("abort", stop);
+    }
+    this.#isOpen = this.#hasEnded || !this.#hasEarly;
+    return this.#isOpen || signal.aborted;
+  }
+
+  /** Takes keys. */
+  type(bytes: Uint8Array): boolean {
+    const text = this.#decoder.decode(bytes, { stream: true });
+    for (const character of text) {
+      // Nobody types on: a question without an answer is refused, however early that is.
+      if (character === "\x04" && this.#text === "") return this.end(null);
+      if (!this.#isOpen) {
+        this.#stepsLeft = QUIET_STEPS;
+        this.#hasEarly ||= /[\r\n]/.test(character);
+      } else if (/[\r\n]/.test(character)) {
+        this.#write("\n");
+        return this.end(this.#text);
+      } else this.#edit(character);
+    }
+    return false;
+  }
+
+  /** Ends the line. */
+  end(text: string | null): true {
+    this.#hasEnded = true;
+    this.#answered.resolve(text);
+    return true;
+  }
+
+  #edit(character: string): void {
+    switch (character) {
+      case "\x7f": // Backspace
+      case "\b":
+        return this.#erase([...segments(this.#text)].at(-1) ?? "");
+      case "\x15": // Ctrl-U
+        return this.#erase(this.#text);
+      case "\x17": // Ctrl-W
+        return this.#erase(this.#text.slice(lastWord(this.#text)));
+      default:
+        this.#text += character;
+        if (!this.#isSecret) this.#write(shown(character));
+    }
+  }
+
+  #erase(end: string): void {
+    this.#text = this.#text.slice(0, this.#text.length - end.length);
+    if (this.#isSecret) return;
+    const width = unicodeWidth(shown(end));
+    this.#write("\b \b".repeat(width));
+  }
+}
+
+function segments(text: string): string[] {
+  return Array.from(new Intl.Segmenter().segment(text), ({ segment }) => segment);
+}
+
+/** As terminals echo it. */
+function shown(text: string): string {
+  return text.replace(
+    /\p{Cc}/gu,
+    (control) => `^${String.fromCharCode((control.codePointAt(0) ?? 0) ^ 0x40)}`,
+  );
+}
+
+/** Where the last word of a text begins. */
+function lastWord(text: string): number {
+  return Math.max(...[" ", "\t"].map((blank) => text.trimEnd().lastIndexOf(blank))) + 1;
+}

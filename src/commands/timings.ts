@@ -1,0 +1,67 @@
+/**
+ * Where the time of a start goes, for people: `--trace-startup` of all commands, and the table of
+ * `ipybox doctor --timings`.
+ *
+ * @module
+ */
+import { listenToStages, type Stage } from "../base/stages.ts";
+import type { CommandIo } from "./command.ts";
+
+/** The option that any command takes, wherever it stands before `--`. */
+export const TRACE_STARTUP = "--trace-startup";
+
+/** Takes the option out of a command line. */
+export function withoutTrace(args: readonly string[]): readonly string[] {
+  const end = args.indexOf("--");
+  return args.filter((arg, at) => arg !== TRACE_STARTUP || (end >= 0 && at > end));
+}
+
+/** Has each stage printed to stderr as it ends, beginning with what is over already. */
+export async function traceStartup(io: Pick<CommandIo, "err">): Promise<Disposable> {
+  const first = await ownStart();
+  const print = ({ name, from, to }: Stage) => io.err(row(from - first.from, to - from, name));
+  io.err(HEADING);
+  print(first);
+  return listenToStages(print);
+}
+
+/** From the start of this process until now. */
+export async function ownStart(): Promise<Stage> {
+  const to = performance.now();
+  return { name: "start Deno, load ipybox", from: Math.min(0, to - await ageMs()), to };
+}
+
+/** How long this process has existed. Deno's own clock begins a little later. */
+async function ageMs(): Promise<number> {
+  try {
+    const [stat, uptime] = await Promise.all([
+      Deno.readTextFile("/proc/self/stat"),
+      Deno.readTextFile("/proc/uptime"),
+    ]);
+    const ticks = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]); // hundredths of a second
+    return Number(uptime.split(" ")[0]) * 1000 - ticks * 10;
+  } catch {
+    return 0; // not Linux, or not to be read
+  }
+}
+
+const HEADING = "  from   took  (milliseconds)";
+
+/** Stages as rows, in the order in which they began; parts of another one stand below it, indented. */
+export function stageRows(stages: readonly Stage[]): string[] {
+  if (stages.length === 0) return [];
+  const start = Math.min(...stages.map(({ from }) => from));
+  const sorted = stages.toSorted((one, other) => one.from - other.from || other.to - one.to);
+  return [
+    HEADING,
+    ...sorted.map(({ name, from, to }, at) => {
+      const around = sorted.slice(0, at).filter((other) => other.to >= to);
+      return row(from - start, to - from, "  ".repeat(around.length) + name);
+    }),
+    "",
+  ];
+}
+
+function row(from: number, took: number, name: string): string {
+  return `${from.toFixed(0).padStart(6)} ${took.toFixed(0).padStart(6)}  ${name}`;
+}

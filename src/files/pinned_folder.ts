@@ -1,0 +1,103 @@
+/**
+ * A folder of a workspace for the time of a write, so that the write cannot land elsewhere: another
+ * user who owns the workspace, or code of one around it, can put a link in its place at any time.
+ *
+ * @module
+ */
+import { constants } from "node:fs";
+import { type FileHandle, mkdir, open, readlink } from "node:fs/promises";
+import { basename, dirname, resolve } from "node:path";
+import { ConfigError } from "../base/errors.ts";
+import { isAllGranted } from "../base/permission.ts";
+
+/** Node does not export it: opens a folder that may not be listed, too. */
+const O_PATH = 0o10000000;
+const FLAGS = O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+
+/** How a folder is pinned. */
+export interface PinOptions {
+  /** What others may do with it where it is made. @default {0o700} */
+  readonly mode?: number;
+  /** Whether it is made where it is missing. @default {true} */
+  readonly create?: boolean;
+}
+
+/** Folders whose paths had no links when they were first used. */
+const settled = new Set<string>();
+
+/** Remembers a path without links: from now on, none is followed on the way to it or below it. */
+export function settlePath(path: string): void {
+  if (!isSettled(path)) settled.add(path);
+}
+
+function isSettled(path: string): boolean {
+  if (settled.has(path)) return true;
+  const above = dirname(path);
+  return above !== path && isSettled(above);
+}
+
+/** A folder that stays the same one, whatever becomes of its name. */
+export class PinnedFolder implements AsyncDisposable {
+  /** A path that leads to it until it is disposed of. */
+  readonly path: string;
+  readonly #shown: string;
+  readonly #handle: FileHandle | undefined;
+
+  private constructor(shown: string, handle?: FileHandle) {
+    this.#shown = shown;
+    this.#handle = handle;
+    // With the dot it is no link itself.
+    this.path = handle === undefined ? shown : `/proc/self/fd/${handle.fd}/.`;
+  }
+
+  /**
+   * Opens a folder that must not be a link. Only Linux has `/proc/self/fd`, and Deno opens it only for
+   * programs with all permissions: elsewhere, it is looked at and then used by its path.
+   */
+  static async open(folder: string, options: PinOptions = {}): Promise<PinnedFolder> {
+    const path = resolve(folder);
+    if (Deno.build.os !== "linux" || !isAllGranted()) {
+      return await new PinnedFolder(dirname(path)).child(basename(path), options);
+    }
+    const above = isSettled(path) ? dirname(path) : await Deno.realPath(dirname(path));
+    await using parent = new PinnedFolder(above, await openPlain(above, above));
+    if (await readlink(parent.path.slice(0, -2)) !== above) throw notPlain(above);
+    return await parent.child(basename(path), options);
+  }
+
+  /** Opens a folder directly in it. */
+  async child(name: string, { mode = 0o700, create = true }: PinOptions = {}) {
+    const path = `${this.path}/${name}`;
+    const shown = `${this.#shown}/${name}`;
+    if (create) {
+      await mkdir(path, { mode }).catch((error: unknown) => {
+        if (codeOf(error) !== "EEXIST") throw error;
+      });
+    }
+    if (this.#handle !== undefined) return new PinnedFolder(shown, await openPlain(path, shown));
+    if (!(await Deno.lstat(path)).isDirectory) throw notPlain(shown);
+    return new PinnedFolder(shown);
+  }
+
+  /** Closes it. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#handle?.close();
+  }
+}
+
+async function openPlain(path: string, shown: string): Promise<FileHandle> {
+  try {
+    return await open(path, FLAGS);
+  } catch (error) {
+    const isLink = codeOf(error) === "ELOOP" || codeOf(error) === "ENOTDIR";
+    throw isLink ? notPlain(shown, error) : error;
+  }
+}
+
+function notPlain(path: string, cause?: unknown): ConfigError {
+  return new ConfigError(`Cannot use ${path}: it is not a plain folder`, { cause });
+}
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error && "code" in error ? error.code : undefined;
+}
