@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { dirname } from "node:path";
 import type { CommandPlacement, ContainerPlacement, Placement, SshPlacement } from "./placement.ts";
 
 /** A command that starts a program elsewhere, and what is there. */
@@ -107,8 +108,16 @@ function mounts({ workspace, protectedPaths }: ContainerOptions): string[] {
   const over = (path: string) => BOUND + path.slice(workspace.length);
   const { readOnly, hiddenFolders, hiddenFiles, empty } = protectedPaths;
   const bound = (source: string, target: string) => ({ type: "bind", source, target });
+  // A folder above what is protected cannot be moved away where something is mounted on it.
+  const pins = new Set<string>();
+  for (const path of [...readOnly, ...hiddenFolders, ...hiddenFiles]) {
+    for (let above = dirname(path); above.length > workspace.length; above = dirname(above)) {
+      pins.add(above);
+    }
+  }
   return [
     bound(workspace, BOUND),
+    ...[...pins].map((path) => bound(path, over(path))),
     ...readOnly.map((path) => ({ ...bound(path, over(path)), readonly: "true" })),
     ...hiddenFiles.map((path) => ({ ...bound("/dev/null", over(path)), readonly: "true" })),
     ...hiddenFolders.map((path) => ({ ...bound(empty, over(path)), readonly: "true" })),

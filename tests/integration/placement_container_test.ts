@@ -83,7 +83,8 @@ print(attempt(lambda: open("/workspace/.env").read()), attempt(lambda: open('/wo
 print(attempt(lambda: os.listdir("/workspace/.ipybox")), attempt(lambda: os.listdir("/workspace/mcptools")))
 for path in (".mcp.json", 'a, "b"/.git/config', "mcptools/x.py", ".ipybox/x"):
     print(attempt(lambda: open(f"/workspace/{path}", "a").write("x")))
-print(attempt(lambda: os.rename("/workspace/.mcp.json", "/workspace/y")))
+for path in (".mcp.json", 'a, "b"', 'a, "b"/.git', "mcptools"):
+    print(attempt(lambda: os.rename(f"/workspace/{path}", "/workspace/y")))
 print(attempt(lambda: open("/opt/ipybox/programs/launcher/kernel.py", "a")))
 print(attempt(lambda: open("/etc/x", "w")), attempt(lambda: open("/proc/1/mem", "rb")))
 print(os.getuid() != 0)`);
@@ -93,7 +94,7 @@ print(os.getuid() != 0)`);
     " ",
     "PermissionError []",
     ...["OSError", "OSError", "OSError", "PermissionError"],
-    "OSError",
+    ...["OSError", "OSError", "OSError", "OSError"],
     "PermissionError",
     "OSError PermissionError",
     "True",
