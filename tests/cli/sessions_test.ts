@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertFalse, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { JournalFile } from "../../src/calls/journal_file.ts";
 import { folderOf } from "../../src/executor/durable.ts";
 import { ipybox } from "../support/cli.ts";
@@ -42,7 +42,7 @@ Deno.test("ipybox sessions end ends a session whose code runs", async () => {
     const shown = await ipybox(["sessions", ...at], { env });
     assertStringIncludes(shown.stdout, `${id}  detached for `);
     assertMatch(shown.stdout, /^.+bank\S+0123456789ab.+\n$/); // one line
-    assertFalse(shown.stdout.includes("\x1b"));
+    assert(!shown.stdout.includes("\x1b"));
     await Deno.writeTextFile(journal.path, "no database");
     const unread = await ipybox(["sessions", ...at], { env });
     assertStringIncludes(unread.stderr, `Cannot read the call journal ${journal.path}: `);

@@ -482,7 +482,8 @@ Deno.test("what is left of sessions is forgotten in time", async () => {
   const day = 24 * 60 * 60_000;
   const [empty, old, recent] = ["e0e0e0e0e0e0", "d0d0d0d0d0d0", "c0c0c0c0c0c0"] as const;
   const workspace = "/no/such/workspace";
-  const record = { version: 1, workspace, secret: "s", socket: "/no/such/socket", startedAt: 0 };
+  const common = { version: 1, workspace, place: "1:1", secret: "s", startedAt: 0 };
+  const record = { ...common, socket: "/no/such/socket" };
   for (const id of [empty, old, recent]) await Deno.mkdir(folderOf(id), { recursive: true });
   await Deno.utime(folderOf(empty), new Date(0), new Date(0));
   const lost = { exit: null, at: Date.now() - day - 1 };
