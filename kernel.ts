@@ -13,6 +13,12 @@ export type { OutputChunk } from "./src/kernel/spill_file.ts";
 export type { ShellGuard } from "./src/kernel/bootstrap.ts";
 export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
 export type { ByteStream } from "./src/base/streams.ts";
+export type {
+  CommandPlacement,
+  ContainerPlacement,
+  Placement,
+  SshPlacement,
+} from "./src/placement/placement.ts";
 export type { EffectiveLimits } from "./src/sandbox/limits.ts";
 export { buildPythonEnvironment, findPython } from "./src/python/environment.ts";
 export type {

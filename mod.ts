@@ -123,6 +123,12 @@ export type { McpHttpEndpoint, McpHttpServerOptions } from "./src/mcp_server/mcp
 export type { HttpSessionsOptions } from "./src/mcp_server/http/sessions.ts";
 export type { McpServerOptions } from "./src/mcp_server/session.ts";
 export type { SandboxConfig } from "./src/sandbox/config.ts";
+export type {
+  CommandPlacement,
+  ContainerPlacement,
+  Placement,
+  SshPlacement,
+} from "./src/placement/placement.ts";
 export type { ResourceLimits } from "./src/sandbox/limits.ts";
 export type { SandboxOptions } from "./src/sandbox/sandbox.ts";
 export type { ExactJson, ExactObject, JsonObject, JsonValue, RawNumber } from "./src/json/exact.ts";

@@ -2,7 +2,7 @@ import type { Logger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { abortable } from "../base/signals.ts";
 import type { CheckerProcess } from "../kernel/gateway_connection.ts";
-import { LanguageServer } from "./language_server.ts";
+import { type ChangedFile, LanguageServer } from "./language_server.ts";
 import { type Look, MAX_CODE, parseLook } from "./look.ts";
 import { type CodeProblem, type Findings, judge, undefinedNames } from "./problems.ts";
 import { CheckReport } from "./report.ts";
@@ -36,6 +36,8 @@ const MAX_ENDS = 3;
 interface Session {
   readonly server: LanguageServer;
   readonly stubs: StubTree;
+  /** Has the checker see what was changed in their folder. */
+  readonly publish: (files: ChangedFile[]) => Promise<ChangedFile[]>;
 }
 
 /** A cell that was looked at, and runs or is about to. */
@@ -160,8 +162,9 @@ export class CodeChecker implements Disposable {
   ): Promise<Findings | undefined> {
     const session = await this.#open();
     if (session === undefined) return undefined;
-    const { server, stubs } = session;
-    server.filesChanged(await stubs.update(new Set(look.tools.map(([name]) => name))));
+    const { server, stubs, publish } = session;
+    const files = await stubs.update(new Set(look.tools.map(([name]) => name)));
+    server.filesChanged(await publish(files));
     // The code may have begun while the stubs were made.
     if (this.#pending !== pending) return undefined;
     server.append(look.text);
@@ -189,13 +192,21 @@ export class CodeChecker implements Disposable {
     return session;
   }
 
-  async #start({ stream, stubs: folder }: CheckerProcess): Promise<Session> {
+  async #start({ stream, stubs: folder, elsewhere }: CheckerProcess): Promise<Session> {
     const { StubTree } = await import("./stub_tree.ts"); // and the generator: few sessions need it
     const stubs = new StubTree(folder, this.#options.mcptools);
     await stubs.begin();
-    const server = await LanguageServer.start(stream, folder);
+    const publish = async (files: ChangedFile[]) => {
+      if (elsewhere === undefined || files.length === 0) return files;
+      await elsewhere.publish();
+      return files.map(({ path, change }) => (
+        { path: elsewhere.folder + path.slice(folder.length), change }
+      ));
+    };
+    await elsewhere?.publish();
+    const server = await LanguageServer.start(stream, elsewhere?.folder ?? folder);
     for (const text of this.#history) server.append(text);
-    return this.#live = { server, stubs };
+    return this.#live = { server, stubs, publish };
   }
 
   #lost(session: Promise<Session>, reason: unknown): void {

@@ -12,10 +12,13 @@ import { readDotenv } from "../mcp/env.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
 import { loadPolicy } from "../approval/rules/file.ts";
+import { bindsWorkspace } from "../placement/carrier.ts";
+import { parsePlacement, type Placement } from "../placement/placement.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
+import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { type CommandIo, type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
-import { WRITTEN_WORKSPACE } from "./shared.ts";
+import { readUserFile, WRITTEN_WORKSPACE } from "./shared.ts";
 
 /** `--approve MODE`, an option of every command that makes tool calls. */
 export const APPROVE: OptionSpec = {
@@ -66,6 +69,12 @@ export const SESSION: Readonly<Record<string, OptionSpec>> = {
   },
 };
 
+/** `--placement WHERE`, an option of commands that run code for a person or a client. */
+export const PLACEMENT: OptionSpec = {
+  value: "WHERE",
+  help: "Run code elsewhere: docker, podman, ssh:HOST or a JSON file (docs/placements.md)",
+};
+
 /** What the command line says of an executor for the person's own code. */
 export async function executorOptions(
   parsed: ParsedArgs,
@@ -75,6 +84,7 @@ export async function executorOptions(
   const { policy, ...modes } = await approvalOf(parsed, workspace, io.log);
   return {
     ...kernelOptions(parsed, io, workspace),
+    placement: await placementOf(parsed, workspace),
     approval: policy ?? modes,
     kernelEnv: await kernelEnvOf(workspace),
     signal: io.signal,
@@ -135,6 +145,48 @@ export async function approvalOf(
       decide: (call) => (isShell(call) ? shellPolicy : policy).decide(call),
     },
   };
+}
+
+/** What the command line says of where code runs. */
+export async function placementOf(
+  parsed: ParsedArgs,
+  workspace: string,
+): Promise<Placement | undefined> {
+  const where = parsed.value("placement");
+  if (where === undefined) return undefined;
+  const here = LOCAL.find((name) => parsed.given(name));
+  if (here !== undefined) {
+    throw new UsageError(`Options --placement and --${here} cannot be combined`);
+  }
+  const placement = await readPlacement(where, workspace);
+  if (parsed.given("http") && !bindsWorkspace(placement)) {
+    throw new UsageError(
+      `Option --http needs a --placement that shows sessions their folders: docker or podman`,
+    );
+  }
+  return placement;
+}
+
+/** What only counts on this machine. */
+const LOCAL = ["sandbox-config", "project", "share-workspace", "session", "detach"] as const;
+
+async function readPlacement(where: string, workspace: string): Promise<Placement> {
+  if (where === "docker" || where === "podman") return { type: where };
+  if (where.startsWith("ssh:")) return parsePlacement({ type: "ssh", host: where.slice(4) });
+  if (!/[./]/.test(where)) {
+    throw new UsageError(
+      `Option --placement takes docker, podman, ssh:HOST or a JSON file: received "${where}"`,
+    );
+  }
+  await requireOwnProgram(resolve(where), { workspace, what: "placement" });
+  let value: unknown;
+  try {
+    value = JSON.parse(await readUserFile(where));
+  } catch (cause) {
+    if (!(cause instanceof SyntaxError)) throw cause;
+    throw new UsageError(`File "${where}" is not JSON: ${cause.message}`, { cause });
+  }
+  return parsePlacement(value, where);
 }
 
 function checkOf(parsed: ParsedArgs): CheckMode | undefined {

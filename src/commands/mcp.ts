@@ -18,6 +18,8 @@ import {
   APPROVE_SHELL,
   kernelEnvOf,
   kernelOptions,
+  PLACEMENT,
+  placementOf,
   SESSION,
   sessionNameOf,
 } from "./executor_options.ts";
@@ -83,6 +85,7 @@ export const mcp: Command = {
         "With --http, give sessions the workspace's files except secrets: read-only, at their absolute paths, or as a copy for each session",
     },
     ...SESSION,
+    placement: PLACEMENT,
     project: {
       value: "DIR",
       help:
@@ -139,6 +142,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   }
   const options: McpServerOptions = {
     ...kernel,
+    placement: await placementOf(parsed, workspace),
     sandbox: project === undefined ? kernel.sandbox : withProject(kernel.sandbox, project),
     approve,
     approveShell,

@@ -8,6 +8,7 @@ import {
   APPROVE,
   APPROVE_SHELL,
   executorOptions,
+  PLACEMENT,
   SESSION,
   sessionNameOf,
 } from "./executor_options.ts";
@@ -30,6 +31,7 @@ export const repl: Command = {
       help: "Continue the session of this name, or begin it; it outlives this command for a day",
     },
     ...SESSION,
+    placement: PLACEMENT,
   },
   notes: [
     "Cells share variables. Enter runs a complete cell, Ctrl-C interrupts it, Tab",

@@ -12,7 +12,7 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
-import { APPROVE, APPROVE_SHELL, executorOptions, SESSION } from "./executor_options.ts";
+import { APPROVE, APPROVE_SHELL, executorOptions, PLACEMENT, SESSION } from "./executor_options.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 
@@ -33,6 +33,7 @@ export const run: Command = {
       help: "Print the id of a session that continues without this command: see `ipybox attach`",
     },
     ...SESSION,
+    placement: PLACEMENT,
   },
   notes: [
     "The code's stdout and stderr are passed through as they are produced. ARGS are",

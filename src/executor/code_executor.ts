@@ -489,7 +489,8 @@ export class CodeExecutor implements AsyncDisposable {
     if (this.#packages === undefined) {
       throw new EnvironmentNotReadyError(
         "Cannot install packages: this executor has no packages folder",
-        "Remove `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write)",
+        "Remove `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write); " +
+          "with a placement, add packages to the Python there",
       );
     }
     const signal = anySignal(options.signal, this.#closed.signal);
@@ -578,6 +579,7 @@ export class CodeExecutor implements AsyncDisposable {
       await abortable(this.#kernel.ready(), execution.signal);
       // The code may import what is new.
       await abortable(this.#tools.runner.toolsFollowed(), execution.signal);
+      await abortable(this.#kernel.sync(), execution.signal);
       const report = await this.#checker?.check(code, execution.signal);
       if (report !== undefined) yield* this.#judge(report);
       const names = report && shownNames(report.tools);

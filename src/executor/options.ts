@@ -58,7 +58,8 @@ export interface CodeExecutorOptions extends
    */
   check?: CheckMode;
   /**
-   * The path of a Python that has `jupyter_kernel_gateway`, `ipykernel` and `pydantic`.
+   * The path of a Python that has `jupyter_kernel_gateway`, `ipykernel` and `pydantic`. With a
+   * placement, its path there: by default the one of the image, or `python3`.
    *
    * @default the environment variable `IPYBOX_PYTHON`, else the environment made by `ipybox setup`
    */
@@ -79,6 +80,7 @@ export type AttachOptions = Omit<
   | "kernelEnv"
   | "limits"
   | "nestedWorkspace"
+  | "placement"
   | "restoreWorkingDir"
   | "sandbox"
   | "spareKernel"

@@ -75,8 +75,13 @@ export async function startParts(
   const workspace = await realWorkspace(options.workspace ?? ".");
   if (!options.nestedWorkspace) await refuseNested(workspace);
   await makeOwnFolders(workspace);
-  const python = await findPython({ ...options, workspace });
-  const { durable, restoreWorkingDir = false } = options;
+  const { durable, placement, restoreWorkingDir = false } = options;
+  if (placement !== undefined && durable !== undefined) {
+    throw new ConfigError(
+      "Cannot combine placement and durable: a session elsewhere ends with its host",
+    );
+  }
+  const python = placement === undefined ? await findPython({ ...options, workspace }) : undefined;
   using _name = durable?.name === undefined ? undefined : await claimName(durable.name, workspace);
   const session = durable === undefined ? undefined : await createSession(workspace, durable);
   const left = { is: false };
@@ -85,10 +90,12 @@ export async function startParts(
     await ToolServer.start({ ...options, workspace, kernelPort: false, journal }),
   );
   const { settingsFiles } = tools.runner;
-  const { packages, importable } = await openPackages(options, workspace, python);
+  const { packages, importable } = python === undefined
+    ? { packages: undefined, importable: [] }
+    : await openPackages(options, workspace, python);
   const gateway: KernelGatewayOptions = {
     ...options,
-    python: python.executable,
+    python: python?.executable ?? options.python,
     workspace,
     kernelDoor: (stream) => tools.serveKernel(stream),
     sandbox: withReadOnly(options.sandbox, settingsFiles),
@@ -233,13 +240,13 @@ function foundRun(
 }
 
 function kernelOptions(
-  { imagesDir = "images", spareKernel }: CodeExecutorOptions,
+  { imagesDir = "images", placement, spareKernel }: CodeExecutorOptions,
   workspace: string,
   { tools, state }: { readonly tools: ToolServer; readonly state: SessionState | undefined },
 ) {
   return {
     imagesDir: resolve(workspace, imagesDir),
-    workingDir: workspace,
+    workingDir: placement === undefined ? workspace : undefined, // else what is the workspace there
     // Another host would not know of a second one.
     spareKernel: state === undefined ? spareKernel : false,
     toolToken: () => {

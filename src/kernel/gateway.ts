@@ -1,44 +1,25 @@
+import { basename } from "node:path";
 import { fill } from "../base/bytes.ts";
 import { GatewayStartError, type ProcessEvidence } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
-import { hostEnv } from "../base/permission.ts";
-import { abortable, anySignal } from "../base/signals.ts";
+import { allDone, anySignal } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { randomToken } from "../base/tokens.ts";
 import { LinkPort } from "../link/link.ts";
-import { HeldTogether } from "../files/held_records.ts";
-import { namedProgram } from "../process/program.ts";
-import {
-  type EffectiveLimits,
-  effectiveLimits,
-  LimitedTogether,
-  type ResourceLimits,
-  rlimits,
-} from "../sandbox/limits.ts";
-import {
-  type PreparedSandbox,
-  prepareSandbox,
-  requireSandbox,
-  type SandboxOptions,
-} from "../sandbox/sandbox.ts";
+import type { Placement } from "../placement/placement.ts";
+import type { EffectiveLimits, ResourceLimits } from "../sandbox/limits.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
-import { requireOwnProgram } from "../sandbox/workspace.ts";
+import { FarFiles } from "./far_files.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
-import {
-  launch,
-  type Launched,
-  type LauncherProcess,
-  linkTo,
-  untilReady,
-  untilUp,
-} from "./launch.ts";
-import { locatePython, type PythonFiles } from "./python_files.ts";
-import { KERNEL_FOLDERS, SessionFolder } from "./session_folder.ts";
-import { type SessionAddress, startSupervisor, SupervisedLauncher } from "./supervisor.ts";
-
-const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
+import { type Launched, type LauncherProcess, linkTo, untilReady, untilUp } from "./launch.ts";
+import type { Place } from "./place.ts";
+import { placeFar } from "./place_far.ts";
+import { explainHere, placeHere } from "./place_here.ts";
+import { KERNEL_FOLDERS } from "./session_folder.ts";
+import type { SessionAddress, SupervisedLauncher } from "./supervisor.ts";
 
 /**
  * A running Jupyter Kernel Gateway, in the sandbox unless told otherwise. Disposing it ends it with
@@ -78,6 +59,7 @@ export class KernelGateway implements AsyncDisposable {
   readonly #parts: AsyncDisposableStack;
   readonly #process: LauncherProcess;
   readonly #checker: () => CheckerProcess | undefined;
+  readonly #sync: (() => Promise<void>) | undefined;
   readonly #lasting:
     | { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts }
     | undefined;
@@ -94,6 +76,7 @@ export class KernelGateway implements AsyncDisposable {
     this.exited = running.exited;
     this.#process = running.process;
     this.#checker = running.checker;
+    this.#sync = running.sync;
     this.#lasting = running.lasting;
   }
 
@@ -147,7 +130,7 @@ export class KernelGateway implements AsyncDisposable {
     const timeout = AbortSignal.timeout(startTimeoutMs);
     const deadline = anySignal(timeout, signal);
     await using parts = new AsyncDisposableStack();
-    const state: { launched?: Launched } = {};
+    const state: { process?: LauncherProcess } = {};
     try {
       const running = await open(parts, { options, deadline, state });
       return new KernelGateway(parts.move(), running);
@@ -156,7 +139,7 @@ export class KernelGateway implements AsyncDisposable {
       throw new GatewayStartError(
         `The kernel gateway did not answer within ${startTimeoutMs / 1000} s. If this machine is ` +
           "slow or busy, try again (programs: increase startTimeoutMs); otherwise run `ipybox doctor`",
-        { exitCode: null, signal: null, stderrTail: state.launched?.process.stderrTail ?? "" },
+        { exitCode: null, signal: null, stderrTail: state.process?.stderrTail ?? "" },
         { cause: error },
       );
     }
@@ -165,6 +148,11 @@ export class KernelGateway implements AsyncDisposable {
   /** @internal */
   openChecker(): CheckerProcess | undefined {
     return this.#checker();
+  }
+
+  /** @internal Brings generated modules to kernels, where these do not see the workspace. */
+  async sync(): Promise<void> {
+    await this.#sync?.();
   }
 
   /** @internal Says what the next host has to know; only one that lasts can. */
@@ -216,7 +204,7 @@ interface Start<Options = KernelGatewayOptions> {
   readonly options: Options;
   readonly deadline: AbortSignal;
   /** What is known of the process so far. */
-  readonly state: { launched?: Launched };
+  readonly state: { process?: LauncherProcess };
 }
 
 /** A gateway that answers. */
@@ -230,6 +218,7 @@ interface Running {
   readonly process: LauncherProcess;
   readonly exited: Promise<ProcessEvidence>;
   readonly checker: () => CheckerProcess | undefined;
+  readonly sync?: (() => Promise<void>) | undefined;
   readonly lasting?: { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts };
 }
 
@@ -242,8 +231,9 @@ async function attachIn(
   },
 ): Promise<Running> {
   const launched = linkTo(parts, launcher, options.kernelDoor);
-  state.launched = launched;
-  await untilReady(launched, facts.sandboxed, deadline);
+  state.process = launcher;
+  const { sandboxed } = facts;
+  await untilReady(launched, (last, cause) => explainHere(last, { sandboxed, cause }), deadline);
   const port = parts.use(LinkPort.open(launched.link));
   return {
     ...facts,
@@ -257,169 +247,89 @@ async function attachIn(
 
 async function startIn(
   parts: AsyncDisposableStack,
-  start: Start,
+  { options, deadline, state }: Start,
   session?: LastingSession,
 ): Promise<Running> {
-  const { options, deadline, state } = start;
-  const { sandbox = true, packages = [], log = silentLogger } = options;
-  const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
-  const held = parts.use(new HeldTogether());
-  const folder = await SessionFolder.create(log);
-  held.use(folder);
-  const workspace = await realFolder(options.workspace);
-  await requireOwnProgram(options.python, { workspace, what: "Python" });
-  const located = locatePython(options.python, deadline);
-  // A start that fails earlier leaves no process either. Who needs its answer gets the error.
-  parts.defer(() => located.then(() => {}, () => {}));
+  const { log = silentLogger } = options;
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const probe = { file: folder.canary, port: canaryPort.addr.port, process: Deno.pid };
-  const commandOf = ({ executable }: PythonFiles) => [
-    executable,
-    "-I",
-    "-S",
-    `${folder.launcher}/launcher.py`,
-    JSON.stringify(probe),
-  ];
-  const path = hostEnv("PATH") ?? DEFAULT_PATH;
-  let prepared: PreparedSandbox | undefined;
-  if (sandbox === false) {
-    log.warn("No sandbox: executed code can do everything that this user can do");
-  } else {
-    const contents = located.then((python) => {
-      const readable = [...python.readable, ...packages];
-      // The host runs that Python, too.
-      const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
-      const readOnly = [folder.launcher, folder.runtime, folder.stubs, ...inWorkspace];
-      return { command: commandOf(python), readable, readOnly };
-    });
-    contents.catch(() => {});
-    prepared = await prepareSandbox(
-      { session: folder.session, hostPrivate: folder.hostPrivate, workspace },
-      contents,
-      {
-        ...(sandbox === true ? {} : sandbox),
-        nestedWorkspace: options.nestedWorkspace,
-        log,
-        signal: deadline,
-        path,
-        belongings: held,
-        waits: session === undefined, // else the supervisor waits
-      },
-    );
-  }
-  const python = await located;
-  const command = commandOf(python);
-  deadline.throwIfAborted();
-  const { kernelDoor } = options;
-  const grouped = new LimitedTogether();
-  if (session === undefined) parts.use(grouped); // it ends after what is in it
-  const launcher = session === undefined ? undefined : await launchLasting(session, {
-    command: prepared === undefined ? command : [prepared.command, ...prepared.args],
-    env: prepared?.env ?? { LANG: "C.UTF-8" },
-    python: python.executable,
-    folder,
-    held,
-    log,
+  const place = await placeOf(parts, {
+    options,
+    deadline,
+    canaryPort: canaryPort.addr.port,
+    session,
   });
-  const launched = launcher === undefined
-    ? launch(parts, { command, prepared, cwd: folder.session, kernelDoor, log })
-    : linkTo(parts, launcher, kernelDoor);
-  state.launched = launched;
-  grouped.take(launched.process.pid, limits, log);
-  await abortable(grouped.taken, deadline);
-  launcher?.begin((await grouped.taken)?.folders ?? []);
-  if (prepared?.waits) await beginSandbox(launched);
-  const report = await untilReady(launched, prepared !== undefined, deadline);
+  const { process, lasting: launcher, paths, sandboxed, limits } = place;
+  state.process = process;
+  const launched = linkTo(parts, process, options.kernelDoor);
+  await place.begin();
+  const report = await untilReady(launched, place.explain, deadline);
   log.debug(`The launcher is up: ${JSON.stringify(report)}`);
-  if (prepared !== undefined) requireSandbox(report, prepared.config, log);
+  place.judge(report);
 
   const token = randomToken();
   const port = parts.use(LinkPort.open(launched.link));
   launched.link.start(
     gatewaySpec({
-      ...{ options, python, folder, workspace, prepared, limits, token, path },
-      kernelsApart: prepared !== undefined && hasLandlock(report),
+      ...{ options, place, token },
+      kernelsApart: sandboxed && hasLandlock(report),
       durable: session !== undefined,
     }),
   );
-  await untilUp(untilAnswers(port.number, token, deadline), launched, deadline);
-  const { process, exited } = launched;
-  const sandboxed = prepared !== undefined;
+  const { copied } = place;
+  const files = copied && new FarFiles(launched.link);
+  const modules = copied?.modules;
+  const sync = files && modules && (() => files.copy(modules));
+  await untilUp(
+    allDone([untilAnswers(port.number, token, deadline), sync?.()]).then(() => {}),
+    launched,
+    deadline,
+  );
+  const { exited } = launched;
   const kernelsApart = sandboxed && (report.platform !== "linux" || hasLandlock(report));
   const facts: LastingFacts = {
     token,
-    sessionDir: folder.session,
-    stubs: folder.stubs,
-    hasChecker: python.checker !== undefined,
+    sessionDir: paths.session,
+    stubs: paths.stubs,
+    hasChecker: place.python.checker !== undefined,
     sandboxed,
     kernelsApart,
     limits,
   };
-  const checker = () => openChecker(launched, facts);
+  const checker = () =>
+    openChecker(launched, facts, files && copied && { files, folder: copied.stubs });
   const lasting = launcher === undefined ? undefined : { launcher, facts };
-  return { ...facts, port, process, exited, checker, lasting };
+  return { ...facts, port, process, exited, checker, lasting, sync };
 }
 
-/** Has a supervisor start a launcher, and attaches to it. */
-async function launchLasting(
-  session: LastingSession,
-  { command, env, python, folder, held, log }: {
-    readonly command: readonly string[];
-    readonly env: Readonly<Record<string, string>>;
-    readonly python: string;
-    readonly folder: SessionFolder;
-    readonly held: HeldTogether;
-    readonly log: Logger;
-  },
-): Promise<SupervisedLauncher> {
-  const { id, secret, idleMs, maxMs } = session;
-  const address = { id, secret, socket: `${folder.hostPrivate}/socket` };
-  await session.onSocket(address);
-  await startSupervisor({
-    ...address,
-    python: namedProgram(python),
-    hostPrivate: folder.hostPrivate,
-    argv: command,
-    cwd: folder.session,
-    env,
-    idleMs,
-    maxMs,
-    locks: held.locks,
-    remove: [...held.locks.filter((lock) => !lock.startsWith(`${folder.root}/`)), folder.root],
-    folder: session.folder,
-  });
-  held.leave();
-  return await SupervisedLauncher.attach(address, log);
+/** Starts a launcher where the options say. */
+async function placeOf(
+  parts: AsyncDisposableStack,
+  start: Parameters<typeof placeHere>[1],
+): Promise<Place> {
+  return start.options.placement === undefined
+    ? await placeHere(parts, start)
+    : await placeFar(parts, start);
 }
 
-/** Has the sandbox start, now that all that it starts is limited together. */
-async function beginSandbox({ process }: Launched): Promise<void> {
-  // Where it has ended already, its last words say why.
-  await process.pipes.write(new TextEncoder().encode("\n")).catch(() => {});
-}
-
-/** Starts a type checker in the launcher's sandbox, with a folder for its stubs. */
+/** Starts a type checker beside the launcher, with a folder for its stubs, which may need a copy there. */
 function openChecker(
   { link }: Launched,
   { stubs, hasChecker }: LastingFacts,
+  copied?: { readonly files: FarFiles; readonly folder: string },
 ): CheckerProcess | undefined {
   if (!hasChecker) return undefined;
   const stream = link.startProgram("checker");
-  return stream && { stream, stubs: Deno.makeTempDirSync({ dir: stubs }) };
+  if (stream === undefined) return undefined;
+  const here = Deno.makeTempDirSync({ dir: copied?.folder ?? stubs });
+  if (copied === undefined) return { stream, stubs: here };
+  const there = `${stubs}/${basename(here)}`;
+  const publish = () => copied.files.copy({ here, there });
+  return { stream, stubs: here, elsewhere: { folder: there, publish } };
 }
 
 /** Whether Linux can keep processes of one user apart; the first version of Landlock cannot be used. */
 function hasLandlock({ landlock = 0 }: SelfTestReport): boolean {
   return landlock >= 2;
-}
-
-async function realFolder(path: string): Promise<string> {
-  const real = await Deno.realPath(path).catch((cause: unknown) => {
-    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-    throw new Deno.errors.NotFound(`Cannot use ${path} as workspace: it does not exist`, { cause });
-  });
-  if ((await Deno.stat(real)).isDirectory) return real;
-  throw new Deno.errors.NotADirectory(`Cannot use ${path} as workspace: it is not a folder`);
 }
 
 /**
@@ -461,13 +371,8 @@ async function untilAnswers(
 /** What a gateway is made of. */
 interface GatewayParts {
   readonly options: KernelGatewayOptions;
-  readonly python: PythonFiles;
-  readonly folder: SessionFolder;
-  readonly workspace: string;
-  readonly prepared: PreparedSandbox | undefined;
-  readonly limits: EffectiveLimits;
+  readonly place: Place;
   readonly token: string;
-  readonly path: string;
   /** Whether kernels can be kept from tracing and signalling each other. */
   readonly kernelsApart: boolean;
   /** Whether they outlive this process. */
@@ -475,55 +380,67 @@ interface GatewayParts {
 }
 
 /** What the launcher is told to start. Only its stdin carries the token. */
-function gatewaySpec(parts: GatewayParts): unknown {
-  const { options, python, folder, workspace, prepared, token, path } = parts;
+function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayParts): unknown {
+  const { python, paths, workspace, copied, rlimits } = place;
   const { kernelEnv = {}, kernelToken, packages = [] } = options;
-  const limits = rlimits(parts.limits);
   const bin = python.executable.slice(0, python.executable.lastIndexOf("/"));
-  const env = { PATH: `${bin}:${path}`, LANG: "C.UTF-8", JUPYTER_NO_CONFIG: "1" };
-  const pythonPath = [folder.runtime, workspace, ...packages];
+  const env = { PATH: `${bin}:${place.path}`, LANG: "C.UTF-8", JUPYTER_NO_CONFIG: "1" };
+  const pythonPath = [paths.runtime, workspace, ...packages];
+  if (copied?.modules !== undefined) pythonPath.splice(1, 0, copied.modules.importable);
   if (kernelEnv.PYTHONPATH !== undefined) pythonPath.push(kernelEnv.PYTHONPATH);
+  const program = (
+    name: string,
+    ...args: string[]
+  ) => [python.executable, "-I", "-S", `${paths.launcher}/${name}.py`, ...args];
   return {
-    argv: [python.executable, "-I", `${folder.launcher}/gateway.py`],
+    argv: [python.executable, "-I", `${paths.launcher}/gateway.py`],
     cwd: workspace,
-    env: { ...env, ...folder.environment() },
+    env: { ...env, ...paths.environment() },
     door: options.kernelDoor !== undefined,
-    programs: python.checker === undefined ? {} : {
-      checker: [
-        python.executable,
-        "-I",
-        "-S",
-        `${folder.launcher}/checker.py`,
-        python.checker,
-        "server",
-      ],
+    programs: {
+      ...(python.checker === undefined
+        ? {}
+        : { checker: program("checker", python.checker, "server") }),
+      ...(copied === undefined ? {} : { files: program("files") }),
     },
-    inherit: prepared?.proxyVariables ?? [],
-    limits: limits.all,
+    inherit: place.inherit,
+    limits: rlimits.all,
     input: {
       token,
       kernel_env: {
         ...env,
         ...(kernelToken === undefined ? {} : { IPYBOX_TOOL_TOKEN: kernelToken }),
-        ...(parts.durable ? { IPYBOX_TOOL_DURABLE: "1" } : {}),
+        ...(durable ? { IPYBOX_TOOL_DURABLE: "1" } : {}),
         ...kernelEnv,
         PYTHONPATH: pythonPath.join(":"),
       },
-      kernel_script: `${folder.launcher}/kernel.py`,
-      kernel_limits: limits.kernel,
-      kernels_apart: parts.kernelsApart,
-      kernels_dir: folder.kernels,
+      kernel_script: `${paths.launcher}/kernel.py`,
+      kernel_limits: rlimits.kernel,
+      kernels_apart: kernelsApart,
+      kernels_dir: paths.kernels,
       kernel_folders: KERNEL_FOLDERS,
-      resource_dir: folder.launcher,
-      durable: parts.durable,
+      resource_dir: paths.launcher,
+      durable,
     },
   };
 }
 
 /** Options of `KernelGateway.start()`. */
 export interface KernelGatewayOptions {
-  /** The path of a Python that has `jupyter_kernel_gateway` and `ipykernel`. */
-  python: string;
+  /**
+   * The path of a Python that has `jupyter_kernel_gateway` and `ipykernel`: where the placement leads,
+   * if there is one.
+   *
+   * @default with a placement, the one of the image, or `python3`; required without
+   */
+  python?: string;
+  /**
+   * Where kernels run: in a container, or on another machine. Approvals, secrets and MCP servers stay
+   * on this one.
+   *
+   * @default {undefined} on this machine, in its sandbox
+   */
+  placement?: Placement;
   /** The working directory of kernels. It exists. */
   workspace: string;
   /**

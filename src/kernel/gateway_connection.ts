@@ -12,6 +12,8 @@ export interface CheckerProcess {
   readonly stream: ByteStream;
   /** A folder that only it and the host see, for the stubs that it reads. */
   readonly stubs: string;
+  /** Where that folder is on the checker's machine, if that is another one, and what copies it there. */
+  readonly elsewhere?: { readonly folder: string; readonly publish: () => Promise<void> };
 }
 
 /** The address of a kernel gateway, and information about its process. */
@@ -43,6 +45,8 @@ interface GatewayControl {
   readonly owned?: boolean;
   /** Starts a type checker beside its kernels. */
   readonly openChecker?: (() => CheckerProcess | undefined) | undefined;
+  /** Brings generated modules to its kernels. */
+  readonly sync?: (() => Promise<void>) | undefined;
 }
 
 /** How long a gateway may take to answer whether it is still there. */
@@ -87,6 +91,11 @@ export class GatewayConnection implements AsyncDisposable {
   /** Starts a type checker beside its kernels; `undefined` where there is none. */
   openChecker(): CheckerProcess | undefined {
     return this.#options.openChecker?.();
+  }
+
+  /** Brings generated modules to its kernels, where these do not see them. */
+  async sync(): Promise<void> {
+    await this.#options.sync?.();
   }
 
   /** Ends it, where that is possible. */

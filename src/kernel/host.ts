@@ -215,6 +215,11 @@ export class KernelHost implements AsyncDisposable {
     return this.#gateway?.openChecker();
   }
 
+  /** Brings generated modules to the kernel, where it does not see them. */
+  async sync(): Promise<void> {
+    await this.#gateway?.sync();
+  }
+
   /** Resolves when there is a gateway: a fresh one, where the loss of the last has been told. */
   async ready(): Promise<void> {
     if (this.#needsGateway && this.#untold === undefined) await this.#usable();
@@ -488,6 +493,7 @@ export class KernelHost implements AsyncDisposable {
       end,
       owned: true,
       openChecker: () => own.openChecker(),
+      sync: () => own.sync(),
     });
   }
 

@@ -4,21 +4,12 @@
  * @module
  */
 import { abortable, settledWithin } from "../base/signals.ts";
-import {
-  GatewayStartError,
-  type KernelDiedError,
-  type ProcessEvidence,
-  SandboxUnavailableError,
-} from "../base/errors.ts";
+import { GatewayStartError, type KernelDiedError, type ProcessEvidence } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { stage } from "../base/stages.ts";
 import { Link } from "../link/link.ts";
-import type { Logger } from "../base/log.ts";
 import { type ByteStream, joinStreams, TcpStream } from "../base/streams.ts";
-import { ManagedProcess } from "../process/managed_process.ts";
-import { namedProgram } from "../process/program.ts";
-import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
-import { type PreparedSandbox, sandboxFix } from "../sandbox/sandbox.ts";
+import type { ManagedProcess } from "../process/managed_process.ts";
 import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
 import type { KernelDoorTarget } from "./gateway.ts";
 
@@ -35,34 +26,6 @@ export interface Launched {
   readonly link: Link;
   /** How it ended, and with it what it had started. Never rejects. */
   readonly exited: Promise<ProcessEvidence>;
-}
-
-/** What {@linkcode launch} starts. */
-export interface LaunchOptions {
-  /** The launcher's command line. */
-  readonly command: readonly string[];
-  /** The sandbox around it. */
-  readonly prepared: PreparedSandbox | undefined;
-  /** Its working directory. */
-  readonly cwd: string;
-  /** What streams from inside lead to. */
-  readonly kernelDoor: KernelDoorTarget | undefined;
-  /** Receives what is written to stderr. */
-  readonly log: Logger;
-}
-
-/** Starts a launcher. */
-export function launch(parts: AsyncDisposableStack, options: LaunchOptions): Launched {
-  const { command, prepared, cwd, kernelDoor, log } = options;
-  const [program = "", ...args] = command;
-  const process = ManagedProcess.spawn({
-    command: prepared?.command ?? namedProgram(program),
-    args: prepared?.args ?? args,
-    cwd,
-    env: prepared?.env ?? { LANG: "C.UTF-8" },
-    onStderr: (line) => log.debug(`gateway: ${line}`),
-  });
-  return linkTo(parts, process, kernelDoor);
 }
 
 /** Opens the link to a launcher, which ends with `parts`. */
@@ -101,45 +64,26 @@ async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEv
 /** Waits for the launcher's report on what it can reach. */
 export async function untilReady(
   launched: Launched,
-  sandboxed: boolean,
+  explain: Explain,
   deadline: AbortSignal,
 ): Promise<SelfTestReport> {
   using _stage = stage("bwrap and self-test");
-  return parseReport(await firstWords(launched, sandboxed, deadline), launched);
+  return parseReport(await firstWords(launched, explain, deadline), launched);
 }
+
+/** Says why a launcher has ended before it said anything. */
+type Explain = (last: ProcessEvidence, cause: unknown) => Promise<Error>;
 
 async function firstWords(
   launched: Launched,
-  sandboxed: boolean,
+  explain: Explain,
   deadline: AbortSignal,
 ): Promise<unknown> {
   try {
     return await abortable(launched.link.ready, deadline);
   } catch (cause) {
     deadline.throwIfAborted();
-    const last = await launched.exited;
-    if (!sandboxed) {
-      throw new GatewayStartError(`The launcher ${howEnded(last)}`, last, { cause });
-    }
-    await explainSandbox(cause);
-    throw new SandboxUnavailableError(
-      `The sandbox ${howEnded(last)} before running anything: ${last.stderrTail.trim()}`,
-      sandboxFix(last.stderrTail),
-      { cause },
-    );
-  }
-}
-
-/**
- * Throws what this machine lacks, if that is why the sandbox did not start. It is only looked for
- * now, as looking takes time and permissions.
- */
-async function explainSandbox(cause: unknown): Promise<void> {
-  try {
-    await requireSandboxPrerequisites();
-  } catch (error) {
-    if (!(error instanceof SandboxUnavailableError)) return; // it could not be found out
-    throw new SandboxUnavailableError(error.message, error.fix, { cause });
+    throw await explain(await launched.exited, cause);
   }
 }
 
@@ -177,6 +121,7 @@ export async function untilUp(
   }
 }
 
-function howEnded({ exitCode, signal }: ProcessEvidence): string {
+/** How a process ended, after its name. */
+export function howEnded({ exitCode, signal }: ProcessEvidence): string {
   return signal === null ? `exited with code ${exitCode}` : `was ended by ${signal}`;
 }

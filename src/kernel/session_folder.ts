@@ -1,15 +1,12 @@
 import { allDone } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
-import { asset, assetTree } from "../assets/mod.ts";
+import { assetTree } from "../assets/mod.ts";
 import type { Logger } from "../base/log.ts";
 import type { Held } from "../files/held_records.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 
-/**
- * The folders of one gateway, readable by nobody else, outside the workspace. Disposing removes
- * them.
- */
-export class SessionFolder implements Held {
+/** Where the folders of one gateway are, on this machine or on another one. */
+export class SessionPaths {
   /** What kernels see and write. */
   readonly session: string;
   /** Our programs in it, which must not be changed. */
@@ -27,19 +24,52 @@ export class SessionFolder implements Held {
 
   /** The folder that they are in. */
   readonly root: string;
-  readonly #held: HeldFolder;
 
-  private constructor(held: HeldFolder) {
-    this.#held = held;
-    const root = held.path;
+  /**
+   * @param root The folder that they are in.
+   * @param programs Where our programs are, if not in the session's folder.
+   */
+  constructor(root: string, programs: string = `${root}/session`) {
     this.root = root;
     this.session = `${root}/session`;
-    this.launcher = `${this.session}/launcher`;
-    this.runtime = `${this.session}/runtime`;
+    this.launcher = `${programs}/launcher`;
+    this.runtime = `${programs}/runtime`;
     this.stubs = `${this.session}/stubs`;
     this.kernels = `${this.session}/kernels`;
     this.hostPrivate = `${root}/host`;
     this.canary = `${root}/canary`;
+  }
+
+  /** The folders that are there before the launcher is. */
+  get empty(): string[] {
+    return [this.kernels, this.stubs, `${this.session}/jupyter/runtime`];
+  }
+
+  /** The variables that lead the gateway into the session. */
+  environment(): Record<string, string> {
+    return {
+      HOME: this.session,
+      JUPYTER_CONFIG_DIR: `${this.session}/jupyter/config`,
+      JUPYTER_DATA_DIR: `${this.session}/jupyter/data`,
+      JUPYTER_RUNTIME_DIR: `${this.session}/jupyter/runtime`,
+    };
+  }
+}
+
+/** Our programs that run where kernels do, by their paths in the session's folder. */
+export function programs(): { path: string; text: string }[] {
+  return ["launcher", "runtime"].flatMap((folder) =>
+    assetTree(folder).map(({ path, text }) => ({ path: `${folder}/${path}`, text }))
+  );
+}
+
+/** The folders, made on this machine: readable by nobody else, outside the workspace. Disposing removes them. */
+export class SessionFolder extends SessionPaths implements Held {
+  readonly #held: HeldFolder;
+
+  private constructor(held: HeldFolder) {
+    super(held.path);
+    this.#held = held;
   }
 
   /** Makes the folders and writes what runs in them. */
@@ -51,28 +81,12 @@ export class SessionFolder implements Held {
       await Deno.mkdir(path, { mode: 0o700 });
     }
     await allDone([
-      Deno.mkdir(folder.kernels, { mode: 0o700 }),
-      Deno.mkdir(folder.stubs, { mode: 0o700 }),
-      Deno.mkdir(`${folder.session}/jupyter/runtime`, { recursive: true, mode: 0o700 }),
+      ...folder.empty.map((path) => Deno.mkdir(path, { recursive: true, mode: 0o700 })),
       Deno.writeTextFile(folder.canary, "not needed inside", { mode: 0o600 }),
-      folder.#write("launcher/launcher.py", asset("launcher/launcher.py")),
-      folder.#write("launcher/gateway.py", asset("launcher/gateway.py")),
-      folder.#write("launcher/kernel.py", asset("launcher/kernel.py")),
-      folder.#write("launcher/checker.py", asset("launcher/checker.py")),
-      ...assetTree("runtime").map(({ path, text }) => folder.#write(`runtime/${path}`, text)),
+      ...programs().map(({ path, text }) => folder.#write(path, text)),
     ]);
     stack.move();
     return folder;
-  }
-
-  /** The variables that lead the gateway into the session. */
-  environment(): Record<string, string> {
-    return {
-      HOME: this.session,
-      JUPYTER_CONFIG_DIR: `${this.session}/jupyter/config`,
-      JUPYTER_DATA_DIR: `${this.session}/jupyter/data`,
-      JUPYTER_RUNTIME_DIR: `${this.session}/jupyter/runtime`,
-    };
   }
 
   /** The file that this process has locked. */

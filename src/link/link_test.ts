@@ -43,7 +43,7 @@ interface LaunchOptions {
 
 async function spawnLauncher(folder: TempFolder): Promise<ManagedProcess> {
   await Deno.writeTextFile(`${folder.path}/launcher.py`, asset("launcher/launcher.py"));
-  const probe = { file: "/no/such/file", port: 1, process: Deno.pid };
+  const probe = { files: ["/no/such/file"], port: 1, process: Deno.pid };
   return ManagedProcess.spawn({
     command: namedProgram(testPython()),
     args: ["-I", "-S", `${folder.path}/launcher.py`, JSON.stringify(probe)],

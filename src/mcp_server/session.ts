@@ -338,7 +338,10 @@ export class Session implements AsyncDisposable {
     await this.filled;
     this.#starting = "Starting the kernel";
     const workspace = await this.workspace;
-    const python = await this.#python();
+    const { placement } = this.#options;
+    const python = placement === undefined
+      ? (await this.#python()).executable
+      : this.#options.python;
     this.#starting = "Starting the kernel";
     const { imagesDir = "images", approve = "ask", approveShell = "allow", policy } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
@@ -349,7 +352,7 @@ export class Session implements AsyncDisposable {
       approval: policy ?? { tools: approve, resources: approve, shell: approveShell },
       audit: await this.#auditLog(),
       workspace,
-      python: python.executable,
+      python,
       signal,
     });
     const { label = "" } = this.#options;

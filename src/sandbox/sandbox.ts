@@ -11,7 +11,12 @@ import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import type { EffectiveLimits } from "./limits.ts";
 import { Planner } from "./planner.ts";
-import { beginWriting, findProtectedPaths, makeOwnFolders } from "./protect.ts";
+import {
+  beginWriting,
+  findProtectedPaths,
+  makeOwnFolders,
+  type ProtectedPaths,
+} from "./protect.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
 import { findSrt } from "./srt.ts";
@@ -123,11 +128,7 @@ export async function prepareSandbox(
     );
   }
   const home = hostEnv("HOME");
-  refuseWideWorkspace(workspace);
-  refuseWorkspaceAround(hostPrivate, workspace);
-  await refuseUserFoldersIn(workspace);
-  await makeOwnFolders(workspace);
-  await noteAbsentDotenv(workspace);
+  await admitWorkspace(workspace, hostPrivate);
   const config = await userConfig(options, workspace);
   const srt = await findSrt({ path, log, signal });
   await using planner = await Planner.start(srt, {
@@ -141,14 +142,10 @@ export async function prepareSandbox(
     userFolders(),
     options.project === undefined ? NO_PROJECT : projectPaths(options.project, workspace),
   ]);
-  if (!options.nestedWorkspace) refuseNesting(workspace, protectedPaths.otherStates);
-  await beginWriting(workspace, protectedPaths.readOnly); // what is not there now may become the code's
-  const settled = await settledPaths(
-    [...protectedPaths.unreadable, ...protectedPaths.readOnly, ...project.unreadable],
-    { writes: workspace, belongings: options.belongings },
-  );
-  const isSettled = (path: string) => settled.has(path);
-  warnOfUnsettled([...protectedPaths.unreadable, ...project.unreadable], settled, log);
+  const settled = await protect(workspace, protectedPaths, {
+    ...options,
+    unreadable: project.unreadable,
+  });
   const { command, readOnly, readable } = await contents;
   const settings = sandboxSettings({
     writable: [folders.session, workspace],
@@ -158,11 +155,11 @@ export async function prepareSandbox(
     loopback: true, // kernels talk to the gateway
     readable: [...readable, ...project.readable, ...srt.readable],
     protectedPaths: {
-      readOnly: protectedPaths.readOnly.filter(isSettled),
-      unreadable: [...protectedPaths.unreadable.filter(isSettled), ...ownFolders],
+      readOnly: settled.readOnly,
+      unreadable: [...settled.unreadable, ...ownFolders],
     },
     // Of these, nothing can be read or written but what is named.
-    hidden: [...project.unreadable.filter(isSettled), ...await statesAround(workspace)],
+    hidden: [...settled.hidden, ...await statesAround(workspace)],
     config,
     home,
   });
@@ -194,9 +191,68 @@ export async function prepareSandbox(
   };
 }
 
+/** Refuses a folder that cannot be a workspace, and makes of another one what its host relies on. */
+async function admitWorkspace(workspace: string, hostPrivate: string): Promise<void> {
+  refuseWideWorkspace(workspace);
+  refuseWorkspaceAround(hostPrivate, workspace);
+  await refuseUserFoldersIn(workspace);
+  await makeOwnFolders(workspace);
+  await noteAbsentDotenv(workspace);
+}
+
+/** What {@linkcode protect} and {@linkcode protectWorkspace} are told. */
+interface ProtectOptions
+  extends Pick<PrepareSandboxOptions, "belongings" | "nestedWorkspace" | "log"> {
+  /** What else code must not read. */
+  readonly unreadable?: readonly string[];
+}
+
+/** Has code begin to write to a workspace, and says what of it can be protected. */
+async function protect(
+  workspace: string,
+  found: Awaited<ReturnType<typeof findProtectedPaths>>,
+  { unreadable = [], nestedWorkspace, belongings, log }: ProtectOptions,
+): Promise<ProtectedPaths & { readonly hidden: readonly string[] }> {
+  if (!nestedWorkspace) refuseNesting(workspace, found.otherStates);
+  await beginWriting(workspace, found.readOnly); // what is not there now may become the code's
+  const settled = await settledPaths([...found.unreadable, ...found.readOnly, ...unreadable], {
+    writes: workspace,
+    belongings,
+  });
+  const isSettled = (path: string) => settled.has(path);
+  warnOfUnsettled([...found.unreadable, ...unreadable], settled, log);
+  return {
+    readOnly: found.readOnly.filter(isSettled),
+    unreadable: found.unreadable.filter(isSettled),
+    hidden: unreadable.filter(isSettled),
+  };
+}
+
+/** Says what of a workspace must be kept from code that is to write to it by another wall than ours. */
+export async function protectWorkspace(
+  workspace: string,
+  options: ProtectOptions & { readonly hostPrivate: string; readonly sandbox: SandboxOptions },
+): Promise<ProtectedPaths> {
+  await admitWorkspace(workspace, options.hostPrivate);
+  const found = await findProtectedPaths(workspace);
+  const { readOnly, unreadable } = await protect(workspace, found, options);
+  const inside = (path: string) => path !== workspace && isInside(path, workspace);
+  const more = await readOnlyInside(options.sandbox, workspace);
+  return { readOnly: [...readOnly, ...more].filter(inside), unreadable };
+}
+
 /** Decides whether the sandbox holds. */
-export function requireSandbox(report: SelfTestReport, config: SandboxConfig, log: Logger): void {
+export function requireSandbox(
+  report: SelfTestReport,
+  { config = {}, elsewhere = false, log }: {
+    readonly config?: SandboxConfig;
+    /** What leads to it, if it is not on this machine. */
+    readonly elsewhere?: boolean;
+    readonly log: Logger;
+  },
+): void {
   const failures = selfTestFailures(report, {
+    elsewhere,
     allowUnixSockets: config.network?.allowAllUnixSockets ?? false,
     // Small ids exist inside too, and in a nested sandbox the user chose to see them all.
     ambiguousProcess: Deno.pid <= 64 || (config.enableWeakerNestedSandbox ?? false),

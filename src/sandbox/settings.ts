@@ -64,7 +64,7 @@ export interface PolicyInput {
 }
 
 /** What every program needs: code, locale, names of users and hosts, certificates, fonts. */
-const SYSTEM: Readonly<Record<string, readonly string[]>> = {
+export const SYSTEM: Readonly<Record<string, readonly string[]>> = {
   linux: [
     "/usr",
     "/bin",

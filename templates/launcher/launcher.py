@@ -108,7 +108,7 @@ def harden():
 def self_test(probe):
     """Tries what the sandbox must refuse.
 
-    `probe` names a host file, a host port and a host process. The report says what was seen, not
+    `probe` names files, a port and a process of the host's. The report says what was seen, not
     whether it is good: the host decides that.
     """
     report = {"pid": os.getpid(), "uid": os.getuid(), "platform": sys.platform}
@@ -131,8 +131,10 @@ def self_test(probe):
         report["setuid"] = probe_setuid()
         report["writable"] = [path for path in OF_THE_MACHINE if can_open(path, os.O_WRONLY)]
         report["readable"] = [path for path in OF_ITS_MEMORY if can_open(path, os.O_RDONLY)]
+        report["networks"] = networks()
         report["landlock"] = ctypes.CDLL(None).syscall(444, None, 0, 1)  # its version
-    report["canary_file"] = probe_file(probe["file"])
+    found = [probe_file(path) for path in probe["files"]]
+    report["canary_file"] = "open" if "open" in found else found[0]
     report["canary_port"] = probe_port(probe["port"])
     report["canary_process"] = probe_process(probe["process"])
     return report
@@ -163,6 +165,13 @@ def shared_namespaces():
     if len(outside) != len(kinds):
         return list(kinds)
     return [kind for kind in kinds if os.readlink(f"/proc/self/ns/{kind}") in outside]
+
+
+def networks():
+    """Names the network interfaces beside the loopback."""
+    with open("/proc/net/dev") as file:
+        names = [line.split(":")[0].strip() for line in file if ":" in line]
+    return [name for name in names if name != "lo"]
 
 
 def probe_keyring():

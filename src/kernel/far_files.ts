@@ -1,0 +1,106 @@
+import { z } from "zod";
+import { joinBytes } from "../base/bytes.ts";
+import { Mutex } from "../base/mutex.ts";
+import type { ByteStream } from "../base/streams.ts";
+import { ifPresent, readHostileFile } from "../files/safe.ts";
+import { sha256 } from "../json/digest.ts";
+import type { Link } from "../link/link.ts";
+import { archiveOf, lineOf } from "../placement/boot.ts";
+
+/** A folder of this machine that has a copy where kernels are. */
+export interface CopiedFolder {
+  readonly here: string;
+  readonly there: string;
+}
+
+/** How much such a folder can have. */
+const MAX_FILES = 20_000;
+const MAX_BYTES = 64 << 20;
+
+const answerSchema = z.object({ error: z.string().nullable() });
+
+/** Copies folders to where kernels are, by a program that the launcher starts there. */
+export class FarFiles {
+  readonly #link: Link;
+  readonly #turns = new Mutex();
+  readonly #versions = new Map<string, string>();
+  #stream: ByteStream | undefined;
+
+  /** Starts nothing yet. */
+  constructor(link: Link) {
+    this.#link = link;
+  }
+
+  /** Copies a folder, if it is not as it was. What happens to the link shows elsewhere. */
+  async copy({ here, there }: CopiedFolder): Promise<void> {
+    using _turn = await this.#turns.acquire();
+    const entries = await entriesOf(here);
+    const version = sha256(entries.map(({ version }) => version).join("\n"));
+    if (version === this.#versions.get(there)) return;
+    const files = [];
+    let size = 0;
+    for (const { path } of entries) {
+      const text = await readHostileFile(`${here}/${path}`);
+      if (text === undefined) continue; // it has just been replaced, which the next copy sees
+      size += text.length;
+      if (size > MAX_BYTES) throw tooLarge(here);
+      files.push({ path, text });
+    }
+    const answer = await this.#put(there, await archiveOf(files));
+    if (answer === undefined) return;
+    if (answer.error !== null) {
+      throw new Error(`Cannot copy ${here} to the kernel: ${answer.error}`);
+    }
+    this.#versions.set(there, version);
+  }
+
+  /** `undefined` where the link is gone. */
+  async #put(
+    path: string,
+    archive: Uint8Array,
+  ): Promise<z.infer<typeof answerSchema> | undefined> {
+    const stream = this.#stream ??= this.#link.startProgram("files");
+    if (stream === undefined) return undefined;
+    try {
+      const order = JSON.stringify({ path, size: archive.length });
+      await stream.write(joinBytes(new TextEncoder().encode(`${order}\n`), archive));
+      return answerSchema.parse(JSON.parse(await lineOf(stream)));
+    } catch {
+      this.#stream = undefined;
+      stream.close();
+      return undefined;
+    }
+  }
+}
+
+interface Entry {
+  readonly path: string;
+  /** What changes with it. */
+  readonly version: string;
+}
+
+/** The files in a folder, and in those below it. */
+async function entriesOf(root: string): Promise<Entry[]> {
+  const found: Entry[] = [];
+  const folders = [""];
+  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+    const names = await ifPresent(Array.fromAsync(Deno.readDir(`${root}/${folder}`))) ?? [];
+    for (const { name, isDirectory, isFile } of names) {
+      const path = `${folder}${name}`;
+      if (isDirectory && name !== "__pycache__") folders.push(`${path}/`);
+      if (!isFile) continue;
+      const info = await ifPresent(Deno.lstat(`${root}/${path}`));
+      const { ino, size, mtime } = info ?? {};
+      found.push({ path, version: `${path} ${ino} ${size} ${mtime?.getTime()}` });
+      if (found.length > MAX_FILES) throw tooLarge(root);
+    }
+  }
+  return found.sort((one, other) => one.path < other.path ? -1 : 1);
+}
+
+function tooLarge(folder: string): Error {
+  return new Error(
+    `Cannot copy ${folder} to the kernel: it has more than ${MAX_FILES} files or ` +
+      `${MAX_BYTES >> 20} MiB; unregister MCP servers that you do not need`,
+  );
+}

@@ -1,0 +1,372 @@
+/**
+ * What a placement leads to as the place of kernels.
+ *
+ * @module
+ */
+import { asset } from "../assets/mod.ts";
+import {
+  ConfigError,
+  EnvironmentNotReadyError,
+  GatewayStartError,
+  SandboxUnavailableError,
+} from "../base/errors.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { hostEnv, isGranted } from "../base/permission.ts";
+import { randomToken } from "../base/tokens.ts";
+import { HeldTogether } from "../files/held_records.ts";
+import { HeldFolder } from "../files/private_folder.ts";
+import { sha256 } from "../json/digest.ts";
+import { Boot, bootCommand, type Facts, IMAGE_PROGRAMS } from "../placement/boot.ts";
+import {
+  type Carrier,
+  commandCarrier,
+  containerCarrier,
+  DEFAULT_IMAGE,
+  type MountedPaths,
+  sshCarrier,
+} from "../placement/carrier.ts";
+import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
+import { type ExitStatus, ManagedProcess } from "../process/managed_process.ts";
+import { hostPath, programOf } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
+import { trustedPath } from "../process/trusted_path.ts";
+import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
+import type { ProtectedPaths } from "../sandbox/protect.ts";
+import { protectWorkspace, requireSandbox } from "../sandbox/sandbox.ts";
+import { SYSTEM } from "../sandbox/settings.ts";
+import { syscallFilter } from "../sandbox/syscall_filter.ts";
+import type { KernelGatewayOptions } from "./gateway.ts";
+import { howEnded, type LauncherProcess } from "./launch.ts";
+import type { Place } from "./place.ts";
+import { programs, SessionPaths } from "./session_folder.ts";
+
+/** What {@linkcode placeFar} is told. */
+interface PlaceFarOptions {
+  readonly options: KernelGatewayOptions;
+  readonly deadline: AbortSignal;
+  /** A port of this machine that nobody there may reach. */
+  readonly canaryPort: number;
+}
+
+/** Starts a launcher where a placement leads. */
+export async function placeFar(
+  parts: AsyncDisposableStack,
+  { options, deadline, canaryPort }: PlaceFarOptions,
+): Promise<Place> {
+  const { sandbox = true, log = silentLogger, workspace } = options;
+  const placement = parsePlacement(options.placement);
+  refuseLocal(options);
+  const isWalled = sandbox !== false;
+  const limits = effectiveLimits(options.limits, { sandboxed: true });
+  const held = parts.use(new HeldTogether());
+  const folder = await HeldFolder.create({ log });
+  held.use(folder);
+  const canary = `${folder.path}/canary`;
+  await Deno.writeTextFile(canary, "not needed there", { mode: 0o600 });
+  const stubs = `${folder.path}/stubs`;
+  await Deno.mkdir(stubs, { mode: 0o700 });
+  const carrier = await carrierOf(placement, { options, held, hostPrivate: folder.path, limits });
+  const python = options.python ?? carrier.python;
+  const process = await FarProcess.start(parts, carrier, { log, python, workspace, deadline });
+  const boot = new Boot(process.pipes, { programs: programs(), deadline });
+  const facts = await boot.begin() ?? await process.failed(placement, deadline);
+  requireFit(facts, { placement, carrier, python, isWalled });
+  const paths = new SessionPaths(
+    `/tmp/ipybox.${randomToken().slice(0, 16)}`,
+    facts.has ? IMAGE_PROGRAMS : undefined,
+  );
+  const inner = carrier.workspace ?? `${paths.session}/workspace`;
+  const modules = `${paths.session}/modules`;
+  const programFolders = [paths.launcher, paths.runtime];
+  await boot.finish({
+    root: paths.root,
+    folders: [...paths.empty, modules, ...carrier.isBound ? [] : [inner]],
+    programs: facts.has ? IMAGE_PROGRAMS : paths.session,
+    probe: {
+      files: [canary, ...carrier.isBound ? [`${inner}/.ipybox/code-ran`] : []],
+      port: canaryPort,
+      process: Deno.pid,
+    },
+    filter: isWalled ? filterFor(facts) : new Uint8Array(0),
+    wall: !isWalled || !carrier.usesBubblewrap || facts.bwrap === null ? null : {
+      bwrap: facts.bwrap,
+      system: SYSTEM.linux ?? [],
+      writable: [paths.root, inner],
+      readonly: programFolders,
+    },
+  }, facts);
+  if (!isWalled) {
+    log.warn(`No sandbox: executed code can do everything that ${carrier.name} can do`);
+  }
+  return {
+    paths,
+    workspace: inner,
+    python: { executable: facts.python, checker: facts.checker ?? undefined },
+    path: "/usr/local/bin:/usr/bin:/bin",
+    copied: {
+      stubs,
+      ...(carrier.isBound ? {} : {
+        modules: {
+          here: `${workspace}/mcptools`,
+          there: `${modules}/mcptools`,
+          importable: modules,
+        },
+      }),
+    },
+    inherit: [],
+    limits,
+    // The system counts processes of a user, wherever they run: the engine has the number.
+    rlimits: rlimits({ ...limits, processes: null }),
+    sandboxed: isWalled,
+    process,
+    begin: () => Promise.resolve(),
+    judge: (report) => {
+      if (isWalled) requireSandbox(report, { elsewhere: true, log });
+    },
+    explain: (last, cause) => {
+      const message = `The launcher at ${carrier.name} ended before it said anything`;
+      return Promise.resolve(new GatewayStartError(message, last, { cause }));
+    },
+  };
+}
+
+/** Refuses what only counts on this machine. */
+function refuseLocal({ sandbox, packages = [] }: KernelGatewayOptions): void {
+  const given = typeof sandbox === "object" ? sandbox : {};
+  const local = (["config", "allowUnsafe", "project"] as const).find((name) => given[name]);
+  if (local !== undefined) {
+    throw new ConfigError(`Cannot use sandbox.${local} with a placement: it is about this machine`);
+  }
+  if (packages.length > 0) {
+    throw new ConfigError("Cannot use packages of this machine with a placement");
+  }
+}
+
+/** What {@linkcode carrierOf} is told. */
+interface CarrierOptions {
+  readonly options: KernelGatewayOptions;
+  readonly held: HeldTogether;
+  readonly hostPrivate: string;
+  readonly limits: EffectiveLimits;
+}
+
+async function carrierOf(placement: Placement, options: CarrierOptions): Promise<Carrier> {
+  switch (placement.type) {
+    case "docker":
+    case "podman":
+      return await containerOf(placement, options);
+    case "ssh":
+      return sshCarrier(placement);
+    case "command":
+      return commandCarrier(placement);
+  }
+}
+
+const NOTHING: ProtectedPaths = { readOnly: [], unreadable: [] };
+
+async function containerOf(
+  placement: ContainerPlacement,
+  { options, held, hostPrivate, limits }: CarrierOptions,
+): Promise<Carrier> {
+  const { log = silentLogger, sandbox, nestedWorkspace } = options;
+  const isBound = placement.workspace !== "none";
+  const workspace = isBound ? await Deno.realPath(options.workspace) : options.workspace;
+  const found = !isBound ? NOTHING : await protectWorkspace(workspace, {
+    ...{ log, nestedWorkspace, hostPrivate, belongings: held },
+    sandbox: typeof sandbox === "object" ? sandbox : {},
+  });
+  const protectedPaths = await mountedPaths(found, hostPrivate);
+  const info = isBound ? await Deno.stat(workspace) : undefined;
+  const owner = { uid: info?.uid ?? 0, gid: info?.gid ?? 0 };
+  if (isBound && owner.uid === 0 && Deno.build.os === "linux") {
+    throw new ConfigError(
+      `Cannot use ${workspace} as workspace in a container: it belongs to root, and code must not be root. ` +
+        'Give it to an ordinary user, or do not show it to code: {"type": "docker", "workspace": "none"}',
+    );
+  }
+  return containerCarrier(placement, {
+    id: `ipybox-${randomToken().slice(0, 16)}`,
+    ...{ workspace, protectedPaths, owner },
+    memoryBytes: limits.memoryBytes,
+    processes: limits.processes,
+    rootless: Deno.build.os === "linux" && Deno.uid() !== 0,
+  });
+}
+
+/** What of a workspace engines have to mount something on. */
+async function mountedPaths(
+  { readOnly, unreadable }: ProtectedPaths,
+  hostPrivate: string,
+): Promise<MountedPaths> {
+  const hiddenFolders: string[] = [];
+  const hiddenFiles: string[] = [];
+  for (const path of unreadable) {
+    ((await Deno.lstat(path)).isDirectory ? hiddenFolders : hiddenFiles).push(path);
+  }
+  const empty = `${hostPrivate}/empty`;
+  await Deno.mkdir(empty);
+  await Deno.chmod(empty, 0);
+  return { readOnly, hiddenFolders, hiddenFiles, empty };
+}
+
+/** The filter for the processor there; none for one that has none, which the report shows. */
+function filterFor({ machine }: Facts): Uint8Array {
+  const options = { unixSockets: false, namespaces: false };
+  const architecture = machine === "arm64" ? "aarch64" : machine;
+  return syscallFilter(options, architecture) ?? new Uint8Array(0);
+}
+
+/** Refuses a place that lacks something. */
+function requireFit(
+  facts: Facts,
+  { placement, carrier, python, isWalled }: {
+    readonly placement: Placement;
+    readonly carrier: Carrier;
+    readonly python: string;
+    readonly isWalled: boolean;
+  },
+): void {
+  const { name, install } = carrier;
+  const { missing, version: [major, minor], requirements, bwrap } = facts;
+  if (major !== 3 || minor < 10) {
+    throw new EnvironmentNotReadyError(
+      `${python} at ${name} is Python ${major}.${minor}, but 3.10 or later is needed`,
+      "Name another one: --python PATH",
+    );
+  }
+  if (missing.length > 0) {
+    throw new EnvironmentNotReadyError(
+      `${python} at ${name} lacks ${missing.join(", ")}`,
+      `${install} ${missing.join(" ")}`,
+    );
+  }
+  if (requirements !== null && requirements !== sha256(asset("environment/requirements.txt"))) {
+    const image = "image" in placement && placement.image || DEFAULT_IMAGE;
+    throw new EnvironmentNotReadyError(
+      `The image ${image} was built for another version of ipybox`,
+      BUILD,
+    );
+  }
+  if (isWalled && carrier.usesBubblewrap && bwrap === null) {
+    throw new SandboxUnavailableError(
+      `There is no bubblewrap at ${name}, so code would run there without a sandbox`,
+      "Install it there (sudo apt-get install bubblewrap), or accept that: --no-sandbox",
+    );
+  }
+}
+
+const BUILD =
+  `In a checkout of ipybox: docker build --file packaging/kernel-image/Dockerfile --tag ${DEFAULT_IMAGE} .`;
+
+/** The command that carries a launcher, whose own end says nothing of the launcher's. */
+class FarProcess implements LauncherProcess {
+  readonly #process: ManagedProcess;
+  readonly #carrier: Carrier;
+  #end = "";
+  #stopping: Promise<ExitStatus> | undefined;
+
+  private constructor(process: ManagedProcess, carrier: Carrier) {
+    this.#process = process;
+    this.#carrier = carrier;
+  }
+
+  /** Starts the command. */
+  static async start(
+    parts: AsyncDisposableStack,
+    carrier: Carrier,
+    { log, python, workspace, deadline }: {
+      readonly log: Logger;
+      readonly python: string;
+      readonly workspace: string;
+      readonly deadline: AbortSignal;
+    },
+  ): Promise<FarProcess> {
+    const [program = "", ...args] = carrier.command(bootCommand(python));
+    const untrusted = [workspace];
+    const command = await programOf(program, { untrusted }).catch((cause: unknown) => {
+      if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+      throw new EnvironmentNotReadyError(cause.message, `Install ${program}`, { cause });
+    });
+    deadline.throwIfAborted();
+    const process = ManagedProcess.spawn({
+      command,
+      args,
+      env: { ...environment(), PATH: await trustedPath(hostPath(), untrusted) },
+      onStderr: (line) => log.debug(`${carrier.name}: ${line}`),
+    });
+    const far = new FarProcess(process, carrier);
+    parts.defer(async () => void await far.stop());
+    return far;
+  }
+
+  get pid(): number {
+    return this.#process.pid;
+  }
+
+  get pipes(): ManagedProcess["pipes"] {
+    return this.#process.pipes;
+  }
+
+  get stderrTail(): string {
+    return this.#process.stderrTail + this.#end;
+  }
+
+  stop(): Promise<ExitStatus> {
+    return this.#stopping ??= this.#stop();
+  }
+
+  async #stop(): Promise<ExitStatus> {
+    const { stop } = this.#carrier;
+    const exit = await this.#process.stop();
+    if (exit.exitCode !== 0) {
+      this.#end = `${this.#carrier.name} ${howEnded({ ...exit, stderrTail: "" })}\n`;
+    }
+    // It may have gone before what it started: engines have a command of their own for that.
+    if (exit.exitCode !== 0 && stop !== undefined) {
+      const [program = "", ...args] = stop;
+      await runProgram(await programOf(program), { args });
+    }
+    return { exitCode: null, signal: null };
+  }
+
+  /** Says why the command ended before anything answered. */
+  async failed(placement: Placement, deadline: AbortSignal): Promise<never> {
+    deadline.throwIfAborted();
+    await this.stop();
+    const text = this.stderrTail.trim();
+    throw new EnvironmentNotReadyError(
+      `Cannot start a kernel by ${this.#carrier.name}: ${text || "it ended without a word"}`,
+      fixOf(placement, text),
+    );
+  }
+}
+
+/** Says what to do when a command ended before anything answered. */
+function fixOf(placement: Placement, text: string): string {
+  switch (placement.type) {
+    case "docker":
+    case "podman":
+      if (/No such image|Unable to find image|image not known/i.test(text)) return BUILD;
+      if (/Cannot connect|daemon running/i.test(text)) {
+        return `Start the engine, and try: ${placement.type} info`;
+      }
+      if (/executable file not found|no such file or directory/i.test(text)) {
+        return "Use an image that has Python at this path, or name its path: --python PATH";
+      }
+      return `See what it says: ${placement.type} info`;
+    case "ssh":
+      if (/not found|No such file/i.test(text)) {
+        return "Install Python 3.10 or later there, or name its path there: --python PATH";
+      }
+      return `Have this work without a question: ssh ${placement.host} true`;
+    case "command":
+      return "Try the command in a terminal: it must run the program that is added to it";
+  }
+}
+
+/** The variables of this process, as the command's own: engines and ssh read some of them. */
+function environment(): Record<string, string> {
+  if (isGranted({ name: "env" })) return Deno.env.toObject();
+  const home = hostEnv("HOME");
+  return home === undefined ? {} : { HOME: home };
+}

@@ -1,0 +1,229 @@
+/**
+ * This machine as the place of kernels, in its sandbox unless told otherwise.
+ *
+ * @module
+ */
+import {
+  GatewayStartError,
+  type ProcessEvidence,
+  SandboxUnavailableError,
+} from "../base/errors.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { hostEnv } from "../base/permission.ts";
+import { abortable } from "../base/signals.ts";
+import { HeldTogether } from "../files/held_records.ts";
+import { ManagedProcess } from "../process/managed_process.ts";
+import { namedProgram } from "../process/program.ts";
+import { effectiveLimits, LimitedTogether, rlimits } from "../sandbox/limits.ts";
+import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
+import {
+  type PreparedSandbox,
+  prepareSandbox,
+  requireSandbox,
+  sandboxFix,
+} from "../sandbox/sandbox.ts";
+import { requireOwnProgram } from "../sandbox/workspace.ts";
+import type { KernelGatewayOptions, LastingSession } from "./gateway.ts";
+import { howEnded } from "./launch.ts";
+import type { Place } from "./place.ts";
+import { locatePython, type PythonFiles } from "./python_files.ts";
+import { SessionFolder } from "./session_folder.ts";
+import { startSupervisor, SupervisedLauncher } from "./supervisor.ts";
+
+const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
+
+/** What {@linkcode placeHere} is told. */
+interface PlaceHereOptions {
+  readonly options: KernelGatewayOptions;
+  readonly deadline: AbortSignal;
+  /** A port that nobody there may reach. */
+  readonly canaryPort: number;
+  /** Whether it outlives this process, and where its state is. */
+  readonly session: LastingSession | undefined;
+}
+
+/** Starts a launcher on this machine. */
+export async function placeHere(
+  parts: AsyncDisposableStack,
+  { options, deadline, canaryPort, session }: PlaceHereOptions,
+): Promise<Place> {
+  const { sandbox = true, packages = [], log = silentLogger } = options;
+  if (options.python === undefined) {
+    throw new TypeError("Option python is required on this machine");
+  }
+  const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
+  const held = parts.use(new HeldTogether());
+  const folder = await SessionFolder.create(log);
+  held.use(folder);
+  const workspace = await realFolder(options.workspace);
+  await requireOwnProgram(options.python, { workspace, what: "Python" });
+  const located = locatePython(options.python, deadline);
+  // A start that fails earlier leaves no process either. Who needs its answer gets the error.
+  parts.defer(() => located.then(() => {}, () => {}));
+  const probe = { files: [folder.canary], port: canaryPort, process: Deno.pid };
+  const commandOf = ({ executable }: PythonFiles) => [
+    executable,
+    "-I",
+    "-S",
+    `${folder.launcher}/launcher.py`,
+    JSON.stringify(probe),
+  ];
+  const path = hostEnv("PATH") ?? DEFAULT_PATH;
+  let prepared: PreparedSandbox | undefined;
+  if (sandbox === false) {
+    log.warn("No sandbox: executed code can do everything that this user can do");
+  } else {
+    const contents = located.then((python) => {
+      const readable = [...python.readable, ...packages];
+      // The host runs that Python, too.
+      const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
+      const readOnly = [folder.launcher, folder.runtime, folder.stubs, ...inWorkspace];
+      return { command: commandOf(python), readable, readOnly };
+    });
+    contents.catch(() => {});
+    prepared = await prepareSandbox(
+      { session: folder.session, hostPrivate: folder.hostPrivate, workspace },
+      contents,
+      {
+        ...(sandbox === true ? {} : sandbox),
+        nestedWorkspace: options.nestedWorkspace,
+        log,
+        signal: deadline,
+        path,
+        belongings: held,
+        waits: session === undefined, // else the supervisor waits
+      },
+    );
+  }
+  const python = await located;
+  const command = commandOf(python);
+  deadline.throwIfAborted();
+  const grouped = new LimitedTogether();
+  if (session === undefined) parts.use(grouped); // it ends after what is in it
+  const lasting = session === undefined ? undefined : await launchLasting(session, {
+    command: prepared === undefined ? command : [prepared.command, ...prepared.args],
+    env: prepared?.env ?? { LANG: "C.UTF-8" },
+    python: python.executable,
+    folder,
+    held,
+    log,
+  });
+  const process = lasting ?? launch(command, { prepared, cwd: folder.session, log });
+  return {
+    paths: folder,
+    workspace,
+    python,
+    path,
+    inherit: prepared?.proxyVariables ?? [],
+    limits,
+    rlimits: rlimits(limits),
+    sandboxed: prepared !== undefined,
+    process,
+    lasting,
+    begin: async () => {
+      grouped.take(process.pid, limits, log);
+      await abortable(grouped.taken, deadline);
+      lasting?.begin((await grouped.taken)?.folders ?? []);
+      // Now that all that it starts is limited together. Where it has ended already, its last words say why.
+      if (prepared?.waits) {
+        await process.pipes.write(new TextEncoder().encode("\n")).catch(() => {});
+      }
+    },
+    judge: (report) => {
+      if (prepared !== undefined) requireSandbox(report, { config: prepared.config, log });
+    },
+    explain: (last, cause) => explainHere(last, { sandboxed: prepared !== undefined, cause }),
+  };
+}
+
+/** What {@linkcode launch} starts a command with. */
+interface LaunchOptions {
+  /** The sandbox around it. */
+  readonly prepared: PreparedSandbox | undefined;
+  /** Its working directory. */
+  readonly cwd: string;
+  /** Receives what is written to stderr. */
+  readonly log: Logger;
+}
+
+function launch(
+  command: readonly string[],
+  { prepared, cwd, log }: LaunchOptions,
+): ManagedProcess {
+  const [program = "", ...args] = command;
+  return ManagedProcess.spawn({
+    command: prepared?.command ?? namedProgram(program),
+    args: prepared?.args ?? args,
+    cwd,
+    env: prepared?.env ?? { LANG: "C.UTF-8" },
+    onStderr: (line) => log.debug(`gateway: ${line}`),
+  });
+}
+
+/** Has a supervisor start a launcher, and attaches to it. */
+async function launchLasting(
+  session: LastingSession,
+  { command, env, python, folder, held, log }: {
+    readonly command: readonly string[];
+    readonly env: Readonly<Record<string, string>>;
+    readonly python: string;
+    readonly folder: SessionFolder;
+    readonly held: HeldTogether;
+    readonly log: Logger;
+  },
+): Promise<SupervisedLauncher> {
+  const { id, secret, idleMs, maxMs } = session;
+  const address = { id, secret, socket: `${folder.hostPrivate}/socket` };
+  await session.onSocket(address);
+  await startSupervisor({
+    ...address,
+    python: namedProgram(python),
+    hostPrivate: folder.hostPrivate,
+    argv: command,
+    cwd: folder.session,
+    env,
+    idleMs,
+    maxMs,
+    locks: held.locks,
+    remove: [...held.locks.filter((lock) => !lock.startsWith(`${folder.root}/`)), folder.root],
+    folder: session.folder,
+  });
+  held.leave();
+  return await SupervisedLauncher.attach(address, log);
+}
+
+/** Says why a launcher on this machine has ended before it said anything. */
+export async function explainHere(
+  last: ProcessEvidence,
+  { sandboxed, cause }: { readonly sandboxed: boolean; readonly cause: unknown },
+): Promise<Error> {
+  if (!sandboxed) return new GatewayStartError(`The launcher ${howEnded(last)}`, last, { cause });
+  return await lackOf(cause) ?? new SandboxUnavailableError(
+    `The sandbox ${howEnded(last)} before running anything: ${last.stderrTail.trim()}`,
+    sandboxFix(last.stderrTail),
+    { cause },
+  );
+}
+
+/**
+ * What this machine lacks, if that is why the sandbox did not start. It is only looked for now, as
+ * looking takes time and permissions.
+ */
+async function lackOf(cause: unknown): Promise<SandboxUnavailableError | undefined> {
+  try {
+    await requireSandboxPrerequisites();
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof SandboxUnavailableError)) return undefined; // it could not be found out
+    return new SandboxUnavailableError(error.message, error.fix, { cause });
+  }
+}
+
+async function realFolder(path: string): Promise<string> {
+  const real = await Deno.realPath(path).catch((cause: unknown) => {
+    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+    throw new Deno.errors.NotFound(`Cannot use ${path} as workspace: it does not exist`, { cause });
+  });
+  if ((await Deno.stat(real)).isDirectory) return real;
+  throw new Deno.errors.NotADirectory(`Cannot use ${path} as workspace: it is not a folder`);
+}

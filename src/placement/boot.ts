@@ -1,0 +1,153 @@
+/**
+ * How a launcher comes to where a command leads: the host sends a program that unpacks ours there and
+ * becomes the launcher on the same stdin and stdout. What the other side says is as hostile as what
+ * executed code says.
+ *
+ * @module
+ */
+import { z } from "zod";
+import { asset } from "../assets/mod.ts";
+import { joinBytes } from "../base/bytes.ts";
+import { EnvironmentNotReadyError } from "../base/errors.ts";
+import { abortable } from "../base/signals.ts";
+import type { ByteStream } from "../base/streams.ts";
+import { sha256 } from "../json/digest.ts";
+
+/** Reads a program up to a NUL and becomes it: all that is in a command line. */
+const READ_PROGRAM =
+  `import os,sys;exec(b"".join(iter(lambda:os.read(0,1)or sys.exit("No host"),b"\\0")))`;
+
+/** The command that waits for the host. */
+export function bootCommand(python: string): string[] {
+  return [python, "-I", "-c", READ_PROGRAM];
+}
+
+const path = z.string().startsWith("/").max(4096);
+
+const factsSchema = z.object({
+  ipybox: z.literal(1),
+  /** Python's name of the system. */
+  system: z.string().max(100),
+  machine: z.string().max(100),
+  version: z.tuple([z.number(), z.number()]),
+  python: path,
+  checker: path.nullable(),
+  missing: z.array(z.string().regex(/^[\w-]{1,100}$/)).max(100),
+  /** The requirements that an image was built of. */
+  requirements: z.string().max(100).nullable(),
+  /** Whether an image has our programs. */
+  has: z.boolean(),
+  bwrap: path.nullable(),
+});
+
+/** What is at the other side. */
+export type Facts = z.infer<typeof factsSchema>;
+
+/** Where an image has our programs. */
+export const IMAGE_PROGRAMS = "/opt/ipybox/programs";
+
+/** How the other side goes on. */
+export interface BootAnswer {
+  /** The folder that it makes for the session. */
+  readonly root: string;
+  /** The folders that it makes in there and elsewhere. */
+  readonly folders: readonly string[];
+  /** Where our programs are. */
+  readonly programs: string;
+  /** What the launcher shall try. */
+  readonly probe: unknown;
+  /** The system call filter; empty for none. */
+  readonly filter: Uint8Array;
+  /** What bubblewrap's sandbox consists of, if that is to make one. */
+  readonly wall: {
+    readonly bwrap: string;
+    readonly system: readonly string[];
+    readonly writable: readonly string[];
+    readonly readonly: readonly string[];
+  } | null;
+}
+
+/** A file by its path. */
+interface TextFile {
+  readonly path: string;
+  readonly text: string;
+}
+
+/** The host's half of the boot. */
+export class Boot {
+  readonly #pipes: ByteStream;
+  readonly #programs: readonly TextFile[];
+  readonly #deadline: AbortSignal;
+
+  /** @param pipes The command's stdin and stdout. */
+  constructor(
+    pipes: ByteStream,
+    options: { readonly programs: readonly TextFile[]; readonly deadline: AbortSignal },
+  ) {
+    this.#pipes = pipes;
+    this.#programs = options.programs;
+    this.#deadline = options.deadline;
+  }
+
+  /** Sends the program that boots, and reads what is there; `undefined` where the command has ended. */
+  async begin(): Promise<Facts | undefined> {
+    const order = JSON.stringify({ digest: digestOf(this.#programs) });
+    await this.#write(new TextEncoder().encode(`${asset("launcher/boot.py")}\0${order}\n`));
+    const line = await abortable(lineOf(this.#pipes), this.#deadline);
+    if (line === "") return undefined;
+    try {
+      return factsSchema.parse(JSON.parse(line));
+    } catch (cause) {
+      throw new EnvironmentNotReadyError(
+        `Something else than ipybox's programs answered: ${JSON.stringify(line.slice(0, 200))}`,
+        "If a shell there prints something when it starts, have it do so for interactive shells only",
+        { cause },
+      );
+    }
+  }
+
+  /** Has it become the launcher. */
+  async finish({ filter, ...answer }: BootAnswer, { has }: Facts): Promise<void> {
+    const archive = has ? new Uint8Array(0) : await archiveOf(this.#programs);
+    const line = JSON.stringify({ ...answer, filter: filter.toHex(), size: archive.length });
+    await this.#write(joinBytes(new TextEncoder().encode(`${line}\n`), archive));
+  }
+
+  async #write(bytes: Uint8Array): Promise<void> {
+    // Where it has ended already, its last words say why.
+    await abortable(this.#pipes.write(bytes).catch(() => {}), this.#deadline);
+  }
+}
+
+const NEWLINE = 10;
+/** The longest line. */
+const MAX_LINE = 1 << 16;
+
+/** The one line that the other side says, with nothing after it; empty where it ended. */
+export async function lineOf(stream: ByteStream): Promise<string> {
+  let bytes = new Uint8Array(0);
+  while (!bytes.includes(NEWLINE) && bytes.length < MAX_LINE) {
+    const next = await stream.read();
+    if (next === null) break;
+    bytes = joinBytes(bytes, next);
+  }
+  return new TextDecoder().decode(bytes);
+}
+
+/** Names a set of files by their paths and contents. */
+function digestOf(files: readonly TextFile[]): string {
+  const encoder = new TextEncoder();
+  const sorted = files.toSorted((one, other) => one.path < other.path ? -1 : 1);
+  return sha256(joinBytes(...sorted.flatMap(({ path, text }) => {
+    const data = encoder.encode(text);
+    return [encoder.encode(`${path}\n${data.length}\n`), data];
+  })));
+}
+
+/** Files as the other side unpacks them. */
+export async function archiveOf(files: readonly TextFile[]): Promise<Uint8Array<ArrayBuffer>> {
+  const texts = Object.fromEntries(files.map(({ path, text }) => [path, text]));
+  const packed = new Blob([JSON.stringify(texts)]).stream()
+    .pipeThrough(new CompressionStream("deflate"));
+  return new Uint8Array(await new Response(packed).arrayBuffer());
+}

@@ -1,0 +1,190 @@
+/**
+ * The commands that carry a launcher's stdin and stdout. Each is a program and its arguments; no shell of
+ * this machine reads them.
+ *
+ * @module
+ */
+import { dirname } from "node:path";
+import type { CommandPlacement, ContainerPlacement, Placement, SshPlacement } from "./placement.ts";
+
+/** A command that starts a program elsewhere, and what is there. */
+export interface Carrier {
+  /** What it is called in messages. */
+  readonly name: string;
+  /** The command that starts a program there. */
+  command(program: readonly string[]): readonly string[];
+  /** Ends what the command may have left, if it did not end well. */
+  readonly stop?: readonly string[] | undefined;
+  /** The Python there. */
+  readonly python: string;
+  /** How what a Python lacks is installed there. */
+  readonly install: string;
+  /** The working directory of code there; `undefined` for an empty one. */
+  readonly workspace: string | undefined;
+  /** Whether it is this machine's workspace. */
+  readonly isBound: boolean;
+  /** Whether bubblewrap makes the sandbox there; else it is one. */
+  readonly usesBubblewrap: boolean;
+}
+
+/** What of a workspace code must not touch, as an engine can see to it. */
+export interface MountedPaths {
+  readonly readOnly: readonly string[];
+  readonly hiddenFolders: readonly string[];
+  readonly hiddenFiles: readonly string[];
+  /** An empty folder that nobody may list, which takes the place of hidden ones. */
+  readonly empty: string;
+}
+
+/** What a container is started with. */
+export interface ContainerOptions {
+  /** Its name. */
+  readonly id: string;
+  /** This machine's workspace, and what of it code must not touch. */
+  readonly workspace: string;
+  readonly protectedPaths: MountedPaths;
+  /** The user and group that the workspace belongs to. */
+  readonly owner: { readonly uid: number; readonly gid: number };
+  /** What all of it may take: bytes, processes; `null` for no limit. */
+  readonly memoryBytes: number | null;
+  readonly processes: number | null;
+  /** Whether the engine runs as an ordinary user, whose ids are others inside. */
+  readonly rootless: boolean;
+}
+
+/** The Python of the image that `packaging/kernel-image` makes. */
+const IMAGE_PYTHON = "/opt/ipybox/python/bin/python3";
+
+/** The image that is used where none is named. */
+export const DEFAULT_IMAGE = "ipybox-kernel";
+
+/** Where the workspace is in a container. */
+const BOUND = "/workspace";
+
+/** What our own processes take of the number: launcher, gateway, checker, and their threads. */
+const OWN_PROCESSES = 64;
+
+/** A container without network, rights, or a file of this machine but the workspace. */
+export function containerCarrier(
+  placement: ContainerPlacement,
+  options: ContainerOptions,
+): Carrier {
+  const { type, image = DEFAULT_IMAGE, workspace = "bind", cpus = 2, args = [] } = placement;
+  const { id, owner, memoryBytes, processes, rootless } = options;
+  const isBound = workspace === "bind";
+  const run = [
+    ...[type, "run", "--rm", "--interactive", "--name", id, "--hostname", "ipybox"],
+    ...[
+      "--label",
+      `ipybox.workspace=${options.workspace}`,
+      "--log-driver",
+      "none",
+      "--pull",
+      "never",
+    ],
+    ...["--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"],
+    ...["--read-only", "--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777", "--workdir", "/"],
+    ...["--cpus", String(cpus)],
+    ...(memoryBytes === null ? [] : ["--memory", String(memoryBytes)]),
+    ...(processes === null ? [] : ["--pids-limit", String(processes + OWN_PROCESSES)]),
+    ...(isBound ? ["--user", `${owner.uid}:${owner.gid}`, ...mounts(options)] : []),
+    ...(isBound && type === "podman" && rootless ? ["--userns", "keep-id"] : []),
+    ...args,
+  ];
+  return {
+    name: type,
+    command: ([program = "", ...rest]) => [...run, "--entrypoint", program, image, ...rest],
+    stop: [type, "rm", "--force", id],
+    python: IMAGE_PYTHON,
+    install: "add them to the image",
+    workspace: isBound ? BOUND : undefined,
+    isBound,
+    usesBubblewrap: false,
+  };
+}
+
+/** The workspace, and over it what code must not change or see. */
+function mounts({ workspace, protectedPaths }: ContainerOptions): string[] {
+  const over = (path: string) => BOUND + path.slice(workspace.length);
+  const { readOnly, hiddenFolders, hiddenFiles, empty } = protectedPaths;
+  const bound = (source: string, target: string) => ({ type: "bind", source, target });
+  // A folder above what is protected cannot be moved away where something is mounted on it.
+  const pins = new Set<string>();
+  for (const path of [...readOnly, ...hiddenFolders, ...hiddenFiles]) {
+    for (let above = dirname(path); above.length > workspace.length; above = dirname(above)) {
+      pins.add(above);
+    }
+  }
+  return [
+    bound(workspace, BOUND),
+    ...[...pins].map((path) => bound(path, over(path))),
+    ...readOnly.map((path) => ({ ...bound(path, over(path)), readonly: "true" })),
+    ...hiddenFiles.map((path) => ({ ...bound("/dev/null", over(path)), readonly: "true" })),
+    ...hiddenFolders.map((path) => ({ ...bound(empty, over(path)), readonly: "true" })),
+  ].flatMap((mount) => ["--mount", csv(mount)]);
+}
+
+/** A mount as engines read it: fields with commas, quotes and line breaks are quoted. */
+function csv(fields: Readonly<Record<string, string>>): string {
+  return Object.entries(fields).map(([name, value]) => {
+    const field = `${name}=${value}`;
+    return /[",\n\r]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field;
+  }).join(",");
+}
+
+/** A machine that is reached by `ssh`, whose connection is given up after 45 s without a sign of life. */
+export function sshCarrier({ host, workspace, args = [] }: SshPlacement): Carrier {
+  const options = {
+    BatchMode: "yes",
+    ClearAllForwardings: "yes",
+    ConnectTimeout: "20",
+    ServerAliveInterval: "15",
+    ServerAliveCountMax: "3",
+  };
+  const flags = Object.entries(options).flatMap(([name, value]) => ["-o", `${name}=${value}`]);
+  return {
+    name: `ssh ${host}`,
+    // It joins its arguments, and a shell there reads them.
+    command: (program) => [
+      ...["ssh", ...args, ...flags, "-T", "-x", "-a", "-e", "none", "--", host],
+      program.map(quoted).join(" "),
+    ],
+    python: "python3",
+    install: "python3 -m pip install",
+    workspace,
+    isBound: false,
+    usesBubblewrap: true,
+  };
+}
+
+/** A word as any shell reads it. */
+function quoted(word: string): string {
+  return /^[\w/.:=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+/** A command that somebody else knows. */
+export function commandCarrier(placement: CommandPlacement): Carrier {
+  const { command, stop, bubblewrap = false, workspace } = placement;
+  return {
+    name: command[0] ?? "",
+    command: (program) => [...command, ...program],
+    stop,
+    python: "python3",
+    install: "python3 -m pip install",
+    workspace,
+    isBound: false,
+    usesBubblewrap: bubblewrap,
+  };
+}
+
+/** Whether a placement shows this machine's workspace to code. */
+export function bindsWorkspace(placement: Placement): boolean {
+  switch (placement.type) {
+    case "docker":
+    case "podman":
+      return placement.workspace !== "none";
+    case "ssh":
+    case "command":
+      return false;
+  }
+}

@@ -1,0 +1,230 @@
+"""Brings ipybox's programs to where a placement leads, and becomes the launcher there.
+
+The host sends this program over stdin, then a line of JSON with what it wants. The answer is a line with
+what is here; the host's second line says how long the archive is that follows, and how to go on. From
+then on stdin and stdout are the launcher's.
+
+An image may have the programs already: a folder with exactly the files that the host would send.
+"""
+
+import ctypes
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import zlib
+
+IMAGE = "/opt/ipybox"
+NEEDED = {
+    "kernel_gateway": "jupyter_kernel_gateway",
+    "ipykernel": "ipykernel",
+    "pydantic": "pydantic",
+}
+MAX_LINE = 1 << 20
+MAX_ARCHIVE = 1 << 24
+
+# Of what /proc says of the machine, only this is shown in a sandbox that is made here.
+SHOWN = {
+    *("cgroups", "cpuinfo", "devices", "filesystems", "loadavg", "meminfo", "stat", "swaps"),
+    *("uptime", "version", "vmstat", "zoneinfo"),
+}
+
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, FILTER_MODE = 38, 22, 2
+
+
+def read(count):
+    """Reads so many bytes of the host's and no more: what follows is for the launcher."""
+    parts = []
+    while count:
+        part = os.read(0, min(count, 1 << 16))
+        if not part:
+            sys.exit("The host went away during the start")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def read_line():
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        if len(line) > MAX_LINE:
+            sys.exit("The host's line is too long")
+        line += read(1)
+    return json.loads(line)
+
+
+def digest(files):
+    """Names a set of files by their paths and contents, as the host does."""
+    total = hashlib.sha256()
+    for path, data in sorted(files.items()):
+        total.update(f"{path}\n{len(data)}\n".encode() + data)
+    return total.hexdigest()
+
+
+def tree(root):
+    files = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                files[os.path.relpath(path, root)] = file.read()
+    return files
+
+
+def unpack(archive, root):
+    """Writes files into a new folder. Whatever their names are, they are in there."""
+    loads = zlib.decompressobj()
+    texts = json.loads(loads.decompress(archive, MAX_ARCHIVE))
+    if not loads.eof:
+        raise ValueError("the archive is too large or ends early")
+    for path, text in texts.items():
+        parts = path.split("/")
+        if any(part in ("", ".", "..") or "\0" in part for part in parts):
+            raise ValueError(f"the archive has a file {path!r}")
+        folder = os.path.join(root, *parts[:-1])
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with open(os.path.join(folder, parts[-1]), "x", encoding="utf-8", newline="") as file:
+            file.write(text)
+    return {path: text.encode() for path, text in texts.items()}
+
+
+def real_executable():
+    """This Python's path, whose folder is free of links: the environment that it is of is found by it."""
+    path = sys.executable
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def installation(executable):
+    """The files and folders that must be readable to run this Python."""
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+    found = sorted({os.path.realpath(prefix) for prefix in prefixes})
+    for _ in range(20):
+        if not any(executable.startswith(f"{prefix}/") for prefix in found):
+            found.append(executable)
+        if not os.path.islink(executable):
+            break
+        target = os.path.join(os.path.dirname(executable), os.readlink(executable))
+        folder = os.path.realpath(os.path.dirname(target))
+        executable = os.path.join(folder, os.path.basename(target))
+    return found
+
+
+def look(wanted):
+    """What is here, for the host."""
+    python = real_executable()
+    checker = os.path.join(os.path.dirname(python), "ty")
+    try:
+        with open(f"{IMAGE}/requirements.txt", "rb") as file:
+            requirements = hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        requirements = None
+    return {
+        "ipybox": 1,
+        "system": sys.platform,
+        "machine": platform.machine(),
+        "version": list(sys.version_info[:2]),
+        "python": python,
+        "checker": checker if os.path.isfile(checker) else None,
+        "missing": [
+            name for module, name in NEEDED.items() if not importlib.util.find_spec(module)
+        ],
+        "requirements": requirements,
+        "has": digest(tree(f"{IMAGE}/programs")) == wanted,
+        "bwrap": shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin"),
+    }
+
+
+def take_rights(filter):
+    """Takes from this process, and from all that it will start, the calls that the filter refuses."""
+
+    class Program(ctypes.Structure):
+        _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    program = Program(len(filter) // 8, filter)
+    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if libc.prctl(PR_SET_SECCOMP, FILTER_MODE, ctypes.byref(program), 0, 0):
+        sys.exit(f"The system call filter does not work: {os.strerror(ctypes.get_errno())}")
+
+
+def wall(order, filter):
+    """The command line of bubblewrap before the launcher's. What is not named does not exist inside."""
+    reader, writer = os.pipe()
+    os.write(writer, filter)  # less than a pipe takes
+    os.close(writer)
+    os.set_inheritable(reader, True)
+    argv = [order["bwrap"], "--unshare-all", "--die-with-parent", "--new-session"]
+    argv += ["--cap-drop", "ALL", "--seccomp", str(reader), "--tmpfs", "/tmp"]
+    for path in [*order["system"], *installation(real_executable())]:
+        if os.path.exists(path):
+            argv += ["--ro-bind", path, path]
+    argv += ["--proc", "/proc", "--dev", "/dev"]
+    for name in os.listdir("/proc"):
+        path = f"/proc/{name}"
+        if name.isdigit() or name in SHOWN or os.path.islink(path):
+            continue
+        if name in ("sys", "sysvipc"):
+            argv += ["--ro-bind", path, path]
+        elif os.path.isdir(path):
+            argv += ["--tmpfs", path, "--remount-ro", path]
+        else:
+            argv += ["--ro-bind", "/dev/null", path]
+    for path in order["writable"]:
+        argv += ["--bind", path, path]
+    for path in order["readonly"]:
+        argv += ["--ro-bind", path, path]
+    argv += ["--remount-ro", "/proc", "--remount-ro", "/", "--chdir", "/", "--"]
+    return argv
+
+
+def become(argv, root):
+    """Becomes the launcher, or waits for it where somebody has to remove what it leaves."""
+    if os.getpid() == 1:
+        os.execve(argv[0], argv, {"LANG": "C.UTF-8"})
+    stops = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    for number in stops:
+        signal.signal(number, lambda *_: None)  # the launcher ends when its stdin does
+    process = subprocess.Popen(argv, cwd="/", env={"LANG": "C.UTF-8"}, close_fds=False)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    for number in stops:
+        signal.signal(number, lambda number, _: process.send_signal(number))
+    code = process.wait()
+    shutil.rmtree(root, ignore_errors=True)
+    sys.exit(code if code >= 0 else 128 - code)
+
+
+def main():
+    order = read_line()
+    os.write(1, json.dumps(look(order["digest"])).encode() + b"\n")
+    answer = read_line()
+    root = answer["root"]
+    os.mkdir(root, 0o700)
+    for folder in answer["folders"]:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    if answer["size"]:
+        programs = unpack(read(answer["size"]), answer["programs"])
+        if digest(programs) != order["digest"]:
+            sys.exit("The programs that arrived are not those that the host meant")
+    filter = bytes.fromhex(answer["filter"])
+    argv = [
+        real_executable(),
+        "-I",
+        "-S",
+        f"{answer['programs']}/launcher/launcher.py",
+        json.dumps(answer["probe"]),
+    ]
+    if answer["wall"]:
+        argv = wall(answer["wall"], filter) + argv
+    elif filter:
+        take_rights(filter)
+    become(argv, root)
+
+
+main()

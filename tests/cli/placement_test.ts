@@ -1,0 +1,43 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { ipybox } from "../support/cli.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+Deno.test("--placement takes a file of the user's, and none that code could have written", async () => {
+  await using folder = await TempFolder.create();
+  const { path } = folder;
+  await Deno.mkdir(`${path}/work`);
+  const placement = JSON.stringify({
+    type: "command",
+    command: ["/usr/bin/env"],
+    bubblewrap: true,
+  });
+  for (const file of [`${path}/place.json`, `${path}/work/place.json`]) {
+    await Deno.writeTextFile(file, placement);
+  }
+  await Deno.writeTextFile(`${path}/bad.json`, '{"type": "ssh"}');
+  const run = async (where: string, ...args: string[]) => {
+    const options = ["--workspace", `${path}/work`, "--python", testPython()];
+    return await ipybox(["run", "-c", "print(6 * 7)", "--placement", where, ...options, ...args]);
+  };
+
+  assertEquals(await run(`${path}/place.json`), { code: 0, stdout: "42\n", stderr: "" });
+  const inside = await run(`${path}/work/place.json`);
+  assertEquals(inside.code, 2);
+  assertStringIncludes(inside.stderr, "executed code could replace");
+  const bad = await run(`${path}/bad.json`);
+  assertStringIncludes(bad.stderr, "host");
+  const unknown = await run("kubernetes");
+  assertEquals(unknown.code, 2);
+  assertStringIncludes(unknown.stderr, "docker, podman, ssh:HOST or a JSON file");
+  const both = await run(`${path}/place.json`, "--detach");
+  assertStringIncludes(both.stderr, "--placement and --detach cannot be combined");
+});
+
+Deno.test("ipybox mcp --http needs a placement that shows sessions their folders", async () => {
+  await using folder = await TempFolder.create();
+  const options = ["--workspace", folder.path, "--placement", "ssh:nowhere"];
+  const { code, stderr } = await ipybox(["mcp", "--http", "0", ...options]);
+  assertEquals(code, 2);
+  assertStringIncludes(stderr, "docker or podman");
+});

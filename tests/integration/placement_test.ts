@@ -1,0 +1,165 @@
+/** Placements without an engine: commands of this machine, with and without walls, whole and cut. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import {
+  ConfigError,
+  EnvironmentNotReadyError,
+  GatewayStartError,
+  KernelDiedError,
+  ProcessError,
+  SandboxUnavailableError,
+} from "../../src/base/errors.ts";
+import type { CodeExecutorOptions } from "../../src/executor/options.ts";
+import { parsePlacement } from "../../src/placement/placement.ts";
+import { rejection, TestExecutor, until } from "../support/executor.ts";
+import { useSession } from "../support/placed.ts";
+import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/** A command that changes nothing: what it starts is this machine's own. */
+const HERE = { type: "command", command: ["/usr/bin/env"] } as const;
+const WALLED = { ...HERE, bubblewrap: true } as const;
+
+const cutter = new URL("../fixtures/cut_carrier.py", import.meta.url).pathname;
+
+async function refusal(options: CodeExecutorOptions): Promise<Error> {
+  const error = await rejection(TestExecutor.start(options));
+  assert(error instanceof Error);
+  return error;
+}
+
+/** A command that runs a script of the shell, with the launcher's command as its arguments. */
+function script(text: string) {
+  return { type: "command", command: ["/bin/sh", "-c", text, "sh"] } as const;
+}
+
+Deno.test("a session elsewhere does what one here does, behind a wall that is built there", async () => {
+  await using started = await TestExecutor.start({ placement: WALLED });
+  const { executor, workspace } = started;
+  await Deno.writeTextFile(`${workspace}/mine.txt`, "mine");
+  await useSession(executor);
+
+  const { text } = await executor.execute(`
+import os, pathlib, socket
+def attempt(act):
+    try:
+        return str(act())
+    except OSError as error:
+        return type(error).__name__
+print(os.listdir("."), attempt(lambda: open("${workspace}/mine.txt").read()))
+print(attempt(lambda: socket.create_connection(("1.1.1.1", 53), 1)))
+for folder in os.environ["PYTHONPATH"].split(":")[:1]:
+    print(attempt(lambda: open(f"{folder}/ipybox_runtime/planted.py", "w")))
+pathlib.Path("kept.txt").write_text("here")
+print(pathlib.Path("kept.txt").read_text())`);
+  assertEquals(text, "[] FileNotFoundError\nOSError\nOSError\nhere");
+});
+
+Deno.test("what a session elsewhere had is gone when it has ended", async () => {
+  let home = "";
+  {
+    await using started = await TestExecutor.start({ placement: WALLED });
+    home = (await started.executor.execute("import os; os.environ['HOME']")).text ?? "";
+    home = /\/tmp\/ipybox\.\w+/.exec(home)?.[0] ?? "";
+    await Deno.stat(home);
+  }
+  await untilNoneWith(home);
+  await until("the folder is gone", async () => {
+    return await Deno.stat(home).then(() => false, () => true);
+  });
+});
+
+Deno.test("a place without walls is refused, unless that is asked for", async () => {
+  const error = await refusal({ placement: HERE });
+  assert(error instanceof SandboxUnavailableError, `${error}`);
+  assertMatch(error.message, /capabilities|network|can be/);
+
+  await using started = await TestExecutor.start({ placement: HERE, sandbox: false });
+  assertEquals((await started.executor.execute("6 * 7")).text, "42");
+});
+
+Deno.test("a session that was cut off says so, and the next execution begins anew", async () => {
+  await using marked = await TempFolder.create();
+  // The command's own process; the launcher is another one.
+  const placement = { ...script(`: ${marked.path}; setsid "$@"; exit $?`), bubblewrap: true };
+  await using started = await TestExecutor.start({ placement });
+  const { executor } = started;
+  await executor.execute("a = 1");
+  const running = rejection(executor.execute("import time; time.sleep(600)"));
+  for (const pid of await processesWith(marked.path)) {
+    Deno.kill(-pid, "SIGKILL"); // and so its group
+  }
+  const error = await running;
+  assert(error instanceof KernelDiedError, `${error}`);
+  assertMatch(error.message, /kernel gateway (has )?ended/);
+  assertEquals((await executor.execute("'a' in globals()")).text, "False");
+});
+
+Deno.test("a command that leads nowhere is refused with what it said", async () => {
+  const cases: [string, RegExp][] = [
+    ["echo no such host >&2; exit 255", /no such host/],
+    ["exit 0", /it ended without a word/],
+    ["echo Welcome!", /Something else.*Welcome!/],
+    ["echo '{\"ipybox\": 1}'", /Something else/],
+    ["cat /dev/zero", /Something else/],
+    ["yes", /Something else/],
+  ];
+  for (const [text, message] of cases) {
+    const error = await refusal({ placement: script(text) });
+    assert(error instanceof EnvironmentNotReadyError, `${text}: ${error}`);
+    assertMatch(error.message, message);
+    assert(error.fix.length > 0);
+  }
+  const silent = await refusal({ placement: script("cat >/dev/null"), startTimeoutMs: 1000 });
+  assert(silent instanceof GatewayStartError, `${silent}`);
+  const missing = await refusal({ placement: { type: "command", command: ["no-such-engine"] } });
+  assert(missing instanceof EnvironmentNotReadyError, `${missing}`);
+  assertStringIncludes(missing.message, "no-such-engine is not on the PATH");
+});
+
+Deno.test("a stream that breaks off, or turns to garbage, ends the start with an error", async () => {
+  // The first bytes are the boot's answer, then comes the launcher's report, then the gateway's words.
+  const cuts = [1, 100, 420, 500, 900, 1100, 2000];
+  const cases = cuts.map((count) => [count, "cut"] as const);
+  for (
+    const [count, then] of [...cases, [0, "garbage"], [600, "garbage"], [1100, "garbage"]] as const
+  ) {
+    const command = [testPython(), cutter, String(count), then];
+    const started = performance.now();
+    const error = await refusal({ placement: { type: "command", command }, sandbox: false });
+    const isKnown = error instanceof EnvironmentNotReadyError || error instanceof ProcessError;
+    assert(isKnown, `${then} after ${count}: ${error}`);
+    // Not by the limit of the start, which is a minute.
+    assert(performance.now() - started < 45_000, `${then} after ${count}: ${error}`);
+  }
+});
+
+Deno.test("a place that goes silent is given up after the time that a start may take", async () => {
+  const command = [testPython(), cutter, "500", "silence"];
+  const placement = { type: "command", command } as const;
+  const error = await refusal({ placement, sandbox: false, startTimeoutMs: 3000 });
+  assert(error instanceof ProcessError, `${error}`);
+  assertStringIncludes(error.message, "did not answer within 3 s");
+});
+
+Deno.test("placements are checked, and what only counts on this machine is refused", async () => {
+  const bad: unknown[] = [
+    "docker",
+    { type: "kubernetes" },
+    { type: "ssh", host: "-oProxyCommand=touch /tmp/x" },
+    { type: "ssh", host: "h", workspace: "relative" },
+    { type: "docker", image: "--privileged" },
+    { type: "docker", cpus: 0 },
+    { type: "command", command: [] },
+    { type: "command", command: ["a\0b"] },
+    { type: "ssh", host: "h", port: 1 },
+  ];
+  for (const value of bad) {
+    const error = await rejection((async () => await Promise.resolve(parsePlacement(value)))());
+    assert(error instanceof ConfigError, `${JSON.stringify(value)}: ${error}`);
+  }
+  const both = await refusal({ placement: WALLED, durable: {} });
+  assertStringIncludes(both.message, "placement and durable");
+  const project = await refusal({ placement: WALLED, sandbox: { project: "/usr" } });
+  assertStringIncludes(project.message, "sandbox.project");
+});
