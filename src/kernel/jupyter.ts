@@ -111,6 +111,8 @@ function messageOf(request: RequestContent, session: string): IMessage {
 
 /** The most values of a message: parsing more holds up all else, and takes far more memory than bytes. */
 const MAX_VALUES = 250_000;
+/** The most names of objects, which take several times as long. A chart has a few for each of its points. */
+const MAX_NAMES = 50_000;
 /** The most values of a header. */
 const MAX_HEADER_VALUES = 1000;
 
@@ -173,7 +175,7 @@ const OUTPUT: ReadonlySet<string> = new Set([
 const decoder = new TextDecoder();
 
 function parseJson(bytes: Uint8Array, maxValues: number): unknown {
-  checkJson(bytes, { maxValues });
+  checkJson(bytes, { maxValues, maxNames: MAX_NAMES });
   return JSON.parse(decoder.decode(bytes));
 }
 

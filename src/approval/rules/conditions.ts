@@ -41,6 +41,9 @@ export class Effort {
 }
 
 const VALUE_COST = 16;
+const COMPARISON_COST = 50;
+/** What the comparison of a number costs that keeps its spelling. */
+const RAW_COST = 4000;
 /** What a text costs for each pattern, besides its characters. */
 const TEXT_COST = 400;
 /** What a path costs for each folder: the system is asked about each part of it. */
@@ -88,7 +91,7 @@ function matchValue(
 ): Match {
   if (!judge.effort.take(VALUE_COST)) return "maybe";
   if (typeof condition !== "object" || condition === null) {
-    return value === undefined ? "no" : equal(condition, value);
+    return value === undefined ? "no" : equal(condition, value, judge);
   }
   return all(testsOf(condition, value, judge));
 }
@@ -105,8 +108,8 @@ function* testsOf(
     if (!only || exists === undefined) yield "no";
     return;
   }
-  if (equals !== undefined) yield equal(equals, value);
-  if (oneOf !== undefined) yield any(oneOf.map((one) => equal(one, value)));
+  if (equals !== undefined) yield equal(equals, value, judge);
+  if (oneOf !== undefined) yield any(mapped(oneOf, (one) => equal(one, value, judge)));
   if (glob !== undefined) yield matchText(value, many(glob), { matches: matchesGlob, judge });
   if (prefix !== undefined) {
     const matches = (start: string, text: string) => sure(text.startsWith(start));
@@ -115,8 +118,8 @@ function* testsOf(
   if (path !== undefined) {
     yield typeof value === "string" ? matchPath(value, many(path), judge) : otherKind(value);
   }
-  if (min !== undefined) yield isNumber(value) ? sure(compare(value, min) >= 0) : otherKind(value);
-  if (max !== undefined) yield isNumber(value) ? sure(compare(value, max) <= 0) : otherKind(value);
+  if (min !== undefined) yield matchNumber(value, (number) => compare(number, min) >= 0, judge);
+  if (max !== undefined) yield matchNumber(value, (number) => compare(number, max) <= 0, judge);
   if (each !== undefined) {
     yield isList(value)
       ? all(mapped(value, (item) => matchValue(each, item, judge)))
@@ -142,6 +145,19 @@ function matchPath(
 ): Match {
   if (!effort.take(folders.length * PATH_COST)) return "maybe";
   return any(mapped(folders, (folder) => paths.isInside(path, folder)));
+}
+
+function matchNumber(
+  value: ExactJson,
+  holds: (number: number | RawNumber) => boolean,
+  { effort }: ValueJudge,
+): Match {
+  if (!isNumber(value)) return otherKind(value);
+  return effort.take(costOf(value)) ? sure(holds(value)) : "maybe";
+}
+
+function costOf(value: ExactJson): number {
+  return isRawNumber(value) ? RAW_COST : COMPARISON_COST;
 }
 
 /** What a server makes of `"5"` for a number, or of a list for a text, only it can tell. */
@@ -173,7 +189,8 @@ function matchText(
 }
 
 /** Whether two values are the same JSON, however their numbers are spelled. */
-function equal(expected: PolicyValue, value: ExactJson): Match {
+function equal(expected: PolicyValue, value: ExactJson, judge: ValueJudge): Match {
+  if (!judge.effort.take(costOf(value))) return "maybe";
   if (expected === null || value === null) return sure(expected === value);
   if (typeof expected === "number") {
     return isNumber(value) ? sure(compare(value, expected) === 0) : otherKind(value);
@@ -185,20 +202,28 @@ function equal(expected: PolicyValue, value: ExactJson): Match {
     if (!isList(value)) return otherKind(value);
     return value.length !== expected.length
       ? "no"
-      : all(expected.map((item, index) => equalWhereGiven(item, value[index])));
+      : all(expected.map((item, index) => equalWhereGiven(item, value[index], judge)));
   }
   if (!isExactObject(value)) return otherKind(value);
   const names = Object.keys(expected);
   if (names.length !== Object.keys(value).length) return "no";
   return all(
-    names.map((name) =>
-      equalWhereGiven(expected[name], Object.hasOwn(value, name) ? value[name] : undefined)
-    ),
+    names.map((name) => {
+      return equalWhereGiven(
+        expected[name],
+        Object.hasOwn(value, name) ? value[name] : undefined,
+        judge,
+      );
+    }),
   );
 }
 
-function equalWhereGiven(expected: PolicyValue | undefined, value: ExactJson | undefined): Match {
-  return expected === undefined || value === undefined ? "no" : equal(expected, value);
+function equalWhereGiven(
+  expected: PolicyValue | undefined,
+  value: ExactJson | undefined,
+  judge: ValueJudge,
+): Match {
+  return expected === undefined || value === undefined ? "no" : equal(expected, value, judge);
 }
 
 /** How a number compares with another; `NaN` where it is no number. */

@@ -772,7 +772,10 @@ Deno.test("PolicyRules asks about what would take long to judge, however many ru
   const items = JSON.stringify({ items: [...Array(30_000).fill("/data/x"), "/etc/shadow"] });
   const deny = { effect: "deny", arguments: { "/items": { some: { glob: ["*.pem", "/etc/*"] } } } };
   const inside = { effect: "allow", arguments: { "/items": { each: { path: "/data" } } } };
+  const numbers = `{"items":[${Array(50_000).fill("1.0")},12]}`;
+  const many = { effect: "deny", arguments: { "/items": { some: { oneOf: [11, 12, 13, 14] } } } };
   const before = cpuMs();
+  assertEquals(policy([many]).decide(tool(numbers)).mode, "ask");
   assertEquals(policy(Array(10).fill(deny)).decide(tool(items)).mode, "ask");
   assertEquals(policy(Array(10).fill(inside)).decide(tool(items)).mode, "ask");
   assertEquals(policy([deny]).decide(tool('{"items":["/etc/shadow"]}')).mode, "deny");
