@@ -109,7 +109,7 @@ async function readPresent(
 async function requireFolder(folder: string): Promise<boolean> {
   const info = await lstatIfPresent(folder);
   if (info === undefined || info.isDirectory) return info !== undefined;
-  const what = info.isSymlink ? "a symbolic link" : "not a folder";
+  const what = info.isSymlink ? "a symbolic link" : "a file";
   throw new ConfigError(`Cannot write to ${folder}: it is ${what}. Remove it first`);
 }
 
@@ -370,15 +370,12 @@ export async function compareTools(
 async function storedTools(path: string): Promise<readonly Json[]> {
   try {
     // Code in the sandbox can write here, and must not make the host read another file.
-    const { isFile, size } = await Deno.lstat(path);
-    if (!isFile || size > MAX_SIZE) return [];
-    const stored = toJson(JSON.parse(await Deno.readTextFile(path)));
+    const bytes = await readHostileBytes(path, MAX_SIZE);
+    const stored = bytes && toJson(JSON.parse(new TextDecoder().decode(bytes)));
     const tools = isObject(stored) ? stored.get("tools") : undefined;
     return isArray(tools) ? tools : [];
   } catch (error) {
-    const isUnreadable = error instanceof Deno.errors.NotFound || error instanceof SyntaxError ||
-      error instanceof RangeError;
-    if (!isUnreadable) throw error;
+    if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
     return []; // what cannot be compared counts as new
   }
 }

@@ -1,4 +1,5 @@
 import { Mutex } from "../base/mutex.ts";
+import { lstatIfPresent } from "../files/safe.ts";
 import { isObject, type Json } from "./json.ts";
 import { singular } from "./names.ts";
 import { type PackageTool, readPackage } from "./package.ts";
@@ -101,13 +102,8 @@ export class ToolIndex {
 }
 
 async function versionOf(path: string): Promise<string | undefined> {
-  try {
-    const { ino, size, mtime } = await Deno.lstat(path);
-    return `${ino}-${size}-${mtime?.getTime()}`;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
+  const info = await lstatIfPresent(path);
+  return info && `${info.ino}-${info.size}-${info.mtime?.getTime()}`;
 }
 
 /** The words of a name say more than those of a description, and these more than a parameter's. */

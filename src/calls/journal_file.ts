@@ -255,8 +255,13 @@ export class JournalFile implements Disposable {
   /** The same for a file that another process has open. */
   static async waitingIn(folder: string): Promise<WaitingRecord[]> {
     const { DatabaseSync } = await import("node:sqlite");
-    using database = new DatabaseSync(pathIn(folder), { readOnly: true });
-    return waitingCalls.parse(database.prepare(WAITING).all());
+    const path = pathIn(folder);
+    try {
+      using database = new DatabaseSync(path, { readOnly: true });
+      return waitingCalls.parse(database.prepare(WAITING).all());
+    } catch (cause) {
+      throw new ConfigError(`Cannot read the call journal ${path}: ${messageOf(cause)}`, { cause });
+    }
   }
 
   [Symbol.dispose](): void {

@@ -156,9 +156,8 @@ export class ToolRunner implements AsyncDisposable {
     const { workspace, servers, log = stderrLogger() } = options;
     await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers });
-    const settingsFiles = workspace === undefined
-      ? []
-      : await presentSettings(registry.entries, workspace);
+    const settingsFiles = options.settingsFiles ??
+      (workspace === undefined ? [] : await presentSettings(registry.entries, workspace));
     return new ToolRunner(registry, {
       variables: options.variables ?? await ownVariables(workspace, log),
       settingsFiles,
@@ -423,6 +422,13 @@ export interface ToolRunnerOptions extends ServerPoolOptions {
    * @default {true}
    */
   audit?: boolean | AuditLog;
+  /**
+   * The settings files that code which runs already cannot write to.
+   *
+   * @default {undefined} those that are there now
+   * @internal
+   */
+  settingsFiles?: readonly string[];
   /**
    * Whether decisions that a person wanted to count always, in the workspace's
    * `.ipybox/consents.json`, count here, and can be added; or those of the workspace with this path.

@@ -3,6 +3,7 @@ import type { Fields } from "../approval/audit/entry.ts";
 import { AuditFolder } from "../approval/audit/folder.ts";
 import { verifyAuditLog } from "../approval/audit/reader.ts";
 import { auditChanges, AuditTail } from "../approval/audit/tail.ts";
+import { formatBytes } from "../kernel/text.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 
@@ -36,6 +37,9 @@ export const audit: Command = {
 
 const MAX_ARGUMENTS = 200;
 
+/** Bytes of a log that take more than a moment to read. */
+const LONG_LOG = 2 ** 28;
+
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(audit, args);
   const json = parsed.has("json");
@@ -44,12 +48,14 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     throw new UsageError("Options --verify and --follow cannot be combined");
   }
   const workspace = await workspaceOf(parsed);
-  if (parsed.has("verify")) return await verify(workspace, io, json);
   const folder = new AuditFolder(workspace);
+  const size = await folder.size();
+  if (size > LONG_LOG) io.err(`Reading ${formatBytes(size)} of ${folder.path}`);
+  if (parsed.has("verify")) return await verify(workspace, io, json);
   using tail = new AuditTail(folder);
   const log: AuditView = json ? new RawLines() : new CallRows();
   const shown: Row[] = [];
-  for await (const fields of tail.read()) {
+  for await (const fields of tail.read(io.signal)) {
     const { begun } = log.take(fields);
     if (begun !== undefined) shown.push(begun);
     if (shown.length > last) shown.shift();

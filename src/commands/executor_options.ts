@@ -6,8 +6,10 @@
 import { resolve } from "node:path";
 import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall } from "../approval/request.ts";
+import { checkSessionName } from "../executor/durable.ts";
 import type { CheckMode, CodeExecutorOptions } from "../executor/options.ts";
 import { readDotenv } from "../mcp/env.ts";
+import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
 import { loadPolicy } from "../approval/rules/file.ts";
 import { bindsWorkspace } from "../placement/carrier.ts";
@@ -250,4 +252,15 @@ export function sandboxOf(args: ParsedArgs): boolean | SandboxOptions {
     throw new UsageError("Options --no-sandbox and --sandbox-config cannot be combined");
   }
   return { config: resolve(config) };
+}
+
+/** The name of the durable session, by `--session`. */
+export function sessionNameOf(parsed: ParsedArgs): string | undefined {
+  const name = parsed.value("session");
+  try {
+    if (name !== undefined) checkSessionName(name);
+    return name;
+  } catch (cause) {
+    throw new UsageError(`Option --session: ${messageOf(cause)}`, { cause });
+  }
 }

@@ -1,9 +1,7 @@
 import { resolve } from "node:path";
 import { format } from "node:util";
 import config from "../../deno.json" with { type: "json" };
-import { messageOf } from "../base/message_of.ts";
 import { settledWithin } from "../base/signals.ts";
-import { checkSessionName } from "../executor/durable.ts";
 import { type McpHttpServerOptions, McpServer } from "../mcp_server/mcp_server.ts";
 import type { McpServerOptions } from "../mcp_server/session.ts";
 import {
@@ -23,6 +21,7 @@ import {
   PLACEMENT,
   placementOf,
   SESSION,
+  sessionNameOf,
 } from "./executor_options.ts";
 import { ifPresent } from "../files/safe.ts";
 import { isInside } from "../process/trusted_path.ts";
@@ -137,7 +136,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     io.log,
   );
   const kernel = kernelOptions(parsed, io, workspace);
-  const name = sessionOf(parsed);
+  const name = sessionNameOf(parsed);
+  if (name !== undefined && parsed.given("http")) {
+    throw new UsageError("Options --session and --http cannot be combined");
+  }
   const options: McpServerOptions = {
     ...kernel,
     placement: await placementOf(parsed, workspace),
@@ -164,19 +166,6 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     return EXIT.failed;
   }
   return EXIT.ok;
-}
-
-/** The name of the durable session. */
-function sessionOf(parsed: ParsedArgs): string | undefined {
-  const name = parsed.value("session");
-  if (name === undefined) return undefined;
-  if (parsed.given("http")) throw new UsageError("Options --session and --http cannot be combined");
-  try {
-    checkSessionName(name);
-    return name;
-  } catch (cause) {
-    throw new UsageError(`Option --session: ${messageOf(cause)}`, { cause });
-  }
 }
 
 /** The project that the command line names, as an absolute path. */

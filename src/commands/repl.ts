@@ -4,7 +4,14 @@ import { type Logger, stderrLogger } from "../base/log.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { APPROVE, APPROVE_SHELL, executorOptions, PLACEMENT, SESSION } from "./executor_options.ts";
+import {
+  APPROVE,
+  APPROVE_SHELL,
+  executorOptions,
+  PLACEMENT,
+  SESSION,
+  sessionNameOf,
+} from "./executor_options.ts";
 import { printable } from "./terminal/columns.ts";
 import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
@@ -48,6 +55,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       "A session needs a terminal: use `ipybox run -` to run code from stdin",
     );
   }
+  const name = sessionNameOf(parsed);
   const workspace = await workspaceOf(parsed);
   const options = await executorOptions(parsed, io, workspace);
   const { names } = await ServerRegistry.open({ workspace });
@@ -66,13 +74,12 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     workspace,
     history: await openHistory(workspace, io),
     timeoutMs,
-    resumes: parsed.given("session"),
+    resumes: name !== undefined,
     ...askAtTerminal(io),
   });
   const ending = new AbortController();
   const log = asideOf(session, parsed.has("verbose"));
   const signal = AbortSignal.any([io.signal, ending.signal]);
-  const name = parsed.value("session");
   const started = name === undefined
     ? CodeExecutor.start({ ...options, log, signal })
     : startNamed(name, { ...options, log, signal }).then(({ executor }) => executor);

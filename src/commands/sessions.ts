@@ -1,3 +1,4 @@
+import { visible } from "../approval/call_text.ts";
 import { endDurable, folderOf, type ListedSession, listSessions } from "../executor/durable.ts";
 import { CallJournal, type WaitingCall } from "../calls/journal.ts";
 import {
@@ -129,7 +130,8 @@ async function waitingIn(
 const MAX_WAITING = 3;
 
 function clip(name: string): string {
-  return name.length > 60 ? `${name.slice(0, 60)}…` : name;
+  const shown = visible(name); // on one line
+  return shown.length > 60 ? `${shown.slice(0, 60)}…` : shown;
 }
 
 function lineOf(session: Described): string {

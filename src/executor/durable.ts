@@ -50,6 +50,8 @@ const recordSchema = z.object({
   id: z.string().regex(/^[0-9a-f]{12}$/),
   name: z.string().optional(),
   workspace: z.string(),
+  /** Which folder that is, by whatever path. */
+  place: z.string(),
   secret: z.string(),
   socket: z.string(),
   startedAt: z.number(),
@@ -87,6 +89,8 @@ const keptSchema = z.object({
   toolToken: z.string(),
   shell: z.enum(["none", "approval", "escape"]),
   restoreWorkingDir: z.boolean(),
+  /** The settings of servers' sandboxes that code cannot write to. */
+  settingsFiles: z.array(z.string()).readonly(),
   execution: z.object({
     id: z.string(),
     /** Empty where it is too long to be kept. */
@@ -174,10 +178,17 @@ export async function createSession(
   const id = randomToken().slice(0, 12);
   const folder = folderOf(id);
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
-  const common = { version: VERSION, id, name, workspace, startedAt: Date.now() };
+  const place = await placeOf(workspace);
+  const common = { version: VERSION, id, name, workspace, place, startedAt: Date.now() };
   const onSocket = ({ secret, socket }: SessionAddress) =>
     writeRecord({ ...common, secret, socket });
   return { id, secret: randomToken(), folder, idleMs, maxMs, onSocket };
+}
+
+/** Which folder stands at a path: another one can come to stand there. */
+async function placeOf(path: string): Promise<string> {
+  const { dev, ino } = await Deno.stat(path);
+  return `${dev}:${ino}`;
 }
 
 async function writeRecord(record: SessionRecord): Promise<void> {
@@ -348,7 +359,7 @@ export async function findSession(id: string): Promise<SessionRecord> {
     );
   }
   const real = await realWorkspace(record.workspace).catch(() => undefined);
-  if (real === record.workspace) return record;
+  if (real === record.workspace && await placeOf(real) === record.place) return record;
   throw new ConfigError(
     `Cannot attach to session ${id}: its workspace ${record.workspace} is not there any more; ` +
       `move it back, or end the session with \`ipybox sessions end ${id}\``,

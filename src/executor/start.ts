@@ -89,6 +89,7 @@ export async function startParts(
   const tools = parts.use(
     await ToolServer.start({ ...options, workspace, kernelPort: false, journal }),
   );
+  const { settingsFiles } = tools.runner;
   const { packages, importable } = python === undefined
     ? { packages: undefined, importable: [] }
     : await openPackages(options, workspace, python);
@@ -97,14 +98,14 @@ export async function startParts(
     python: python?.executable ?? options.python,
     workspace,
     kernelDoor: (stream) => tools.serveKernel(stream),
-    sandbox: withReadOnly(options.sandbox, tools.runner.settingsFiles),
+    sandbox: withReadOnly(options.sandbox, settingsFiles),
     packages: importable,
   };
   const lasting = session === undefined
     ? undefined
     : parts.use(await KernelGateway.startLasting(gateway, session));
   if (lasting && journal) leaveWith(lasting, journal);
-  const state = lasting && new SessionState(lasting, { shell, restoreWorkingDir });
+  const state = lasting && new SessionState(lasting, { shell, restoreWorkingDir, settingsFiles });
   const kernel = parts.use(
     await KernelHost.start({
       ...options,
@@ -140,10 +141,17 @@ export async function attachParts(
     const kept = keptState(record, launcher.status);
     const { shell } = kept;
     if (shellGuard(options) !== shell) throw otherShell(id, shell);
-    const { toolToken: kernelToken } = kept;
+    const { toolToken: kernelToken, settingsFiles } = kept;
     const journal = await openJournal(parts, { id, left, log });
     const tools = parts.use(
-      await ToolServer.start({ ...options, workspace, kernelPort: false, journal, kernelToken }),
+      await ToolServer.start({
+        ...options,
+        workspace,
+        kernelPort: false,
+        journal,
+        kernelToken,
+        settingsFiles,
+      }),
     );
     // Nobody decides on calls before somebody follows the execution that makes them.
     const { promise: isFollowed, resolve: follow } = Promise.withResolvers<void>();

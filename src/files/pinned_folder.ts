@@ -15,7 +15,7 @@ const O_PATH = 0o10000000;
 const FLAGS = O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 /** How a folder is pinned. */
-export interface PinOptions {
+interface PinOptions {
   /** What others may do with it where it is made. @default {0o700} */
   readonly mode?: number;
   /** Whether it is made where it is missing. @default {true} */

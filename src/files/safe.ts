@@ -188,7 +188,14 @@ export async function lockUserFolder(folder: string): Promise<Disposable> {
 
 /** Looks at what is at a path, and at no link's target. */
 export async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
-  return await ifPresent(Deno.lstat(path));
+  try {
+    return await ifPresent(Deno.lstat(path));
+  } catch (cause) {
+    if (!(cause instanceof Deno.errors.NotADirectory)) throw cause;
+    const above = dirname(path);
+    await lstatIfPresent(above); // it may be further up
+    throw new ConfigError(`Cannot use ${above}: it is not a folder. Remove it`, { cause });
+  }
 }
 
 /** Takes what is not there for nothing. */

@@ -73,6 +73,15 @@ Deno.test("readHostileFile() reads what another process replaces all the time", 
   });
 });
 
+Deno.test("readHostileFile() names a file that is in the place of a folder", async () => {
+  await inFolder(async (folder) => {
+    await Deno.writeTextFile(`${folder}/mcptools`, "");
+    const read = () => readHostileFile(`${folder}/mcptools/server/schema.json`);
+    const message = `Cannot use ${folder}/mcptools: it is not a folder. Remove it`;
+    await assertRejects(read, ConfigError, message);
+  });
+});
+
 Deno.test("openIfPresent() opens plain files only", async () => {
   await inFolder(async (folder) => {
     assertEquals(await openIfPresent(`${folder}/none`, { read: true }), undefined);

@@ -72,8 +72,6 @@ const MAX_LAST_TEXT = 10_000;
 export class CellRun {
   /** Identifies it in its session; random. */
   readonly id: string = crypto.randomUUID().slice(0, 8);
-  /** Its code. */
-  readonly code: string;
   readonly patience: Patience;
   /** Resolves, never rejects, when it has ended. */
   readonly ended: Promise<void>;
@@ -86,6 +84,7 @@ export class CellRun {
   #questions: ElicitationRequest[] = [];
   /** How many calls wait for somebody else than the client's user. */
   #elsewhere = 0;
+  #code: string;
   #after: CellRun | undefined;
   #outcome: CellOutcome | undefined;
   #lastText = "";
@@ -95,10 +94,12 @@ export class CellRun {
   /** Starts the cell. */
   constructor(executor: CodeExecutor, code: string, options: CellRunOptions) {
     const { patience = ENDLESS, after, news = [] } = options;
-    this.code = code;
+    this.#code = code;
     this.patience = patience;
     this.#after = after;
     this.ended = this.#run(executor, options).then((end) => {
+      forgetOutputs("error" in end ? end.error : end.result);
+      this.#code = "";
       this.#after = undefined;
       this.#outcome = {
         end,
@@ -111,6 +112,11 @@ export class CellRun {
       };
       this.#tell();
     });
+  }
+
+  /** Its code, as long as it runs. */
+  get code(): string {
+    return this.#code;
   }
 
   /** How long ago it was asked for. */
@@ -282,6 +288,12 @@ export class CellRun {
       return { error: new DOMException("The cell was cancelled", "AbortError") };
     }
   }
+}
+
+/** Lets go of what can be large and is not reported: a cell may be kept long after its end. */
+function forgetOutputs(produced: unknown): void {
+  if (typeof produced !== "object" || produced === null || !("outputs" in produced)) return;
+  Object.assign(produced, { outputs: [] });
 }
 
 function isAbort(error: unknown): boolean {

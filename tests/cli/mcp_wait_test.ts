@@ -1,6 +1,14 @@
 /** Cells that take longer than their client waits. */
-import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
-import { until } from "../support/executor.ts";
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
+import { CodeExecutionError } from "../../src/base/errors.ts";
+import { CellRun } from "../../src/mcp_server/cell_run.ts";
+import { TestExecutor, until } from "../support/executor.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -70,4 +78,17 @@ Deno.test("ipybox mcp leaves a cell running that its client does not wait for", 
     assertEquals(unknown.isError, true);
     assertStringIncludes(unknown.text, 'There is no cell "nothing"');
   });
+});
+
+Deno.test("a cell that has ended holds no more than its report needs", async () => {
+  await using session = await TestExecutor.start({ sandbox: false });
+  for (const code of ["1", "1 / 0"]) {
+    const cell = new CellRun(session.executor, `display({"a/b": "c"}, raw=True)\n${code}`, {});
+    const step = await cell.next();
+    assert(step.type === "ended");
+    const { end } = step.outcome;
+    const { outputs, images } = "error" in end ? end.error as CodeExecutionError : end.result;
+    assertEquals([outputs, images, cell.code], [[], [], ""]);
+    assert("result" in end || end.error instanceof CodeExecutionError);
+  }
 });

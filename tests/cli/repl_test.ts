@@ -421,7 +421,11 @@ Deno.test("ipybox repl --session goes on where it was left", async () => {
   assertEquals(second.code, 0, second.output);
   assertStringIncludes(second.output, "\na is 42\n");
 
-  const taken = at([["In [1]: ", "open('begun', 'w').close()\r"], ["has attached", null]]);
+  const misnamed = await ipyboxAtTerminal(["repl", "--session", "a b"], [], options);
+  assertEquals(misnamed.code, 2, misnamed.output);
+  assertStringIncludes(misnamed.output, 'Option --session: "a b" is no name of a session');
+
+  const taken = at([["In [1]: ", "open('begun', 'w').close()\r"]]);
   await until(() => Deno.stat(`${home.workspace}/begun`).then(() => true, () => false));
   const idOf = async () => JSON.parse((await ipybox(["sessions", "--json"], options)).stdout)[0].id;
   const attached = await ipybox(["attach", await idOf()], options);

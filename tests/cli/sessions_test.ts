@@ -1,4 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { JournalFile } from "../../src/calls/journal_file.ts";
+import { folderOf } from "../../src/executor/durable.ts";
 import { ipybox } from "../support/cli.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -33,8 +35,19 @@ Deno.test("ipybox sessions end ends a session whose code runs", async () => {
   const code = "import time; time.sleep(1000)";
   const { stdout } = await ipybox(["run", "-c", code, "--detach", ...at], { env });
   const id = stdout.trim();
-  const shown = await ipybox(["sessions", ...at], { env });
-  assertStringIncludes(shown.stdout, `${id}  detached for `);
+  {
+    using journal = await JournalFile.open(folderOf(id));
+    const forged = { serverName: "bank\n0123456789ab  attached", toolName: "\x1b[31m" };
+    journal.begin({ id: "call", hash: "hash", kind: "tool", ...forged });
+    const shown = await ipybox(["sessions", ...at], { env });
+    assertStringIncludes(shown.stdout, `${id}  detached for `);
+    assertMatch(shown.stdout, /^.+bank\S+0123456789ab.+\n$/); // one line
+    assert(!shown.stdout.includes("\x1b"));
+    await Deno.writeTextFile(journal.path, "no database");
+    const unread = await ipybox(["sessions", ...at], { env });
+    assertStringIncludes(unread.stderr, `Cannot read the call journal ${journal.path}: `);
+    assertStringIncludes(unread.stdout, id);
+  }
   const ended = await ipybox(["sessions", "end", id], { env });
   assertEquals([ended.code, ended.stderr], [0, ""]);
   const after = await ipybox(["sessions", ...at], { env });

@@ -388,6 +388,12 @@ Deno.test("what is wrong with a session's record is said, and what to do", async
   await refuses(changed({ version: 2 }), "a newer version of ipybox");
   await refuses(changed({ secret: "f".repeat(64) }), "another secret");
   await refuses(changed({ workspace: "/no/such/folder" }), "is not there any more");
+  const { workspace } = JSON.parse(record);
+  await Deno.rename(workspace, `${workspace}-moved`);
+  await Deno.mkdir(workspace);
+  await refuses(record, "is not there any more"); // another folder is
+  await Deno.remove(workspace);
+  await Deno.rename(`${workspace}-moved`, workspace);
   await refuses(changed({ socket: "/no/such/socket" }), "is lost");
   await Deno.writeTextFile(path, record);
   const executor = await session.attach(id);
@@ -476,7 +482,8 @@ Deno.test("what is left of sessions is forgotten in time", async () => {
   const day = 24 * 60 * 60_000;
   const [empty, old, recent] = ["e0e0e0e0e0e0", "d0d0d0d0d0d0", "c0c0c0c0c0c0"] as const;
   const workspace = "/no/such/workspace";
-  const record = { version: 1, workspace, secret: "s", socket: "/no/such/socket", startedAt: 0 };
+  const common = { version: 1, workspace, place: "1:1", secret: "s", startedAt: 0 };
+  const record = { ...common, socket: "/no/such/socket" };
   for (const id of [empty, old, recent]) await Deno.mkdir(folderOf(id), { recursive: true });
   await Deno.utime(folderOf(empty), new Date(0), new Date(0));
   const lost = { exit: null, at: Date.now() - day - 1 };

@@ -554,6 +554,39 @@ Deno.test("what code sends after its end does not drive that out", async () => {
   assertEquals(texts, ["42"]);
 });
 
+Deno.test("a host that attaches takes no settings of servers that code could have written", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await Deno.writeTextFile(`${workspace}/early.json`, "{}");
+  const { command, args = [] } = rawServer();
+  const server = (sandbox: string) => ({ command, args, sandbox });
+  const servers = { early: server("early.json"), late: server("late.json") };
+  const options = { workspace, servers, approval: "allow" } as const;
+  await using session = await TestExecutor.start({ ...options, durable: { idleMs: 60_000 } });
+  await session.executor.execute(`
+open("late.json", "w").write("{}")
+try:
+    open("early.json", "w")
+except OSError:
+    closed = True`);
+  await session.executor.detach();
+  await using next = await CodeExecutor.attach(session.executor.sessionId ?? "", {
+    ...options,
+    python: testPython(),
+    log: silentLogger,
+  });
+  const { text } = await next.execute(`
+from ipybox_runtime import ToolRunner
+for name in "early", "late":
+    try:
+        print(name, closed, ToolRunner(name).run_sync("count").text)
+    except Exception as error:
+        print(name, error)
+`);
+  assertMatch(text ?? "", /^early True 1$/m);
+  assertMatch(text ?? "", /^late .*executed code can write to .*late\.json/m);
+});
+
 Deno.test("a session that does not answer is not forgotten", async () => {
   await using session = await TestExecutor.start({ durable: { idleMs: 60_000 } });
   const { executor } = session;

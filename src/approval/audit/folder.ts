@@ -121,6 +121,13 @@ export class AuditFolder {
     return found.sort((one, other) => one.number - other.number);
   }
 
+  /** How many bytes all files have. */
+  async size(): Promise<number> {
+    const full = (await this.rotated()).map(({ path }) => lstatIfPresent(path));
+    const sizes = (await Promise.all(full)).map((info) => info?.size ?? 0);
+    return sizes.reduce((sum, size) => sum + size, this.look()?.size ?? 0);
+  }
+
   /** Puts the current file aside as the newest of those that are full. */
   async rotate(): Promise<void> {
     const number = ((await this.rotated()).at(-1)?.number ?? 0) + 1;

@@ -4,9 +4,10 @@ import { hmacSha256, sha256 } from "../../json/digest.ts";
 
 /** Names whose values are secrets, once they are in lower case and without separators. */
 const SECRET_NAME =
-  /password|passwd|passphrase|secret|apikey|privatekey|accesskey|authorization|credential|cookie|^token|token$/;
+  /password|passwd|passphrase|passcode|pwd$|^pass$|(?:user|db|smtp|login)pass$|secret|apikey|(?:private|access|account|client)key|privkey|authorization|credential|cookie|^token|token$|jwt|^bearer$|^t?otp$|connectionstring|dsn$/;
 /** The name of a secret in a text, and what ends it: a quote of JSON, also of JSON within JSON. */
-const NAMED = String.raw`(?:password|passwd|passphrase|secret|token|api[_-]?key)\\*["']?`;
+const NAMED = String
+  .raw`(?:password|passwd|passphrase|secret(?:[_-]?access)?(?:[_-]?key)?|token|(?:api|access|account|private)[_-]?key)\\*["']?`;
 const VALUE = String.raw`(?:\\*"[^"]*"|\\*'[^']*'|[^\s"']+)`;
 /**
  * Secrets within texts, such as shell commands, behind what stays of them. Each takes time in
@@ -17,17 +18,26 @@ const SECRET_TEXTS: readonly RegExp[] = [
   /(:\/\/[^\s/:@]*:)[^\s/@]+(?=@)/g,
   new RegExp(String.raw`(${NAMED}\s*[=:]\s*)${VALUE}`, "gi"),
   new RegExp(String.raw`((?<![\w-])--[\w-]*${NAMED}\s+)(?!-)${VALUE}`, "gi"),
-  /\b(gh[pousr]_|github_pat_|glpat-|npm_|sk-|xox[abp]-|AKIA|ASIA|AIza)[\w-]{8,}/g,
+  // Other than the names above, these are usual in words that have nothing to do with secrets.
+  new RegExp(String.raw`(_(?:PASS|PWD)=)${VALUE}`, "g"),
+  /([?&;](?:pass|pwd|sig)=)[^\s&;"']+/gi,
+  new RegExp(String.raw`\b(sshpass\s+-p\s*)${VALUE}`, "g"),
+  // Not the numbers of a user and a group.
+  /(\s(?:-u|--user|--proxy-user)(?:\s+|=)["']?[^\s:"'/]+:)(?!\d+(?:\s|$))[^\s"']+/g,
+  /\b(gh[pousr]_|github_pat_|glpat-|npm_|sk-|[sr]k_(?:live|test)_|xox[abeprs]-|xapp-|dop_v1_|AKIA|ASIA|AIza)[\w-]{8,}/g,
+  /\b(hf_)[A-Za-z0-9]{30,}/g,
+  /\b(SG\.)[\w-]{16,}\.[\w-]{16,}/g,
+  /(hooks\.slack\.com\/services\/)[\w/-]+/g,
   /\b(eyJ)[\w-]{8,}(?:\.[\w-]*)*/g,
 ];
 
 /** What stands around a private key. The dashes behind it may be those before the next one. */
-const KEY_BOUND = /-----(BEGIN|END) [A-Z ]*PRIVATE KEY(?=-----)/g;
+const KEY_BOUND = /-----(BEGIN|END) [A-Z ]*PRIVATE KEY(?: BLOCK)?(?=-----)/g;
 const DASHES = 5;
 
 /** Something of what each of them begins with: most texts have none of it, and are done with. */
 const MAYBE_SECRET =
-  /-----BEGIN|bearer|basic|:\/\/|password|passwd|passphrase|secret|token|api[_-]?key|gh[pousr]_|github_pat_|glpat-|npm_|sk-|xox[abp]-|AKIA|ASIA|AIza|eyJ/i;
+  /-----BEGIN|bearer|basic|:\/\/|password|passwd|passphrase|secret|token|(?:api|access|account|private)[_-]?key|(?:pass|pwd|sig)=|sshpass|-u[\s=]|-user[\s=]|gh[pousr]_|github_pat_|glpat-|npm_|sk-|[sr]k_(?:live|test)_|xox[abeprs]-|xapp-|dop_v1_|hf_|SG\.|hooks\.slack|AKIA|ASIA|AIza|eyJ/i;
 
 /** Longer texts are not even looked at: all of them counts as a secret. */
 const MAX_REDACTED = 2 ** 20;

@@ -27,6 +27,43 @@ const REDACTED: readonly (readonly [args: string, logged: string])[] = [
     '{"cmd":"tool --api-key [redacted] --token=[redacted] --password [redacted] x"}',
   ],
   ['{"cmd":"curl -H eyJhbGciOiJIUzI1.eyJzdWIi.abc x"}', '{"cmd":"curl -H eyJ[redacted] x"}'],
+  [
+    '{"pwd":1,"db_pass":2,"passcode":3,"jwt":4,"SENTRY_DSN":5,"otp":6,"connectionString":7}',
+    '{"pwd":"[redacted]","db_pass":"[redacted]","passcode":"[redacted]","jwt":"[redacted]",' +
+    '"SENTRY_DSN":"[redacted]","otp":"[redacted]","connectionString":"[redacted]"}',
+  ],
+  [
+    '{"bypass":1,"compass":"N","passenger":"A","pass_rate":2,"cwd":"/","pinned":true}',
+    '{"bypass":1,"compass":"N","passenger":"A","pass_rate":2,"cwd":"/","pinned":true}',
+  ],
+  [
+    '{"cmd":"MYSQL_PWD=x DB_PASS=y mysql"}',
+    '{"cmd":"MYSQL_PWD=[redacted] DB_PASS=[redacted] mysql"}',
+  ],
+  [
+    '{"cmd":"curl -u me:x --proxy-user=me:y z"}',
+    '{"cmd":"curl -u me:[redacted] --proxy-user=me:[redacted] z"}',
+  ],
+  ['{"cmd":"docker run -u 1000:1000 x"}', '{"cmd":"docker run -u 1000:1000 x"}'],
+  ['{"cmd":"sshpass -p x ssh h"}', '{"cmd":"sshpass -p [redacted] ssh h"}'],
+  ['{"ini":"aws_secret_access_key = x"}', '{"ini":"aws_secret_access_key = [redacted]"}'],
+  [
+    '{"s":"Server=h;Pwd=x;AccountKey=y=="}',
+    '{"s":"Server=h;Pwd=[redacted];AccountKey=[redacted]"}',
+  ],
+  ['{"key":"sk_live_0123456789"}', '{"key":"sk_live_[redacted]"}'],
+  [
+    `{"key":"hf_${"a1".repeat(17)}","of":"hf_model_name_or_path"}`,
+    '{"key":"hf_[redacted]","of":"hf_model_name_or_path"}',
+  ],
+  [
+    '{"url":"https://hooks.slack.com/services/T0/B0/x and https://h/?sig=y&a=b"}',
+    '{"url":"https://hooks.slack.com/services/[redacted] and https://h/?sig=[redacted]&a=b"}',
+  ],
+  [
+    '{"x":"PWD=/tmp, all tests pass: 5, one_pass = 2"}',
+    '{"x":"PWD=/tmp, all tests pass: 5, one_pass = 2"}',
+  ],
   ['{"card_number":"1","card":"2"}', '{"card_number":"[redacted]","card":"2"}'],
   ['{"__proto__":{"secret":1}}', '{"__proto__":{"secret":"[redacted]"}}'],
 ];
@@ -42,6 +79,7 @@ Deno.test("redactArguments() looks for secrets before it cuts, also across the c
   const secret = "s3cr3t".repeat(1000);
   const texts = [
     `${"x ".repeat(495)}password=${secret}`,
+    `${"x ".repeat(600)}-----BEGIN PGP PRIVATE KEY BLOCK-----\n${secret}`,
     `${"x ".repeat(600)}-----BEGIN RSA PRIVATE KEY-----\n${secret}`,
     `-----BEGIN PRIVATE KEY-----\n${secret}\n-----END PRIVATE KEY-----\n${"x ".repeat(3000)}`,
     `${"y".repeat(970)} https://me:${secret}@host/`,

@@ -19,11 +19,11 @@ export class AuditTail implements Disposable {
   }
 
   /** Reads the whole lines that were written since the last time, damaged ones left out. */
-  async *read(): AsyncGenerator<Fields, void, undefined> {
+  async *read(signal?: AbortSignal): AsyncGenerator<Fields, void, undefined> {
     this.#file ??= await this.#next();
     while (this.#file !== undefined) {
       const current = this.#folder.isCurrent(this.#file); // asked first: then its end is the end
-      yield* this.#readFile(this.#file);
+      yield* this.#readFile(this.#file, signal);
       if (current) return;
       const next = await this.#next(this.#file);
       this.#file.close();
@@ -36,9 +36,13 @@ export class AuditTail implements Disposable {
     this.#file?.close();
   }
 
-  async *#readFile(file: Deno.FsFile): AsyncGenerator<Fields, void, undefined> {
+  async *#readFile(
+    file: Deno.FsFile,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<Fields, void, undefined> {
     const buffer = new Uint8Array(CHUNK_BYTES);
     for (let count = await file.read(buffer); count !== null; count = await file.read(buffer)) {
+      signal?.throwIfAborted();
       for (const bytes of this.#splitter.add(buffer.subarray(0, count))) {
         const line = readChainLine(bytes);
         if (line === undefined || line.seq <= this.#seq) continue;
