@@ -54,6 +54,38 @@ Deno.test("pixelsOf() leaves out of a PNG what is not its pixels", async () => {
   await createImageBitmap(new Blob([pixels], { type: "image/png" }));
 });
 
+Deno.test("pixelsOf() gives a decoder a JPEG with the size that was read, or none", async () => {
+  const bytes = await picture(2000, 10, "image/jpeg");
+  const view = new DataView(bytes.buffer);
+  let at = 2;
+  while ((bytes[at + 1] ?? 0) >> 4 !== 0xc || bytes[at + 1] === 0xc4) {
+    at += 2 + view.getUint16(at + 2);
+  }
+  const end = at + 2 + view.getUint16(at + 2);
+  const huge = bytes.slice(at, end);
+  new DataView(huge.buffer).setUint16(5, 14_000);
+  const [before, frame, after] = [
+    bytes.subarray(0, at),
+    bytes.subarray(at, end),
+    bytes.subarray(end),
+  ];
+
+  const bitmap = await createImageBitmap(new Blob([pixelsOf(bytes) ?? ""], { type: "image/jpeg" }));
+  assertEquals([bitmap.width, bitmap.height], [2000, 10]);
+  // To some decoders, what follows FF 00 is a marker; to others, the length of a segment.
+  const stuffed = joinBytes(before, new Uint8Array([0xff, 0]), huge, frame, after);
+  const twice = joinBytes(before, frame, huge, after);
+  const late = joinBytes(before, after.subarray(0, -2), frame, after.subarray(-2));
+  for (const hostile of [stuffed, twice, late]) {
+    assertEquals([imageSize(hostile), pixelsOf(hostile)], [undefined, undefined]);
+  }
+  // The decoder takes the length of a table from what is in it.
+  const table = new Uint8Array([0xff, 0xc4, 0, 2 + huge.length, ...huge]);
+  const hidden = new Blob([pixelsOf(joinBytes(before, table, frame, after)) ?? ""]);
+  const shown = await createImageBitmap(hidden).catch(() => undefined);
+  assertEquals(shown === undefined || shown.height === 10, true);
+});
+
 Deno.test("pixelsOf() takes no PNG of countless chunks, which would hold up other sessions", async () => {
   const bytes = await picture(300, 20, "image/png");
   const empty = joinBytes(...Array(20_000).fill(chunk("IDAT", new Uint8Array())));

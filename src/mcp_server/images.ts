@@ -124,11 +124,12 @@ export async function inlineImage(
   if (size === undefined || size.width * size.height > MAX_PIXELS) return undefined;
   const limit = Math.min(room, MAX_INLINE_BYTES);
   const mimeType = bytes[0] === 0xff ? "image/jpeg" : "image/png";
-  const picture = mimeType === "image/png" ? pixelsOf(bytes) : bytes;
-  if (picture === undefined) return undefined;
+  const pixels = pixelsOf(bytes);
+  if (pixels === undefined) return undefined;
   const side = Math.max(size.width, size.height);
-  if (picture.length <= limit && side <= MAX_SIDE) return { bytes: picture, mimeType, ...size };
-  return await scaledDown(new Blob([picture], { type: mimeType }), {
+  const whole = mimeType === "image/png" ? pixels : bytes;
+  if (whole.length <= limit && side <= MAX_SIDE) return { bytes: whole, mimeType, ...size };
+  return await scaledDown(new Blob([pixels], { type: mimeType }), {
     ...size,
     longest: Math.min(side, MAX_SIDE),
     least: MIN_SIDE,
@@ -197,7 +198,8 @@ export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined
   if (bytes.length >= PNG_HEADER && PNG.every((byte, at) => bytes[at] === byte)) {
     return { width: view.getUint32(16), height: view.getUint32(20) };
   }
-  return bytes[0] === 0xff && bytes[1] === 0xd8 ? jpegSize(view) : undefined;
+  const jpeg = readJpeg(bytes);
+  return jpeg && { width: jpeg.width, height: jpeg.height };
 }
 
 /** The chunks of a PNG that make its pixels. */
@@ -206,13 +208,19 @@ const PIXEL_CHUNKS: ReadonlySet<string> = new Set(["PLTE", "tRNS", "IDAT", "IEND
 const MAX_CHUNKS = 10_000;
 
 /**
- * A PNG whose size is known, without all that is not its pixels: its colour profile and its texts are
- * packed, and a decoder would unpack gigabytes from a few megabytes. Only whole chunks are kept, so
- * that a decoder finds the same ones; `undefined` where there are too many.
+ * What a decoder gets of a picture whose size is known, so that it finds that size and no other;
+ * `undefined` where that cannot be told. Of a PNG, its pixels alone: its colour profile and its texts are
+ * packed, and a decoder would unpack gigabytes from a few megabytes.
  *
  * @see {@link https://www.w3.org/TR/png-3/#5Chunk-layout}
  */
 export function pixelsOf(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> | undefined {
+  if (bytes[0] !== 0xff) return pngPixels(bytes);
+  const jpeg = readJpeg(bytes);
+  return jpeg && joinBytes(...jpeg.parts);
+}
+
+function pngPixels(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const parts = [bytes.subarray(0, PNG_HEADER)];
   let chunks = 0;
@@ -226,18 +234,47 @@ export function pixelsOf(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer
   return joinBytes(...parts);
 }
 
-/** The size in the first frame header: one of the markers SOF0 to SOF15. */
-function jpegSize(view: DataView): ImageSize | undefined {
-  for (let at = 2; at + 9 < view.byteLength;) {
-    const marker = view.getUint8(at + 1);
-    if (view.getUint8(at) !== 0xff) return undefined;
-    if (marker === 0xff) {
-      at++; // a fill byte
-      continue;
-    }
-    const isFrame = marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
-    if (isFrame) return { width: view.getUint16(at + 7), height: view.getUint16(at + 5) };
-    at += 2 + view.getUint16(at + 2);
+/** A JPEG that was read up to its first scan. */
+interface Jpeg extends ImageSize {
+  /** What is in it, with the frame header first. */
+  readonly parts: readonly Uint8Array<ArrayBuffer>[];
+}
+
+/** Markers with a frame header, and with what else may stand before the first scan. */
+const FRAMES: ReadonlySet<number> = new Set([0xc0, 0xc1, 0xc2]);
+const SEGMENTS: ReadonlySet<number> = new Set([0xc4, 0xdb, 0xdd]);
+const SCAN = 0xda;
+const COMMENT = 0xfe;
+
+/**
+ * Reads a JPEG up to its first scan. Its one frame header goes first: a decoder that reads the segments
+ * otherwise than this does finds a second one there, which it refuses.
+ *
+ * @see {@link https://www.w3.org/Graphics/JPEG/itu-t81.pdf} B.1.1.3 and B.2.2
+ */
+function readJpeg(bytes: Uint8Array<ArrayBuffer>): Jpeg | undefined {
+  if (bytes[0] !== 0xff || bytes[1] !== 0xd8) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let frame: Uint8Array<ArrayBuffer> | undefined;
+  const others: Uint8Array<ArrayBuffer>[] = [];
+  for (let at = 2, end = at; at + 4 <= bytes.length && others.length < MAX_CHUNKS; at = end) {
+    const [marker, length] = [view.getUint8(at + 1), view.getUint16(at + 2)];
+    end = at + 2 + length;
+    if (view.getUint8(at) !== 0xff || length < 2 || end > bytes.length) break;
+    const segment = bytes.subarray(at, end);
+    if (marker === SCAN) return frame && jpegOf(frame, [...others, bytes.subarray(at)]);
+    if (FRAMES.has(marker) && frame === undefined && segment.length >= 10) frame = segment;
+    else if (SEGMENTS.has(marker) || marker >> 4 === 0xe) others.push(segment);
+    else if (marker !== COMMENT) break;
   }
   return undefined;
+}
+
+function jpegOf(
+  frame: Uint8Array<ArrayBuffer>,
+  others: readonly Uint8Array<ArrayBuffer>[],
+): Jpeg {
+  const view = new DataView(frame.buffer, frame.byteOffset);
+  const start = new Uint8Array([0xff, 0xd8]);
+  return { width: view.getUint16(7), height: view.getUint16(5), parts: [start, frame, ...others] };
 }
