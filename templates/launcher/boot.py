@@ -139,23 +139,23 @@ def look(wanted):
     }
 
 
-def take_rights(filter):
+def take_rights(rules):
     """Takes from this process, and from all that it will start, the calls that the filter refuses."""
 
     class Program(ctypes.Structure):
         _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
 
     libc = ctypes.CDLL(None, use_errno=True)
-    program = Program(len(filter) // 8, filter)
+    program = Program(len(rules) // 8, rules)
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if libc.prctl(PR_SET_SECCOMP, FILTER_MODE, ctypes.byref(program), 0, 0):
         sys.exit(f"The system call filter does not work: {os.strerror(ctypes.get_errno())}")
 
 
-def wall(order, filter):
+def wall(order, rules):
     """The command line of bubblewrap before the launcher's. What is not named does not exist inside."""
     reader, writer = os.pipe()
-    os.write(writer, filter)  # less than a pipe takes
+    os.write(writer, rules)  # less than a pipe takes
     os.close(writer)
     os.set_inheritable(reader, True)
     argv = [order["bwrap"], "--unshare-all", "--die-with-parent", "--new-session"]
@@ -212,7 +212,7 @@ def main():
         programs = unpack(read(answer["size"]), answer["programs"])
         if digest(programs) != order["digest"]:
             sys.exit("The programs that arrived are not those that the host meant")
-    filter = bytes.fromhex(answer["filter"])
+    rules = bytes.fromhex(answer["filter"])
     argv = [
         real_executable(),
         "-I",
@@ -221,9 +221,9 @@ def main():
         json.dumps(answer["probe"]),
     ]
     if answer["wall"]:
-        argv = wall(answer["wall"], filter) + argv
-    elif filter:
-        take_rights(filter)
+        argv = wall(answer["wall"], rules) + argv
+    elif rules:
+        take_rights(rules)
     become(argv, root)
 
 

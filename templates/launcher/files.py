@@ -37,7 +37,7 @@ def put(path, archive):
 
 
 def main():
-    host = open(0, "rb")
+    host = sys.stdin.buffer
     while line := host.readline():
         order = json.loads(line)
         archive = host.read(order["size"])
