@@ -161,6 +161,9 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   }
 }
 
+/** The durable session has ended because a person has ended it, or its time was over. */
+export class SessionEndedError extends KernelDiedError {}
+
 /** The durable session goes on, but is not this program's any more: another one has attached. */
 export class SessionTakenError extends KernelDiedError {
   /** The name of the class. */

@@ -74,6 +74,10 @@ export const mcp: Command = {
       value: "SECONDS",
       help: "With --http, close a session after this idle time (default: 3600)",
     },
+    durable: {
+      help:
+        "With --http, sessions outlive the server: clients find them again when it is restarted; needs --token-file or --no-token",
+    },
     "keep-sessions": {
       value: "N",
       help:
@@ -138,9 +142,9 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const kernel = kernelOptions(parsed, io, workspace);
   const name = sessionNameOf(parsed);
   if (name !== undefined && parsed.given("http")) {
-    throw new UsageError("Options --session and --http cannot be combined");
+    throw new UsageError("Options --session and --http cannot be combined: use --durable");
   }
-  const options: McpServerOptions = {
+  const options: Omit<McpServerOptions, "durable"> = {
     ...kernel,
     placement: await placementOf(parsed, workspace),
     sandbox: project === undefined ? kernel.sandbox : withProject(kernel.sandbox, project),
@@ -150,13 +154,12 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     kernelEnv: await kernelEnvOf(workspace),
     page: parsed.has("page"),
     structured: parsed.has("structured"),
-    durable: name === undefined ? undefined : { name },
     version: config.version,
   };
   const http = await httpOf(parsed);
   if (http?.shareWorkspace !== undefined) await refuseSharedTokens(parsed, workspace);
   const server = http === undefined
-    ? serveStdio(options, io)
+    ? serveStdio({ ...options, durable: name === undefined ? undefined : { name } }, io)
     : await serveHttp({ ...options, ...http }, io);
   const interrupted = Promise.withResolvers<void>();
   io.signal.addEventListener("abort", () => interrupted.resolve(), { once: true });
@@ -223,6 +226,13 @@ async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefi
     throw new UsageError(`Option --http takes a port from 0 to 65535: received "${port}"`);
   }
   const hostname = parsed.value("host") ?? "127.0.0.1";
+  const durable = parsed.has("durable");
+  if (durable && !parsed.given("token-file") && !parsed.has("no-token")) {
+    throw new UsageError(
+      "Option --durable needs --token-file or --no-token: sessions belong to a token, and a " +
+        "restarted server would generate another one",
+    );
+  }
   return {
     port: Number(port),
     hostname,
@@ -230,6 +240,7 @@ async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefi
     tokens: await tokensOf(parsed, hostname),
     maxSessions: parsed.positiveNumber("max-sessions"),
     allowRegistrations: parsed.has("allow-registrations"),
+    durable,
     sessionIdleMs: parsed.milliseconds("session-idle"),
     keepSessions: parsed.positiveNumber("keep-sessions"),
     shareWorkspace: shareOf(parsed),
@@ -251,6 +262,7 @@ const HTTP_ONLY = [
   "no-token",
   "max-sessions",
   "allow-registrations",
+  "durable",
   "session-idle",
   "keep-sessions",
   "share-workspace",

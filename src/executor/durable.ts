@@ -41,6 +41,12 @@ export interface DurableOptions {
   readonly name?: string;
 }
 
+/** A durable session that its program finds again by what it has noted. */
+export interface NotedOptions extends DurableOptions {
+  /** What is noted, as JSON, where code cannot see it. */
+  readonly note?: unknown;
+}
+
 const DAY_MS = 24 * 60 * 60_000;
 
 const VERSION = 1 as const;
@@ -55,6 +61,8 @@ const recordSchema = z.object({
   secret: z.string(),
   socket: z.string(),
   startedAt: z.number(),
+  /** What its program has noted for the next one. */
+  note: z.unknown().optional(),
   /** How it was lost, if its supervisor could say so. */
   lost: z.object({
     exit: z.object({ code: z.number().nullable(), signal: z.string().nullable() }).nullable(),
@@ -168,7 +176,7 @@ export function checkSessionName(name: string): void {
 /** Makes the folder of a new session. */
 export async function createSession(
   workspace: string,
-  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name }: DurableOptions,
+  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note }: NotedOptions,
 ) {
   for (const [option, value] of Object.entries({ idleMs, maxMs })) {
     if (value > 0 && Number.isFinite(value)) continue;
@@ -179,7 +187,8 @@ export async function createSession(
   const folder = folderOf(id);
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   const place = await placeOf(workspace);
-  const common = { version: VERSION, id, name, workspace, place, startedAt: Date.now() };
+  const startedAt = Date.now();
+  const common = { version: VERSION, id, name, workspace, place, startedAt, note };
   const onSocket = ({ secret, socket }: SessionAddress) =>
     writeRecord({ ...common, secret, socket });
   return { id, secret: randomToken(), folder, idleMs, maxMs, onSocket };
@@ -242,6 +251,11 @@ export interface ListedSession {
   readonly error?: unknown;
 }
 
+/** Whether a session has not ended, as far as is known. */
+export function isRunning({ status, error }: ListedSession): boolean {
+  return status !== undefined || error !== undefined;
+}
+
 /** A session of the workspace has the name already. */
 export class NameTakenError extends ConfigError {
   /** The name of the class. */
@@ -301,6 +315,7 @@ const STARTING_MS = 10 * 60_000;
 
 /** Lists the user's durable sessions, also those that were lost in the last day. Others are forgotten. */
 export async function listSessions(workspace?: string): Promise<ListedSession[]> {
+  if (stateFolder() === undefined) return [];
   const ids: string[] = [];
   try {
     for await (const { name } of Deno.readDir(sessionsRoot())) {

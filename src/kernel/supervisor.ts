@@ -10,6 +10,7 @@ import {
   ConfigError,
   GatewayStartError,
   KernelDiedError,
+  SessionEndedError,
   SessionTakenError,
 } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
@@ -310,7 +311,7 @@ export class SupervisedLauncher {
         const { why, pid } = parse(refusedSchema, frame, this.#address);
         this.#ending = why === "taken"
           ? takenBy(pid, this.#address)
-          : endingOf(why === "time" ? "The session has lasted as long as it may" : ENDED);
+          : new SessionEndedError(why === "time" ? TIME_OVER : ENDED, UNKNOWN_EXIT);
         return [];
       }
       default:
@@ -374,6 +375,7 @@ async function greet(line: Line, address: SessionAddress, want: string): Promise
 }
 
 const ENDED = "The session was ended by another program";
+const TIME_OVER = "The session has lasted as long as it may";
 const UNKNOWN_EXIT = { exitCode: null, signal: null, stderrTail: "" };
 
 function endingOf(message: string): KernelDiedError {

@@ -126,7 +126,7 @@ export class McpServer implements AsyncDisposable {
    * @param options The workspace, the address and the tokens.
    * @returns The running server; {@linkcode McpServer.http} has its address.
    * @throws {Deno.errors.AddrInUse} The port is taken.
-   * @throws {TypeError} A token is too easy to guess.
+   * @throws {TypeError} A token is too easy to guess, or sessions are durable and no tokens were given.
    * @throws {RangeError} A number of sessions or a time limit is not positive.
    * @throws {ConfigError} The workspace lies in another one, or must not be shared with sessions.
    */
@@ -138,7 +138,10 @@ export class McpServer implements AsyncDisposable {
     const { SessionPool } = await import("./http/sessions.ts");
     const { refuseUnshareable } = await import("./http/workspace_share.ts");
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
-    const { version = "0", allowRegistrations = false, workspace, ...session } = more;
+    const { version = "0", allowRegistrations = false, workspace, durable, ...session } = more;
+    if (durable && tokens === undefined) {
+      throw new TypeError("Durable sessions need tokens that stay the same: pass tokens, or false");
+    }
     const { log = stderrLogger(), shareWorkspace: share } = session;
     const token = tokens === undefined ? randomToken() : undefined;
     const given = token === undefined ? tokens : [token];
@@ -150,11 +153,13 @@ export class McpServer implements AsyncDisposable {
     const pool = parts.use(
       new SessionPool({
         ...session,
+        durable,
         workspace: root,
         session: { ...session, log, fixed: !allowRegistrations },
         owners: bearers?.owners ?? 1,
       }),
     );
+    await pool.recall();
     const server = parts.use(
       new HttpMcpServer({
         pool,
@@ -166,6 +171,7 @@ export class McpServer implements AsyncDisposable {
         log,
       }),
     );
+    parts.defer(() => pool.leave()); // before requests are cancelled
     const never = new Promise<void>(() => {});
     return new McpServer(never, parts.move(), { url: server.url, token });
   }

@@ -5,11 +5,11 @@ import { AuditLog, type AuditLogOptions } from "../approval/audit/log.ts";
 import { AuditTrail } from "../approval/audit/trail.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
-import { EnvironmentNotReadyError, SessionTakenError } from "../base/errors.ts";
+import { EnvironmentNotReadyError, SessionEndedError, SessionTakenError } from "../base/errors.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
-import type { DurableOptions } from "../executor/durable.ts";
+import type { DurableOptions, NotedOptions } from "../executor/durable.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import { buildPythonEnvironment, findPython } from "../python/environment.ts";
@@ -94,6 +94,11 @@ export interface McpServerOptions
 
 /** Options of {@linkcode Session}. */
 export interface SessionOptions extends McpServerOptions {
+  durable?: NotedOptions & { readonly name: string };
+  /** Whether the durable session has run before, for another process: its workspace is as that left it. */
+  continues?: boolean;
+  /** Called when somebody has ended the durable session; without it, another one takes its place. */
+  onEnded?: () => void;
   /** Whether clients are not offered what would change the setup. */
   fixed?: boolean;
   /** What this session is called in the log, where a server has several. */
@@ -135,7 +140,9 @@ export class Session implements AsyncDisposable {
   /** What the client is to be told of the session, with the next cell. */
   readonly #news: string[] = [];
   /** Whether the session has run here before. */
-  #hasRun = false;
+  #hasRun: boolean;
+  /** Whether the durable session ends when this one is disposed of. */
+  #ends = false;
   #closingLost: Promise<void> | undefined;
   /** What ends with it, once it has started. */
   #running: AsyncDisposable | undefined;
@@ -146,6 +153,7 @@ export class Session implements AsyncDisposable {
 
   constructor(options: SessionOptions) {
     this.#options = options;
+    this.#hasRun = options.continues ?? false;
     this.changes = options.fixed ? "fixed" : options.approve ?? "ask";
     this.prefersPage = options.page ?? false;
     this.answers = new Answers(options.structured ?? false);
@@ -258,6 +266,11 @@ export class Session implements AsyncDisposable {
     if (this.#name !== undefined) { for (const cell of this.#underWay) cell.release(); }
   }
 
+  /** Nobody needs the session any more. It ends when it is disposed of, also where it is durable. */
+  end(): void {
+    this.#ends = true;
+  }
+
   #follow(cell: CellRun): CellRun {
     this.#underWay.add(cell);
     cell.ended.then(() => this.#underWay.delete(cell));
@@ -325,8 +338,8 @@ export class Session implements AsyncDisposable {
   }
 
   async #fill(): Promise<void> {
-    const { fill } = this.#options;
-    if (fill === undefined) return;
+    const { fill, continues } = this.#options;
+    if (fill === undefined || continues) return;
     this.#closing.signal.throwIfAborted();
     await fill(this.#closing.signal);
   }
@@ -380,7 +393,7 @@ export class Session implements AsyncDisposable {
     }
     const { startNamed } = await import("../executor/named.ts");
     const { executor, before } = await startNamed(name, { ...options, replacesLost: true });
-    parts.defer(() => executor.detach());
+    parts.defer(() => this.#ends ? executor[Symbol.asyncDispose]() : executor.detach());
     const { unfinished } = executor;
     if (before === "lost" || (before === "nothing" && this.#hasRun)) {
       this.#news.push(
@@ -408,7 +421,8 @@ export class Session implements AsyncDisposable {
       this.#parts.catch(() => {}); // whoever needs it gets it
       return;
     }
-    // The next call that needs a kernel begins another session.
+    if (reason instanceof SessionEndedError) this.#options.onEnded?.();
+    // The next call that needs a kernel begins another session, unless this one was closed.
     this.#parts = undefined;
     this.#running = undefined;
     this.#closingLost = Promise.resolve(running[Symbol.asyncDispose]()).catch((error: unknown) => {

@@ -311,6 +311,9 @@ Deno.test("ipybox mcp --http says what is wrong with its options", async () => {
         `Port ${taken.addr.port} is in use: choose another one`,
       ],
       [["--host", "0.0.0.0"], "Option --host needs --http"],
+      [["--durable"], "Option --durable needs --http"],
+      [[...http, "--durable"], "Option --durable needs --token-file or --no-token"],
+      [[...http, "--session", "work"], "cannot be combined: use --durable"],
       [
         [...http, "--no-token", "--host", "0.0.0.0"],
         "Option --no-token works only on a loopback address",

@@ -6,6 +6,8 @@ import { TempCache } from "./temp_cache.ts";
 export interface HttpMcpOptions {
   /** The user's cache folder, where a test looks into it. */
   readonly cache?: TempCache;
+  /** Its port, where a server before had it. */
+  readonly port?: string;
   /** How many files and connections it may have open. */
   readonly maxFiles?: number;
 }
@@ -42,9 +44,9 @@ export class HttpMcp implements AsyncDisposable {
    */
   static async start(args: readonly string[], options: HttpMcpOptions = {}): Promise<HttpMcp> {
     await using parts = new AsyncDisposableStack();
-    const { maxFiles } = options;
+    const { maxFiles, port = "0" } = options;
     const cache = options.cache ?? parts.use(await TempCache.create());
-    const command = [Deno.execPath(), ...cliArguments, "mcp", "--http", "0", ...args];
+    const command = [Deno.execPath(), ...cliArguments, "mcp", "--http", port, ...args];
     const [program = "", ...rest] = maxFiles === undefined
       ? command
       : ["sh", "-c", `ulimit -n ${maxFiles} && exec "$@"`, "sh", ...command];

@@ -1,7 +1,8 @@
+import { z } from "zod";
 import { serverFor, type ServerForOptions } from "../connection.ts";
 import { isInitializeRequest, WebStandardStreamableHTTPServerTransport } from "../sdk.ts";
 import { rpcError, untilSent } from "./answers.ts";
-import type { PooledSession, SessionPool } from "./sessions.ts";
+import { initializeSchema, type PooledSession, type SessionPool } from "./sessions.ts";
 
 interface Connected {
   readonly pooled: PooledSession;
@@ -15,7 +16,7 @@ interface Connected {
 export class LegacySessions implements AsyncDisposable {
   readonly #pool: SessionPool;
   readonly #told: ServerForOptions;
-  readonly #connected = new Map<string, Connected>();
+  readonly #connected = new Map<string, Promise<Connected>>();
 
   constructor(pool: SessionPool, told: ServerForOptions) {
     this.#pool = pool;
@@ -28,12 +29,12 @@ export class LegacySessions implements AsyncDisposable {
     if (id === null && !isInitializeRequest(body)) {
       return rpcError(400, -32000, "The header Mcp-Session-Id is missing: initialize first");
     }
-    const known = id === null ? undefined : this.#connected.get(id);
-    if (id !== null && (known === undefined || this.#pool.find(owner, id) === undefined)) {
+    const known = id === null ? undefined : await this.#find(owner, id);
+    if (id !== null && known === undefined) {
       // What is another owner's looks like what is not there.
       return rpcError(404, -32001, "Session not found: initialize a new one");
     }
-    const { pooled, transport } = known ?? await this.#connect(owner);
+    const { pooled, transport } = known ?? await this.#open(owner, body);
     const use = pooled.use();
     let isNeeded = known !== undefined;
     try {
@@ -54,11 +55,47 @@ export class LegacySessions implements AsyncDisposable {
 
   /** Ends the connections. Sessions are the pool's. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all(this.#connected.values().map(({ transport }) => transport.close()));
+    const connected = await Promise.allSettled(this.#connected.values());
+    await Promise.all(
+      connected.map((one) => one.status === "fulfilled" && one.value.transport.close()),
+    );
   }
 
-  async #connect(owner: string): Promise<Connected> {
-    const pooled = await this.#pool.open(owner);
+  async #find(owner: string, id: string): Promise<Connected | undefined> {
+    const pooled = await this.#pool.find(owner, id);
+    if (pooled === undefined) return undefined;
+    const known = this.#connected.get(id);
+    if (known !== undefined) return await known;
+    const { initialize } = pooled;
+    if (initialize === undefined) return undefined; // a session of the newer era
+    return await this.#keep(id, this.#return(owner, pooled, initialize));
+  }
+
+  /** Connects a client to the session that it had with the server before. */
+  async #return(owner: string, pooled: PooledSession, params: object): Promise<Connected> {
+    using _use = pooled.use();
+    const connected = await this.#connect(owner, pooled);
+    const again = new Request("http://localhost", { method: "POST", headers: AGAIN });
+    const parsedBody = { jsonrpc: "2.0", id: 0, method: "initialize", params };
+    const response = await connected.transport.handleRequest(again, { parsedBody });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`Cannot continue session ${pooled.id}: ${text}`);
+    return connected;
+  }
+
+  async #open(owner: string, body: unknown): Promise<Connected> {
+    const initialize = initializeSchema.safeParse(params.safeParse(body).data?.params).data;
+    const pooled = await this.#pool.open(owner, initialize);
+    return await this.#keep(pooled.id, this.#connect(owner, pooled));
+  }
+
+  async #keep(id: string, connecting: Promise<Connected>): Promise<Connected> {
+    this.#connected.set(id, connecting);
+    connecting.catch(() => this.#connected.delete(id)); // its callers get the error
+    return await connecting;
+  }
+
+  async #connect(owner: string, pooled: PooledSession): Promise<Connected> {
     const { id } = pooled;
     const transport = new WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: () => id,
@@ -72,8 +109,14 @@ export class LegacySessions implements AsyncDisposable {
         pooled.session.log.debug(`Cannot close the connection of session ${id}: ${error}`);
       });
     });
-    const connected = { pooled, transport };
-    this.#connected.set(id, connected);
-    return connected;
+    return { pooled, transport };
   }
 }
+
+/** What the transport wants of the request that it has repeated. */
+const AGAIN = {
+  accept: "application/json, text/event-stream",
+  "content-type": "application/json",
+};
+
+const params = z.object({ params: z.unknown() });

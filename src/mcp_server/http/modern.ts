@@ -71,7 +71,7 @@ export class ModernHandlers implements AsyncDisposable {
     const named = call?.arguments.session;
     const pooled = named === undefined
       ? await this.#pool.default(owner)
-      : this.#pool.find(owner, named);
+      : await this.#pool.find(owner, named);
     if (pooled === undefined) return await refuseSession(request, body, call);
     const owned = this.#owned.get(owner) ?? this.#own(owner);
     this.#tell(owned, pooled);

@@ -31,7 +31,7 @@ export async function serveFiles(
   const { pathname } = new URL(request.url);
   const [, id, path] = /^\/sessions\/([^/]+)\/files\/(.*)$/.exec(pathname) ?? [];
   if (id === undefined || path === undefined) return undefined;
-  const pooled = pool.find(owner, id);
+  const pooled = await pool.find(owner, id);
   if (pooled === undefined) throw new Refused(404, "No such session");
   using uses = new DisposableStack();
   uses.use(pooled.use());

@@ -1,5 +1,7 @@
 import { basename, dirname, join } from "node:path";
 import type { Logger } from "../../base/log.ts";
+import { randomToken } from "../../base/tokens.ts";
+import { isRunning, listSessions } from "../../executor/durable.ts";
 import { folderUsage } from "../../files/copy_beneath.ts";
 import { PinnedFolder } from "../../files/pinned_folder.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
@@ -43,20 +45,20 @@ export function sessionFolders(workspace: string): string {
   return join(workspace, ".ipybox", "sessions");
 }
 
-/** Makes a session's folder. */
+/** Makes a session's folder, or takes that of one which continues. */
 export async function makeSessionFolder(
   workspace: string,
   id: string,
-  owner: string,
+  { owner, continues = false }: { readonly owner: string; readonly continues?: boolean },
 ): Promise<SessionFolder> {
   const folders = sessionFolders(workspace);
   const path = join(folders, id);
   await using state = await PinnedFolder.open(dirname(folders));
   await using sessions = await state.child(basename(folders));
-  await Deno.mkdir(join(sessions.path, id));
+  if (!continues) await Deno.mkdir(join(sessions.path, id));
   await using session = await sessions.child(id, { create: false });
   await using own = await session.child(dirname(LOCK));
-  const making = join(own.path, `${basename(LOCK)}.new`);
+  const making = join(own.path, `${basename(LOCK)}.${randomToken().slice(0, 12)}`);
   const lock = await Deno.open(making, { createNew: true, write: true, mode: 0o600 });
   try {
     await lock.lock(true);
@@ -92,11 +94,13 @@ export async function forEachOldSession(
     if (info !== undefined) sessions.push({ path, lock, endedAt: info.mtime?.getTime() ?? 0 });
   }
   sessions.sort((a, b) => b.endedAt - a.endedAt);
+  const durable = await listSessions();
+  const lasting = new Set(durable.filter(isRunning).map(({ record }) => record?.workspace));
   let live = 0;
   const ended = new Map<string, number>();
   for (const { path, lock, endedAt } of sessions) {
     using lease = new DisposableStack();
-    const state = await takeEnded(lock, lease);
+    const state = lasting.has(path) ? "live" : await takeEnded(lock, lease);
     if (state === "live") {
       live++;
       continue;

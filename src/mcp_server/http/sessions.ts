@@ -1,6 +1,9 @@
 import { cp } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
+import { z } from "zod";
 import { ConfigError } from "../../base/errors.ts";
+import { CallJournal } from "../../calls/journal.ts";
+import { endDurable, folderOf, isRunning, listSessions } from "../../executor/durable.ts";
 import { isPlainFolder } from "../../files/safe.ts";
 import { withSettingsOf } from "../../mcp/launch.ts";
 import {
@@ -11,7 +14,12 @@ import {
 } from "../../mcp/params.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { ServerRegistry } from "../../servers/registry.ts";
-import { makeSessionFolder, SessionCleanup, type SessionFolder } from "./session_folders.ts";
+import {
+  makeSessionFolder,
+  SessionCleanup,
+  type SessionFolder,
+  sessionFolders,
+} from "./session_folders.ts";
 import { Session, type SessionOptions } from "../session.ts";
 import { copyWorkspace } from "./workspace_share.ts";
 
@@ -33,6 +41,13 @@ export interface HttpSessionsOptions {
    */
   shareWorkspace?: "read-only" | "copy";
   /**
+   * Whether sessions outlive the server: the next one of the workspace continues them when their clients
+   * come back, also after it was killed. Needs `tokens`.
+   *
+   * @default {false}
+   */
+  durable?: boolean;
+  /**
    * How long a session may go unused before it is closed, in milliseconds.
    *
    * @default {3600000}
@@ -47,6 +62,8 @@ export interface HttpSessionsOptions {
    */
   keepSessions?: number;
 }
+
+const IDLE_MS = 3_600_000;
 
 /** Options of {@linkcode SessionPool}. */
 interface SessionPoolOptions extends HttpSessionsOptions {
@@ -65,6 +82,8 @@ export interface PooledSession {
   readonly session: Session;
   /** Its workspace. */
   readonly folder: string;
+  /** What its client, of the older era, has said of itself. */
+  readonly initialize: Note["initialize"];
   /** Counts as use until disposed. */
   use(): Disposable;
   /** Called once when it is closed, for whatever reason. */
@@ -76,9 +95,40 @@ export class TooManySessionsError extends Error {
   override readonly name: string = "TooManySessionsError";
 }
 
+const shown = z.string().transform((text) => text.slice(0, 100));
+
+/** What a client of the older era has said of itself, as far as tools need it. */
+export const initializeSchema = z.object({
+  protocolVersion: shown,
+  capabilities: z.object({
+    elicitation: z.object({
+      form: z.object({}).optional(),
+      url: z.object({}).optional(),
+    }).optional(),
+  }),
+  clientInfo: z.object({ name: shown, version: shown }),
+});
+
+const noteSchema = z.object({
+  owner: z.string(),
+  /** Whether it is the one of an owner who names none. */
+  isDefault: z.boolean(),
+  initialize: initializeSchema.optional(),
+});
+
+/** What is known of a session when it is opened. */
+type Note = Readonly<z.infer<typeof noteSchema>>;
+
+/** A durable session that the server before has left. */
+interface Absent {
+  readonly note: Note;
+  returning?: Promise<Entry | undefined>;
+}
+
 interface Entry extends PooledSession {
   readonly place: SessionFolder;
   readonly owner: string;
+  readonly isDefault: boolean;
   readonly closing: AbortController;
   uses: number;
   idle: ReturnType<typeof setTimeout> | undefined;
@@ -93,12 +143,14 @@ interface Entry extends PooledSession {
 export class SessionPool implements AsyncDisposable {
   readonly #options: SessionPoolOptions;
   readonly #entries = new Map<string, Entry>();
+  /** Durable sessions of the server before, which no client has asked for yet. */
+  readonly #absent = new Map<string, Absent>();
   readonly #defaults = new Map<string, Promise<Entry>>();
   readonly #opening = new Set<Promise<Entry>>();
   readonly #ending = new Set<Promise<void>>();
   #closed = false;
   readonly #cleanup: SessionCleanup;
-  /** How many sessions each owner has: those that are opened and those that have not ended yet, too. */
+  /** How many sessions each owner has: those that are opened, absent or have not ended yet, too. */
   readonly #held = new Map<string, number>();
 
   /** @param options Where sessions work, and how many there may be. */
@@ -109,16 +161,44 @@ export class SessionPool implements AsyncDisposable {
     this.#cleanup.begin();
   }
 
+  /**
+   * Finds the durable sessions that the server before has left. Those whose calls wait for a decision
+   * continue, so that their user is asked.
+   */
+  async recall(): Promise<void> {
+    const { workspace, durable, session: { log } } = this.#options;
+    if (!durable) return;
+    for (const { id: durableId, record, status } of await listSessions()) {
+      if (status === undefined || status.attached) continue; // over, or another program's
+      if (record === undefined || dirname(record.workspace) !== sessionFolders(workspace)) continue;
+      const id = basename(record.workspace);
+      const note = noteSchema.safeParse(record.note).data;
+      if (note === undefined || record.name !== id) continue;
+      this.#absent.set(id, { note });
+      this.#count(note.owner, 1);
+      const isNeeded = await CallJournal.waitingIn(folderOf(durableId))
+        .then((calls) => calls.length > 0, () => true); // whoever continues it hears why
+      if (isNeeded) {
+        this.find(note.owner, id).catch((error) => log?.error(`Session ${id}: ${error}`));
+      }
+    }
+  }
+
+  /** The server stops. What runs in durable sessions goes on. */
+  leave(): void {
+    for (const { session } of this.#entries.values()) session.leave();
+  }
+
   /** Opens a session. Its kernel starts in the background. */
-  async open(owner: string): Promise<PooledSession> {
-    return await this.#open(owner);
+  async open(owner: string, initialize?: Note["initialize"]): Promise<PooledSession> {
+    return await this.#open({ owner, initialize, isDefault: false });
   }
 
   /** The session of an owner who names none; opened when it is first asked for. */
   async default(owner: string): Promise<PooledSession> {
     const known = this.#defaults.get(owner);
     if (known !== undefined) return await known;
-    const opening = this.#open(owner);
+    const opening = this.#default(owner);
     this.#defaults.set(owner, opening);
     const forget = () => {
       if (this.#defaults.get(owner) === opening) this.#defaults.delete(owner);
@@ -127,32 +207,64 @@ export class SessionPool implements AsyncDisposable {
     return await opening;
   }
 
-  /** Finds a session by its handle. */
-  find(owner: string, id: string): PooledSession | undefined {
-    const entry = this.#entries.get(id);
-    return entry?.owner === owner ? entry : undefined;
+  /** Finds a session by its handle. One that the server before has left continues. */
+  async find(owner: string, id: string): Promise<PooledSession | undefined> {
+    return await this.#find(owner, id);
   }
 
   /** Closes a session: its kernel and its MCP servers end. */
   async close(owner: string, id: string): Promise<boolean> {
-    const entry = this.#entries.get(id);
-    if (entry?.owner !== owner) return false;
+    const entry = await this.#find(owner, id);
+    if (entry === undefined) return false;
     await this.#end(entry);
     return true;
   }
 
-  /** Closes all sessions, also those that are being opened. */
+  /** Closes all sessions, also those that are being opened. Durable ones are left. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
     await Promise.allSettled(this.#opening);
-    await Promise.all([...this.#entries.values()].map((entry) => this.#end(entry)));
+    const isLeft = this.#options.durable;
+    await Promise.all([...this.#entries.values()].map((entry) => this.#end(entry, { isLeft })));
     await Promise.all(this.#ending);
     await this.#cleanup[Symbol.asyncDispose]();
   }
 
-  async #open(owner: string): Promise<Entry> {
+  async #find(owner: string, id: string): Promise<Entry | undefined> {
+    const entry = this.#entries.get(id);
+    if (entry !== undefined) return entry.owner === owner ? entry : undefined;
+    const absent = this.#absent.get(id);
+    if (absent?.note.owner !== owner) return undefined;
+    return await (absent.returning ??= this.#return(id, absent.note).finally(() => {
+      delete absent.returning;
+    }));
+  }
+
+  async #default(owner: string): Promise<Entry> {
+    const [id] = [...this.#absent].find(([, { note }]) => note.isDefault && note.owner === owner) ??
+      [...this.#entries].find(([, entry]) => entry.isDefault && entry.owner === owner) ?? [];
+    const found = id === undefined ? undefined : await this.#find(owner, id);
+    return found ?? await this.#open({ owner, isDefault: true });
+  }
+
+  /** Continues a session of the server before, unless it has ended in the meantime. */
+  async #return(id: string, note: Note): Promise<Entry | undefined> {
+    await this.#forgetEnded();
+    return this.#absent.has(id) ? await this.#open(note, id) : undefined;
+  }
+
+  /** Absent sessions end without this server: their time is over, or a person ends them. */
+  async #forgetEnded(): Promise<void> {
+    if (this.#absent.size === 0) return;
+    const running = (await listSessions()).filter(isRunning).map(({ record }) => record?.name);
+    for (const [id, { note }] of this.#absent) {
+      if (!running.includes(id) && this.#absent.delete(id)) this.#count(note.owner, -1);
+    }
+  }
+
+  async #open(note: Note, absent?: string): Promise<Entry> {
     if (this.#closed) throw new DOMException("The server is stopping", "AbortError");
-    const opening = this.#make(owner);
+    const opening = this.#make(note, absent);
     this.#opening.add(opening);
     try {
       return await opening;
@@ -161,15 +273,17 @@ export class SessionPool implements AsyncDisposable {
     }
   }
 
-  async #make(owner: string): Promise<Entry> {
+  async #make(note: Note, absent: string | undefined): Promise<Entry> {
     const { workspace, session } = this.#options;
-    this.#take(owner);
+    const { owner } = note;
+    const continues = absent !== undefined;
+    if (!continues) await this.#take(owner);
     using stack = new DisposableStack();
     try {
-      const id = crypto.randomUUID();
-      const place = stack.use(await makeSessionFolder(workspace, id, owner));
+      const id = absent ?? crypto.randomUUID();
+      const place = stack.use(await makeSessionFolder(workspace, id, { owner, continues }));
       const folder = place.path;
-      await this.#copyApis(folder);
+      if (!continues) await this.#copyApis(folder);
       const opened = new Session({
         ...this.#options.session,
         workspace: folder,
@@ -181,17 +295,31 @@ export class SessionPool implements AsyncDisposable {
         packages: session.packages ?? workspace, // beside its own, which go with it
         label: `session ${id}`,
         ...this.#shared(folder),
+        ...this.#durably(id, note),
+        continues,
       });
       opened.begin();
-      const entry = this.#entry(owner, id, opened, place);
+      const entry = this.#entry(note, id, opened, place);
       stack.move();
       this.#entries.set(id, entry);
+      this.#absent.delete(id);
       this.#watch(entry);
       return entry;
     } catch (error) {
-      this.#giveBack(owner);
+      if (!continues) this.#count(owner, -1);
       throw error;
     }
+  }
+
+  /** How a session outlives this server. */
+  #durably(id: string, note: Note): Pick<SessionOptions, "durable" | "onEnded"> {
+    const { durable, sessionIdleMs: idleMs = IDLE_MS } = this.#options;
+    if (!durable) return {};
+    const onEnded = () => {
+      const entry = this.#entries.get(id);
+      if (entry !== undefined) this.#end(entry);
+    };
+    return { durable: { name: id, idleMs, note }, onEnded };
   }
 
   /** How a session gets the workspace's files. */
@@ -208,12 +336,15 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /** Counts one more session of an owner. Equal shares: no owner can keep all others out. */
-  #take(owner: string): void {
+  async #take(owner: string): Promise<void> {
     const { maxSessions = 8, owners } = this.#options;
     const share = Math.max(1, Math.floor(maxSessions / owners));
-    const own = this.#held.get(owner) ?? 0;
-    const all = this.#held.values().reduce((sum, held) => sum + held, 0);
-    if (own >= share || all >= maxSessions) {
+    const held = () => this.#held.get(owner) ?? 0;
+    const isFull = () =>
+      held() >= share || this.#held.values().reduce((sum, held) => sum + held, 0) >= maxSessions;
+    if (isFull()) await this.#forgetEnded();
+    if (isFull()) {
+      const own = held();
       const these = own >= share && share < maxSessions
         ? `Your token already has its share of the sessions: ${own} of ${maxSessions}`
         : `All ${maxSessions} sessions are in use`;
@@ -221,17 +352,18 @@ export class SessionPool implements AsyncDisposable {
         `${these}: close one, or start ipybox with a higher --max-sessions`,
       );
     }
-    this.#held.set(owner, own + 1);
+    this.#count(owner, 1);
   }
 
-  #giveBack(owner: string): void {
-    this.#held.set(owner, (this.#held.get(owner) ?? 0) - 1);
+  #count(owner: string, more: number): void {
+    this.#held.set(owner, (this.#held.get(owner) ?? 0) + more);
   }
 
-  #entry(owner: string, id: string, session: Session, place: SessionFolder): Entry {
+  #entry(note: Note, id: string, session: Session, place: SessionFolder): Entry {
     const closing = new AbortController();
     const entry: Entry = {
-      owner,
+      ...note,
+      initialize: note.initialize,
       id,
       session,
       place,
@@ -261,29 +393,32 @@ export class SessionPool implements AsyncDisposable {
   #watch(entry: Entry): void {
     clearTimeout(entry.idle);
     if (entry.uses > 0 || entry.closing.signal.aborted) return;
-    const { sessionIdleMs = 3_600_000 } = this.#options;
+    const { sessionIdleMs = IDLE_MS } = this.#options;
     entry.idle = setTimeout(() => this.#end(entry), sessionIdleMs);
     Deno.unrefTimer(entry.idle);
   }
 
-  #end(entry: Entry): Promise<void> {
+  #end(entry: Entry, { isLeft = false } = {}): Promise<void> {
     clearTimeout(entry.idle);
     if (!this.#entries.delete(entry.id)) return Promise.resolve(); // it is closing already
-    const ending = this.#dispose(entry).finally(() => this.#ending.delete(ending));
+    if (!isLeft) entry.session.end();
+    const ending = this.#dispose(entry, isLeft).finally(() => this.#ending.delete(ending));
     this.#ending.add(ending);
     return ending;
   }
 
-  async #dispose(entry: Entry): Promise<void> {
+  async #dispose(entry: Entry, isLeft: boolean): Promise<void> {
     entry.closing.abort();
     try {
       await entry.session[Symbol.asyncDispose]();
+      if (isLeft) return;
+      if (this.#options.durable) await endUnattached(entry.folder);
       await PackageFolder.remove(entry.folder);
     } catch (error) {
       entry.session.log.error(`Session ${entry.id} did not close cleanly: ${error}`);
     } finally {
       entry.place[Symbol.dispose]();
-      this.#giveBack(entry.owner);
+      this.#count(entry.owner, -1);
       this.#cleanup.begin();
     }
   }
@@ -326,5 +461,12 @@ export class SessionPool implements AsyncDisposable {
       }
     }
     return await ServerRegistry.open({ servers: settled });
+  }
+}
+
+/** Ends a session that its server could not continue. One that another program has is left to it. */
+async function endUnattached(folder: string): Promise<void> {
+  for (const { id, status } of await listSessions(folder)) {
+    if (!status?.attached) await endDurable(id);
   }
 }
