@@ -39,6 +39,12 @@ type Recollection =
     readonly changes: readonly string[] | undefined;
   };
 
+/** Options of {@linkcode Consents.recall}. */
+interface RecallOptions {
+  /** Whether a permission counts only if it is for exactly these arguments. */
+  readonly exactly?: boolean;
+}
+
 /** The execution that asks. */
 export type Cell = symbol;
 
@@ -100,7 +106,11 @@ export class Consents {
   }
 
   /** Looks for a decision on a call. A refusal counts more than a permission. */
-  async recall(call: ApprovalCall, facets: readonly Facet[]): Promise<Recollection> {
+  async recall(
+    call: ApprovalCall,
+    facets: readonly Facet[],
+    { exactly = false }: RecallOptions = {},
+  ): Promise<Recollection> {
     const always = await this.#options.store?.list() ?? [];
     const all = [
       ...this.#ofCell.map((consent) => ({ consent, scope: "cell" as const })),
@@ -111,6 +121,7 @@ export class Consents {
     let changes: readonly string[] | undefined;
     for (const { consent, scope } of all) {
       if (!isFor(consent, call)) continue;
+      if (exactly && consent.decision === "allow" && consent.arguments === undefined) continue;
       const since = changesSince(consent, facets);
       if (since.length > 0) changes = since;
       else {

@@ -12,7 +12,9 @@ import {
   makeConsent,
 } from "./consents.ts";
 import { ApprovalGate, type GateDecision } from "./gate.ts";
-import { approvalPolicy } from "./policy.ts";
+import { approvalPolicy, type ApprovalSetting } from "./policy.ts";
+import { parsePolicy } from "./rules/file.ts";
+import { PolicyRules } from "./rules/rules.ts";
 import type { ApprovalCall, ApprovalRequest, Remember } from "./request.ts";
 
 function call(args: string, more: Partial<ApprovalCall> = {}): ApprovalCall {
@@ -161,7 +163,7 @@ class TestGate {
   readonly #gate: ApprovalGate;
   answer: (request: ApprovalRequest) => unknown = (request) => request.accept();
 
-  constructor(mode: "ask" | "allow" | "deny" = "ask") {
+  constructor(mode: ApprovalSetting = "ask") {
     const nothing = () => {};
     const log: Logger = {
       debug: nothing,
@@ -192,6 +194,23 @@ class TestGate {
 }
 
 const OTHER = call('{"path":"b.txt"}');
+
+Deno.test("where a rule may deny a call, a permission counts for exactly its arguments only", async () => {
+  const rules = [{ effect: "deny", arguments: { "/path": { path: "/root/.ssh" } } }];
+  const policy = new PolicyRules([parsePolicy("p.json", JSON.stringify({ rules }))]);
+  const gate = new TestGate(policy);
+  gate.remember("session", "tool");
+  assertEquals(await gate.ask(call('{"path":"/tmp/a"}')), "allowed, asked");
+  assertEquals(await gate.ask(call('{"path":"/tmp/b"}')), "allowed");
+  assertEquals(await gate.ask(call('{"path":"/root/.ssh/id"}')), "denied");
+
+  const doubtful = call('{"path":"/root/x%2f../.ssh/id"}');
+  gate.answer = (request) => request.reject("no");
+  assertEquals(await gate.ask(doubtful), "denied, asked");
+  gate.remember("session", "arguments");
+  assertEquals(await gate.ask(doubtful), "allowed, asked");
+  assertEquals(await gate.ask(doubtful), "allowed");
+});
 
 Deno.test("a decision without memory counts once", async () => {
   const gate = new TestGate();

@@ -53,13 +53,13 @@ export class ApprovalGate {
 
   /** Decides a call. */
   async decide(call: ApprovalCall, options: DecideOptions = {}): Promise<GateDecision> {
-    const { mode, reason } = this.#policy.decide(call);
+    const { mode, reason, mayBeDenied = false } = this.#policy.decide(call);
     const { earlier } = options;
     if (earlier !== undefined && mode !== "deny") return this.#again(call, earlier);
     // Code may have written what would be changed: only a person allows that, no mode and no rule.
     const isAsked = mode === "ask" || call.kind === "change" && mode === "allow";
     if (!isAsked) return { decision: mode, by: "policy", reason };
-    return await this.#ask(call, options);
+    return await this.#ask(call, { ...options, mayBeDenied });
   }
 
   /** What the policy denies is denied for approvers too, as it is now. */
@@ -70,14 +70,17 @@ export class ApprovalGate {
 
   async #ask(
     call: ApprovalCall,
-    { facets: facetsOf, signal, check }: DecideOptions,
+    { facets: facetsOf, signal, check, mayBeDenied }: DecideOptions & {
+      readonly mayBeDenied: boolean;
+    },
   ): Promise<GateDecision> {
     const facets = facetsOf?.() ?? [];
+    const recall = () => this.consents.recall(call, facets, { exactly: mayBeDenied });
     const { cell } = this.consents;
     // A change is not a call of one tool again and again, which a consent would be for.
     const scopes = call.kind === "change" ? [] : this.consents.scopes;
     for (;;) {
-      const found = await this.consents.recall(call, facets);
+      const found = await recall();
       if (found.decision !== undefined) {
         return { decision: found.decision, by: "consent", reason: found.rule };
       }
@@ -88,7 +91,7 @@ export class ApprovalGate {
       const decided = new AbortController();
       using _watch = this.consents.watch(async () => {
         // A failure here repeats when the call is looked up again, and is reported there.
-        const isOver = await this.consents.recall(call, facets)
+        const isOver = await recall()
           .then(({ decision }) => decision !== undefined, () => true);
         if (isOver) decided.abort(DECIDED);
       });

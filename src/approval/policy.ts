@@ -9,6 +9,13 @@ export interface PolicyVerdict {
   readonly mode: ApprovalMode;
   /** Which rule says so, in words for the code that called and for logs. */
   readonly reason?: string;
+  /**
+   * Whether it is asked about because a rule may deny it. A person's earlier permission for a tool with
+   * any arguments then does not count, only one for exactly these.
+   *
+   * @default {false}
+   */
+  readonly mayBeDenied?: boolean;
 }
 
 /** Decides which calls need asking. */

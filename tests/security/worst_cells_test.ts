@@ -58,11 +58,11 @@ raise E()`,
     /omitted: it has more than 250000 values/,
   ],
   "as many objects as are taken": [
-    `for i in range(100): raw("display_data", b'{"data":{"application/json":[' + b'{"a":{}},' * 60_000 + b'1]},"metadata":{},"transient":{}}')`,
+    `for i in range(100): raw("display_data", b'{"data":{"application/json":[' + b'{"a":{}},' * 49_000 + b'1]},"metadata":{},"transient":{}}')`,
     /Some displays and errors were omitted/,
   ],
   "as many names as are taken": [
-    `names = b",".join(b'"%d":1' % i for i in range(100_000))
+    `names = b",".join(b'"%d":1' % i for i in range(49_000))
 for i in range(20): raw("display_data", b'{"data":{},"transient":{},"metadata":{' + names + b"}}")`,
     /^$/,
   ],

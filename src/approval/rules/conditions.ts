@@ -46,8 +46,10 @@ const COMPARISON_COST = 50;
 const RAW_COST = 4000;
 /** What a text costs for each pattern, besides its characters. */
 const TEXT_COST = 400;
-/** What a path costs for each folder: the system is asked about each part of it. */
-const PATH_COST = 8000;
+/** What a path costs for each folder and each of its parts, about which the system is asked. */
+const PART_COST = 2000;
+/** Paths with more parts are not followed. */
+const MAX_PARTS = 200;
 
 /** Matches a call's arguments. What would be too much work is left open. */
 export function matchArguments(
@@ -143,7 +145,8 @@ function matchPath(
   folders: readonly string[],
   { paths, effort }: ValueJudge,
 ): Match {
-  if (!effort.take(folders.length * PATH_COST)) return "maybe";
+  const { length } = path.split("/");
+  if (length > MAX_PARTS || !effort.take(folders.length * length * PART_COST)) return "maybe";
   return any(mapped(folders, (folder) => paths.isInside(path, folder)));
 }
 

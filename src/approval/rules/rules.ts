@@ -106,8 +106,8 @@ export class PolicyRules implements ApprovalPolicy {
    * @returns What becomes of it, and by which rule of which file.
    */
   decide(call: ApprovalCall): PolicyVerdict {
-    const { mode, reason } = this.explain(call);
-    return { mode, reason };
+    const { mode, reason, findings } = this.explain(call);
+    return findings.some(mayDeny) ? { mode, reason, mayBeDenied: true } : { mode, reason };
   }
 
   /**
@@ -154,11 +154,11 @@ export class PolicyRules implements ApprovalPolicy {
       : matchArguments(rule.arguments, call.arguments, judge);
     const match = all([named, byCommand, hints, args]);
     const { serverName } = call;
-    const doubt = hints === "maybe"
-      ? "the tool's annotations are incomplete"
-      : args === "maybe"
+    const doubt = args === "maybe"
       ? "its arguments cannot be judged with certainty"
-      : doubtOf(text);
+      : byCommand === "maybe"
+      ? doubtOf(text)
+      : INCOMPLETE;
     if (match === "maybe") return { match, doubt };
     // A hint of a server that the user does not trust allows nothing.
     const isTrusted = rule.effect !== "allow" || this.#trusted.has(serverName);
@@ -166,6 +166,14 @@ export class PolicyRules implements ApprovalPolicy {
       ? { match }
       : { match: "maybe", doubt: `"${serverName}" is not in trustedServers` };
   }
+}
+
+/** The doubt about a tool whose server does not say what the rule is about. */
+const INCOMPLETE = "the tool's annotations are incomplete";
+
+/** Whether a rule denies the call unless its arguments are harmless, which cannot be told. */
+function mayDeny({ effect, match, doubt }: RuleFinding): boolean {
+  return effect === "deny" && match === "maybe" && doubt !== INCOMPLETE;
 }
 
 function matchCommand({ command, effect }: PolicyRule, text: ShellText | undefined): Match {

@@ -778,6 +778,9 @@ Deno.test("PolicyRules asks about what would take long to judge, however many ru
   assertEquals(policy([many]).decide(tool(numbers)).mode, "ask");
   assertEquals(policy(Array(10).fill(deny)).decide(tool(items)).mode, "ask");
   assertEquals(policy(Array(10).fill(inside)).decide(tool(items)).mode, "ask");
+  const deep = JSON.stringify({ items: Array(200).fill("/a".repeat(2000)) });
+  const folders = { effect: "deny", arguments: { "/items": { some: { path: ["/etc", "/b"] } } } };
+  assertEquals(policy([folders]).decide(tool(deep)).mode, "ask");
   assertEquals(policy([deny]).decide(tool('{"items":["/etc/shadow"]}')).mode, "deny");
   assertEquals(
     policy([{ effect: "deny", command: "rm **" }]).decide(shell("rm ".repeat(1e5))).mode,
