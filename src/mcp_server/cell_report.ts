@@ -192,11 +192,15 @@ const MAX_IMAGE_FILE_BYTES = 32 * 2 ** 20;
 /** Larger files have to be decoded, all of them within this time. */
 const MAX_SCALING_MS = 2000;
 
-async function saveOutput(
-  { text, wholeText }: PartialResult,
-  session: Session,
-): Promise<Artifact | undefined> {
-  return await session.saveOutput(wholeText?.path ?? { text: text ?? "" });
+/** Where whole outputs went: a cell may be waited for several times. */
+const saved = new WeakMap<PartialResult, Promise<Artifact | undefined>>();
+
+async function saveOutput(partial: PartialResult, session: Session): Promise<Artifact | undefined> {
+  const { text, wholeText } = partial;
+  return await saved.getOrInsertComputed(
+    partial,
+    () => session.saveOutput(wholeText?.path ?? { text: text ?? "" }),
+  );
 }
 
 interface ReportedImage {

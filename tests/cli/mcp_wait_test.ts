@@ -2,6 +2,7 @@
 import {
   assert,
   assertEquals,
+  assertFalse,
   assertMatch,
   assertRejects,
   assertStringIncludes,
@@ -68,6 +69,15 @@ Deno.test("ipybox mcp leaves a cell running that its client does not wait for", 
     await go("c");
     await until("the cell has ended well", async () => await status(id) === "ok");
     assertEquals(questions.length, 1);
+  });
+
+  await step("and has its whole output written once, however often it is asked for", async () => {
+    const id = await leave(`${awaits("e")}print('x' * 6000)`);
+    await go("e");
+    await until("the cell has ended well", async () => await status(id) === "ok");
+    const outputs = [await wait(id), await wait(id)].map(({ report }) => report?.output);
+    assertEquals(outputs[0], outputs[1]);
+    assertFalse(outputs[0] === null || outputs[0] === undefined);
   });
 
   await step("until it is reset", async () => {
