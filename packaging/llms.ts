@@ -26,7 +26,7 @@ async function api(): Promise<string> {
   return text.split("\n").filter((line) => !line.startsWith("Defined in ")).map((line) => {
     const name = names.get(line);
     return name === undefined ? line : `## ${posix.join(config.name, name)}`;
-  }).join("\n").trim();
+  }).join("\n").replaceAll(root.href, "").trim(); // a checkout may be anywhere
 }
 
 async function build(): Promise<Record<string, string>> {
