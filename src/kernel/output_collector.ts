@@ -189,8 +189,8 @@ export class OutputCollector implements Disposable {
 
   /** What a message displays, its text within the limit of the text; and its whole text. */
   #read(content: JsonObject): { shown: Omit<Shown, "image">; text: string | undefined } {
-    const data = bundleOf(content.data);
-    const metadata = bundleOf(content.metadata);
+    const data = isObject(content.data) ? readBundle(content.data) : {};
+    const metadata = isObject(content.metadata) ? content.metadata : {};
     const text = shownText(data);
     const shortened = text === undefined ? undefined : cut(text, this.#options.maxOutputBytes / 2);
     // The log would otherwise be the first to know that text is left out.
@@ -285,10 +285,6 @@ export class OutputCollector implements Disposable {
     this.#spill = new SpillFile(this.#options.spill);
     this.#spill.append(this.#log.rawText() ?? "");
   }
-}
-
-function bundleOf(value: unknown): MimeBundle {
-  return isObject(value) ? readBundle(value) : {};
 }
 
 function displayIdOf(content: JsonObject): string | undefined {

@@ -84,8 +84,9 @@ Deno.test("OutputCollector gives chunks that join to the text", () => {
 Deno.test("OutputCollector joins the lines of a text, and leaves lists of JSON as they are", () => {
   using collector = new TestCollector();
   const data = { "text/plain": ["a", "b"], "text/html": ["<p>", "c"], "application/json": ["d"] };
-  collector.display(data, "shown");
+  collector.message("display_data", { data, metadata: { tags: ["e", "f"] } });
   const [output] = collector.partial().outputs;
+  assertEquals(output?.type === "display_data" && output.metadata, { tags: ["e", "f"] });
   assertEquals(output?.type === "display_data" && output.data, {
     "text/plain": "ab",
     "text/html": "<p>c",
