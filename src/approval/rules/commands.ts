@@ -45,7 +45,7 @@ const BLANKS = /[ \t]+/y;
 
 /** Reads a text for a shell. */
 export function readShell(text: string): ShellText {
-  const mentioned = text.length > MAX_LENGTH ? [] : wordsIn(text);
+  const mentioned = wordsIn(text);
   const other = (reason: string): OtherText => ({ type: "other", reason, mentioned });
   if (text.length > MAX_LENGTH) return other(`it is longer than ${MAX_LENGTH} characters`);
   const line = text.replace(/^[ \t\n]+/, "").replace(/(?<![ \t\n])[ \t\n]+$/, "");
@@ -64,7 +64,7 @@ export function readShell(text: string): ShellText {
 
 /** A text that is not for a shell whose grammar is known. */
 export function otherText(text: string, reason: string): OtherText {
-  return { type: "other", reason, mentioned: text.length > MAX_LENGTH ? [] : wordsIn(text) };
+  return { type: "other", reason, mentioned: wordsIn(text) };
 }
 
 /** The words of a simple command, or why it is none. */
@@ -114,9 +114,10 @@ function describePlace(character: string): string {
 
 /**
  * Every word in a text, with quotes and backslashes removed, whatever its grammar: a rule that denies
- * `rm` is also about the `rm` in `sh -c 'xargs r\m'`.
+ * `rm` is also about the `rm` in `sh -c 'xargs r\m'`. None of one that is too long to be read.
  */
 function wordsIn(text: string): string[] {
+  if (text.length > MAX_LENGTH) return [];
   return text.replaceAll("\\\n", "").replace(/['"\\]+/g, "")
     .split(/[\s;&|()<>{}[\]$`!,*?~#=]+/)
     .filter((word) => word !== "");

@@ -111,7 +111,7 @@ function* testsOf(
     return;
   }
   if (equals !== undefined) yield equal(equals, value, judge);
-  if (oneOf !== undefined) yield any(mapped(oneOf, (one) => equal(one, value, judge)));
+  if (oneOf !== undefined) yield any(oneOf.values().map((one) => equal(one, value, judge)));
   if (glob !== undefined) yield matchText(value, many(glob), { matches: matchesGlob, judge });
   if (prefix !== undefined) {
     const matches = (start: string, text: string) => sure(text.startsWith(start));
@@ -124,20 +124,15 @@ function* testsOf(
   if (max !== undefined) yield matchNumber(value, (number) => compare(number, max) <= 0, judge);
   if (each !== undefined) {
     yield isList(value)
-      ? all(mapped(value, (item) => matchValue(each, item, judge)))
+      ? all(value.values().map((item) => matchValue(each, item, judge)))
       : otherKind(value);
   }
   if (some !== undefined) {
     yield isList(value)
-      ? any(mapped(value, (item) => matchValue(some, item, judge)))
+      ? any(value.values().map((item) => matchValue(some, item, judge)))
       : otherKind(value);
   }
   if (test.not !== undefined) yield not(matchValue(test.not, value, judge));
-}
-
-/** Only as many as are looked at. */
-function* mapped<From, To>(values: Iterable<From>, map: (value: From) => To): Generator<To> {
-  for (const value of values) yield map(value);
 }
 
 function matchPath(
@@ -147,7 +142,7 @@ function matchPath(
 ): Match {
   const { length } = path.split("/");
   if (length > MAX_PARTS || !effort.take(folders.length * length * PART_COST)) return "maybe";
-  return any(mapped(folders, (folder) => paths.isInside(path, folder)));
+  return any(folders.values().map((folder) => paths.isInside(path, folder)));
 }
 
 function matchNumber(
