@@ -10,6 +10,7 @@
 import { constants } from "node:fs";
 import { type FileHandle, mkdir, open, rename, unlink } from "node:fs/promises";
 import { inBlocks } from "../base/bytes.ts";
+import { codeOf } from "../base/message_of.ts";
 import { isAllGranted } from "../base/permission.ts";
 import { lstatIfPresent, readHostileBytes } from "./safe.ts";
 
@@ -199,9 +200,4 @@ export async function reached<T>(opening: Promise<T>): Promise<T | undefined> {
     }
     throw error;
   }
-}
-
-/** The system's name of an error. */
-export function codeOf(error: unknown): unknown {
-  return error instanceof Error && "code" in error ? error.code : undefined;
 }

@@ -8,7 +8,8 @@ import { constants } from "node:fs";
 import { type FileHandle, mkdir, open, readlink, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { allDone } from "../base/signals.ts";
-import { codeOf, inside, openFolder, reached } from "./beneath.ts";
+import { codeOf } from "../base/message_of.ts";
+import { inside, openFolder, reached } from "./beneath.ts";
 import { lstatIfPresent } from "./safe.ts";
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;

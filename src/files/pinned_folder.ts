@@ -8,6 +8,7 @@ import { constants } from "node:fs";
 import { type FileHandle, mkdir, open, readlink } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
+import { codeOf } from "../base/message_of.ts";
 import { isAllGranted } from "../base/permission.ts";
 
 /** Node does not export it: opens a folder that may not be listed, too. */
@@ -96,8 +97,4 @@ async function openPlain(path: string, shown: string): Promise<FileHandle> {
 
 function notPlain(path: string, cause?: unknown): ConfigError {
   return new ConfigError(`Cannot use ${path}: it is not a plain folder`, { cause });
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && "code" in error ? error.code : undefined;
 }

@@ -11,6 +11,7 @@
 import { constants } from "node:fs";
 import * as node from "node:fs/promises";
 import { basename, dirname } from "node:path";
+import { codeOf } from "../base/message_of.ts";
 import { isGranted } from "../base/permission.ts";
 import { PinnedFolder } from "./pinned_folder.ts";
 import { findProgram } from "../process/program.ts";
@@ -232,5 +233,5 @@ const LOST = "\ufffd";
 
 function isGone(error: unknown): boolean {
   return error instanceof Deno.errors.NotFound ||
-    error instanceof Error && "code" in error && error.code === "ENOENT"; // Node's functions have their own
+    codeOf(error) === "ENOENT"; // Node's functions have their own
 }

@@ -8,6 +8,7 @@ import { constants } from "node:fs";
 import { open as openNode } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ConfigError } from "../base/errors.ts";
+import { codeOf } from "../base/message_of.ts";
 import { PinnedFolder } from "./pinned_folder.ts";
 
 /** The largest file that is read. What is larger was not written by us. */
@@ -140,7 +141,7 @@ export async function keepOthersOut(path: string): Promise<void> {
     const { mode } = await file.stat();
     if ((mode & 0o077) !== 0) await file.chmod(mode & 0o700);
   } catch (error) {
-    if (!(error instanceof Error && "code" in error && error.code === "EPERM")) throw error;
+    if (codeOf(error) !== "EPERM") throw error;
   } finally {
     await file.close();
   }
@@ -205,7 +206,7 @@ export async function ifPresent<T>(found: Promise<T>): Promise<T | undefined> {
   } catch (error) {
     // Node's functions have their own errors.
     if (error instanceof Deno.errors.NotFound) return undefined;
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    if (codeOf(error) === "ENOENT") return undefined;
     throw error;
   }
 }

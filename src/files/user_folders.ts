@@ -1,4 +1,5 @@
 import { isAbsolute, join } from "node:path";
+import { codeOf } from "../base/message_of.ts";
 import { hostEnv } from "../base/permission.ts";
 
 /** The folder that holds the logins to remote MCP servers. Executed code must never see it. */
@@ -19,7 +20,7 @@ export function stateFolder(): string | undefined {
 /** Whether an error says that the user's folders cannot be written to, as in some containers. */
 export function isUnwritable(error: unknown): boolean {
   return error instanceof Deno.errors.PermissionDenied ||
-    (error instanceof Error && "code" in error && error.code === "EROFS");
+    codeOf(error) === "EROFS";
 }
 
 /**
