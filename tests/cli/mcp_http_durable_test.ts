@@ -186,6 +186,19 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
     await until("it has ended", async () => !(await ids()).includes(next));
     assertEquals((await scene.ask(ALICE, next))[0], 404);
   });
+
+  await step("sessions end with their token", async () => {
+    const ids = async () => (await scene.sessions()).map(({ record }) => record?.name);
+    await using revoked = await scene.join(BOB);
+    const left = idIn(await revoked.execute(FOLDER));
+    await using other = await scene.join(ALICE);
+    const kept = idIn(await other.execute(FOLDER));
+    await Deno.writeTextFile(`${scene.folder.path}/tokens`, `${ALICE}\n`);
+    await scene.restart();
+    assertEquals((await ids()).includes(left), false);
+    assertEquals((await ids()).includes(kept), true);
+    assertStringIncludes(scene.server.stderr, `Ending session ${left}: its token`);
+  });
 });
 
 browserTest("A call of a durable HTTP session is asked again on the page", async (browser) => {
