@@ -14,6 +14,7 @@ import { Planner } from "./planner.ts";
 import {
   beginWriting,
   findProtectedPaths,
+  isState,
   makeOwnFolders,
   type ProtectedPaths,
 } from "./protect.ts";
@@ -205,18 +206,21 @@ interface ProtectOptions
   extends Pick<PrepareSandboxOptions, "belongings" | "nestedWorkspace" | "log"> {
   /** What else code must not read. */
   readonly unreadable?: readonly string[];
+  /** Whether an engine mounts it: see {@linkcode settledPaths}. */
+  readonly byEngine?: boolean;
 }
 
 /** Has code begin to write to a workspace, and says what of it can be protected. */
 async function protect(
   workspace: string,
   found: Awaited<ReturnType<typeof findProtectedPaths>>,
-  { unreadable = [], nestedWorkspace, belongings, log }: ProtectOptions,
+  { unreadable = [], byEngine, nestedWorkspace, belongings, log }: ProtectOptions,
 ): Promise<ProtectedPaths & { readonly hidden: readonly string[] }> {
   if (!nestedWorkspace) refuseNesting(workspace, found.otherStates);
   await beginWriting(workspace, found.readOnly); // what is not there now may become the code's
   const settled = await settledPaths([...found.unreadable, ...found.readOnly, ...unreadable], {
     writes: workspace,
+    byEngine,
     belongings,
   });
   const isSettled = (path: string) => settled.has(path);
@@ -235,10 +239,21 @@ export async function protectWorkspace(
 ): Promise<ProtectedPaths> {
   await admitWorkspace(workspace, options.hostPrivate);
   const found = await findProtectedPaths(workspace);
-  const { readOnly, unreadable } = await protect(workspace, found, options);
+  const settings = await readOnlyInside(options.sandbox, workspace);
+  const all = { ...found, readOnly: [...found.readOnly, ...settings] };
+  const { readOnly, unreadable } = await protect(workspace, all, { ...options, byEngine: true });
+  const kept = new Set([...readOnly, ...unreadable]);
+  const movable = [...found.unreadable.filter(isState), ...settings].find((path) =>
+    !kept.has(path)
+  );
+  if (movable !== undefined) {
+    throw new SandboxUnavailableError(
+      `Code of another session could replace ${movable} while an engine mounts it`,
+      `End the sessions that write to ${workspace}, then start this one`,
+    );
+  }
   const inside = (path: string) => path !== workspace && isInside(path, workspace);
-  const more = await readOnlyInside(options.sandbox, workspace);
-  return { readOnly: [...readOnly, ...more].filter(inside), unreadable };
+  return { readOnly: readOnly.filter(inside), unreadable };
 }
 
 /** Decides whether the sandbox holds. */

@@ -21,6 +21,8 @@ const writerSchema = z.object({ folder: z.string(), kept: z.array(z.string()) })
 export interface SettledPathsOptions {
   /** The folder that the programs of the sandbox may write to, if there is one. */
   readonly writes?: string;
+  /** Whether an engine mounts them, by their paths and with the rights of its own user. */
+  readonly byEngine?: boolean;
   /** Takes what has to live as long as they do. */
   readonly belongings: Belongings;
 }
@@ -31,14 +33,15 @@ export interface SettledPathsOptions {
  * takes for the place of a mount.
  *
  * What appears in a folder while programs may write there is theirs anyway. It is protected again by
- * the first sandbox that is made while none of them runs. The host's own state is never left out: it
- * is a folder, on which nothing is made, and the sandbox is not used if it can be seen in there.
+ * the first sandbox that is made while none of them runs. `bwrap` is always given the host's own state:
+ * it is a folder, on which nothing is made, and the sandbox is not used if it can be seen in there.
  */
 export async function settledPaths(
   paths: readonly string[],
-  { writes, belongings }: SettledPathsOptions,
+  { writes, byEngine = false, belongings }: SettledPathsOptions,
 ): Promise<ReadonlySet<string>> {
-  if (Deno.build.os !== "linux") return new Set(paths); // elsewhere a sandbox is rules about paths
+  // Elsewhere our own sandbox is rules about paths.
+  if (Deno.build.os !== "linux" && !byEngine) return new Set(paths);
   const state = stateFolder();
   if (state === undefined || !mayUse(state)) return new Set(paths);
   const folder = join(state, "writers");
@@ -46,7 +49,8 @@ export async function settledPaths(
     using _lock = await lockUserFolder(folder);
     const others = (await heldRecords(folder)).map((text) => writerSchema.parse(JSON.parse(text)));
     const settled = paths.filter((path) =>
-      isState(path) || others.every(({ folder, kept }) => !isInside(path, folder) || kept.has(path))
+      (isState(path) && !byEngine) ||
+      others.every(({ folder, kept }) => !isInside(path, folder) || kept.has(path))
     );
     if (writes !== undefined) {
       const kept = settled.filter((path) => isInside(path, writes));
