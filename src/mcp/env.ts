@@ -13,7 +13,7 @@ export async function readDotenv(
   return text === undefined || !await isOwn(workspace, log) ? {} : parse(text);
 }
 
-/** Whether a workspace has a `.env` that is the user's, which is out of reach for executed code. */
+/** Whether a workspace has a `.env` file of the user's own, which executed code cannot write. */
 export async function hasOwnDotenv(
   workspace: string,
   log: Logger = silentLogger,
