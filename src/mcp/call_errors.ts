@@ -14,7 +14,7 @@ import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError 
 import type { StdioTransport } from "./stdio.ts";
 
 /** How a failed call ended on our side, which the SDK's errors do not say. */
-export interface CallEnd {
+interface CallEnd {
   /** The caller cancelled it. */
   readonly cancelled: boolean;
   /** The call reached its time limit. */

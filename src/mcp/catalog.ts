@@ -9,7 +9,7 @@ import { RateLimit } from "../base/rate_limit.ts";
 import { weightOf } from "../json/exact.ts";
 import type { ServerParams } from "./params.ts";
 import { problemOf } from "./results.ts";
-import { openEntry } from "./tools.ts";
+import { SealedEntry } from "./tools.ts";
 
 const text = z.string().max(65_536);
 const texts = z.record(z.string().max(1024), text);
@@ -19,9 +19,7 @@ export type ListMethod = "resources/list" | "resources/templates/list" | "prompt
 
 /** The methods of a server's catalog, in the protocol's own names. */
 export type CatalogMethod =
-  | "resources/list"
-  | "resources/templates/list"
-  | "prompts/list"
+  | ListMethod
   | "resources/read"
   | "prompts/get"
   | "completion/complete";
@@ -43,14 +41,7 @@ const REQUESTS: Readonly<Record<CatalogMethod, z.ZodType<Record<string, unknown>
 };
 
 /** All catalog methods. */
-export const CATALOG_METHODS: readonly CatalogMethod[] = [
-  "resources/list",
-  "resources/templates/list",
-  "resources/read",
-  "prompts/list",
-  "prompts/get",
-  "completion/complete",
-];
+export const CATALOG_METHODS = Object.keys(REQUESTS) as readonly CatalogMethod[];
 
 const item = { name: z.string().optional() } as const;
 
@@ -58,7 +49,7 @@ const item = { name: z.string().optional() } as const;
 const LISTS: Readonly<
   Record<ListMethod | "tools/list", readonly [key: string, item: z.ZodType]>
 > = {
-  "tools/list": ["tools", z.unknown().transform(openEntry)], // checked one by one later
+  "tools/list": ["tools", z.unknown().transform(SealedEntry.open)], // checked one by one later
   "resources/list": ["resources", z.looseObject({ uri: z.string(), ...item })],
   "resources/templates/list": [
     "resourceTemplates",

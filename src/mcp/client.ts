@@ -1,7 +1,7 @@
 import { type Logger, silentLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
 import { weightOf } from "../json/exact.ts";
-import type { Root, ServerHooks } from "./hooks.ts";
+import type { ServerHooks } from "./hooks.ts";
 import type { McpProtocol } from "./params.ts";
 import { type FormValue, openQuestion } from "./questions.ts";
 import {
@@ -24,8 +24,6 @@ interface ClientMakeOptions {
 
 const CLIENT_INFO = { name: "ipybox", version: "0.1.0" } as const;
 
-/** The most pages in a list of tools: a server's endless list must not fill the memory. */
-const MAX_PAGES = 1000;
 /** How many sampling requests of one server may be open, since each may be large. */
 const MAX_SAMPLING = 16;
 /** The lowest severity that servers are asked to log. */
@@ -37,7 +35,6 @@ export function makeClient(serverName: string, options: ClientMakeOptions): Clie
   const client = new Client(CLIENT_INFO, {
     capabilities: capabilities(hooks),
     versionNegotiation: negotiation(protocol),
-    listMaxPages: MAX_PAGES,
   });
   client.onerror = (error) => log.debug(`${serverName}: ${error.message}`);
   const { onLog } = hooks;
@@ -76,7 +73,7 @@ function answerRequests(serverName: string, client: Client, hooks: ServerHooks, 
     });
   }
   if (roots !== undefined) {
-    client.setRequestHandler("roots/list", () => ({ roots: roots.map(root) }));
+    client.setRequestHandler("roots/list", () => ({ roots: [...roots] }));
   }
 }
 
@@ -87,10 +84,6 @@ function capabilities({ sample, roots }: ServerHooks): ClientCapabilities {
     ...(sample === undefined ? {} : { sampling: {} }),
     ...(roots === undefined ? {} : { roots: {} }),
   };
-}
-
-function root({ uri, name }: Root): { uri: string; name?: string } {
-  return name === undefined ? { uri } : { uri, name };
 }
 
 function mutable(

@@ -10,7 +10,6 @@ import { traceContext } from "../base/telemetry.ts";
 import { type ExactObject, weightOf } from "../json/exact.ts";
 import { isInside } from "../process/trusted_path.ts";
 import {
-  type CallEnd,
   explainAnswer,
   explainDeath,
   explainLogin,
@@ -218,9 +217,9 @@ export class McpConnection implements AsyncDisposable {
   async findTool(name: string, signal?: AbortSignal): Promise<Tool | undefined> {
     // One at a time, so that later lookups find what the first one listed.
     using _turn = await this.#lookups.acquire(signal).catch(async (error) => {
-      throw await this.#explain(error, { cancelled: aborted(signal), timedOut: false });
+      throw await this.#explain(error, signal);
     });
-    const tools = this.#tools ?? await this.listTools(defined({ signal }));
+    const tools = this.#tools ?? await this.listTools({ signal });
     return tools.find((tool) => tool.name === name);
   }
 
@@ -254,10 +253,7 @@ export class McpConnection implements AsyncDisposable {
         return await send(); // the first attempt was rejected before it did anything
       });
     } catch (error) {
-      throw await this.#explain(error, {
-        cancelled: aborted(signal),
-        timedOut: deadline.passed,
-      });
+      throw await this.#explain(error, signal, deadline);
     }
   }
 
@@ -286,10 +282,7 @@ export class McpConnection implements AsyncDisposable {
       }
       return parseCatalogResult(method, await ask(params)) ?? malformed(method);
     } catch (error) {
-      throw await this.#explain(error, {
-        cancelled: aborted(signal),
-        timedOut: deadline.passed,
-      });
+      throw await this.#explain(error, signal, deadline);
     }
   }
 
@@ -314,7 +307,7 @@ export class McpConnection implements AsyncDisposable {
       return { entries: [], unusable: [], tools: [] };
     }
     if (settleMs > 0) await this.#settle(settleMs);
-    const request = { timeout: NO_TIMEOUT, ...defined({ signal }) };
+    const request = { timeout: NO_TIMEOUT, signal };
     try {
       await this.#listings.settled(signal);
       const changes = this.#changes;
@@ -328,7 +321,7 @@ export class McpConnection implements AsyncDisposable {
       if (changes === this.#changes) this.#tools = tools;
       return { entries, unusable, tools };
     } catch (error) {
-      throw await this.#explain(error, { cancelled: aborted(signal), timedOut: false });
+      throw await this.#explain(error, signal);
     }
   }
 
@@ -399,8 +392,15 @@ export class McpConnection implements AsyncDisposable {
   }
 
   /** Converts what the SDK threw into an error of ours. */
-  async #explain(error: unknown, end: CallEnd): Promise<ToolCallError> {
-    const answer = explainAnswer(this.serverName, error, end);
+  async #explain(
+    error: unknown,
+    signal: AbortSignal | undefined,
+    deadline?: Deadline,
+  ): Promise<ToolCallError> {
+    const answer = explainAnswer(this.serverName, error, {
+      cancelled: signal?.aborted ?? false,
+      timedOut: deadline?.passed ?? false,
+    });
     if (answer !== undefined) return answer;
     this.#lose();
     if (this.#transport instanceof StdioTransport) {
@@ -416,21 +416,11 @@ export class McpConnection implements AsyncDisposable {
   }
 }
 
-function aborted(signal: AbortSignal | undefined): boolean {
-  return signal?.aborted ?? false;
-}
-
 /** The metadata of a request, if there is any. */
 function asMeta(
   meta: Readonly<Record<string, unknown>>,
 ): { _meta?: Readonly<Record<string, unknown>> } {
   return Object.keys(meta).length === 0 ? {} : { _meta: meta };
-}
-
-/** Leaves out what is `undefined`. */
-function defined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
-  const entries = Object.entries(value).filter(([, inner]) => inner !== undefined);
-  return Object.fromEntries(entries) as { [K in keyof T]: Exclude<T[K], undefined> };
 }
 
 /** More than a person would open for one call. */

@@ -94,9 +94,8 @@ function withoutLength(given: Headers): Headers {
   return headers;
 }
 
-/** Reads a body to its end. */
 async function read(
-  body: ReadableStream<Uint8Array> | null,
+  body: ReadableStream<Uint8Array>,
   incoming: IncomingMessage,
   maxBytes: number,
 ): Promise<Uint8Array<ArrayBuffer>> {
@@ -109,8 +108,9 @@ async function read(
 }
 
 /** Restores structured content as it was written. */
-export function unmarked(value: unknown): unknown {
-  if (typeof value !== "string" || !value.startsWith(MARK)) return value;
+export function unmarked(value: unknown): ExactJson {
+  const isMarked = typeof value === "string" && value.startsWith(MARK);
+  if (!isMarked) return value as ExactJson; // it was parsed from JSON
   return parseExact(value.slice(MARK.length));
 }
 

@@ -71,36 +71,27 @@ export async function launchStdio(
   if (wanted.sandbox === "none") {
     const cwd = given ?? await makeFolder();
     const command = await programIn(cwd);
-    const { args: own } = wanted;
-    await requireOwnArguments({
-      serverName,
-      command,
-      args: own,
-      env: params.env ?? {},
-      cwd,
-      workspace,
-    });
-    const ownFolder = given === undefined ? cwd : undefined;
-    const start = given === undefined
-      ? { command, args: own, env }
-      : await startedThere(given, { command, args: own, env }, base);
-    return { ...start, cwd, ownFolder, sandboxed: false };
+    const { args } = wanted;
+    const { env: set = {} } = params;
+    await requireOwnArguments({ serverName, command, args, env: set, cwd, workspace });
+    const start = { command, args, env };
+    if (given === undefined) return { ...start, cwd, ownFolder: cwd, sandboxed: false };
+    const there = await startedThere(given, start, base);
+    return { ...there, cwd, ownFolder: undefined, sandboxed: false };
   }
   const settings = settingsFileOf(wanted, base);
   if (settings !== undefined) {
-    await requireTrusted(serverName, settings, {
-      workspace: base,
-      settingsFiles: options.settingsFiles,
-    });
+    await requireTrusted(serverName, settings, { ...options, workspace: base });
   }
   const folder = await makeFolder();
   const openReads = wanted.sandbox === "srt";
   // In a command line with `srt`, relative paths have the meaning that srt gives them.
   const cwd = given ?? (openReads ? await Deno.realPath(base) : folder);
-  const args = argumentsIn(cwd, base, { wanted, folder });
+  // `npx` prefers packages that it finds in the working directory, where code may have put them.
+  const isExposed = basename(wanted.command) === "npx" && isInside(cwd, base);
   const program = {
     command: await programIn(cwd),
-    args,
+    args: isExposed ? ["--prefix", folder, ...wanted.args] : wanted.args,
     env: { PYTHONSAFEPATH: "1", ...env },
     cwd,
   };
@@ -156,17 +147,6 @@ const NPX_RETRIES: Readonly<Record<string, string>> = {
   npm_config_fetch_retry_mintimeout: "1000",
   npm_config_fetch_retry_maxtimeout: "2000",
 };
-
-/** `npx` prefers packages that it finds in the working directory, where code may have put them. */
-function argumentsIn(
-  cwd: string,
-  workspace: string,
-  { wanted, folder }: { readonly wanted: WantedSandbox; readonly folder: string },
-): readonly string[] {
-  const { command, args } = wanted;
-  if (basename(command) !== "npx" || !isInside(cwd, workspace)) return args;
-  return ["--prefix", folder, ...args];
-}
 
 async function serverProgram(
   serverName: string,
@@ -276,9 +256,8 @@ export async function presentSettings(
 async function requireTrusted(
   serverName: string,
   settings: string,
-  place: { readonly workspace: string; readonly settingsFiles?: readonly string[] | undefined },
+  { workspace, settingsFiles }: StdioLaunchOptions & { readonly workspace: string },
 ): Promise<void> {
-  const { workspace, settingsFiles } = place;
   await reliablePath(settings, {
     workspace,
     what: `sandbox settings of MCP server "${serverName}"`,
@@ -295,7 +274,8 @@ async function requireTrusted(
 /** Whether no link leads to a file. If one does, starting the server reports it. */
 async function isReliable(file: string, workspace: string): Promise<boolean> {
   try {
-    return await reliablePath(file, { workspace, what: "sandbox settings" }) !== undefined;
+    await reliablePath(file, { workspace, what: "sandbox settings" });
+    return true;
   } catch (error) {
     if (error instanceof ConfigError) return false;
     throw error;

@@ -55,7 +55,7 @@ export function parseToolResult(raw: unknown): ToolResult {
   }
   return {
     content,
-    ...(structuredContent === undefined ? {} : { structuredContent: exact(structuredContent) }),
+    ...(structuredContent === undefined ? {} : { structuredContent: unmarked(structuredContent) }),
     ...(isError === undefined ? {} : { isError }),
     ...(_meta === undefined ? {} : { _meta }),
   };
@@ -63,10 +63,6 @@ export function parseToolResult(raw: unknown): ToolResult {
 
 function malformed(problem: string): ToolCallError {
   return new ToolCallError("protocol_error", `The server sent a malformed tool result: ${problem}`);
-}
-
-function exact(value: unknown): ExactJson {
-  return unmarked(value) as ExactJson; // it was parsed from JSON
 }
 
 /** The most characters of a server's text to repeat. */

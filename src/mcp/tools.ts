@@ -7,7 +7,7 @@
 import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
-import { toExact } from "../json/exact.ts";
+import { isRecord, toExact } from "../json/exact.ts";
 import { sealQuestion } from "./questions.ts";
 import type { Client, JSONRPCMessage, RequestOptions, Transport } from "./sdk.ts";
 
@@ -43,20 +43,18 @@ interface ToolAnnotations {
   readonly openWorldHint?: boolean;
 }
 
-type JsonObject = Readonly<Record<string, unknown>>;
-
 /** Reads an entry of a server's list; `undefined` if it is not a tool. */
 export function readTool(entry: unknown): Tool | undefined {
-  if (!isObject(entry) || typeof entry.name !== "string") return undefined;
+  if (!isRecord(entry) || typeof entry.name !== "string") return undefined;
   const { name, title, description, inputSchema, outputSchema, annotations, ...rest } = entry;
   return {
     ...rest,
     name,
     ...(typeof title === "string" ? { title } : {}),
     ...(typeof description === "string" ? { description } : {}),
-    inputSchema: isObject(inputSchema) ? inputSchema : {},
-    ...(isObject(outputSchema) ? { outputSchema } : {}),
-    ...(isObject(annotations) ? { annotations: readAnnotations(annotations) } : {}),
+    inputSchema: isRecord(inputSchema) ? inputSchema : {},
+    ...(isRecord(outputSchema) ? { outputSchema } : {}),
+    ...(isRecord(annotations) ? { annotations: readAnnotations(annotations) } : {}),
   };
 }
 
@@ -65,12 +63,10 @@ const hashes = new WeakMap<Tool, string>();
 
 /** The SHA-256 of a tool's definition, with the names in its objects sorted. */
 export function toolHash(tool: Tool): string {
-  const hash = hashes.get(tool) ?? sha256(canonicalJson(toExact(tool)));
-  hashes.set(tool, hash);
-  return hash;
+  return hashes.getOrInsertComputed(tool, () => sha256(canonicalJson(toExact(tool))));
 }
 
-function readAnnotations(annotations: JsonObject): ToolAnnotations {
+function readAnnotations(annotations: Readonly<Record<string, unknown>>): ToolAnnotations {
   return Object.fromEntries(
     Object.entries(annotations).filter(([name, value]) =>
       name === "title" ? typeof value === "string" : typeof value === "boolean"
@@ -78,12 +74,8 @@ function readAnnotations(annotations: JsonObject): ToolAnnotations {
   );
 }
 
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 /** A valid tool that carries a server's entry through the SDK unseen. */
-class SealedEntry {
+export class SealedEntry {
   readonly name = "sealed";
   readonly inputSchema = { type: "object" } as const;
   readonly #entry: unknown;
@@ -92,6 +84,7 @@ class SealedEntry {
     this.#entry = entry;
   }
 
+  /** Returns the original entry of a list. */
   static open(value: unknown): unknown {
     return typeof value === "object" && value !== null && #entry in value ? value.#entry : value;
   }
@@ -109,24 +102,19 @@ function sealed<Message extends JSONRPCMessage>(message: Message): Message {
   const { tools, inputRequests } = message.result;
   const seals = {
     ...(Array.isArray(tools) ? { tools: tools.map((entry) => new SealedEntry(entry)) } : {}),
-    ...(isObject(inputRequests) ? { inputRequests: sealedQuestions(inputRequests) } : {}),
+    ...(isRecord(inputRequests) ? { inputRequests: sealedQuestions(inputRequests) } : {}),
   };
   return { ...message, result: { ...message.result, ...seals } };
 }
 
 /** The questions that a server asks before it returns a result. */
-function sealedQuestions(requests: JsonObject): JsonObject {
+function sealedQuestions(requests: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const entries = Object.entries(requests).slice(0, MAX_QUESTIONS);
   return Object.fromEntries(entries.map(([key, request]) => [key, sealQuestion(request)]));
 }
 
 /** More than a person would answer for one result. The server gets no answers to the rest. */
 const MAX_QUESTIONS = 100;
-
-/** The original entry of a list. */
-export function openEntry(value: unknown): unknown {
-  return SealedEntry.open(value);
-}
 
 // Tools that run as tasks (protocol version 2025-11-25): the call returns a handle, and a second
 // request waits for the result.

@@ -9,7 +9,7 @@ import {
   RegistrationRejectedError,
 } from "../sdk.ts";
 
-/** The answer of an authorization server cannot be used. The message is safe to show. */
+/** An answer of an authorization server, or an address from it, cannot be used. Safe to show. */
 export class OAuthHttpError extends TypeError {
   override readonly name: string = "OAuthHttpError";
 }
@@ -40,11 +40,6 @@ export function oauthFetch(server: URL, signal?: AbortSignal): FetchLike {
       throw new OAuthHttpError(`${url.host} cannot be reached: ${networkReason(error)}`);
     }
   };
-}
-
-/** Whether an error's message is ours, and so safe to show. */
-function isOwnError(error: unknown): error is Error {
-  return error instanceof OAuthHttpError || error instanceof UntrustedUrlError;
 }
 
 /** Reads a body to its end, within the limits. */
@@ -111,7 +106,7 @@ export function refusalOf(error: unknown): string {
       ? "its authorization server's metadata names a different issuer"
       : "the answer came from a different authorization server than the one asked";
   }
-  if (isOwnError(error)) return error.message;
+  if (error instanceof OAuthHttpError) return error.message;
   return "the answer of its authorization server is invalid";
 }
 
@@ -136,16 +131,11 @@ function codeInBody(body: string): string {
 // protects services in the network that a public name was made to resolve to: they would need a
 // certificate for that name.
 
-/** An address from a server must not be used. The message is safe to show. */
-export class UntrustedUrlError extends TypeError {
-  override readonly name: string = "UntrustedUrlError";
-}
-
 /** Checks an address from a server or its metadata. */
 export function trustedUrl(what: string, text: string | URL, server: URL): URL {
   const url = URL.parse(text);
   const refuse = (why: string): never => {
-    throw new UntrustedUrlError(`the ${what} that it names ${why}`);
+    throw new OAuthHttpError(`the ${what} that it names ${why}`);
   };
   if (url === null) return refuse("is not a URL");
   const place = placeOf(url.hostname);

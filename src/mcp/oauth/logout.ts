@@ -73,7 +73,7 @@ async function findLogin(
   const { clientSecret: _secret, privateKey: _key, ...known } = ownOf(params);
   const { url, oauth } = fillVariables(serverName, { url: params.url, oauth: known }, lookup);
   const server = new URL(url);
-  const store = await LoginStore.find(server, { clientId: oauth.clientId, workspace, folder });
+  const store = LoginStore.find(server, { clientId: oauth.clientId, workspace, folder });
   return { store, server, lookup, oauth };
 }
 

@@ -70,7 +70,7 @@ export class OAuthSession {
   /** Opens a session with the stored login, if there is one. */
   static async open(options: OAuthSessionOptions): Promise<OAuthSession> {
     const { server, params: { clientId }, workspace, loginsFolder: folder, login } = options;
-    const store = await LoginStore.find(server, { clientId, workspace, folder });
+    const store = LoginStore.find(server, { clientId, workspace, folder });
     const session = new OAuthSession(options, store);
     if (login?.anew !== true) session.#token = (await store?.read())?.accessToken;
     return session;
@@ -79,11 +79,6 @@ export class OAuthSession {
   /** Why the server cannot be used without a login, until a request succeeds again. */
   get failure(): McpConnectionError | undefined {
     return this.#failure;
-  }
-
-  /** Whether a person has logged in. */
-  get loggedIn(): boolean {
-    return this.#loggedIn;
   }
 
   /** Sends a request with the token, and again with another one if the server rejects it. */
@@ -153,10 +148,7 @@ export class OAuthSession {
     const authority = await discoverAuthority(server, challenge, params, fetchFn);
     // A login from another authorization server is useless for this one, which must not see it
     // either.
-    const own = stored !== undefined && sameIssuer(stored.issuer, authority.issuer)
-      ? stored
-      : undefined;
-    if (challenge.kind === "login" && own !== undefined) {
+    if (challenge.kind === "login" && isFrom(authority, stored)) {
       if (await this.#refresh(refused, authority, fetchFn, signal)) return;
     }
     if (login === undefined) throw await this.#loginRequired(challenge);
@@ -210,9 +202,7 @@ export class OAuthSession {
     const { serverName, server, params, onWaiting } = this.#options;
     const store = this.#requireStore();
     const stored = await store.read();
-    const before = stored !== undefined && sameIssuer(stored.issuer, authority.issuer)
-      ? stored
-      : undefined;
+    const before = isFrom(authority, stored) ? stored : undefined;
     const scope = this.#scope(challenge, authority, before);
     const isPointless = challenge.kind === "scope" &&
       !isStrictScopeSuperset(scope, before?.scope);
@@ -276,6 +266,11 @@ export class OAuthSession {
     const { serverName } = this.#options;
     return new McpConnectionError(serverName, `MCP server "${serverName}" ${what}`);
   }
+}
+
+/** Whether a login came from an authorization server. */
+function isFrom({ issuer }: Authority, login: Login | undefined): login is Login {
+  return login !== undefined && sameIssuer(login.issuer, issuer);
 }
 
 /** The error codes for a login that has ended. */

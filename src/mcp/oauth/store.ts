@@ -1,10 +1,12 @@
-import { dirname, isAbsolute, join, relative, resolve } from "node:path";
+import { dirname, join } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../../base/errors.ts";
 import { mayUse } from "../../base/permission.ts";
 import { abortable, anySignal } from "../../base/signals.ts";
 import { ifPresent, replaceHostileFile } from "../../files/safe.ts";
 import { loginsFolder } from "../../files/user_folders.ts";
+import { sha256 } from "../../json/digest.ts";
+import { isInside } from "../../process/trusted_path.ts";
 import {
   ClientCredentialsProvider,
   type FetchLike,
@@ -85,21 +87,19 @@ export class LoginStore {
   }
 
   /** Finds where the login to a server is stored; `undefined` if it cannot be stored. */
-  static async find(
+  static find(
     server: URL,
     options: FindLoginOptions = {},
-  ): Promise<LoginStore | undefined> {
+  ): LoginStore | undefined {
     const { clientId, workspace, folder = loginsFolder() } = options;
     if (folder === undefined || !mayUse(folder)) return undefined;
-    if (workspace !== undefined && isWithin(folder, resolve(workspace))) {
+    if (workspace !== undefined && isInside(folder, workspace)) {
       throw new LoginFileError(
         `Logins are stored in ${folder}, which must not be in the workspace: choose another workspace`,
       );
     }
     const key = JSON.stringify([server.href, clientId ?? null]);
-    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key));
-    const name = new Uint8Array(digest).toHex().slice(0, 32);
-    return new LoginStore(join(folder, `${name}.json`), server.href);
+    return new LoginStore(join(folder, `${sha256(key).slice(0, 32)}.json`), server.href);
   }
 
   /** Reads the login. */
@@ -130,14 +130,8 @@ export class LoginStore {
   }
 
   /** Deletes the login. */
-  async remove(): Promise<boolean> {
-    try {
-      await Deno.remove(this.path);
-      return true;
-    } catch (error) {
-      if (error instanceof Deno.errors.NotFound) return false;
-      throw error;
-    }
+  async remove(): Promise<void> {
+    await ifPresent(Deno.remove(this.path));
   }
 
   /** Locks the login against other processes. The system releases the lock if this process ends. */
@@ -164,11 +158,6 @@ function parse(text: string): Login | undefined {
   } catch {
     return undefined; // its text must not appear in an error
   }
-}
-
-function isWithin(path: string, folder: string): boolean {
-  const below = relative(folder, path);
-  return !below.startsWith("..") && !isAbsolute(below);
 }
 
 /** The part of a token response that is kept. */
