@@ -10,35 +10,38 @@ import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 /** A sandbox whose programs may write to a folder, from before they start until they have ended. */
 interface Writer {
   readonly folder: string;
-  /** What of it they cannot touch: mounts keep it, and the folders above it, where they are. */
+  /**
+   * The paths in it that they cannot touch: mounts keep these and their parent folders in place.
+   */
   readonly kept: ReadonlySet<string>;
 }
 
 const writerSchema = z.object({ folder: z.string(), kept: z.array(z.string()) })
   .transform(({ folder, kept }): Writer => ({ folder, kept: new Set(kept) }));
 
-/** What {@linkcode settledPaths} is given. */
+/** Options of {@linkcode settledPaths}. */
 export interface SettledPathsOptions {
-  /** The folder that the programs of the sandbox may write to, if there is one. */
+  /** The folder that the sandbox's programs may write to, if any. */
   readonly writes?: string;
-  /** Takes what has to live as long as they do. */
+  /** Takes what must live as long as these programs. */
   readonly belongings: Belongings;
 }
 
 /**
- * Finds what a sandbox can mount something on: what no program in another sandbox could move away, or
- * put a link in the place of, while it does so. `bwrap` makes an empty file where a link leads that it
- * takes for the place of a mount.
+ * Finds the paths on which a sandbox can safely mount something: those that no program in another
+ * sandbox could move or replace by a link in the meantime. If a mount point is a link, `bwrap`
+ * creates an empty file at its target.
  *
- * What appears in a folder while programs may write there is theirs anyway. It is protected again by
- * the first sandbox that is made while none of them runs. The host's own state is never left out: it
- * is a folder, on which nothing is made, and the sandbox is not used if it can be seen in there.
+ * Anything that appears in a folder while programs may write there belongs to them anyway. The
+ * first sandbox that starts while none of them runs protects it again. The host's own state is
+ * always included: it is a folder, so nothing is created at a target, and a sandbox in which it is
+ * visible is not used.
  */
 export async function settledPaths(
   paths: readonly string[],
   { writes, belongings }: SettledPathsOptions,
 ): Promise<ReadonlySet<string>> {
-  if (Deno.build.os !== "linux") return new Set(paths); // elsewhere a sandbox is rules about paths
+  if (Deno.build.os !== "linux") return new Set(paths); // on other systems, sandboxes are path rules
   const state = stateFolder();
   if (state === undefined || !mayUse(state)) return new Set(paths);
   const folder = join(state, "writers");
