@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { parse } from "@std/dotenv";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { DOTENV_NOTE } from "../sandbox/settings.ts";
+import { DOTENV_NOTE } from "../sandbox/protect.ts";
 import { isPlainFile, readHostileFile } from "../files/safe.ts";
 
 /** Reads a workspace's `.env`, unless executed code may have written it. */

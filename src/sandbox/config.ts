@@ -67,7 +67,7 @@ const configSchema: z.ZodType<SandboxConfig> = z.strictObject({
 });
 
 /** Options of {@linkcode parseSandboxConfig}. */
-export interface ParseSandboxConfigOptions {
+interface ParseSandboxConfigOptions {
   /**
    * The name of the source in error messages, such as the file's path.
    *
@@ -105,16 +105,10 @@ export function parseSandboxConfig(
   return parsed.data;
 }
 
-/** Options of {@linkcode readSandboxConfig}. */
-export interface ReadSandboxConfigOptions extends ParseSandboxConfigOptions {
-  /** The workspace, which executed code can write to. */
-  workspace: string;
-}
-
 /** Reads a user's sandbox configuration from a JSON file. */
 export async function readSandboxConfig(
   path: string,
-  { workspace, ...options }: ReadSandboxConfigOptions,
+  { workspace, allowUnsafe }: { readonly workspace: string; readonly allowUnsafe?: boolean },
 ): Promise<SandboxConfig> {
   const file = await reliablePath(path, { workspace, what: "sandbox settings" });
   let text: string;
@@ -131,7 +125,7 @@ export async function readSandboxConfig(
     const reason = messageOf(cause);
     throw new ConfigError(`Invalid sandbox config ${path}: not JSON: ${reason}`, { cause });
   }
-  return parseSandboxConfig(value, { ...options, source: `sandbox config ${path}` });
+  return parseSandboxConfig(value, { allowUnsafe, source: `sandbox config ${path}` });
 }
 
 function unsafeKeys(config: SandboxConfig): string[] {

@@ -2,7 +2,7 @@ import { hostEnv } from "../base/permission.ts";
 import { hostPath, type ProgramPath } from "../process/program.ts";
 import type { Logger } from "../base/log.ts";
 import type { SandboxConfig } from "./config.ts";
-import { guarded } from "./sandbox.ts";
+import { guarded, PROXY_VARIABLES } from "./sandbox.ts";
 import { writeSettings } from "./wall.ts";
 import { effectiveLimits } from "./limits.ts";
 import { sandboxSettings } from "./settings.ts";
@@ -11,7 +11,7 @@ import { findSrt } from "./srt.ts";
 import { userFolders } from "./workspace.ts";
 
 /** A program that runs once in its own sandbox, with the limits of executed code. */
-export interface ConfinedProgram {
+interface ConfinedProgram {
   /** The program's path and its arguments. */
   readonly command: readonly string[];
   /** Its variables, besides those for the sandbox's proxy. */
@@ -29,10 +29,6 @@ export interface ConfinedProgram {
   /** The user's additional sandbox settings. */
   readonly config?: SandboxConfig;
 }
-
-/** Variables with the host's own proxies. */
-const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
-  .flatMap((name) => [name, name.toLowerCase()]);
 
 /** Determines how to start a program in its own sandbox. */
 export async function confine(
@@ -71,7 +67,7 @@ export async function confine(
     command: launch.command,
     args: [...launch.args],
     env: {
-      ...Object.fromEntries(PROXIES.flatMap((name) => {
+      ...Object.fromEntries(PROXY_VARIABLES.flatMap((name) => {
         const value = hostEnv(name);
         return value === undefined ? [] : [[name, value]];
       })),

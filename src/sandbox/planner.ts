@@ -14,7 +14,7 @@ import type { SrtCommand } from "./srt.ts";
 const SHELL: ProgramPath = namedProgram("/bin/sh");
 
 /** Options of {@linkcode Planner.start}. */
-export interface PlannerOptions {
+interface PlannerOptions {
   /** The user's additional settings. */
   readonly config: SandboxConfig;
   /** An existing folder that only the host can see. */

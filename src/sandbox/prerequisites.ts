@@ -52,7 +52,7 @@ export async function checkSandbox(): Promise<Prerequisite[]> {
       return [...tools, ...(bubblewrap ? [await checkNamespaces()] : []), checkRoot()];
     }
     case "darwin": // the system's own sandbox replaces bubblewrap and socat
-      return [...await Promise.all(TOOLS.filter(({ tool }) => tool === "rg").map(checkTool))];
+      return await Promise.all(TOOLS.filter(({ tool }) => tool === "rg").map(checkTool));
     default:
       return [unsupported()];
   }

@@ -3,12 +3,12 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { FairTurns } from "../base/signals.ts";
-import { mayRead, mayUse } from "../base/permission.ts";
+import { mayUse } from "../base/permission.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
 import { lockUserFolder } from "../files/safe.ts";
 import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
-import { isInside } from "../process/trusted_path.ts";
+import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
 
 /** The existing paths in a workspace that sandboxed code must not touch. */
 export interface ProtectedPaths {
@@ -27,12 +27,6 @@ interface FoundPaths extends ProtectedPaths {
 /** Options of {@linkcode findProtectedPaths}. */
 interface FindProtectedPathsOptions {
   /**
-   * How many levels of folders to search.
-   *
-   * @default {4}
-   */
-  maxDepth?: number;
-  /**
    * The most entries to search, besides those of the workspace itself.
    *
    * @default {1000000} about three seconds
@@ -45,6 +39,9 @@ interface FindProtectedPathsOptions {
    */
   writable?: boolean;
 }
+
+/** How many levels of folders are searched for paths to protect. */
+const MAX_DEPTH = 4;
 
 /** ipybox's folders, which are created before code can create them. */
 export const STATE_FOLDER = ".ipybox";
@@ -262,13 +259,13 @@ export async function findProtectedPaths(
   workspace: string,
   options: FindProtectedPathsOptions = {},
 ): Promise<FoundPaths> {
-  const { maxDepth = 4, maxEntries = 1_000_000, writable = true } = options;
+  const { maxEntries = 1_000_000, writable = true } = options;
   const unreadable: string[] = [];
-  const readOnly: string[] = await exists(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
+  const readOnly: string[] = await lstatIfAllowed(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
   let level = [workspace];
   let entries = 0;
   const turns = new FairTurns();
-  for (let depth = 0; depth < maxDepth && level.length > 0; depth++) {
+  for (let depth = 0; depth < MAX_DEPTH && level.length > 0; depth++) {
     const next: string[] = [];
     for (const folder of level) {
       const inside: string[] = [];
@@ -276,7 +273,7 @@ export async function findProtectedPaths(
       const lost = new Set<string>();
       for await (const entry of listOr(folder, () => readOnly.push(folder))) {
         await turns.giveWay(); // code can fill folders, which must not delay other sessions
-        if (depth > 0 && ++entries > maxEntries) throw tooLarge(workspace, maxEntries, maxDepth);
+        if (depth > 0 && ++entries > maxEntries) throw tooLarge(workspace, maxEntries);
         const { name } = entry;
         const path = `${folder}/${name}`;
         const guard = guardOf(entry, depth === 0);
@@ -387,10 +384,10 @@ async function environmentParts(
   return parts;
 }
 
-function tooLarge(workspace: string, maxEntries: number, maxDepth: number): ConfigError {
+function tooLarge(workspace: string, maxEntries: number): ConfigError {
   return new ConfigError(
     `Cannot use ${workspace} as workspace: it has more than ${maxEntries} files and folders in its ` +
-      `first ${maxDepth} levels, too many to search for secrets that code must not see; remove what you do ` +
+      `first ${MAX_DEPTH} levels, too many to search for secrets that code must not see; remove what you do ` +
       "not need, or choose a smaller folder",
   );
 }
@@ -445,10 +442,6 @@ async function* listOr(folder: string, denied: () => void): AsyncGenerator<Deno.
   }
 }
 
-async function exists(path: string): Promise<boolean> {
-  return mayRead(path) && await Deno.lstat(path).then(() => true, () => false);
-}
-
 /** Whether files and folders of this name are hidden from executed code. */
 export function isHiddenName(name: string): boolean {
   return name === STATE_FOLDER || isSecret(name);
@@ -483,11 +476,27 @@ export async function beginWriting(workspace: string, present: readonly string[]
  * Creates an empty file. Anything that already exists is enough, such as a link in a workspace from
  * elsewhere.
  */
-export async function makeNote(path: string): Promise<void> {
+async function makeNote(path: string): Promise<void> {
   try {
     await Deno.writeTextFile(path, "", { createNew: true, mode: 0o600 });
   } catch (error) {
     if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+  }
+}
+
+/**
+ * The file whose presence says that the `.env` beside its folder may be executed code's, because
+ * there was none when code could first write there. Code can neither see nor remove this file.
+ */
+export const DOTENV_NOTE = ".ipybox/no-dotenv";
+
+/** Notes that a workspace has no `.env`, before code can write one. */
+export async function noteAbsentDotenv(workspace: string): Promise<void> {
+  try {
+    await Deno.lstat(join(workspace, ".env"));
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    await makeNote(join(workspace, DOTENV_NOTE));
   }
 }
 
@@ -523,8 +532,8 @@ export async function lastingPaths(
   }
   try {
     using _lock = await lockUserFolder(dirname(record));
-    const isNoted = await exists(join(workspace, CODE_NOTE));
-    const known = await readRecord(record, identity) ?? (isNoted ? {} : undefined);
+    const note = await lstatIfAllowed(join(workspace, CODE_NOTE));
+    const known = await readRecord(record, identity) ?? (note && {});
     const lasting = now.filter(([path, identity]) =>
       known === undefined || (Object.hasOwn(known, path) && known[path] === identity)
     );
@@ -541,7 +550,7 @@ export async function lastingPaths(
 /** Deletes the record of a workspace that no longer exists. */
 export async function forgetWorkspace(workspace: string): Promise<void> {
   const record = recordOf(workspace);
-  if (record === undefined || await exists(workspace)) return;
+  if (record === undefined || await lstatIfAllowed(workspace)) return;
   try {
     using _lock = await lockUserFolder(dirname(record));
     await Deno.remove(record);

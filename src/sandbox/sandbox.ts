@@ -15,10 +15,11 @@ import {
   beginWriting,
   findProtectedPaths,
   makeOwnFolders,
+  noteAbsentDotenv,
   type ProtectedPaths,
 } from "./protect.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
-import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
+import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
 import { findSrt } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
 import {
@@ -105,7 +106,13 @@ export interface PreparedSandbox {
 
 const NO_PROJECT: ProjectPaths = { readable: [], unreadable: [] };
 
-const PROXY_VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
+/** The variables that lead programs to a proxy. */
+export const PROXY_VARIABLES: readonly string[] = [
+  "HTTP_PROXY",
+  "HTTPS_PROXY",
+  "ALL_PROXY",
+  "NO_PROXY",
+]
   .flatMap((name) => [name, name.toLowerCase()]);
 
 /**

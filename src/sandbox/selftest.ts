@@ -47,7 +47,7 @@ export const selfTestSchema = z.object({
 export type SelfTestReport = z.infer<typeof selfTestSchema>;
 
 /** What a report may leave open. */
-export interface SelfTestOptions {
+interface SelfTestOptions {
   /**
    * Whether the report is about another machine or a container. Namespaces may be shared there, but
    * there must be no network.

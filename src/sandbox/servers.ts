@@ -4,17 +4,18 @@ import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, reliablePath, trustedPath } from "../process/trusted_path.ts";
-import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
+import { readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { Planner } from "./planner.ts";
 import {
   beginWriting,
   findProtectedPaths,
   isState,
   makeOwnFolders,
+  noteAbsentDotenv,
   type ProtectedPaths,
 } from "./protect.ts";
 import { guarded } from "./sandbox.ts";
-import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
+import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
 import { findSrt } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
 import { statesAround, userFolders } from "./workspace.ts";
@@ -164,7 +165,7 @@ async function userConfig(
   workspace: string,
 ): Promise<SandboxConfig> {
   return settings === undefined
-    ? parseSandboxConfig({})
+    ? {}
     : await readSandboxConfig(settings, { allowUnsafe: openReads, workspace });
 }
 
@@ -206,7 +207,7 @@ export async function programFiles(
   file: ProgramPath,
   home: string | undefined,
 ): Promise<string[]> {
-  if (!await isThere(file)) return [];
+  if (!await Deno.stat(file).then(({ isFile }) => isFile, () => false)) return [];
   const files = new Set<string>([file]);
   for (const program of [file, await Deno.realPath(file)]) {
     files.add(program);
@@ -239,10 +240,6 @@ async function installations(program: string): Promise<string[]> {
   const base = /^home\s*=\s*(.+)$/m.exec(environment ?? "")?.[1]?.trim();
   if (base !== undefined && isAbsolute(base)) found.push(dirname(base));
   return found;
-}
-
-async function isThere(file: string): Promise<boolean> {
-  return await Deno.stat(file).then(({ isFile }) => isFile, () => false);
 }
 
 async function readIfThere(file: string): Promise<string | undefined> {

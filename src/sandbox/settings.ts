@@ -1,6 +1,6 @@
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import type { SandboxConfig } from "./config.ts";
-import { makeNote, MAX_MOUNTS, type ProtectedPaths, tooManyMounts } from "./protect.ts";
+import { MAX_MOUNTS, type ProtectedPaths, tooManyMounts } from "./protect.ts";
 
 /** A path in `srt`'s settings. Plain text that looks like a pattern is one. */
 export type SettingsPath = string | { readonly path: string; readonly literal: true };
@@ -190,20 +190,4 @@ export function refuseTooManyMounts({ filesystem }: SandboxSettings, workspace: 
 /** The path or pattern as text. */
 export function textOf(path: SettingsPath): string {
   return typeof path === "string" ? path : path.path;
-}
-
-/**
- * The file whose presence says that the `.env` beside its folder may be executed code's, because
- * there was none when code could first write there. Code can neither see nor remove this file.
- */
-export const DOTENV_NOTE = ".ipybox/no-dotenv";
-
-/** Notes that a workspace has no `.env`, before code can write one. */
-export async function noteAbsentDotenv(workspace: string): Promise<void> {
-  try {
-    await Deno.lstat(join(workspace, ".env"));
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    await makeNote(join(workspace, DOTENV_NOTE));
-  }
 }

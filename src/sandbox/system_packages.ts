@@ -5,9 +5,10 @@
  * @module
  */
 import { EnvironmentNotReadyError } from "../base/errors.ts";
-import { isGranted, mayRead } from "../base/permission.ts";
+import { isGranted } from "../base/permission.ts";
 import { findProgram, namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
+import { lstatIfAllowed } from "../process/trusted_path.ts";
 
 /** A program from a system package. */
 export type SystemTool = "bwrap" | "socat" | "rg" | "python3";
@@ -68,14 +69,9 @@ export function packagesOf(
 /** Finds the package manager of this machine. */
 export async function findPackageManager(): Promise<PackageManager | undefined> {
   for (const manager of PACKAGE_MANAGERS) {
-    if (await isPresent(manager)) return manager;
+    for (const path of manager.paths) if (await lstatIfAllowed(path)) return manager;
   }
   return undefined;
-}
-
-async function isPresent({ paths }: PackageManager): Promise<boolean> {
-  for (const path of paths) if (await exists(path)) return true;
-  return false;
 }
 
 /** The command that installs programs, for a person to type. */
@@ -219,15 +215,4 @@ async function hasAptLists(): Promise<boolean> {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
   }
   return false;
-}
-
-/** Whether a file exists, as far as Deno's permissions allow without a prompt. */
-async function exists(path: string): Promise<boolean> {
-  if (!mayRead(path)) return false;
-  try {
-    await Deno.stat(path);
-    return true;
-  } catch {
-    return false; // missing or unreachable, so it cannot be used
-  }
 }

@@ -20,7 +20,7 @@ const writerSchema = z.object({ folder: z.string(), kept: z.array(z.string()) })
   .transform(({ folder, kept }): Writer => ({ folder, kept: new Set(kept) }));
 
 /** Options of {@linkcode settledPaths}. */
-export interface SettledPathsOptions {
+interface SettledPathsOptions {
   /** The folder that the sandbox's programs may write to, if any. */
   readonly writes?: string;
   /** Takes what must live as long as these programs. */
