@@ -14,15 +14,17 @@ import { SealedEntry } from "./tools.ts";
 const text = z.string().max(65_536);
 const texts = z.record(z.string().max(1024), text);
 
-/** A method that lists a part of the catalog, page by page. */
-export type ListMethod = "resources/list" | "resources/templates/list" | "prompts/list";
-
 /** The methods of a server's catalog, in the protocol's own names. */
 export type CatalogMethod =
-  | ListMethod
+  | "resources/list"
+  | "resources/templates/list"
+  | "prompts/list"
   | "resources/read"
   | "prompts/get"
   | "completion/complete";
+
+/** A method that lists a part of the catalog, page by page. */
+export type ListMethod = Extract<CatalogMethod, `${string}/list`>;
 
 const REQUESTS: Readonly<Record<CatalogMethod, z.ZodType<Record<string, unknown>>>> = {
   "resources/list": z.strictObject({}),
