@@ -10,37 +10,40 @@ import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 /** A sandbox whose programs may write to a folder, from before they start until they have ended. */
 interface Writer {
   readonly folder: string;
-  /** What of it they cannot touch: mounts keep it, and the folders above it, where they are. */
+  /**
+   * The paths in it that they cannot touch: mounts keep these and their parent folders in place.
+   */
   readonly kept: ReadonlySet<string>;
 }
 
 const writerSchema = z.object({ folder: z.string(), kept: z.array(z.string()) })
   .transform(({ folder, kept }): Writer => ({ folder, kept: new Set(kept) }));
 
-/** What {@linkcode settledPaths} is given. */
-export interface SettledPathsOptions {
-  /** The folder that the programs of the sandbox may write to, if there is one. */
+/** Options of {@linkcode settledPaths}. */
+interface SettledPathsOptions {
+  /** The folder that the sandbox's programs may write to, if any. */
   readonly writes?: string;
-  /** Whether an engine mounts them, by their paths and with the rights of its own user. */
+  /** Whether an engine mounts them, by their paths and as another user. */
   readonly byEngine?: boolean;
-  /** Takes what has to live as long as they do. */
+  /** Takes what must live as long as these programs. */
   readonly belongings: Belongings;
 }
 
 /**
- * Finds what a sandbox can mount something on: what no program in another sandbox could move away, or
- * put a link in the place of, while it does so. `bwrap` makes an empty file where a link leads that it
- * takes for the place of a mount.
+ * Finds the paths on which a sandbox can safely mount something: those that no program in another
+ * sandbox could move or replace by a link in the meantime. If a mount point is a link, `bwrap`
+ * creates an empty file at its target.
  *
- * What appears in a folder while programs may write there is theirs anyway. It is protected again by
- * the first sandbox that is made while none of them runs. `bwrap` is always given the host's own state:
- * it is a folder, on which nothing is made, and the sandbox is not used if it can be seen in there.
+ * Anything that appears in a folder while programs may write there belongs to them anyway. The
+ * first sandbox that starts while none of them runs protects it again. `bwrap` always gets the host's
+ * own state: it is a folder, so nothing is created at a target, and a sandbox in which it is visible
+ * is not used.
  */
 export async function settledPaths(
   paths: readonly string[],
   { writes, byEngine = false, belongings }: SettledPathsOptions,
 ): Promise<ReadonlySet<string>> {
-  // Elsewhere our own sandbox is rules about paths.
+  // On other systems, our own sandboxes are path rules
   if (Deno.build.os !== "linux" && !byEngine) return new Set(paths);
   const state = stateFolder();
   if (state === undefined || !mayUse(state)) return new Set(paths);

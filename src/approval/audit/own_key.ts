@@ -5,8 +5,8 @@ import { lockUserFolder, readHostileFile, replaceHostileFile } from "../../files
 import { isUnwritable, stateFolder } from "../../files/user_folders.ts";
 
 /**
- * The key of a workspace's log. It is made of a secret in the user's state folder: a key that came with
- * a repository is another one. `undefined` where that folder may not or cannot be used.
+ * The key of a workspace's log, derived from a secret in the user's state folder, so that it
+ * differs from one that came with a repository. `undefined` if that folder cannot be used.
  */
 export async function ownKey(workspace: string): Promise<Uint8Array | undefined> {
   const state = stateFolder();

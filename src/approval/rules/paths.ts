@@ -3,7 +3,7 @@ import { isWide } from "../../sandbox/workspace.ts";
 import { isHiddenName, SHARED_BY_SANDBOXES, STATE_FOLDER } from "../../sandbox/protect.ts";
 import { type Match, sure } from "./match.ts";
 
-/** Says where paths in arguments lead. */
+/** Judges where paths in arguments lead. */
 export interface PathJudge {
   /** Whether a path is in a folder, or is the folder. */
   isInside(path: string, folder: string): Match;
@@ -11,23 +11,23 @@ export interface PathJudge {
 
 /** Options of {@linkcode pathJudge}. */
 export interface PathJudgeOptions {
-  /** Where a policy's relative folders start; without it they match nothing. */
+  /** The base of a policy's relative folders; without it, they match nothing. */
   readonly workspace?: string;
-  /** What `~` stands for in a policy. */
+  /** The replacement of `~` in a policy. */
   readonly home?: string;
 }
 
 /**
- * Judges paths by where they lead now, symbolic links included. What code can change, such as a link
- * in the workspace, may lead elsewhere by the time the path is used.
+ * Judges paths by where they lead now, including symbolic links. Anything that code can change,
+ * such as a link in the workspace, may lead elsewhere when the path is used.
  *
- * A policy's own folders are followed when it is loaded. One that leads elsewhere since, or through a
- * link that code could have put there, is not the folder that the policy's author meant: nothing is
- * surely in it.
+ * The policy's own folders are resolved when it is loaded. If a folder leads elsewhere later, or
+ * leads through a link that code could have created, it is not the folder that the policy's author
+ * meant, so nothing is certain to be in it.
  *
- * Only absolute paths of usual characters can be judged. A relative one starts wherever its server has
- * it start, which need not be its working directory: a server may look in each folder that it is
- * allowed. And servers may trim, expand or decode the others.
+ * Only absolute paths of ordinary characters can be judged. A relative path starts wherever its
+ * server decides, which need not be its working directory: a server may search every folder that it
+ * has access to. And servers may trim, expand or decode other characters.
  */
 export function pathJudge(folders: Iterable<string>, options: PathJudgeOptions): PathJudge {
   const { workspace, home } = options;
@@ -50,40 +50,40 @@ export function pathJudge(folders: Iterable<string>, options: PathJudgeOptions):
       if (way === undefined || way.ofProcess || outerWay === undefined) return "maybe";
       const [realInner, realOuter, meant] = [way.real, outerWay.real, known.get(folder)];
       const real = contains(realOuter, realInner);
-      // To some file systems and servers these are the same
+      // Some file systems and servers treat these as the same
       if (!real && contains(folded(realOuter), folded(realInner))) return "maybe";
-      // A rule on a folder is not meant for what code must not see in there
+      // A rule for a folder does not apply to what is hidden from code in it
       if (real && isHidden(realInner.slice(realOuter.length))) return "maybe";
       const written = contains(outer, inner) || contains(realOuter, inner);
       if (outerWay.byCode || realOuter !== meant) {
         const wasIn = meant !== undefined && contains(meant, realInner);
         return real || written || wasIn ? "maybe" : "no";
       }
-      // By way of a link elsewhere, which may lead elsewhere by then
+      // The path leads through a link, which may lead elsewhere when it is used
       return written === real ? sure(real) : "maybe";
     },
   };
 }
 
-/** Longer ones are for no system. */
+/** Systems do not accept longer paths. */
 const MAX_PATH = 4096;
 /** More links than systems follow. */
 const MAX_LINKS = 40;
 
-/** What leads each process elsewhere: to its own folder, root or files. */
+/** Paths that differ between processes: to their own folder, root or files. */
 const OF_PROCESS = /^\/(proc|dev\/fd|dev\/std[^/]*)(\/|$)/;
 
 /** Where a path leads, and through what. */
 interface Way {
-  /** The place, without links. Its last parts may not be there yet. */
+  /** The target, without links. Its last components may not exist yet. */
   readonly real: string;
-  /** Whether it goes by what leads each process elsewhere. */
+  /** Whether it leads through a path that differs between processes. */
   readonly ofProcess: boolean;
-  /** Whether it goes by a link that code could have put there. */
+  /** Whether it leads through a link that code could have created. */
   readonly byCode: boolean;
 }
 
-/** Follows a path link by link. `undefined` where none can tell where it leads. */
+/** Follows a path link by link; `undefined` if its target cannot be determined. */
 function follow(path: string, workspace: string | undefined): Way | undefined {
   const names = namesOf(path);
   let [real, links, ofProcess, byCode] = ["/", 0, false, false];
@@ -104,7 +104,7 @@ function follow(path: string, workspace: string | undefined): Way | undefined {
     if (isAbsolute(target)) real = "/";
     names.unshift(...namesOf(target));
   }
-  // Two looks at a way that code changes between them, or at one that cannot be seen, differ
+  // Two lookups of a path differ if code changes it in between, or if a part is unreadable
   return ofProcess || realPath(path) === real ? { real, ofProcess, byCode } : undefined;
 }
 
@@ -112,7 +112,7 @@ function namesOf(path: string): string[] {
   return path.split("/").filter((name) => name !== "" && name !== ".");
 }
 
-/** Whether code may have put a link where it is: in this workspace, another one, or their shared folder. */
+/** Whether code may have created a link: in this workspace, another one, or their shared folder. */
 function isCodes(link: string, workspace: string | undefined): boolean {
   const own = workspace === undefined ? undefined : realPath(resolve(workspace));
   for (let folder = dirname(link);; folder = dirname(folder)) {
@@ -126,7 +126,7 @@ function isFolder(path: string): boolean {
   try {
     return Deno.lstatSync(path).isDirectory;
   } catch {
-    return false; // not there, or not to be seen, as what code cannot write to
+    return false; // missing or unreadable, so code cannot write to it
   }
 }
 
@@ -134,30 +134,32 @@ function linkTarget(path: string): string | undefined {
   try {
     return Deno.readLinkSync(path);
   } catch {
-    return undefined; // it is not a link, or realPath() finds what is wrong
+    return undefined; // it is not a link, or realPath() finds the problem
   }
 }
 
-/** Letters and digits of all scripts, and what no program reads as anything but a part of a name. */
+/**
+ * Letters and digits of all scripts, and characters that every program treats as part of a name.
+ */
 const PLAIN = /^\/(?!\/)[\p{L}\p{M}\p{N} /._@+=()-]*$/u;
 
-/** Whether all programs read a path alike. */
+/** Whether all programs interpret a path alike. */
 function isPlain(path: string): boolean {
   return path.length <= MAX_PATH && PLAIN.test(path) && !path.endsWith(" ") &&
-    !path.split("/").includes("..") && // after a symbolic link, it leads elsewhere than it says
-    path.normalize("NFKC") === path; // look-alikes may become what they look like
+    !path.split("/").includes("..") && // after a symbolic link, it leads to another folder than it seems to
+    path.normalize("NFKC") === path; // a program may normalize look-alikes
 }
 
 function isHidden(path: string): boolean {
   return path.toLowerCase().split("/").some(isHiddenName);
 }
 
-/** The same for names that differ in case or in how their characters are composed. */
+/** Equal for names that differ only in case or in the composition of characters. */
 function folded(path: string): string {
   return path.normalize("NFKC").toLowerCase();
 }
 
-/** Where a path leads, its last parts not being there yet perhaps. `undefined` where none can tell. */
+/** Where a path leads, even if its last components do not exist yet; `undefined` if unknown. */
 function realPath(path: string): string | undefined {
   const missing: string[] = [];
   for (let current = path;; current = dirname(current)) {
@@ -177,7 +179,7 @@ function isDanglingLink(path: string): boolean {
   try {
     return Deno.lstatSync(path).isSymlink;
   } catch {
-    return false; // it is not there at all
+    return false; // it does not exist
   }
 }
 
