@@ -11,6 +11,7 @@ import {
   any,
   cleanPath,
   climbs,
+  type Effort,
   many,
   type Match,
   matchesGlob,
@@ -29,29 +30,12 @@ export interface ValueJudge {
   readonly effort: Effort;
 }
 
-/** Limits the work of judging one call: code can send lists of 250,000 texts. */
-export class Effort {
-  #left = 4_000_000;
-
-  /** Spends the cost of a step, about a nanosecond each; `false` if the limit is exceeded. */
-  take(cost: number): boolean {
-    this.#left -= cost;
-    return this.#left >= 0;
-  }
-}
-
 const VALUE_COST = 16;
 const COMPARISON_COST = 50;
 /** The cost of comparing a number that keeps its spelling. */
 const RAW_COST = 4000;
 /** The cost of a text for each pattern, besides its characters. */
 const TEXT_COST = 400;
-/**
- * The cost of a path for each folder and each component, which are looked up in the file system.
- */
-const PART_COST = 2000;
-/** Paths with more components are not followed. */
-const MAX_PARTS = 200;
 
 /** Matches a call's arguments. If this is too much work, the result is `"maybe"`. */
 export function matchArguments(
@@ -142,8 +126,7 @@ function matchPath(
   folders: readonly string[],
   { paths, effort }: ValueJudge,
 ): Match {
-  const { length } = path.split("/");
-  if (length > MAX_PARTS || !effort.take(folders.length * length * PART_COST)) return "maybe";
+  if (!effort.take(folders.length * (TEXT_COST + path.length))) return "maybe";
   return any(folders.values().map((folder) => paths.isInside(path, folder)));
 }
 

@@ -8,8 +8,8 @@ import {
   restrictsCommand,
   type ShellText,
 } from "./commands.ts";
-import { Effort, foldersOf, matchArguments, type ValueJudge } from "./conditions.ts";
-import { all, any, many, type Match, matchesGlob, sure } from "./match.ts";
+import { foldersOf, matchArguments, type ValueJudge } from "./conditions.ts";
+import { all, any, Effort, many, type Match, matchesGlob, sure } from "./match.ts";
 import { type PathJudge, pathJudge, type PathJudgeOptions } from "./paths.ts";
 import {
   type AnnotationName,
@@ -76,7 +76,7 @@ export class PolicyRules implements ApprovalPolicy {
   /** The policies. */
   readonly sources: readonly PolicySource[];
   readonly #trusted: ReadonlySet<string>;
-  readonly #paths: PathJudge;
+  readonly #paths: (effort: Effort) => PathJudge;
   readonly #isAboutShell: boolean;
 
   /**
@@ -119,7 +119,8 @@ export class PolicyRules implements ApprovalPolicy {
    */
   explain(call: ApprovalCall): PolicyExplanation {
     const text = isShell(call) ? shellText(call) : undefined;
-    const judge = { paths: this.#paths, effort: new Effort(), text };
+    const effort = new Effort();
+    const judge = { paths: this.#paths(effort), effort, text };
     const findings: RuleFinding[] = [];
     for (const { name, document } of this.sources) {
       for (const [index, rule] of document.rules.entries()) {
