@@ -1,4 +1,5 @@
 import { basename, dirname, isAbsolute, join } from "node:path";
+import { mayRead } from "../base/permission.ts";
 
 /**
  * A folder that the host writes an execution's files into, created with the first file.
@@ -61,7 +62,7 @@ export class ArtifactFolder {
     // `createNew` follows no link in the last component.
     const file = Deno.openSync(path, { write: true, createNew: true });
     try {
-      this.#check(dirname(Deno.realPathSync(path)), real);
+      this.#requireNoLink(real);
       const [opened, there] = [file.statSync(), Deno.lstatSync(path)];
       if (opened.ino === there.ino && opened.dev === there.dev) return file;
       throw new Error(`Cannot write to ${this.#path}: it was replaced in the meantime`);
@@ -74,19 +75,21 @@ export class ArtifactFolder {
     }
   }
 
-  /** Creates the folder where it is missing, and checks that it is where it was said to be. */
+  /** Creates the folder if it is missing, and checks that it is where it was at first. */
   #open(): string {
     const expected = this.#expected ??= expectedRealPath(this.#path);
-    this.#check(expectedRealPath(this.#path), expected);
+    this.#requireNoLink(expected);
     Deno.mkdirSync(expected, { recursive: true });
-    this.#check(Deno.realPathSync(expected), expected);
+    this.#requireNoLink(expected);
     return expected;
   }
 
-  #check(real: string, expected: string): void {
-    if (real === expected) return;
+  /** Looks at each folder of a path, and follows none: code's links can lead through thousands. */
+  #requireNoLink(path: string): void {
+    const link = foldersOf(path).find((folder) => mayRead(folder) && isLink(folder));
+    if (link === undefined) return;
     throw new Error(
-      `Cannot write to ${this.#path}: a symbolic link leads to ${real}; remove it or choose another folder`,
+      `Cannot write to ${this.#path}: ${link} is a symbolic link; remove it or choose another folder`,
     );
   }
 }
@@ -94,6 +97,21 @@ export class ArtifactFolder {
 /** Writes all bytes; a single write may take only some. */
 export function writeAll(file: Deno.FsFile, bytes: Uint8Array): void {
   for (let rest = bytes; rest.length > 0;) rest = rest.subarray(file.writeSync(rest));
+}
+
+/** A folder and those that it is in, from the outermost one on. */
+function foldersOf(path: string): string[] {
+  const above = dirname(path);
+  return above === path ? [] : [...foldersOf(above), path];
+}
+
+function isLink(path: string): boolean {
+  try {
+    return Deno.lstatSync(path).isSymlink;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
 }
 
 /** Where a folder really is: links above it are followed, itself it must not be one. */
