@@ -1,7 +1,7 @@
 import { messageOf } from "../base/message_of.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
-import { describeCall, isTooLargeToShow, quoted } from "./call_text.ts";
+import { describeCall, isTooLargeToShow, quoted, shortened } from "./call_text.ts";
 import type { ApprovalCall, ApprovalKind, Remember, RememberScope } from "./request.ts";
 
 /** A store for consents that outlive the process. */
@@ -336,8 +336,4 @@ function excerpt(text: string, start: number): string {
   return `${before}${quoted(text.slice(start, start + MAX_CHANGE))}${
     text.length > start + MAX_CHANGE ? "…" : ""
   }`;
-}
-
-function shortened(text: string, max: number): string {
-  return text.length <= max ? text : `${text.slice(0, max)}… (${text.length} characters)`;
 }

@@ -27,7 +27,7 @@ export interface RotatedFile {
 }
 
 /** A file's identity and size. */
-export interface FileLook {
+interface FileLook {
   /** Its inode; `null` if the system has none. */
   readonly ino: number | null;
   /** The device. */

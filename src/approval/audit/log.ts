@@ -259,7 +259,7 @@ class Budgets {
  * Requests are written until there are too many; the others are counted. Allowed ones are first
  * written without their arguments.
  */
-export class FloodGuard {
+class FloodGuard {
   readonly #budgets = new Budgets();
   /** Approvers' decisions have separate budgets, which nothing else can use up. */
   readonly #approvers = new Budgets();
