@@ -1,12 +1,12 @@
 import { dirname, join } from "node:path";
 
-/** The most entries, and the longest one, that are kept. */
+/** The limits on the number and length of entries. */
 const MAX_ENTRIES = 1000;
 const MAX_LENGTH = 20_000;
-/** A file beyond that is not ours. */
+/** Larger files are not ours. */
 const MAX_FILE_BYTES = 64 * 1024 ** 2;
 
-/** Where history is kept: `~/.local/state/ipybox/history`, or below `XDG_STATE_HOME`. */
+/** The history file: `~/.local/state/ipybox/history`, or below `XDG_STATE_HOME`. */
 export async function historyPath(workspace: string): Promise<string | undefined> {
   const home = Deno.env.get("HOME");
   const state = Deno.env.get("XDG_STATE_HOME") || (home && join(home, ".local", "state"));
@@ -19,9 +19,9 @@ export async function historyPath(workspace: string): Promise<string | undefined
     : join(real, "history");
 }
 
-/** What was typed before, in this session and those before it. */
+/** The inputs of this session and earlier ones. */
 export class InputHistory {
-  /** The entries, the last one last. */
+  /** The entries, oldest first. */
   readonly entries: string[];
   readonly #path: string | undefined;
 
@@ -39,14 +39,14 @@ export class InputHistory {
     return new InputHistory(path, entries);
   }
 
-  /** Adds an entry, unless it is the last one or very long. */
+  /** Adds an entry, unless it repeats the last one or is very long. */
   async add(text: string): Promise<void> {
     if (text === "" || text.length > MAX_LENGTH || text === this.entries.at(-1)) return;
     this.entries.push(text);
     if (this.entries.length > MAX_ENTRIES) this.entries.shift();
     if (this.#path === undefined) return;
     using file = await Deno.open(this.#path, { append: true, create: true, mode: 0o600 });
-    await file.write(new TextEncoder().encode(lineOf(text))); // one write: others append, too
+    await file.write(new TextEncoder().encode(lineOf(text))); // a single write, because other processes append too
   }
 }
 
@@ -79,6 +79,6 @@ function entryOf(line: string): string | undefined {
     const value: unknown = JSON.parse(line);
     return typeof value === "string" && value.length <= MAX_LENGTH ? value : undefined;
   } catch {
-    return undefined; // a torn line, or none of ours
+    return undefined; // a torn line, or not ours
   }
 }

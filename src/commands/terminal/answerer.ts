@@ -16,10 +16,10 @@ import { terminalSize } from "./columns.ts";
 import { TerminalPrompter } from "./prompter.ts";
 
 /**
- * Asks the person at the terminal what MCP servers ask, one question after the other.
+ * Asks the person at the terminal the questions of MCP servers, one at a time.
  *
- * All that the server wrote stands behind a mark, and what is typed stands after a line of ours that
- * names the server: no server can ask in the name of ipybox or another program.
+ * Rows with the server's text start with a mark, and input follows a line of ours that names the
+ * server: no server can ask in the name of ipybox or another program.
  */
 export class TerminalAnswerer {
   readonly #io: CommandIo;
@@ -30,7 +30,7 @@ export class TerminalAnswerer {
     this.#turns = turns;
   }
 
-  /** Answers a question. Without a terminal nobody can be asked, and it is declined. */
+  /** Answers a question. Without a terminal, it is declined. */
   async answer(request: ElicitationRequest): Promise<void> {
     const { question, serverName } = request;
     if (!this.#io.interactive) {
@@ -50,7 +50,7 @@ export class TerminalAnswerer {
     request.answer(await this.#answerTo(request, answer, signal), "terminal");
   }
 
-  /** What the person does who was asked whether to answer. */
+  /** The person's answer, after they were asked whether to give one. */
   async #answerTo(
     request: ElicitationRequest,
     consent: string | null,
@@ -64,7 +64,10 @@ export class TerminalAnswerer {
     return content === undefined ? { action: "cancel" } : { action: "accept", content };
   }
 
-  /** Asks for each field until it is right; `undefined` if the person cancels or the question is withdrawn. */
+  /**
+   * Asks for each field until it is valid; `undefined` if the person cancels or the question is
+   * withdrawn.
+   */
   async #fill(
     { serverName }: ElicitationRequest,
     fields: readonly FormField[],
@@ -87,7 +90,7 @@ export class TerminalAnswerer {
   }
 }
 
-/** Who asks, and the server's words. */
+/** The server and its message. */
 function asked({ serverName, question }: ElicitationRequest): string {
   return `The MCP server ${visible(serverName)} asks:\n${rows(question.message)}`;
 }
@@ -96,7 +99,7 @@ function rows(text: string): string {
   return foreignText(text, terminalSize().columns);
 }
 
-/** The server's words on a field, and a line of ours behind which the answer is typed. */
+/** The server's text about a field, and our input line. */
 function prompt(field: FormField, serverName: string): string {
   const { title, description, required } = field;
   const empty = field.default === undefined
@@ -130,7 +133,7 @@ function howToType(field: FormField): string {
   }
 }
 
-/** An option behind its number, which only its first row has. */
+/** An option with its number, which only the first row shows. */
 function optionRows({ title }: { readonly title: string }, at: number): string {
   const number = `${at + 1}`;
   const [first = "", ...rest] = prose(visible(title), terminalSize().columns - number.length);
@@ -139,7 +142,7 @@ function optionRows({ title }: { readonly title: string }, at: number): string {
     .map((row) => `${row}\n`).join("");
 }
 
-/** What was typed, as a value of the field. Invalid input stays text, which the check rejects. */
+/** Converts input to the field's type. Invalid input stays text, which the check rejects. */
 function valueOf(field: FormField, typed: string): FormValue {
   switch (field.type) {
     case "text":
@@ -156,7 +159,7 @@ function valueOf(field: FormField, typed: string): FormValue {
   }
 }
 
-/** The value of an option that was named by its number, its title or itself. */
+/** The value of an option chosen by its number, title or value. */
 function chosen(options: readonly { value: string; title: string }[], typed: string): string {
   const option = options.find(({ value, title }) => typed === value || typed === title) ??
     (/^\d+$/.test(typed) ? options[Number(typed) - 1] : undefined);
@@ -168,7 +171,8 @@ function isYes(text: string): boolean {
 }
 
 /**
- * Has the person at the terminal asked whatever code and MCP servers ask, one thing after the other.
+ * Creates handlers that ask the person at the terminal the questions of code and MCP servers, one
+ * at a time.
  */
 export function askAtTerminal(
   io: CommandIo,
