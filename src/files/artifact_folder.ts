@@ -92,7 +92,10 @@ export class ArtifactFolder {
 }
 
 /** Writes all bytes; a single write may take only some. */
-export function writeAll(file: Deno.FsFile, bytes: Uint8Array): void {
+export function writeAll(
+  file: { writeSync(bytes: Uint8Array): number },
+  bytes: Uint8Array,
+): void {
   for (let rest = bytes; rest.length > 0;) rest = rest.subarray(file.writeSync(rest));
 }
 

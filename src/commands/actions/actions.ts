@@ -23,7 +23,7 @@ import {
   kernelOptions,
   SESSION,
 } from "../executor_options.ts";
-import { printable } from "../terminal/columns.ts";
+import { printable } from "../../base/log.ts";
 import { workspaceOf } from "../shared.ts";
 
 /** `ipybox actions`: saved code actions. */
@@ -80,24 +80,24 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const [what = "list", ...names] = parsed.positional;
   switch (what) {
     case "list":
-      requireCount(names, 0, 0);
+      requireCount(names, 0);
       return await list(parsed, io);
     case "show":
-      requireCount(names, 1, 1);
+      requireCount(names, 1);
       return await show(names[0] ?? "", parsed, io);
     case "check":
       return await check(names, parsed, io);
     case "run":
-      requireCount(names, 1, 1);
+      requireCount(names, 1);
       return await runOne(names[0] ?? "", parsed, io);
     default:
       throw new UsageError(`Unknown action "${what}": use list, show, check or run`);
   }
 }
 
-function requireCount(names: readonly string[], min: number, max: number): void {
-  if (names.length < min) throw new UsageError("Specify a saved action as CATEGORY.NAME");
-  if (names.length > max) throw new UsageError(`Unexpected argument "${names[max]}"`);
+function requireCount(names: readonly string[], count: number): void {
+  if (names.length < count) throw new UsageError("Specify a saved action as CATEGORY.NAME");
+  if (names.length > count) throw new UsageError(`Unexpected argument "${names[count]}"`);
 }
 
 async function list(parsed: ParsedArgs, io: CommandIo): Promise<number> {

@@ -7,7 +7,8 @@ import type { ExecutionResult } from "../../kernel/outputs.ts";
 import { MAX_UNREAD } from "../../kernel/spill_file.ts";
 import type { ElicitationRequest } from "../../approval/questions.ts";
 import { type CommandIo, EXIT } from "../command.ts";
-import { printable, printableOutput } from "../terminal/columns.ts";
+import { printable } from "../../base/log.ts";
+import { printableOutput } from "../terminal/columns.ts";
 
 /** The cost of a chunk besides its text: code can print one character at a time. */
 const CHUNK_COST = 128;

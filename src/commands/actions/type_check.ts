@@ -20,7 +20,7 @@ export interface TypeProblem {
 }
 
 /** Options of {@linkcode checkTypes}. */
-export interface CheckTypesOptions {
+interface CheckTypesOptions {
   /** The Python environment with the packages that the actions import. */
   readonly python: { readonly executable: string };
   /** Stops the check. */

@@ -1,4 +1,6 @@
 import { dirname, join } from "node:path";
+import { stateFolder } from "../../files/user_folders.ts";
+import { isInside } from "../../process/trusted_path.ts";
 
 /** The limits on the number and length of entries. */
 const MAX_ENTRIES = 1000;
@@ -8,15 +10,11 @@ const MAX_FILE_BYTES = 64 * 1024 ** 2;
 
 /** The history file: `~/.local/state/ipybox/history`, or below `XDG_STATE_HOME`. */
 export async function historyPath(workspace: string): Promise<string | undefined> {
-  const home = Deno.env.get("HOME");
-  const state = Deno.env.get("XDG_STATE_HOME") || (home && join(home, ".local", "state"));
-  if (!state) return undefined;
-  const folder = join(state, "ipybox");
+  const folder = stateFolder();
+  if (folder === undefined) return undefined;
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   const real = await Deno.realPath(folder);
-  return real === workspace || real.startsWith(`${workspace}/`.replace("//", "/"))
-    ? undefined
-    : join(real, "history");
+  return isInside(real, workspace) ? undefined : join(real, "history");
 }
 
 /** The inputs of this session and earlier ones. */
@@ -46,7 +44,7 @@ export class InputHistory {
     if (this.entries.length > MAX_ENTRIES) this.entries.shift();
     if (this.#path === undefined) return;
     using file = await Deno.open(this.#path, { append: true, create: true, mode: 0o600 });
-    await file.write(new TextEncoder().encode(lineOf(text))); // a single write, because other processes append too
+    await file.write(new TextEncoder().encode(lineOf(text))); // one write, as other processes append too
   }
 }
 

@@ -1,5 +1,6 @@
 import { unicodeWidth } from "@std/cli";
-import { printable } from "../terminal/columns.ts";
+import { printable } from "../../base/log.ts";
+import type { terminalSize } from "../../base/terminal.ts";
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
@@ -214,20 +215,14 @@ export function layout(view: LineView, columns: number): Layout {
   return { rows, ...place };
 }
 
-/** The size of a terminal. */
-export interface TerminalSize {
-  readonly columns: number;
-  readonly rows: number;
-}
-
 /** Draws code that is being typed, replacing what it drew before. */
 export class LineScreen {
   readonly #write: (text: string) => void;
-  readonly #size: () => TerminalSize;
+  readonly #size: typeof terminalSize;
   /** The row of the cursor within the drawn rows. */
   #row = 0;
 
-  constructor(write: (text: string) => void, size: () => TerminalSize) {
+  constructor(write: (text: string) => void, size: typeof terminalSize) {
     this.#write = write;
     this.#size = size;
   }

@@ -1,8 +1,9 @@
 import { unicodeWidth } from "@std/cli";
 import type { CodeCompletions, CodeStatus } from "../../kernel/typed_code.ts";
-import { printable } from "../terminal/columns.ts";
+import { printable } from "../../base/log.ts";
+import type { terminalSize } from "../../base/terminal.ts";
 import type { InputHistory } from "./input_history.ts";
-import { LineBuffer, LineScreen, type LineView, type TerminalSize } from "./line_buffer.ts";
+import { LineBuffer, LineScreen, type LineView } from "./line_buffer.ts";
 import { type Key, PASTE_OFF, PASTE_ON, type TypedKeys } from "./typed_keys.ts";
 
 /** Options of {@linkcode LineEditor}. */
@@ -11,7 +12,7 @@ interface LineEditorOptions {
   readonly history: InputHistory;
   /** Writes to the terminal. */
   readonly write: (text: string) => void;
-  readonly size: () => TerminalSize;
+  readonly size: typeof terminalSize;
   readonly color: boolean;
   /** Whether Enter ends the code or begins another line; `undefined` to do neither. */
   readonly isComplete: (code: string) => Promise<CodeStatus | undefined>;

@@ -99,7 +99,7 @@ export class TypedKeys {
       if (at === -1) break;
       const before = this.#text.slice(0, at);
       this.#text = this.#text.slice(at + mark.length);
-      if (this.#pasting) this.#add({ type: "paste", text: withLineFeeds(before) });
+      if (this.#pasting) this.#add({ type: "paste", text: before.replace(/\r\n?/g, "\n") });
       else this.#type(before);
       this.#pasting = !this.#pasting;
     }
@@ -136,8 +136,4 @@ function beginningOfPaste(text: string): number {
     if (text.endsWith(PASTE_START.slice(0, length))) return length;
   }
   return 0;
-}
-
-function withLineFeeds(text: string): string {
-  return text.replace(/\r\n?/g, "\n");
 }

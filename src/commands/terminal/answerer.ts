@@ -12,8 +12,8 @@ import type { RunActionOptions } from "../actions/code_action.ts";
 import type { CommandIo } from "../command.ts";
 import { foreignText, prose } from "../foreign_rows.ts";
 import { TerminalApprover } from "./approver.ts";
-import { terminalSize } from "./columns.ts";
-import { TerminalPrompter } from "./prompter.ts";
+import { terminalSize } from "../../base/terminal.ts";
+import { promptAtTerminal } from "./prompter.ts";
 
 /**
  * Asks the person at the terminal the questions of MCP servers, one at a time.
@@ -179,11 +179,10 @@ export function askAtTerminal(
 ): Required<Pick<RunActionOptions, "decide" | "answer">> & Pick<RunActionOptions, "prompt"> {
   const turns = new Mutex();
   const approver = new TerminalApprover(io, "--approve allow", turns);
-  const prompter = new TerminalPrompter(io, turns);
   const answerer = new TerminalAnswerer(io, turns);
   return {
     decide: (request) => approver.decide(request),
     answer: (request) => answerer.answer(request),
-    prompt: io.interactive ? (request) => prompter.prompt(request) : undefined,
+    prompt: io.interactive ? (request) => promptAtTerminal(request, { io, turns }) : undefined,
   };
 }

@@ -13,7 +13,7 @@ import {
   visible,
   visibleCode,
 } from "../../approval/call_text.ts";
-import type { ApprovalRequest } from "../../approval/request.ts";
+import { type ApprovalRequest, isShell } from "../../approval/request.ts";
 import { widthOf, wrapped } from "../../base/terminal.ts";
 import { MARK, marked, prose } from "../foreign_rows.ts";
 import { ago } from "./columns.ts";
@@ -81,11 +81,6 @@ export function details(shown: ShownRequest): string {
   add("Tools that the code names (it may call others)", source?.names?.join("\n"));
   add("Changed since it was decided", changes?.join("\n"));
   return rows.join("\n") + "\n";
-}
-
-/** Whether it is about a shell command. Other calls may have an argument `cmd`, too. */
-export function isShell({ kind }: ApprovalRequest): boolean {
-  return kind === "shell" || kind === "shell_magic";
 }
 
 /** The call in one row if there is room, or else with each argument on its own rows. */

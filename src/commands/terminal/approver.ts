@@ -1,16 +1,17 @@
 import { callName, visible } from "../../approval/call_text.ts";
-import type {
-  AcceptOptions,
-  ApprovalRequest,
-  Remember,
-  RememberScope,
+import {
+  type AcceptOptions,
+  type ApprovalRequest,
+  isShell,
+  type Remember,
+  type RememberScope,
 } from "../../approval/request.ts";
 import { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
-import { details, isShell, type ShownRequest, summary } from "./approval_text.ts";
+import { details, type ShownRequest, summary } from "./approval_text.ts";
 import type { CommandIo } from "../command.ts";
 import { editArguments } from "./edit_arguments.ts";
-import { terminalSize } from "./columns.ts";
+import { terminalSize } from "../../base/terminal.ts";
 
 /** Asks the person at the terminal about calls, one at a time. */
 export class TerminalApprover {
@@ -210,7 +211,7 @@ class Dialogue {
       this.#io.err(`Decisions cannot be remembered ${SCOPES[scope]} here.`);
       return null;
     }
-    const what = isShell(this.#request) ? "every shell command" : `${callName(this.#request)}`;
+    const what = isShell(this.#request) ? "every shell command" : callName(this.#request);
     const [any, exact] = isShell(this.#request)
       ? ["[a]ny", "[e]xactly this one"]
       : ["with [a]ny arguments", "[e]xactly these"];

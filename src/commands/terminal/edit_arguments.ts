@@ -1,16 +1,14 @@
 import { messageOf } from "../../base/message_of.ts";
 import { join } from "node:path";
 import { escapeHidden, visible } from "../../approval/call_text.ts";
-import type { ApprovalRequest } from "../../approval/request.ts";
+import { type ApprovalRequest, isShell } from "../../approval/request.ts";
 import { PrivateFolder } from "../../files/private_folder.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../../json/exact.ts";
 import { shellWord } from "../../mcp/launch.ts";
 import { findProgram, namedProgram, requireProgram } from "../../process/program.ts";
 import { runProgram } from "../../process/run_program.ts";
-import { wrapped } from "../../base/terminal.ts";
+import { terminalSize, wrapped } from "../../base/terminal.ts";
 import { MARK } from "../foreign_rows.ts";
-import { isShell } from "./approval_text.ts";
-import { terminalSize } from "./columns.ts";
 
 /** The request to edit. */
 interface EditedRequest {
@@ -126,7 +124,7 @@ async function edit(
   try {
     // A text that fits in a row can be retyped. The terminal is handed over right after the answer,
     // before more is read.
-    const edited = hasNamedEditor() || shown === ""
+    const edited = namedEditor() !== undefined || shown === ""
       ? await lend(() => editText(text, { name: file, signal }))
       : undefined;
     if (edited !== undefined) return edited;
@@ -195,11 +193,6 @@ type EditedText = { readonly text: string } | { readonly problem: string };
 /** Editors to use if none is configured. */
 const USUAL = ["nano", "vi"];
 
-/** Whether the person has named an editor by `VISUAL` or `EDITOR`. */
-function hasNamedEditor(): boolean {
-  return namedEditor() !== undefined;
-}
-
 /**
  * Edits a text at the terminal, in the editor that `VISUAL` or `EDITOR` names, or else in a common
  * one.
@@ -249,6 +242,7 @@ async function editorCommand(): Promise<string | undefined> {
   return undefined;
 }
 
+/** The editor that `VISUAL` or `EDITOR` names. */
 function namedEditor(): string | undefined {
   return Deno.env.get("VISUAL")?.trim() || Deno.env.get("EDITOR")?.trim() || undefined;
 }

@@ -5,6 +5,7 @@
  */
 import { anySignal } from "../../base/signals.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
+import { writeAll } from "../../files/artifact_folder.ts";
 import { AnswerLine } from "./answer_line.ts";
 import {
   type CodeLine,
@@ -48,7 +49,7 @@ export class Terminal implements CommandIo, Disposable {
 
   out(text: string): void {
     try {
-      writeAll(Deno.stdout, text);
+      writeAll(Deno.stdout, encoder.encode(text));
     } catch (cause) {
       if (!(cause instanceof Deno.errors.BrokenPipe)) throw cause;
       throw new StdoutClosedError("The program that reads the output has exited", { cause });
@@ -61,7 +62,7 @@ export class Terminal implements CommandIo, Disposable {
 
   errText(text: string): void {
     try {
-      writeAll(Deno.stderr, text);
+      writeAll(Deno.stderr, encoder.encode(text));
     } catch (error) {
       if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
       // Nobody can read the message, but results may still go to stdout.
@@ -258,8 +259,3 @@ class TerminalInput implements Disposable {
 }
 
 const encoder = new TextEncoder();
-
-function writeAll(stream: { writeSync(bytes: Uint8Array): number }, text: string): void {
-  let bytes = encoder.encode(text);
-  while (bytes.length > 0) bytes = bytes.subarray(stream.writeSync(bytes));
-}
