@@ -1,9 +1,9 @@
 /**
- * Files below a folder that hostile code may change at any time, also between a look and a step: no
- * part of a path is followed through a symbolic link.
+ * Access to files below a folder that hostile code may change at any time, even between a check and
+ * the next step. No part of a path is followed through a symbolic link.
  *
- * Each folder is opened in the one before it, through its descriptor: what Linux has in
- * `/proc/self/fd`. Elsewhere this is refused.
+ * Each folder is opened relative to its parent's descriptor, through Linux's `/proc/self/fd`. Other
+ * systems are not supported.
  *
  * @module
  */
@@ -16,10 +16,10 @@ import { lstatIfPresent, readHostileBytes } from "./safe.ts";
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
-/** How much is collected before it is written: a client may send byte by byte. */
+/** How many bytes to collect before writing, because clients may send byte by byte. */
 const BLOCK = 1 << 16;
 
-/** A path cannot be used: it is not there, leads through a link, or is not a plain file. */
+/** A path cannot be used: it does not exist, leads through a link, or is not a plain file. */
 export class BeneathError extends Error {
   override readonly name: string = "BeneathError";
 
@@ -30,11 +30,11 @@ export class BeneathError extends Error {
 
 /** An open file. */
 export interface OpenFile extends AsyncDisposable {
-  /** Its bytes, in pieces; to its end as it then is. */
+  /** Its bytes up to the end of the file at the time of reading. */
   readonly bytes: ReadableStream<Uint8Array>;
 }
 
-/** Checks a relative path. */
+/** Splits a relative path and checks its parts. */
 export function pathParts(path: string): string[] {
   const parts = path.split("/");
   const bad = parts.some((part) =>
@@ -47,7 +47,7 @@ export function pathParts(path: string): string[] {
 /** Opens a plain file for reading. */
 export async function openBeneath(root: string, parts: readonly string[]): Promise<OpenFile> {
   await using folder = await openFolder(root, parts.slice(0, -1), false);
-  // A pipe would not open before somebody writes to it.
+  // Without O_NONBLOCK, opening a pipe would wait for a writer.
   const flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
   const handle = await told(parts, () => open(`${inside(folder)}/${parts.at(-1)}`, flags));
   const stats = await handle.stat();
@@ -62,10 +62,11 @@ export async function openBeneath(root: string, parts: readonly string[]): Promi
 }
 
 /**
- * Reads a plain file; `undefined` where there is none, where it is larger, and where a link leads to it.
+ * Reads a plain file; `undefined` if it does not exist, is too large or leads through a link.
  *
- * Only Linux has `/proc/self/fd`, and Deno opens it only for programs with all permissions. Elsewhere,
- * the folders are looked at one after the other, and code may be quick enough to replace one.
+ * Only Linux has `/proc/self/fd`, and Deno opens it only for programs with all permissions.
+ * Otherwise, the folders are checked one after the other, and code may be quick enough to replace
+ * one.
  */
 export async function readBeneath(
   root: string,
@@ -85,7 +86,7 @@ export async function readBeneath(
   return await readHostileBytes(`${path}/${name}`, maxBytes);
 }
 
-/** Writes a file, whole or not at all, and the folders to it. */
+/** Writes a file completely or not at all, and creates its parent folders. */
 export async function writeBeneath(
   root: string,
   parts: readonly string[],
@@ -99,12 +100,12 @@ export async function writeBeneath(
     for await (const block of inBlocks(bytes, BLOCK)) await handle.writeFile(block);
     await told(parts, () => rename(temporary, `${inside(folder)}/${parts.at(-1)}`));
   } catch (error) {
-    await unlink(temporary).catch(() => {}); // it may not have been made
+    await unlink(temporary).catch(() => {}); // it may not have been created
     throw error;
   }
 }
 
-/** Opens a folder, part by part. */
+/** Opens a folder, component by component. */
 export async function openFolder(
   root: string,
   parts: readonly string[],
@@ -128,12 +129,12 @@ export async function openFolder(
   return folder;
 }
 
-/** An open folder, as a path that stays with it whatever becomes of its name. */
+/** A path that leads to an open folder even if the folder is renamed. */
 export function inside(folder: FileHandle): string {
   return `/proc/self/fd/${folder.fd}`;
 }
 
-/** Also who cancels before the first piece has the file closed. */
+/** Streams a file and closes it, even if the stream is cancelled before the first piece. */
 function bytesOf(handle: FileHandle): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
@@ -152,7 +153,7 @@ function bytesOf(handle: FileHandle): ReadableStream<Uint8Array> {
   });
 }
 
-/** Does something with a path, and says in our words what is wrong with it. */
+/** Runs a step and translates its errors about the path. */
 async function told<T>(parts: readonly string[], step: () => Promise<T>): Promise<T> {
   try {
     return await step();
@@ -178,18 +179,18 @@ async function told<T>(parts: readonly string[], step: () => Promise<T>): Promis
   }
 }
 
-/** What cannot be opened: it was replaced or removed just now, or this user may not read it. */
+/** Errors for paths that were replaced or removed just now, or that this user may not read. */
 const UNREACHABLE: readonly unknown[] = [
   "ENOENT",
   "ELOOP",
   "ENOTDIR",
-  "EINVAL", // no link any more
+  "EINVAL", // no longer a link
   "ENXIO",
   "EACCES",
   "EPERM",
 ];
 
-/** Gives `undefined` for what cannot be reached. */
+/** Returns `undefined` for paths that cannot be reached. */
 export async function reached<T>(opening: Promise<T>): Promise<T | undefined> {
   try {
     return await opening;
