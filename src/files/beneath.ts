@@ -8,10 +8,11 @@
  * @module
  */
 import { constants } from "node:fs";
-import { type FileHandle, mkdir, open, rename, unlink } from "node:fs/promises";
+import { type FileHandle, open, rename, unlink } from "node:fs/promises";
 import { inBlocks } from "../base/bytes.ts";
 import { codeOf } from "../base/message_of.ts";
 import { isAllGranted } from "../base/permission.ts";
+import { makeFolder } from "./pinned_folder.ts";
 import { lstatIfPresent, readHostileBytes } from "./safe.ts";
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
@@ -49,7 +50,7 @@ export async function openBeneath(root: string, parts: readonly string[]): Promi
   await using folder = await openFolder(root, parts.slice(0, -1), false);
   // Without O_NONBLOCK, opening a pipe would wait for a writer.
   const flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
-  const handle = await told(parts, () => open(`${inside(folder)}/${parts.at(-1)}`, flags));
+  const handle = await explained(parts, () => open(`${inside(folder)}/${parts.at(-1)}`, flags));
   const stats = await handle.stat();
   if (!stats.isFile()) {
     await handle.close();
@@ -75,7 +76,7 @@ export async function readBeneath(
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const [folders, name] = [parts.slice(0, -1), parts.at(-1) ?? ""];
   if (Deno.build.os === "linux" && isAllGranted()) {
-    await using folder = await reached(openFolder(root, folders, false));
+    await using folder = await ifReachable(openFolder(root, folders, false));
     return folder && await readHostileBytes(`${inside(folder)}/${name}`, maxBytes);
   }
   let path = root;
@@ -98,7 +99,7 @@ export async function writeBeneath(
   try {
     await using handle = await open(temporary, flags, 0o644);
     for await (const block of inBlocks(bytes, BLOCK)) await handle.writeFile(block);
-    await told(parts, () => rename(temporary, `${inside(folder)}/${parts.at(-1)}`));
+    await explained(parts, () => rename(temporary, `${inside(folder)}/${parts.at(-1)}`));
   } catch (error) {
     await unlink(temporary).catch(() => {}); // it may not have been created
     throw error;
@@ -115,16 +116,12 @@ export async function openFolder(
     throw new BeneathError("refused", "Access to session files is only supported on Linux");
   }
   const flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
-  let folder = await told([root], () => open(root, flags));
+  let folder = await explained([root], () => open(root, flags));
   for (const [index, part] of parts.entries()) {
     await using above = folder;
     const path = `${inside(above)}/${part}`;
-    if (create) {
-      await mkdir(path).catch((error: unknown) => {
-        if (codeOf(error) !== "EEXIST") throw error;
-      });
-    }
-    folder = await told(parts.slice(0, index + 1), () => open(path, flags));
+    if (create) await makeFolder(path, 0o777);
+    folder = await explained(parts.slice(0, index + 1), () => open(path, flags));
   }
   return folder;
 }
@@ -154,7 +151,7 @@ function bytesOf(handle: FileHandle): ReadableStream<Uint8Array> {
 }
 
 /** Runs a step and translates its errors about the path. */
-async function told<T>(parts: readonly string[], step: () => Promise<T>): Promise<T> {
+async function explained<T>(parts: readonly string[], step: () => Promise<T>): Promise<T> {
   try {
     return await step();
   } catch (cause) {
@@ -191,7 +188,7 @@ const UNREACHABLE: readonly unknown[] = [
 ];
 
 /** Returns `undefined` for paths that cannot be reached. */
-export async function reached<T>(opening: Promise<T>): Promise<T | undefined> {
+export async function ifReachable<T>(opening: Promise<T>): Promise<T | undefined> {
   try {
     return await opening;
   } catch (error) {

@@ -5,11 +5,11 @@
  * @module
  */
 import { constants } from "node:fs";
-import { type FileHandle, mkdir, open, readlink, symlink } from "node:fs/promises";
+import { mkdir, open, readlink, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { allDone } from "../base/signals.ts";
 import { codeOf } from "../base/message_of.ts";
-import { inside, openFolder, reached } from "./beneath.ts";
+import { ifReachable, inside, openFolder } from "./beneath.ts";
 import { lstatIfPresent } from "./safe.ts";
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
@@ -71,7 +71,7 @@ class Copy {
   }
 
   async #folder(parts: readonly string[]): Promise<void> {
-    await using folder = await reached(openFolder(this.#from, parts, false));
+    await using folder = await ifReachable(openFolder(this.#from, parts, false));
     if (folder === undefined) return;
     const path = inside(folder);
     if (parts.length > 0) await mkdir(join(this.#to, ...parts));
@@ -96,13 +96,13 @@ class Copy {
 
   async #file(path: string, parts: readonly string[]): Promise<void> {
     // Without O_NONBLOCK, opening a pipe in its place would wait for a writer.
-    await using source = await reached(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+    await using source = await ifReachable(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
     const stats = await source?.stat();
     if (source === undefined || !stats?.isFile()) return;
     this.#take(stats.size);
     const mode = stats.mode & 0o777 | 0o600;
     const flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
-    await using target = await made(open(join(this.#to, ...parts), flags, mode));
+    await using target = await ifNew(open(join(this.#to, ...parts), flags, mode));
     if (target === undefined) return;
     const buffer = new Uint8Array(Math.min(PIECE_BYTES, stats.size + 1));
     let left = stats.size;
@@ -112,27 +112,21 @@ class Copy {
       if (bytesRead === 0) break;
       if (bytesRead > left) this.#take(bytesRead - left); // it has grown
       left = Math.max(0, left - bytesRead);
-      await writeAll(target, buffer.subarray(0, bytesRead));
+      await target.writeFile(buffer.subarray(0, bytesRead));
     }
     await target.utimes(stats.atime, stats.mtime);
   }
 
   async #link(path: string, parts: readonly string[]): Promise<void> {
-    const target = await reached(readlink(path));
+    const target = await ifReachable(readlink(path));
     if (target !== undefined && staysBelow(target, parts)) {
-      await made(symlink(target, join(this.#to, ...parts)));
+      await ifNew(symlink(target, join(this.#to, ...parts)));
     }
   }
 
   #take(bytes: number): void {
     this.#bytes += bytes;
     if (this.#bytes > this.#options.maxBytes) throw new CopyLimitError("bytes");
-  }
-}
-
-async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let at = 0; at < bytes.length;) {
-    at += (await file.write(bytes, at, bytes.length - at, null)).bytesWritten;
   }
 }
 
@@ -151,7 +145,7 @@ function staysBelow(target: string, parts: readonly string[]): boolean {
 /**
  * Skips names that a folder seems to list twice: different names that are not UTF-8 may look equal.
  */
-async function made<T>(making: Promise<T>): Promise<T | undefined> {
+async function ifNew<T>(making: Promise<T>): Promise<T | undefined> {
   try {
     return await making;
   } catch (error) {

@@ -5,6 +5,7 @@
  * @module
  */
 import { join } from "node:path";
+import { ifPresent } from "./safe.ts";
 
 /** A file that this process has locked. Disposing it removes what the file stands for. */
 export interface Held extends AsyncDisposable {
@@ -58,8 +59,8 @@ export async function holdRecord(folder: string, record: unknown): Promise<Held>
   await using parts = new AsyncDisposableStack();
   const file = await Deno.open(fresh, { createNew: true, write: true, mode: 0o600 });
   parts.defer(() => file.close());
-  parts.defer(() => removeIfPresent(fresh + RECORD));
-  parts.defer(() => removeIfPresent(fresh));
+  parts.defer(() => ifPresent(Deno.remove(fresh + RECORD))); // another process may be quicker
+  parts.defer(() => ifPresent(Deno.remove(fresh)));
   await file.lock(true);
   await Deno.writeTextFile(fresh, JSON.stringify(record));
   await Deno.rename(fresh, fresh + RECORD); // nobody ever sees it unlocked or incomplete
@@ -87,20 +88,7 @@ export async function heldRecords(folder: string): Promise<string[]> {
 }
 
 async function recordsIn(folder: string): Promise<string[]> {
-  try {
-    const entries = await Array.fromAsync(Deno.readDir(folder));
-    const files = entries.filter(({ name, isFile }) => isFile && name.endsWith(RECORD));
-    return files.map(({ name }) => join(folder, name)).sort();
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return [];
-    throw error;
-  }
-}
-
-async function removeIfPresent(path: string): Promise<void> {
-  try {
-    await Deno.remove(path);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error; // another process was quicker
-  }
+  const entries = await ifPresent(Array.fromAsync(Deno.readDir(folder))) ?? [];
+  const files = entries.filter(({ name, isFile }) => isFile && name.endsWith(RECORD));
+  return files.map(({ name }) => join(folder, name)).sort();
 }

@@ -72,11 +72,7 @@ export class PinnedFolder implements AsyncDisposable {
   async child(name: string, { mode = 0o700, create = true }: PinOptions = {}) {
     const path = `${this.path}/${name}`;
     const shown = `${this.#shown}/${name}`;
-    if (create) {
-      await mkdir(path, { mode }).catch((error: unknown) => {
-        if (codeOf(error) !== "EEXIST") throw error;
-      });
-    }
+    if (create) await makeFolder(path, mode);
     if (this.#handle !== undefined) return new PinnedFolder(shown, await openPlain(path, shown));
     if (!(await Deno.lstat(path)).isDirectory) throw notPlain(shown);
     return new PinnedFolder(shown);
@@ -86,6 +82,13 @@ export class PinnedFolder implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#handle?.close();
   }
+}
+
+/** Creates a folder, unless something exists at the path, which need not be a folder. */
+export async function makeFolder(path: string, mode: number): Promise<void> {
+  await mkdir(path, { mode }).catch((error: unknown) => {
+    if (codeOf(error) !== "EEXIST") throw error;
+  });
 }
 
 async function openPlain(path: string, shown: string): Promise<FileHandle> {

@@ -19,7 +19,7 @@ import { ownId } from "../process/trusted_path.ts";
 import { runProgram } from "../process/run_program.ts";
 
 /** Options of {@linkcode emptyFolder}. */
-export interface EmptyOptions {
+interface EmptyOptions {
   /** The name of a file directly in the folder to keep. */
   readonly keep?: string;
   /** Cancels the removal. */
@@ -27,7 +27,7 @@ export interface EmptyOptions {
 }
 
 /** Options of {@linkcode removeTree}. */
-export interface RemoveTreeOptions {
+interface RemoveTreeOptions {
   /**
    * A folder on the same file system that the code cannot write to. It is created if missing, and
    * everything in it is removed.
