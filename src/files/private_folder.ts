@@ -32,7 +32,9 @@ export class PrivateFolder implements AsyncDisposable {
     log: Logger = silentLogger,
   ): Promise<PrivateFolder> {
     await using parts = new AsyncDisposableStack();
-    const held = parts.use(await HeldFolder.create({ parent: await usersOwn(untrusted), log }));
+    const held = parts.use(
+      await HeldFolder.create({ parent: await userRunFolder(untrusted), log }),
+    );
     const folder = new PrivateFolder(held);
     for (const path of [folder.path, `${held.path}/node_modules`]) await Deno.mkdir(path);
     for (const [name, text] of BARRIER) await Deno.writeTextFile(`${held.path}/${name}`, text);
@@ -57,7 +59,7 @@ const BARRIER: readonly (readonly [name: string, text: string])[] = [
 ];
 
 /** The folder in the user's cache, if it is available and only this user can write to it. */
-async function usersOwn(untrusted: readonly string[]): Promise<string | undefined> {
+async function userRunFolder(untrusted: readonly string[]): Promise<string | undefined> {
   const cache = cacheFolder();
   if (cache === undefined) return undefined;
   const path = join(cache, "run");

@@ -31,7 +31,7 @@ import {
   statesAround,
   userFolders,
 } from "./workspace.ts";
-import { settledPaths } from "./writers.ts";
+import { mountablePaths } from "./writers.ts";
 
 /** Options of the sandbox. */
 export interface SandboxOptions {
@@ -149,7 +149,7 @@ export async function prepareSandbox(
     userFolders(),
     options.project === undefined ? NO_PROJECT : projectPaths(options.project, workspace),
   ]);
-  const settled = await protect(workspace, protectedPaths, {
+  const mountable = await protect(workspace, protectedPaths, {
     ...options,
     unreadable: project.unreadable,
   });
@@ -162,11 +162,11 @@ export async function prepareSandbox(
     loopback: true, // kernels talk to the gateway
     readable: [...readable, ...project.readable, ...srt.readable],
     protectedPaths: {
-      readOnly: settled.readOnly,
-      unreadable: [...settled.unreadable, ...ownFolders],
+      readOnly: mountable.readOnly,
+      unreadable: [...mountable.unreadable, ...ownFolders],
     },
     // Nothing in these can be read or written unless it is named.
-    hidden: [...settled.hidden, ...await statesAround(workspace)],
+    hidden: [...mountable.hidden, ...await statesAround(workspace)],
     config,
     home,
   });
@@ -224,16 +224,16 @@ async function protect(
 ): Promise<ProtectedPaths & { readonly hidden: readonly string[] }> {
   if (!nestedWorkspace) refuseNesting(workspace, found.otherStates);
   await beginWriting(workspace, found.readOnly); // anything missing now may later be the code's
-  const settled = await settledPaths([...found.unreadable, ...found.readOnly, ...unreadable], {
+  const mountable = await mountablePaths([...found.unreadable, ...found.readOnly, ...unreadable], {
     writes: workspace,
     belongings,
   });
-  const isSettled = (path: string) => settled.has(path);
-  warnOfUnsettled([...found.unreadable, ...unreadable], settled, log);
+  const isMountable = (path: string) => mountable.has(path);
+  warnOfReadable([...found.unreadable, ...unreadable], mountable, log);
   return {
-    readOnly: found.readOnly.filter(isSettled),
-    unreadable: found.unreadable.filter(isSettled),
-    hidden: unreadable.filter(isSettled),
+    readOnly: found.readOnly.filter(isMountable),
+    unreadable: found.unreadable.filter(isMountable),
+    hidden: unreadable.filter(isMountable),
   };
 }
 
@@ -300,12 +300,12 @@ export function sandboxFix(stderr: string): string {
   return "ipybox doctor";
 }
 
-function warnOfUnsettled(
+function warnOfReadable(
   unreadable: readonly string[],
-  settled: ReadonlySet<string>,
+  mountable: ReadonlySet<string>,
   log: Logger,
 ): void {
-  const seen = unreadable.filter((path) => !settled.has(path));
+  const seen = unreadable.filter((path) => !mountable.has(path));
   if (seen.length === 0) return;
   const more = seen.length > 3 ? ` and ${seen.length - 3} more` : "";
   log.warn(

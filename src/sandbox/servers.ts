@@ -19,7 +19,7 @@ import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
 import { findSrt } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
 import { statesAround, userFolders } from "./workspace.ts";
-import { settledPaths } from "./writers.ts";
+import { mountablePaths } from "./writers.ts";
 
 /** A program to run in its own sandbox. */
 interface ServerProgram {
@@ -94,13 +94,13 @@ export async function sandboxServer(
   signal.throwIfAborted();
   if (mayWrite) await beginWriting(workspace, found.readOnly);
   const around = await statesAround(workspace);
-  const settled = await settledPaths([...found.unreadable, ...found.readOnly], {
+  const mountable = await mountablePaths([...found.unreadable, ...found.readOnly], {
     writes: mayWrite ? workspace : undefined,
     belongings: options.belongings,
   });
   const protectedPaths: ProtectedPaths = {
-    unreadable: found.unreadable.filter((path) => settled.has(path)),
-    readOnly: found.readOnly.filter((path) => settled.has(path)),
+    unreadable: found.unreadable.filter((path) => mountable.has(path)),
+    readOnly: found.readOnly.filter((path) => mountable.has(path)),
   };
   const settings = sandboxSettings({
     writable: [folder],

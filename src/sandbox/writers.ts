@@ -19,8 +19,8 @@ interface Writer {
 const writerSchema = z.object({ folder: z.string(), kept: z.array(z.string()) })
   .transform(({ folder, kept }): Writer => ({ folder, kept: new Set(kept) }));
 
-/** Options of {@linkcode settledPaths}. */
-interface SettledPathsOptions {
+/** Options of {@linkcode mountablePaths}. */
+interface MountablePathsOptions {
   /** The folder that the sandbox's programs may write to, if any. */
   readonly writes?: string;
   /** Takes what must live as long as these programs. */
@@ -37,9 +37,9 @@ interface SettledPathsOptions {
  * always included: it is a folder, so nothing is created at a target, and a sandbox in which it is
  * visible is not used.
  */
-export async function settledPaths(
+export async function mountablePaths(
   paths: readonly string[],
-  { writes, belongings }: SettledPathsOptions,
+  { writes, belongings }: MountablePathsOptions,
 ): Promise<ReadonlySet<string>> {
   if (Deno.build.os !== "linux") return new Set(paths); // on other systems, sandboxes are path rules
   const state = stateFolder();
@@ -48,14 +48,14 @@ export async function settledPaths(
   try {
     using _lock = await lockUserFolder(folder);
     const others = (await heldRecords(folder)).map((text) => writerSchema.parse(JSON.parse(text)));
-    const settled = paths.filter((path) =>
+    const mountable = paths.filter((path) =>
       isState(path) || others.every(({ folder, kept }) => !isInside(path, folder) || kept.has(path))
     );
     if (writes !== undefined) {
-      const kept = settled.filter((path) => isInside(path, writes));
+      const kept = mountable.filter((path) => isInside(path, writes));
       belongings.use(await holdRecord(folder, { folder: writes, kept }));
     }
-    return new Set(settled);
+    return new Set(mountable);
   } catch (error) {
     if (isUnwritable(error)) return new Set(paths);
     throw error;

@@ -139,7 +139,7 @@ export class AuditFile implements Disposable {
   #lockCurrent(): boolean {
     const file = this.#file;
     if (file === undefined || !file.handle.tryLockSync(true)) return false;
-    const there = this.#folder.look();
+    const there = this.#folder.identify();
     if (there !== undefined && there.ino === file.ino && there.dev === file.dev) {
       this.#size = there.size;
       return true;

@@ -10,7 +10,7 @@ import {
   all,
   any,
   cleanPath,
-  climbs,
+  hasParentPart,
   many,
   type Match,
   matchesGlob,
@@ -184,7 +184,7 @@ function matchText(
   const cost = patterns.length * (TEXT_COST + value.length);
   if (value.length > MAX_TEXT || !judge.effort.take(cost)) return "maybe";
   const matchAny = (text: string) => any(patterns.map((pattern) => matches(pattern, text)));
-  if (climbs(value)) return "maybe";
+  if (hasParentPart(value)) return "maybe";
   const match = matchAny(value);
   if (match !== "no") return match;
   const clean = cleanPath(value);

@@ -28,12 +28,12 @@ export function runCode(name: string, { values, texts }: ActionArguments): strin
 
 /** Parses the problems of each action. */
 export function checkedIn(outputs: readonly Output[]): Record<string, string[]> | undefined {
-  return problems.safeParse(told(outputs)).data;
+  return problems.safeParse(sentIn(outputs)).data;
 }
 
 /** Parses an action's result. */
 export function resultIn(outputs: readonly Output[]): unknown {
-  return outcome.safeParse(told(outputs)).data?.result;
+  return outcome.safeParse(sentIn(outputs)).data?.result;
 }
 
 const problems = z.record(z.string(), z.array(z.string()));
@@ -49,7 +49,7 @@ function literal(value: unknown): string {
   return `__import__("json").loads(${JSON.stringify(JSON.stringify(value))})`;
 }
 
-function told(outputs: readonly Output[]): unknown {
+function sentIn(outputs: readonly Output[]): unknown {
   const last = outputs.findLast((output) =>
     output.type === "display_data" && MIME_TYPE in output.data
   );

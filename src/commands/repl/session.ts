@@ -221,7 +221,7 @@ export class ReplSession implements Disposable {
     } catch (error) {
       if (io.signal.aborted) throw error;
       if (executor.sessionEnded?.aborted) throw executor.sessionEnded.reason;
-      this.#tell(error);
+      this.#report(error);
     } finally {
       interrupts.end();
       // Input for a question that was then withdrawn is not code.
@@ -235,7 +235,7 @@ export class ReplSession implements Disposable {
   }
 
   /** Reports why a cell has no result. */
-  #tell(error: unknown): void {
+  #report(error: unknown): void {
     const { io } = this.#options;
     if (error instanceof CodeExecutionError) {
       for (const image of error.images) io.err(`Image: ${printable(image)}`);
