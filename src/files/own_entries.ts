@@ -1,10 +1,9 @@
 import { join, resolve } from "node:path";
 import { z } from "zod";
-import { mayUse } from "../base/permission.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import { ifPresent, lockUserFolder, readHostileFile, replaceHostileFile } from "./safe.ts";
-import { isUnwritable, stateFolder } from "./user_folders.ts";
+import { isUnwritable, usableState } from "./user_folders.ts";
 
 const digests = z.record(z.string(), z.string());
 
@@ -36,11 +35,10 @@ export class OwnEntries {
   static async open(
     workspace: string,
     kind: OwnKind,
-    state: string | undefined = stateFolder(),
+    state?: string,
   ): Promise<OwnEntries> {
-    const folder = state === undefined ? undefined : join(state, kind);
     const real = await ifPresent(Deno.realPath(workspace)) ?? resolve(workspace);
-    const own = new OwnEntries(real, folder !== undefined && mayUse(folder) ? folder : undefined);
+    const own = new OwnEntries(real, usableState(kind, state));
     await own.reload();
     return own;
   }

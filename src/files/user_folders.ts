@@ -1,6 +1,6 @@
 import { isAbsolute, join } from "node:path";
 import { codeOf } from "../base/message_of.ts";
-import { hostEnv } from "../base/permission.ts";
+import { hostEnv, mayUse } from "../base/permission.ts";
 
 /** The folder that holds the logins to remote MCP servers. Executed code must never see it. */
 export function loginsFolder(): string | undefined {
@@ -14,6 +14,15 @@ export function loginsFolder(): string | undefined {
  */
 export function stateFolder(): string | undefined {
   return ownFolder("XDG_STATE_HOME", ".local/state");
+}
+
+/** A folder in {@linkcode stateFolder}, if Deno's permissions allow using it. */
+export function usableState(
+  name: string,
+  state: string | undefined = stateFolder(),
+): string | undefined {
+  const folder = state === undefined ? undefined : join(state, name);
+  return folder !== undefined && mayUse(folder) ? folder : undefined;
 }
 
 /** Whether an error says that the user's folders are not writable, as in some containers. */

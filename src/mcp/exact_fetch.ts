@@ -87,7 +87,8 @@ function errorMessage(error: unknown, init: RequestInit | undefined): string {
   return JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32603, message: error.message } });
 }
 
-function withoutLength(given: Headers): Headers {
+/** The headers of a response whose body was read and is sent on in another form. */
+export function withoutLength(given: Headers): Headers {
   const headers = new Headers(given);
   headers.delete("content-length"); // the body changes
   headers.delete("content-encoding"); // it is already decoded

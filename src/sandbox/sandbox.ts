@@ -20,7 +20,7 @@ import {
 } from "./protect.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
-import { findSrt } from "./srt.ts";
+import { findSrt, srtEnvironment } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
 import {
   isWide,
@@ -186,12 +186,9 @@ export async function prepareSandbox(
     args: launch.args,
     waits: launch.waits,
     env: {
-      PATH: path,
       LANG: "C.UTF-8",
-      HOME: hostPrivate, // srt lets code inside write to some folders below it
       ...launch.env,
-      CLAUDE_CODE_TMPDIR: `${folders.session}/tmp`,
-      ...srt.env,
+      ...srtEnvironment(srt, { path, hostPrivate, temporary: `${folders.session}/tmp` }),
     },
     proxyVariables: settings.network.allowedDomains.length > 0 ? PROXY_VARIABLES : [],
     config,

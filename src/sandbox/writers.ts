@@ -1,11 +1,9 @@
-import { join } from "node:path";
 import { z } from "zod";
-import { mayUse } from "../base/permission.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { isState } from "./protect.ts";
 import { type Belongings, heldRecords, holdRecord } from "../files/held_records.ts";
 import { lockUserFolder } from "../files/safe.ts";
-import { isUnwritable, stateFolder } from "../files/user_folders.ts";
+import { isUnwritable, usableState } from "../files/user_folders.ts";
 
 /** A sandbox whose programs may write to a folder, from before they start until they have ended. */
 interface Writer {
@@ -42,9 +40,8 @@ export async function mountablePaths(
   { writes, belongings }: MountablePathsOptions,
 ): Promise<ReadonlySet<string>> {
   if (Deno.build.os !== "linux") return new Set(paths); // on other systems, sandboxes are path rules
-  const state = stateFolder();
-  if (state === undefined || !mayUse(state)) return new Set(paths);
-  const folder = join(state, "writers");
+  const folder = usableState("writers");
+  if (folder === undefined) return new Set(paths);
   try {
     using _lock = await lockUserFolder(folder);
     const others = (await heldRecords(folder)).map((text) => writerSchema.parse(JSON.parse(text)));

@@ -1,4 +1,5 @@
-import { dirname, join } from "node:path";
+import { join } from "node:path";
+import { replaceHostileFile } from "../../files/safe.ts";
 import { stateFolder } from "../../files/user_folders.ts";
 import { isInside } from "../../process/trusted_path.ts";
 
@@ -33,7 +34,9 @@ export class InputHistory {
     if (path === undefined) return new InputHistory(undefined, []);
     const lines = (await readHistory(path)).split("\n").filter((line) => line !== "");
     const entries = lines.slice(-MAX_ENTRIES).map(entryOf).filter((entry) => entry !== undefined);
-    if (lines.length > 2 * MAX_ENTRIES) await replaceHistory(path, entries);
+    if (lines.length > 2 * MAX_ENTRIES) {
+      await replaceHostileFile(path, entries.map(lineOf).join(""));
+    }
     return new InputHistory(path, entries);
   }
 
@@ -60,12 +63,6 @@ async function readHistory(path: string): Promise<string> {
     if (error instanceof Deno.errors.NotFound) return "";
     throw error;
   }
-}
-
-async function replaceHistory(path: string, entries: readonly string[]): Promise<void> {
-  const copy = await Deno.makeTempFile({ dir: dirname(path), prefix: "history-" }); // mode 0600
-  await Deno.writeTextFile(copy, entries.map(lineOf).join(""));
-  await Deno.rename(copy, path);
 }
 
 function lineOf(text: string): string {

@@ -21,73 +21,70 @@ import { promptAtTerminal } from "./prompter.ts";
  * Rows with the server's text start with a mark, and input follows a line of ours that names the
  * server: no server can ask in the name of ipybox or another program.
  */
-export class TerminalAnswerer {
-  readonly #io: CommandIo;
-  readonly #turns: Mutex;
-
-  constructor(io: CommandIo, turns: Mutex) {
-    this.#io = io;
-    this.#turns = turns;
+export async function answerAtTerminal(
+  request: ElicitationRequest,
+  { io, turns }: { readonly io: CommandIo; readonly turns: Mutex },
+): Promise<void> {
+  const { question, serverName } = request;
+  if (!io.interactive) {
+    io.err(`Declined a question: there is no terminal to ask on. ${asked(request)}`);
+    request.answer({ action: "decline" }, "approval_unavailable");
+    return;
   }
+  const signal = anySignal(request.signal, io.signal);
+  using _turn = await turns.acquire();
+  if (signal.aborted) return;
+  const consent = question.kind === "url"
+    ? `${asked(request)}It wants you to open this address, at ${visible(question.url.host)}:\n` +
+      `${rows(question.url.href)}Did you open it? [y/N] `
+    : `${asked(request)}Answer ${question.fields.length} fields? ` +
+      `${visible(serverName)} gets what you type. [y/N] `;
+  const typed = await io.ask(consent, signal);
+  request.answer(await answerTo(request, typed, { io, signal }), "terminal");
+}
 
-  /** Answers a question. Without a terminal, it is declined. */
-  async answer(request: ElicitationRequest): Promise<void> {
-    const { question, serverName } = request;
-    if (!this.#io.interactive) {
-      this.#io.err(`Declined a question: there is no terminal to ask on. ${asked(request)}`);
-      request.answer({ action: "decline" }, "approval_unavailable");
-      return;
-    }
-    const signal = anySignal(request.signal, this.#io.signal);
-    using _turn = await this.#turns.acquire();
-    if (signal.aborted) return;
-    const consent = question.kind === "url"
-      ? `${asked(request)}It wants you to open this address, at ${visible(question.url.host)}:\n` +
-        `${rows(question.url.href)}Did you open it? [y/N] `
-      : `${asked(request)}Answer ${question.fields.length} fields? ` +
-        `${visible(serverName)} gets what you type. [y/N] `;
-    const answer = await this.#io.ask(consent, signal);
-    request.answer(await this.#answerTo(request, answer, signal), "terminal");
-  }
+/** Where and how long to ask. */
+interface Asking {
+  readonly io: CommandIo;
+  readonly signal: AbortSignal;
+}
 
-  /** The person's answer, after they were asked whether to give one. */
-  async #answerTo(
-    request: ElicitationRequest,
-    consent: string | null,
-    signal: AbortSignal,
-  ): Promise<ElicitationAnswer> {
-    const { question } = request;
-    if (consent === null) return { action: "cancel" };
-    if (!isYes(consent)) return { action: "decline" };
-    if (question.kind === "url") return { action: "accept" };
-    const content = await this.#fill(request, question.fields, signal);
-    return content === undefined ? { action: "cancel" } : { action: "accept", content };
-  }
+/** The person's answer, after they were asked whether to give one. */
+async function answerTo(
+  { question, serverName }: ElicitationRequest,
+  consent: string | null,
+  asking: Asking,
+): Promise<ElicitationAnswer> {
+  if (consent === null) return { action: "cancel" };
+  if (!isYes(consent)) return { action: "decline" };
+  if (question.kind === "url") return { action: "accept" };
+  const content = await fill(serverName, question.fields, asking);
+  return content === undefined ? { action: "cancel" } : { action: "accept", content };
+}
 
-  /**
-   * Asks for each field until it is valid; `undefined` if the person cancels or the question is
-   * withdrawn.
-   */
-  async #fill(
-    { serverName }: ElicitationRequest,
-    fields: readonly FormField[],
-    signal: AbortSignal,
-  ): Promise<Record<string, FormValue> | undefined> {
-    const content: [string, FormValue][] = [];
-    for (const field of fields) {
-      let problems: string[];
-      do {
-        const typed = await this.#io.ask(prompt(field, serverName), signal);
-        if (typed === null) return undefined;
-        const value = typed.trim() === "" ? field.default : valueOf(field, typed.trim());
-        const given = value === undefined ? {} : { [field.name]: value };
-        problems = checkForm([field], given);
-        if (problems.length > 0) this.#io.err(rows(problems.join("\n")).trimEnd());
-        else if (value !== undefined) content.push([field.name, value]);
-      } while (problems.length > 0);
-    }
-    return Object.fromEntries(content);
+/**
+ * Asks for each field until it is valid; `undefined` if the person cancels or the question is
+ * withdrawn.
+ */
+async function fill(
+  serverName: string,
+  fields: readonly FormField[],
+  { io, signal }: Asking,
+): Promise<Record<string, FormValue> | undefined> {
+  const content: [string, FormValue][] = [];
+  for (const field of fields) {
+    let problems: string[];
+    do {
+      const typed = await io.ask(prompt(field, serverName), signal);
+      if (typed === null) return undefined;
+      const value = typed.trim() === "" ? field.default : valueOf(field, typed.trim());
+      const given = value === undefined ? {} : { [field.name]: value };
+      problems = checkForm([field], given);
+      if (problems.length > 0) io.err(rows(problems.join("\n")).trimEnd());
+      else if (value !== undefined) content.push([field.name, value]);
+    } while (problems.length > 0);
   }
+  return Object.fromEntries(content);
 }
 
 /** The server and its message. */
@@ -179,10 +176,9 @@ export function askAtTerminal(
 ): Required<Pick<RunActionOptions, "decide" | "answer">> & Pick<RunActionOptions, "prompt"> {
   const turns = new Mutex();
   const approver = new TerminalApprover(io, "--approve allow", turns);
-  const answerer = new TerminalAnswerer(io, turns);
   return {
     decide: (request) => approver.decide(request),
-    answer: (request) => answerer.answer(request),
+    answer: (request) => answerAtTerminal(request, { io, turns }),
     prompt: io.interactive ? (request) => promptAtTerminal(request, { io, turns }) : undefined,
   };
 }
