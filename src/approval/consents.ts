@@ -1,7 +1,8 @@
 import { messageOf } from "../base/message_of.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
-import { describeCall, isTooLargeToShow, quoted } from "./call_text.ts";
+import type { ExactObject } from "../json/exact.ts";
+import { describeCall, isTooLargeToShow, quoted, shortened } from "./call_text.ts";
 import type { ApprovalCall, ApprovalKind, Remember, RememberScope } from "./request.ts";
 
 /** A store for consents that outlive the process. */
@@ -50,6 +51,9 @@ interface RecallOptions {
 /** The execution that asks. */
 export type Cell = symbol;
 
+/** The most decisions to remember for a session, and for an execution. */
+const MAX_REMEMBERED = 1000;
+
 /** The most changes to list. */
 const MAX_CHANGES = 20;
 
@@ -61,7 +65,7 @@ const MAX_CHANGES = 20;
 export class Consents {
   readonly #options: ConsentsOptions;
   readonly #log: Logger;
-  readonly #watchers = new Set<() => void>();
+  readonly #watchers = new Set<(consent: Consent) => void>();
   #session: Consent[] = [];
   #ofCell: Consent[] = [];
   #cell: Cell | undefined;
@@ -143,13 +147,19 @@ export class Consents {
     const { match } = remember;
     const consent = makeConsent(decided, match, this.#options.describe);
     const stays = (earlier: Consent) => !isReplaced(earlier, decided.call, match);
+    const withIt = (earlier: readonly Consent[]) => {
+      const all = [...earlier.filter(stays), consent];
+      if (all.length <= MAX_REMEMBERED) return all;
+      this.#log.warn(`Remembered ${MAX_REMEMBERED} decisions; this one applies to one call only`);
+      return [...earlier];
+    };
     switch (remember.scope) {
       case "cell":
         if (cell === undefined || cell !== this.#cell) return; // the execution is over
-        this.#ofCell = [...this.#ofCell.filter(stays), consent];
+        this.#ofCell = withIt(this.#ofCell);
         break;
       case "session":
-        this.#session = [...this.#session.filter(stays), consent];
+        this.#session = withIt(this.#session);
         break;
       case "always":
         try {
@@ -159,11 +169,11 @@ export class Consents {
           this.#log.error(`Cannot remember a decision, so it applies to one call only: ${message}`);
         }
     }
-    for (const watcher of this.#watchers) watcher();
+    for (const watcher of this.#watchers) watcher(consent);
   }
 
-  /** Calls back whenever a decision was remembered, until disposed. */
-  watch(watcher: () => void): Disposable {
+  /** Calls back with each decision that is remembered, until disposed. */
+  watch(watcher: (consent: Consent) => void): Disposable {
     this.#watchers.add(watcher);
     return { [Symbol.dispose]: () => void this.#watchers.delete(watcher) };
   }
@@ -191,7 +201,7 @@ export interface Facet {
 interface KeptFacet {
   /** Whether it is a property of the server's registration or of the tool's definition. */
   readonly about: "server" | "tool";
-  /** The SHA-256 of the consent's salt, the facet's name and its value. */
+  /** The SHA-256 of the consent's salt, the facet's name and the SHA-256 of its value. */
   readonly hash: string;
   /** The beginning of the value for people. */
   readonly shown?: string;
@@ -250,7 +260,7 @@ export function makeConsent(
   const salt = crypto.randomUUID();
   const bound = facets.map(({ name, about, value, shown }): [string, KeptFacet] => [
     name,
-    { about, hash: saltedHash(salt, name, value), shown: shown?.slice(0, MAX_SHOWN) },
+    { about, hash: saltedHash(salt, name, sha256(value)), shown: shown?.slice(0, MAX_SHOWN) },
   ]);
   return {
     id: crypto.randomUUID().slice(0, 8),
@@ -271,8 +281,7 @@ export function makeConsent(
 export function isFor(consent: Consent, call: ApprovalCall): boolean {
   return consent.kind === call.kind && consent.server === call.serverName &&
     consent.tool === call.toolName &&
-    (consent.arguments === undefined ||
-      !isTooLargeToShow(call) && consent.arguments === argumentsHash(consent.salt, call));
+    (consent.arguments === undefined || consent.arguments === argumentsHash(consent.salt, call));
 }
 
 /** Whether a new decision on a call replaces a consent. */
@@ -288,11 +297,12 @@ function isReplaced(
 export function changesSince(consent: Consent, facets: readonly Facet[]): string[] {
   const changes: string[] = [];
   const now = new Set<string>();
-  for (const { name, value, shown } of facets) {
+  for (const facet of facets) {
+    const { name, shown } = facet;
     now.add(name);
     const kept = Object.hasOwn(consent.bound, name) ? consent.bound[name] : undefined;
     if (kept === undefined) changes.push(`${name} was added`);
-    else if (kept.hash !== saltedHash(consent.salt, name, value)) {
+    else if (kept.hash !== saltedHash(consent.salt, name, valueDigest(facet))) {
       changes.push(changed(name, kept.shown, shown));
     }
   }
@@ -310,12 +320,25 @@ export function consentRule(consent: Consent, scope: RememberScope): string {
   return `remembered ${how}, for ${match} arguments${why}`;
 }
 
-function argumentsHash(salt: string, call: ApprovalCall): string {
-  return saltedHash(salt, "arguments", canonicalJson(call.arguments));
+/** The hash of a call's arguments; `undefined` if nobody could have seen them. */
+function argumentsHash(salt: string, call: ApprovalCall): string | undefined {
+  const digest = argumentsDigests.getOrInsertComputed(
+    call.arguments,
+    () => isTooLargeToShow(call) ? undefined : sha256(canonicalJson(call.arguments)),
+  );
+  return digest && saltedHash(salt, "arguments", digest);
 }
 
-function saltedHash(salt: string, name: string, value: string): string {
-  return sha256(JSON.stringify([salt, name, value]));
+function valueDigest(facet: Facet): string {
+  return valueDigests.getOrInsertComputed(facet, () => sha256(facet.value));
+}
+
+// Computed once: each waiting call is compared with each remembered decision
+const argumentsDigests = new WeakMap<ExactObject, string | undefined>();
+const valueDigests = new WeakMap<Facet, string>();
+
+function saltedHash(salt: string, name: string, digest: string): string {
+  return sha256(JSON.stringify([salt, name, digest]));
 }
 
 /** The most characters of a change to show, and of unchanged text before it. */
@@ -336,8 +359,4 @@ function excerpt(text: string, start: number): string {
   return `${before}${quoted(text.slice(start, start + MAX_CHANGE))}${
     text.length > start + MAX_CHANGE ? "…" : ""
   }`;
-}
-
-function shortened(text: string, max: number): string {
-  return text.length <= max ? text : `${text.slice(0, max)}… (${text.length} characters)`;
 }

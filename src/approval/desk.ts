@@ -158,7 +158,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
    */
   watch(watcher: (question: Asked) => void): Disposable {
     this.#watchers.add(watcher);
-    for (const question of this.#pending.keys()) this.#tell(watcher, question);
+    for (const question of this.#pending.keys()) this.#notify(watcher, question);
     return { [Symbol.dispose]: () => void this.#watchers.delete(watcher) };
   }
 
@@ -257,7 +257,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     signal?.addEventListener("abort", withdraw, { once: true });
     const timer = this.#expireLater(question);
     this.#change(() => this.#pending.set(question, taker));
-    for (const watcher of this.#watchers) this.#tell(watcher, question);
+    for (const watcher of this.#watchers) this.#notify(watcher, question);
     this.#show(question, taker);
     try {
       return await question.response;
@@ -292,7 +292,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     }
   }
 
-  #tell(watcher: (question: Asked) => void, question: Asked): void {
+  #notify(watcher: (question: Asked) => void, question: Asked): void {
     try {
       watcher(question);
     } catch (error) {

@@ -3,7 +3,7 @@ import { type ExactObject, stringifyExact } from "../json/exact.ts";
 import { anySignal } from "../base/signals.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "./channel.ts";
 import { DECIDED } from "./desk.ts";
-import { type Cell, Consents, type Facet } from "./consents.ts";
+import { type Cell, Consents, type Facet, isFor } from "./consents.ts";
 import { isTooLargeToShow, MAX_SHOWN_BYTES } from "./call_text.ts";
 import type { ApprovalPolicy } from "./policy.ts";
 import type { ApprovalCall, ApprovalResponse, RefusalType } from "./request.ts";
@@ -97,7 +97,8 @@ export class ApprovalGate {
       }
       // An answer to another request may also decide this one.
       const decided = new AbortController();
-      using _watch = this.consents.watch(async () => {
+      using _watch = this.consents.watch(async (consent) => {
+        if (!isFor(consent, call)) return;
         // A failure here repeats in the next lookup, which reports it.
         const isOver = await recall()
           .then(({ decision }) => decision !== undefined, () => true);

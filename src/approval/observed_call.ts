@@ -10,6 +10,7 @@ import {
 import { sha256 } from "../json/digest.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
+import { shortened } from "./call_text.ts";
 import { type GateDecision, refusalOf } from "./gate.ts";
 import type { ApprovalCall, CallSource } from "./request.ts";
 
@@ -34,7 +35,7 @@ export interface CallTarget {
 }
 
 /** What is known about a call when it begins. */
-export interface CallBeginning {
+interface CallBeginning {
   /** The execution that it comes from. */
   readonly cell?: Cell;
   /** The request to a server, if it is one. */
@@ -198,9 +199,9 @@ export class Cell implements Disposable {
     this.#lineStarts ??= lineStarts(this.#code);
     const [start, next] = [this.#lineStarts[line - 1], this.#lineStarts[line]];
     if (start === undefined || next === undefined) return undefined;
-    const text = beginning(this.#code.slice(start, next - 1), MAX_LINE);
+    const text = shortened(this.#code.slice(start, next - 1), MAX_LINE);
     const names = this.#names === undefined ? {} : { names: this.#names };
-    return { line, text, ...names, code: beginning(this.#code, MAX_CODE) };
+    return { line, text, ...names, code: shortened(this.#code, MAX_CODE) };
   }
 
   /** Ends the execution: none of its lines calls any more. */
@@ -209,10 +210,6 @@ export class Cell implements Disposable {
     this.#code = undefined;
     this.#lineStarts = undefined;
   }
-}
-
-function beginning(text: string, most: number): string {
-  return text.length > most ? `${text.slice(0, most)}… (${text.length} characters)` : text;
 }
 
 /** The start of each line, and the end of the last one. */

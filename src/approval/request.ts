@@ -6,6 +6,7 @@ import {
   toExact,
   toPlain,
 } from "../json/exact.ts";
+import type { ToolAnnotations } from "../mcp/tools.ts";
 import { describeCall, requestId } from "./call_text.ts";
 import { Question } from "./desk.ts";
 
@@ -23,18 +24,9 @@ export type ApprovalKind =
   | "elicitation"
   | "change";
 
-/** A server's hints about a tool's behavior, which nobody has checked. */
-export interface ToolAnnotations {
-  /** A display name. */
-  readonly title?: string;
-  /** The tool modifies nothing. */
-  readonly readOnlyHint?: boolean;
-  /** The tool may delete or overwrite something. */
-  readonly destructiveHint?: boolean;
-  /** Repeating a call changes nothing more. */
-  readonly idempotentHint?: boolean;
-  /** The tool interacts with systems other than the server's own. */
-  readonly openWorldHint?: boolean;
+/** Whether a call runs a shell command. Other calls may have an argument `cmd`, too. */
+export function isShell({ kind }: { readonly kind: ApprovalKind }): boolean {
+  return kind === "shell" || kind === "shell_magic";
 }
 
 /** A call that may need approval. Its arguments are frozen: exactly what is shown is sent. */

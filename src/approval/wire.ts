@@ -231,9 +231,8 @@ export function parseServerMessage(text: string): ServerMessage | undefined {
 }
 
 /** Parses an approver's message. The meaning of its result depends on the request. */
-export function parseAnswer(text: string): { id: string; result: unknown } | undefined {
-  const message = answerMessage.safeParse(parseFrame(text)).data;
-  return message && { id: message.id, result: message.result };
+export function parseAnswer(text: string): { id: string; result?: unknown } | undefined {
+  return answerMessage.safeParse(parseFrame(text)).data;
 }
 
 /**

@@ -2,23 +2,23 @@ import { basename, dirname, isAbsolute, join } from "node:path";
 import { mayRead } from "../base/permission.ts";
 
 /**
- * A folder that the host writes an execution's files into, created with the first file.
+ * A folder that the host writes an execution's files to, created with the first file.
  *
- * It may lie in the workspace, which executed code can write to, so a symbolic link that was put in
- * its place must not take the files elsewhere. Writing is synchronous: a path that is reported
- * exists, and a flood of output waits for the disk instead of filling the memory.
+ * It may be in the workspace, where executed code could replace it by a symbolic link, which must
+ * not redirect the files. Writing is synchronous, so that a reported path exists, and a flood of
+ * output waits for the disk instead of filling the memory.
  */
 export class ArtifactFolder {
   readonly #path: string;
   #expected: string | undefined;
 
-  /** @param path The folder; relative to the working directory of this process. */
+  /** @param path The folder, relative to the working directory of this process. */
   constructor(path: string) {
     this.#path = path;
     try {
-      this.#expected = expectedRealPath(path); // now, before code that may plant links has run
+      this.#expected = expectedRealPath(path); // now, before code that may create links has run
     } catch (error) {
-      // Who never gets a file need not grant the permission to read here.
+      // Without any files, permission to read here is not needed.
       if (!(error instanceof Deno.errors.NotCapable)) throw error;
     }
   }
@@ -48,14 +48,14 @@ export class ArtifactFolder {
     return path;
   }
 
-  /** Removes a file that {@linkcode create} made. */
+  /** Removes a file created with {@linkcode create}. */
   remove(path: string): void {
     Deno.removeSync(join(this.#open(), basename(path)));
   }
 
   /**
-   * Opens a new file that is known to be in the folder. Code may have put a link in the folder's place
-   * since it was looked at; then an empty file is all that it leads elsewhere.
+   * Creates a file and checks that it is in the folder. If code replaced the folder by a link in
+   * the meantime, only an empty file is created elsewhere.
    */
   #createIn(real: string, name: string): Deno.FsFile {
     const path = join(real, name);
@@ -75,7 +75,7 @@ export class ArtifactFolder {
     }
   }
 
-  /** Creates the folder if it is missing, and checks that it is where it was at first. */
+  /** Creates the folder if it is missing, and checks that no link redirects it. */
   #open(): string {
     const expected = this.#expected ??= expectedRealPath(this.#path);
     this.#requireNoLink(expected);
@@ -94,8 +94,11 @@ export class ArtifactFolder {
   }
 }
 
-/** Writes all bytes; a single write may take only some. */
-export function writeAll(file: Deno.FsFile, bytes: Uint8Array): void {
+/** Writes all bytes, in several writes if necessary. */
+export function writeAll(
+  file: { writeSync(bytes: Uint8Array): number },
+  bytes: Uint8Array,
+): void {
   for (let rest = bytes; rest.length > 0;) rest = rest.subarray(file.writeSync(rest));
 }
 
@@ -114,7 +117,7 @@ function isLink(path: string): boolean {
   }
 }
 
-/** Where a folder really is: links above it are followed, itself it must not be one. */
+/** The real path of a folder: links above it are followed, but it must not be one itself. */
 function expectedRealPath(path: string): string {
   const absolute = isAbsolute(path) ? path : join(Deno.cwd(), path);
   const missing: string[] = [];

@@ -93,7 +93,7 @@ export interface SessionConnectOptions extends ConnectOptions {
   signal?: AbortSignal;
   /**
    * The receiver of messages: an object that all servers of a session share. See {@linkcode
-   * MessageRoom}.
+   * MessageBudget}.
    */
   owner?: object;
 }
@@ -160,7 +160,7 @@ async function connectStdio(
     onStderr: (line) => log.debug(`${serverName}: ${line}`),
   });
   limitBacklog(transport, (error) => transport.fail(error));
-  said = () => lastWords(transport.stderrTail);
+  said = () => lastLines(transport.stderrTail);
   using fetch = new PackageFetch(launch.command, () => transport.pid, attempt.budget);
   state = () =>
     fetch.underWay
@@ -205,7 +205,7 @@ function whenSlow(tell: () => void): Disposable {
   return { [Symbol.dispose]: () => clearTimeout(timer) };
 }
 
-function lastWords(stderr: string): string {
+function lastLines(stderr: string): string {
   const last = stderr.trimEnd().split("\n").slice(-3).join("\n");
   return last === "" ? "" : `\n${last}`;
 }

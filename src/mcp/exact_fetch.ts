@@ -14,7 +14,7 @@ import {
   checkCost,
   checkMessage,
   checkSize,
-  hostRoom,
+  hostBudget,
   type IncomingMessage,
   MAX_MESSAGE_BYTES,
   tooLong,
@@ -49,11 +49,11 @@ export function exactFetch(owner: object): FetchLike {
     // The SDK reads the response to a GET as events, whatever its type.
     if (status < 400 && body !== null && isEvents) {
       const instead = (error: unknown) => errorMessage(error, init);
-      const incoming = hostRoom.begin(owner);
+      const incoming = hostBudget.begin(owner);
       const events = new EventStream({ incoming, data: markText, instead });
       return new Response(body.pipeThrough(events), { status, statusText, headers });
     }
-    using incoming = hostRoom.begin(owner);
+    using incoming = hostBudget.begin(owner);
     if (status < 400 && body !== null && type === "application/json") {
       const text = await jsonText(body, incoming).catch((error) => errorMessage(error, init));
       return new Response(markText(text), { status, statusText, headers });
@@ -87,7 +87,8 @@ function errorMessage(error: unknown, init: RequestInit | undefined): string {
   return JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32603, message: error.message } });
 }
 
-function withoutLength(given: Headers): Headers {
+/** The headers of a response whose body was read and is sent on in another form. */
+export function withoutLength(given: Headers): Headers {
   const headers = new Headers(given);
   headers.delete("content-length"); // the body changes
   headers.delete("content-encoding"); // it is already decoded

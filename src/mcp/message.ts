@@ -136,7 +136,7 @@ const MAX_BYTES = 256 * 2 ** 20;
  * When the limit is reached, the largest message of the owner that uses the most memory is dropped.
  * So nobody waits, and an owner that uses little loses nothing to the others.
  */
-export class MessageRoom {
+export class MessageBudget {
   readonly #maxBytes: number;
   readonly #messages = new Set<IncomingMessage>();
   #bytes = 0;
@@ -174,7 +174,7 @@ export class MessageRoom {
 }
 
 /** The limit for this process. */
-export const hostRoom: MessageRoom = new MessageRoom(MAX_BYTES);
+export const hostBudget: MessageBudget = new MessageBudget(MAX_BYTES);
 
 /**
  * A message while it arrives, or successive messages of a stream. Disposing it releases its memory.

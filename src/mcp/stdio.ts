@@ -9,7 +9,7 @@ import type { ProgramPath } from "../process/program.ts";
 import {
   checkMessage,
   checkSize,
-  hostRoom,
+  hostBudget,
   type IncomingMessage,
   MAX_MESSAGE_BYTES,
   parseMessage,
@@ -34,7 +34,7 @@ interface StdioTransportOptions {
    */
   maxMessageBytes?: number;
   /**
-   * The receiver of messages: see {@linkcode MessageRoom}.
+   * The receiver of messages: see {@linkcode MessageBudget}.
    *
    * @default {Object} nobody else
    */
@@ -100,7 +100,7 @@ export class StdioTransport implements Transport {
     try {
       const process = ManagedProcess.spawn({
         ...this.#options,
-        env: { ...this.#options.env, [STRAGGLER_VARIABLE]: this.#mark },
+        env: { ...this.#options.env, [MARK_VARIABLE]: this.#mark },
         inputGraceMs: INPUT_GRACE_MS,
         termGraceMs: TERM_GRACE_MS,
       });
@@ -127,7 +127,7 @@ export class StdioTransport implements Transport {
     if (this.#process === undefined) return;
     await this.#process.stop();
     await this.#reading;
-    await (this.#swept ??= killStragglers(this.#mark));
+    await (this.#swept ??= killOrphans(this.#mark));
   }
 
   /** Sends SIGTERM immediately, for a server that never answered and so has nothing to finish. */
@@ -162,7 +162,7 @@ export class StdioTransport implements Transport {
 
   async #read(pipes: ByteStream): Promise<void> {
     const { maxMessageBytes = MAX_MESSAGE_BYTES, owner = this } = this.#options;
-    using incoming = hostRoom.begin(owner);
+    using incoming = hostBudget.begin(owner);
     const { dropped } = incoming;
     dropped.addEventListener("abort", () => this.fail(dropped.reason), { once: true });
     const lines = new LineSplitter(incoming, maxMessageBytes);
@@ -245,7 +245,7 @@ class LineSplitter {
 }
 
 /** Marks the processes that a server starts, even outside its process group. */
-const STRAGGLER_VARIABLE = "IPYBOX_MCP_SERVER";
+const MARK_VARIABLE = "IPYBOX_MCP_SERVER";
 
 /** The time limit for the search, since a server may start processes faster than they are found. */
 const LONGEST_MS = 2000;
@@ -261,10 +261,10 @@ const ROUND_MS = 5;
  * Works only where `/proc` exists and Deno's permissions allow it. A server in the sandbox leaves
  * no processes behind.
  */
-async function killStragglers(mark: string): Promise<void> {
+async function killOrphans(mark: string): Promise<void> {
   if (Deno.build.os !== "linux") return;
   for (const start = performance.now(); performance.now() - start < LONGEST_MS;) {
-    const pids = await findMarked(`${STRAGGLER_VARIABLE}=${mark}`);
+    const pids = await findMarked(`${MARK_VARIABLE}=${mark}`);
     if (pids.length === 0) return;
     for (const pid of pids) kill(pid);
     await new Promise((resolve) => setTimeout(resolve, ROUND_MS));

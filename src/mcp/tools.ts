@@ -29,8 +29,8 @@ export interface Tool {
   readonly [name: string]: unknown;
 }
 
-/** What a server says about a tool's effects. */
-interface ToolAnnotations {
+/** A server's hints about a tool's behavior, which nobody has checked. */
+export interface ToolAnnotations {
   /** Its display name. */
   readonly title?: string;
   /** It modifies nothing. */

@@ -7,7 +7,7 @@ import { writeSettings } from "./wall.ts";
 import { effectiveLimits } from "./limits.ts";
 import { sandboxSettings } from "./settings.ts";
 import { trustedPath } from "../process/trusted_path.ts";
-import { findSrt } from "./srt.ts";
+import { findSrt, srtEnvironment } from "./srt.ts";
 import { userFolders } from "./workspace.ts";
 
 /** A program that runs once in its own sandbox, with the limits of executed code. */
@@ -71,12 +71,9 @@ export async function confine(
         const value = hostEnv(name);
         return value === undefined ? [] : [[name, value]];
       })),
-      PATH: path,
       LANG: "C.UTF-8",
-      HOME: hostPrivate, // srt lets code inside write to some folders below it
       ...launch.env,
-      CLAUDE_CODE_TMPDIR: `${session}/tmp`,
-      ...srt.env,
+      ...srtEnvironment(srt, { path, hostPrivate, temporary: `${session}/tmp` }),
     },
   };
 }

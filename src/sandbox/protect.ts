@@ -3,10 +3,9 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { FairTurns } from "../base/signals.ts";
-import { mayUse } from "../base/permission.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
-import { lockUserFolder } from "../files/safe.ts";
-import { isUnwritable, stateFolder } from "../files/user_folders.ts";
+import { lockUserFolder, replaceHostileFile } from "../files/safe.ts";
+import { isUnwritable, usableState } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
 
@@ -538,7 +537,8 @@ export async function lastingPaths(
       known === undefined || (Object.hasOwn(known, path) && known[path] === identity)
     );
     if (known === undefined || lasting.length < Object.keys(known).length) {
-      await writeRecord(record, { workspace: identity, paths: Object.fromEntries(lasting) });
+      const entries: Entries = { workspace: identity, paths: Object.fromEntries(lasting) };
+      await replaceHostileFile(record, JSON.stringify(entries, null, 2) + "\n");
     }
     return { paths: lasting.map(([path]) => join(workspace, path)), record };
   } catch (error) {
@@ -561,10 +561,8 @@ export async function forgetWorkspace(workspace: string): Promise<void> {
 
 /** The path of a workspace's record; `undefined` if there can be none. */
 function recordOf(workspace: string): string | undefined {
-  const state = stateFolder();
-  const folder = state === undefined ? undefined : join(state, "protected");
-  if (folder === undefined || !mayUse(folder)) return undefined;
-  return join(folder, `${sha256(workspace).slice(0, 32)}.json`);
+  const folder = usableState("protected");
+  return folder && join(folder, `${sha256(workspace).slice(0, 32)}.json`);
 }
 
 /**
@@ -591,10 +589,4 @@ async function readRecord(path: string, workspace: string): Promise<Entries["pat
     if (error instanceof SyntaxError || error instanceof z.ZodError) return {}; // damaged
     throw error;
   }
-}
-
-async function writeRecord(path: string, entries: Entries): Promise<void> {
-  const fresh = `${path}.new`;
-  await Deno.writeTextFile(fresh, JSON.stringify(entries, null, 2) + "\n", { mode: 0o600 });
-  await Deno.rename(fresh, path);
 }

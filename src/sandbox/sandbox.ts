@@ -21,7 +21,7 @@ import {
 } from "./protect.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
-import { findSrt } from "./srt.ts";
+import { findSrt, srtEnvironment } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
 import {
   isWide,
@@ -32,7 +32,7 @@ import {
   statesAround,
   userFolders,
 } from "./workspace.ts";
-import { settledPaths } from "./writers.ts";
+import { mountablePaths } from "./writers.ts";
 
 /** Options of the sandbox. */
 export interface SandboxOptions {
@@ -150,7 +150,7 @@ export async function prepareSandbox(
     userFolders(),
     options.project === undefined ? NO_PROJECT : projectPaths(options.project, workspace),
   ]);
-  const settled = await protect(workspace, protectedPaths, {
+  const mountable = await protect(workspace, protectedPaths, {
     ...options,
     unreadable: project.unreadable,
   });
@@ -163,11 +163,11 @@ export async function prepareSandbox(
     loopback: true, // kernels talk to the gateway
     readable: [...readable, ...project.readable, ...srt.readable],
     protectedPaths: {
-      readOnly: settled.readOnly,
-      unreadable: [...settled.unreadable, ...ownFolders],
+      readOnly: mountable.readOnly,
+      unreadable: [...mountable.unreadable, ...ownFolders],
     },
     // Nothing in these can be read or written unless it is named.
-    hidden: [...settled.hidden, ...await statesAround(workspace)],
+    hidden: [...mountable.hidden, ...await statesAround(workspace)],
     config,
     home,
   });
@@ -187,12 +187,9 @@ export async function prepareSandbox(
     args: launch.args,
     waits: launch.waits,
     env: {
-      PATH: path,
       LANG: "C.UTF-8",
-      HOME: hostPrivate, // srt lets code inside write to some folders below it
       ...launch.env,
-      CLAUDE_CODE_TMPDIR: `${folders.session}/tmp`,
-      ...srt.env,
+      ...srtEnvironment(srt, { path, hostPrivate, temporary: `${folders.session}/tmp` }),
     },
     proxyVariables: settings.network.allowedDomains.length > 0 ? PROXY_VARIABLES : [],
     config,
@@ -213,7 +210,7 @@ interface ProtectOptions
   extends Pick<PrepareSandboxOptions, "belongings" | "nestedWorkspace" | "log"> {
   /** Other paths that code must not read. */
   readonly unreadable?: readonly string[];
-  /** Whether an engine mounts it: see {@linkcode settledPaths}. */
+  /** Whether an engine mounts it: see {@linkcode mountablePaths}. */
   readonly byEngine?: boolean;
 }
 
@@ -227,17 +224,17 @@ async function protect(
 ): Promise<ProtectedPaths & { readonly hidden: readonly string[] }> {
   if (!nestedWorkspace) refuseNesting(workspace, found.otherStates);
   await beginWriting(workspace, found.readOnly); // anything missing now may later be the code's
-  const settled = await settledPaths([...found.unreadable, ...found.readOnly, ...unreadable], {
+  const mountable = await mountablePaths([...found.unreadable, ...found.readOnly, ...unreadable], {
     writes: workspace,
     byEngine,
     belongings,
   });
-  const isSettled = (path: string) => settled.has(path);
-  warnOfUnsettled([...found.unreadable, ...unreadable], settled, log);
+  const isMountable = (path: string) => mountable.has(path);
+  warnOfReadable([...found.unreadable, ...unreadable], mountable, log);
   return {
-    readOnly: found.readOnly.filter(isSettled),
-    unreadable: found.unreadable.filter(isSettled),
-    hidden: unreadable.filter(isSettled),
+    readOnly: found.readOnly.filter(isMountable),
+    unreadable: found.unreadable.filter(isMountable),
+    hidden: unreadable.filter(isMountable),
   };
 }
 
@@ -315,12 +312,12 @@ export function sandboxFix(stderr: string): string {
   return "ipybox doctor";
 }
 
-function warnOfUnsettled(
+function warnOfReadable(
   unreadable: readonly string[],
-  settled: ReadonlySet<string>,
+  mountable: ReadonlySet<string>,
   log: Logger,
 ): void {
-  const seen = unreadable.filter((path) => !settled.has(path));
+  const seen = unreadable.filter((path) => !mountable.has(path));
   if (seen.length === 0) return;
   const more = seen.length > 3 ? ` and ${seen.length - 3} more` : "";
   log.warn(

@@ -16,10 +16,10 @@ import {
 } from "./protect.ts";
 import { guarded } from "./sandbox.ts";
 import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
-import { findSrt } from "./srt.ts";
+import { findSrt, srtEnvironment } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
 import { statesAround, userFolders } from "./workspace.ts";
-import { settledPaths } from "./writers.ts";
+import { mountablePaths } from "./writers.ts";
 
 /** A program to run in its own sandbox. */
 interface ServerProgram {
@@ -94,13 +94,13 @@ export async function sandboxServer(
   signal.throwIfAborted();
   if (mayWrite) await beginWriting(workspace, found.readOnly);
   const around = await statesAround(workspace);
-  const settled = await settledPaths([...found.unreadable, ...found.readOnly], {
+  const mountable = await mountablePaths([...found.unreadable, ...found.readOnly], {
     writes: mayWrite ? workspace : undefined,
     belongings: options.belongings,
   });
   const protectedPaths: ProtectedPaths = {
-    unreadable: found.unreadable.filter((path) => settled.has(path)),
-    readOnly: found.readOnly.filter((path) => settled.has(path)),
+    unreadable: found.unreadable.filter((path) => mountable.has(path)),
+    readOnly: found.readOnly.filter((path) => mountable.has(path)),
   };
   const settings = sandboxSettings({
     writable: [folder],
@@ -121,12 +121,8 @@ export async function sandboxServer(
   });
   refuseTooManyMounts(settings, workspace);
   // srt needs other values for some variables than the program that it starts.
-  const own: Readonly<Record<string, string>> = {
-    HOME: hostPrivate, // srt lets programs inside write to some folders below it
-    ...srt.env,
-    PATH: trusted,
-    CLAUDE_CODE_TMPDIR: `${folder}/tmp`,
-  };
+  const temporary = `${folder}/tmp`;
+  const own = srtEnvironment(srt, { path: trusted, hostPrivate, temporary });
   const launch = await writeSettings({
     srt,
     settings,
@@ -134,7 +130,7 @@ export async function sandboxServer(
     workspace,
     home: program.env.HOME,
     command: await guarded([
-      ...["/usr/bin/env", ...changes(own, { TMPDIR: `${folder}/tmp`, ...program.env })],
+      ...["/usr/bin/env", ...changes(own, { TMPDIR: temporary, ...program.env })],
       ...[program.command, ...program.args],
     ], { hostPrivate, cwd: program.cwd }),
     planner,

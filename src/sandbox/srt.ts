@@ -65,6 +65,26 @@ interface FindSrtOptions extends ProgramSearch {
   offline?: boolean;
 }
 
+/** The environment of `srt`, which hands most of it on to what it starts. */
+export function srtEnvironment(
+  { env }: SrtCommand,
+  { path, hostPrivate, temporary }: {
+    /** The search path for programs. */
+    readonly path: string;
+    /** A folder that only the host can see. */
+    readonly hostPrivate: string;
+    /** The folder for temporary files inside. */
+    readonly temporary: string;
+  },
+): Record<string, string> {
+  return {
+    PATH: path,
+    HOME: hostPrivate, // srt lets code inside write to some folders below it
+    CLAUDE_CODE_TMPDIR: temporary,
+    ...env,
+  };
+}
+
 /** The arguments of `srt`. */
 export function srtArguments(settings: string, command: readonly string[]): string[] {
   // srt accepts its own options anywhere before "--", even after the command.

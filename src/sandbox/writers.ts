@@ -1,11 +1,9 @@
-import { join } from "node:path";
 import { z } from "zod";
-import { mayUse } from "../base/permission.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { isState } from "./protect.ts";
 import { type Belongings, heldRecords, holdRecord } from "../files/held_records.ts";
 import { lockUserFolder } from "../files/safe.ts";
-import { isUnwritable, stateFolder } from "../files/user_folders.ts";
+import { isUnwritable, usableState } from "../files/user_folders.ts";
 
 /** A sandbox whose programs may write to a folder, from before they start until they have ended. */
 interface Writer {
@@ -19,8 +17,8 @@ interface Writer {
 const writerSchema = z.object({ folder: z.string(), kept: z.array(z.string()) })
   .transform(({ folder, kept }): Writer => ({ folder, kept: new Set(kept) }));
 
-/** Options of {@linkcode settledPaths}. */
-interface SettledPathsOptions {
+/** Options of {@linkcode mountablePaths}. */
+interface MountablePathsOptions {
   /** The folder that the sandbox's programs may write to, if any. */
   readonly writes?: string;
   /** Whether an engine mounts them, by their paths and as another user. */
@@ -39,27 +37,26 @@ interface SettledPathsOptions {
  * own state: it is a folder, so nothing is created at a target, and a sandbox in which it is visible
  * is not used.
  */
-export async function settledPaths(
+export async function mountablePaths(
   paths: readonly string[],
-  { writes, byEngine = false, belongings }: SettledPathsOptions,
+  { writes, byEngine = false, belongings }: MountablePathsOptions,
 ): Promise<ReadonlySet<string>> {
   // On other systems, our own sandboxes are path rules
   if (Deno.build.os !== "linux" && !byEngine) return new Set(paths);
-  const state = stateFolder();
-  if (state === undefined || !mayUse(state)) return new Set(paths);
-  const folder = join(state, "writers");
+  const folder = usableState("writers");
+  if (folder === undefined) return new Set(paths);
   try {
     using _lock = await lockUserFolder(folder);
     const others = (await heldRecords(folder)).map((text) => writerSchema.parse(JSON.parse(text)));
-    const settled = paths.filter((path) =>
+    const mountable = paths.filter((path) =>
       (isState(path) && !byEngine) ||
       others.every(({ folder, kept }) => !isInside(path, folder) || kept.has(path))
     );
     if (writes !== undefined) {
-      const kept = settled.filter((path) => isInside(path, writes));
+      const kept = mountable.filter((path) => isInside(path, writes));
       belongings.use(await holdRecord(folder, { folder: writes, kept }));
     }
-    return new Set(settled);
+    return new Set(mountable);
   } catch (error) {
     if (isUnwritable(error)) return new Set(paths);
     throw error;

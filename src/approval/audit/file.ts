@@ -1,5 +1,7 @@
 import { fill, joinBytes } from "../../base/bytes.ts";
+import { writeAll } from "../../files/artifact_folder.ts";
 import { sha256 } from "../../json/digest.ts";
+import { isRecord } from "../../json/exact.ts";
 import type { AuditFolder, RotatedFile } from "./folder.ts";
 
 /** How long files are kept. */
@@ -81,8 +83,7 @@ export class AuditFile implements Disposable {
   }
 
   #writeAll(bytes: Uint8Array, end: ChainEnd): void {
-    const file = this.#open();
-    for (let rest = bytes; rest.length > 0;) rest = rest.subarray(file.writeSync(rest));
+    writeAll(this.#open(), bytes);
     this.#size += bytes.length;
     this.#left = { size: this.#size, end };
   }
@@ -138,7 +139,7 @@ export class AuditFile implements Disposable {
   #lockCurrent(): boolean {
     const file = this.#file;
     if (file === undefined || !file.handle.tryLockSync(true)) return false;
-    const there = this.#folder.look();
+    const there = this.#folder.identify();
     if (there !== undefined && there.ino === file.ino && there.dev === file.dev) {
       this.#size = there.size;
       return true;
@@ -279,9 +280,7 @@ export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
 function parseObject(text: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null && !Array.isArray(value)
-      ? Object.fromEntries(Object.entries(value))
-      : undefined;
+    return isRecord(value) ? value : undefined;
   } catch {
     return undefined; // a torn line
   }

@@ -27,7 +27,7 @@ export interface RotatedFile {
 }
 
 /** A file's identity and size. */
-export interface FileLook {
+interface FileIdentity {
   /** Its inode; `null` if the system has none. */
   readonly ino: number | null;
   /** The device. */
@@ -125,7 +125,7 @@ export class AuditFolder {
   async size(): Promise<number> {
     const full = (await this.rotated()).map(({ path }) => lstatIfPresent(path));
     const sizes = (await Promise.all(full)).map((info) => info?.size ?? 0);
-    return sizes.reduce((sum, size) => sum + size, this.look()?.size ?? 0);
+    return sizes.reduce((sum, size) => sum + size, this.identify()?.size ?? 0);
   }
 
   /** Renames the current file to the newest of the full ones. */
@@ -143,12 +143,12 @@ export class AuditFolder {
 
   /** Whether a file is still the current one. */
   isCurrent(file: Deno.FsFile): boolean {
-    const [opened, there] = [file.statSync(), this.look()];
+    const [opened, there] = [file.statSync(), this.identify()];
     return there !== undefined && opened.ino === there.ino && opened.dev === there.dev;
   }
 
   /** The current file's identity and size. No symbolic link is followed. */
-  look(): FileLook | undefined {
+  identify(): FileIdentity | undefined {
     try {
       const { isFile, ino, dev, size } = Deno.lstatSync(this.current);
       return isFile ? { ino, dev, size } : undefined;

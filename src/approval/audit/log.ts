@@ -125,7 +125,7 @@ export class AuditLog implements AsyncDisposable {
       key = await (this.#key ??= this.#folder.key());
     } catch (error) {
       this.#key = undefined;
-      this.#tellLost(error, 1);
+      this.#reportLost(error, 1);
       return false;
     }
     const { redact: names, session } = this.#options;
@@ -211,12 +211,12 @@ export class AuditLog implements AsyncDisposable {
       this.#failed = false;
       return true;
     } catch (error) {
-      this.#tellLost(error, lines.length);
+      this.#reportLost(error, lines.length);
       return false;
     }
   }
 
-  #tellLost(error: unknown, lines: number): void {
+  #reportLost(error: unknown, lines: number): void {
     if (!this.#failed) this.#log.error(`Cannot write the audit log: ${error}`);
     else this.#log.debug(`Audit log: lost ${lines} more lines: ${error}`);
     this.#failed = true;
@@ -259,7 +259,7 @@ class Budgets {
  * Requests are written until there are too many; the others are counted. Allowed ones are first
  * written without their arguments.
  */
-export class FloodGuard {
+class FloodGuard {
   readonly #budgets = new Budgets();
   /** Approvers' decisions have separate budgets, which nothing else can use up. */
   readonly #approvers = new Budgets();

@@ -88,7 +88,7 @@ class Marker {
   }
 
   /** Counts searched texts. */
-  look(texts: number): void {
+  count(texts: number): void {
     this.#texts += texts;
     if (this.#texts > MAX_TEXTS) throw new TooMuch();
   }
@@ -161,14 +161,14 @@ function textOf(value: ExactJson): string {
 
 /** Whether the values of a name are secrets. */
 function isSecretName(name: string, { names, marker }: Place): boolean {
-  marker.look(NAME_TEXTS - 1);
+  marker.count(NAME_TEXTS - 1);
   const plain = name.toLowerCase().replace(/[^a-z0-9]/g, "");
   return SECRET_NAME.test(plain) || names.some((pattern) => matchesGlob(pattern, name) !== "no");
 }
 
 /** Replaces common forms of secrets in a text, and shortens a long one. */
 function withoutSecrets(text: string, marker: Marker): string {
-  marker.look(1);
+  marker.count(1);
   if (text.length > MAX_REDACTED) {
     return `[cut: all of ${text.length} characters] ${marker.mark(text)}`;
   }

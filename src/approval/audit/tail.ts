@@ -22,7 +22,7 @@ export class AuditTail implements Disposable {
   async *read(signal?: AbortSignal): AsyncGenerator<Fields, void, undefined> {
     this.#file ??= await this.#next();
     while (this.#file !== undefined) {
-      const current = this.#folder.isCurrent(this.#file); // checked before reading, so that the end of the current file is final
+      const current = this.#folder.isCurrent(this.#file); // before reading, so that its end is final
       yield* this.#readFile(this.#file, signal);
       if (current) return;
       const next = await this.#next(this.#file);

@@ -10,8 +10,8 @@ import {
   all,
   any,
   cleanPath,
-  climbs,
   type Effort,
+  hasParentPart,
   many,
   type Match,
   matchesGlob,
@@ -167,7 +167,7 @@ function matchText(
   const cost = patterns.length * (TEXT_COST + value.length);
   if (value.length > MAX_TEXT || !judge.effort.take(cost)) return "maybe";
   const matchAny = (text: string) => any(patterns.map((pattern) => matches(pattern, text)));
-  if (climbs(value)) return "maybe";
+  if (hasParentPart(value)) return "maybe";
   const match = matchAny(value);
   if (match !== "no") return match;
   const clean = cleanPath(value);

@@ -4,7 +4,7 @@ import { ConfigError } from "../../base/errors.ts";
 import { parseFile, pointerOf } from "../../json/document.ts";
 import { oneLine } from "../../json/problems.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
-import { isPlainFolder, readHostileFile } from "../../files/safe.ts";
+import { ifPresent, isPlainFolder, readHostileFile } from "../../files/safe.ts";
 import { OwnEntries } from "../../files/own_entries.ts";
 import { isInReach } from "../../process/trusted_path.ts";
 import { settingsFolder } from "../../files/user_folders.ts";
@@ -191,12 +191,7 @@ async function readIfThere(
       ? await readHostileFile(path)
       : undefined;
   }
-  try {
-    return await Deno.readTextFile(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
+  return await ifPresent(Deno.readTextFile(path));
 }
 
 interface Problem {

@@ -106,7 +106,7 @@ function nextCharacter(text: string, at: number): number {
  * Whether a text has a `..` between slashes, so that its beginning does not determine where it
  * leads.
  */
-export function climbs(text: string): boolean {
+export function hasParentPart(text: string): boolean {
   const plain = withoutLookalikes(text);
   return /(^|[/\\])(\.|%2e){2}([/\\?#]|$)/i.test(plain) || /%2f|%5c/i.test(plain);
 }

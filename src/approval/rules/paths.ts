@@ -197,7 +197,7 @@ const PLAIN = /^\/(?!\/)[\p{L}\p{M}\p{N} /._@+=()-]*$/u;
 /** Whether all programs interpret a path alike. */
 function isPlain(path: string): boolean {
   return path.length <= MAX_PATH && PLAIN.test(path) && !path.endsWith(" ") &&
-    !path.split("/").includes("..") && // after a symbolic link, it leads to another folder than it seems to
+    !path.split("/").includes("..") && // after a link, it leads elsewhere than it seems to
     path.normalize("NFKC") === path; // a program may normalize look-alikes
 }
 

@@ -1,6 +1,6 @@
 import { sealObject, toExact } from "../../json/exact.ts";
 import type { ApprovalPolicy, PolicyVerdict } from "../policy.ts";
-import type { ApprovalCall } from "../request.ts";
+import { type ApprovalCall, isShell } from "../request.ts";
 import {
   allowsCommand,
   otherText,
@@ -213,14 +213,6 @@ function matchHint(wanted: boolean | undefined, name: AnnotationName, call: Appr
 
 const STRENGTH = { allow: 0, ask: 1, deny: 2 } as const;
 
-function strongest<T extends { readonly mode: PolicyEffect }>(parts: readonly T[]): T | undefined {
-  let result: T | undefined;
-  for (const part of parts) {
-    if (result === undefined || STRENGTH[part.mode] > STRENGTH[result.mode]) result = part;
-  }
-  return result;
-}
-
 /** The effect of a finding; `undefined` if it might have allowed the call. */
 function effectOf({ effect, match }: RuleFinding): PolicyEffect | undefined {
   if (match === "yes") return effect;
@@ -228,11 +220,14 @@ function effectOf({ effect, match }: RuleFinding): PolicyEffect | undefined {
 }
 
 function verdictOf(findings: readonly RuleFinding[]): { mode: PolicyEffect; reason: string } {
-  const verdicts = findings.flatMap((finding) => {
+  let verdict: { readonly mode: PolicyEffect; readonly finding: RuleFinding } | undefined;
+  for (const finding of findings) {
     const mode = effectOf(finding);
-    return mode === undefined ? [] : [{ mode, finding }];
-  });
-  const verdict = strongest(verdicts);
+    if (mode === undefined) continue;
+    if (verdict === undefined || STRENGTH[mode] > STRENGTH[verdict.mode]) {
+      verdict = { mode, finding };
+    }
+  }
   if (verdict !== undefined) {
     const { mode, finding } = verdict;
     const unsure = finding.match === "maybe" ? `, which may match: ${finding.doubt}` : "";
@@ -246,10 +241,6 @@ function verdictOf(findings: readonly RuleFinding[]): { mode: PolicyEffect; reas
       ? "No rule matches"
       : `${almost.rule} may match, but this is uncertain: ${almost.doubt}`,
   };
-}
-
-function isShell({ kind }: ApprovalCall): boolean {
-  return kind === "shell" || kind === "shell_magic";
 }
 
 /** Whether a rule can match any shell command. */
@@ -289,12 +280,12 @@ function shellText({ arguments: args }: ApprovalCall): ShellText {
 /** Converts a call that a person wrote to the form that approvals use. */
 export function approvalCall(call: PolicyCall): ApprovalCall {
   const { kind, command, annotations } = call;
-  const isShell = kind === "shell" || kind === "shell_magic";
-  const args = isShell && command !== undefined ? { cmd: command } : call.arguments ?? {};
+  const ofShell = isShell(call);
+  const args = ofShell && command !== undefined ? { cmd: command } : call.arguments ?? {};
   return {
     kind,
-    serverName: call.server ?? (isShell ? "ipybox" : ""),
-    toolName: call.tool ?? (isShell ? kind : ""),
+    serverName: call.server ?? (ofShell ? SHELL_SERVER : ""),
+    toolName: call.tool ?? (ofShell ? kind : ""),
     arguments: sealObject(toExact(args)),
     annotations,
   };

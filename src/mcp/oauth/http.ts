@@ -2,6 +2,7 @@ import { readWhole } from "../../base/bytes.ts";
 import { bodyOf } from "../../base/http.ts";
 import { anySignal } from "../../base/signals.ts";
 import { measureJson } from "../../json/measure.ts";
+import { withoutLength } from "../exact_fetch.ts";
 import {
   type FetchLike,
   IssuerMismatchError,
@@ -55,10 +56,8 @@ async function bounded(response: Response, signal: AbortSignal): Promise<Respons
       `the answer of its authorization server has more than ${MAX_VALUES} values`,
     );
   }
-  const plain = new Headers(headers);
-  for (const name of ["content-length", "content-encoding"]) plain.delete(name);
   const whole = [204, 205, 304].includes(status) ? null : bytes;
-  return new Response(whole, { status, statusText, headers: plain });
+  return new Response(whole, { status, statusText, headers: withoutLength(headers) });
 }
 
 /** The reason without the URL, which may contain secrets. */
