@@ -448,3 +448,14 @@ async function until(channel: ApprovalChannel, count: number): Promise<void> {
   });
   if (channel.pending < count) await all.promise;
 }
+
+Deno.test("an earlier decision on a call does not count once calls like it were denied", async () => {
+  const consents = new Consents();
+  const gate = new ApprovalGate(approvalPolicy("ask"), new ApprovalChannel(), consents);
+  const earlier = { decision: "allow", by: "approver" } as const;
+  assertEquals((await gate.decide(ASKED, { earlier })).decision, "allow");
+  const denied = { call: ASKED, facets: [], decision: "deny" } as const;
+  await consents.remember(denied, { scope: "session", match: "tool" }, undefined);
+  const { decision, by } = await gate.decide(ASKED, { earlier });
+  assertEquals([decision, by], ["deny", "consent"]);
+});

@@ -63,17 +63,24 @@ export class ApprovalGate {
   async decide(call: ApprovalCall, options: DecideOptions = {}): Promise<GateDecision> {
     const { mode, reason, mayBeDenied = false } = this.#policy.decide(call);
     const { earlier } = options;
-    if (earlier !== undefined && mode !== "deny") return this.#again(call, earlier);
+    if (earlier !== undefined && mode !== "deny") return await this.#again(call, earlier, options);
     // Code may have written what would change, so only a person can allow it, not a mode or rule.
     const isAsked = mode === "ask" || call.kind === "change" && mode === "allow";
     if (!isAsked) return { decision: mode, by: "policy", reason };
     return await this.#ask(call, { ...options, mayBeDenied });
   }
 
-  /** Repeats an earlier decision, unless the current policy denies the edited call. */
-  #again(call: ApprovalCall, { edited, ...decision }: GateDecision): GateDecision {
+  /** Repeats an earlier decision, unless the call that it allows has been denied since. */
+  async #again(
+    call: ApprovalCall,
+    { edited, ...decision }: GateDecision,
+    { facets }: DecideOptions,
+  ): Promise<GateDecision> {
+    const allowed = edited === undefined ? call : { ...call, arguments: edited };
+    const found = await this.consents.recall(allowed, facets?.() ?? []);
+    if (found.decision === "deny") return { decision: "deny", by: "consent", reason: found.rule };
     if (edited === undefined) return decision;
-    return this.judge({ ...call, arguments: edited }) ?? { ...decision, edited };
+    return this.judge(allowed) ?? { ...decision, edited };
   }
 
   async #ask(
