@@ -78,8 +78,8 @@ export type {
   Remember,
   RememberMatch,
   RememberScope,
-  ToolAnnotations,
 } from "./src/approval/request.ts";
+export type { ToolAnnotations } from "./src/mcp/tools.ts";
 export type {
   ApprovalMode,
   ApprovalModes,

@@ -9,7 +9,8 @@ import {
 import type { ApprovalCall, ApprovalRequest } from "./request.ts";
 
 /**
- * Writes a call as Python would, all of it, with whatever could fool a terminal or a reader escaped.
+ * Formats a complete call as Python would, escaping everything that could mislead a terminal or a
+ * reader.
  */
 export function describeCall(call: ApprovalCall): string {
   const named: string[] = [];
@@ -21,12 +22,12 @@ export function describeCall(call: ApprovalCall): string {
   return `${callName(call)}(${named.join(", ")})`;
 }
 
-/** Writes an argument of a call as Python would. */
+/** Formats an argument of a call as Python would. */
 export function describeArgument(name: string, value: ExactJson): string {
   return IDENTIFIER.test(name) ? `${name}=${literal(value)}` : `${quoted(name)}: ${literal(value)}`;
 }
 
-/** What a call names: server and tool. */
+/** The name of a call: server and tool. */
 interface CallName {
   /** The registered server. */
   readonly serverName: string;
@@ -34,12 +35,12 @@ interface CallName {
   readonly toolName: string;
 }
 
-/** Writes what a call names. */
+/** Formats the name of a call. */
 export function callName({ serverName, toolName }: CallName): string {
   return `${plainName(serverName)}.${plainName(toolName)}`;
 }
 
-/** The call of a request. */
+/** The call of a request, optionally with other arguments. */
 export function callOf(
   { kind, serverName, toolName, argumentsJson: asked }: ApprovalRequest,
   argumentsJson: string = asked,
@@ -49,7 +50,7 @@ export function callOf(
 }
 
 /**
- * Writes a call with each argument on separate lines, so that no value can pass for another one.
+ * Formats a call with each argument on its own line, so that no value can imitate another argument.
  */
 export function callLines(call: ApprovalCall): string[] {
   const args = Object.entries(call.arguments);
@@ -59,8 +60,9 @@ export function callLines(call: ApprovalCall): string[] {
 }
 
 /**
- * Makes a text visible, whatever is in it: what is invisible, moves the cursor, turns or reorders
- * what is read, or piles up marks is shown as an escape, and many blanks as their number.
+ * Makes everything in a text visible: characters that are invisible, move the cursor or change the
+ * reading direction, and stacked marks, are escaped; long runs of spaces are replaced by their
+ * number.
  */
 export function visible(text: string): string {
   return text.replace(HIDDEN_OR_BLANKS, (found, at: number) => {
@@ -72,24 +74,24 @@ export function visible(text: string): string {
 }
 
 /**
- * Makes code visible, such as a shell command: like {@linkcode visible}, and what looks like a quote
- * but is none is shown as an escape, too.
+ * Makes code visible, such as a shell command: like {@linkcode visible}, but also escapes
+ * characters that look like quotes.
  */
 export function visibleCode(code: string): string {
   return withoutLooseMarks(visible(code)).replace(QUOTE_LIKE, escapeCharacter);
 }
 
-/** Escapes what {@linkcode visible} shows as escapes. */
+/** Replaces the characters that {@linkcode visible} escapes. */
 export function escapeHidden(text: string, escape: (character: string) => string): string {
   return text.replace(HIDDEN, escape);
 }
 
-/** Writes a text as Python would. */
+/** Formats a text as a Python string. */
 export function quoted(text: string): string {
   const escaped = withoutLooseMarks(visible(text.replace(/['\\]/g, "\\$&")));
   const inWord = (at: number) =>
     LETTER.test(escaped[at - 1] ?? "") && LETTER.test(escaped[at + 1] ?? "");
-  // The apostrophe of a word, as in "don’t", ends no text.
+  // The apostrophe of a word, as in "don’t", does not end a string.
   const shown = escaped.replace(
     QUOTE_LIKE,
     (character, at: number) =>
@@ -98,7 +100,10 @@ export function quoted(text: string): string {
   return `'${shown}'`;
 }
 
-/** Marks of no script, many of which fonts draw like quotes, stay only where they make up a letter. */
+/**
+ * Escapes marks that belong to no script, many of which look like quotes, unless they form a
+ * letter.
+ */
 function withoutLooseMarks(text: string): string {
   return text.replace(
     /[^\p{M}](?:(?=\p{Script=Inherited})\p{M})+|(?=\p{Script=Inherited})\p{M}/gu,
@@ -117,22 +122,30 @@ const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const PLAIN_NAME = /^[A-Za-z0-9_./:-]+$/;
 const LETTER = /^[A-Za-z\u00c0-\u024f]$/;
 /**
- * Controls and what Unicode has for formatting, spaces that are not the usual one, what fonts show
- * nothing for, and more than three marks on one character. Then letters and symbols whose glyph is
- * blank, for which Unicode has no property, as of Braille, hieroglyphs and music. Then the blocks
- * whose letters and digits run from right to left: what stands between two of them changes places.
+ * Control and format characters, unusual spaces, characters that fonts do not draw, and more than
+ * three marks on one character. Then letters and symbols with a blank glyph, for which Unicode has
+ * no property: Braille, hieroglyphs, music. Then the blocks of right-to-left scripts, which reorder
+ * the text between their characters.
  */
 const HIDDEN =
   /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\ufffc\u{13441}\u{13442}\u{16fe4}\u{1d159}\u{1da7f}\u{1da80}\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M}/gu;
-/** More blanks than people write, which push what follows out of sight; and what could pass for their number. */
+/**
+ * Longer runs of spaces, which push text out of sight, and a character that could imitate their
+ * number.
+ */
 const HIDDEN_OR_BLANKS = new RegExp(`${HIDDEN.source}|\u27e8| +`, "gu");
-/** The most blanks in a row that are shown as they are. */
+/** The most consecutive spaces to show unchanged. */
 const MAX_BLANKS = 20;
-/** The blanks at the start of a line that are shown as they are. */
+/** The most spaces of indentation to show unchanged. */
 const MAX_INDENTATION = 60;
-/** Characters that fonts draw like the quotes of code, and marks that put one on a letter. */
+/** Characters that fonts draw like quotes, and marks that add one to a letter. */
 const QUOTE_LIKE =
   /[\u00b4\u02b9-\u02bf\u02c8\u02ca\u02cb\u02dd\u02ee\u02f4-\u02f6\u0312-\u0315\u0343\u0374\u0384\u055a-\u055d\u144a\u1cd3\u1fbd-\u1fbf\u1fef\u1ffd\u1ffe\u2018-\u201f\u2032-\u2037\u2057\u275b-\u275e\u3003\u301d-\u301f\u16cc\ua78b\ua78c\uff02\uff07\uff40\u{16f51}\u{16f52}\u{1f676}-\u{1f678}]/gu;
+
+/** The beginning of a text, with its length if anything was cut. */
+export function shortened(text: string, max: number): string {
+  return text.length <= max ? text : `${text.slice(0, max)}… (${text.length} characters)`;
+}
 
 function literal(value: ExactJson): string {
   if (value === null) return "None";
@@ -161,35 +174,35 @@ function escapeCharacter(character: string): string {
 }
 
 /**
- * Makes the id of a request: random, and bound to the call by its hash, so that an answer names the
- * very call that it is about.
+ * Creates the id of a request: random, and bound to the call by its hash, so that an answer refers
+ * to exactly that call.
  */
 export function requestId(call: ApprovalCall): string {
   return `${crypto.randomUUID()}.${callHash(call)}`;
 }
 
-/** Checks that an id is that of a call. */
+/** Whether an id belongs to a call. */
 export function isIdOf(id: string, call: ApprovalCall): boolean {
   const [, hash] = id.split(".", 2);
   return hash === undefined || hash === callHash(call);
 }
 
-/** The hash of all that is run: what asks, at which server, which tool, and the arguments as sent. */
+/** The hash of everything that runs: kind, server, tool, and the arguments as sent. */
 export function callHash({ kind, serverName, toolName, arguments: args }: ApprovalCall): string {
   return sha256(stringifyExact([kind, serverName, toolName, args]));
 }
 
-/** The longest call that a person is asked about, as bytes of JSON: more than anybody reads. */
+/** The largest call that a person is asked about, as bytes of JSON: more than anyone reads. */
 export const MAX_SHOWN_BYTES: number = 256 * 1024;
 
-/** Whether a call is too large to be shown to a person. Takes little time for calls of any size. */
+/** Whether a call is too large to show to a person. Fast for calls of any size. */
 export function isTooLargeToShow({ serverName, toolName, arguments: args }: ApprovalCall): boolean {
   const shown = [serverName, toolName, args];
   if (lengthUpTo(MAX_SHOWN_BYTES, shown) > MAX_SHOWN_BYTES) return true;
   return new TextEncoder().encode(stringifyExact(shown)).length > MAX_SHOWN_BYTES;
 }
 
-/** At most as long as the JSON of a value; stops counting above a limit. */
+/** A lower bound of the length of a value's JSON; stops counting above a limit. */
 function lengthUpTo(limit: number, value: ExactJson): number {
   if (typeof value === "string") return value.length;
   if (isExactObject(value)) {

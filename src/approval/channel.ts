@@ -7,14 +7,14 @@ import {
   type ApprovalResponse,
 } from "./request.ts";
 
-/** Takes each request as it comes, and decides it now or later. */
+/** Receives each request and decides it, immediately or later. */
 export type Approver = (request: ApprovalRequest) => void | Promise<void>;
 
 /** Options of {@linkcode ApprovalChannel.request}. */
 export interface ApprovalWaitOptions extends Pick<ApprovalRequestOptions, "scopes" | "check"> {
-  /** Withdraws the request when the call that needs it ends. */
+  /** Withdraws the request when its call ends. */
   signal?: AbortSignal;
-  /** Is asked instead of the approver that is attached. */
+  /** Is asked instead of the attached approver. */
   approver?: Approver;
 }
 
@@ -44,8 +44,8 @@ export class ApprovalChannel extends Desk<ApprovalRequest, ApprovalResponse> {
   /**
    * Asks for a decision.
    *
-   * @param call What is to be decided.
-   * @param options What withdraws the request.
+   * @param call The call to decide on.
+   * @param options What withdraws the request, and how it can be decided.
    * @returns The decision, or the reason there is none. Never rejects.
    */
   async request(call: ApprovalCall, options: ApprovalWaitOptions = {}): Promise<ApprovalResponse> {

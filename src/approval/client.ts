@@ -18,31 +18,35 @@ import {
 
 /** Options of {@linkcode ApprovalClient.connect}. */
 export interface ApprovalClientOptions {
-  /** The application's door of a tool server, such as `http://127.0.0.1:41234`. */
+  /** The address of the tool server's application endpoint, such as `http://127.0.0.1:41234`. */
   url: string | URL;
-  /** The token of that door. */
+  /** The token for that endpoint. */
   token: string;
-  /** Decides each request. Called with one after the other: the next one comes when it is done. */
+  /** Decides each request. Called for one request at a time. */
   onRequest: Approver;
   /**
-   * Answers each question of an MCP server. Called in turn with `onRequest`, one after the other.
+   * Answers each question of an MCP server. Called for one question or request at a time.
    *
    * @default {undefined} others are asked, or the questions are declined
    */
   onQuestion?: Answerer;
   /**
-   * How long the connection may take, in milliseconds. A tool server lets a second client wait for
-   * the first one to leave.
+   * The time limit for connecting, in milliseconds. A tool server makes a second client wait until
+   * the first one leaves.
    *
    * @default {10000}
    */
   connectTimeoutMs?: number;
-  /** Receives failures of `onRequest` and `onQuestion`. What they failed on is rejected or cancelled. */
+  /**
+   * Receives failures of `onRequest` and `onQuestion`. The request is then rejected, the question
+   * cancelled.
+   */
   log?: Logger;
 }
 
 /**
- * Decides a tool server's approval requests from another process, and answers its MCP servers.
+ * Decides a tool server's approval requests from another process, and answers its servers'
+ * questions.
  *
  * @example
  * ```ts
@@ -96,7 +100,7 @@ export class ApprovalClient implements AsyncDisposable {
     const { token, onQuestion, connectTimeoutMs = 10_000 } = options;
     const url = new URL("/approval", options.url);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
-    using http = new DisposableStack(); // an open socket does without it
+    using http = new DisposableStack(); // an open socket no longer needs it
     const socket = new WebSocket(url, {
       client: http.adopt(directClient(url.hostname), (client) => client.close()),
       protocols: [APPROVAL_PROTOCOL, ...(onQuestion === undefined ? [] : [QUESTION_PROTOCOL])],
@@ -109,19 +113,20 @@ export class ApprovalClient implements AsyncDisposable {
       opened.reject(new Error(cannotConnect(url, `no answer within ${connectTimeoutMs / 1000} s`)));
       socket.close();
     }, connectTimeoutMs);
-    // Listens from the start: the first request may come with the answer to the upgrade.
+    // Listens from the start, because the first request may arrive together with the upgrade
+    // response.
     const client = new ApprovalClient(socket, options);
     try {
       await opened.promise;
     } finally {
       clearTimeout(timer);
       socket.onopen = null;
-      socket.onerror = null; // a later error also closes, which is what counts
+      socket.onerror = null; // later errors also close the socket, which is handled
     }
     return client;
   }
 
-  /** Disconnects. What is undecided is refused. */
+  /** Disconnects. Undecided requests are refused. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#socket.close();
     await settledWithin(this.closed, CLOSE_MS);
@@ -185,7 +190,7 @@ export class ApprovalClient implements AsyncDisposable {
       if (request.signal.aborted) continue;
       try {
         if (request instanceof ApprovalRequest) await onRequest(request);
-        else if (onQuestion === undefined) request.decline(); // the server was not told to ask
+        else if (onQuestion === undefined) request.decline(); // questions were not requested
         else await onQuestion(request);
       } catch (error) {
         this.#log.error(`Approver failed on ${request}: ${error}`);

@@ -1,81 +1,87 @@
 import { messageOf } from "../base/message_of.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
-import { describeCall, isTooLargeToShow, quoted } from "./call_text.ts";
+import type { ExactObject } from "../json/exact.ts";
+import { describeCall, isTooLargeToShow, quoted, shortened } from "./call_text.ts";
 import type { ApprovalCall, ApprovalKind, Remember, RememberScope } from "./request.ts";
 
-/** Where consents outlive the process. */
+/** A store for consents that outlive the process. */
 export interface ConsentStore {
-  /** The consents that count. */
+  /** The consents in force. */
   list(): Promise<readonly Consent[]>;
-  /** Adds a consent, in place of those that it takes the place of. */
+  /** Adds a consent and removes those that it replaces. */
   add(consent: Consent, replaced: (earlier: Consent) => boolean): Promise<void>;
-  /** Reads what has been written elsewhere since. */
+  /** Reads what others have written since. */
   reload(): Promise<void>;
 }
 
 /** Options of {@linkcode Consents}. */
 interface ConsentsOptions {
-  /** Keeps what counts always; without it nothing does. */
+  /** Stores consents that always count; without it, there are none. */
   readonly store?: ConsentStore;
-  /** Writes a call for people, without secrets. */
+  /** Formats a call for people, without secrets. */
   readonly describe?: (call: ApprovalCall) => string;
-  /** Called with what cannot be remembered. */
+  /** Receives decisions that cannot be remembered. */
   readonly log?: Logger;
 }
 
-/** What is remembered of a call. */
+/** What is remembered about a call. */
 type Recollection =
   | {
-    /** What was decided. */
+    /** The decision. */
     readonly decision: "allow" | "deny";
-    /** The consent's name. */
+    /** A description of the consent. */
     readonly rule: string;
   }
   | {
-    /** Nothing that counts. */
+    /** No consent applies. */
     readonly decision: undefined;
-    /** What changed since the consent that lapsed by it; `undefined` where none did. */
+    /**
+     * What has changed since a consent was given and invalidated it; `undefined` if there was none.
+     */
     readonly changes: readonly string[] | undefined;
   };
 
 /** Options of {@linkcode Consents.recall}. */
 interface RecallOptions {
-  /** Whether a permission counts only if it is for exactly these arguments. */
+  /** Whether a permission must be for exactly these arguments. */
   readonly exactly?: boolean;
 }
 
 /** The execution that asks. */
 export type Cell = symbol;
 
-/** The most lines of what changed. */
+/** The most decisions to remember for a session, and for an execution. */
+const MAX_REMEMBERED = 1000;
+
+/** The most changes to list. */
 const MAX_CHANGES = 20;
 
 /**
- * The decisions that are remembered: for the execution under way, for the session, and always.
+ * The remembered decisions: for the current execution, for the session, and for always.
  *
- * Each is bound to what the server and the tool are like: when that changes, it lapses.
+ * Each one is bound to the properties of the server and the tool, and lapses when these change.
  */
 export class Consents {
   readonly #options: ConsentsOptions;
   readonly #log: Logger;
-  readonly #watchers = new Set<() => void>();
+  readonly #watchers = new Set<(consent: Consent) => void>();
   #session: Consent[] = [];
   #ofCell: Consent[] = [];
   #cell: Cell | undefined;
 
-  /** @param options What keeps consents for longer. */
+  /** @param options The store, the format of calls, and the log. */
   constructor(options: ConsentsOptions = {}) {
     this.#options = options;
     this.#log = options.log ?? silentLogger;
   }
 
-  /** The execution under way, if there is one. */
+  /** The current execution, if there is one. */
   get cell(): Cell | undefined {
     return this.#cell;
   }
 
-  /** How long a decision can be remembered now. */
+  /** For how long a decision can be remembered now. */
   get scopes(): readonly RememberScope[] {
     return [
       ...(this.#cell === undefined ? [] : ["cell"] as const),
@@ -98,14 +104,14 @@ export class Consents {
     };
   }
 
-  /** Forgets what was remembered for the session, and takes what others remembered always. */
+  /** Forgets the decisions for the session, and reloads those for always. */
   async reset(): Promise<void> {
     this.#session = [];
     this.#ofCell = [];
     await this.#options.store?.reload();
   }
 
-  /** Looks for a decision on a call. A refusal counts more than a permission. */
+  /** Looks up a decision on a call. Refusals take precedence over permissions. */
   async recall(
     call: ApprovalCall,
     facets: readonly Facet[],
@@ -134,20 +140,26 @@ export class Consents {
   }
 
   /**
-   * Remembers a decision. Does not fail: what cannot be kept counts for this call only, and the log
-   * is told.
+   * Remembers a decision. Never fails: if it cannot be stored, it counts for this call only, and an
+   * error is logged.
    */
   async remember(decided: Decided, remember: Remember, cell: Cell | undefined): Promise<void> {
     const { match } = remember;
     const consent = makeConsent(decided, match, this.#options.describe);
     const stays = (earlier: Consent) => !isReplaced(earlier, decided.call, match);
+    const withIt = (earlier: readonly Consent[]) => {
+      const all = [...earlier.filter(stays), consent];
+      if (all.length <= MAX_REMEMBERED) return all;
+      this.#log.warn(`Remembered ${MAX_REMEMBERED} decisions; this one applies to one call only`);
+      return [...earlier];
+    };
     switch (remember.scope) {
       case "cell":
-        if (cell === undefined || cell !== this.#cell) return; // its time is over
-        this.#ofCell = [...this.#ofCell.filter(stays), consent];
+        if (cell === undefined || cell !== this.#cell) return; // the execution is over
+        this.#ofCell = withIt(this.#ofCell);
         break;
       case "session":
-        this.#session = [...this.#session.filter(stays), consent];
+        this.#session = withIt(this.#session);
         break;
       case "always":
         try {
@@ -157,11 +169,11 @@ export class Consents {
           this.#log.error(`Cannot remember a decision, so it applies to one call only: ${message}`);
         }
     }
-    for (const watcher of this.#watchers) watcher();
+    for (const watcher of this.#watchers) watcher(consent);
   }
 
-  /** Calls back whenever a decision was remembered, until disposed. */
-  watch(watcher: () => void): Disposable {
+  /** Calls back with each decision that is remembered, until disposed. */
+  watch(watcher: (consent: Consent) => void): Disposable {
     this.#watchers.add(watcher);
     return { [Symbol.dispose]: () => void this.#watchers.delete(watcher) };
   }
@@ -173,72 +185,72 @@ function limited(changes: readonly string[] | undefined): readonly string[] | un
   return [...changes.slice(0, MAX_CHANGES), `and ${more} more changes`];
 }
 
-/** One of the things that must stay as they are for a consent to count. */
+/** A property that must not change for a consent to count. */
 export interface Facet {
-  /** What it is, in words for people, such as `command` or `parameter 'path'`. */
+  /** Its name for people, such as `command` or `parameter 'path'`. */
   readonly name: string;
-  /** Whether the server is registered so, or the tool is defined so. */
+  /** Whether it is a property of the server's registration or of the tool's definition. */
   readonly about: "server" | "tool";
-  /** What it is now. */
+  /** Its current value. */
   readonly value: string;
-  /** The same for people; absent where it may be secret. */
+  /** The value for people; absent if it may be secret. */
   readonly shown?: string;
 }
 
-/** A facet as a consent keeps it: its hash, and what people may see of it. */
+/** A facet as stored with a consent: its hash, and what people may see. */
 interface KeptFacet {
-  /** Whether the server is registered so, or the tool is defined so. */
+  /** Whether it is a property of the server's registration or of the tool's definition. */
   readonly about: "server" | "tool";
-  /** The SHA-256 of the consent's salt, the facet's name and its value. */
+  /** The SHA-256 of the consent's salt, the facet's name and the SHA-256 of its value. */
   readonly hash: string;
-  /** The start of what people may see of it. */
+  /** The beginning of the value for people. */
   readonly shown?: string;
 }
 
-/** A decision that is remembered. */
+/** A remembered decision. */
 export interface Consent {
-  /** Identifies it; random. */
+  /** A random id. */
   readonly id: string;
-  /** What was decided. */
+  /** The decision. */
   readonly decision: "allow" | "deny";
-  /** What asks. */
+  /** The subject of the call. */
   readonly kind: ApprovalKind;
   /** The registered server. */
   readonly server: string;
   /** The tool. */
   readonly tool: string;
-  /** The call as it was decided, for people; only where exactly these arguments count. */
+  /** The call as decided, for people; only if exactly these arguments count. */
   readonly call?: string;
-  /** The salted hash of the arguments; absent where any count. */
+  /** The salted hash of the arguments; absent if any arguments count. */
   readonly arguments?: string;
-  /** Why it is denied. */
+  /** Why calls are denied. */
   readonly reason?: string;
-  /** When it was decided, in ISO 8601. */
+  /** When it was decided, in ISO 8601 format. */
   readonly since: string;
-  /** Random text that goes into all hashes, so that equal secrets do not look equal. */
+  /** Random text included in all hashes, so that equal secrets have different hashes. */
   readonly salt: string;
-  /** What it is bound to, by name. */
+  /** The facets that it is bound to, by name. */
   readonly bound: Readonly<Record<string, KeptFacet>>;
 }
 
-/** What is decided of which call. */
+/** A call and the decision on it. */
 interface Decided {
   /** The call. */
   readonly call: ApprovalCall;
-  /** What the server and the tool are like. */
+  /** The properties of the server and the tool. */
   readonly facets: readonly Facet[];
-  /** What was decided. */
+  /** The decision. */
   readonly decision: "allow" | "deny";
-  /** Why it is denied. */
+  /** Why calls are denied. */
   readonly reason?: string;
 }
 
-/** How much of a facet people can see. */
+/** The most characters of a facet to show. */
 const MAX_SHOWN = 1000;
-/** How much of a call people can see. */
+/** The most characters of a call to show. */
 const MAX_CALL = 300;
 
-/** Makes a consent of a decision. */
+/** Creates the consent for a decision. */
 export function makeConsent(
   decided: Decided,
   match: Remember["match"],
@@ -248,7 +260,7 @@ export function makeConsent(
   const salt = crypto.randomUUID();
   const bound = facets.map(({ name, about, value, shown }): [string, KeptFacet] => [
     name,
-    { about, hash: saltedHash(salt, name, value), shown: shown?.slice(0, MAX_SHOWN) },
+    { about, hash: saltedHash(salt, name, sha256(value)), shown: shown?.slice(0, MAX_SHOWN) },
   ]);
   return {
     id: crypto.randomUUID().slice(0, 8),
@@ -265,15 +277,14 @@ export function makeConsent(
   };
 }
 
-/** Whether a consent is for a call, as long as server and tool are what they were. */
+/** Whether a consent applies to a call, as long as server and tool are unchanged. */
 export function isFor(consent: Consent, call: ApprovalCall): boolean {
   return consent.kind === call.kind && consent.server === call.serverName &&
     consent.tool === call.toolName &&
-    (consent.arguments === undefined ||
-      !isTooLargeToShow(call) && consent.arguments === argumentsHash(consent.salt, call));
+    (consent.arguments === undefined || consent.arguments === argumentsHash(consent.salt, call));
 }
 
-/** Whether a new decision on a call takes the place of a consent. */
+/** Whether a new decision on a call replaces a consent. */
 function isReplaced(
   earlier: Consent,
   call: ApprovalCall,
@@ -282,15 +293,16 @@ function isReplaced(
   return (earlier.arguments === undefined) === (match === "tool") && isFor(earlier, call);
 }
 
-/** Finds what changed since a consent was given. It counts only where nothing did. */
+/** Lists what has changed since a consent was given. It counts only if nothing has. */
 export function changesSince(consent: Consent, facets: readonly Facet[]): string[] {
   const changes: string[] = [];
   const now = new Set<string>();
-  for (const { name, value, shown } of facets) {
+  for (const facet of facets) {
+    const { name, shown } = facet;
     now.add(name);
     const kept = Object.hasOwn(consent.bound, name) ? consent.bound[name] : undefined;
     if (kept === undefined) changes.push(`${name} was added`);
-    else if (kept.hash !== saltedHash(consent.salt, name, value)) {
+    else if (kept.hash !== saltedHash(consent.salt, name, valueDigest(facet))) {
       changes.push(changed(name, kept.shown, shown));
     }
   }
@@ -300,7 +312,7 @@ export function changesSince(consent: Consent, facets: readonly Facet[]): string
   return changes;
 }
 
-/** Names a consent for logs and for the code that called. */
+/** Describes a consent for logs and for the calling code. */
 export function consentRule(consent: Consent, scope: RememberScope): string {
   const match = consent.arguments === undefined ? "any" : "exactly these";
   const why = consent.reason === undefined ? "" : `: ${consent.reason}`;
@@ -308,15 +320,28 @@ export function consentRule(consent: Consent, scope: RememberScope): string {
   return `remembered ${how}, for ${match} arguments${why}`;
 }
 
-function argumentsHash(salt: string, call: ApprovalCall): string {
-  return saltedHash(salt, "arguments", canonicalJson(call.arguments));
+/** The hash of a call's arguments; `undefined` if nobody could have seen them. */
+function argumentsHash(salt: string, call: ApprovalCall): string | undefined {
+  const digest = argumentsDigests.getOrInsertComputed(
+    call.arguments,
+    () => isTooLargeToShow(call) ? undefined : sha256(canonicalJson(call.arguments)),
+  );
+  return digest && saltedHash(salt, "arguments", digest);
 }
 
-function saltedHash(salt: string, name: string, value: string): string {
-  return sha256(JSON.stringify([salt, name, value]));
+function valueDigest(facet: Facet): string {
+  return valueDigests.getOrInsertComputed(facet, () => sha256(facet.value));
 }
 
-/** How much of what changed is shown, and how much that stayed before it. */
+// Computed once: each waiting call is compared with each remembered decision
+const argumentsDigests = new WeakMap<ExactObject, string | undefined>();
+const valueDigests = new WeakMap<Facet, string>();
+
+function saltedHash(salt: string, name: string, digest: string): string {
+  return sha256(JSON.stringify([salt, name, digest]));
+}
+
+/** The most characters of a change to show, and of unchanged text before it. */
 const MAX_CHANGE = 200;
 const CONTEXT = 20;
 
@@ -334,8 +359,4 @@ function excerpt(text: string, start: number): string {
   return `${before}${quoted(text.slice(start, start + MAX_CHANGE))}${
     text.length > start + MAX_CHANGE ? "…" : ""
   }`;
-}
-
-function shortened(text: string, max: number): string {
-  return text.length <= max ? text : `${text.slice(0, max)}… (${text.length} characters)`;
 }

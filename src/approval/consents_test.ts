@@ -406,18 +406,56 @@ Deno.test("a store that fails while calls wait fails those calls, and nothing el
   using _approver = channel.attach((request) => void requests.push(request));
   const [first, second] = [gate.decide(ASKED), gate.decide(call("{}"))];
   const failing = assertRejects(() => second, Error, "disk full");
-  await untilBoth(channel);
+  await until(channel, 2);
   fails = true;
-  await requests[0]?.accept({ remember: { scope: "session", match: "arguments" } });
+  await requests[0]?.accept({ remember: { scope: "session", match: "tool" } });
   assertEquals((await first).decision, "allow");
   await failing;
 });
 
-/** Waits until two requests are pending. */
-async function untilBoth(channel: ApprovalChannel): Promise<void> {
-  const both = Promise.withResolvers<void>();
+Deno.test("calls wait on undisturbed while decisions on others are remembered, of which there are only so many", async () => {
+  let looks = 0;
+  const store: ConsentStore = {
+    list: () => (looks++, Promise.resolve([])),
+    add: () => Promise.resolve(),
+    reload: () => Promise.resolve(),
+  };
+  const channel = new ApprovalChannel();
+  const consents = new Consents({ store });
+  const gate = new ApprovalGate(approvalPolicy("ask"), channel, consents);
+  const requests: ApprovalRequest[] = [];
+  using _approver = channel.attach((request) => void requests.push(request));
+  const waiting = gate.decide(ASKED);
+  await until(channel, 1);
+  const before = looks;
+  const remember = { scope: "session", match: "arguments" } as const;
+  const other = (i: number) => call(`{"number":${i}}`);
+  for (let i = 0; i < 1100; i++) {
+    await consents.remember({ call: other(i), facets: [], decision: "allow" }, remember, undefined);
+  }
+  assertEquals(looks, before);
+  assertEquals((await consents.recall(other(999), [])).decision, "allow");
+  assertEquals((await consents.recall(other(1000), [])).decision, undefined);
+  await requests[0]?.accept();
+  assertEquals((await waiting).decision, "allow");
+});
+
+/** Waits until so many requests are pending. */
+async function until(channel: ApprovalChannel, count: number): Promise<void> {
+  const all = Promise.withResolvers<void>();
   using _watch = channel.onPendingChange((pending) => {
-    if (pending === 2) both.resolve();
+    if (pending === count) all.resolve();
   });
-  if (channel.pending < 2) await both.promise;
+  if (channel.pending < count) await all.promise;
 }
+
+Deno.test("an earlier decision on a call does not count once calls like it were denied", async () => {
+  const consents = new Consents();
+  const gate = new ApprovalGate(approvalPolicy("ask"), new ApprovalChannel(), consents);
+  const earlier = { decision: "allow", by: "approver" } as const;
+  assertEquals((await gate.decide(ASKED, { earlier })).decision, "allow");
+  const denied = { call: ASKED, facets: [], decision: "deny" } as const;
+  await consents.remember(denied, { scope: "session", match: "tool" }, undefined);
+  const { decision, by } = await gate.decide(ASKED, { earlier });
+  assertEquals([decision, by], ["deny", "consent"]);
+});

@@ -2,11 +2,11 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { abortable, LONGEST_TIMER_MS } from "../base/signals.ts";
 import type { Refusal } from "./request.ts";
 
-/** Something that a person is asked. The first answer counts; later ones change nothing. */
+/** A question to a person. The first answer counts; later ones change nothing. */
 export abstract class Question<Answer> {
-  /** A random id, used once. */
+  /** A unique random id. */
   abstract readonly id: string;
-  /** Settles, and never rejects, once it is answered, expired or withdrawn. */
+  /** Settles, never rejects, once the question is answered, expired or withdrawn. */
   readonly response: Promise<Answer>;
 
   readonly #answered = Promise.withResolvers<Answer>();
@@ -18,20 +18,20 @@ export abstract class Question<Answer> {
     this.response = this.#answered.promise;
   }
 
-  /** Aborts when the question is taken back: it expired, or its call ended in another way. */
+  /** Aborts when the question is withdrawn: it expired, or its call ended in another way. */
   get signal(): AbortSignal {
     return this.#withdrawn.signal;
   }
 
   /**
-   * Takes the question back. Only the code that asked does this; the person rejects or cancels.
+   * Withdraws the question. Only the code that asked calls this; the person rejects or cancels.
    *
-   * @param refusal Why, and what becomes of the call.
+   * @param refusal The reason, and what happens to the call.
    */
   abstract withdraw(refusal: Refusal): void;
 
   /**
-   * Takes an answer.
+   * Settles the question with an answer.
    *
    * @param answer The answer.
    * @returns Whether it counted.
@@ -47,8 +47,8 @@ export abstract class Question<Answer> {
    * Ends the question without an answer from the person.
    *
    * @param answer What counts as the answer.
-   * @param reason Why.
-   * @returns Whether it was still open.
+   * @param reason The reason.
+   * @returns Whether the question was still open.
    */
   protected takeBack(answer: Answer, reason: string): boolean {
     if (!this.settle(answer)) return false;
@@ -60,20 +60,21 @@ export abstract class Question<Answer> {
 /** Options of an {@linkcode ApprovalChannel} and an {@linkcode ElicitationChannel}. */
 export interface DeskOptions {
   /**
-   * How long an answer is waited for, in milliseconds.
+   * How long to wait for an answer, in milliseconds.
    *
    * @default {undefined} forever
    */
   timeoutMs?: number;
-  /** Receives the failures of handlers. */
+  /** Receives failures of handlers. */
   log?: Logger;
 }
 
 /** Options of {@linkcode Desk.attach}. */
 export interface AttachOptions {
   /**
-   * Whether the approver stands for a person in another process, who may also decide on changes such
-   * as registrations. The program that runs code may not: it may accept all that its code does.
+   * Whether the approver represents a person in another process, who may also decide on changes
+   * such as registrations. A program that runs code must not: it may accept everything that its
+   * code does.
    *
    * @default {false}
    */
@@ -83,17 +84,17 @@ export interface AttachOptions {
 type Taker<Asked> = (question: Asked) => void | Promise<void>;
 
 /**
- * Passes questions to the attached person or, if nobody is attached, to a deputy. Others may watch, and
- * answer too: the first answer counts.
+ * Passes questions to the attached person or, if nobody is attached, to a deputy. Watchers can
+ * answer, too: the first answer counts.
  *
- * It fails closed: without anybody to ask, when the time is up, when the one who was asked leaves or
- * throws, the question is withdrawn with the reason.
+ * It fails closed: if there is nobody to ask, the time limit is reached, or the person's handler is
+ * detached or throws, the question is withdrawn with the reason.
  */
 export class Desk<Asked extends Question<Answer>, Answer> {
   readonly #timeoutMs: number | undefined;
-  /** Receives the failures of handlers. */
+  /** Receives failures of handlers. */
   protected readonly log: Logger;
-  /** What is unanswered, the oldest first, and who was asked. */
+  /** The unanswered questions, oldest first, and their takers. */
   readonly #pending = new Map<Asked, Taker<Asked>>();
   readonly #counters = new Set<(pending: number) => void>();
   readonly #watchers = new Set<(question: Asked) => void>();
@@ -103,7 +104,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
   #free = Promise.withResolvers<void>();
 
   /**
-   * Makes a desk at which nobody is attached.
+   * Creates a desk to which nobody is attached.
    *
    * @param options The time limit and the log.
    * @throws {RangeError} The time limit is not positive.
@@ -117,7 +118,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     this.log = log;
   }
 
-  /** Whether somebody is attached. */
+  /** Whether a handler is attached. */
   get attached(): boolean {
     return this.#attached !== undefined;
   }
@@ -127,48 +128,48 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     return this.#attended;
   }
 
-  /** Whether there is anybody to ask: an attached handler or a deputy. */
+  /** Whether there is anyone to ask: an attached handler or a deputy. */
   get staffed(): boolean {
     return (this.#attached ?? this.#deputy) !== undefined;
   }
 
-  /** How many questions wait for an answer. */
+  /** The number of unanswered questions. */
   get pending(): number {
     return this.#pending.size;
   }
 
-  /** What waits for an answer, the oldest first. */
+  /** The unanswered questions, oldest first. */
   protected get waiting(): Iterable<Asked> {
     return this.#pending.keys();
   }
 
-  /** Calls back with the number of waiting questions whenever it changes, until disposed. */
+  /** Calls back with the number of unanswered questions whenever it changes, until disposed. */
   onPendingChange(callback: (pending: number) => void): Disposable {
     this.#counters.add(callback);
     return { [Symbol.dispose]: () => void this.#counters.delete(callback) };
   }
 
   /**
-   * Shows each question, including those that already wait, until the returned object is disposed. A
-   * watcher may answer as well as the one who is asked, but no call waits for it.
+   * Shows each question, including unanswered ones, until the returned object is disposed. A
+   * watcher can answer like the person who is asked, but no call waits for it.
    *
    * @param watcher Called with each question.
-   * @returns Disposing it ends the watch. Questions stay as they are.
+   * @returns Disposing it ends the watch. Questions stay open.
    */
   watch(watcher: (question: Asked) => void): Disposable {
     this.#watchers.add(watcher);
-    for (const question of this.#pending.keys()) this.#tell(watcher, question);
+    for (const question of this.#pending.keys()) this.#notify(watcher, question);
     return { [Symbol.dispose]: () => void this.#watchers.delete(watcher) };
   }
 
   /**
-   * Attaches `taker` until the returned object is disposed. What is unanswered then
-   * is withdrawn.
+   * Attaches `taker` until the returned object is disposed. Its unanswered questions are withdrawn
+   * then.
    *
    * @param taker Called with each question.
    * @param options Whether it represents a person in another process.
    * @returns Disposing it detaches the taker.
-   * @throws {Error} Somebody is attached; see {@linkcode whenFree}.
+   * @throws {Error} Another handler is attached; see {@linkcode whenFree}.
    */
   attach(
     taker: (question: Asked) => void | Promise<void>,
@@ -192,11 +193,11 @@ export class Desk<Asked extends Question<Answer>, Answer> {
   }
 
   /**
-   * Asks `deputy` while nobody is attached, until the returned object is
-   * disposed. What it was asked and is unanswered then is withdrawn.
+   * Asks `deputy` while nobody is attached, until the returned object is disposed. Its unanswered
+   * questions are withdrawn then.
    *
-   * @param deputy Called with each question that nobody attached takes.
-   * @param farewell Why its questions are withdrawn at its end, in words for the code that called.
+   * @param deputy Called with each question while nobody is attached.
+   * @param farewell Returns why its questions are withdrawn then, in words for the calling code.
    * @returns Disposing it detaches the deputy.
    * @throws {Error} There is another deputy.
    */
@@ -227,20 +228,20 @@ export class Desk<Asked extends Question<Answer>, Answer> {
   }
 
   /**
-   * Withdraws all that waits for an answer.
+   * Withdraws all unanswered questions.
    *
-   * @param reason Why, in words for the code that called.
+   * @param reason The reason, in words for the calling code.
    */
   withdrawAll(reason: string): void {
     for (const question of this.#pending.keys()) question.withdraw(unavailable(reason));
   }
 
   /**
-   * Asks, and waits for what comes of it.
+   * Asks a question and waits for its outcome.
    *
-   * @param question What is asked.
-   * @param options What withdraws it, and who is asked instead of the attached one.
-   * @returns The answer, or what the question is withdrawn with. Never rejects.
+   * @param question The question.
+   * @param options What withdraws it, and who is asked instead of the attached handler.
+   * @returns The answer, or the reason for the withdrawal. Never rejects.
    */
   protected async wait(
     question: Asked,
@@ -256,7 +257,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     signal?.addEventListener("abort", withdraw, { once: true });
     const timer = this.#expireLater(question);
     this.#change(() => this.#pending.set(question, taker));
-    for (const watcher of this.#watchers) this.#tell(watcher, question);
+    for (const watcher of this.#watchers) this.#notify(watcher, question);
     this.#show(question, taker);
     try {
       return await question.response;
@@ -291,7 +292,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     }
   }
 
-  #tell(watcher: (question: Asked) => void, question: Asked): void {
+  #notify(watcher: (question: Asked) => void, question: Asked): void {
     try {
       watcher(question);
     } catch (error) {
@@ -307,7 +308,9 @@ export class Desk<Asked extends Question<Answer>, Answer> {
 
 const CANCELLED: Refusal = { accepted: false, type: "cancelled", reason: "The call was cancelled" };
 
-/** What becomes of a question that is not needed any more: its signal aborts with this as the reason. */
+/**
+ * The refusal for questions that are no longer needed: their signal aborts with this as the reason.
+ */
 export const DECIDED: Refusal = {
   accepted: false,
   type: "cancelled",

@@ -3,34 +3,42 @@ import { type ExactObject, stringifyExact } from "../json/exact.ts";
 import { anySignal } from "../base/signals.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "./channel.ts";
 import { DECIDED } from "./desk.ts";
-import { type Cell, Consents, type Facet } from "./consents.ts";
+import { type Cell, Consents, type Facet, isFor } from "./consents.ts";
 import { isTooLargeToShow, MAX_SHOWN_BYTES } from "./call_text.ts";
 import type { ApprovalPolicy } from "./policy.ts";
 import type { ApprovalCall, ApprovalResponse, RefusalType } from "./request.ts";
 
-/** What was decided of a call, and by whom. */
+/** The decision on a call, and who made it. */
 export interface GateDecision {
-  /** What was decided. */
+  /** The decision. */
   readonly decision: "allow" | "deny";
-  /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or the reason why nobody did. */
+  /**
+   * Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or the reason why nobody did.
+   */
   readonly by: "policy" | "consent" | "approver" | Exclude<RefusalType, "approval_rejected">;
-  /** The rule, what is remembered, or the approver's reason. */
+  /** The rule, the consent, or the approver's reason. */
   readonly reason?: string;
-  /** The arguments that the approver put in place of the call's. */
+  /** The arguments that the approver edited. */
   readonly edited?: ExactObject;
 }
 
 /** Options of {@linkcode ApprovalGate.decide}. */
 export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes"> {
-  /** Gives what a remembered decision is bound to. Without it, server and tool count as unchanging. */
+  /**
+   * Returns what a remembered decision is bound to. Without it, server and tool count as
+   * unchanging.
+   */
   readonly facets?: () => readonly Facet[];
-  /** What a person decided of this very call before, when it could not be sent. */
+  /** A person's earlier decision on this very call, which could not be sent then. */
   readonly earlier?: GateDecision | undefined;
 }
 
-/** The one way to a decision: the policy first, then, where it says so, what is remembered, then the approver. */
+/**
+ * Decides on calls: first by the policy, then, if it says `"ask"`, by a remembered decision or the
+ * approver.
+ */
 export class ApprovalGate {
-  /** The decisions that are remembered. */
+  /** The remembered decisions. */
   readonly consents: Consents;
   readonly #policy: ApprovalPolicy;
   readonly #channel: ApprovalChannel;
@@ -45,7 +53,7 @@ export class ApprovalGate {
     this.consents = consents;
   }
 
-  /** Gives the refusal of a call that the policy denies whatever else is known of it. */
+  /** Returns a refusal if the policy denies the call. */
   judge(call: ApprovalCall): GateDecision | undefined {
     const { mode, reason } = this.#policy.decide(call);
     return mode === "deny" ? { decision: "deny", by: "policy", reason } : undefined;
@@ -55,17 +63,24 @@ export class ApprovalGate {
   async decide(call: ApprovalCall, options: DecideOptions = {}): Promise<GateDecision> {
     const { mode, reason, mayBeDenied = false } = this.#policy.decide(call);
     const { earlier } = options;
-    if (earlier !== undefined && mode !== "deny") return this.#again(call, earlier);
-    // Code may have written what would be changed: only a person allows that, no mode and no rule.
+    if (earlier !== undefined && mode !== "deny") return await this.#again(call, earlier, options);
+    // Code may have written what would change, so only a person can allow it, not a mode or rule.
     const isAsked = mode === "ask" || call.kind === "change" && mode === "allow";
     if (!isAsked) return { decision: mode, by: "policy", reason };
     return await this.#ask(call, { ...options, mayBeDenied });
   }
 
-  /** What the policy denies is denied for approvers too, as it is now. */
-  #again(call: ApprovalCall, { edited, ...decision }: GateDecision): GateDecision {
+  /** Repeats an earlier decision, unless the call that it allows has been denied since. */
+  async #again(
+    call: ApprovalCall,
+    { edited, ...decision }: GateDecision,
+    { facets }: DecideOptions,
+  ): Promise<GateDecision> {
+    const allowed = edited === undefined ? call : { ...call, arguments: edited };
+    const found = await this.consents.recall(allowed, facets?.() ?? []);
+    if (found.decision === "deny") return { decision: "deny", by: "consent", reason: found.rule };
     if (edited === undefined) return decision;
-    return this.judge({ ...call, arguments: edited }) ?? { ...decision, edited };
+    return this.judge(allowed) ?? { ...decision, edited };
   }
 
   async #ask(
@@ -77,7 +92,7 @@ export class ApprovalGate {
     const facets = facetsOf?.() ?? [];
     const recall = () => this.consents.recall(call, facets, { exactly: mayBeDenied });
     const { cell } = this.consents;
-    // A change is not a call of one tool again and again, which a consent would be for.
+    // Consents are for repeated calls of a tool, which changes are not.
     const scopes = call.kind === "change" ? [] : this.consents.scopes;
     for (;;) {
       const found = await recall();
@@ -87,10 +102,11 @@ export class ApprovalGate {
       if (isTooLargeToShow(call)) {
         return { decision: "deny", by: "approval_unavailable", reason: TOO_LARGE };
       }
-      // An answer to another request may decide this one too.
+      // An answer to another request may also decide this one.
       const decided = new AbortController();
-      using _watch = this.consents.watch(async () => {
-        // A failure here repeats when the call is looked up again, and is reported there.
+      using _watch = this.consents.watch(async (consent) => {
+        if (!isFor(consent, call)) return;
+        // A failure here repeats in the next lookup, which reports it.
         const isOver = await recall()
           .then(({ decision }) => decision !== undefined, () => true);
         if (isOver) decided.abort(DECIDED);
@@ -106,7 +122,7 @@ export class ApprovalGate {
     }
   }
 
-  /** Makes a decision of an approver's answer, and remembers it if they want that. */
+  /** Converts an approver's answer to a decision, and remembers it if requested. */
   async #take(
     call: ApprovalCall,
     response: ApprovalResponse,
@@ -124,7 +140,7 @@ export class ApprovalGate {
       ? undefined
       : response.arguments;
     const allowed = edited === undefined ? call : { ...call, arguments: edited };
-    // What the policy denies is denied for approvers too.
+    // The policy applies to edited calls too.
     const denial = edited === undefined ? undefined : this.judge(allowed);
     if (denial !== undefined) return denial;
     if (remember !== undefined) {
@@ -134,7 +150,7 @@ export class ApprovalGate {
   }
 }
 
-/** What the code that called gets in place of a result. */
+/** The error for the code whose call was refused. */
 export function refusalOf(call: ApprovalCall, decision: GateDecision): ToolCallError {
   const { by, reason = "Denied by the approval policy" } = decision;
   const type = refusalType(by);
@@ -142,7 +158,7 @@ export function refusalOf(call: ApprovalCall, decision: GateDecision): ToolCallE
   return new ToolCallError(type, message, { reason });
 }
 
-/** The error of a call that was not allowed. */
+/** The error type of a refused call. */
 export function refusalType(by: GateDecision["by"]): RefusalType {
   return by === "policy" || by === "consent" || by === "approver" ? "approval_rejected" : by;
 }

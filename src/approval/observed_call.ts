@@ -10,6 +10,7 @@ import {
 import { sha256 } from "../json/digest.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
+import { shortened } from "./call_text.ts";
 import { type GateDecision, refusalOf } from "./gate.ts";
 import type { ApprovalCall, CallSource } from "./request.ts";
 
@@ -19,59 +20,61 @@ export interface CallObserver {
   begun?(call: ObservedCall): void;
   /** It was decided on. */
   decided?(call: Readonly<ObservedCall>): void;
-  /** It is about to be sent, or left to its caller. A rejection ends it instead. */
+  /** It is about to be sent, or handed over to its caller. A rejection ends it instead. */
   sending?(call: Readonly<ObservedCall>): void | Promise<void>;
-  /** It has ended, in whatever way. */
+  /** It has ended, successfully or not. */
   ended?(call: Readonly<ObservedCall>): void;
 }
 
-/** Identifies what a call reaches: equal hashes are the same server and the same tool. */
+/** Identifies what a call reaches: equal hashes mean the same server and the same tool. */
 export interface CallTarget {
-  /** The SHA-256 of how the server is started or reached, in the words that approvers see. */
+  /** The SHA-256 of how the server is started or reached, as shown to approvers. */
   readonly serverHash: string;
   /** The SHA-256 of the tool's definition, with the names in its objects sorted. */
   readonly toolHash?: string;
 }
 
-/** What is known of a call when it begins. */
-export interface CallBeginning {
+/** What is known about a call when it begins. */
+interface CallBeginning {
   /** The execution that it comes from. */
   readonly cell?: Cell;
-  /** The request to a server that it is. */
+  /** The request to a server, if it is one. */
   readonly request?: McpRequest;
-  /** What follows only this call, before all others, and gives it its id. */
+  /** An observer for this call only, called before all others, which provides its id. */
   readonly entry?: CallObserver & { readonly id: string };
 }
 
-/** A call under way: all that is known of it so far. Its observers learn of each step. */
+/**
+ * A call in progress and everything known about it so far. Its observers are informed of each step.
+ */
 export class ObservedCall {
-  /** Identifies the call. */
+  /** The call's id. */
   readonly id: string;
-  /** The call, without what its log must not contain. */
+  /** The call, without anything that the log must not contain. */
   readonly call: ApprovalCall;
   /** The execution that it comes from. */
   readonly cell: Cell | undefined;
-  /** The request to a server that it is. */
+  /** The request to a server, if it is one. */
   readonly request: McpRequest | undefined;
   /** When it began. */
   readonly time: Date = new Date();
-  /** What it would reach, once that is known. */
+  /** What it would reach, once known. */
   target: CallTarget | undefined;
-  /** The tool as its server describes it, once that is known. */
+  /** The tool as its server describes it, once known. */
   tool: Tool | undefined;
-  /** What the tool returned. */
+  /** The tool's result. */
   result: ToolResult | undefined;
-  /** Does its work as a part of a trace. An observer that begins a span puts that in its place. */
+  /** Runs a function within the trace. An observer that starts a span replaces it. */
   within: Within;
-  /** What was decided, if anything was. */
+  /** The decision, once made. */
   decision: GateDecision | undefined;
   /** How long the decision took, in milliseconds. */
   waitMs: number | undefined;
   /** How it ended: `"ok"`, `"approved"` if its caller does the rest, or the type of the error. */
   status: string | undefined;
-  /** How long it took in all, in milliseconds, once it has ended. */
+  /** How long it took in total, in milliseconds, once it has ended. */
   durationMs: number | undefined;
-  /** What it failed with. */
+  /** The error that it failed with. */
   error: unknown;
 
   readonly #observers: readonly CallObserver[];
@@ -91,7 +94,7 @@ export class ObservedCall {
     for (const observer of this.#observers) observer.begun?.(this);
   }
 
-  /** Does the work of the call, and ends it. */
+  /** Executes the call, and ends it. */
   async run<T>(work: () => Promise<T>, statusOf: (result: T) => string = () => "ok"): Promise<T> {
     let result: T;
     try {
@@ -105,7 +108,7 @@ export class ObservedCall {
     return result;
   }
 
-  /** Takes the decision, and throws, such as `refusal`, unless it allows the call. */
+  /** Applies the decision: throws `refusal`, or else its own error, unless the call is allowed. */
   obey(decision: GateDecision, refusal?: ToolCallError): void {
     this.decision = decision;
     this.waitMs = performance.now() - this.#start;
@@ -118,9 +121,9 @@ export class ObservedCall {
     for (const observer of this.#observers) await observer.sending?.(this);
   }
 
-  /** Must resolve before its caller, who does the rest, learns that it was approved. */
+  /** Must resolve before the caller, who does the rest, learns of the approval. */
   async handOver(): Promise<void> {
-    this.status = "approved"; // how it ends is not known here
+    this.status = "approved"; // its outcome is unknown here
     this.durationMs = performance.now() - this.#start;
     await this.send();
   }
@@ -132,7 +135,7 @@ export class ObservedCall {
   }
 }
 
-/** Makes a span of each request to a server, which says what was decided and how it ended. */
+/** Creates a span for each request to a server, with its decision and outcome. */
 export class CallSpans implements CallObserver {
   readonly #spans = new WeakMap<Readonly<ObservedCall>, Span>();
 
@@ -159,26 +162,26 @@ export class CallSpans implements CallObserver {
   }
 }
 
-/** More of a line than helps to find it. */
+/** More of a line than is needed to find it. */
 const MAX_LINE = 500;
-/** More code than a person would read. Each request that waits, and each that is kept, has it. */
+/** More code than a person would read: every waiting or recorded request contains it. */
 const MAX_CODE = 20_000;
-/** Of more lines than people write, only the first ones are found. */
+/** Only the first lines can be found; nobody writes more. */
 const MAX_LINES = 100_000;
 
-/** An execution whose code makes calls. Threads that it leaves continue calling after it has ended. */
+/** An execution whose code makes calls. Threads that it leaves may call after it has ended. */
 export class Cell implements Disposable {
-  /** Does something as a part of the execution's span, which is the one that is running now. */
+  /** Runs a function within the execution's span, which is the current one. */
   readonly within: Within = captureTrace();
   readonly #names: readonly string[] | undefined;
   #code: string | undefined;
   #codeHash: string | undefined;
-  /** Where the lines of the code start, found once: each request names a line. */
+  /** The start of each line, determined once because each request refers to a line. */
   #lineStarts: readonly number[] | undefined;
 
   /**
-   * @param code What is executed.
-   * @param names The tools that it names, if that is known.
+   * @param code The executed code.
+   * @param names The tools that it names, if known.
    */
   constructor(code: string, names: readonly string[] = []) {
     this.#code = code;
@@ -190,30 +193,26 @@ export class Cell implements Disposable {
     return this.#codeHash ??= sha256(this.#code ?? "");
   }
 
-  /** Gives a line of the code while it runs. */
+  /** A line of the code, while it runs. */
   sourceAt(line: number): CallSource | undefined {
     if (this.#code === undefined) return undefined;
     this.#lineStarts ??= lineStarts(this.#code);
     const [start, next] = [this.#lineStarts[line - 1], this.#lineStarts[line]];
     if (start === undefined || next === undefined) return undefined;
-    const text = beginning(this.#code.slice(start, next - 1), MAX_LINE);
+    const text = shortened(this.#code.slice(start, next - 1), MAX_LINE);
     const names = this.#names === undefined ? {} : { names: this.#names };
-    return { line, text, ...names, code: beginning(this.#code, MAX_CODE) };
+    return { line, text, ...names, code: shortened(this.#code, MAX_CODE) };
   }
 
-  /** The execution has ended: no line of it calls any more. */
+  /** Ends the execution: none of its lines calls any more. */
   [Symbol.dispose](): void {
-    void this.codeHash; // what it has left running is still its code
+    void this.codeHash; // what it left running is still its code
     this.#code = undefined;
     this.#lineStarts = undefined;
   }
 }
 
-function beginning(text: string, most: number): string {
-  return text.length > most ? `${text.slice(0, most)}… (${text.length} characters)` : text;
-}
-
-/** Where each line starts, and where one would start after the last. */
+/** The start of each line, and the end of the last one. */
 function lineStarts(code: string): number[] {
   const starts = [0];
   while (starts.length <= MAX_LINES) {

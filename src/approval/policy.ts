@@ -1,55 +1,58 @@
 import type { ApprovalCall } from "./request.ts";
 
-/** What becomes of a call: an approver is asked, or it is allowed or denied without asking. */
+/** What happens to a call: an approver is asked, or it is allowed or denied without asking. */
 export type ApprovalMode = "ask" | "allow" | "deny";
 
-/** What a policy says of a call. */
+/** A policy's decision on a call. */
 export interface PolicyVerdict {
-  /** What becomes of the call. */
+  /** What happens to the call. */
   readonly mode: ApprovalMode;
-  /** Which rule says so, in words for the code that called and for logs. */
+  /** The rule that decides, in words for the calling code and for logs. */
   readonly reason?: string;
   /**
-   * Whether it is asked about because a rule may deny it. A person's earlier permission for a tool with
-   * any arguments then does not count, only one for exactly these.
+   * Whether a person is asked because a rule may deny the call. Then a remembered permission counts
+   * only if it is for exactly these arguments, not for any arguments of the tool.
    *
    * @default {false}
    */
   readonly mayBeDenied?: boolean;
 }
 
-/** Decides which calls need asking. */
+/** Decides which calls need approval. */
 export interface ApprovalPolicy {
-  /** Judges one call. */
+  /** Decides on one call. */
   decide(call: ApprovalCall): PolicyVerdict;
-  /** Patterns for names of arguments whose values the audit log omits, in addition to the built-in ones. */
+  /**
+   * Patterns for names of arguments whose values the audit log omits, in addition to the built-in
+   * ones.
+   */
   readonly redact?: readonly string[];
 }
 
 /** One mode for each kind of call. */
 export interface ApprovalModes {
   /**
-   * What becomes of tool calls.
+   * What happens to tool calls.
    *
    * @default {"ask"}
    */
   tools?: ApprovalMode;
   /**
-   * What becomes of shell commands.
+   * What happens to shell commands.
    *
    * @default {"allow"}
    */
   shell?: ApprovalMode;
   /**
-   * What becomes of requests for resources, prompts and completions. Lists need no approval, but are
-   * denied with the rest.
+   * What happens to requests for resources, prompts and completions. Lists need no approval, but
+   * `"deny"` applies to them too.
    *
    * @default {"ask"}
    */
   resources?: ApprovalMode;
   /**
-   * What becomes of the questions of servers: `"deny"` declines them, otherwise they are passed on to
-   * whoever answers such questions.
+   * What happens to servers' questions: `"deny"` declines them; otherwise they are passed on to a
+   * person.
    *
    * @default {"ask"}
    */
@@ -59,7 +62,7 @@ export interface ApprovalModes {
 /** How calls are approved: one mode for all, one for each kind, or a policy. */
 export type ApprovalSetting = ApprovalMode | ApprovalModes | ApprovalPolicy;
 
-/** Makes a policy of a setting. */
+/** Creates the policy for a setting. */
 export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
   if (typeof setting === "object" && "decide" in setting) return setting;
   const modes = typeof setting === "string"
@@ -87,7 +90,7 @@ export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
   };
 }
 
-/** Whether a setting may ask about shell commands, or deny them. If not, kernels need not ask. */
+/** Whether a setting may ask about or deny shell commands. If not, kernels need not ask. */
 export function guardsShell(setting: ApprovalSetting = {}): boolean {
   if (typeof setting === "string") return setting !== "allow";
   return "decide" in setting || (setting.shell ?? "allow") !== "allow";

@@ -9,12 +9,12 @@ import { Desk, Question } from "./desk.ts";
 import type { ExactObject } from "../json/exact.ts";
 import type { Refusal, RefusalType } from "./request.ts";
 
-/** Takes each question as it comes, and answers it now or later. */
+/** Receives each question and answers it, immediately or later. */
 export type Answerer = (request: ElicitationRequest) => void | Promise<void>;
 
-/** How a question ended: what was done, and who did it or why nobody did. */
+/** The outcome of a question, and who decided it or why nobody did. */
 export interface QuestionEnd {
-  /** `"accept"` for an answer, whose content is not part of this. */
+  /** `"accept"` for an answer, whose content is not included. */
   readonly action: ElicitationAnswer["action"];
   /** Where it was answered, `"policy"`, or why nobody answered. */
   readonly by: "application" | "page" | "terminal" | "elicitation" | "policy" | RefusalType;
@@ -22,15 +22,15 @@ export interface QuestionEnd {
   readonly reason?: string;
 }
 
-/** A question that has ended, as the audit log notes it: without its answer. */
+/** A question that has ended, for the audit log: without its answer. */
 export interface EndedQuestion extends QuestionEnd {
-  /** A server asked, or code did. */
+  /** Whether a server or code asked. */
   readonly kind: "elicitation" | "input";
   /** The registered server; `"ipybox"` for code. */
   readonly serverName: string;
   /** `"elicitation/create"`, `"input"` or `"getpass"`. */
   readonly toolName: string;
-  /** What was asked. */
+  /** The question. */
   readonly arguments: ExactObject;
   /** The call during which a server asked. */
   readonly callId?: string;
@@ -40,7 +40,7 @@ export interface EndedQuestion extends QuestionEnd {
   readonly time: Date;
 }
 
-/** Where a question comes from. */
+/** The source of a question. */
 export interface ElicitationSource {
   /** The registered server. */
   readonly serverName: string;
@@ -48,11 +48,11 @@ export interface ElicitationSource {
   readonly callId?: string;
 }
 
-/** What {@linkcode ElicitationRequest} needs in addition to its question. */
+/** What {@linkcode ElicitationRequest} needs besides its question. */
 export interface ElicitationRequestOptions {
-  /** The request's id; by default one that is random. */
+  /** The request's id; random by default. */
   id?: string;
-  /** Passes an answer on, such as to another process, and returns whether it could. */
+  /** Passes an answer on, for example to another process, and returns whether it could. */
   onAnswer?: (answer: ElicitationAnswer) => boolean;
 }
 
@@ -80,7 +80,7 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   readonly serverName: string;
   /** The current tool call, if there was exactly one on that server. */
   readonly callId: string | undefined;
-  /** What it asks. All texts in it are the server's, which nobody has checked. */
+  /** The question. All its texts come from the server and are unchecked. */
   readonly question: ElicitationQuestion;
 
   readonly #onAnswer: (answer: ElicitationAnswer) => boolean;
@@ -89,8 +89,8 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   /**
    * Created by ipybox; not for direct construction.
    *
-   * @param source Who asks.
-   * @param question What is asked.
+   * @param source The server, and its call.
+   * @param question The question.
    * @param options Its id, and the recipient of the answer.
    */
   constructor(
@@ -107,10 +107,10 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   }
 
   /**
-   * Answers a form, or says that the person agreed to open the address.
+   * Answers a form, or confirms that the person agreed to open the URL.
    *
-   * @param content The answer to a form, by the names of its fields.
-   * @returns Whether this answer counted: `false` after another one, or when it came too late.
+   * @param content The values of a form, by field name.
+   * @returns Whether this answer counted: `false` after another one, or if it came too late.
    * @throws {TypeError} The content does not fit the form; the question stays open.
    */
   accept(content: Readonly<Record<string, FormValue>> = {}): boolean {
@@ -118,9 +118,9 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   }
 
   /**
-   * Answers as a client, a page or another process did.
+   * Answers with what a person did in a client, on a page or in another process.
    *
-   * @param answer What the person did.
+   * @param answer The person's answer.
    * @param by Where, or why nobody could be asked; for the audit log.
    * @returns Whether this answer counted.
    * @throws {TypeError} The content does not fit the form; the question stays open.
@@ -141,13 +141,13 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
     return this.#answer({ action: "accept", content: structuredClone(content) }, by);
   }
 
-  /** How it ended, once it has. */
+  /** The outcome. Until the question is answered or withdrawn, it counts as cancelled. */
   get end(): QuestionEnd {
     return this.#end;
   }
 
   /**
-   * Says no.
+   * Refuses to answer.
    *
    * @returns Whether this answer counted.
    */
@@ -156,7 +156,7 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   }
 
   /**
-   * Says that the person did not decide, such as by closing the window.
+   * Reports that the person did not decide, for example by closing the window.
    *
    * @returns Whether this answer counted.
    */
@@ -165,16 +165,17 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   }
 
   /**
-   * Withdraws the question: it counts as cancelled. The person who is asked cancels instead.
+   * Withdraws the question: it counts as cancelled. Only the code that asked calls this; the person
+   * cancels instead.
    *
-   * @param refusal Why.
+   * @param refusal The reason.
    */
   override withdraw(refusal: Refusal): void {
     const { type: by, reason } = refusal;
     if (this.takeBack({ action: "cancel" }, reason)) this.#end = { action: "cancel", by, reason };
   }
 
-  /** Who asks, and the question, safe to print on a terminal. */
+  /** The server and its question, safe to print on a terminal. */
   override toString(): string {
     const { question } = this;
     const text = question.kind === "url" ? `${question.message} ${question.url}` : question.message;
@@ -188,28 +189,28 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   }
 }
 
-/** What is invisible, moves the cursor or turns the direction. */
+/** Characters that are invisible, move the cursor or change the direction. */
 const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]+/gu;
 
-/** How many questions of one server are shown: more would bury a person. */
+/** The most open questions of one server: more would overwhelm a person. */
 const QUESTIONS_AT_ONCE = 10;
 const QUESTIONS_PER_SECOND = 0.2;
 
 /**
- * Passes the questions of MCP servers to the person who answers: a handler in this process, a client
- * in another process, or the approval page. If there is none, or a server asks too often, questions
+ * Passes the questions of MCP servers to a person: through a handler in this process, a client in
+ * another process, or the approval page. If there is none, or a server asks too often, questions
  * are declined.
  */
 export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnswer> {
   readonly #limits = new Map<string, RateLimit>();
 
   /**
-   * Asks.
+   * Asks a question.
    *
-   * @param source Which server asks.
-   * @param question What it asks.
-   * @param signal Takes the question back.
-   * @returns The answer, and how the question ended. Never rejects.
+   * @param source The server that asks, and its call.
+   * @param question The question.
+   * @param signal Withdraws the question.
+   * @returns The answer and the outcome. Never rejects.
    */
   async ask(
     source: ElicitationSource,

@@ -6,14 +6,15 @@ import {
   toExact,
   toPlain,
 } from "../json/exact.ts";
+import type { ToolAnnotations } from "../mcp/tools.ts";
 import { describeCall, requestId } from "./call_text.ts";
 import { Question } from "./desk.ts";
 
 /**
- * What asks for approval: a tool call, a shell command, a cell magic that runs a shell, or a request
- * for a resource, a prompt or a completion. The question of a server (`"elicitation"`) is only judged
- * by policies: the person who is asked answers it or declines. A change of the setup (`"change"`), such as a
- * server's registration, is only asked about on the approval page.
+ * The subject of an approval request: a tool call, a shell command, a cell magic that runs a shell,
+ * or a request for a resource, a prompt or a completion. Servers' questions (`"elicitation"`) are
+ * only subject to policies: the person answers or declines them directly. Changes of the setup
+ * (`"change"`), such as a server's registration, are only requested on the approval page.
  */
 export type ApprovalKind =
   | "tool"
@@ -23,23 +24,14 @@ export type ApprovalKind =
   | "elicitation"
   | "change";
 
-/** What an MCP server says of a tool's nature. Hints of a server, which nobody has checked. */
-export interface ToolAnnotations {
-  /** A title for people. */
-  readonly title?: string;
-  /** The tool changes nothing. */
-  readonly readOnlyHint?: boolean;
-  /** The tool may destroy things. */
-  readonly destructiveHint?: boolean;
-  /** Calling twice does the same as calling once. */
-  readonly idempotentHint?: boolean;
-  /** The tool deals with the outside world. */
-  readonly openWorldHint?: boolean;
+/** Whether a call runs a shell command. Other calls may have an argument `cmd`, too. */
+export function isShell({ kind }: { readonly kind: ApprovalKind }): boolean {
+  return kind === "shell" || kind === "shell_magic";
 }
 
 /** A call that may need approval. Its arguments are frozen: exactly what is shown is sent. */
 export interface ApprovalCall {
-  /** What asks. */
+  /** The subject of the request. */
   readonly kind: ApprovalKind;
   /** The registered server; `"ipybox"` for shell commands. */
   readonly serverName: string;
@@ -50,126 +42,128 @@ export interface ApprovalCall {
   readonly toolName: string;
   /** The arguments, sealed. */
   readonly arguments: ExactObject;
-  /** What the server says of the tool. */
+  /** The server's hints about the tool. */
   readonly annotations?: ToolAnnotations;
-  /** The tool call's id, which events of its progress carry too. */
+  /** The tool call's id, which its progress events contain too. */
   readonly callId?: string;
-  /** What the server calls the tool for people. Its text, which nobody has checked. */
+  /** The server's unchecked display name for the tool. */
   readonly title?: string;
-  /** What the server says of the tool. Its text, which nobody has checked. */
+  /** The server's unchecked description of the tool. */
   readonly description?: string;
   /** The server that would be called. */
   readonly server?: CallServer;
   /** The calling line, if the calling code tells the truth. */
   readonly source?: CallSource;
-  /** The changes that made an earlier consent lapse; absent if there are none. */
+  /** The changes that invalidated an earlier consent; absent if there are none. */
   readonly changes?: readonly string[];
-  /** When it was first asked about, where that was before: the code has asked again since. */
+  /** When it was first requested, if the code has repeated the request since. */
   readonly askedAt?: Date | undefined;
 }
 
 /** The server of a call. */
 export interface CallServer {
   /**
-   * How it is started or reached: its command line or its URL, with `${VAR}` as it was registered and
-   * other values that may be secret left out.
+   * How it is started or reached: its command line or URL, with `${VAR}` as registered and without
+   * other values that may be secret.
    */
   readonly launch: string;
 }
 
 /**
- * The line of the running code that called. The text is the host's own copy; which line it is, the
- * code in the kernel says, and may lie.
+ * The line of the running code that called. The text is the host's own copy; the line number comes
+ * from the code in the kernel, which may lie.
  */
 export interface CallSource {
   /** The line's number, from 1. */
   readonly line: number;
   /** The line. */
   readonly text: string;
-  /**
-   * The tools that the whole code names, such as `"github.create_issue"`: what it says of itself. It
-   * may call others.
-   */
+  /** The tools that the code names, such as `"github.create_issue"`. It may call others. */
   readonly names?: readonly string[];
-  /** The whole code, the host's own copy. Of long code, the beginning and its length. */
+  /** The whole code, from the host's own copy; of long code, the beginning and its length. */
   readonly code?: string;
 }
 
 /**
- * How long a decision counts: until the execution that asked ends, until the tool server is reset or
- * stopped, or until it is taken back by `ipybox policy forget`.
+ * How long a decision is remembered: until the requesting execution ends, until the tool server is
+ * reset or stopped, or until `ipybox policy forget` removes it.
  */
 export type RememberScope = "cell" | "session" | "always";
 
-/** What a decision counts for: each call of the tool, or only calls with exactly these arguments. */
+/**
+ * The calls that a decision applies to: all calls of the tool, or those with exactly these
+ * arguments.
+ */
 export type RememberMatch = "tool" | "arguments";
 
-/** How a decision is remembered. */
+/** How to remember a decision. */
 export interface Remember {
-  /** How long. */
+  /** For how long. */
   readonly scope: RememberScope;
   /** For which calls. */
   readonly match: RememberMatch;
 }
 
-/** Why a call was refused: by a decision, by time, for want of an approver, or by its own end. */
+/**
+ * Why a call was refused: a decision, the time limit, a missing approver, or the end of the call.
+ */
 export type RefusalType =
   | "approval_rejected"
   | "approval_timeout"
   | "approval_unavailable"
   | "cancelled";
 
-/** How a request was answered. */
+/** The answer to a request. */
 export type ApprovalResponse =
   | {
     readonly accepted: true;
     /** The arguments to use: those of the request, or edited ones. */
     readonly arguments: ExactObject;
-    /** How the decision is remembered. */
+    /** How to remember the decision. */
     readonly remember?: Remember;
   }
   | {
     readonly accepted: false;
     readonly type: RefusalType;
-    /** Why, in words for the code that called. */
+    /** The reason, in words for the calling code. */
     readonly reason: string;
-    /** How the decision is remembered. */
+    /** How to remember the decision. */
     readonly remember?: Remember;
   };
 
-/** A call that is refused, and why. */
+/** The refusal of a call and its reason. */
 export type Refusal = ApprovalResponse & { readonly accepted: false };
 
 /** Options of {@linkcode ApprovalRequest.accept}. */
 export interface AcceptOptions {
-  /**
-   * Arguments to use instead of those asked for: anything that JSON can express and the tool's schema
-   * allows.
-   */
+  /** Arguments to use instead: anything that JSON can express and the tool's schema allows. */
   arguments?: Readonly<Record<string, unknown>>;
-  /** Also allows later calls without asking. If arguments were edited, the edited ones are remembered. */
+  /**
+   * Also allows later calls without asking. If arguments were edited, the edited ones are
+   * remembered.
+   */
   remember?: Remember;
 }
 
 /** Options of {@linkcode ApprovalRequest.reject}. */
 export interface RejectOptions {
-  /** Refuses later calls too, without asking. */
+  /** Also refuses later calls without asking. */
   remember?: Remember;
 }
 
-/** What {@linkcode ApprovalRequest} needs in addition to its call. */
+/** What {@linkcode ApprovalRequest} needs besides its call. */
 export interface ApprovalRequestOptions {
-  /** The request's id; by default one that is random and bound to the call. */
+  /** The request's id; by default random and bound to the call. */
   id?: string;
   /**
-   * How long a decision can be remembered.
+   * For how long a decision can be remembered.
    *
    * @default {[]} for this call only
    */
   scopes?: readonly RememberScope[];
   /** Returns the problem with edited arguments, if any. */
   check?: ((edited: ExactObject) => string | undefined) | undefined;
-  /** Carries an answer on, such as to another process. Returns whether it came in time. */
+  /** Passes an answer on, for example to another process. Returns whether it came in time. */
   onAnswer?: (answer: ApprovalResponse) => Promise<boolean>;
 }
 
@@ -188,9 +182,9 @@ export interface ApprovalRequestOptions {
  * ```
  */
 export class ApprovalRequest extends Question<ApprovalResponse> {
-  /** A random id, used once, that ends with a hash of the call. */
+  /** A unique random id that ends with a hash of the call. */
   override readonly id: string;
-  /** What asks. */
+  /** The subject of the request. */
   readonly kind: ApprovalKind;
   /** The registered server; `"ipybox"` for shell commands. */
   readonly serverName: string;
@@ -199,27 +193,27 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
    * `"resources/read"`, `"prompts/get"` or `"completion/complete"` for resources.
    */
   readonly toolName: string;
-  /** The arguments, frozen. An integer that no double holds is a `bigint`. */
+  /** The arguments, frozen. Integers that a double cannot represent are `bigint`s. */
   readonly toolArgs: JsonObject;
   /** The arguments as the JSON text that is sent. */
   readonly argumentsJson: string;
-  /** What the server says of the tool, if it says anything. Hints, never proof. */
+  /** The server's hints about the tool, if there are any. They prove nothing. */
   readonly annotations: ToolAnnotations | undefined;
-  /** The tool call's id, which events of its progress carry too; absent for shell commands. */
+  /** The tool call's id, which its progress events contain too; absent for shell commands. */
   readonly callId: string | undefined;
-  /** What the server calls the tool for people. Its text, which nobody has checked. */
+  /** The server's unchecked display name for the tool. */
   readonly title: string | undefined;
-  /** What the server says of the tool. Its text, which nobody has checked. */
+  /** The server's unchecked description of the tool. */
   readonly description: string | undefined;
   /** The server that would be called; absent for shell commands. */
   readonly server: CallServer | undefined;
-  /** The line that called. A hint of the code that calls, never proof. */
+  /** The calling line, as reported by the calling code, which may lie. */
   readonly source: CallSource | undefined;
-  /** The changes that made an earlier consent lapse; absent if there are none. */
+  /** The changes that invalidated an earlier consent; absent if there are none. */
   readonly changes: readonly string[] | undefined;
-  /** When the call was first asked about, if this is not the first time, as after a restart. */
+  /** When the call was first requested, if this is not the first time, as after a restart. */
   readonly askedAt: Date | undefined;
-  /** How long a decision can be remembered. */
+  /** For how long a decision can be remembered. */
   readonly scopes: readonly RememberScope[];
 
   readonly #call: ApprovalCall;
@@ -227,7 +221,7 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   readonly #check: (edited: ExactObject) => string | undefined;
 
   /**
-   * Made by an {@linkcode ApprovalChannel} or an `ApprovalClient`; not for direct construction.
+   * Created by an {@linkcode ApprovalChannel} or an `ApprovalClient`; not for direct construction.
    *
    * @param call The call.
    * @param options Its id, and the recipient of the answer.
@@ -257,10 +251,10 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   /**
    * Allows the call.
    *
-   * @param options Edited arguments, and how the decision is remembered.
-   * @returns Whether this decision counted: `false` after another one, or when it came too late.
-   * @throws {TypeError} The edited arguments are not a JSON object or do not match the tool's schema, or the
-   * decision cannot be remembered so. The request stays undecided.
+   * @param options Edited arguments, and how to remember the decision.
+   * @returns Whether this decision counted: `false` after another one, or if it came too late.
+   * @throws {TypeError} The edited arguments are not a JSON object or do not match the tool's
+   * schema, or the decision cannot be remembered this way. The request stays undecided.
    */
   async accept(options: AcceptOptions = {}): Promise<boolean> {
     const { arguments: edited, remember } = options;
@@ -269,12 +263,12 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   }
 
   /**
-   * Refuses the call. The code that called gets an exception with the reason.
+   * Refuses the call. The calling code gets an exception with the reason.
    *
-   * @param reason Why, in words for that code.
-   * @param options How the decision is remembered.
-   * @returns Whether this decision counted: `false` after another one, or when it came too late.
-   * @throws {TypeError} The decision cannot be remembered so. The request stays undecided.
+   * @param reason The reason, in words for the calling code.
+   * @param options How to remember the decision.
+   * @returns Whether this decision counted: `false` after another one, or if it came too late.
+   * @throws {TypeError} The decision cannot be remembered this way. The request stays undecided.
    */
   async reject(reason = "no reason was given", options: RejectOptions = {}): Promise<boolean> {
     const type = "approval_rejected";
@@ -287,15 +281,15 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   }
 
   /**
-   * Takes the request back. Only the code that asked does this; an approver rejects instead.
+   * Withdraws the request. Only the code that asked calls this; an approver rejects instead.
    *
-   * @param refusal What becomes of the call.
+   * @param refusal What happens to the call.
    */
   override withdraw(refusal: Refusal): void {
     this.takeBack(refusal, refusal.reason);
   }
 
-  /** The call as Python would write it, all of it, safe to print on a terminal. */
+  /** The complete call as Python would write it, safe to print on a terminal. */
   override toString(): string {
     return describeCall(this.#call);
   }

@@ -1,6 +1,6 @@
 /**
- * A call and a server's question as JSON, for approvers in other processes and for pages, and what
- * these answer. The messages of the approval WebSocket are JSON-RPC 2.0, in which the approver answers.
+ * The JSON of calls and servers' questions for approvers in other processes and for pages, and of
+ * their answers. The approval WebSocket uses JSON-RPC 2.0, with the approver answering.
  *
  * @module
  */
@@ -27,13 +27,13 @@ import type {
 
 /** The subprotocol of the approval WebSocket. */
 export const APPROVAL_PROTOCOL = "ipybox.approval.v1";
-/** What an approver offers beside it that answers questions of servers, too. */
+/** Offered in addition by approvers that also answer servers' questions. */
 export const QUESTION_PROTOCOL = "ipybox.questions.v1";
 
-/** What a person is asked: to decide on a call, or to answer a server. */
+/** A request to a person: to decide on a call or to answer a server. */
 export type PersonRequest = ApprovalRequest | ElicitationRequest;
 
-/** What the tool server sends to an approver. */
+/** A message from the tool server to an approver. */
 export type ServerMessage =
   | {
     readonly method: "approve";
@@ -83,7 +83,7 @@ const callSchema = z.object({
 const questionSchema = z.object({
   server_name: z.string(),
   call_id: z.string().optional(),
-  // As the server sent it: the fields are read from it once more.
+  // As the server sent it: the fields are parsed from it again.
   question: z.object({
     kind: z.enum(["form", "url"]),
     message: z.string(),
@@ -118,8 +118,8 @@ const remember: z.ZodType<Remember> = z.strictObject({
 });
 
 /**
- * A decision on a call: `true`, `false`, edited arguments, a reason, or how it is remembered. Nothing
- * else approves.
+ * A decision on a call: a boolean, edited arguments, a reason, or how to remember it. Nothing else
+ * counts as approval.
  */
 const decision = z.union([
   z.boolean(),
@@ -135,7 +135,7 @@ const decision = z.union([
   }),
 ]);
 
-/** Writes a call as JSON, with its arguments exactly as given here. */
+/** A call as JSON, with the given arguments. */
 export function callJson<Arguments>(
   request: ApprovalRequest,
   tool_args: Arguments,
@@ -157,13 +157,13 @@ export function callJson<Arguments>(
   };
 }
 
-/** Writes a server's question as JSON. */
+/** A server's question as JSON. */
 export function questionJson(request: ElicitationRequest): Record<string, unknown> {
   const { serverName: server_name, callId: call_id, question } = request;
   return { server_name, call_id, question };
 }
 
-/** Writes the message that shows a request to an approver. */
+/** Creates the message that shows a request to an approver. */
 export function requestText(request: PersonRequest): string {
   const message = request instanceof ElicitationRequest
     ? { method: "elicit", params: toExact(JSON.parse(JSON.stringify(questionJson(request)))) }
@@ -171,17 +171,17 @@ export function requestText(request: PersonRequest): string {
   return stringifyExact({ jsonrpc: "2.0", id: request.id, ...message });
 }
 
-/** Writes the message that takes a request back. */
+/** Creates the message that withdraws a request. */
 export function withdrawText(id: string, { type, reason }: Refusal): string {
   return stringifyExact({ jsonrpc: "2.0", method: "withdraw", params: { id, type, reason } });
 }
 
-/** Writes the message that answers a request. */
+/** Creates the message that answers a request. */
 export function answerText(id: string, result: unknown): string {
   return stringifyExact({ jsonrpc: "2.0", id, result });
 }
 
-/** A decision as an approver writes it. */
+/** A decision as approvers write it. */
 export function decisionJson(answer: ApprovalResponse, edited: boolean): unknown {
   const { remember } = answer;
   if (!answer.accepted) return { approved: false, reason: answer.reason, remember };
@@ -189,7 +189,7 @@ export function decisionJson(answer: ApprovalResponse, edited: boolean): unknown
   return { approved: true, arguments: edited ? answer.arguments : undefined, remember };
 }
 
-/** Reads a message to an approver. */
+/** Parses a message to an approver. */
 export function parseServerMessage(text: string): ServerMessage | undefined {
   const message = serverMessage.safeParse(frame.safeParse(parseFrame(text)).data).data;
   switch (message?.method) {
@@ -202,7 +202,7 @@ export function parseServerMessage(text: string): ServerMessage | undefined {
     case "elicit": {
       const { server_name: serverName, call_id: callId, question: asked } = message.params;
       const { kind: mode, schema: requestedSchema, ...others } = asked;
-      // The numbers of a schema are measures, which plain ones are enough for.
+      // A schema's numbers are limits, for which plain numbers suffice.
       const schema = toPlain(requestedSchema as ExactJson); // parsed by parseExact()
       const question = parseElicitation({ mode, requestedSchema: schema, ...others });
       if (typeof question === "string") return undefined;
@@ -230,15 +230,15 @@ export function parseServerMessage(text: string): ServerMessage | undefined {
   }
 }
 
-/** Reads an approver's message. What its result means depends on what was asked. */
-export function parseAnswer(text: string): { id: string; result: unknown } | undefined {
-  const message = answerMessage.safeParse(parseFrame(text)).data;
-  return message && { id: message.id, result: message.result };
+/** Parses an approver's message. The meaning of its result depends on the request. */
+export function parseAnswer(text: string): { id: string; result?: unknown } | undefined {
+  return answerMessage.safeParse(parseFrame(text)).data;
 }
 
 /**
- * Reads an answer to a request. What is returned settles the request, and tells whether that counted;
- * it throws a `TypeError` where the answer cannot be used. `undefined` where it is no answer at all.
+ * Parses the answer to a request; `undefined` if it is not an answer. Calling the result settles
+ * the request and returns whether the answer counted; it throws a `TypeError` if the answer is
+ * unusable.
  */
 export function readAnswer(
   request: PersonRequest,
@@ -267,6 +267,6 @@ function parseFrame(text: string): unknown {
   try {
     return parseExact(text);
   } catch {
-    return undefined; // no message that anybody knows
+    return undefined; // not a message
   }
 }

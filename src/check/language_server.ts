@@ -34,6 +34,8 @@ const MAX_VALUES = 200_000;
 /** More than somebody mends at a time; each is compared with what there is in the cell. */
 const MAX_DIAGNOSTICS = 100;
 const MAX_TEXT = 4000;
+/** Cells are small, so more than this is waiting only for a server that does not read. */
+const MAX_UNREAD = 4 << 20;
 
 /** What code says in comments must not keep it from being checked. */
 const SETTINGS = {
@@ -67,7 +69,7 @@ const diagnostics = z.object({
   })),
 });
 
-const configurationRequest = z.object({ items: z.array(z.unknown()) });
+const configurationRequest = z.object({ items: z.array(z.unknown()).max(100) });
 
 /**
  * A language server that knows the cells of a notebook.
@@ -83,6 +85,7 @@ export class LanguageServer implements Disposable {
   readonly #end = new AbortController();
   readonly #cells: string[] = [];
   #writing: Promise<void> = Promise.resolve();
+  #unread = 0;
   #requests = 0;
   #version = 1;
   #made = 0;
@@ -204,9 +207,14 @@ export class LanguageServer implements Disposable {
   #send(content: object): void {
     const body = new TextEncoder().encode(JSON.stringify({ jsonrpc: "2.0", ...content }));
     const head = new TextEncoder().encode(`Content-Length: ${body.length}\r\n\r\n`);
+    this.#unread += body.length;
+    if (this.#unread > MAX_UNREAD) {
+      return this.#fail(new Error("The type checker does not read what it asked for"));
+    }
     this.#writing = this.#writing
       .then(() => this.#stream.write(head))
       .then(() => this.#stream.write(body))
+      .then(() => void (this.#unread -= body.length))
       .catch((error: unknown) => this.#fail(error));
   }
 

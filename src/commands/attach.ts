@@ -42,7 +42,14 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     throw new UsageError("Specify the session's id: `ipybox sessions` lists those that run");
   }
   const timeoutMs = parsed.milliseconds("timeout");
-  const { workspace } = await findSession(id);
+  const { workspace, note } = await findSession(id);
+  if (note !== undefined) {
+    // It has another workspace's servers, policy and audit log.
+    throw new UsageError(
+      `Session ${id} belongs to a client of \`ipybox mcp --http --durable\`: only that server ` +
+        "continues it, and asks you on its approval page",
+    );
+  }
   const options = await executorOptions(parsed, io, workspace);
   const executor = await CodeExecutor.attach(id, options);
   let leaving: Promise<void> | undefined;

@@ -1,23 +1,24 @@
 import { basename, dirname, isAbsolute, join } from "node:path";
+import { mayRead } from "../base/permission.ts";
 
 /**
- * A folder that the host writes an execution's files into, created with the first file.
+ * A folder that the host writes an execution's files to, created with the first file.
  *
- * It may lie in the workspace, which executed code can write to, so a symbolic link that was put in
- * its place must not take the files elsewhere. Writing is synchronous: a path that is reported
- * exists, and a flood of output waits for the disk instead of filling the memory.
+ * It may be in the workspace, where executed code could replace it by a symbolic link, which must
+ * not redirect the files. Writing is synchronous, so that a reported path exists, and a flood of
+ * output waits for the disk instead of filling the memory.
  */
 export class ArtifactFolder {
   readonly #path: string;
   #expected: string | undefined;
 
-  /** @param path The folder; relative to the working directory of this process. */
+  /** @param path The folder, relative to the working directory of this process. */
   constructor(path: string) {
     this.#path = path;
     try {
-      this.#expected = expectedRealPath(path); // now, before code that may plant links has run
+      this.#expected = expectedRealPath(path); // now, before code that may create links has run
     } catch (error) {
-      // Who never gets a file need not grant the permission to read here.
+      // Without any files, permission to read here is not needed.
       if (!(error instanceof Deno.errors.NotCapable)) throw error;
     }
   }
@@ -47,21 +48,21 @@ export class ArtifactFolder {
     return path;
   }
 
-  /** Removes a file that {@linkcode create} made. */
+  /** Removes a file created with {@linkcode create}. */
   remove(path: string): void {
     Deno.removeSync(join(this.#open(), basename(path)));
   }
 
   /**
-   * Opens a new file that is known to be in the folder. Code may have put a link in the folder's place
-   * since it was looked at; then an empty file is all that it leads elsewhere.
+   * Creates a file and checks that it is in the folder. If code replaced the folder by a link in
+   * the meantime, only an empty file is created elsewhere.
    */
   #createIn(real: string, name: string): Deno.FsFile {
     const path = join(real, name);
     // `createNew` follows no link in the last component.
     const file = Deno.openSync(path, { write: true, createNew: true });
     try {
-      this.#check(dirname(Deno.realPathSync(path)), real);
+      this.#requireNoLink(real);
       const [opened, there] = [file.statSync(), Deno.lstatSync(path)];
       if (opened.ino === there.ino && opened.dev === there.dev) return file;
       throw new Error(`Cannot write to ${this.#path}: it was replaced in the meantime`);
@@ -74,29 +75,49 @@ export class ArtifactFolder {
     }
   }
 
-  /** Creates the folder where it is missing, and checks that it is where it was said to be. */
+  /** Creates the folder if it is missing, and checks that no link redirects it. */
   #open(): string {
     const expected = this.#expected ??= expectedRealPath(this.#path);
-    this.#check(expectedRealPath(this.#path), expected);
+    this.#requireNoLink(expected);
     Deno.mkdirSync(expected, { recursive: true });
-    this.#check(Deno.realPathSync(expected), expected);
+    this.#requireNoLink(expected);
     return expected;
   }
 
-  #check(real: string, expected: string): void {
-    if (real === expected) return;
+  /** Looks at each folder of a path, and follows none: code's links can lead through thousands. */
+  #requireNoLink(path: string): void {
+    const link = foldersOf(path).find((folder) => mayRead(folder) && isLink(folder));
+    if (link === undefined) return;
     throw new Error(
-      `Cannot write to ${this.#path}: a symbolic link leads to ${real}; remove it or choose another folder`,
+      `Cannot write to ${this.#path}: ${link} is a symbolic link; remove it or choose another folder`,
     );
   }
 }
 
-/** Writes all bytes; a single write may take only some. */
-export function writeAll(file: Deno.FsFile, bytes: Uint8Array): void {
+/** Writes all bytes, in several writes if necessary. */
+export function writeAll(
+  file: { writeSync(bytes: Uint8Array): number },
+  bytes: Uint8Array,
+): void {
   for (let rest = bytes; rest.length > 0;) rest = rest.subarray(file.writeSync(rest));
 }
 
-/** Where a folder really is: links above it are followed, itself it must not be one. */
+/** A folder and those that it is in, from the outermost one on. */
+function foldersOf(path: string): string[] {
+  const above = dirname(path);
+  return above === path ? [] : [...foldersOf(above), path];
+}
+
+function isLink(path: string): boolean {
+  try {
+    return Deno.lstatSync(path).isSymlink;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
+
+/** The real path of a folder: links above it are followed, but it must not be one itself. */
 function expectedRealPath(path: string): string {
   const absolute = isAbsolute(path) ? path : join(Deno.cwd(), path);
   const missing: string[] = [];

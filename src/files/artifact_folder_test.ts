@@ -65,7 +65,7 @@ Deno.test("ArtifactFolder does not write through a symbolic link", async (t) => 
       const folder = new ArtifactFolder(join(directory, "images"));
       Deno.mkdirSync(join(directory, "secret"));
       Deno.symlinkSync(join(directory, "secret"), join(directory, "images"));
-      assertThrows(() => folder.write("png", new Uint8Array(1)), Error, "a symbolic link leads to");
+      assertThrows(() => folder.write("png", new Uint8Array(1)), Error, "is a symbolic link");
       assertEquals([...Deno.readDirSync(join(directory, "secret"))], []);
     }));
 
@@ -77,7 +77,21 @@ Deno.test("ArtifactFolder does not write through a symbolic link", async (t) => 
       folder.write("png", new Uint8Array(1));
       Deno.removeSync(join(directory, "a"), { recursive: true });
       Deno.symlinkSync(join(directory, "secret"), join(directory, "a"));
-      assertThrows(() => folder.write("png", new Uint8Array(1)), Error, "a symbolic link leads to");
+      assertThrows(() => folder.write("png", new Uint8Array(1)), Error, "is a symbolic link");
       assertEquals([...Deno.readDirSync(join(directory, "secret"))].map(({ name }) => name), []);
     }));
 });
+
+Deno.test("ArtifactFolder follows no link, as code's can lead through thousands of folders", () =>
+  inTempDir((directory) => {
+    const images = join(directory, "images");
+    const folder = new ArtifactFolder(images);
+    folder.write("png", new Uint8Array(1));
+    Deno.renameSync(images, join(directory, "moved"));
+    Deno.symlinkSync("moved", images);
+    const { realPathSync } = Deno;
+    using restored = new DisposableStack();
+    restored.defer(() => void Object.assign(Deno, { realPathSync }));
+    Object.assign(Deno, { realPathSync: () => assert(false, "It was followed") });
+    assertThrows(() => folder.write("png", new Uint8Array(1)), Error, "is a symbolic link");
+  }));

@@ -1,25 +1,26 @@
 /**
- * Files below a folder that hostile code may change at any time, also between a look and a step: no
- * part of a path is followed through a symbolic link.
+ * Access to files below a folder that hostile code may change at any time, even between a check and
+ * the next step. No part of a path is followed through a symbolic link.
  *
- * Each folder is opened in the one before it, through its descriptor: what Linux has in
- * `/proc/self/fd`. Elsewhere this is refused.
+ * Each folder is opened relative to its parent's descriptor, through Linux's `/proc/self/fd`. Other
+ * systems are not supported.
  *
  * @module
  */
 import { constants } from "node:fs";
-import { type FileHandle, mkdir, open, rename, unlink } from "node:fs/promises";
+import { type FileHandle, open, rename, unlink } from "node:fs/promises";
 import { inBlocks } from "../base/bytes.ts";
 import { codeOf } from "../base/message_of.ts";
 import { isAllGranted } from "../base/permission.ts";
+import { makeFolder } from "./pinned_folder.ts";
 import { lstatIfPresent, readHostileBytes } from "./safe.ts";
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
-/** How much is collected before it is written: a client may send byte by byte. */
+/** How many bytes to collect before writing, because clients may send byte by byte. */
 const BLOCK = 1 << 16;
 
-/** A path cannot be used: it is not there, leads through a link, or is not a plain file. */
+/** A path cannot be used: it does not exist, leads through a link, or is not a plain file. */
 export class BeneathError extends Error {
   override readonly name: string = "BeneathError";
 
@@ -30,11 +31,11 @@ export class BeneathError extends Error {
 
 /** An open file. */
 export interface OpenFile extends AsyncDisposable {
-  /** Its bytes, in pieces; to its end as it then is. */
+  /** Its bytes up to the end of the file at the time of reading. */
   readonly bytes: ReadableStream<Uint8Array>;
 }
 
-/** Checks a relative path. */
+/** Splits a relative path and checks its parts. */
 export function pathParts(path: string): string[] {
   const parts = path.split("/");
   const bad = parts.some((part) =>
@@ -47,9 +48,9 @@ export function pathParts(path: string): string[] {
 /** Opens a plain file for reading. */
 export async function openBeneath(root: string, parts: readonly string[]): Promise<OpenFile> {
   await using folder = await openFolder(root, parts.slice(0, -1), false);
-  // A pipe would not open before somebody writes to it.
+  // Without O_NONBLOCK, opening a pipe would wait for a writer.
   const flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
-  const handle = await told(parts, () => open(`${inside(folder)}/${parts.at(-1)}`, flags));
+  const handle = await explained(parts, () => open(`${inside(folder)}/${parts.at(-1)}`, flags));
   const stats = await handle.stat();
   if (!stats.isFile()) {
     await handle.close();
@@ -62,10 +63,11 @@ export async function openBeneath(root: string, parts: readonly string[]): Promi
 }
 
 /**
- * Reads a plain file; `undefined` where there is none, where it is larger, and where a link leads to it.
+ * Reads a plain file; `undefined` if it does not exist, is too large or leads through a link.
  *
- * Only Linux has `/proc/self/fd`, and Deno opens it only for programs with all permissions. Elsewhere,
- * the folders are looked at one after the other, and code may be quick enough to replace one.
+ * Only Linux has `/proc/self/fd`, and Deno opens it only for programs with all permissions.
+ * Otherwise, the folders are checked one after the other, and code may be quick enough to replace
+ * one.
  */
 export async function readBeneath(
   root: string,
@@ -74,7 +76,7 @@ export async function readBeneath(
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const [folders, name] = [parts.slice(0, -1), parts.at(-1) ?? ""];
   if (Deno.build.os === "linux" && isAllGranted()) {
-    await using folder = await reached(openFolder(root, folders, false));
+    await using folder = await ifReachable(openFolder(root, folders, false));
     return folder && await readHostileBytes(`${inside(folder)}/${name}`, maxBytes);
   }
   let path = root;
@@ -85,7 +87,7 @@ export async function readBeneath(
   return await readHostileBytes(`${path}/${name}`, maxBytes);
 }
 
-/** Writes a file, whole or not at all, and the folders to it. */
+/** Writes a file completely or not at all, and creates its parent folders. */
 export async function writeBeneath(
   root: string,
   parts: readonly string[],
@@ -97,14 +99,14 @@ export async function writeBeneath(
   try {
     await using handle = await open(temporary, flags, 0o644);
     for await (const block of inBlocks(bytes, BLOCK)) await handle.writeFile(block);
-    await told(parts, () => rename(temporary, `${inside(folder)}/${parts.at(-1)}`));
+    await explained(parts, () => rename(temporary, `${inside(folder)}/${parts.at(-1)}`));
   } catch (error) {
-    await unlink(temporary).catch(() => {}); // it may not have been made
+    await unlink(temporary).catch(() => {}); // it may not have been created
     throw error;
   }
 }
 
-/** Opens a folder, part by part. */
+/** Opens a folder, component by component. */
 export async function openFolder(
   root: string,
   parts: readonly string[],
@@ -114,26 +116,22 @@ export async function openFolder(
     throw new BeneathError("refused", "Access to session files is only supported on Linux");
   }
   const flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
-  let folder = await told([root], () => open(root, flags));
+  let folder = await explained([root], () => open(root, flags));
   for (const [index, part] of parts.entries()) {
     await using above = folder;
     const path = `${inside(above)}/${part}`;
-    if (create) {
-      await mkdir(path).catch((error: unknown) => {
-        if (codeOf(error) !== "EEXIST") throw error;
-      });
-    }
-    folder = await told(parts.slice(0, index + 1), () => open(path, flags));
+    if (create) await makeFolder(path, 0o777);
+    folder = await explained(parts.slice(0, index + 1), () => open(path, flags));
   }
   return folder;
 }
 
-/** An open folder, as a path that stays with it whatever becomes of its name. */
+/** A path that leads to an open folder even if the folder is renamed. */
 export function inside(folder: FileHandle): string {
   return `/proc/self/fd/${folder.fd}`;
 }
 
-/** Also who cancels before the first piece has the file closed. */
+/** Streams a file and closes it, even if the stream is cancelled before the first piece. */
 function bytesOf(handle: FileHandle): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
@@ -152,8 +150,8 @@ function bytesOf(handle: FileHandle): ReadableStream<Uint8Array> {
   });
 }
 
-/** Does something with a path, and says in our words what is wrong with it. */
-async function told<T>(parts: readonly string[], step: () => Promise<T>): Promise<T> {
+/** Runs a step and translates its errors about the path. */
+async function explained<T>(parts: readonly string[], step: () => Promise<T>): Promise<T> {
   try {
     return await step();
   } catch (cause) {
@@ -178,19 +176,19 @@ async function told<T>(parts: readonly string[], step: () => Promise<T>): Promis
   }
 }
 
-/** What cannot be opened: it was replaced or removed just now, or this user may not read it. */
+/** Errors for paths that were replaced or removed just now, or that this user may not read. */
 const UNREACHABLE: readonly unknown[] = [
   "ENOENT",
   "ELOOP",
   "ENOTDIR",
-  "EINVAL", // no link any more
+  "EINVAL", // no longer a link
   "ENXIO",
   "EACCES",
   "EPERM",
 ];
 
-/** Gives `undefined` for what cannot be reached. */
-export async function reached<T>(opening: Promise<T>): Promise<T | undefined> {
+/** Returns `undefined` for paths that cannot be reached. */
+export async function ifReachable<T>(opening: Promise<T>): Promise<T | undefined> {
   try {
     return await opening;
   } catch (error) {

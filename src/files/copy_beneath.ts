@@ -1,49 +1,49 @@
 /**
- * Copying what is below a folder that hostile code may be changing: no link is followed, and what is
- * no file, folder or harmless link is left out.
+ * Copies a folder that hostile code may be changing. No link is followed, and only files, folders
+ * and harmless links are copied.
  *
  * @module
  */
 import { constants } from "node:fs";
-import { type FileHandle, mkdir, open, readlink, symlink } from "node:fs/promises";
+import { mkdir, open, readlink, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { allDone } from "../base/signals.ts";
 import { codeOf } from "../base/message_of.ts";
-import { inside, openFolder, reached } from "./beneath.ts";
+import { ifReachable, inside, openFolder } from "./beneath.ts";
 import { lstatIfPresent } from "./safe.ts";
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
-/** What is copied, and how much of it at most. */
+/** What to copy, and its limits. */
 export interface CopyOptions {
   /** The most files, folders and links. */
   readonly maxEntries: number;
   /** The most bytes of all files together. */
   readonly maxBytes: number;
-  /** Whether something is left out. `parts` is its path below the folder. */
+  /** Whether to leave out an entry. `parts` is its path below the folder. */
   readonly leaveOut: (entry: Deno.DirEntry, parts: readonly string[]) => boolean;
-  /** Ends it. What has been copied by then stays. */
+  /** Cancels the copy. What has been copied by then remains. */
   readonly signal: AbortSignal;
 }
 
-/** There is more than is copied. */
+/** There is more to copy than the limits allow. */
 export class CopyLimitError extends Error {
   override readonly name: string = "CopyLimitError";
 
-  /** @param limit Which limit was reached. */
+  /** @param limit The limit that was reached. */
   constructor(readonly limit: "entries" | "bytes" | "depth") {
     super(`Too much to copy: the limit of ${limit} is reached`);
   }
 }
 
-/** How many folders may lie in each other. Each takes a descriptor to be reached. */
+/** The most nested folders: opening each takes a descriptor. */
 export const MAX_COPY_DEPTH = 100;
-/** How much is read at a time, and of how many files. */
+/** The bytes to read at a time, and the files to copy at a time. */
 const PIECE_BYTES = 2 ** 20;
 const AT_A_TIME = 8;
 /**
- * Copies what is below a folder. Links are copied as links, if what they name lies below the folder;
- * files are never shared with the copy.
+ * Copies the contents of a folder. Links are copied as links, if their targets are below the
+ * folder. Files are never shared with the copy.
  */
 export async function copyBeneath(from: string, to: string, options: CopyOptions): Promise<void> {
   await new Copy(from, to, options).run();
@@ -71,7 +71,7 @@ class Copy {
   }
 
   async #folder(parts: readonly string[]): Promise<void> {
-    await using folder = await reached(openFolder(this.#from, parts, false));
+    await using folder = await ifReachable(openFolder(this.#from, parts, false));
     if (folder === undefined) return;
     const path = inside(folder);
     if (parts.length > 0) await mkdir(join(this.#to, ...parts));
@@ -90,19 +90,19 @@ class Copy {
         batch = [];
       }
     } finally {
-      await allDone(batch); // the folder stays open for them
+      await allDone(batch); // they need the open folder
     }
   }
 
   async #file(path: string, parts: readonly string[]): Promise<void> {
-    // A pipe in its place would not open before somebody writes to it.
-    await using source = await reached(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+    // Without O_NONBLOCK, opening a pipe in its place would wait for a writer.
+    await using source = await ifReachable(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
     const stats = await source?.stat();
     if (source === undefined || !stats?.isFile()) return;
     this.#take(stats.size);
     const mode = stats.mode & 0o777 | 0o600;
     const flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
-    await using target = await made(open(join(this.#to, ...parts), flags, mode));
+    await using target = await ifNew(open(join(this.#to, ...parts), flags, mode));
     if (target === undefined) return;
     const buffer = new Uint8Array(Math.min(PIECE_BYTES, stats.size + 1));
     let left = stats.size;
@@ -112,15 +112,15 @@ class Copy {
       if (bytesRead === 0) break;
       if (bytesRead > left) this.#take(bytesRead - left); // it has grown
       left = Math.max(0, left - bytesRead);
-      await writeAll(target, buffer.subarray(0, bytesRead));
+      await target.writeFile(buffer.subarray(0, bytesRead));
     }
     await target.utimes(stats.atime, stats.mtime);
   }
 
   async #link(path: string, parts: readonly string[]): Promise<void> {
-    const target = await reached(readlink(path));
+    const target = await ifReachable(readlink(path));
     if (target !== undefined && staysBelow(target, parts)) {
-      await made(symlink(target, join(this.#to, ...parts)));
+      await ifNew(symlink(target, join(this.#to, ...parts)));
     }
   }
 
@@ -130,13 +130,7 @@ class Copy {
   }
 }
 
-async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let at = 0; at < bytes.length;) {
-    at += (await file.write(bytes, at, bytes.length - at, null)).bytesWritten;
-  }
-}
-
-/** Whether a link names something below the folder that is copied, as far as its text says. */
+/** Whether a link's text names something below the copied folder. */
 function staysBelow(target: string, parts: readonly string[]): boolean {
   if (target.startsWith("/")) return false;
   let depth = parts.length - 1;
@@ -148,8 +142,10 @@ function staysBelow(target: string, parts: readonly string[]): boolean {
   return true;
 }
 
-/** Leaves out what a folder lists twice: names that are not text may look the same. */
-async function made<T>(making: Promise<T>): Promise<T | undefined> {
+/**
+ * Skips names that a folder seems to list twice: different names that are not UTF-8 may look equal.
+ */
+async function ifNew<T>(making: Promise<T>): Promise<T | undefined> {
   try {
     return await making;
   } catch (error) {
@@ -158,20 +154,20 @@ async function made<T>(making: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** What a folder takes. */
+/** The size and age of a folder. */
 interface FolderUsage {
-  /** The size of its files. */
+  /** The size of its files in bytes. */
   readonly bytes: number;
-  /** When something in it was changed last, in milliseconds since 1970. */
+  /** When anything in it was last modified, in milliseconds since 1970. */
   readonly changedAt: number;
 }
 
-/** Longer paths are not looked at: code makes deeper folders than the system can name. */
+/** Longer paths are skipped, because code can nest folders deeper than the system can name. */
 const MAX_PATH = 2000;
 
 /**
- * How large a folder is, and when something in it was changed last, as far as it can be looked at.
- * Links are not followed.
+ * Determines how large a folder is, and when anything in it was last modified, as far as it can be
+ * read. Links are not followed.
  */
 export async function folderUsage(root: string): Promise<FolderUsage> {
   const usage = { bytes: 0, changedAt: 0 };
@@ -188,7 +184,7 @@ export async function folderUsage(root: string): Promise<FolderUsage> {
       const { NotADirectory, NotFound, PermissionDenied } = Deno.errors;
       const isClosed = [NotADirectory, NotFound, PermissionDenied]
         .some((closed) => error instanceof closed);
-      if (!isClosed) throw error; // closed by code, which can be removed all the same
+      if (!isClosed) throw error; // closed by code, but still removable
     }
   }
   return usage;

@@ -1,41 +1,45 @@
 /**
- * Records that count for as long as the process that wrote them lives: each is a file that its process
- * has locked, and the system takes the lock back when that process dies.
+ * Records that count while the process that wrote them lives. Each is a file that its process has
+ * locked; the system releases the lock when the process dies.
  *
  * @module
  */
 import { join } from "node:path";
+import { ifPresent } from "./safe.ts";
 
-/** A file that this process has locked. Disposing removes what it stands for. */
+/** A file that this process has locked. Disposing it removes what the file stands for. */
 export interface Held extends AsyncDisposable {
   /** Its path. */
   readonly lock: string;
-  /** Leaves it to another process, which has put a locked file of its own in its place. */
+  /** Hands it over to another process, which has put its own locked file in its place. */
   leave(): void;
 }
 
-/** Takes what lives as long as something else. */
+/** Takes what must live as long as something else. */
 export interface Belongings {
-  /** Takes something. */
+  /** Takes a locked file. */
   use(held: Held): unknown;
 }
 
-/** What of this process another one will take over, as long as that has not. */
+/**
+ * The locked files that another process may take over. Disposing it removes them, unless they were
+ * handed over.
+ */
 export class HeldTogether implements Belongings, AsyncDisposable {
   readonly #held: Held[] = [];
   #left = false;
 
-  /** Takes something. */
+  /** Takes a locked file. */
   use(held: Held): void {
     this.#held.push(held);
   }
 
-  /** The files that the other process has to lock. */
+  /** The files that the other process must lock. */
   get locks(): string[] {
     return this.#held.map(({ lock }) => lock);
   }
 
-  /** The other process has them. */
+  /** Hands everything over to the other process. */
   leave(): void {
     this.#left = true;
     for (const held of this.#held) held.leave();
@@ -49,17 +53,17 @@ export class HeldTogether implements Belongings, AsyncDisposable {
 
 const RECORD = ".json";
 
-/** Writes a record for this process, readable by its user alone. Disposing removes it. */
+/** Writes a record for this process, readable only by its user. Disposing it removes the record. */
 export async function holdRecord(folder: string, record: unknown): Promise<Held> {
   const fresh = join(folder, crypto.randomUUID());
   await using parts = new AsyncDisposableStack();
   const file = await Deno.open(fresh, { createNew: true, write: true, mode: 0o600 });
   parts.defer(() => file.close());
-  parts.defer(() => removeIfPresent(fresh + RECORD));
-  parts.defer(() => removeIfPresent(fresh));
+  parts.defer(() => ifPresent(Deno.remove(fresh + RECORD))); // another process may be quicker
+  parts.defer(() => ifPresent(Deno.remove(fresh)));
   await file.lock(true);
   await Deno.writeTextFile(fresh, JSON.stringify(record));
-  await Deno.rename(fresh, fresh + RECORD); // nobody ever sees it unlocked, or in part
+  await Deno.rename(fresh, fresh + RECORD); // nobody ever sees it unlocked or incomplete
   const held = parts.move();
   return {
     lock: fresh + RECORD,
@@ -68,7 +72,7 @@ export async function holdRecord(folder: string, record: unknown): Promise<Held>
   };
 }
 
-/** Gives the text of each record whose process lives. What others have left is removed. */
+/** Reads the records of living processes, and removes those of others. */
 export async function heldRecords(folder: string): Promise<string[]> {
   const texts: string[] = [];
   for (const path of await recordsIn(folder)) {
@@ -77,27 +81,14 @@ export async function heldRecords(folder: string): Promise<string[]> {
       if (await file.tryLock(true)) await Deno.remove(path);
       else texts.push(await Deno.readTextFile(path));
     } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound)) throw error; // it has ended in between
+      if (!(error instanceof Deno.errors.NotFound)) throw error; // it has ended in the meantime
     }
   }
   return texts;
 }
 
 async function recordsIn(folder: string): Promise<string[]> {
-  try {
-    const entries = await Array.fromAsync(Deno.readDir(folder));
-    const files = entries.filter(({ name, isFile }) => isFile && name.endsWith(RECORD));
-    return files.map(({ name }) => join(folder, name)).sort();
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return [];
-    throw error;
-  }
-}
-
-async function removeIfPresent(path: string): Promise<void> {
-  try {
-    await Deno.remove(path);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error; // another process was quicker
-  }
+  const entries = await ifPresent(Array.fromAsync(Deno.readDir(folder))) ?? [];
+  const files = entries.filter(({ name, isFile }) => isFile && name.endsWith(RECORD));
+  return files.map(({ name }) => join(folder, name)).sort();
 }

@@ -1,26 +1,26 @@
 import { join, resolve } from "node:path";
 import { z } from "zod";
-import { mayUse } from "../base/permission.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import { ifPresent, lockUserFolder, readHostileFile, replaceHostileFile } from "./safe.ts";
-import { isUnwritable, stateFolder } from "./user_folders.ts";
+import { isUnwritable, usableState } from "./user_folders.ts";
 
 const digests = z.record(z.string(), z.string());
 
-/** What of a workspace a person can have decided on. */
+/** The parts of a workspace that a person can decide on. */
 type OwnKind = "registrations" | "policies" | "consents";
 
 /**
- * Which entries of a workspace's files the person has made or accepted on this machine, such as
- * registered servers, by digests of what they say. It is kept in the user's state folder, which no code
- * reaches: what came with a repository, or what code wrote, is not in there.
+ * The entries of a workspace's files that the user made or accepted on this machine, such as
+ * registered servers, recorded as digests of their content. The record is in the user's state
+ * folder, which code cannot reach, so it contains nothing that came with a repository or was
+ * written by code.
  *
- * Where that folder may not or cannot be used, it counts for this process only.
+ * If that folder cannot be used, the record exists only in this process.
  */
 export class OwnEntries {
   readonly #workspace: string;
-  /** The file's folder and path, where they may be used. */
+  /** The record's folder and path, if they can be used. */
   readonly #place: { readonly folder: string; readonly path: string } | undefined;
   #digests: Readonly<Record<string, string>> = {};
 
@@ -31,15 +31,14 @@ export class OwnEntries {
       : { folder, path: join(folder, `${sha256(workspace).slice(0, 32)}.json`) };
   }
 
-  /** Reads those of a workspace. */
+  /** Reads the record of a workspace. */
   static async open(
     workspace: string,
     kind: OwnKind,
-    state: string | undefined = stateFolder(),
+    state?: string,
   ): Promise<OwnEntries> {
-    const folder = state === undefined ? undefined : join(state, kind);
     const real = await ifPresent(Deno.realPath(workspace)) ?? resolve(workspace);
-    const own = new OwnEntries(real, folder !== undefined && mayUse(folder) ? folder : undefined);
+    const own = new OwnEntries(real, usableState(kind, state));
     await own.reload();
     return own;
   }
@@ -49,13 +48,13 @@ export class OwnEntries {
     if (this.#place !== undefined) this.#digests = await readDigests(this.#place.path);
   }
 
-  /** Whether an entry is as the person made or accepted it. */
+  /** Whether an entry is unchanged since the user made or accepted it. */
   has(name: string, value: unknown): boolean {
     return Object.hasOwn(this.#digests, name) &&
       this.#digests[name] === this.#digest(name, value);
   }
 
-  /** Remembers that an entry is the person's own, or forgets it. */
+  /** Records that an entry is the user's own; a value of `undefined` removes it. */
   async set(name: string, value: unknown): Promise<void> {
     this.#digests = this.#changed(this.#digests, name, value);
     if (this.#place === undefined) return;
@@ -65,7 +64,7 @@ export class OwnEntries {
       this.#digests = this.#changed(await readDigests(path), name, value);
       await replaceHostileFile(path, JSON.stringify(this.#digests, null, 2) + "\n");
     } catch (error) {
-      if (!isUnwritable(error)) throw error; // else the next process asks
+      if (!isUnwritable(error)) throw error; // the next process asks again
     }
   }
 
@@ -84,7 +83,10 @@ export class OwnEntries {
   }
 }
 
-/** What is damaged or closed makes no entry the person's own: they are asked again. */
+/**
+ * Reads digests. If the file is damaged or unreadable, no entry counts as the user's: they are
+ * asked again.
+ */
 async function readDigests(path: string): Promise<Readonly<Record<string, string>>> {
   try {
     const text = await readHostileFile(path);

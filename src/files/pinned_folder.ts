@@ -1,6 +1,7 @@
 /**
- * A folder of a workspace for the time of a write, so that the write cannot land elsewhere: another
- * user who owns the workspace, or code of one around it, can put a link in its place at any time.
+ * Holds a workspace's folder open during a write, so that the write cannot land elsewhere: another
+ * user who owns the workspace, or code of a workspace around it, could replace the folder by a link
+ * at any time.
  *
  * @module
  */
@@ -11,22 +12,22 @@ import { ConfigError } from "../base/errors.ts";
 import { codeOf } from "../base/message_of.ts";
 import { isAllGranted } from "../base/permission.ts";
 
-/** Node does not export it: opens a folder that may not be listed, too. */
+/** Node does not export this flag, which also opens folders that cannot be listed. */
 const O_PATH = 0o10000000;
 const FLAGS = O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
-/** How a folder is pinned. */
+/** Options for pinning a folder. */
 interface PinOptions {
-  /** What others may do with it where it is made. @default {0o700} */
+  /** The permissions of a created folder. @default {0o700} */
   readonly mode?: number;
-  /** Whether it is made where it is missing. @default {true} */
+  /** Whether to create a missing folder. @default {true} */
   readonly create?: boolean;
 }
 
-/** Folders whose paths had no links when they were first used. */
+/** Folders whose paths contained no links when they were first used. */
 const settled = new Set<string>();
 
-/** Remembers a path without links: from now on, none is followed on the way to it or below it. */
+/** Records a path without links: from now on, no links are followed on it or below it. */
 export function settlePath(path: string): void {
   if (!isSettled(path)) settled.add(path);
 }
@@ -37,9 +38,9 @@ function isSettled(path: string): boolean {
   return above !== path && isSettled(above);
 }
 
-/** A folder that stays the same one, whatever becomes of its name. */
+/** A folder that stays the same even if its path is replaced. */
 export class PinnedFolder implements AsyncDisposable {
-  /** A path that leads to it until it is disposed of. */
+  /** A path that leads to the folder until this is disposed of. */
   readonly path: string;
   readonly #shown: string;
   readonly #handle: FileHandle | undefined;
@@ -47,13 +48,14 @@ export class PinnedFolder implements AsyncDisposable {
   private constructor(shown: string, handle?: FileHandle) {
     this.#shown = shown;
     this.#handle = handle;
-    // With the dot it is no link itself.
+    // The dot ensures that the path itself is not a link.
     this.path = handle === undefined ? shown : `/proc/self/fd/${handle.fd}/.`;
   }
 
   /**
-   * Opens a folder that must not be a link. Only Linux has `/proc/self/fd`, and Deno opens it only for
-   * programs with all permissions: elsewhere, it is looked at and then used by its path.
+   * Opens a folder, which must not be a link. Only Linux has `/proc/self/fd`, and Deno opens it
+   * only for programs with all permissions. Otherwise, the folder is checked and then used by its
+   * path.
    */
   static async open(folder: string, options: PinOptions = {}): Promise<PinnedFolder> {
     const path = resolve(folder);
@@ -66,24 +68,27 @@ export class PinnedFolder implements AsyncDisposable {
     return await parent.child(basename(path), options);
   }
 
-  /** Opens a folder directly in it. */
+  /** Opens a subfolder. */
   async child(name: string, { mode = 0o700, create = true }: PinOptions = {}) {
     const path = `${this.path}/${name}`;
     const shown = `${this.#shown}/${name}`;
-    if (create) {
-      await mkdir(path, { mode }).catch((error: unknown) => {
-        if (codeOf(error) !== "EEXIST") throw error;
-      });
-    }
+    if (create) await makeFolder(path, mode);
     if (this.#handle !== undefined) return new PinnedFolder(shown, await openPlain(path, shown));
     if (!(await Deno.lstat(path)).isDirectory) throw notPlain(shown);
     return new PinnedFolder(shown);
   }
 
-  /** Closes it. */
+  /** Closes the folder. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#handle?.close();
   }
+}
+
+/** Creates a folder, unless something exists at the path, which need not be a folder. */
+export async function makeFolder(path: string, mode: number): Promise<void> {
+  await mkdir(path, { mode }).catch((error: unknown) => {
+    if (codeOf(error) !== "EEXIST") throw error;
+  });
 }
 
 async function openPlain(path: string, shown: string): Promise<FileHandle> {

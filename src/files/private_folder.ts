@@ -8,12 +8,13 @@ import { emptyFolder } from "./remove_tree.ts";
 import { cacheFolder } from "./user_folders.ts";
 
 /**
- * An empty folder in which a program of somebody else is started. Disposing removes it.
+ * An empty folder in which to start a program of somebody else's. Disposing it removes it.
  *
- * It must not be the workspace, where the code in the sandbox writes, nor below a folder where other
- * users do: programs look for packages, modules and settings in their working directory and in the
- * folders above it, and run or obey what they find. So it is in the user's cache. Where there is none,
- * it is in the folder for temporary files, and what stops the known programs lies above it.
+ * It must not be the workspace, where sandboxed code writes, nor below a folder where other users
+ * write: programs look for packages, modules and settings in their working directory and its
+ * parents, and execute or obey what they find. So it is in the user's cache. If there is none, it
+ * is in the folder for temporary files, below files that stop the known programs from looking
+ * further up.
  */
 export class PrivateFolder implements AsyncDisposable {
   /** The folder, without symbolic links in its path. */
@@ -25,13 +26,15 @@ export class PrivateFolder implements AsyncDisposable {
     this.path = `${held.path}/empty`;
   }
 
-  /** Makes a folder. */
+  /** Creates a folder. */
   static async create(
     untrusted: readonly string[] = [],
     log: Logger = silentLogger,
   ): Promise<PrivateFolder> {
     await using parts = new AsyncDisposableStack();
-    const held = parts.use(await HeldFolder.create({ parent: await usersOwn(untrusted), log }));
+    const held = parts.use(
+      await HeldFolder.create({ parent: await userRunFolder(untrusted), log }),
+    );
     const folder = new PrivateFolder(held);
     for (const path of [folder.path, `${held.path}/node_modules`]) await Deno.mkdir(path);
     for (const [name, text] of BARRIER) await Deno.writeTextFile(`${held.path}/${name}`, text);
@@ -46,16 +49,17 @@ export class PrivateFolder implements AsyncDisposable {
 }
 
 /**
- * What makes Deno and uv look no further above: the root of a workspace. npm stops at `node_modules`;
- * a `package.json` beside it would let a folder above claim this one for its own workspace.
+ * Files that stop Deno and uv from looking further up, because they mark the root of a workspace.
+ * npm stops at `node_modules`; with a `package.json` beside it, a folder above could claim this one
+ * for its workspace.
  */
 const BARRIER: readonly (readonly [name: string, text: string])[] = [
   ["deno.json", '{ "workspace": [] }\n'],
   ["pyproject.toml", "[tool.uv.workspace]\n"],
 ];
 
-/** The folder in the user's cache, where it is available and only this user can write to it. */
-async function usersOwn(untrusted: readonly string[]): Promise<string | undefined> {
+/** The folder in the user's cache, if it is available and only this user can write to it. */
+async function userRunFolder(untrusted: readonly string[]): Promise<string | undefined> {
   const cache = cacheFolder();
   if (cache === undefined) return undefined;
   const path = join(cache, "run");
@@ -71,25 +75,25 @@ async function usersOwn(untrusted: readonly string[]): Promise<string | undefine
     if (!isDirectory || uid !== Deno.uid()) return undefined;
     if (((mode ?? 0) & 0o077) !== 0) await Deno.chmod(path, 0o700);
   } catch {
-    return undefined; // a home that is missing, full or read-only
+    return undefined; // a home directory that is missing, full or read-only
   }
   return await (await PathTrust.create(untrusted)).whyShared(path) === undefined ? path : undefined;
 }
 
-/** What the folders of ipybox in a shared place are called. */
+/** The prefix of ipybox's folders in a shared place. */
 const PREFIX = "ipybox-";
-/** The file in them that their process has locked. */
+/** The locked file in each of them. */
 const LOCK = "lock";
 
-/** How long code that was not ended, and still writes, is followed. */
+/** How long to keep removing files while code that was not stopped still writes. */
 const REMOVE_MS = 10 * 60_000;
-/** How long a start is held up by what killed processes have left. The next one continues. */
+/** How long a start may be delayed by leftovers of killed processes. The next start continues. */
 const SWEEP_MS = 10_000;
 
 /** Options of {@linkcode HeldFolder.create}. */
 interface HeldFolderOptions {
   /**
-   * Where it is made.
+   * The folder to create it in.
    *
    * @default {the folder for temporary files}
    */
@@ -99,8 +103,8 @@ interface HeldFolderOptions {
 }
 
 /**
- * A new folder, readable by nobody else. Disposing removes it; when this process dies before, the next
- * one that makes a folder beside it does.
+ * A new folder that nobody else can read. Disposing it removes it; if this process dies first, the
+ * next one that creates a folder beside it does.
  */
 export class HeldFolder implements Held {
   /** The folder, without symbolic links in its path. */
@@ -112,7 +116,7 @@ export class HeldFolder implements Held {
     this.#lock = lock;
   }
 
-  /** Makes a folder, and removes those of dead processes. */
+  /** Creates a folder, and removes those of dead processes. */
   static async create({ parent, log = silentLogger }: HeldFolderOptions = {}): Promise<HeldFolder> {
     const path = await Deno.realPath(await Deno.makeTempDir({ prefix: PREFIX, dir: parent }));
     await refuseShared(path);
@@ -126,7 +130,7 @@ export class HeldFolder implements Held {
     return `${this.path}/${LOCK}`;
   }
 
-  /** Leaves the folder to another process. */
+  /** Hands the folder over to another process. */
   leave(): void {
     this.#lock[Symbol.dispose]();
   }
@@ -140,8 +144,8 @@ export class HeldFolder implements Held {
 
 /** Refuses a new folder of this user's that others could replace. */
 async function refuseShared(path: string): Promise<void> {
-  // Whoever owns it is this user. That needs no permission, and where others could have swapped it
-  // already, the folder around it is refused.
+  // The owner of the new folder is this user, which takes no permission to find out. If others
+  // could have replaced it already, its parent is refused.
   const { uid } = await Deno.lstat(path);
   const reason = await (await PathTrust.create([], uid ?? undefined)).whyShared(path);
   if (reason === undefined) return;
@@ -153,7 +157,7 @@ async function refuseShared(path: string): Promise<void> {
   );
 }
 
-/** Holds the lock of a folder, which the system takes back when this process dies. */
+/** Locks a folder. The system releases the lock when this process dies. */
 async function lockFolder(root: string): Promise<Disposable> {
   const lock = await Deno.open(`${root}/locking`, { create: true, write: true, mode: 0o600 });
   try {
@@ -166,7 +170,7 @@ async function lockFolder(root: string): Promise<Disposable> {
   }
 }
 
-/** Removes the folders of this user's processes that could not do so because they were killed. */
+/** Removes the folders of this user's processes that were killed before they could. */
 async function removeAbandoned(own: string, log: Logger): Promise<void> {
   const parent = dirname(own);
   if (!mayRead(parent)) return;
@@ -177,15 +181,13 @@ async function removeAbandoned(own: string, log: Logger): Promise<void> {
     try {
       await removeHeld(path, signal);
     } catch (error) {
-      // Code in a sandbox may have seen to that. It must not keep this process from starting.
+      // Sandboxed code may have caused this, which must not prevent this process from starting.
       log.warn(`Cannot remove all of ${path}, left by a process that has ended: ${error}`);
     }
   });
 }
 
-/**
- * Visits the folders of this user's processes that could not remove them because they were killed.
- */
+/** Visits the folders of this user's processes that were killed before they could remove them. */
 export async function forEachAbandoned(
   { parent, uid }: { readonly parent: string; readonly uid: number | null },
   visit: (path: string) => Promise<void>,
@@ -209,7 +211,7 @@ async function abandonedLock(root: string, uid: number | null): Promise<Disposab
     stack.move();
     return lock;
   } catch (error) {
-    // It is another program's, or another process was quicker.
+    // The folder belongs to another program, or another process was faster.
     const isOthers = error instanceof Deno.errors.NotFound ||
       error instanceof Deno.errors.PermissionDenied;
     if (!isOthers) throw error;
@@ -218,15 +220,15 @@ async function abandonedLock(root: string, uid: number | null): Promise<Disposab
 }
 
 /**
- * Removes a folder that a {@linkcode HeldFolder} was, for the holder of its lock. Code writes to folders
- * in it, and may still do so for a moment after its host was killed.
+ * Removes a folder created as a {@linkcode HeldFolder}, for the holder of its lock. Code may still
+ * write to subfolders for a moment after its host was killed.
  */
 export async function removeHeld(root: string, signal?: AbortSignal): Promise<void> {
   try {
     await emptyFolder(root, { keep: LOCK, signal });
-    await Deno.remove(`${root}/${LOCK}`); // last: who finds it can continue with what was interrupted
+    await Deno.remove(`${root}/${LOCK}`); // last: until then, another process can continue
     await Deno.remove(root);
   } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error; // something else cleaned up
+    if (!(error instanceof Deno.errors.NotFound)) throw error; // something else removed it
   }
 }

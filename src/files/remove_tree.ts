@@ -1,10 +1,10 @@
 /**
- * Removing what hostile code has made, and may still be changing: no link is followed, and neither the
- * stack nor paths nor descriptors grow with the depth of its folders.
+ * Removes files that hostile code created and may still be changing. No link is followed, and
+ * neither the stack nor paths nor descriptors grow with the depth of folders.
  *
- * All happens in one folder that the code cannot write to, so that what is directly in it stays what it
- * is. From each folder there, the files are removed and the folders are moved up beside it, until
- * nothing is left. It can be interrupted anywhere, and the next one continues.
+ * All work happens in one folder that the code cannot write to, so its direct entries cannot be
+ * replaced. From each subfolder, files are removed and folders are moved up beside it, until
+ * nothing is left. An interrupted removal can be continued by the next one.
  *
  * @module
  */
@@ -18,35 +18,35 @@ import { findProgram } from "../process/program.ts";
 import { ownId } from "../process/trusted_path.ts";
 import { runProgram } from "../process/run_program.ts";
 
-/** How the content of a folder is removed. */
-export interface EmptyOptions {
-  /** The name of a file directly in the folder that stays. */
+/** Options of {@linkcode emptyFolder}. */
+interface EmptyOptions {
+  /** The name of a file directly in the folder to keep. */
   readonly keep?: string;
-  /** Stops it, with its reason. */
+  /** Cancels the removal. */
   readonly signal?: AbortSignal;
 }
 
-/** How a tree is removed. */
-export interface RemoveTreeOptions {
+/** Options of {@linkcode removeTree}. */
+interface RemoveTreeOptions {
   /**
-   * A folder on the same file system that the code cannot write to. It is made where it is missing, and
+   * A folder on the same file system that the code cannot write to. It is created if missing, and
    * everything in it is removed.
    */
   readonly through: string;
-  /** Stops it, with its reason. */
+  /** Cancels the removal. */
   readonly signal?: AbortSignal;
 }
 
-/** How many entries of a folder are removed at the same time, and of how many folders. */
+/** How many entries of a folder are removed concurrently, and from how many folders. */
 const BATCH = 64;
 const FOLDERS = 8;
-/** How many folders are remembered, rather than found again. */
+/** The most folders to remember; more are found again later. */
 const MAX_FOUND = 10_000;
 
-/** Removes everything that is in a folder. */
+/** Removes everything in a folder. */
 export async function emptyFolder(folder: string, options: EmptyOptions = {}): Promise<void> {
   const { keep, signal } = options;
-  // What is left may be what its owner may not even look at, or what Deno has no name for.
+  // The rest may be unreadable even for its owner, or have names that Deno cannot represent.
   const others = ["-mindepth", "1", ...(keep === undefined ? [] : ["!", "-path", `./${keep}`])];
   const remedies = [["chmod", "-R", "u+rwX", "--", "."], ["find", ".", ...others, "-delete"]];
   for (;;) {
@@ -58,7 +58,7 @@ export async function emptyFolder(folder: string, options: EmptyOptions = {}): P
   }
 }
 
-/** Removes a file or a folder with all that is in it. */
+/** Removes a file, or a folder with its contents. */
 export async function removeTree(path: string, options: RemoveTreeOptions): Promise<void> {
   const { through, signal } = options;
   await makeFolder(through);
@@ -72,7 +72,8 @@ export async function removeTree(path: string, options: RemoveTreeOptions): Prom
 }
 
 /**
- * Removes something of a workspace: through a folder in its `.ipybox`, where no code in a sandbox writes.
+ * Removes something in a workspace, through a folder in its `.ipybox`, where sandboxed code cannot
+ * write.
  */
 export async function removeFromWorkspace(
   path: string,
@@ -86,7 +87,7 @@ export async function removeFromWorkspace(
   if (isWorkspace) {
     await using state = await PinnedFolder.open(name, { create: false });
     await using through = await state.child("removed");
-    // Another user, whose folder it is, could put links where it is emptied.
+    // If it belongs to another user, they could put links where it is emptied.
     const { uid } = await Deno.lstat(through.path);
     if (uid === (ownId() ?? uid)) {
       return await removeTree(target, { through: through.path, signal });
@@ -104,13 +105,13 @@ async function makeFolder(path: string): Promise<void> {
   }
 }
 
-/** One look at everything in the folder. */
+/** One pass over the contents of the folder. */
 class Pass {
   /** Whether anything was removed or moved. */
   changed = false;
-  /** Why something was not. */
+  /** Why something could not be removed. */
   failure = new Error("Something is writing to it");
-  /** Folders that were moved up, and are next. */
+  /** Folders that were moved up and come next. */
   readonly #found: string[] = [];
   readonly #folder: string;
   readonly #options: EmptyOptions;
@@ -120,7 +121,7 @@ class Pass {
     this.#options = options;
   }
 
-  /** Says how much there was to remove. */
+  /** Returns how many entries there were. */
   async run(): Promise<number> {
     let count = 0;
     for await (const { name } of Deno.readDir(this.#folder)) {
@@ -137,7 +138,7 @@ class Pass {
     return count;
   }
 
-  /** Removes what is directly in the folder, so that no code can put something else in its place. */
+  /** Removes a direct entry of the folder, which code cannot replace. */
   async #remove(path: string): Promise<void> {
     const { isDirectory, mode } = await Deno.lstat(path);
     if (isDirectory) {
@@ -160,10 +161,10 @@ class Pass {
     await Promise.all(batch);
   }
 
-  /** Code may put a link in its place at any time: neither `remove` nor `rename` follows one. */
+  /** Code may replace the entry by a link at any time: neither `remove` nor `rename` follows it. */
   async #takeOut(path: string): Promise<void> {
     try {
-      await Deno.remove(path); // a file, a link, an empty folder
+      await Deno.remove(path); // a file, a link or an empty folder
     } catch (error) {
       if (isGone(error)) throw error;
       const target = `${this.#folder}/${crypto.randomUUID()}`;
@@ -173,19 +174,19 @@ class Pass {
     this.changed = true;
   }
 
-  /** What cannot be removed must not keep what can be. Never rejects. */
+  /** Catches errors, so that one undeletable entry does not keep others. Never rejects. */
   async #try(path: string, remove: (path: string) => Promise<void>): Promise<void> {
     try {
       await remove(path);
     } catch (error) {
       const hasName = !path.includes(LOST);
-      if (isGone(error) && hasName) this.changed = true; // another process removes the same
+      if (isGone(error) && hasName) this.changed = true; // another process removes the same entry
       else if (error instanceof Error) this.failure = error;
     }
   }
 }
 
-/** Moves a folder that its owner may not be allowed to write to, for which the system asks. */
+/** Moves a folder. The system may require that its owner can write to it. */
 async function move(from: string, to: string): Promise<void> {
   try {
     await Deno.rename(from, to);
@@ -196,7 +197,7 @@ async function move(from: string, to: string): Promise<void> {
   }
 }
 
-/** Gives its owner all rights to a folder. A link that code puts in its place is not followed. */
+/** Gives a folder's owner all permissions, without following a link that code puts in its place. */
 async function openUp(path: string): Promise<void> {
   if (Deno.build.os === "darwin") return await node.lchmod(path, 0o700);
   const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
@@ -209,9 +210,9 @@ async function openUp(path: string): Promise<void> {
 }
 
 /**
- * Runs a program on what is in a folder, for what Deno cannot do: it has nothing for a folder that may not
- * be read that would not follow a link in its place, and no way to name what is not UTF-8. The program
- * might follow links as well, so nothing else can be changed where it runs.
+ * Runs a program in a folder for what Deno cannot do: change an unreadable folder without following
+ * a link in its place, or use names that are not UTF-8. The program might follow links too, so it
+ * runs where it can change nothing else.
  */
 async function runIn(
   folder: string,
@@ -228,10 +229,10 @@ async function runIn(
   return true;
 }
 
-/** What Deno has in the place of bytes of a name that are not UTF-8. */
+/** Deno's replacement for bytes in names that are not UTF-8. */
 const LOST = "\ufffd";
 
 function isGone(error: unknown): boolean {
   return error instanceof Deno.errors.NotFound ||
-    codeOf(error) === "ENOENT"; // Node's functions have their own
+    codeOf(error) === "ENOENT"; // Node's functions have different errors
 }

@@ -1,6 +1,6 @@
 /**
- * Reading and writing files in a folder that hostile code may write to: never through a symbolic
- * link, and never half.
+ * Reads and writes files in a folder that hostile code may write to: never through a symbolic link,
+ * and never partially.
  *
  * @module
  */
@@ -11,15 +11,15 @@ import { ConfigError } from "../base/errors.ts";
 import { codeOf } from "../base/message_of.ts";
 import { PinnedFolder } from "./pinned_folder.ts";
 
-/** The largest file that is read. What is larger was not written by us. */
+/** The largest file to read. We do not write larger ones. */
 const MAX_BYTES = 4 * 2 ** 20;
-/** How often a file is looked at again that another process replaces just then. */
+/** How often to retry a file that another process is replacing. */
 const ATTEMPTS = 100;
 
-/** Why a file is not read. */
+/** Why a file was not read. */
 type Unread = "missing" | "not a plain file" | "too large" | "being replaced";
 
-/** Reads a text file that must be a plain file. */
+/** Reads a text file, which must be a plain file; `undefined` if it does not exist. */
 export async function readHostileFile(path: string): Promise<string | undefined> {
   const read = await readPlain(path, MAX_BYTES);
   switch (read) {
@@ -34,7 +34,10 @@ export async function readHostileFile(path: string): Promise<string | undefined>
   return new TextDecoder().decode(read);
 }
 
-/** Reads a file that hostile code may have replaced since it was written. */
+/**
+ * Reads a file that hostile code may have replaced; `undefined` unless it is a plain file of
+ * limited size.
+ */
 export async function readHostileBytes(
   path: string,
   maxBytes: number,
@@ -58,13 +61,13 @@ async function readPlain(
   return "being replaced";
 }
 
-/** Reads a file, if it still is the one that was looked at. */
+/** Reads a file if it is still the one that was checked. */
 async function readSame(
   path: string,
   before: Deno.FileInfo,
   maxBytes: number,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  // `Deno.open()` would wait forever for somebody to write to a pipe that has been put there.
+  // `Deno.open()` would wait forever for somebody to write to a pipe that was put there.
   const flags = constants.O_RDONLY | constants.O_NONBLOCK;
   const file = await ifPresent(openNode(path, flags));
   if (file === undefined) return undefined;
@@ -86,12 +89,12 @@ async function readSame(
   }
 }
 
-/** Looks whether there is a plain file. */
+/** Whether there is a plain file at a path. */
 export async function isPlainFile(path: string): Promise<boolean> {
   return (await lstatIfPresent(path))?.isFile ?? false;
 }
 
-/** Checks that a folder is not a symbolic link to another place. */
+/** Whether a folder exists; throws if something else is at the path, such as a symbolic link. */
 export async function isPlainFolder(folder: string): Promise<boolean> {
   const status = await lstatIfPresent(folder);
   if (status === undefined) return false;
@@ -104,19 +107,19 @@ export async function replaceHostileFile(path: string, text: string): Promise<vo
   await using folder = await PinnedFolder.open(dirname(path));
   const temporary = join(folder.path, `.${crypto.randomUUID()}.tmp`);
   try {
-    // createNew fails on anything that is there already, links included.
+    // createNew fails if anything exists already, even a link.
     using file = await Deno.open(temporary, { write: true, createNew: true, mode: 0o600 });
     let bytes = new TextEncoder().encode(text);
     while (bytes.length > 0) bytes = bytes.subarray(await file.write(bytes));
     await file.sync();
-    await Deno.rename(temporary, join(folder.path, basename(path))); // replaces a link itself, not what it points to
+    await Deno.rename(temporary, join(folder.path, basename(path))); // replaces even a link
   } catch (error) {
-    await Deno.remove(temporary).catch(() => {}); // it may not have been made
+    await Deno.remove(temporary).catch(() => {}); // it may not have been created
     throw error;
   }
 }
 
-/** Opens a file for reading and appending, which is made for its owner only where it is missing. */
+/** Opens a file for reading and appending. If it is missing, creates it for its owner only. */
 export async function openPlainFile(path: string): Promise<Deno.FsFile> {
   const options = { read: true, append: true };
   for (;;) {
@@ -131,8 +134,8 @@ export async function openPlainFile(path: string): Promise<Deno.FsFile> {
 }
 
 /**
- * Takes from others what they may do with a file or folder, such as one that came with a repository. If
- * it belongs to somebody else, they decide.
+ * Removes the permissions of others for a file or folder, such as one from a repository. If it
+ * belongs to another user, they remain.
  */
 export async function keepOthersOut(path: string): Promise<void> {
   const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
@@ -147,7 +150,7 @@ export async function keepOthersOut(path: string): Promise<void> {
   }
 }
 
-/** Opens a file that must be a plain one, if it is there. */
+/** Opens a plain file; `undefined` if it does not exist. Throws for anything else. */
 export async function openIfPresent(
   path: string,
   options: Pick<Deno.OpenOptions, "read" | "append">,
@@ -161,50 +164,53 @@ export async function openIfPresent(
     if (file === undefined) return undefined;
     stack.use(file);
     const opened = await file.stat();
-    if (opened.ino !== before.ino || opened.dev !== before.dev) continue; // another one by now
+    if (opened.ino !== before.ino || opened.dev !== before.dev) continue; // it was replaced
     stack.move();
     return file;
   }
   throw new ConfigError(`Cannot open ${path}: it is being replaced`);
 }
 
-/** Keeps other processes out until the result is disposed. */
+/** Keeps other processes out until the result is disposed of. */
 export async function lockPlainFolder(folder: string, name: string): Promise<Disposable> {
   await using pinned = await PinnedFolder.open(folder);
   const file = await openPlainFile(join(pinned.path, name));
   try {
     await file.lock(true);
-    return file; // closing it gives the lock back
+    return file; // closing it releases the lock
   } catch (error) {
     file.close();
     throw error;
   }
 }
 
-/** The same for a folder of the user's, which no code reaches, and those above it. */
+/**
+ * The same for a folder of the user's, which executed code cannot reach. Creates it with its
+ * parents.
+ */
 export async function lockUserFolder(folder: string): Promise<Disposable> {
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   return await lockPlainFolder(folder, "lock");
 }
 
-/** Looks at what is at a path, and at no link's target. */
+/** The status of a path, without following a link; `undefined` if nothing exists. */
 export async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
   try {
     return await ifPresent(Deno.lstat(path));
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotADirectory)) throw cause;
     const above = dirname(path);
-    await lstatIfPresent(above); // it may be further up
+    await lstatIfPresent(above); // the file may be further up
     throw new ConfigError(`Cannot use ${above}: it is not a folder. Remove it`, { cause });
   }
 }
 
-/** Takes what is not there for nothing. */
+/** Returns `undefined` if the path does not exist. */
 export async function ifPresent<T>(found: Promise<T>): Promise<T | undefined> {
   try {
     return await found;
   } catch (error) {
-    // Node's functions have their own errors.
+    // Node's functions have different errors.
     if (error instanceof Deno.errors.NotFound) return undefined;
     if (codeOf(error) === "ENOENT") return undefined;
     throw error;

@@ -1,6 +1,6 @@
 import { isAbsolute, join } from "node:path";
 import { codeOf } from "../base/message_of.ts";
-import { hostEnv } from "../base/permission.ts";
+import { hostEnv, mayUse } from "../base/permission.ts";
 
 /** The folder that holds the logins to remote MCP servers. Executed code must never see it. */
 export function loginsFolder(): string | undefined {
@@ -9,42 +9,50 @@ export function loginsFolder(): string | undefined {
 }
 
 /**
- * The folder of what ipybox remembers for the user, such as logins, which servers they
- * registered and which policies of workspaces they accepted.
- * Executed code must never see it.
+ * The folder with ipybox's state for the user, such as logins, registered servers and accepted
+ * policies of workspaces. Executed code must never see it.
  */
 export function stateFolder(): string | undefined {
   return ownFolder("XDG_STATE_HOME", ".local/state");
 }
 
-/** Whether an error says that the user's folders cannot be written to, as in some containers. */
+/** A folder in {@linkcode stateFolder}, if Deno's permissions allow using it. */
+export function usableState(
+  name: string,
+  state: string | undefined = stateFolder(),
+): string | undefined {
+  const folder = state === undefined ? undefined : join(state, name);
+  return folder !== undefined && mayUse(folder) ? folder : undefined;
+}
+
+/** Whether an error says that the user's folders are not writable, as in some containers. */
 export function isUnwritable(error: unknown): boolean {
   return error instanceof Deno.errors.PermissionDenied ||
     codeOf(error) === "EROFS";
 }
 
 /**
- * The folder of what the user has set for all workspaces, such as a policy. Executed code must never
- * write there.
+ * The folder with the user's settings for all workspaces, such as a policy. Executed code must
+ * never write there.
  */
 export function settingsFolder(): string | undefined {
   return ownFolder("XDG_CONFIG_HOME", ".config");
 }
 
-/** The folder that says which sessions of `ipybox mcp` run. Executed code must never see it. */
+/** The folder that lists the running sessions of `ipybox mcp`. Executed code must never see it. */
 export function sessionsFolder(): string | undefined {
   const state = stateFolder();
   return state === undefined ? undefined : join(state, "sessions");
 }
 
 /**
- * The folder of what can be made again: Python environments, and folders in which programs are started.
+ * The folder for data that can be recreated: Python environments, and folders to start programs in.
  */
 export function cacheFolder(): string | undefined {
   return ownFolder("XDG_CACHE_HOME", Deno.build.os === "darwin" ? "Library/Caches" : ".cache");
 }
 
-/** The folder of what belongs to the user and is not a setting, such as the workspaces of projects. */
+/** The folder for the user's data other than settings, such as the workspaces of projects. */
 export function dataFolder(): string | undefined {
   return ownFolder("XDG_DATA_HOME", ".local/share");
 }

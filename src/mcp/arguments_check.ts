@@ -1,15 +1,15 @@
 import { type ExactObject, stringifyExact } from "../json/exact.ts";
 import { CfWorkerJsonSchemaValidator } from "./sdk.ts";
 
-/** How many references are followed. A server's schema may be made so that there is no end of them. */
+/** The most references to follow: a server's schema may have endlessly many. */
 const MAX_REFERENCES = 10_000;
 const MAX_PROBLEM = 500;
 
 /**
  * Checks arguments against a tool's input schema.
  *
- * The schema is a server's, which may be hostile: its regular expressions, which can take forever,
- * are left to the server, as is a schema that cannot be understood.
+ * The schema comes from a server, which may be hostile. Its regular expressions, which may take
+ * forever, are left to the server to check, and so is an invalid schema.
  */
 export function checkArguments(
   schema: Readonly<Record<string, unknown>>,
@@ -23,25 +23,25 @@ export function checkArguments(
       ? undefined
       : (errorMessage ?? "They do not match its schema").slice(0, MAX_PROBLEM);
   } catch {
-    return undefined; // the schema is not a schema, or has no end: the server judges by it itself
+    return undefined; // the schema is invalid or endless: the server checks the arguments itself
   }
 }
 
 const REFERENCES: readonly string[] = ["$ref", "$recursiveRef", "$dynamicRef"];
 const PATTERNS: readonly string[] = ["pattern", "patternProperties"];
-/** Keywords that may refuse more once a pattern in them is gone. */
+/** Keywords that may reject more once a pattern inside them is removed. */
 const INVERTING: readonly string[] = ["not", "oneOf", "if", "then", "else", "contains"];
-/** Keywords whose value has names of its own, which are not keywords. */
+/** Keywords that map names, which are not keywords, to schemas. */
 const MAPS: readonly string[] = ["properties", "$defs", "definitions", "dependentSchemas"];
-/** Keywords whose value is data. */
+/** Keywords whose value is data rather than a schema. */
 const DATA: readonly string[] = ["const", "enum", "default", "examples"];
 
-/** Copies a schema without its patterns, so that following its references is counted. */
+/** Copies a schema without its patterns, and counts each use of a reference. */
 function guarded(schema: object, budget: { references: number }): Record<string, unknown> {
   const copy: Record<string, unknown> = {};
   for (const [keyword, value] of Object.entries(schema)) {
     if (PATTERNS.includes(keyword)) {
-      // a name that only a pattern allows must not count as unknown
+      // A name that only a pattern allows must not count as unknown.
       if (keyword === "patternProperties") define(copy, "additionalProperties", true);
     } else if (INVERTING.includes(keyword) && hasPattern(schema, keyword)) {
       continue;

@@ -13,15 +13,15 @@ import { mayQuoteSecrets, type ServerParams } from "./params.ts";
 import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from "./sdk.ts";
 import type { StdioTransport } from "./stdio.ts";
 
-/** How a failed call ended on our side, which the SDK's errors do not tell. */
-export interface CallEnd {
-  /** The caller gave up. */
+/** How a failed call ended on our side, which the SDK's errors do not say. */
+interface CallEnd {
+  /** The caller cancelled it. */
   readonly cancelled: boolean;
-  /** The time limit of the call was reached. */
+  /** The call reached its time limit. */
   readonly timedOut: boolean;
 }
 
-/** Explains an error that says nothing about the connection: it continues. */
+/** Explains an error that leaves the connection usable; `undefined` for others. */
 export function explainAnswer(
   serverName: string,
   error: unknown,
@@ -66,7 +66,7 @@ export async function explainDeath(
   return fail(serverName, "server_died", how, error, { exitCode, signal });
 }
 
-/** Explains the failure of a connection by HTTP. */
+/** Explains the failure of an HTTP connection. */
 export function explainUnreachable(serverName: string, error: unknown): ToolCallError {
   const what = isForgottenSession(error)
     ? "no longer knows the session (HTTP 404); the next call starts a new one"
@@ -76,7 +76,7 @@ export function explainUnreachable(serverName: string, error: unknown): ToolCall
   return fail(serverName, "server_unreachable", what, error);
 }
 
-/** Explains that a server cannot be used for want of a login. */
+/** Explains that a server cannot be used without a login. */
 export function explainLogin(failure: McpConnectionError): ToolCallError {
   const { serverName, message } = failure;
   if (!(failure instanceof McpLoginRequiredError)) {
@@ -86,8 +86,8 @@ export function explainLogin(failure: McpConnectionError): ToolCallError {
 }
 
 /**
- * Says that a server cannot be started or reached, in words that executed code may read: addresses, what
- * was filled in for variables, and last words may hold secrets.
+ * Describes a failure to start or reach a server, in a message that executed code may read: URLs,
+ * values of variables and stderr output may contain secrets.
  */
 export function startFailure(serverName: string, params: ServerParams, error: Error): string {
   const isConnection = error instanceof McpConnectionError;
@@ -99,7 +99,7 @@ export function startFailure(serverName: string, params: ServerParams, error: Er
   return isConnection ? error.message.split("\n", 1)[0] ?? "" : error.message;
 }
 
-/** Whether an error is in our words and names no file of the host, as the system's errors do. */
+/** Whether an error's message is ours and names no host file, as system errors do. */
 function isForCode(error: Error): boolean {
   const isOurs = error instanceof McpConnectionError || error instanceof ConfigError ||
     error instanceof EnvironmentNotReadyError;
@@ -107,14 +107,14 @@ function isForCode(error: Error): boolean {
 }
 
 /**
- * Whether the server says that it no longer knows the session. Others between may answer so for a
- * request that it has processed.
+ * Whether the server no longer knows the session. Proxies may send the same status for a request
+ * that the server has processed.
  */
 export function isForgottenSession(error: unknown): boolean {
   return error instanceof SdkHttpError && error.status === 404;
 }
 
-/** The SDK's own judgements about what the server sent. */
+/** The errors with which the SDK reports a violation of the protocol. */
 const BROKEN_RULES: readonly string[] = [
   SdkErrorCode.InvalidResult,
   SdkErrorCode.UnsupportedResultType,

@@ -12,7 +12,7 @@ const HIDDEN =
 
 Deno.test("startFailure() names no file of the host to code", async () => {
   await using folder = await TempFolder.create();
-  const store = await LoginStore.find(new URL(url), { folder: folder.path });
+  const store = LoginStore.find(new URL(url), { folder: folder.path });
   if (store === undefined) throw new Error("There is no place for logins");
   await Deno.writeTextFile(store.path, "{}", { mode: 0o644 });
   const readable = await store.read().catch((error: Error) => error);

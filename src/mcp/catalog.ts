@@ -1,5 +1,5 @@
 /**
- * What servers offer beside tools: resources, prompts, and completion of their arguments.
+ * What servers offer besides tools: resources, prompts and completions of their arguments.
  *
  * @module
  */
@@ -9,15 +9,12 @@ import { RateLimit } from "../base/rate_limit.ts";
 import { weightOf } from "../json/exact.ts";
 import type { ServerParams } from "./params.ts";
 import { problemOf } from "./results.ts";
-import { openEntry } from "./tools.ts";
+import { SealedEntry } from "./tools.ts";
 
 const text = z.string().max(65_536);
 const texts = z.record(z.string().max(1024), text);
 
-/** A method that lists what is part of the catalog, page by page. */
-export type ListMethod = "resources/list" | "resources/templates/list" | "prompts/list";
-
-/** What can be asked of a server's catalog, in the protocol's own names. */
+/** The methods of a server's catalog, in the protocol's own names. */
 export type CatalogMethod =
   | "resources/list"
   | "resources/templates/list"
@@ -25,6 +22,9 @@ export type CatalogMethod =
   | "resources/read"
   | "prompts/get"
   | "completion/complete";
+
+/** A method that lists a part of the catalog, page by page. */
+export type ListMethod = Extract<CatalogMethod, `${string}/list`>;
 
 const REQUESTS: Readonly<Record<CatalogMethod, z.ZodType<Record<string, unknown>>>> = {
   "resources/list": z.strictObject({}),
@@ -42,23 +42,16 @@ const REQUESTS: Readonly<Record<CatalogMethod, z.ZodType<Record<string, unknown>
   }),
 };
 
-/** All methods. */
-export const CATALOG_METHODS: readonly CatalogMethod[] = [
-  "resources/list",
-  "resources/templates/list",
-  "resources/read",
-  "prompts/list",
-  "prompts/get",
-  "completion/complete",
-];
+/** All catalog methods. */
+export const CATALOG_METHODS = Object.keys(REQUESTS) as readonly CatalogMethod[];
 
 const item = { name: z.string().optional() } as const;
 
-/** What each list holds, by the method that asks for it. */
+/** The property and the item schema of each list, by method. */
 const LISTS: Readonly<
   Record<ListMethod | "tools/list", readonly [key: string, item: z.ZodType]>
 > = {
-  "tools/list": ["tools", z.unknown().transform(openEntry)], // taken as they come
+  "tools/list": ["tools", z.unknown().transform(SealedEntry.open)], // checked one by one later
   "resources/list": ["resources", z.looseObject({ uri: z.string(), ...item })],
   "resources/templates/list": [
     "resourceTemplates",
@@ -86,7 +79,7 @@ const RESULTS: Readonly<
   }),
 };
 
-/** Whether a method lists. It sends nothing of the caller's to the server. */
+/** Whether a method is a list, which takes no parameters from the caller. */
 export function isListMethod(method: CatalogMethod): method is ListMethod {
   return method.endsWith("/list");
 }
@@ -101,19 +94,22 @@ export function checkCatalogParams(
   throw new TypeError(`Invalid parameters of ${method}: ${problemOf(parsed.error)}`);
 }
 
-/** The longest list, in pages. A server that never ends its list must not be asked forever. */
+/** The most pages of a list: a server's list may be endless. */
 const MAX_PAGES = 1000;
-/** The largest list, by the memory that it takes: each page is its own message, and may be a large one. */
+/** The most memory of a list: each page is a separate message and may be large. */
 const MAX_LIST_MIB = 64;
-/** Less for tools, because their list is asked for again after each change, and holds up all others. */
+/**
+ * Less for tools, because their list is fetched again after each change, which blocks everything
+ * else.
+ */
 const MAX_TOOLS_MIB = 16;
-/** How long the pages after the first may take together: that one is waited for like any other answer. */
+/** The time limit for all pages after the first one, whose wait the caller limits. */
 const MAX_PAGING_MS = 60_000;
 
-/** What an entry weighs beside its memory, however small it is: a tool's module is made again, say. */
+/** The cost of an entry besides its memory, such as regenerating a tool's module. */
 const ENTRY_WEIGHT = 4096;
 
-/** Asks for all pages of a list. */
+/** Requests all pages of a list. */
 export async function listAll(
   method: ListMethod | "tools/list",
   ask: (params: { cursor?: string }) => Promise<unknown>,
@@ -131,7 +127,7 @@ export async function listAll(
     const parsed = page.safeParse(raw).data;
     const listed = z.array(schema).safeParse(parsed?.[key]).data;
     if (parsed === undefined || listed === undefined) malformed(method);
-    // With what else is on the page, which took as long to parse.
+    // Includes the rest of the page, which had to be parsed too.
     const weight = weightOf({ ...parsed, [key]: listed }, maxMiB * 2 ** 20);
     onWeight(weight + listed.length * ENTRY_WEIGHT);
     bytes += weight;
@@ -140,7 +136,7 @@ export async function listAll(
       throw new ToolCallError("protocol_error", what);
     }
     for (const item of listed) items.push(item);
-    // Some servers say so, or by the same cursor again, that nothing follows.
+    // Some servers end a list with an empty cursor or by repeating the last one.
     const next = parsed.nextCursor ?? "";
     if (next === "" || next === cursor) return items;
     cursor = next;
@@ -149,12 +145,12 @@ export async function listAll(
   throw new ToolCallError("protocol_error", `The server's answer to ${method} has endless pages`);
 }
 
-/** Refuses what a server answered. */
+/** Rejects a server's response. */
 export function malformed(method: CatalogMethod | "tools/list"): never {
   throw new ToolCallError("protocol_error", `The server sent a malformed answer to ${method}`);
 }
 
-/** Checks another result that a server sent. */
+/** Validates a response to a method other than a list. */
 export function parseCatalogResult(
   method: Exclude<CatalogMethod, ListMethod>,
   raw: unknown,
@@ -162,17 +158,17 @@ export function parseCatalogResult(
   return RESULTS[method].safeParse(raw).data;
 }
 
-/** Reading 16 MiB takes some tenths of a second. Usual lists take less than one MiB. */
+/** Reading 16 MiB takes some tenths of a second. Typical lists are smaller than 1 MiB. */
 const BYTES_PER_SECOND = 2 ** 20;
 const BYTES_AT_ONCE = 32 * 2 ** 20;
 
-/** By the parameters, which stay the same from one start of a server to the next. */
+/** Keyed by parameters, which stay the same when a server restarts. */
 const limits = new WeakMap<ServerParams, RateLimit>();
 
 /**
- * Gives the limit of how much one server may list, in bytes of memory. One that reports a change after
- * each call has its list asked for again for each, and what reads it holds up all other servers and
- * sessions.
+ * The rate limit of what one server may list, in bytes of memory. A server that reports a change
+ * after each call makes the client fetch its list again each time, which blocks all other servers
+ * and sessions.
  */
 export function listingLimit(params: ServerParams): RateLimit {
   return limits.getOrInsertComputed(

@@ -1,7 +1,7 @@
 import { type Logger, silentLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
 import { weightOf } from "../json/exact.ts";
-import type { Root, ServerHooks } from "./hooks.ts";
+import type { ServerHooks } from "./hooks.ts";
 import type { McpProtocol } from "./params.ts";
 import { type FormValue, openQuestion } from "./questions.ts";
 import {
@@ -14,9 +14,9 @@ import {
 
 /** Options of {@linkcode makeClient}. */
 interface ClientMakeOptions {
-  /** The era of the protocol. */
+  /** The protocol version to use. */
   readonly protocol: McpProtocol;
-  /** What the server may tell and ask. */
+  /** How to react to what the server sends unprompted. */
   readonly hooks?: ServerHooks;
   /** Receives messages that the SDK cannot handle. */
   readonly log?: Logger;
@@ -24,11 +24,9 @@ interface ClientMakeOptions {
 
 const CLIENT_INFO = { name: "ipybox", version: "0.1.0" } as const;
 
-/** The longest list of tools, in pages. A server that never ends its list must not fill the memory. */
-const MAX_PAGES = 1000;
-/** How many requests of one server for a model's answer may be open: each may be large. */
+/** How many sampling requests of one server may be open, since each may be large. */
 const MAX_SAMPLING = 16;
-/** The least grave messages that servers are asked to log. */
+/** The lowest severity that servers are asked to log. */
 const LOG_LEVEL = "info";
 
 /** Makes a client that is not connected yet. */
@@ -37,7 +35,6 @@ export function makeClient(serverName: string, options: ClientMakeOptions): Clie
   const client = new Client(CLIENT_INFO, {
     capabilities: capabilities(hooks),
     versionNegotiation: negotiation(protocol),
-    listMaxPages: MAX_PAGES,
   });
   client.onerror = (error) => log.debug(`${serverName}: ${error.message}`);
   const { onLog } = hooks;
@@ -51,7 +48,7 @@ export function makeClient(serverName: string, options: ClientMakeOptions): Clie
   return client;
 }
 
-/** Lets the server ask what it was told that it may ask. */
+/** Answers the requests that the client's capabilities allow a server to send. */
 function answerRequests(serverName: string, client: Client, hooks: ServerHooks, log: Logger): void {
   const { elicit, sample, roots } = hooks;
   client.setRequestHandler("elicitation/create", async ({ params }, { mcpReq }) => {
@@ -76,21 +73,17 @@ function answerRequests(serverName: string, client: Client, hooks: ServerHooks, 
     });
   }
   if (roots !== undefined) {
-    client.setRequestHandler("roots/list", () => ({ roots: roots.map(root) }));
+    client.setRequestHandler("roots/list", () => ({ roots: [...roots] }));
   }
 }
 
-/** Questions are always taken: some servers only list tools that ask where they may ask. */
+/** Elicitation is always offered: some servers list tools that ask questions only if it is. */
 function capabilities({ sample, roots }: ServerHooks): ClientCapabilities {
   return {
     elicitation: { form: {}, url: {} },
     ...(sample === undefined ? {} : { sampling: {} }),
     ...(roots === undefined ? {} : { roots: {} }),
   };
-}
-
-function root({ uri, name }: Root): { uri: string; name?: string } {
-  return name === undefined ? { uri } : { uri, name };
 }
 
 function mutable(
@@ -102,24 +95,20 @@ function mutable(
   return Object.fromEntries(entries);
 }
 
-/**
- * Asks a connected server of the handshake era for its log; the newer era is asked by each request.
- */
+/** Asks a server of the handshake era for its log messages; in the newer era, each request asks. */
 export function requestLog(client: Client, refused: (error: unknown) => void): void {
   if (client.getProtocolEra() === "modern" || !client.getServerCapabilities()?.logging) return;
   client.setLoggingLevel(LOG_LEVEL).catch(refused);
 }
 
-/**
- * Asks a connected server of the newer era to tell when its tools change; the others do it unasked.
- */
+/** Subscribes to tool list changes of a server of the newer era; older servers send them anyway. */
 export function listenForChanges(client: Client, refused: (error: unknown) => void): void {
   const changes = client.getServerCapabilities()?.tools?.listChanged === true;
   if (client.getProtocolEra() !== "modern" || !changes) return;
   client.listen({ toolsListChanged: true }).catch(refused);
 }
 
-/** What goes with each request, so that a server of the newer era logs. */
+/** Metadata of each request that asks a server of the newer era to log. */
 export const LOG_REQUEST: Readonly<Record<string, string>> = {
   "io.modelcontextprotocol/logLevel": LOG_LEVEL,
 };
@@ -128,20 +117,23 @@ function negotiation(protocol: McpProtocol): VersionNegotiationOptions {
   return { mode: protocol === "2026-07-28" ? { pin: protocol } : protocol };
 }
 
-/** The most memory of messages that wait until the server takes them: more than all calls of a kernel take. */
+/**
+ * The most memory for messages waiting to be sent to one server: more than all calls of a kernel
+ * need.
+ */
 const MAX_MIB = 128;
-/** What each of them takes besides what it holds. */
+/** The estimated overhead of each message. */
 const MESSAGE_BYTES = 4096;
 
 /**
- * Bounds what waits to be sent to a server. One that asks all the time, and takes no answers, would fill
- * the memory with them.
+ * Limits the backlog of messages to a server. One that keeps asking without reading the answers
+ * would fill the memory.
  */
 export function limitBacklog(transport: Transport, fail: (error: Error) => void): void {
   const send = transport.send.bind(transport);
   let bytes = 0;
   transport.send = async (message, options) => {
-    // Before it is counted, so that a message may be of any size where nothing else waits.
+    // Checked before the message is counted, so that a single message may have any size.
     if (bytes >= MAX_MIB * 2 ** 20) {
       const error = new Error(
         `An MCP server does not read its input: ${MAX_MIB} MiB are waiting for it`,

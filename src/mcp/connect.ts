@@ -39,32 +39,33 @@ import {
 } from "./sdk.ts";
 import { StdioTransport } from "./stdio.ts";
 
-/** How MCP servers are started and reached: options of everything that does it. */
+/** Options for starting and connecting to MCP servers. */
 export interface ConnectOptions {
   /**
-   * The folder in which executed code works. `.ipybox/mcp.json` in it registers servers, its `.env`
-   * gives values of `${VAR}` after the environment, and `${workspaceFolder}` stands for its path.
+   * The folder in which executed code works. Its `.ipybox/mcp.json` registers servers, its `.env`
+   * provides values of `${VAR}` after the environment, and `${workspaceFolder}` stands for its
+   * path.
    *
-   * @default {undefined} no server is registered but those that are given
+   * @default {undefined} no servers other than those passed in
    */
   workspace?: string;
   /**
-   * How long an MCP server may take to start and to answer, in milliseconds, unless its parameters
-   * say. The time in which a package runner such as `npx` fetches it does not count, where that can be
-   * seen.
+   * The time limit for an MCP server to start and answer, in milliseconds, unless its parameters
+   * set one. The time in which a package runner such as `npx` downloads it does not count, where
+   * that can be observed.
    *
    * @default {60000}
    */
   connectTimeoutMs?: number;
   /**
-   * Gives the values of `${VAR}` in servers' parameters.
+   * Provides the values of `${VAR}` in servers' parameters.
    *
    * @default {undefined} the environment, then the workspace's `.env`
    */
   variables?: VariableLookup;
   /**
-   * Lets a person log in to remote servers that ask for it. No time limit of a server includes the
-   * login; an execution's does.
+   * Lets a person log in to remote servers that require it. The login counts toward the time limit
+   * of an execution, but not of a server.
    *
    * @default {undefined} such a server cannot be used, and the error says how to log in
    */
@@ -77,20 +78,23 @@ export interface ConnectOptions {
   log?: Logger;
 }
 
-/** Options of {@linkcode connectMcp} for one of several servers of the same session. */
+/** Options of {@linkcode connectMcp} for the servers of one session. */
 export interface SessionConnectOptions extends ConnectOptions {
   /**
-   * The settings files in the workspace, for sandboxes of servers, that executed code cannot change.
-   * Others there are refused; without the list, all are taken.
+   * The settings files of servers' sandboxes that executed code cannot change although they are in
+   * the workspace. Others there are refused; without the list, all are accepted.
    */
   settingsFiles?: readonly string[];
-  /** The folder where logins are kept, in place of `$XDG_STATE_HOME/ipybox/logins`. */
+  /** The folder of all logins, instead of `$XDG_STATE_HOME/ipybox/logins`. */
   loginsFolder?: string;
-  /** What the server may tell and ask without being called. */
+  /** How to react to what the server sends unprompted. */
   hooks?: ServerHooks;
-  /** Cancels it. */
+  /** Cancels the connection attempt. */
   signal?: AbortSignal;
-  /** For whom messages come: the session, which all its servers name. See {@linkcode MessageRoom}. */
+  /**
+   * The receiver of messages: an object that all servers of a session share. See {@linkcode
+   * MessageBudget}.
+   */
   owner?: object;
 }
 
@@ -113,7 +117,7 @@ export async function connectMcp(
   return await connectHttp(serverName, filled, { ...options, log, listings });
 }
 
-/** What a connection is made with, whatever its transport. */
+/** Options for either transport. */
 interface InnerOptions extends SessionConnectOptions {
   readonly log: Logger;
   readonly listings: RateLimit;
@@ -156,7 +160,7 @@ async function connectStdio(
     onStderr: (line) => log.debug(`${serverName}: ${line}`),
   });
   limitBacklog(transport, (error) => transport.fail(error));
-  said = () => lastWords(transport.stderrTail);
+  said = () => lastLines(transport.stderrTail);
   using fetch = new PackageFetch(launch.command, () => transport.pid, attempt.budget);
   state = () =>
     fetch.underWay
@@ -175,7 +179,7 @@ async function connectStdio(
       : { stderrTail: transport.stderrTail };
     await transport.abort();
     options.signal?.throwIfAborted();
-    if (launch.sandboxed && exited) await requireSandboxPrerequisites(); // it may be why
+    if (launch.sandboxed && exited) await requireSandboxPrerequisites(); // it may be the reason
     const message = transport.pid === null
       ? messageOf(error)
       : attempt.expired
@@ -188,12 +192,12 @@ async function connectStdio(
   }
 }
 
-/** A server's command line as it was written: without what fills its variables. */
+/** A server's command line as written, before variables are replaced. */
 function lineOf(params: ServerParams): string {
   return "command" in params ? [params.command, ...(params.args ?? [])].join(" ") : params.url;
 }
 
-/** After this long, a person wants to know what is being waited for. */
+/** After this long, a person wants to know what the delay is. */
 const SLOW_MS = 5000;
 
 function whenSlow(tell: () => void): Disposable {
@@ -201,7 +205,7 @@ function whenSlow(tell: () => void): Disposable {
   return { [Symbol.dispose]: () => clearTimeout(timer) };
 }
 
-function lastWords(stderr: string): string {
+function lastLines(stderr: string): string {
   const last = stderr.trimEnd().split("\n").slice(-3).join("\n");
   return last === "" ? "" : `\n${last}`;
 }
@@ -228,7 +232,7 @@ async function connectHttp(
       transport.close().catch((error) => log.error(`${serverName}: ${error}`));
     });
     try {
-      // The transport of the older era has no newer one.
+      // The SSE transport exists only in the handshake era.
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
       const client = await attempt.connect(transport, protocol);
       return new McpConnection({ serverName, client, transport, log, listings, hooks, session });
@@ -240,7 +244,7 @@ async function connectHttp(
       if (attempt.expired || !isOtherTransport(error)) break;
     }
   }
-  // Without the query and the user: they may be secrets.
+  // Omits the query and the user, which may be secrets.
   const at = `MCP server "${serverName}" at ${url.origin}${url.pathname}`;
   const message = attempt.expired
     ? `${at} ${attempt.waited}${LONGER_HINT}`
@@ -263,12 +267,12 @@ async function openSession(
   return await OAuthSession.open({ ...where, params: oauth ?? {}, login, onWaiting });
 }
 
-/** One try to connect, or several that share a time limit. */
+/** One or more attempts to connect that share a time limit. */
 class Attempt implements Disposable {
-  /** The time limit, which stands still while a person logs in. */
+  /** The time limit, which pauses while a person logs in. */
   readonly budget: TimeBudget;
   readonly #timeoutMs: number;
-  /** Cancels it: it took too long, or the caller no longer wants it. */
+  /** Aborts when the time limit is reached or the caller cancels. */
   readonly signal: AbortSignal;
   readonly #options: SessionConnectOptions;
   readonly #serverName: string;
@@ -290,12 +294,12 @@ class Attempt implements Disposable {
     this.budget[Symbol.dispose]();
   }
 
-  /** The time limit. */
+  /** The time limit in seconds. */
   get seconds(): number {
     return this.#timeoutMs / 1000;
   }
 
-  /** What was waited for, and how long. */
+  /** What took too long, for error messages. */
   get waited(): string {
     return `did not complete the MCP handshake within ${this.seconds} s`;
   }
@@ -303,7 +307,7 @@ class Attempt implements Disposable {
   async connect(transport: Transport, protocol: McpProtocol): Promise<Client> {
     const { hooks, log } = this.#options;
     const client = makeClient(this.#serverName, { protocol, hooks, log });
-    const timeout = LONGEST_TIMER_MS; // the signal comes first
+    const timeout = LONGEST_TIMER_MS; // the signal ends it sooner
     const connected = client.connect(transport, { timeout, signal: this.signal });
     await abortable(connected, this.signal);
     return client;
@@ -318,13 +322,13 @@ function transportTypes(url: URL, params: HttpServerParams): readonly ("http" | 
   return ["http", "sse"];
 }
 
-/** Whether an error says that a server answered, so that the connection was ended from this side. */
+/** Whether an error means that the server answered, so that this side ended the connection. */
 function isAnswer(error: unknown): boolean {
   return error instanceof ProtocolError ||
     (error instanceof SdkError && error.code === SdkErrorCode.InvalidResult);
 }
 
-/** Whether an error says that the address speaks, but not this transport. */
+/** Whether an error means that the address does not support this transport. */
 function isOtherTransport(error: unknown): boolean {
   return error instanceof SdkHttpError && error.status >= 400 && error.status < 500 &&
     error.status !== 401 && error.status !== 403;
@@ -354,26 +358,26 @@ function prefixed(serverName: string, message: string): string {
   return message.includes(`"${serverName}"`) ? message : `MCP server "${serverName}": ${message}`;
 }
 
-/** Why a request failed: at the bottom of what the SDK and `fetch` make of it. */
+/** Why a request failed: the innermost cause of the errors of the SDK and `fetch`. */
 function networkReasonOf(error: unknown): string {
   if (error instanceof Error && error.cause instanceof Error) return networkReasonOf(error.cause);
-  // The whole address may hold a secret, and the message has it without its query.
+  // The full URL may contain a secret; the caller's message has it without the query.
   return messageOf(error).replace(/^error sending request for url \(\S*\): /, "");
 }
 
-/** Programs that fetch a server where it is not there yet, and then start it as their child. */
+/** Programs that download a server if necessary and then start it as their child. */
 const RUNNERS: ReadonlySet<string> = new Set(["npm", "npx", "uv", "uvx"]);
 
-/** No process tells its parent about its children. */
+/** Polled because a process does not notify its parent of its own children. */
 const POLL_MS = 250;
-/** A runner that has nothing to show for it after this long does not fetch any more. */
+/** After this long without a child, a runner is no longer considered to be downloading. */
 const LONGEST_FETCH_MS = 600_000;
 
 /**
- * Leaves the time that a package runner takes to fetch a server out of the server's time to start.
+ * Excludes the time in which a package runner downloads a server from the server's time to start.
  *
- * The server has started once the runner has a child. Where that cannot be seen (only Linux shows it,
- * and Deno only to programs with all permissions), all of the time counts.
+ * The download has ended once the runner has a child. Where children cannot be seen, all of the
+ * time counts: only Linux shows them, and Deno only to programs with all permissions.
  */
 class PackageFetch implements Disposable {
   readonly #pid: () => number | null;
@@ -390,7 +394,7 @@ class PackageFetch implements Disposable {
     if (isSeen && RUNNERS.has(basename(command))) this.#look();
   }
 
-  /** Whether the server is being fetched. */
+  /** Whether the server is being downloaded. */
   get underWay(): boolean {
     return this.#underWay;
   }
@@ -420,17 +424,19 @@ async function isChildless(pid: number): Promise<boolean> {
     }
     return true;
   } catch {
-    return false; // it has ended, or one may not look
+    return false; // it has ended, or may not be read
   }
 }
 
-/** A server may end its streams and say how soon they are wanted back: `retry: 0` would have no end. */
+/**
+ * Servers may end their streams and request immediate reconnection: `retry: 0` would loop forever.
+ */
 const STREAMS_PER_SECOND = 2;
 const STREAMS_AT_ONCE = 60;
-/** The SDK forgets some of its timers, and this process would wait for them. */
+/** The SDK forgets some of its timers, which would keep this process alive. */
 const LONGEST_RETRY_MS = 60_000;
 
-/** Bounds how often streams of events are opened. */
+/** Limits how often event streams are opened. */
 function pacedStreams(fetch: FetchLike): FetchLike {
   const limit = new RateLimit(STREAMS_PER_SECOND, STREAMS_AT_ONCE);
   return async (url, init) => {
@@ -442,7 +448,7 @@ function pacedStreams(fetch: FetchLike): FetchLike {
   };
 }
 
-/** Waits before the SDK opens a stream again: no longer than is reasonable, whatever the server wants. */
+/** Delays reopening a stream, but no longer than reasonable, whatever the server requests. */
 function scheduleRetry(retry: () => void, delayMs: number): () => void {
   const timer = setTimeout(retry, Math.min(delayMs, LONGEST_RETRY_MS));
   return () => clearTimeout(timer);

@@ -10,7 +10,6 @@ import { traceContext } from "../base/telemetry.ts";
 import { type ExactObject, weightOf } from "../json/exact.ts";
 import { isInside } from "../process/trusted_path.ts";
 import {
-  type CallEnd,
   explainAnswer,
   explainDeath,
   explainLogin,
@@ -56,45 +55,45 @@ interface McpConnectionParts {
   readonly serverName: string;
   /** The client, connected. */
   readonly client: Client;
-  /** What it is connected by. */
+  /** The transport of the connection. */
   readonly transport: Transport;
   /** Receives the stderr tail of a server that died. */
   readonly log: Logger;
-  /** How much may be listed: see {@linkcode listingLimit}. */
+  /** The rate limit of {@linkcode listingLimit}. */
   readonly listings: RateLimit;
-  /** What the server may tell and ask. */
+  /** How to react to what the server sends unprompted. */
   readonly hooks?: ServerHooks;
   /** The login to a remote server. */
   readonly session?: OAuthSession;
-  /** What is disposed when the connection has ended. */
+  /** What to dispose of when the connection has ended. */
   readonly belongings?: AsyncDisposable;
-  /** The folder that was made for the server, if it starts in that. */
+  /** The folder that was created for the server, if that is its working directory. */
   readonly ownFolder?: string;
 }
 
-/** What a server says of itself and of its tools. */
+/** A server's description of itself and its tools. */
 export interface ServerDescription {
-  /** The tools of all pages of its list, as they came. */
+  /** The entries of all pages of its tool list, as received. */
   readonly tools: readonly unknown[];
-  /** For each of them, why it cannot be called, if that is so. */
+  /** For each entry, why it cannot be called; `undefined` if it can. */
   readonly unusable: readonly (string | undefined)[];
   /** Its name, title and version. */
   readonly serverInfo: unknown;
-  /** Its instructions for its users. */
+  /** Its instructions for models. */
   readonly instructions: string | undefined;
 }
 
 /** A list of tools. */
 interface Listed {
-  /** What the server lists, as it came. */
+  /** The server's entries, as received. */
   readonly entries: readonly unknown[];
-  /** For each entry, why it cannot be called, if that is so. */
+  /** For each entry, why it cannot be called; `undefined` if it can. */
   readonly unusable: readonly (string | undefined)[];
-  /** Those that can be called. */
+  /** The entries that can be called. */
   readonly tools: readonly Tool[];
 }
 
-/** The tools of a list that can be called. The first of a name counts. */
+/** The tools of a list that can be called: of those with the same name, the first. */
 function usableTools(
   entries: readonly unknown[],
   unusable: readonly (string | undefined)[],
@@ -107,22 +106,22 @@ function usableTools(
   return [...tools.values()];
 }
 
-/** What the SDK takes of a result: all of it, as it came. */
+/** The SDK's schema for results: accepts everything unchanged. */
 const AS_IT_CAME = z.unknown();
-/** The SDK needs some limit; ours are signals. */
+/** The SDK requires a limit; ours are signals. */
 const NO_TIMEOUT = LONGEST_TIMER_MS;
-/** How long ending a session may take. */
+/** The time limit for ending a session. */
 const FAREWELL_MS = 1000;
-/** The largest definition of one tool: it is hashed and compared, which holds up all others. */
+/** The largest definition of one tool: hashing and comparing it blocks everything else. */
 const MAX_TOOL_MIB = 4;
-/** How often a list that never settles is waited for. */
+/** How often to wait for a list that keeps changing. */
 const MAX_SETTLE_ROUNDS = 10;
 
 /** A connection to one MCP server. Disposing it stops the server's process or ends the session. */
 export class McpConnection implements AsyncDisposable {
   /** The server's registered name. */
   readonly serverName: string;
-  /** Resolves, never rejects, once the connection is of no use any more. */
+  /** Resolves, never rejects, once the connection has become unusable. */
   readonly closed: Promise<void>;
 
   readonly #client: Client;
@@ -142,7 +141,7 @@ export class McpConnection implements AsyncDisposable {
   #warned = false;
   #closing: Promise<void> | undefined;
 
-  /** @param parts A connected client and what it is connected by. */
+  /** @param parts A connected client and its transport. */
   constructor(parts: McpConnectionParts) {
     this.serverName = parts.serverName;
     this.#client = parts.client;
@@ -171,7 +170,7 @@ export class McpConnection implements AsyncDisposable {
     return this.#usable;
   }
 
-  /** Whether the server said that it no longer knows this session. */
+  /** Whether the server no longer knows this session. */
   get forgotten(): boolean {
     return this.#forgotten;
   }
@@ -186,23 +185,23 @@ export class McpConnection implements AsyncDisposable {
     return this.#client.getInstructions();
   }
 
-  /** Lists all tools that can be called, from all pages. */
+  /** Lists all tools that can be called. */
   async listTools(options: ListToolsOptions = {}): Promise<readonly Tool[]> {
     return (await this.#list(options)).tools;
   }
 
-  /** Lists what the server lists as tools, as it comes: nothing of it has been checked. */
+  /** Lists the server's unchecked tool entries, as received. */
   async listEntries(options: ListToolsOptions = {}): Promise<readonly unknown[]> {
     return (await this.#list(options)).entries;
   }
 
-  /** Asks for all that an API is made of. */
+  /** Requests everything that an API is generated from. */
   async describe(options: ListToolsOptions = {}): Promise<ServerDescription> {
     const { entries: tools, unusable } = await this.#list(options);
     return { tools, unusable, serverInfo: this.serverInfo, instructions: this.instructions };
   }
 
-  /** Finds out whether an entry of the server's list is a tool that cannot be called. */
+  /** Why an entry of the server's list cannot be called; `undefined` if it can. */
   #problemOf(entry: unknown): string | undefined {
     const tool = readTool(entry);
     if (!this.#isModern && requiresTask(tool) && !offersTasks(this.#client)) {
@@ -214,17 +213,17 @@ export class McpConnection implements AsyncDisposable {
     return this.#sendsHeaders ? headerProblem(tool?.inputSchema) : undefined;
   }
 
-  /** Finds one tool in the server's list, which is fetched again after it changed. */
+  /** Finds a tool in the server's list, which is fetched again after a change. */
   async findTool(name: string, signal?: AbortSignal): Promise<Tool | undefined> {
-    // One after the other: the others find what the first has listed.
+    // One at a time, so that later lookups find what the first one listed.
     using _turn = await this.#lookups.acquire(signal).catch(async (error) => {
-      throw await this.#explain(error, { cancelled: aborted(signal), timedOut: false });
+      throw await this.#explain(error, signal);
     });
-    const tools = this.#tools ?? await this.listTools(defined({ signal }));
+    const tools = this.#tools ?? await this.listTools({ signal });
     return tools.find((tool) => tool.name === name);
   }
 
-  /** Finds one tool in the server's list, if that is known. */
+  /** Finds a tool in the server's list, if the list is known. */
   knownTool(name: string): Tool | undefined {
     return this.#tools?.find((tool) => tool.name === name);
   }
@@ -251,24 +250,21 @@ export class McpConnection implements AsyncDisposable {
     try {
       return await send().catch(async (error) => {
         if (!await openRequiredUrls(error, this.#hooks.elicit, request.signal)) throw error;
-        return await send(); // the server has not done it yet, as it says
+        return await send(); // the first attempt was rejected before it did anything
       });
     } catch (error) {
-      throw await this.#explain(error, {
-        cancelled: aborted(signal),
-        timedOut: deadline.passed,
-      });
+      throw await this.#explain(error, signal, deadline);
     }
   }
 
-  /** Finds a file that a result names and that lies where only the server can reach it. */
+  /** Finds a file that a result mentions and that only the server can reach. */
   async ownFileIn(result: ToolResult): Promise<string | undefined> {
     if (this.#ownFolder === undefined) return undefined;
     const texts = result.content.flatMap(({ text }) => typeof text === "string" ? [text] : []);
     return await fileNamedIn(this.#ownFolder, texts.join("\n"));
   }
 
-  /** Asks for what the server offers beside tools. */
+  /** Sends a request about resources, prompts or completions. */
   async catalog(
     method: CatalogMethod,
     params: Readonly<Record<string, unknown>>,
@@ -286,10 +282,7 @@ export class McpConnection implements AsyncDisposable {
       }
       return parseCatalogResult(method, await ask(params)) ?? malformed(method);
     } catch (error) {
-      throw await this.#explain(error, {
-        cancelled: aborted(signal),
-        timedOut: deadline.passed,
-      });
+      throw await this.#explain(error, signal, deadline);
     }
   }
 
@@ -302,7 +295,7 @@ export class McpConnection implements AsyncDisposable {
     return this.#client.getProtocolEra() === "modern";
   }
 
-  /** Whether arguments go into the headers of requests, too. */
+  /** Whether requests repeat arguments in headers. */
   get #sendsHeaders(): boolean {
     return this.#isModern && this.#transport.hasPerRequestStream === true;
   }
@@ -314,7 +307,7 @@ export class McpConnection implements AsyncDisposable {
       return { entries: [], unusable: [], tools: [] };
     }
     if (settleMs > 0) await this.#settle(settleMs);
-    const request = { timeout: NO_TIMEOUT, ...defined({ signal }) };
+    const request = { timeout: NO_TIMEOUT, signal };
     try {
       await this.#listings.settled(signal);
       const changes = this.#changes;
@@ -328,7 +321,7 @@ export class McpConnection implements AsyncDisposable {
       if (changes === this.#changes) this.#tools = tools;
       return { entries, unusable, tools };
     } catch (error) {
-      throw await this.#explain(error, { cancelled: aborted(signal), timedOut: false });
+      throw await this.#explain(error, signal);
     }
   }
 
@@ -344,8 +337,8 @@ export class McpConnection implements AsyncDisposable {
     });
     const params = { name, arguments: args, ...meta };
     if (this.#sendsHeaders) {
-      // Only callTool() mirrors arguments into headers where the tool's schema asks for it. It would
-      // also refuse results that do not match the output schema; without that schema it does not.
+      // Only callTool() copies arguments into headers as the tool's schema asks. It would also
+      // reject results that do not match the output schema, so that is left out.
       const tool = await this.findTool(name, options.signal);
       const inputSchema = { ...tool?.inputSchema, type: "object" } as const;
       return await this.#client.callTool(params, {
@@ -356,11 +349,11 @@ export class McpConnection implements AsyncDisposable {
     if (offersTasks(this.#client) && requiresTask(await this.findTool(name, options.signal))) {
       return await runTask(this.#client, params, { ...options, unable: this.#unable });
     }
-    // A plain request leaves the result as it came.
+    // A plain request leaves the result unchanged.
     return await this.#client.request({ method: "tools/call", params }, AS_IT_CAME, options);
   }
 
-  /** Waits until no change of the list was reported for a while. */
+  /** Waits until the server reports no change of its list for a while. */
   async #settle(quietMs: number): Promise<void> {
     if (!this.#client.getServerCapabilities()?.tools?.listChanged) return;
     for (let round = 0; round < MAX_SETTLE_ROUNDS; round++) {
@@ -372,19 +365,19 @@ export class McpConnection implements AsyncDisposable {
   async #close(): Promise<void> {
     this.#usable = false;
     if (this.#transport instanceof StreamableHTTPClientTransport && !this.#forgotten) {
-      // Only a courtesy to the server, which may be gone or know no sessions.
+      // A courtesy to the server, which may be gone or have no sessions.
       const farewell = this.#transport.terminateSession();
       farewell.catch((error) => this.#log.debug(`${this.serverName}: ${error}`));
       await settledWithin(farewell, FAREWELL_MS);
     }
     await this.#client.close();
-    // The SDK has let go of a transport that ended by itself, whose process may still be ending.
+    // The SDK drops a transport that closed on its own, whose process may still be exiting.
     if (this.#transport instanceof StdioTransport) await this.#transport.close();
     this.#lose();
     await this.#belongings?.[Symbol.asyncDispose]();
   }
 
-  /** Says why the connection is of no use any more: once, however many calls fail by it. */
+  /** Warns that the connection has become unusable: only once, however many calls fail. */
   readonly #warn = (message: string): void => {
     if (this.#warned) return;
     this.#warned = true;
@@ -398,9 +391,16 @@ export class McpConnection implements AsyncDisposable {
     this.#lost.resolve();
   }
 
-  /** Makes an error of ours of whatever the SDK threw. */
-  async #explain(error: unknown, end: CallEnd): Promise<ToolCallError> {
-    const answer = explainAnswer(this.serverName, error, end);
+  /** Converts what the SDK threw into an error of ours. */
+  async #explain(
+    error: unknown,
+    signal: AbortSignal | undefined,
+    deadline?: Deadline,
+  ): Promise<ToolCallError> {
+    const answer = explainAnswer(this.serverName, error, {
+      cancelled: signal?.aborted ?? false,
+      timedOut: deadline?.passed ?? false,
+    });
     if (answer !== undefined) return answer;
     this.#lose();
     if (this.#transport instanceof StdioTransport) {
@@ -416,21 +416,11 @@ export class McpConnection implements AsyncDisposable {
   }
 }
 
-function aborted(signal: AbortSignal | undefined): boolean {
-  return signal?.aborted ?? false;
-}
-
-/** Makes the part of a request that is about the request, if there is anything to say. */
+/** The metadata of a request, if there is any. */
 function asMeta(
   meta: Readonly<Record<string, unknown>>,
 ): { _meta?: Readonly<Record<string, unknown>> } {
   return Object.keys(meta).length === 0 ? {} : { _meta: meta };
-}
-
-/** Leaves out what is `undefined`. */
-function defined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
-  const entries = Object.entries(value).filter(([, inner]) => inner !== undefined);
-  return Object.fromEntries(entries) as { [K in keyof T]: Exclude<T[K], undefined> };
 }
 
 /** More than a person would open for one call. */
@@ -440,10 +430,7 @@ const required = z.object({
   elicitations: z.array(z.looseObject({ mode: z.literal("url") })).min(1).max(MAX_ADDRESSES),
 });
 
-/**
- * Asks for the addresses that have to be opened before a server does what it was asked, such as to
- * sign in.
- */
+/** Asks a person to open the URLs that a server requires before a call, for example to sign in. */
 async function openRequiredUrls(
   error: unknown,
   elicit: ServerHooks["elicit"],
@@ -460,15 +447,15 @@ async function openRequiredUrls(
   return elicitations.length > 0;
 }
 
-/** How much of a text, and how many files that it may name, are looked at: a server decides on both. */
+/** A server determines the size of the text and the number of file names in it. */
 const MAX_TEXT = 64 * 1024;
 const MAX_FILES = 50;
 const MAX_LENGTH = 500;
 
-/** What stands between the words of a text, and around the paths in them. */
+/** What separates words, and the paths among them, in a text. */
 const SEPARATORS = /[\s"'`()[\]{}<>,;|]/;
 
-/** Finds a file that a server wrote into its own folder and speaks of by its path. */
+/** Finds a file in a server's own folder that a text mentions. */
 async function fileNamedIn(folder: string, text: string): Promise<string | undefined> {
   if (!mayRead(folder)) return undefined;
   const paths = new Set<string>();
@@ -481,7 +468,7 @@ async function fileNamedIn(folder: string, text: string): Promise<string | undef
   return undefined;
 }
 
-/** The path below a folder that a word stands for, if it may be one. */
+/** The path below a folder that a word may stand for. */
 function pathIn(folder: string, word: string): string | undefined {
   if (word.length > MAX_LENGTH || !/[./]/.test(word)) return undefined;
   const path = (isInside(word, folder) ? word.slice(folder.length + 1) : word)

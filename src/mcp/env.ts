@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { parse } from "@std/dotenv";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { DOTENV_NOTE } from "../sandbox/settings.ts";
+import { DOTENV_NOTE } from "../sandbox/protect.ts";
 import { isPlainFile, readHostileFile } from "../files/safe.ts";
 
 /** Reads a workspace's `.env`, unless executed code may have written it. */
@@ -13,7 +13,7 @@ export async function readDotenv(
   return text === undefined || !await isOwn(workspace, log) ? {} : parse(text);
 }
 
-/** Whether a workspace has a `.env` that is the user's, which is out of reach for executed code. */
+/** Whether a workspace has a `.env` file of the user's own, which executed code cannot write. */
 export async function hasOwnDotenv(
   workspace: string,
   log: Logger = silentLogger,

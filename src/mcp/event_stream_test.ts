@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { EventStream } from "./exact_fetch.ts";
-import { MessageRoom } from "./message.ts";
+import { MessageBudget } from "./message.ts";
 
 const encoder = new TextEncoder();
 
@@ -12,7 +12,7 @@ async function pass(text: string, cuts: readonly number[] = [], room = 10_000): 
     a - b
   );
   const pieces = places.map((end, at) => bytes.slice(places[at - 1] ?? 0, end));
-  const incoming = new MessageRoom(room).begin({});
+  const incoming = new MessageBudget(room).begin({});
   const events = new EventStream({
     incoming,
     data: (text) => text.replaceAll("x", "y"),
@@ -77,7 +77,7 @@ Deno.test("EventStream gives another event in place of one that is too large, an
 });
 
 Deno.test("EventStream gives up an event whose room another message takes", async () => {
-  const room = new MessageRoom(1000);
+  const room = new MessageBudget(1000);
   const events = new EventStream({
     incoming: room.begin({}),
     data: (text) => text,

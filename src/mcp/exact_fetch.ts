@@ -14,7 +14,7 @@ import {
   checkCost,
   checkMessage,
   checkSize,
-  hostRoom,
+  hostBudget,
   type IncomingMessage,
   MAX_MESSAGE_BYTES,
   tooLong,
@@ -23,19 +23,20 @@ import {
 import type { FetchLike } from "./sdk.ts";
 
 /**
- * What begins a text that stands for exact structured content on its way through the SDK, which would
- * read its numbers as doubles. No server knows it.
+ * Prefix of the text that carries exact structured content through the SDK, which would read its
+ * numbers as doubles. Servers do not know it.
  */
 const MARK = `${crypto.randomUUID()}:`;
 
-/** The most that is read without a whole event: twice what the longest one has. */
+/** The most bytes to read without a complete event: twice the largest one. */
 const MAX_EVENTLESS_BYTES = 2 * MAX_MESSAGE_BYTES;
-/** The most that is read of what a failure says. */
+/** The most bytes to read of an error response. */
 const MAX_FAILURE_BYTES = 2 ** 20;
 
 /**
- * Makes the `fetch` for the SDK: structured content keeps its numbers as they were written, the body of
- * a failure is read, because the SDK leaves some of them open, and what is too large ends in an error.
+ * Creates the `fetch` for the SDK. Numbers in structured content keep their spelling, error
+ * responses are read to the end because the SDK leaves some open, and oversized responses become
+ * errors.
  */
 export function exactFetch(owner: object): FetchLike {
   return async (url, init) => {
@@ -45,19 +46,19 @@ export function exactFetch(owner: object): FetchLike {
     const type = response.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
     const headers = withoutLength(response.headers);
     const isEvents = type === "text/event-stream" || (init?.method ?? "GET") === "GET";
-    // The SDK reads what answers a GET as events, whatever type it has.
+    // The SDK reads the response to a GET as events, whatever its type.
     if (status < 400 && body !== null && isEvents) {
       const instead = (error: unknown) => errorMessage(error, init);
-      const incoming = hostRoom.begin(owner);
+      const incoming = hostBudget.begin(owner);
       const events = new EventStream({ incoming, data: markText, instead });
       return new Response(body.pipeThrough(events), { status, statusText, headers });
     }
-    using incoming = hostRoom.begin(owner);
+    using incoming = hostBudget.begin(owner);
     if (status < 400 && body !== null && type === "application/json") {
       const text = await jsonText(body, incoming).catch((error) => errorMessage(error, init));
       return new Response(markText(text), { status, statusText, headers });
     }
-    // The rest is of no use to the SDK, which reads it to its end all the same.
+    // The SDK has no use for the rest but reads it to the end.
     const said = body === null ? null : await read(body, incoming, MAX_FAILURE_BYTES);
     return new Response(said, { status, statusText, headers });
   };
@@ -76,8 +77,7 @@ async function jsonText(
 }
 
 /**
- * Answers a request in the place of a server whose answer cannot be taken: the SDK continues waiting when
- * a stream fails.
+ * The JSON-RPC error that replaces an unusable response: the SDK keeps waiting when a stream fails.
  */
 function errorMessage(error: unknown, init: RequestInit | undefined): string {
   const request: unknown = typeof init?.body === "string" ? JSON.parse(init.body) : undefined;
@@ -87,16 +87,16 @@ function errorMessage(error: unknown, init: RequestInit | undefined): string {
   return JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32603, message: error.message } });
 }
 
-function withoutLength(given: Headers): Headers {
+/** The headers of a response whose body was read and is sent on in another form. */
+export function withoutLength(given: Headers): Headers {
   const headers = new Headers(given);
-  headers.delete("content-length"); // the body gets another one
-  headers.delete("content-encoding"); // and is decoded already
+  headers.delete("content-length"); // the body changes
+  headers.delete("content-encoding"); // it is already decoded
   return headers;
 }
 
-/** Reads a body to its end. */
 async function read(
-  body: ReadableStream<Uint8Array> | null,
+  body: ReadableStream<Uint8Array>,
   incoming: IncomingMessage,
   maxBytes: number,
 ): Promise<Uint8Array<ArrayBuffer>> {
@@ -108,9 +108,10 @@ async function read(
   });
 }
 
-/** Gives structured content as it was written. */
-export function unmarked(value: unknown): unknown {
-  if (typeof value !== "string" || !value.startsWith(MARK)) return value;
+/** Restores structured content as it was written. */
+export function unmarked(value: unknown): ExactJson {
+  const isMarked = typeof value === "string" && value.startsWith(MARK);
+  if (!isMarked) return value as ExactJson; // it was parsed from JSON
   return parseExact(value.slice(MARK.length));
 }
 
@@ -124,7 +125,7 @@ function markText(text: string): string {
     const result = { ...message.result, structuredContent: marked(structuredContent) };
     return stringifyExact({ ...message, result });
   } catch {
-    return text; // the SDK says what is wrong with it
+    return text; // the SDK reports the problem
   }
 }
 
@@ -132,24 +133,24 @@ function marked(value: ExactJson): string {
   return MARK + stringifyExact(value);
 }
 
-/** What an {@linkcode EventStream} needs. */
+/** Options of {@linkcode EventStream}. */
 interface EventStreamOptions {
-  /** Counts what comes, which the stream owns from here. */
+  /** Counts the received bytes. The stream owns it from here on. */
   readonly incoming: IncomingMessage;
-  /** What stands for the data of an event. */
+  /** Transforms the data of an event. */
   readonly data: (text: string) => string;
-  /** The data that stands for an event which cannot be taken. It may throw, which ends the stream. */
+  /** The data that replaces an unusable event. If it throws, the stream ends. */
   readonly instead: (error: unknown) => string;
 }
 
 /**
- * Reads a stream of events and writes each again once it is whole. So what reads them next sees fields
- * that were measured and nothing else, and keeps no part of an event.
+ * Reads a stream of events and re-encodes each once it is complete. So the next reader gets only
+ * measured fields and never stores a partial event.
  *
  * @see {@link https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream}
  */
 export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
-  /** @param options What is done with events. */
+  /** @param options How events are counted and transformed. */
   constructor({ incoming, data, instead }: EventStreamOptions) {
     const reader = new EventReader(incoming, data);
     const turns = new FairTurns();
@@ -166,15 +167,15 @@ export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
           for (const event of reader.read(chunk)) {
             eventless = 0;
             controller.enqueue(event);
-            await turns.giveWay(); // also from a server that writes without end
+            await turns.giveWay(); // even if the server writes without end
           }
           if (eventless > MAX_EVENTLESS_BYTES) throw tooLong(MAX_EVENTLESS_BYTES);
-          await turns.giveWay(); // or nothing whole, of which a few packed bytes make a lot
+          await turns.giveWay(); // even without complete events: a few compressed bytes can expand to many
         } catch (error) {
           if (!incoming.dropped.aborted) end(error, controller);
         }
       },
-      flush: () => incoming.end(), // an event that is not whole is none
+      flush: () => incoming.end(), // an incomplete event is discarded
       cancel: () => incoming.end(),
     });
 
@@ -194,32 +195,34 @@ const LINE_FEED = 10;
 const CARRIAGE_RETURN = 13;
 const SPACE = 32;
 const COLON = 58;
-/** What begins a stream, and means nothing. */
+/** May begin a stream, and is ignored. */
 const BYTE_ORDER_MARK = "\xef\xbb\xbf";
 const FIELDS: readonly string[] = ["data", "event", "id", "retry"];
-/** Names are read to here; no longer one is known. */
+/** The longest name to collect: longer ones are unknown. */
 const MAX_NAME = 16;
-/** The most lines of data of one event: those who read it next join them one by one. */
+/** The most data lines in one event: the next reader joins them one by one. */
 const MAX_LINES = 100_000;
 
-/** A stream that a server ends and wants reopened immediately would keep the host busy. */
+/**
+ * A server that ends its stream and requests an immediate reconnection would keep the host busy.
+ */
 const MIN_RETRY_MS = 250;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
-/** Reads events, whose lines end with a line feed, a carriage return or both. */
+/** Reads events whose lines end with a line feed, a carriage return or both. */
 class EventReader {
   readonly #incoming: IncomingMessage;
   readonly #write: (text: string) => string;
   #fields = new Map<string, ByteBuffer>();
   #lines = 0;
   #meter = new JsonMeter();
-  /** The name in this line so far, each byte a character. */
+  /** The field name in this line so far, one character for each byte. */
   #name = "";
-  /** Whether the name is at its end. */
+  /** Whether the name is complete. */
   #named = false;
-  /** Where the value in this line goes: nowhere where the name is not known. */
+  /** Where this line's value goes; `undefined` for unknown fields. */
   #value: ByteBuffer | undefined;
   #atValue = false;
   #isFirstLine = true;
@@ -230,11 +233,11 @@ class EventReader {
     this.#write = write;
   }
 
-  /** Takes what comes next and gives the events that are whole; throws where one is too large. */
+  /** Reads the next chunk and yields complete events; throws if one is too large. */
   *read(chunk: Uint8Array): Generator<Uint8Array> {
     for (let at = 0; at < chunk.length;) {
       const end = lineEnd(chunk, at);
-      // The line feed after a carriage return does not end another line.
+      // A line feed after a carriage return does not end another line.
       const isRest = end === at && chunk[at] === LINE_FEED && this.#afterReturn;
       if (end > at) this.#take(chunk.subarray(at, end));
       if (end === chunk.length) {
@@ -277,7 +280,7 @@ class EventReader {
     [this.#named, this.#atValue] = [true, true];
     if (!FIELDS.includes(this.#name)) return;
     const lines = this.#name === "data" ? this.#fields.get("data") : undefined;
-    this.#value = lines ?? new ByteBuffer(); // a later one of the others counts
+    this.#value = lines ?? new ByteBuffer(); // for other fields, the last one counts
     this.#fields.set(this.#name, this.#value);
     if (lines === undefined) return;
     lines.add(encoder.encode("\n"));
@@ -288,7 +291,7 @@ class EventReader {
     }
   }
 
-  /** Ends a line, and gives the event that ends with it. */
+  /** Ends a line and returns the event that ends with it, if any. */
   #endLine(): Uint8Array | undefined {
     const isEmpty = this.#name === "" && !this.#named;
     if (!isEmpty && !this.#named) this.#endName();
@@ -312,7 +315,7 @@ class EventReader {
   }
 }
 
-/** How long a server wants its reader to wait before the next connection; other texts mean nothing. */
+/** How long a server asks its reader to wait before reconnecting; other texts are ignored. */
 function retryOf(text: string): number | string {
   return /^\d+$/.test(text) ? Math.max(MIN_RETRY_MS, Number(text)) : text;
 }

@@ -1,54 +1,54 @@
 import type { ElicitationAnswer, ElicitationQuestion } from "./questions.ts";
 import type { ContentBlock } from "./results.ts";
 
-/** A message that a server logs for its client. */
+/** A log message that a server sends to its client. */
 export interface ServerLogMessage {
-  /** How grave it is, in the words of syslog, such as `"info"` or `"error"`. */
+  /** The syslog severity, such as `"info"` or `"error"`. */
   readonly level: string;
-  /** The part of the server that says it. */
+  /** The part of the server that logs it. */
   readonly logger?: string;
-  /** What it says: text or any other JSON value. */
+  /** The message: text or any other JSON value. */
   readonly data: unknown;
 }
 
 /** A folder or file that servers should work in. */
 export interface Root {
-  /** Its `file:` address. */
+  /** Its `file:` URI. */
   readonly uri: string;
-  /** Its name for people. */
+  /** A display name. */
   readonly name?: string;
 }
 
-/** A server's request for a model's answer. */
+/** A server's request for a completion from a model. */
 export interface SamplingRequest {
   /** The registered server. */
   readonly serverName: string;
-  /** The parameters of `sampling/createMessage`, checked, in the protocol's own names. */
+  /** The checked parameters of `sampling/createMessage`, in the protocol's own names. */
   readonly params: Readonly<Record<string, unknown>>;
-  /** Aborts when the server takes it back. */
+  /** Aborts when the server cancels the request. */
   readonly signal: AbortSignal;
 }
 
-/** A model's answer. */
+/** A model's completion. */
 export interface SamplingResult {
   /** The model that answered. */
   readonly model: string;
-  /** Who speaks. */
+  /** The role of the message. */
   readonly role: "assistant" | "user";
-  /** What it says: a block of text, an image or audio. */
+  /** A block of text, an image or audio. */
   readonly content: ContentBlock;
-  /** Why it ended there. */
+  /** Why the model stopped. */
   readonly stopReason?: string;
 }
 
 /** Answers servers' requests with a model. A rejection is sent to the server as an error. */
 export type SamplingHandler = (request: SamplingRequest) => Promise<SamplingResult>;
 
-/** What a server may tell and ask its client without being called. None of it is to be trusted. */
+/** How a client reacts to what a server sends unprompted. None of it is trusted. */
 export interface ServerHooks {
   /** Receives the server's log messages. Without it, the server is not asked to log. */
   readonly onLog?: (message: ServerLogMessage) => void;
-  /** Called when the server was started or reached. */
+  /** Called when the server has started or has been reached. */
   readonly onStarted?: () => void;
   /** Called when the server's list of tools has changed. */
   readonly onToolsChanged?: () => void;
@@ -56,32 +56,32 @@ export interface ServerHooks {
   readonly elicit?:
     | ((question: ElicitationQuestion, signal: AbortSignal) => Promise<ElicitationAnswer>)
     | undefined;
-  /** Asks a model. Without it, the server sees no sampling capability. */
+  /** Asks a model. Without it, the client does not offer sampling. */
   readonly sample?: SamplingHandler;
-  /** Where the server is to work. Without it, the server is not told. */
+  /** Where the server should work. Without it, the client does not offer roots. */
   readonly roots?: readonly Root[];
 }
 
 /** Options of {@linkcode McpConnection.listTools}. */
 export interface ListToolsOptions {
   /**
-   * Waits until the server has said for this long that its list changed, because some servers add
+   * Waits until the server reports no change of its list for this long, because some servers add
    * tools after the handshake.
    *
    * @default {0}
    */
   settleMs?: number;
-  /** Cancels it. */
+  /** Cancels the request. */
   signal?: AbortSignal;
 }
 
-/** How far a call is, as its server reports it. */
+/** The progress of a call, as its server reports it. */
 export interface ToolProgress {
-  /** How much is done. It only grows. */
+  /** The amount done so far, which only grows. */
   readonly progress: number;
   /** The total amount, if the server knows it. */
   readonly total?: number;
-  /** What is being done, in words. */
+  /** A description of the current step. */
   readonly message?: string;
 }
 
@@ -89,7 +89,7 @@ export interface ToolProgress {
 export interface CallToolOptions {
   /** Cancels the call, at the server too. */
   signal?: AbortSignal;
-  /** The longest time that the call may take, in milliseconds; none by default. */
+  /** The time limit of the call, in milliseconds; none by default. */
   timeoutMs?: number;
   /** Receives the progress that the server reports. */
   onProgress?: (progress: ToolProgress) => void;

@@ -17,18 +17,18 @@ import { inheritedEnvironment, type ServerParams, type StdioServerParams } from 
 
 /** What {@linkcode launchStdio} needs besides the server's parameters. */
 interface StdioLaunchOptions {
-  /** The folder where executed code writes. */
+  /** The workspace, which executed code can write to. */
   readonly workspace?: string;
   /**
-   * The settings files in the workspace that executed code cannot change. Others there are refused;
-   * without the list, all are taken.
+   * The settings files in the workspace that executed code cannot change; others there are refused.
+   * Without the list, all are accepted.
    */
   readonly settingsFiles?: readonly string[];
-  /** Takes what the server is given and what is removed when it has ended. */
+  /** Takes what must be disposed of when the server has ended. */
   readonly belongings: AsyncDisposableStack;
-  /** Where the sandbox says what it does. */
+  /** Receives the sandbox's messages. */
   readonly log: Logger;
-  /** Cancels it. */
+  /** Cancels the start. */
   readonly signal: AbortSignal;
 }
 
@@ -42,13 +42,13 @@ interface StdioLaunch {
   readonly env: Readonly<Record<string, string>>;
   /** Its working directory. */
   readonly cwd: string;
-  /** The folder that was made for it, if it starts in that. */
+  /** The folder that was created for it, if that is its working directory. */
   readonly ownFolder: string | undefined;
-  /** Whether it is in its own sandbox. */
+  /** Whether it runs in its own sandbox. */
   readonly sandboxed: boolean;
 }
 
-/** Says how a server's process is started: where, with which environment, and in which sandbox. */
+/** Determines how a server's process is started: the folder, the environment and the sandbox. */
 export async function launchStdio(
   serverName: string,
   params: StdioServerParams,
@@ -63,7 +63,7 @@ export async function launchStdio(
     ...(basename(wanted.command) === "npx" ? NPX_RETRIES : {}),
     ...params.env,
   };
-  // Also its own search path must not lead it to what executed code wrote.
+  // Its own search path must not lead it to files that executed code wrote either.
   if (env.PATH !== undefined) env.PATH = await trustedPath(env.PATH, [base]);
   const makeFolder = async () => belongings.use(await makeFolderFor(serverName, base, log)).path;
   const programIn = async (folder: string) =>
@@ -71,36 +71,27 @@ export async function launchStdio(
   if (wanted.sandbox === "none") {
     const cwd = given ?? await makeFolder();
     const command = await programIn(cwd);
-    const { args: own } = wanted;
-    await requireOwnArguments({
-      serverName,
-      command,
-      args: own,
-      env: params.env ?? {},
-      cwd,
-      workspace,
-    });
-    const ownFolder = given === undefined ? cwd : undefined;
-    const start = given === undefined
-      ? { command, args: own, env }
-      : await startedThere(given, { command, args: own, env }, base);
-    return { ...start, cwd, ownFolder, sandboxed: false };
+    const { args } = wanted;
+    const { env: set = {} } = params;
+    await requireOwnArguments({ serverName, command, args, env: set, cwd, workspace });
+    const start = { command, args, env };
+    if (given === undefined) return { ...start, cwd, ownFolder: cwd, sandboxed: false };
+    const there = await startedThere(given, start, base);
+    return { ...there, cwd, ownFolder: undefined, sandboxed: false };
   }
   const settings = settingsFileOf(wanted, base);
   if (settings !== undefined) {
-    await requireTrusted(serverName, settings, {
-      workspace: base,
-      settingsFiles: options.settingsFiles,
-    });
+    await requireTrusted(serverName, settings, { ...options, workspace: base });
   }
   const folder = await makeFolder();
   const openReads = wanted.sandbox === "srt";
-  // Paths in a command line with `srt` are meant as srt reads them.
+  // In a command line with `srt`, relative paths have the meaning that srt gives them.
   const cwd = given ?? (openReads ? await Deno.realPath(base) : folder);
-  const args = argumentsIn(cwd, base, { wanted, folder });
+  // `npx` prefers packages that it finds in the working directory, where code may have put them.
+  const isExposed = basename(wanted.command) === "npx" && isInside(cwd, base);
   const program = {
     command: await programIn(cwd),
-    args,
+    args: isExposed ? ["--prefix", folder, ...wanted.args] : wanted.args,
     env: { PYTHONSAFEPATH: "1", ...env },
     cwd,
   };
@@ -117,13 +108,13 @@ export async function launchStdio(
   return { ...sandboxed, ownFolder: cwd === folder ? folder : undefined, sandboxed: true };
 }
 
-/** Code must not lead a server elsewhere by a link in the place of its folder. */
+/** Rejects a working directory that code could redirect with a symbolic link. */
 async function folderOf(serverName: string, cwd: string, workspace: string): Promise<string> {
   const what = `working directory of MCP server "${serverName}"`;
   return await reliablePath(resolve(workspace, cwd), { workspace, what });
 }
 
-/** Goes on with a program only in the folder that was meant, by the name that the system has for it. */
+/** Runs a program only if the physical path of the working directory is the expected one. */
 const IN_FOLDER = `[ "$(pwd -P)" = "$1" ] || {
   echo "The working directory $1 was replaced by a link to $(pwd -P), so the server was not started" >&2
   exit 125
@@ -132,9 +123,9 @@ shift
 exec "$@"`;
 
 /**
- * Has a program see, once it is there, that no link has led it elsewhere: code could put one in the
- * place of its folder after that was looked at, and before the process was there. Only the folder of
- * the workspace itself is out of its reach.
+ * Wraps a program in a check that its working directory was not redirected: code could have
+ * replaced the folder by a link after it was checked and before the process started. Code cannot
+ * replace only the workspace itself.
  */
 async function startedThere(
   cwd: string,
@@ -151,22 +142,11 @@ async function startedThere(
   };
 }
 
-/** Without a network, `npx` would wait for minutes before it says so. */
+/** Without a network, `npx` would retry for minutes before it reports an error. */
 const NPX_RETRIES: Readonly<Record<string, string>> = {
   npm_config_fetch_retry_mintimeout: "1000",
   npm_config_fetch_retry_maxtimeout: "2000",
 };
-
-/** `npx` prefers packages that it finds in the working directory, where code may have put them. */
-function argumentsIn(
-  cwd: string,
-  workspace: string,
-  { wanted, folder }: { readonly wanted: WantedSandbox; readonly folder: string },
-): readonly string[] {
-  const { command, args } = wanted;
-  if (basename(command) !== "npx" || !isInside(cwd, workspace)) return args;
-  return ["--prefix", folder, ...args];
-}
 
 async function serverProgram(
   serverName: string,
@@ -203,19 +183,19 @@ async function makeFolderFor(
   }
 }
 
-/** How a server's parameters want it closed in. */
+/** The sandbox that a server's parameters ask for. */
 interface WantedSandbox {
   /** The program. */
   readonly command: string;
   /** Its arguments. */
   readonly args: readonly string[];
-  /** `"closed"` for a sandbox that denies what is not allowed, `"srt"` for one as `srt` has it. */
+  /** `"closed"` denies everything that is not allowed; `"srt"` behaves like the `srt` command. */
   readonly sandbox: "none" | "closed" | "srt";
-  /** The settings file, as it is written. */
+  /** The settings file, as written in the parameters. */
   readonly settings: string | undefined;
 }
 
-/** Reads from a server's parameters how it is to be closed in. */
+/** Reads which sandbox a server's parameters ask for. */
 export function wantedSandbox(serverName: string, params: StdioServerParams): WantedSandbox {
   const { command, args = [], sandbox = false } = params;
   const srt = parseSrtCommand(serverName, command, args);
@@ -229,7 +209,7 @@ export function wantedSandbox(serverName: string, params: StdioServerParams): Wa
   return { command, args, sandbox: "closed", settings: sandbox === true ? undefined : sandbox };
 }
 
-/** Finds the settings file of a server's sandbox. */
+/** Resolves the path of a server's sandbox settings. */
 export function settingsFileOf({ settings }: WantedSandbox, workspace: string): string | undefined {
   const base = resolve(workspace);
   if (settings === undefined) return undefined;
@@ -237,10 +217,11 @@ export function settingsFileOf({ settings }: WantedSandbox, workspace: string): 
 }
 
 /**
- * Writes the path of a server's settings file out, for a session that works in another folder: they
- * are the workspace's.
+ * Makes the path of a server's sandbox settings absolute, for a session that runs in another folder
+ * than the workspace.
  *
- * @throws {ConfigError} Code of the workspace could replace them, or the parameters make no sense.
+ * @throws {ConfigError} Code in the workspace could replace the settings, or the parameters are
+ * invalid.
  */
 export async function withSettingsOf(
   workspace: string,
@@ -249,7 +230,7 @@ export async function withSettingsOf(
   if (!("command" in params)) return params;
   const wanted = wantedSandbox(name, params);
   const file = settingsFileOf(wanted, workspace);
-  if (file === undefined || file.startsWith(`${workspace}/\${`)) return params; // a variable is absolute
+  if (file === undefined || file.startsWith(`${workspace}/\${`)) return params; // a variable holds an absolute path
   const what = `sandbox settings of MCP server "${name}"`;
   const settings = await reliablePath(file, { workspace, what });
   return wanted.sandbox === "srt"
@@ -257,7 +238,7 @@ export async function withSettingsOf(
     : { ...params, sandbox: settings };
 }
 
-/** Finds the settings files in a workspace that servers' sandboxes are made by. */
+/** Lists the sandbox settings of servers that are in a workspace. */
 export async function presentSettings(
   servers: Iterable<readonly [string, ServerParams]>,
   workspace: string,
@@ -275,9 +256,8 @@ export async function presentSettings(
 async function requireTrusted(
   serverName: string,
   settings: string,
-  place: { readonly workspace: string; readonly settingsFiles?: readonly string[] | undefined },
+  { workspace, settingsFiles }: StdioLaunchOptions & { readonly workspace: string },
 ): Promise<void> {
-  const { workspace, settingsFiles } = place;
   await reliablePath(settings, {
     workspace,
     what: `sandbox settings of MCP server "${serverName}"`,
@@ -291,10 +271,11 @@ async function requireTrusted(
   );
 }
 
-/** Whether no link leads to it; otherwise that is said when the server is started. */
+/** Whether no link leads to a file. If one does, starting the server reports it. */
 async function isReliable(file: string, workspace: string): Promise<boolean> {
   try {
-    return await reliablePath(file, { workspace, what: "sandbox settings" }) !== undefined;
+    await reliablePath(file, { workspace, what: "sandbox settings" });
+    return true;
   } catch (error) {
     if (error instanceof ConfigError) return false;
     throw error;
@@ -305,22 +286,22 @@ function fileOf(name: string, params: StdioServerParams, workspace: string): str
   try {
     return settingsFileOf(wantedSandbox(name, params), workspace);
   } catch (error) {
-    if (error instanceof ConfigError) return undefined; // said when the server is started
+    if (error instanceof ConfigError) return undefined; // reported when the server is started
     throw error;
   }
 }
 
-/** What a command line of `srt`, the sandbox runtime, says. */
+/** The parts of a command line of `srt`, the sandbox runtime. */
 interface SrtCommandLine {
-  /** The settings file that it names. */
+  /** Its settings file. */
   readonly settings: string | undefined;
-  /** The program that it runs. */
+  /** The program to run. */
   readonly command: string;
   /** The program's arguments. */
   readonly args: readonly string[];
 }
 
-/** Reads a server's command line that starts with `srt`. */
+/** Parses a server's command line if it starts with `srt`. */
 export function parseSrtCommand(
   serverName: string,
   command: string,
@@ -359,7 +340,7 @@ function splitOption(arg: string): [string, string | undefined] {
   return at === -1 ? [arg, undefined] : [arg.slice(0, at), arg.slice(at + 1)];
 }
 
-/** Writes a text as one word of a shell's command line, for people to copy. */
+/** Quotes a text as one word of a shell command that a person can copy. */
 export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -2,19 +2,19 @@ import { type ExactJson, isExactObject, isRecord, parseExact } from "../json/exa
 import { checkJson, JsonLimitError, type JsonMeasure } from "../json/measure.ts";
 import type { JSONRPCMessage } from "./sdk.ts";
 
-/** A message of a server is too large to be taken. */
+/** A server's message exceeds a limit. */
 export class UnusableMessageError extends Error {
   override readonly name: string = "UnusableMessageError";
 }
 
-/** The longest message of a server. */
+/** The largest message of a server. */
 export const MAX_MESSAGE_BYTES: number = 128 * 2 ** 20;
 
-/** The most values of one: parsing more holds up all other servers and sessions for seconds. */
+/** The most values in a message: parsing more blocks all other servers and sessions for seconds. */
 const MAX_VALUES = 1_000_000;
 const MAX_ALL_NAMES = 200_000;
 
-/** Checks a message of a server before it is parsed. */
+/** Checks a server's message before it is parsed. */
 export function checkMessage(json: Uint8Array | JsonMeasure): void {
   try {
     checkJson(json, { maxValues: MAX_VALUES, maxNames: MAX_ALL_NAMES });
@@ -25,23 +25,23 @@ export function checkMessage(json: Uint8Array | JsonMeasure): void {
   }
 }
 
-// The SDK takes a hundred times as long as parsing does for a name in an object, and for a value that
-// is not what it should be. So what it gets to see has fewer of them than what it does not look into.
+// The SDK takes a hundred times as long as the parser for each name in an object and each value of
+// the wrong type. So there are lower limits for what the SDK inspects.
 
-/** The most values of a request or a notification: a server sends them unasked. */
+/** The most values in a request or a notification, which a server can send at any time. */
 const MAX_UNASKED_VALUES = 10_000;
 const MAX_UNASKED_NAMES = 2000;
-/** The most values of a response, besides those in the structured content and the tools of a result. */
+/** The most values in a response, besides its structured content and its list of tools. */
 const MAX_SEEN_VALUES = 50_000;
 
-/** Checks the text of one message, or of several, that was measured: is it too much for the SDK? */
+/** Checks whether the measured text of one or more messages is too expensive for the SDK. */
 export function checkCost(text: string, measure: JsonMeasure): void {
   if (isSmall(measure)) return;
   let parsed: unknown;
   try {
     parsed = JSON.parse(text);
   } catch {
-    return; // who parses it says so
+    return; // the parser reports it
   }
   checkParsed(parsed, measure);
 }
@@ -55,7 +55,7 @@ function checkParsed(parsed: unknown, measure: JsonMeasure): void {
   const { values, names } = measure;
   const messages: readonly unknown[] = Array.isArray(parsed) ? parsed : [parsed];
   const isUnasked = (message: unknown) => isRecord(message) && "method" in message;
-  // What is in a list of messages is not told apart.
+  // Batches are not inspected message by message.
   if (messages.length !== 1 || messages.some(isUnasked)) {
     if (values > MAX_UNASKED_VALUES) throw tooMuch("request or notification", MAX_UNASKED_VALUES);
     if (names > MAX_UNASKED_NAMES) {
@@ -70,7 +70,7 @@ function tooMuch(what: string, most: number, of = "values"): UnusableMessageErro
   return new UnusableMessageError(`An MCP server sent a ${what} with more than ${most} ${of}`);
 }
 
-/** A response without what the SDK does not look into. */
+/** A response without the parts that the SDK does not inspect. */
 function withoutSealed(message: unknown): unknown {
   if (!isRecord(message) || !isRecord(message.result)) return message;
   const { structuredContent: _data, tools, ...seen } = message.result;
@@ -89,19 +89,19 @@ function hasMoreValues(value: unknown, most: number): boolean {
   return values > most;
 }
 
-/** Checks the size of a message while it comes. */
+/** Checks the size of a message while it arrives. */
 export function checkSize(bytes: number, maxBytes: number = MAX_MESSAGE_BYTES): void {
   if (bytes > maxBytes) throw tooLong(maxBytes);
 }
 
-/** What a message that is too large is refused with. */
+/** The error for a message that is too large. */
 export function tooLong(maxBytes: number): UnusableMessageError {
   return new UnusableMessageError(`An MCP server sent a message of more than ${maxBytes} bytes`);
 }
 
 /**
- * Parses a message that was measured, if it is not too much for the SDK. The structured content of a tool's result keeps its numbers as they were
- * written; the rest is what the SDK expects.
+ * Parses a measured message, unless it is too expensive for the SDK. Numbers in a tool result's
+ * structured content keep their spelling; the rest is what the SDK expects.
  */
 export function parseMessage(text: string, measure: JsonMeasure): JSONRPCMessage {
   const message = JSON.parse(text);
@@ -109,7 +109,7 @@ export function parseMessage(text: string, measure: JsonMeasure): JSONRPCMessage
   if (typeof message !== "object" || message === null || Array.isArray(message)) {
     throw new SyntaxError("A message is an object");
   }
-  // The SDK would take it for no response, and its request would wait forever.
+  // The SDK would not treat this as a response, and the request would never settle.
   if ("result" in message && !isRecord(message.result)) {
     return { jsonrpc: "2.0", id: message.id, error: NO_RESULT };
   }
@@ -126,27 +126,27 @@ function structuredContent(message: ExactJson): ExactJson | undefined {
   return message.result.structuredContent;
 }
 
-/** What the messages of all servers that are on their way to this host may take together. */
+/** The most memory for the incoming messages of all servers together. */
 const MAX_BYTES = 256 * 2 ** 20;
 
 /**
- * Room for messages while they come, until each is whole. Servers decide how many come at a time and how
- * long they take, and a few hundred bytes on the wire can be a megabyte here.
+ * Limits the memory of messages while they arrive. Servers decide how many messages arrive at a
+ * time and how long they take, and a few hundred compressed bytes can become a megabyte here.
  *
- * Where it is full, the largest message of the owner who takes most of it is dropped. So nobody waits,
- * and who takes little loses nothing to the others.
+ * When the limit is reached, the largest message of the owner that uses the most memory is dropped.
+ * So nobody waits, and an owner that uses little loses nothing to the others.
  */
-export class MessageRoom {
+export class MessageBudget {
   readonly #maxBytes: number;
   readonly #messages = new Set<IncomingMessage>();
   #bytes = 0;
 
-  /** @param maxBytes How much there is. */
+  /** @param maxBytes The limit. */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
-  /** Begins to take a message. */
+  /** Starts counting a message. */
   begin(owner: object): IncomingMessage {
     const message: IncomingMessage = new IncomingMessage(owner, (count) => {
       if (message.bytes === 0) this.#messages.delete(message);
@@ -173,12 +173,14 @@ export class MessageRoom {
   }
 }
 
-/** The room of this host. */
-export const hostRoom: MessageRoom = new MessageRoom(MAX_BYTES);
+/** The limit for this process. */
+export const hostBudget: MessageBudget = new MessageBudget(MAX_BYTES);
 
-/** A message while it comes, or one after the other of a stream. Disposing it gives its room back. */
+/**
+ * A message while it arrives, or successive messages of a stream. Disposing it releases its memory.
+ */
 export class IncomingMessage implements Disposable {
-  /** For whom it is. */
+  /** The session that receives it. */
   readonly owner: object;
   readonly #resized: (count: number) => void;
   readonly #dropped = new AbortController();
@@ -189,29 +191,29 @@ export class IncomingMessage implements Disposable {
     this.#resized = resized;
   }
 
-  /** How much it takes. */
+  /** The bytes counted so far. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Aborts, with an error as its reason, when the message is dropped for want of room. */
+  /** Aborts, with an error as its reason, when the message is dropped to free memory. */
   get dropped(): AbortSignal {
     return this.#dropped.signal;
   }
 
-  /** Takes room for what comes next. */
+  /** Counts the next piece. */
   add(count: number): void {
     this.dropped.throwIfAborted();
     this.#resize(this.#bytes + count);
     this.dropped.throwIfAborted();
   }
 
-  /** The message is whole; another may follow. */
+  /** Ends a message; another one may follow. */
   end(): void {
     this.#resize(0);
   }
 
-  /** Gives its room back, and stops its reader. */
+  /** Releases its memory and stops its reader. */
   drop(reason: UnusableMessageError): void {
     this.#resize(0);
     this.#dropped.abort(reason);

@@ -6,31 +6,33 @@ import { lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { CODE_VARIABLE } from "./params.ts";
 
-/** A server's process as it is to be started outside any sandbox. */
+/** A server process to be started outside of any sandbox. */
 interface HostCommand {
-  /** The server, for errors. */
+  /** The server's name, for errors. */
   readonly serverName: string;
-  /** The program, as it was written or found. */
+  /** The program, as written or found. */
   readonly command: string;
   /** Its arguments. */
   readonly args: readonly string[];
   /** The variables that its registration sets. */
   readonly env: Readonly<Record<string, string>>;
-  /** Where it starts. */
+  /** Its working directory. */
   readonly cwd: string;
-  /** The folder where executed code writes, if one is known. */
+  /** The workspace, which executed code can write to, if there is one. */
   readonly workspace: string | undefined;
 }
 
-/** How programs of a kind find the code that they run. */
+/** How a kind of program finds the code that it runs. */
 interface Runner {
-  /** Their names, without a version. */
+  /** Program names without a version. */
   readonly names: readonly string[];
-  /** The argument that says what is run, so that those after it are data. */
+  /** The argument that determines what runs; the arguments after it are data. */
   readonly decides?: RegExp;
-  /** Whether they look for code in the working directory. @default {"unnamed"} where no file is named */
+  /**
+   * Whether they search the working directory for code. @default {"unnamed"} if no file is named
+   */
   readonly searchesCwd?: "always" | "unnamed";
-  /** Whether they look in the folders above, too: for packages, settings, or programs to run. */
+  /** Whether they also search the parent folders: for packages, settings or programs. */
   readonly searchesAbove?: boolean;
 }
 
@@ -58,15 +60,15 @@ const RUNNERS: readonly Runner[] = [
     searchesAbove: true,
   },
   {
-    // They run `sh` or `node` with the node_modules/.bin of the working directory and of the folders
-    // above in front of the search path, read settings there, or prefer packages of those folders.
+    // They put the node_modules/.bin folders of the working directory and its parents first on the
+    // search path of `sh` or `node`, read settings there, or prefer packages from those folders.
     names: ["npx", "uvx", "bunx", "pnpx", "pipx", "jbang"],
-    decides: /^(?!run$)[@\w]/, // the name of a package; this or a path of one is what they run
+    decides: /^(?!run$)[@\w]/, // a package name; only this or a package's path is run
     searchesCwd: "always",
     searchesAbove: true,
   },
   {
-    // What stands behind these runs in a container, or is mounted there.
+    // The arguments after these run in a container or are mounted there.
     names: ["docker", "podman"],
     decides: /^(run|exec)$/,
     searchesCwd: "always",
@@ -85,7 +87,7 @@ const RUNNERS: readonly Runner[] = [
       ),
       ..."mix pixi rye mise direnv docker-compose podman-compose".split(" "),
       ..."swift dart flutter nix-shell stack cabal zig crystal nim".split(" "),
-      // What these start may be any of the others.
+      // These may start any of the others.
       ..."env nice ionice nohup setsid stdbuf timeout time xargs sudo doas busybox".split(" "),
     ],
     searchesCwd: "always",
@@ -93,13 +95,13 @@ const RUNNERS: readonly Runner[] = [
   },
 ];
 
-/** Names that code has, whatever runs it. */
+/** File extensions of code, whatever runs it. */
 const CODE = new RegExp(
   "\\.(py|pyw|pyc|pyz|js|mjs|cjs|jsx|ts|mts|cts|tsx|node|wasm|rb|pl|php|lua|r|jl|jar|class|sh|bash|zsh|fish|so)$",
   "i",
 );
 
-/** Names of data. What code writes under any other name may be a program to something. */
+/** File extensions of data. A file with any other name may be executable by something. */
 const DATA = new RegExp(
   "\\.(db|sqlite|sqlite3|duckdb|json|jsonl|ndjson|geojson|csv|tsv|parquet|arrow|feather|avro|xls|xlsx|ods|" +
     "doc|docx|odt|ppt|pptx|odp|pdf|epub|txt|text|md|markdown|rst|log|bib|eml|mbox|ics|vcf|png|jpe?g|gif|" +
@@ -108,26 +110,26 @@ const DATA = new RegExp(
   "i",
 );
 
-/** Names of code whose interpreters look for its packages and settings in the folders above it. */
+/** Extensions of code whose interpreters look for packages and settings in the parent folders. */
 const SEARCHES_ABOVE = /\.([mc]?[jt]s|[jt]sx)$/i;
 
-/** What makes Deno look for no settings: what its code imports is then what it says. */
+/** Stops Deno from looking for settings, so that only the code itself determines its imports. */
 const NO_CONFIG = "--no-config";
 
-/** Options of Node that load modules, which it looks for in the working directory. */
+/** Options of Node that load modules from the working directory. */
 const LOADS =
   /^(-r|--require|--import|--loader|--experimental-loader|--experimental-default-config-file)(=|$)/;
 
-/** What an option lets a program touch is not what it runs. */
+/** Options that grant Deno access to paths, which are not run. */
 const PERMISSION = /^(--(allow|deny)-|-[A-Z]=)/;
 
-/** As many bytes as Linux takes: what is longer, such as a text, names no file. */
+/** The limits of Linux in bytes: longer arguments, such as texts, cannot be file names. */
 const MAX_NAME = 255;
 const MAX_PATH = 4096;
 
 /**
- * Refuses to start a program on the host whose code executed code can change: by a file that an
- * argument names, by a search path, or by the working directory.
+ * Refuses to start a program on the host if executed code can change the code that it runs: through
+ * a file that an argument names, a search path or the working directory.
  */
 export async function requireOwnArguments(server: HostCommand): Promise<void> {
   const { serverName, args, cwd, env } = server;
@@ -138,7 +140,7 @@ export async function requireOwnArguments(server: HostCommand): Promise<void> {
   }
   let decided = false; // whether what follows is the program's own data
   let file = false;
-  let closed = false; // whether Deno is told to look for nothing above
+  let closed = false; // whether Deno is told not to search the parent folders
   for (const arg of args) {
     if (!decided && runner?.decides?.test(arg)) {
       decided = true;
@@ -186,7 +188,7 @@ async function runnerOf(command: string): Promise<Runner | undefined> {
   return RUNNERS.find((runner) => names.some((name) => runner.names.includes(name)));
 }
 
-/** What follows an option's `=`, or a short option without a blank, as in `-f/path`. */
+/** What follows an option's `=`, or a short option without a space, as in `-f/path`. */
 function valueOf(option: string): string {
   const at = option.indexOf("=");
   if (at !== -1) return option.slice(at + 1);
@@ -211,7 +213,7 @@ function fileOf(url: string): string {
   }
 }
 
-/** Whether a file has the name of code, or leads to one that has. A folder is data. */
+/** Whether a file has the name of code or links to such a file. Folders do not count. */
 export async function namesCode(path: string): Promise<boolean> {
   const status = await lstatIfAllowed(path);
   if (status?.isDirectory) return false;
@@ -219,7 +221,7 @@ export async function namesCode(path: string): Promise<boolean> {
   return status?.isSymlink === true && CODE.test(await realPathIfSeen(path));
 }
 
-/** Whether a file has no name of data. A folder is data, and so is what is not there. */
+/** Whether a file exists whose name is not one of data. Folders do not count. */
 async function mayBeCode(path: string): Promise<boolean> {
   if (DATA.test(path)) return false;
   const status = await lstatIfAllowed(path);
@@ -238,7 +240,7 @@ interface Checked {
   readonly arg: string;
 }
 
-/** Refuses what is in the workspace below what code can write to, however protected it is itself. */
+/** Refuses paths whose parent folders code can write to, even if the path itself is protected. */
 async function refuseAbove(path: string, checked: Checked): Promise<void> {
   for (const start of new Set([path, await realPathIfSeen(path)])) {
     for (let folder = dirname(start); folder !== dirname(folder); folder = dirname(folder)) {
@@ -248,9 +250,9 @@ async function refuseAbove(path: string, checked: Checked): Promise<void> {
 }
 
 async function refuseInReach(path: string, { server, what, arg }: Checked): Promise<void> {
-  if (!mayRead(path)) return; // a workspace can be read
+  if (!mayRead(path)) return; // what cannot be read is not the workspace
   const status = await lstatIfAllowed(path);
-  // Of a folder it is what is in it that counts, and that of the workspace itself, too.
+  // For a folder, its entries count, and this includes the workspace itself.
   const inside = status?.isDirectory ? join(path, "_") : path;
   try {
     await requireOwnProgram(inside, { workspace: server.workspace, what });

@@ -9,85 +9,88 @@ import { trustedPath } from "../process/trusted_path.ts";
 import { readDotenv } from "./env.ts";
 import { type OAuthParams, oauthParams } from "./oauth/params.ts";
 
-/** The MCP protocol's era: the newest both sides speak, the handshake one, or the stateless one. */
+/**
+ * The MCP protocol to speak: the newest that both sides support, the handshake era, or the
+ * stateless one.
+ */
 export type McpProtocol = "auto" | "legacy" | "2026-07-28";
 
-/** An MCP server that is started as a process. `${VAR}` is filled in when it is started. */
+/** An MCP server that runs as a local process. `${VAR}` is replaced when it is started. */
 export interface StdioServerParams {
   /** The program. */
   command: string;
   /** Its arguments. */
   args?: string[];
   /**
-   * Its environment, in addition to `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `USER` and the variables that
-   * name certificates: `NODE_EXTRA_CA_CERTS`, `SSL_CERT_DIR` and `SSL_CERT_FILE`.
+   * Environment variables, in addition to `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `USER` and
+   * those for certificates: `NODE_EXTRA_CA_CERTS`, `SSL_CERT_DIR` and `SSL_CERT_FILE`.
    */
   env?: Record<string, string>;
   /**
-   * Its working directory, relative to the workspace. One that executed code can write to lets that
-   * code choose what programs such as `npx` run.
+   * Its working directory, relative to the workspace. If executed code can write to it, that code
+   * can choose what programs such as `npx` run.
    *
    * @default an empty folder
    */
   cwd?: string;
   /**
    * Whether it runs in its own OS sandbox, or the path of the sandbox's settings, relative to the
-   * workspace. It can read the system's programs, its own installation and what its arguments name,
-   * and write an empty folder; it has no network. The settings add to that.
+   * workspace. In the sandbox, it can read the system's programs, its own installation and what its
+   * arguments name, and write to an empty folder; it has no network. The settings extend this.
    *
    * @default {false}
    */
   sandbox?: boolean | string;
   /**
-   * How long it may take to start, in milliseconds, whenever it is started.
+   * The time limit for starting it, in milliseconds.
    *
-   * @default the starting program's: 60 seconds
+   * @default the limit of the program that starts it: 60 seconds
    */
   connectTimeoutMs?: number;
   /**
-   * The protocol's era.
+   * The protocol to speak.
    *
    * @default {"legacy"}
    */
   protocol?: McpProtocol;
 }
 
-/** An MCP server that is reached by HTTP. `${VAR}` is filled in when it is connected to. */
+/** An MCP server that is reached over HTTP. `${VAR}` is replaced when connecting. */
 export interface HttpServerParams {
-  /** Its address. */
+  /** Its URL. */
   url: string;
-  /** Headers of each request. */
+  /** Headers for each request. */
   headers?: Record<string, string>;
-  /** The transport; told from the address by default, else both are tried. */
+  /** The transport; by default inferred from the URL, or else both are tried. */
   type?: "streamable_http" | "http" | "sse";
   /**
-   * How long it may take to answer, in milliseconds, whenever it is connected to.
+   * The time limit for connecting, in milliseconds.
    *
-   * @default the connecting program's: 60 seconds
+   * @default the limit of the program that connects: 60 seconds
    */
   connectTimeoutMs?: number;
   /**
-   * The protocol's era.
+   * The protocol to speak.
    *
    * @default {"auto"}
    */
   protocol?: McpProtocol;
   /**
-   * How to log in, if the server requires it; `false` to never log in. A server with an
-   * `Authorization` header among its headers is never logged in to.
+   * How to log in, if the server requires it; `false` to never log in. There is no login if the
+   * headers include `Authorization`.
    *
-   * @default what the server reports
+   * @default what the server announces
    */
   oauth?: OAuthParams | false;
 }
 
-/** How an MCP server is started or reached. */
+/** How to start or reach an MCP server. */
 export type ServerParams = StdioServerParams | HttpServerParams;
 
 const protocol = z.enum(["auto", "legacy", "2026-07-28"]).optional();
 const connectTimeoutMs = z.number().positive().max(LONGEST_TIMER_MS).optional();
 
-/** What other programs keep in the same files. It means nothing here, and is dropped. */
+/** Properties that other programs keep in the same files, which are ignored here. */
 const foreign = {
   alwaysAllow: z.unknown().optional(),
   autoApprove: z.unknown().optional(),
@@ -123,7 +126,7 @@ const httpParams = z.strictObject({
   ...foreign,
 });
 
-/** Reads a server's parameters, as given by a program or in a `mcpServers` file. */
+/** Validates a server's parameters from a program or an `mcpServers` file. */
 export function parseServerParams(serverName: string, given: unknown): ServerParams {
   const at = `Invalid parameters of MCP server "${serverName}"`;
   const value = withUsualUrl(given);
@@ -144,7 +147,7 @@ export function parseServerParams(serverName: string, given: unknown): ServerPar
   return defined({ url, headers, type: transport, connectTimeoutMs, protocol, oauth });
 }
 
-/** What Windsurf calls `serverUrl` is the `url`. */
+/** Windsurf writes `serverUrl` instead of `url`. */
 function withUsualUrl(given: unknown): unknown {
   if (typeof given !== "object" || given === null || !("serverUrl" in given)) return given;
   const { serverUrl, ...others } = given;
@@ -154,12 +157,12 @@ function withUsualUrl(given: unknown): unknown {
 /** Looks up a variable for `${VAR}`. */
 export type VariableLookup = (name: string) => string | undefined;
 
-/** Stands for the workspace's path, by the name that editors use for it. */
+/** The name that editors use for the workspace's path. */
 export const WORKSPACE_VARIABLE = "workspaceFolder";
 
 const VARIABLE = /^([A-Za-z0-9_]+)(?::-([^]*))?$/;
 
-/** Fills `${VAR}` and `${VAR:-default}` in all values of a server's parameters. */
+/** Replaces `${VAR}` and `${VAR:-default}` in all values of a server's parameters. */
 export function fillVariables<T extends ServerParams>(
   serverName: string,
   params: T,
@@ -185,21 +188,21 @@ export function fillVariables<T extends ServerParams>(
   return filled;
 }
 
-/** Variables are not set. Its message has their names, and nothing that was filled in. */
+/** Variables are not set. The message contains their names, and no values. */
 class UnsetVariablesError extends ConfigError {}
 
-/** A server took too long to start. Its message quotes nothing of the server's parameters. */
+/** A server took too long to start. The message quotes none of the server's parameters. */
 export class SlowStartError extends McpConnectionError {}
 
-/** Variables by which interpreters and the loader find code. */
+/** Variables that tell interpreters and the loader where to find code. */
 export const CODE_VARIABLE: RegExp =
   /^(PYTHON(PATH|HOME|USERBASE)|NODE_(PATH|OPTIONS)|LD_.*|DYLD_.*|BASH_ENV|ENV|RUBY(LIB|OPT)|PERL5?(LIB|OPT)|CLASSPATH|JAVA_TOOL_OPTIONS|UV_(PROJECT|WORKING_DIRECTORY|CONFIG_FILE))$/;
 
-/** Whether an error of a server's start may quote what was filled into the server's parameters. */
+/** Whether an error of a server's start may quote values of variables in its parameters. */
 export function mayQuoteSecrets(params: ServerParams, error: Error): boolean {
   if (error instanceof UnsetVariablesError || error instanceof SlowStartError) return false;
-  if (error instanceof EnvironmentNotReadyError) return false; // it is about this machine
-  // Errors name no variables of the environment but those by which programs and code are found.
+  if (error instanceof EnvironmentNotReadyError) return false; // it concerns this machine only
+  // Errors quote no environment variables except those that locate programs and code.
   const env = Object.entries("command" in params ? params.env ?? {} : {})
     .filter(([name]) => name === "PATH" || CODE_VARIABLE.test(name));
   const quotable = "command" in params ? { ...params, env: Object.fromEntries(env) } : params;
@@ -221,7 +224,7 @@ function check<T>(at: string, schema: z.ZodType<T>, value: unknown): T {
   throw new ConfigError(`${at}: ${problems.join("; ")}`, { cause: parsed.error });
 }
 
-/** Leaves out what is `undefined`, so that equal parameters are written alike. */
+/** Removes `undefined` properties, so that equal parameters serialize identically. */
 function defined<T extends object>(value: T): T {
   for (const [key, inner] of Object.entries(value)) {
     if (inner === undefined) Reflect.deleteProperty(value, key);
@@ -238,21 +241,24 @@ function mapStrings(value: unknown, map: (text: string) => string): unknown {
   return Object.fromEntries(entries);
 }
 
-/** Python's keywords that match {@linkcode SERVER_NAME}: none of them can be imported. */
+/** Python keywords that match {@linkcode SERVER_NAME}, which cannot be imported. */
 const PYTHON_KEYWORDS: readonly string[] = (
   "and as assert async await break class continue def del elif else except finally for from global " +
   "if import in is lambda nonlocal not or pass raise return try while with yield"
 ).split(" ");
 
-/** The runtime's package lies beside the generated ones; `ipybox` is who asks for shell commands. */
+/**
+ * The runtime package is next to the generated ones; `ipybox` is the server name in approval
+ * requests for shell commands.
+ */
 const RESERVED: readonly string[] = ["ipybox", "ipybox_runtime"];
 
 const MAX_LENGTH = 64;
 const SERVER_NAME = /^[a-z_][a-z0-9_]*$/;
 
 /**
- * Checks that a name can be a registered server's. It becomes a folder and a Python package, so it
- * must not be able to become anything else.
+ * Checks the name of a registered server. The name becomes a folder and a Python package, so it
+ * must not escape from either role.
  */
 export function checkServerName(name: string): void {
   const reason = whyInvalid(name);
@@ -264,12 +270,12 @@ export function checkServerName(name: string): void {
   }
 }
 
-/** Whether a name can be a registered server's. */
+/** Whether a name is valid for a registered server. */
 export function isServerName(name: string): boolean {
   return whyInvalid(name) === undefined;
 }
 
-/** The name that a server can be registered by, where another program calls it as it likes. */
+/** Derives a valid server name from the name that another program uses. */
 export function serverNameFrom(name: string): string | undefined {
   if (isServerName(name)) return name;
   const words = name.toLowerCase().split(/[^a-z0-9_]+/).filter((word) => word !== "");
@@ -289,7 +295,7 @@ function whyInvalid(name: string): string | undefined {
   return undefined;
 }
 
-/** What every server started as a process gets of the host's environment. No secrets are in it. */
+/** The host's environment variables that every server process inherits. They contain no secrets. */
 const INHERITED: readonly string[] = [
   "HOME",
   "LOGNAME",
@@ -297,7 +303,7 @@ const INHERITED: readonly string[] = [
   "SHELL",
   "TERM",
   "USER",
-  // Where the network's certificates are of a company's own, nothing is downloaded without these.
+  // Downloads need these in networks with a private certificate authority.
   "NODE_EXTRA_CA_CERTS",
   "SSL_CERT_DIR",
   "SSL_CERT_FILE",
@@ -306,20 +312,20 @@ const INHERITED: readonly string[] = [
 /** Options of {@linkcode variableLookup}. */
 interface VariableLookupOptions {
   /**
-   * Whether the workspace's `.env` is read.
+   * Whether to read the workspace's `.env`.
    *
    * @default {true}
    */
   readonly dotenv?: boolean;
-  /** Called with a `.env` that is ignored. */
+  /** Receives a warning if a `.env` is ignored. */
   readonly log?: Logger;
 }
 
 /**
- * Makes the lookup for `${VAR}`: the host's environment first, then the workspace's `.env`.
+ * Creates the lookup for `${VAR}`: the host's environment first, then the workspace's `.env`.
  *
- * The environment comes first because code in the sandbox may be able to write a `.env`, and must
- * not be able to send a server, with the host's secrets, to another place.
+ * The environment takes precedence because sandboxed code may be able to write a `.env`, which must
+ * not redirect a server and the host's secrets to another place.
  */
 export async function variableLookup(
   workspace?: string,
@@ -334,7 +340,7 @@ export async function variableLookup(
   };
 }
 
-/** The part of the host's environment that servers inherit. */
+/** The host's environment variables that servers inherit. */
 export async function inheritedEnvironment(
   workspace: string = "",
 ): Promise<Record<string, string>> {
@@ -348,19 +354,19 @@ export async function inheritedEnvironment(
   return environment;
 }
 
-/** Gives what stands instead of a variable, or `undefined` where its text stays. */
+/** The replacement of a variable, or `undefined` to keep its text. */
 type VariableText = (body: string) => string | undefined;
 
 /**
- * Replaces what stands between `${` and the next `}` in a text. A pattern for the whole would take time
- * in proportion to the square of a hostile text.
+ * Replaces the text between each `${` and the next `}`. A regular expression for this would take
+ * quadratic time for a hostile text.
  */
 export function replaceVariables(text: string, replace: VariableText): string {
   let replaced = "";
   let done = 0;
   let close = -1;
   for (let open = text.indexOf("${"); open !== -1;) {
-    if (close < open) close = text.indexOf("}", open); // searched once for all that open before it
+    if (close < open) close = text.indexOf("}", open); // one search serves all that open before it
     if (close === -1) break;
     const value = replace(text.slice(open + 2, close));
     if (value !== undefined) {

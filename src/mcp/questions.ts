@@ -2,20 +2,20 @@ import { isRecord } from "../json/exact.ts";
 import { checkJson, JsonLimitError } from "../json/measure.ts";
 import { z } from "zod";
 
-/** How a person answered a server's question. */
+/** A person's answer to a server's question. */
 export type ElicitationAnswer =
   | {
-    /** The form was filled in, or the address was opened. */
+    /** The form was filled in, or the URL was opened. */
     readonly action: "accept";
-    /** What was filled in. */
+    /** The values of the form. */
     readonly content?: Readonly<Record<string, FormValue>>;
   }
   | {
-    /** `"decline"` says no; `"cancel"` says that nobody decided. */
+    /** `"decline"` refuses; `"cancel"` means that nobody decided. */
     readonly action: "decline" | "cancel";
   };
 
-/** An answer as it comes from a client, a page or another process. */
+/** Validates an answer from a client, a page or another process. */
 export const elicitationAnswer: z.ZodType<ElicitationAnswer> = z.object({
   action: z.enum(["accept", "decline", "cancel"]),
   content: z.record(
@@ -24,36 +24,39 @@ export const elicitationAnswer: z.ZodType<ElicitationAnswer> = z.object({
   ).optional(),
 });
 
-/** A server's question for form fields. */
+/** A server's question in the form of input fields. */
 export interface FormQuestion {
-  /** Tells it from the other kind. */
+  /** The kind of question. */
   readonly kind: "form";
-  /** Why the server asks, in its own words. */
+  /** Why the server asks, in the server's words. */
   readonly message: string;
-  /** What it asks for. */
+  /** The fields to fill in. */
   readonly fields: readonly FormField[];
   /** The JSON schema of the answer, as the server sent it. */
   readonly schema: unknown;
 }
 
-/** A server's request to open an address in a browser. */
+/** A server's request to open a URL in a browser. */
 export interface UrlQuestion {
-  /** Tells it from the other kind. */
+  /** The kind of question. */
   readonly kind: "url";
-  /** Why the server asks, in its own words. */
+  /** Why the server asks, in the server's words. */
   readonly message: string;
-  /** The address: `http` or `https`, without a user. Show its host before it is opened. */
+  /** An `http` or `https` URL without user information. Show its host before opening it. */
   readonly url: URL;
 }
 
-/** What a server asks. */
+/** A server's question to a person. */
 export type ElicitationQuestion = FormQuestion | UrlQuestion;
 
 /** More than a person would read. */
 const MAX_MESSAGE = 10_000;
 const MAX_FORM = 250_000;
 
-/** A value takes much more memory than its text, and the schema is kept until the question is answered. */
+/**
+ * Values take much more memory than their text, and the schema is kept until the question is
+ * answered.
+ */
 const MAX_FORM_VALUES = 15_000;
 
 function isTooLarge(schema: unknown): boolean {
@@ -68,7 +71,7 @@ function isTooLarge(schema: unknown): boolean {
   }
 }
 
-/** Reads a server's question. */
+/** Parses a server's question, or returns why it cannot be asked. */
 export function parseElicitation(
   params: Readonly<Record<string, unknown>>,
 ): ElicitationQuestion | string {
@@ -88,97 +91,100 @@ export function parseElicitation(
   return { kind: "url", message, url: address };
 }
 
-/** A choice of a {@linkcode FormField}. */
+/** An option of a {@linkcode FormField}. */
 export interface FormOption {
-  /** What is answered. */
+  /** The value in the answer. */
   readonly value: string;
-  /** What is shown. */
+  /** The text to display. */
   readonly title: string;
 }
 
-/** What all fields of a form have. The texts are the server's, which nobody has checked. */
+/** What all form fields have in common. The texts come from the server, unchecked. */
 export interface FormFieldBase {
   /** The field's name in the answer. */
   readonly name: string;
-  /** Its name for people. */
+  /** Its display name. */
   readonly title: string;
   /** What it is for. */
   readonly description?: string;
-  /** Whether an answer must have it. */
+  /** Whether the answer must contain it. */
   readonly required: boolean;
 }
 
-/** A field of text. */
+/** A text field. */
 export interface TextField extends FormFieldBase {
-  /** Tells it from the other fields. */
+  /** The type of field. */
   readonly type: "text";
-  /** The least number of characters. */
+  /** The minimum number of characters. */
   readonly minLength?: number;
-  /** The largest number of characters. */
+  /** The maximum number of characters. */
   readonly maxLength?: number;
-  /** What kind of text it is. */
+  /** The format of the text. */
   readonly format?: "email" | "uri" | "date" | "date-time";
-  /** What to begin with. */
+  /** The initial value. */
   readonly default?: string;
 }
 
-/** A field for a number. */
+/** A number field. */
 export interface NumberField extends FormFieldBase {
-  /** Tells it from the other fields. */
+  /** The type of field. */
   readonly type: "number" | "integer";
-  /** The least value. */
+  /** The minimum value. */
   readonly minimum?: number;
-  /** The largest value. */
+  /** The maximum value. */
   readonly maximum?: number;
-  /** What to begin with. */
+  /** The initial value. */
   readonly default?: number;
 }
 
-/** A field for yes or no. */
+/** A yes-or-no field. */
 export interface BooleanField extends FormFieldBase {
-  /** Tells it from the other fields. */
+  /** The type of field. */
   readonly type: "boolean";
-  /** What to begin with. */
+  /** The initial value. */
   readonly default?: boolean;
 }
 
-/** A field for one of some choices. */
+/** A field for one of several options. */
 export interface ChoiceField extends FormFieldBase {
-  /** Tells it from the other fields. */
+  /** The type of field. */
   readonly type: "choice";
-  /** What can be chosen. */
+  /** The options. */
   readonly options: readonly FormOption[];
-  /** What to begin with. */
+  /** The initial value. */
   readonly default?: string;
 }
 
-/** A field for several of some choices. */
+/** A field for any number of options. */
 export interface ChoicesField extends FormFieldBase {
-  /** Tells it from the other fields. */
+  /** The type of field. */
   readonly type: "choices";
-  /** What can be chosen. */
+  /** The options. */
   readonly options: readonly FormOption[];
-  /** The least number of choices. */
+  /** The minimum number of selected options. */
   readonly minItems?: number;
-  /** The largest number of choices. */
+  /** The maximum number of selected options. */
   readonly maxItems?: number;
-  /** What to begin with. */
+  /** The initial value. */
   readonly default?: readonly string[];
 }
 
-/** A field of a form; see `type`. */
+/** A form field; its `type` says which kind. */
 export type FormField = TextField | NumberField | BooleanField | ChoiceField | ChoicesField;
 
 /** A value in the answer to a form. */
 export type FormValue = string | number | boolean | readonly string[];
 
-/** More than a person would read of a field, and of its options. */
+/** More than a person would read about one field and its options. */
 const MAX_DESCRIPTION = 10_000;
 const MAX_TITLE = 1000;
 const MAX_OPTIONS = 1000;
 
 const label = z.string().max(MAX_TITLE);
-/** What is answered as it stands, so that it cannot be shown with escapes to each client's user. */
+/**
+ * Text that is returned unchanged, so it must not contain characters that some clients display
+ * unescaped.
+ */
 const plain = label.regex(/^[^\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]*$/u);
 const titled = z.array(z.object({ const: plain, title: label.optional() })).max(MAX_OPTIONS);
 const choices = {
@@ -220,7 +226,9 @@ const property = z.discriminatedUnion("type", [
   }),
 ]);
 
-/** What stands for a question on its way through the SDK, which would take long for a hostile one. */
+/**
+ * Stands in for a question on its way through the SDK, which takes long to validate a hostile one.
+ */
 const STAND_IN = { mode: "form", message: "", requestedSchema: { type: "object", properties: {} } };
 const SEALED = "ipybox/question";
 
@@ -237,7 +245,7 @@ class SealedQuestion {
   }
 }
 
-/** Reads the question in a request of a server, if it is one, and seals it. */
+/** Parses the question in a server's request, if it is one, and seals it. */
 export function sealQuestion<Request>(request: Request): Request {
   if (!isRecord(request) || request.method !== "elicitation/create") return request;
   const { params } = request;
@@ -246,7 +254,10 @@ export function sealQuestion<Request>(request: Request): Request {
   return { ...request, params: sealed };
 }
 
-/** The question of a request, or why it cannot be asked. One that came early is not sealed. */
+/**
+ * The question of a request, or why it cannot be asked. Requests that arrived before sealing began
+ * are parsed here.
+ */
 export function openQuestion(
   params: Readonly<Record<string, unknown>>,
 ): ElicitationQuestion | string {
@@ -264,7 +275,7 @@ const formSchema = z.object({
 const MAX_FIELDS = 100;
 const MAX_ALL_OPTIONS = 2000;
 
-/** Reads the schema of a form. */
+/** Parses the schema of a form; `undefined` if it is not one or too large. */
 export function parseForm(schema: unknown): readonly FormField[] | undefined {
   const given = isRecord(schema) && isRecord(schema.properties) ? schema.properties : {};
   if (Object.keys(given).length > MAX_FIELDS) return undefined;
@@ -315,7 +326,7 @@ function optionsOf(
     values?.map((value, at) => ({ value, title: names[at] ?? value }));
 }
 
-/** Checks an answer to a form. */
+/** Validates an answer to a form and lists the problems. */
 export function checkForm(
   fields: readonly FormField[],
   content: Readonly<Record<string, unknown>>,
@@ -333,7 +344,7 @@ export function checkForm(
   return problems;
 }
 
-/** What a value should be instead, or `undefined` for one that is right. */
+/** What a value should be instead; `undefined` if it is valid. */
 function problemOf(field: FormField, value: unknown): string | undefined {
   switch (field.type) {
     case "text":

@@ -3,23 +3,23 @@ import { ToolCallError } from "../base/errors.ts";
 import type { ExactJson } from "../json/exact.ts";
 import { unmarked } from "./exact_fetch.ts";
 
-/** A block of a tool's result, as the server sent it. Unknown types are passed on. */
+/** A block of a tool's result, as the server sent it. Blocks of unknown types are passed on. */
 export interface ContentBlock {
   /** The kind of block, such as `"text"`. */
   readonly type: string;
-  /** What the kind has, in the protocol's own names. */
+  /** The properties of its kind, in the protocol's own names. */
   readonly [name: string]: unknown;
 }
 
-/** A tool's result, as the server sent it, checked. */
+/** A checked tool result, as the server sent it. */
 export interface ToolResult {
   /** The blocks, in order. */
   readonly content: readonly ContentBlock[];
-  /** Any JSON value; absent where the server sent none. */
+  /** Any JSON value; absent if the server sent none. */
   readonly structuredContent?: ExactJson;
-  /** Whether the tool says that it failed. */
+  /** Whether the tool reports a failure. */
   readonly isError?: boolean;
-  /** What the server says beside the result. */
+  /** The server's metadata about the result. */
   readonly _meta?: Readonly<Record<string, unknown>>;
 }
 
@@ -44,7 +44,7 @@ const rawResult = z.looseObject({
   _meta: z.record(z.string(), z.unknown()).optional(),
 });
 
-/** Checks a tool's result. It comes from a server, so nothing about it is sure. */
+/** Validates a tool's result, which comes from a server and is untrusted. */
 export function parseToolResult(raw: unknown): ToolResult {
   const parsed = rawResult.safeParse(raw);
   if (!parsed.success) throw malformed(problemOf(parsed.error));
@@ -55,7 +55,7 @@ export function parseToolResult(raw: unknown): ToolResult {
   }
   return {
     content,
-    ...(structuredContent === undefined ? {} : { structuredContent: exact(structuredContent) }),
+    ...(structuredContent === undefined ? {} : { structuredContent: unmarked(structuredContent) }),
     ...(isError === undefined ? {} : { isError }),
     ...(_meta === undefined ? {} : { _meta }),
   };
@@ -65,21 +65,15 @@ function malformed(problem: string): ToolCallError {
   return new ToolCallError("protocol_error", `The server sent a malformed tool result: ${problem}`);
 }
 
-function exact(value: unknown): ExactJson {
-  return unmarked(value) as ExactJson; // it was parsed from JSON
-}
-
-// What is wrong with a message, in one line.
-
-/** How much of a server's own words is repeated. */
+/** The most characters of a server's text to repeat. */
 const LONGEST = 300;
 
-/** The first of the problems that a check found. */
+/** The first problem that a validation found. */
 export function problemOf(error: z.ZodError): string {
   return described(error.issues);
 }
 
-/** An error's message in one line. The SDK puts all that Zod finds into its messages, as JSON. */
+/** An error's message in one line. The SDK embeds Zod's issues in its messages as JSON. */
 export function messageOf(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error);
   const start = message.search(/\[\s*\{/);

@@ -1,5 +1,5 @@
 /**
- * The one import of the MCP SDK's client half, so that the protocol stays behind this module.
+ * The only module that imports the MCP SDK's client.
  *
  * @module
  */

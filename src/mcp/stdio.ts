@@ -9,7 +9,7 @@ import type { ProgramPath } from "../process/program.ts";
 import {
   checkMessage,
   checkSize,
-  hostRoom,
+  hostBudget,
   type IncomingMessage,
   MAX_MESSAGE_BYTES,
   parseMessage,
@@ -28,31 +28,32 @@ interface StdioTransportOptions {
   /** Its working directory. */
   cwd?: string;
   /**
-   * The longest message that is taken, in bytes.
+   * The largest message to accept, in bytes.
    *
    * @default {134217728}
    */
   maxMessageBytes?: number;
   /**
-   * For whom messages come: see {@linkcode MessageRoom}.
+   * The receiver of messages: see {@linkcode MessageBudget}.
    *
    * @default {Object} nobody else
    */
   owner?: object;
-  /** Called with every line that it writes to stderr. */
+  /** Called with each line of stderr. */
   onStderr?: (line: string) => void;
 }
 
-/** How long a server is given to end by itself once its stdin has ended. */
+/** How long a server may take to exit after its stdin is closed. */
 const INPUT_GRACE_MS = 500;
-/** How long it is given after SIGTERM. */
+/** How long it may take after SIGTERM. */
 const TERM_GRACE_MS = 1500;
 
 /**
  * Talks to an MCP server over the pipes of a process that it starts.
  *
- * The SDK's own does not kill stubborn servers under Deno, leaves the children of wrappers such as
- * `npx` behind, ends at messages of 10 MiB, reads in quadratic time, and needs the whole environment.
+ * The SDK's own transport does not kill stubborn servers under Deno, leaves the children of
+ * wrappers such as `npx` behind, stops at messages of 10 MiB, reads in quadratic time, and needs
+ * permission for the whole environment.
  */
 export class StdioTransport implements Transport {
   onclose?: () => void;
@@ -69,17 +70,19 @@ export class StdioTransport implements Transport {
   #swept: Promise<void> | undefined;
   readonly #mark: string = crypto.randomUUID();
 
-  /** @param options What to start. Nothing is started yet. */
+  /** @param options What {@linkcode start} starts. */
   constructor(options: StdioTransportOptions) {
     this.#options = options;
   }
 
-  /** The process's id. The SDK tells by it, and by `stderr`, that this is no HTTP transport. */
+  /**
+   * The process id. From this and `stderr`, the SDK concludes that this is not an HTTP transport.
+   */
   get pid(): number | null {
     return this.#process?.pid ?? null;
   }
 
-  /** The SDK's own transport has the stream here; ours keeps what came, see {@linkcode evidence}. */
+  /** Only the SDK's own transport has a stream here; see {@linkcode evidence}. */
   get stderr(): null {
     return null;
   }
@@ -97,13 +100,13 @@ export class StdioTransport implements Transport {
     try {
       const process = ManagedProcess.spawn({
         ...this.#options,
-        env: { ...this.#options.env, [STRAGGLER_VARIABLE]: this.#mark },
+        env: { ...this.#options.env, [MARK_VARIABLE]: this.#mark },
         inputGraceMs: INPUT_GRACE_MS,
         termGraceMs: TERM_GRACE_MS,
       });
       this.#process = process;
       this.#reading = this.#read(process.pipes);
-      process.exited.then(() => process.stop()); // what it has written is read to its end
+      process.exited.then(() => process.stop()); // everything it has written is still read
       return Promise.resolve();
     } catch (error) {
       return Promise.reject(error);
@@ -118,22 +121,22 @@ export class StdioTransport implements Transport {
     await this.#process.pipes.write(this.#encoder.encode(JSON.stringify(message) + "\n"));
   }
 
-  /** Stops the process, and whatever it has started in its group. */
+  /** Stops the process and everything in its process group. */
   async close(): Promise<void> {
     this.#end();
     if (this.#process === undefined) return;
     await this.#process.stop();
     await this.#reading;
-    await (this.#swept ??= killStragglers(this.#mark));
+    await (this.#swept ??= killOrphans(this.#mark));
   }
 
-  /** Asks the process to end immediately: it never answered, so it has nothing to bring to an end. */
+  /** Sends SIGTERM immediately, for a server that never answered and so has nothing to finish. */
   async abort(): Promise<void> {
     this.#process?.signal("SIGTERM");
     await this.close();
   }
 
-  /** Ends the connection because of what the server does. */
+  /** Ends the connection because of the server's behavior. */
   fail(error: Error): void {
     if (this.#closed) return;
     this.#failure = error;
@@ -143,7 +146,7 @@ export class StdioTransport implements Transport {
     this.#process?.stop(); // never rejects; close() waits for it
   }
 
-  /** What is known of the process once it has ended. */
+  /** How the process ended, once it has. */
   async evidence(): Promise<ProcessEvidence | undefined> {
     const process = this.#process;
     if (process === undefined || !await settledWithin(process.exited, TERM_GRACE_MS)) {
@@ -152,14 +155,14 @@ export class StdioTransport implements Transport {
     return { ...await process.exited, stderrTail: process.stderrTail };
   }
 
-  /** The last part of what it wrote to stderr. */
+  /** The end of its stderr output. */
   get stderrTail(): string {
     return this.#process?.stderrTail ?? "";
   }
 
   async #read(pipes: ByteStream): Promise<void> {
     const { maxMessageBytes = MAX_MESSAGE_BYTES, owner = this } = this.#options;
-    using incoming = hostRoom.begin(owner);
+    using incoming = hostBudget.begin(owner);
     const { dropped } = incoming;
     dropped.addEventListener("abort", () => this.fail(dropped.reason), { once: true });
     const lines = new LineSplitter(incoming, maxMessageBytes);
@@ -167,16 +170,17 @@ export class StdioTransport implements Transport {
     try {
       for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
         for (const line of lines.push(chunk)) {
-          await turns.giveWay(); // also from a server that writes without end
+          await turns.giveWay(); // even if the server writes without end
           const message = this.#parse(line);
           if (message === undefined) continue;
           this.onmessage?.(message);
-          // The SDK handles a notification a moment later, but a response immediately: progress that
-          // comes with the response of its call would be of an unknown call.
+          // The SDK handles a notification a moment later but a response immediately: without this,
+          // progress that arrives together with its call's response would belong to an unknown
+          // call.
           if (!("id" in message)) await Promise.resolve();
         }
       }
-      // Nothing more can be answered, even if the process lives on.
+      // Nothing more can be answered, even if the process is still running.
       this.#end();
     } catch (error) {
       this.fail(error instanceof Error ? error : new Error(String(error)));
@@ -186,7 +190,7 @@ export class StdioTransport implements Transport {
 
   #parse(line: Uint8Array): JSONRPCMessage | undefined {
     const measure = measureJson(line);
-    checkMessage(measure); // which ends the connection: the reader of the message must not keep waiting
+    checkMessage(measure); // ends the connection: the reader of the message must not keep waiting
     const text = this.#decoder.decode(line);
     if (text.trim() === "") return undefined;
     try {
@@ -202,11 +206,11 @@ export class StdioTransport implements Transport {
   #end(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.onclose?.(); // rejects the calls in flight now, not when the process is gone
+    this.onclose?.(); // rejects pending calls now, before the process has ended
   }
 }
 
-/** Splits chunks into lines, in time that is linear in their size. */
+/** Splits chunks into lines in linear time. */
 class LineSplitter {
   readonly #incoming: IncomingMessage;
   readonly #maxBytes: number;
@@ -240,27 +244,27 @@ class LineSplitter {
   }
 }
 
-/** Marks what a server starts, also what leaves its process group. */
-const STRAGGLER_VARIABLE = "IPYBOX_MCP_SERVER";
+/** Marks the processes that a server starts, even outside its process group. */
+const MARK_VARIABLE = "IPYBOX_MCP_SERVER";
 
-/** A server that starts processes faster than they are found must not hold up the end. */
+/** The time limit for the search, since a server may start processes faster than they are found. */
 const LONGEST_MS = 2000;
 
-/** How long a process that was killed is given to end before it is looked for again. */
+/** The time that killed processes get to exit before the next search. */
 const ROUND_MS = 5;
 
 /**
- * Kills what a server has started and left behind, also in separate process groups, and waits for
- * its end: until then it may still write. It is known by a variable of the environment, which every
- * process inherits unless it takes care not to.
+ * Kills the processes that a server left behind, even in other process groups, and waits for their
+ * exit, because they may still write. They are found by an environment variable, which processes
+ * inherit unless they remove it.
  *
- * Only where `/proc` is, and as far as Deno's permissions go: a server in the sandbox leaves nothing
- * behind in any case.
+ * Works only where `/proc` exists and Deno's permissions allow it. A server in the sandbox leaves
+ * no processes behind.
  */
-async function killStragglers(mark: string): Promise<void> {
+async function killOrphans(mark: string): Promise<void> {
   if (Deno.build.os !== "linux") return;
   for (const start = performance.now(); performance.now() - start < LONGEST_MS;) {
-    const pids = await findMarked(`${STRAGGLER_VARIABLE}=${mark}`);
+    const pids = await findMarked(`${MARK_VARIABLE}=${mark}`);
     if (pids.length === 0) return;
     for (const pid of pids) kill(pid);
     await new Promise((resolve) => setTimeout(resolve, ROUND_MS));
@@ -275,7 +279,7 @@ async function findMarked(mark: string): Promise<number[]> {
       if (/^\d+$/.test(name) && await hasMark(name, mark)) found.push(Number(name));
     }
   } catch {
-    return []; // not allowed to look
+    return []; // not permitted
   }
   return found;
 }

@@ -1,76 +1,72 @@
 /**
- * What servers list as tools, taken as it comes: one odd definition must not cost the others. So the
- * SDK, which refuses a list as a whole, gets to see none of it.
+ * Tool definitions, taken from servers one by one: one malformed definition must not cost the
+ * others. So the SDK, which rejects a list as a whole, never sees them.
  *
  * @module
  */
 import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
-import { toExact } from "../json/exact.ts";
+import { isRecord, toExact } from "../json/exact.ts";
 import { sealQuestion } from "./questions.ts";
 import type { Client, JSONRPCMessage, RequestOptions, Transport } from "./sdk.ts";
 
-/** A tool of a server's list, with what it says in the types that it should have. */
+/** A tool from a server's list, with each known property checked for its type. */
 export interface Tool {
-  /** Its name on the wire. */
+  /** Its name in the protocol. */
   readonly name: string;
-  /** Its name for people. */
+  /** Its display name. */
   readonly title?: string;
-  /** What it does. */
+  /** Its description. */
   readonly description?: string;
-  /** The schema of its arguments; one that allows everything where the server's is not an object. */
+  /** The schema of its arguments; an empty one if the server's is not an object. */
   readonly inputSchema: Readonly<Record<string, unknown>>;
-  /** The schema of its structured results, if that is an object. */
+  /** The schema of its structured results, if it is an object. */
   readonly outputSchema?: Readonly<Record<string, unknown>>;
-  /** What the server says of its effects. */
+  /** Hints about its effects. */
   readonly annotations?: ToolAnnotations;
-  /** What else the server says. */
+  /** Other properties that the server sent. */
   readonly [name: string]: unknown;
 }
 
-/** What a server says of a tool's effects. */
-interface ToolAnnotations {
-  /** Its name for people. */
+/** A server's hints about a tool's behavior, which nobody has checked. */
+export interface ToolAnnotations {
+  /** Its display name. */
   readonly title?: string;
-  /** It changes nothing. */
+  /** It modifies nothing. */
   readonly readOnlyHint?: boolean;
-  /** It may destroy something. */
+  /** It may delete or overwrite something. */
   readonly destructiveHint?: boolean;
-  /** A second call with the same arguments changes nothing more. */
+  /** Repeating a call with the same arguments changes nothing more. */
   readonly idempotentHint?: boolean;
-  /** It deals with more than the server's own things. */
+  /** It interacts with systems other than the server's own. */
   readonly openWorldHint?: boolean;
 }
 
-type JsonObject = Readonly<Record<string, unknown>>;
-
-/** Reads an entry of a server's list. */
+/** Reads an entry of a server's list; `undefined` if it is not a tool. */
 export function readTool(entry: unknown): Tool | undefined {
-  if (!isObject(entry) || typeof entry.name !== "string") return undefined;
+  if (!isRecord(entry) || typeof entry.name !== "string") return undefined;
   const { name, title, description, inputSchema, outputSchema, annotations, ...rest } = entry;
   return {
     ...rest,
     name,
     ...(typeof title === "string" ? { title } : {}),
     ...(typeof description === "string" ? { description } : {}),
-    inputSchema: isObject(inputSchema) ? inputSchema : {},
-    ...(isObject(outputSchema) ? { outputSchema } : {}),
-    ...(isObject(annotations) ? { annotations: readAnnotations(annotations) } : {}),
+    inputSchema: isRecord(inputSchema) ? inputSchema : {},
+    ...(isRecord(outputSchema) ? { outputSchema } : {}),
+    ...(isRecord(annotations) ? { annotations: readAnnotations(annotations) } : {}),
   };
 }
 
-/** By the definitions, which stay the same from call to call. */
+/** Keyed by definition, which stays the same object between calls. */
 const hashes = new WeakMap<Tool, string>();
 
 /** The SHA-256 of a tool's definition, with the names in its objects sorted. */
 export function toolHash(tool: Tool): string {
-  const hash = hashes.get(tool) ?? sha256(canonicalJson(toExact(tool)));
-  hashes.set(tool, hash);
-  return hash;
+  return hashes.getOrInsertComputed(tool, () => sha256(canonicalJson(toExact(tool))));
 }
 
-function readAnnotations(annotations: JsonObject): ToolAnnotations {
+function readAnnotations(annotations: Readonly<Record<string, unknown>>): ToolAnnotations {
   return Object.fromEntries(
     Object.entries(annotations).filter(([name, value]) =>
       name === "title" ? typeof value === "string" : typeof value === "boolean"
@@ -78,12 +74,8 @@ function readAnnotations(annotations: JsonObject): ToolAnnotations {
   );
 }
 
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** What stands for an entry on its way through the SDK: a tool that nothing is wrong with. */
-class SealedEntry {
+/** A valid tool that carries a server's entry through the SDK unseen. */
+export class SealedEntry {
   readonly name = "sealed";
   readonly inputSchema = { type: "object" } as const;
   readonly #entry: unknown;
@@ -92,12 +84,13 @@ class SealedEntry {
     this.#entry = entry;
   }
 
+  /** Returns the original entry of a list. */
   static open(value: unknown): unknown {
     return typeof value === "object" && value !== null && #entry in value ? value.#entry : value;
   }
 }
 
-/** Lets lists of tools and questions that come by a transport pass the SDK as they are. */
+/** Passes tool lists and questions through the SDK without its validation. */
 export function sealMessages(transport: Transport): void {
   const { onmessage } = transport;
   if (onmessage === undefined) return;
@@ -109,29 +102,24 @@ function sealed<Message extends JSONRPCMessage>(message: Message): Message {
   const { tools, inputRequests } = message.result;
   const seals = {
     ...(Array.isArray(tools) ? { tools: tools.map((entry) => new SealedEntry(entry)) } : {}),
-    ...(isObject(inputRequests) ? { inputRequests: sealedQuestions(inputRequests) } : {}),
+    ...(isRecord(inputRequests) ? { inputRequests: sealedQuestions(inputRequests) } : {}),
   };
   return { ...message, result: { ...message.result, ...seals } };
 }
 
-/** What a server asks for before it gives a result. */
-function sealedQuestions(requests: JsonObject): JsonObject {
+/** The questions that a server asks before it returns a result. */
+function sealedQuestions(requests: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const entries = Object.entries(requests).slice(0, MAX_QUESTIONS);
   return Object.fromEntries(entries.map(([key, request]) => [key, sealQuestion(request)]));
 }
 
-/** More than anybody answers for one result; the server gets no answers to the rest. */
+/** More than a person would answer for one result. The server gets no answers to the rest. */
 const MAX_QUESTIONS = 100;
 
-/** The entry of a list as the server sent it. */
-export function openEntry(value: unknown): unknown {
-  return SealedEntry.open(value);
-}
+// Tools that run as tasks (protocol version 2025-11-25): the call returns a handle, and a second
+// request waits for the result.
 
-// Tools that run as tasks, as protocol version 2025-11-25 has them: the call gives a handle, and a
-// second request waits for the result.
-
-/** What the server said of tasks in the handshake. */
+/** The server capability for tool calls as tasks. */
 const capability = z.object({
   tasks: z.object({ requests: z.object({ tools: z.object({ call: z.looseObject({}) }) }) }),
 });
@@ -139,16 +127,16 @@ const execution = z.object({ taskSupport: z.literal("required") });
 const created = z.object({ task: z.object({ taskId: z.string() }) });
 
 const AS_IT_CAME = z.unknown();
-/** How long a server may take to take note that a task is cancelled. */
+/** The time limit for cancelling a task. */
 const CANCEL_MS = 5000;
 
-/** Whether a server can be asked to run tools as tasks; the newer era has no such request. */
+/** Whether a server can run tools as tasks. The newer era has no such request. */
 export function offersTasks(client: Client): boolean {
   return client.getProtocolEra() !== "modern" &&
     capability.safeParse(client.getServerCapabilities()).success;
 }
 
-/** Whether a tool refuses calls that are not tasks. */
+/** Whether a tool can only be called as a task. */
 export function requiresTask(tool: Tool | undefined): boolean {
   return execution.safeParse(tool?.execution).success;
 }
@@ -167,7 +155,7 @@ export async function runTask(
   }
   const { taskId } = data.task;
   try {
-    // The server answers when the task has ended, and asks its questions until then.
+    // The server responds when the task has ended, and may ask questions before.
     return await client.request(
       { method: "tasks/result", params: { taskId } },
       AS_IT_CAME,
@@ -183,22 +171,22 @@ export async function runTask(
   }
 }
 
-// Parameters that a server of the newer era wants in HTTP headers, too. The protocol leaves out a tool
-// that declares them in a way that cannot be followed.
+// Arguments that a server of the newer era wants repeated in HTTP headers. Clients must drop a tool
+// whose declaration of them is invalid.
 
 const KEYWORD = "x-mcp-header";
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const TYPES: readonly unknown[] = ["string", "integer", "boolean"];
 
-/** Keywords with schemas that hold for only some arguments, or for more than one. */
+/** Keywords whose schemas apply to only some arguments or to several. */
 const NESTED = [
   ..."items prefixItems contains additionalProperties unevaluatedProperties".split(" "),
   ..."unevaluatedItems propertyNames oneOf anyOf allOf not if then else".split(" "),
 ];
-/** Keywords with schemas of that kind by name. */
+/** The same, for keywords that map names to schemas. */
 const NESTED_MAPS = ["patternProperties", "dependentSchemas", "$defs", "definitions"];
 
-/** Finds what is wrong with the headers that a tool asks for. */
+/** Finds an error in a tool's header declarations. */
 export function headerProblem(inputSchema: unknown): string | undefined {
   const headers = new Set<string>();
   const waiting = [{ schema: inputSchema, isArgument: false, isFixed: true }];

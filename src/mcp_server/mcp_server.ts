@@ -133,7 +133,7 @@ export class McpServer implements AsyncDisposable {
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
     requirePositive(options, ["maxSessions", "sessionIdleMs"]);
     // On stdio, an answer would have to wait for all of this.
-    const { BearerTokens } = await import("./http/bearer_tokens.ts");
+    const { BearerTokens, EVERYBODY } = await import("./http/bearer_tokens.ts");
     const { HttpMcpServer } = await import("./http/server.ts");
     const { SessionPool } = await import("./http/sessions.ts");
     const { refuseUnshareable } = await import("./http/workspace_share.ts");
@@ -156,7 +156,7 @@ export class McpServer implements AsyncDisposable {
         durable,
         workspace: root,
         session: { ...session, log, fixed: !allowRegistrations },
-        owners: bearers?.owners ?? 1,
+        owners: bearers?.owners ?? new Set([EVERYBODY]),
       }),
     );
     await pool.recall();

@@ -5,6 +5,7 @@
  * @module
  */
 import { dirname } from "node:path";
+import { ConfigError } from "../base/errors.ts";
 import type { CommandPlacement, ContainerPlacement, Placement, SshPlacement } from "./placement.ts";
 
 /** A command that starts a program elsewhere, and what is there. */
@@ -105,23 +106,45 @@ export function containerCarrier(
 
 /** The workspace, and over it what code must not change or see. */
 function mounts({ workspace, protectedPaths }: ContainerOptions): string[] {
-  const over = (path: string) => BOUND + path.slice(workspace.length);
   const { readOnly, hiddenFolders, hiddenFiles, empty } = protectedPaths;
-  const bound = (source: string, target: string) => ({ type: "bind", source, target });
-  // A folder above what is protected cannot be moved away where something is mounted on it.
-  const pins = new Set<string>();
-  for (const path of [...readOnly, ...hiddenFolders, ...hiddenFiles]) {
-    for (let above = dirname(path); above.length > workspace.length; above = dirname(above)) {
-      pins.add(above);
-    }
+  const bound = (source: string, path: string) => {
+    return { type: "bind", source, target: BOUND + path.slice(workspace.length) };
+  };
+  const fixed = (source: string, path: string) => ({ ...bound(source, path), readonly: "true" });
+  const found = [
+    ...readOnly.map((path) => [path, fixed(path, path)] as const),
+    ...hiddenFiles.map((path) => [path, fixed("/dev/null", path)] as const),
+    ...hiddenFolders.map((path) => [path, fixed(empty, path)] as const),
+  ];
+  // One mount for each path: engines refuse a second one. They order them by their depth.
+  const strict = new Map(found);
+  const unmountable = [...strict.keys()].find((path) => path.includes("\r"));
+  if (unmountable !== undefined) {
+    throw new ConfigError(
+      `Cannot show ${workspace} to code in a container: engines cannot mount ` +
+        `${JSON.stringify(unmountable)}, whose name has a carriage return. Rename it, or show ` +
+        'code another folder: {"type": "docker", "workspace": "none"}',
+    );
   }
+  const pins = new Set([...strict.keys()].flatMap((path) => movable(path, workspace, strict)));
   return [
-    bound(workspace, BOUND),
-    ...[...pins].map((path) => bound(path, over(path))),
-    ...readOnly.map((path) => ({ ...bound(path, over(path)), readonly: "true" })),
-    ...hiddenFiles.map((path) => ({ ...bound("/dev/null", over(path)), readonly: "true" })),
-    ...hiddenFolders.map((path) => ({ ...bound(empty, over(path)), readonly: "true" })),
+    bound(workspace, workspace),
+    ...[...pins].map((path) => bound(path, path)),
+    ...strict.values(),
   ].flatMap((mount) => ["--mount", csv(mount)]);
+}
+
+/**
+ * The folders that a path is in and that could be moved away with it. Something mounted on them
+ * prevents that. In a folder that is read-only nothing can be moved.
+ */
+function movable(path: string, workspace: string, strict: ReadonlyMap<string, unknown>): string[] {
+  const folders: string[] = [];
+  for (let above = dirname(path); above.length > workspace.length; above = dirname(above)) {
+    folders.unshift(above);
+  }
+  const firm = folders.findIndex((folder) => strict.has(folder));
+  return firm === -1 ? folders : folders.slice(0, firm);
 }
 
 /** A mount as engines read it: fields with commas, quotes and line breaks are quoted. */

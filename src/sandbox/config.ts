@@ -5,37 +5,40 @@ import { problemLines } from "../json/problems.ts";
 import { reliablePath } from "../process/trusted_path.ts";
 
 /**
- * What a user adds to the sandbox's own settings, in the words of `srt`'s settings file. Lists are
- * added to the built-in ones. Relative paths are those of the workspace.
+ * A user's additions to the sandbox settings, in the format of `srt`'s settings file. Lists extend
+ * the built-in ones. Relative paths are relative to the workspace.
  */
 export interface SandboxConfig {
   /** The network, which is closed unless domains are allowed. */
   readonly network?: {
-    /** Domains that may be reached, such as `"example.org"` or `"*.example.com:443"`. */
+    /** Domains that code may reach, such as `"example.org"` or `"*.example.com:443"`. */
     readonly allowedDomains?: readonly string[];
-    /** Domains that may not, although a pattern allows them. */
+    /** Domains that it may not reach although a pattern allows them. */
     readonly deniedDomains?: readonly string[];
-    /** Whether ports of the host's loopback may be used. Only macOS looks at it. */
+    /** Whether code may use ports of the host's loopback interface; macOS only. */
     readonly allowLocalBinding?: boolean;
-    /** Unsafe: takes the system call filter away. */
+    /** Unsafe: disables the part of the system call filter that blocks Unix sockets. */
     readonly allowAllUnixSockets?: boolean;
   } | undefined;
-  /** Files. */
+  /** The file system. */
   readonly filesystem?: {
-    /** What may be read besides the system's programs, Python and the workspace. */
+    /** What code may read besides the system's programs, Python and the workspace. */
     readonly allowRead?: readonly string[];
-    /** What may not be read, although something above it may. */
+    /** What it may not read although a parent folder is readable. */
     readonly denyRead?: readonly string[];
-    /** What may be written besides the workspace. */
+    /** What it may write besides the workspace. */
     readonly allowWrite?: readonly string[];
-    /** What may not be written. It should exist, or an empty file is made for as long as it runs. */
+    /**
+     * What it may not write. If a path is missing, it exists as an empty file while the sandbox
+     * runs.
+     */
     readonly denyWrite?: readonly string[];
     /** Unsafe: allows everything. */
     readonly disabled?: boolean;
   } | undefined;
-  /** Unsafe: starts in containers that hide parts of `/proc`, whose processes are then visible. */
+  /** Unsafe: works in containers that hide parts of `/proc`, but makes their processes visible. */
   readonly enableWeakerNestedSandbox?: boolean;
-  /** Unsafe: lets code inside create its own namespaces. */
+  /** Unsafe: lets code create namespaces. */
   readonly allowNestedUserNamespaces?: boolean;
 }
 
@@ -63,16 +66,16 @@ const configSchema: z.ZodType<SandboxConfig> = z.strictObject({
   allowNestedUserNamespaces: flag,
 });
 
-/** How a {@linkcode SandboxConfig} is read. */
-export interface ParseSandboxConfigOptions {
+/** Options of {@linkcode parseSandboxConfig}. */
+interface ParseSandboxConfigOptions {
   /**
-   * What a message calls it, such as the file's path.
+   * The name of the source in error messages, such as the file's path.
    *
    * @default {"sandbox config"}
    */
   source?: string;
   /**
-   * Accepts settings that take the sandbox's protection away.
+   * Accepts settings that weaken the sandbox.
    *
    * @default {false}
    */
@@ -80,8 +83,8 @@ export interface ParseSandboxConfigOptions {
 }
 
 /**
- * Checks a user's sandbox configuration. `srt` itself ignores keys that it does not know, so that
- * a typing mistake would leave open what was meant to be closed.
+ * Validates a user's sandbox configuration. `srt` itself ignores unknown keys, so a typing mistake
+ * would leave open what was meant to be closed.
  */
 export function parseSandboxConfig(
   value: unknown,
@@ -102,16 +105,10 @@ export function parseSandboxConfig(
   return parsed.data;
 }
 
-/** How a file with a {@linkcode SandboxConfig} is read. */
-export interface ReadSandboxConfigOptions extends ParseSandboxConfigOptions {
-  /** Where executed code writes. */
-  workspace: string;
-}
-
 /** Reads a user's sandbox configuration from a JSON file. */
 export async function readSandboxConfig(
   path: string,
-  { workspace, ...options }: ReadSandboxConfigOptions,
+  { workspace, allowUnsafe }: { readonly workspace: string; readonly allowUnsafe?: boolean },
 ): Promise<SandboxConfig> {
   const file = await reliablePath(path, { workspace, what: "sandbox settings" });
   let text: string;
@@ -128,7 +125,7 @@ export async function readSandboxConfig(
     const reason = messageOf(cause);
     throw new ConfigError(`Invalid sandbox config ${path}: not JSON: ${reason}`, { cause });
   }
-  return parseSandboxConfig(value, { ...options, source: `sandbox config ${path}` });
+  return parseSandboxConfig(value, { allowUnsafe, source: `sandbox config ${path}` });
 }
 
 function unsafeKeys(config: SandboxConfig): string[] {

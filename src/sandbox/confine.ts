@@ -2,39 +2,35 @@ import { hostEnv } from "../base/permission.ts";
 import { hostPath, type ProgramPath } from "../process/program.ts";
 import type { Logger } from "../base/log.ts";
 import type { SandboxConfig } from "./config.ts";
-import { guarded } from "./sandbox.ts";
+import { guarded, PROXY_VARIABLES } from "./sandbox.ts";
 import { writeSettings } from "./wall.ts";
 import { effectiveLimits } from "./limits.ts";
 import { sandboxSettings } from "./settings.ts";
 import { trustedPath } from "../process/trusted_path.ts";
-import { findSrt } from "./srt.ts";
+import { findSrt, srtEnvironment } from "./srt.ts";
 import { userFolders } from "./workspace.ts";
 
-/** A program that is run once in its own sandbox, with the limits that executed code has. */
-export interface ConfinedProgram {
-  /** The program, by its path, and its arguments. */
+/** A program that runs once in its own sandbox, with the limits of executed code. */
+interface ConfinedProgram {
+  /** The program's path and its arguments. */
   readonly command: readonly string[];
-  /** Its own variables, besides those that lead it to the sandbox's proxy. */
+  /** Its variables, besides those for the sandbox's proxy. */
   readonly env: Readonly<Record<string, string>>;
-  /** A folder that it may write. It is its working directory. */
+  /** A folder that it may write to, which is its working directory. */
   readonly session: string;
-  /** Further folders that it may write. It cannot move or remove them. */
+  /** More folders that it may write to, but not move or remove. */
   readonly writable: readonly string[];
-  /** What else it may read. */
+  /** Other paths that it may read. */
   readonly readable: readonly string[];
-  /** A folder that only the host sees. It exists. */
+  /** An existing folder that only the host can see. */
   readonly hostPrivate: string;
   /** The hosts that it may reach. */
   readonly hosts: readonly string[];
-  /** What the user adds to the settings of sandboxes. */
+  /** The user's additional sandbox settings. */
   readonly config?: SandboxConfig;
 }
 
-/** Variables that say how the host itself reaches the network. */
-const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
-  .flatMap((name) => [name, name.toLowerCase()]);
-
-/** Says how a program is started in its own sandbox. */
+/** Determines how to start a program in its own sandbox. */
 export async function confine(
   program: ConfinedProgram,
   options: { readonly log: Logger; readonly signal: AbortSignal },
@@ -59,7 +55,7 @@ export async function confine(
     },
     home,
   });
-  // `srt` has its own variables for its proxy, which the program has to keep.
+  // `srt` sets variables for its proxy, which the program must keep.
   const own = Object.entries(program.env).map(([name, value]) => `${name}=${value}`);
   const command = await guarded(["/usr/bin/env", ...own, ...program.command], {
     hostPrivate,
@@ -71,16 +67,13 @@ export async function confine(
     command: launch.command,
     args: [...launch.args],
     env: {
-      ...Object.fromEntries(PROXIES.flatMap((name) => {
+      ...Object.fromEntries(PROXY_VARIABLES.flatMap((name) => {
         const value = hostEnv(name);
         return value === undefined ? [] : [[name, value]];
       })),
-      PATH: path,
       LANG: "C.UTF-8",
-      HOME: hostPrivate, // srt lets code inside write to some folders below it
       ...launch.env,
-      CLAUDE_CODE_TMPDIR: `${session}/tmp`,
-      ...srt.env,
+      ...srtEnvironment(srt, { path, hostPrivate, temporary: `${session}/tmp` }),
     },
   };
 }

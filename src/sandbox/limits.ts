@@ -3,51 +3,51 @@ import { stage } from "../base/stages.ts";
 import { ControlGroup } from "../process/control_group.ts";
 
 /**
- * What one process of the executed code may take. `null` takes a limit away.
+ * Limits of a process of the executed code. `null` removes a limit.
  *
- * Where the system lets ipybox make a control group, `memoryBytes` and `processes` also bound what all
- * processes of a session take together.
+ * Where the system lets ipybox create a control group, `memoryBytes` and `processes` also limit all
+ * processes of a session together.
  */
 export interface ResourceLimits {
   /**
-   * Bytes of address space of one process, and of memory of a whole session.
+   * Bytes of address space for one process, and of memory for a whole session.
    *
    * @default {8589934592} 8 GiB
    */
   memoryBytes?: number | null;
   /**
-   * Processes and threads together. The system does not enforce it for root. Without the sandbox it
-   * counts all processes of the user, so there is no default there.
+   * Processes and threads together. The system does not enforce this for root. Without the sandbox
+   * it counts all processes of the user, so there is no default then.
    *
    * @default {1024}
    */
   processes?: number | null;
   /**
-   * Bytes of one file that is written.
+   * Bytes of one written file.
    *
    * @default {4294967296} 4 GiB
    */
   fileBytes?: number | null;
   /**
-   * Seconds of CPU time of one process, in all its life. As the kernel lives long, and its variables
-   * end with it, there is no default: `timeoutMs` bounds one execution.
+   * Seconds of CPU time of one process over its lifetime. A kernel runs for long and takes its
+   * variables with it, so there is no default: `timeoutMs` limits one execution.
    *
    * @default {null}
    */
   cpuSeconds?: number | null;
 }
 
-/** Limits by the names that Python's `resource` module has. */
+/** Limits with the names of Python's `resource` module. */
 export interface Rlimits {
-  /** For the launcher and all below it. */
+  /** For the launcher and all processes below it. */
   readonly all: Readonly<Record<string, number>>;
-  /** For kernels and what they start, not for the gateway, which outlives them. */
+  /** For kernels and their processes, but not for the gateway, which outlives them. */
   readonly kernel: Readonly<Record<string, number>>;
 }
 
 const GIB = 1024 ** 3;
 
-/** What is in force where nothing else is said. */
+/** The default limits. */
 const DEFAULTS = {
   memoryBytes: 8 * GIB,
   processes: 1024,
@@ -55,15 +55,15 @@ const DEFAULTS = {
   cpuSeconds: null,
 } as const;
 
-/** How many signals may be queued: the system counts them for the user, whose other programs need some. */
+/** The limit of queued signals, which the system counts per user: other programs need some too. */
 const SIGNALS = 4096;
-/** How many files a process may have open: the system has a number of them for all users together. */
+/** The limit of open files for a process: the system limits the number for all users together. */
 const OPEN_FILES = 2048;
 
-/** Which limits are in force; `null` for none. */
+/** The limits in force; `null` for none. */
 export type EffectiveLimits = { readonly [Name in keyof ResourceLimits]-?: number | null };
 
-/** Fills in the defaults. */
+/** Applies the defaults to the user's limits. */
 export function effectiveLimits(
   limits: ResourceLimits | false | undefined,
   options: { readonly sandboxed: boolean },
@@ -88,7 +88,7 @@ export function effectiveLimits(
   };
 }
 
-/** Turns limits into what the launcher sets. */
+/** Converts limits to what the launcher sets. */
 export function rlimits(limits: EffectiveLimits): Rlimits {
   const { memoryBytes, processes, fileBytes, cpuSeconds } = limits;
   const all = {
@@ -110,15 +110,15 @@ function withoutNull(values: Record<string, number | null>): Record<string, numb
   return set;
 }
 
-/** What our own processes of a session take of its number: bubblewrap, relays, launcher, gateway. */
+/** How many processes of a session are ipybox's own: bubblewrap, relays, launcher, gateway. */
 const OWN_PROCESSES = 64;
 
-/** The control group of a sandbox's processes, where there can be one. */
+/** The control group of a sandbox's processes, if there can be one. */
 export class LimitedTogether implements AsyncDisposable {
-  /** Settles once it is there, or cannot be. */
+  /** Settles once the group exists or turns out to be unavailable. */
   taken: Promise<ControlGroup | undefined> = Promise.resolve(undefined);
 
-  /** Takes a process, and with it all that it starts. */
+  /** Limits a process together with everything it will start. */
   take(pid: number, { memoryBytes, processes }: EffectiveLimits, log: Logger): void {
     const count = processes === null ? null : processes + OWN_PROCESSES;
     this.taken = ControlGroup.take(pid, { memoryBytes, processes: count }).then((group) => {

@@ -10,40 +10,40 @@ import type { SandboxConfig } from "./config.ts";
 import { proxyFolder, type SandboxSettings, textOf } from "./settings.ts";
 import type { SrtCommand } from "./srt.ts";
 
-/** What starts what is planned. */
+/** The shell that starts the planned command. */
 const SHELL: ProgramPath = namedProgram("/bin/sh");
 
-/** What a {@linkcode Planner} is started with. */
-export interface PlannerOptions {
-  /** What the user added to the settings. */
+/** Options of {@linkcode Planner.start}. */
+interface PlannerOptions {
+  /** The user's additional settings. */
   readonly config: SandboxConfig;
-  /** What only the host sees. It exists. */
+  /** An existing folder that only the host can see. */
   readonly hostPrivate: string;
   /** The working directory of the sandbox. */
   readonly cwd: string;
-  /** Where programs are looked for. */
+  /** The search path for programs. */
   readonly path: string;
 }
 
 /** Options of {@linkcode Planner.plan}. */
 export interface PlanOptions {
   /**
-   * Whether nothing is started before a line comes on stdin: until then it is one process, which can be
-   * given limits with all that it will start.
+   * Whether to start nothing until a line arrives on stdin. Until then, there is only one process,
+   * so limits set on it apply to everything that it will start.
    *
    * @default {false}
    */
   readonly waits?: boolean;
-  /** Cancels it. */
+  /** Cancels the wait for the plan. */
   readonly signal?: AbortSignal;
 }
 
 /**
- * Has the sandbox runtime say how it would start a command, instead of starting it: where no host may
- * be reached, its proxy, its relays, and the Deno it runs in, would live as long as the command and do
- * nothing.
+ * Asks the sandbox runtime how it would start a command, instead of letting it start the command.
+ * If no host may be reached, the runtime's proxy, its relays and its Deno would otherwise live as
+ * long as the command without any use.
  *
- * It loads while the caller still finds out what to ask. Disposing it ends it.
+ * The runtime loads while the caller still prepares its question. Disposing the planner stops it.
  */
 export class Planner implements AsyncDisposable {
   readonly #process: ManagedProcess;
@@ -52,14 +52,14 @@ export class Planner implements AsyncDisposable {
     this.#process = process;
   }
 
-  /** Starts one, unless the runtime has to be started itself. */
+  /** Starts a planner, unless the runtime itself has to start the command. */
   static async start(
     { command, env, library, programs }: SrtCommand,
     { config, hostPrivate, cwd, path }: PlannerOptions,
   ): Promise<Planner | undefined> {
     if (Deno.build.os !== "linux" || library === undefined) return undefined;
     if ((config.network?.allowedDomains ?? []).length > 0) return undefined;
-    // Without one of these the runtime starts nothing, and says so.
+    // Without one of these programs, the runtime starts nothing and reports it.
     if (programs.bwrapPath === undefined || programs.ripgrep === undefined) return undefined;
     if (!isGranted({ name: "run", command: SHELL })) return undefined;
     const [script, temporary] = [`${hostPrivate}/plan.js`, proxyFolder(hostPrivate)];
@@ -78,8 +78,8 @@ export class Planner implements AsyncDisposable {
   }
 
   /**
-   * Says how a command is started in the sandbox, or that the runtime has to start it. The runtime does
-   * as well where it fails to say: it then fails in the same way, where that is reported.
+   * Determines how to start a command in the sandbox; `undefined` if the runtime has to start it.
+   * That includes a failure to plan: starting it then fails in the same way and is reported.
    */
   async plan(
     settings: SandboxSettings,
@@ -91,28 +91,28 @@ export class Planner implements AsyncDisposable {
     const answer = this.#ask(JSON.stringify({ settings, command }));
     const line = await (signal === undefined ? answer : abortable(answer, signal));
     if (line === null) return undefined;
-    // The runtime has a folder for temporary files of its own, and gives the command another one.
+    // The runtime uses its own folder for temporary files and gives the command another one.
     const start = `export TMPDIR="$CLAUDE_CODE_TMPDIR" && exec ${line}`;
     return { command: SHELL, args: ["-c", waits ? `read -r _ && ${start}` : start] };
   }
 
   async #ask(question: string): Promise<string | null> {
     const { pipes } = this.#process;
-    await pipes.write(new TextEncoder().encode(question)).catch(() => {}); // then there is no answer
+    await pipes.write(new TextEncoder().encode(question)).catch(() => {}); // without a question, there is no answer
     await pipes.end();
     const answer = joinBytes(...await Array.fromAsync(bytesOf(pipes)));
     return answer.length === 0 ? null : JSON.parse(new TextDecoder().decode(answer));
   }
 
-  /** Ends it. */
+  /** Stops it. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#process.stop();
   }
 }
 
 /**
- * Whether something that is not there is to be kept from being made. The runtime makes something empty
- * in its place, which it takes away when the command has ended.
+ * Whether a path to protect does not exist. The runtime creates an empty placeholder for it, which
+ * it removes when the command has ended.
  */
 async function needPlaceholders({ filesystem }: SandboxSettings): Promise<boolean> {
   const found = await Promise.all(

@@ -1,5 +1,5 @@
 /**
- * What the sandbox needs of this machine, what of it is missing, and how to get it.
+ * What the sandbox needs from this machine, what is missing, and how to get it.
  *
  * @module
  */
@@ -11,23 +11,23 @@ import { namedProgram, requireProgram } from "../process/program.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 import { installCommandHere, isRoot, type SystemTool } from "./system_packages.ts";
 
-/** Something that ipybox needs of the machine, as it was found. */
+/** Something that ipybox needs from the machine, as found. */
 export interface Prerequisite {
-  /** What it is, such as `"bubblewrap"`. */
+  /** Its name, such as `"bubblewrap"`. */
   readonly name: string;
-  /** `"ok"`; `"warn"` for what works but is weaker than it could be; `"missing"`. */
+  /** `"ok"`; `"warn"` if it works but is weaker than it could be; `"missing"`. */
   readonly state: "ok" | "warn" | "missing";
-  /** Its version, where it has one that is known. */
+  /** Its version, if known. */
   readonly version: string | null;
   /** What was found. */
   readonly detail: string;
-  /** Where it is, where a program may want to know. */
+  /** Its path, if a program may need it. */
   readonly path?: string;
-  /** The command or the step that puts it right, unless it is `"ok"`. */
+  /** The command or step that fixes it; `null` if it is `"ok"`. */
   readonly fix: string | null;
 }
 
-/** A program of the sandbox: its name for people, and how it is asked for its version. */
+/** A program of the sandbox: its display name and the arguments that print its version. */
 interface Tool {
   readonly name: string;
   readonly tool: SystemTool;
@@ -41,9 +41,8 @@ const TOOLS: readonly Tool[] = [
 ];
 
 /**
- * Checks what the sandbox needs: its programs, on Linux also working user namespaces, and whether
- * root runs it. Takes some 10 ms. `srt` itself is checked
- * by `checkSrt`.
+ * Checks what the sandbox needs: its programs, and on Linux also working user namespaces and
+ * whether root runs it. Takes about 10 ms. `srt` itself is checked by `checkSrt`.
  */
 export async function checkSandbox(): Promise<Prerequisite[]> {
   switch (Deno.build.os) {
@@ -52,8 +51,8 @@ export async function checkSandbox(): Promise<Prerequisite[]> {
       const bubblewrap = tools.some(({ name, state }) => name === "bubblewrap" && state === "ok");
       return [...tools, ...(bubblewrap ? [await checkNamespaces()] : []), checkRoot()];
     }
-    case "darwin": // the system's own sandbox does what bubblewrap and socat do on Linux
-      return [...await Promise.all(TOOLS.filter(({ tool }) => tool === "rg").map(checkTool))];
+    case "darwin": // the system's own sandbox replaces bubblewrap and socat
+      return await Promise.all(TOOLS.filter(({ tool }) => tool === "rg").map(checkTool));
     default:
       return [unsupported()];
   }
@@ -101,7 +100,7 @@ async function checkNamespaces(): Promise<Prerequisite> {
   return { ...common, state: "missing", ...reason };
 }
 
-/** Tries what bounds the processes of a session together. */
+/** Checks whether the processes of a session can be limited together. */
 export async function checkSessionLimits(): Promise<Prerequisite> {
   const common = { name: "limits of a session", version: null } as const;
   await using waiting = ManagedProcess.spawn({ command: namedProgram("/bin/cat"), env: {} });
@@ -143,7 +142,7 @@ function unsupported(): Prerequisite {
   };
 }
 
-/** How a program ended, or why there is none. */
+/** How a program ended, or why it is missing. */
 async function run(tool: SystemTool, args: readonly string[]): Promise<ProgramEnd | string> {
   try {
     return await runProgram(await requireProgram(tool), { args });
@@ -153,17 +152,17 @@ async function run(tool: SystemTool, args: readonly string[]): Promise<ProgramEn
   }
 }
 
-// Linux user namespaces, which the sandbox is made of: trying them, and saying why they fail.
+// Linux user namespaces, which the sandbox needs: checking them and explaining why they fail.
 
 /**
- * Arguments of `bwrap` that ask for the namespaces and mounts that `srt` asks for, in short. What
- * runs inside is `bwrap` again: it is known to be on the PATH.
+ * Arguments of `bwrap` for the namespaces and mounts that `srt` uses. `bwrap` itself also runs
+ * inside, because it is known to be on the PATH.
  */
 const NAMESPACE_PROBE: readonly string[] =
   "--unshare-user --unshare-net --unshare-pid --ro-bind / / --dev /dev --proc /proc bwrap --version"
     .split(" ");
 
-/** Kernel settings that matter to user namespaces; `undefined` where the kernel has no such. */
+/** Kernel settings for user namespaces; `undefined` if the kernel does not have one. */
 export interface NamespaceSettings {
   /** `kernel.apparmor_restrict_unprivileged_userns`. */
   readonly apparmorRestricts: string | undefined;
@@ -173,18 +172,18 @@ export interface NamespaceSettings {
   readonly maximum: string | undefined;
 }
 
-/** Why user namespaces do not work, and what helps. */
+/** Why user namespaces do not work, and the fix. */
 interface NamespaceFailure {
-  /** What is in the way. */
+  /** The reason. */
   readonly detail: string;
-  /** How to get it out of the way. */
+  /** The fix. */
   readonly fix: string;
 }
 
 const CONTAINER = "--security-opt seccomp=unconfined --security-opt apparmor=unconfined " +
   "--security-opt systempaths=unconfined, or use the container as the sandbox (--no-sandbox)";
 
-/** Says why bubblewrap could not make its namespaces. */
+/** Explains why bubblewrap could not create its namespaces. */
 export function explainNamespaceFailure(
   stderr: string,
   settings: NamespaceSettings,
@@ -220,7 +219,7 @@ export function explainNamespaceFailure(
   };
 }
 
-/** Reads the kernel's settings, as far as Deno's permissions let one look without a prompt. */
+/** Reads the kernel's settings, as far as Deno's permissions allow without a prompt. */
 async function readNamespaceSettings(): Promise<NamespaceSettings> {
   return {
     apparmorRestricts: await setting("kernel/apparmor_restrict_unprivileged_userns"),
@@ -235,6 +234,6 @@ async function setting(name: string): Promise<string | undefined> {
   try {
     return (await Deno.readTextFile(path)).trim();
   } catch {
-    return undefined; // this kernel has no such setting
+    return undefined; // this kernel does not have the setting
   }
 }

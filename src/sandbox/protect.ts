@@ -3,54 +3,53 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { FairTurns } from "../base/signals.ts";
-import { mayRead, mayUse } from "../base/permission.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
-import { lockUserFolder } from "../files/safe.ts";
-import { isUnwritable, stateFolder } from "../files/user_folders.ts";
+import { lockUserFolder, replaceHostileFile } from "../files/safe.ts";
+import { isUnwritable, usableState } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
-import { isInside } from "../process/trusted_path.ts";
+import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
 
-/** What in a workspace sandboxed code must not touch. All of these exist. */
+/** The existing paths in a workspace that sandboxed code must not touch. */
 export interface ProtectedPaths {
-  /** Neither to be read nor written: the host's own state, and secrets. */
+  /** Neither readable nor writable: the host's own state, and secrets. */
   readonly unreadable: readonly string[];
-  /** To be read only: what the host or another program would run or obey. */
+  /** Read-only: what the host or another program would run or obey. */
   readonly readOnly: readonly string[];
 }
 
-/** What {@linkcode findProtectedPaths} found. */
+/** The result of {@linkcode findProtectedPaths}. */
 interface FoundPaths extends ProtectedPaths {
   /** The host's own state of other workspaces in this one, which is unreadable too. */
   readonly otherStates: readonly string[];
 }
 
-/** How far {@linkcode findProtectedPaths} looks. */
+/** Options of {@linkcode findProtectedPaths}. */
 interface FindProtectedPathsOptions {
   /**
-   * How many folders deep.
-   *
-   * @default {4}
-   */
-  maxDepth?: number;
-  /**
-   * How many entries at most, besides those of the workspace itself.
+   * The most entries to search, besides those of the workspace itself.
    *
    * @default {1000000} about three seconds
    */
   maxEntries?: number;
   /**
-   * Whether code may write there. Where it may not, links need no protection.
+   * Whether code may write to the folder. Otherwise, links need no protection.
    *
    * @default {true}
    */
   writable?: boolean;
 }
 
-/** The folders of ours, which are made so that code inside cannot make them. */
+/** How many levels of folders are searched for paths to protect. */
+const MAX_DEPTH = 4;
+
+/** ipybox's folders, which are created before code can create them. */
 export const STATE_FOLDER = ".ipybox";
 const GENERATED = "mcptools";
 
-/** `srt` lets every sandbox of this user write there: their common place to meet. */
+/**
+ * `srt` makes this folder writable in all sandboxes of a user, so they could communicate through
+ * it.
+ */
 export const SHARED_BY_SANDBOXES = "/tmp/claude";
 
 const SECRET_FILES: ReadonlySet<string> = new Set([
@@ -213,15 +212,20 @@ const OBEYED: ReadonlySet<string> = new Set([
   "venv",
 ]);
 
-/** What makes a folder an environment of Python, whatever its name: `venv`'s mark, and conda's. */
+/**
+ * Entries that mark a folder as a Python environment, whatever its name: those of `venv` and conda.
+ */
 const ENVIRONMENTS: ReadonlySet<string> = new Set(["pyvenv.cfg", "conda-meta"]);
-/** What in it is run; of a workspace that is an environment itself, no more than that is protected. */
+/**
+ * The parts of an environment with code; in a workspace that is an environment, only they are
+ * protected.
+ */
 const ENVIRONMENT_PARTS: ReadonlySet<string> = new Set(
   ["bin", "lib", "lib64", "Scripts", "Lib", ...ENVIRONMENTS],
 );
 
 /**
- * Makes the folders of a workspace that the host relies on, so that sandboxed code cannot make
+ * Creates the folders of a workspace that the host relies on, so that sandboxed code cannot create
  * them first.
  */
 export async function makeOwnFolders(workspace: string): Promise<void> {
@@ -243,32 +247,32 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
 }
 
 /**
- * Looks for what sandboxed code must not touch. Only what exists can be protected: a path that does
- * not would be made, on the host, by the sandbox itself. What is protected cannot be moved either, nor
- * can the folders above it, so that it is found again the next time.
+ * Finds what sandboxed code must not touch. Only existing paths can be protected: the sandbox would
+ * create a missing one on the host. Protected paths cannot be moved, nor can their parent folders,
+ * so that they are found again next time.
  *
- * Nothing can keep code from replacing a link in a folder that it may write to. So the folder of a link
- * with such a name becomes read-only, and what it leads to is protected as if it had that name.
+ * Nothing can keep code from replacing a link in a writable folder. So if a link has a protected
+ * name, its folder becomes read-only, and its target is protected as if it had that name.
  */
 export async function findProtectedPaths(
   workspace: string,
   options: FindProtectedPathsOptions = {},
 ): Promise<FoundPaths> {
-  const { maxDepth = 4, maxEntries = 1_000_000, writable = true } = options;
+  const { maxEntries = 1_000_000, writable = true } = options;
   const unreadable: string[] = [];
-  const readOnly: string[] = await exists(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
+  const readOnly: string[] = await lstatIfAllowed(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
   let level = [workspace];
   let entries = 0;
   const turns = new FairTurns();
-  for (let depth = 0; depth < maxDepth && level.length > 0; depth++) {
+  for (let depth = 0; depth < MAX_DEPTH && level.length > 0; depth++) {
     const next: string[] = [];
     for (const folder of level) {
       const inside: string[] = [];
       const names = new Set<string>();
       const lost = new Set<string>();
       for await (const entry of listOr(folder, () => readOnly.push(folder))) {
-        await turns.giveWay(); // code can fill a folder that other sessions have no part in
-        if (depth > 0 && ++entries > maxEntries) throw tooLarge(workspace, maxEntries, maxDepth);
+        await turns.giveWay(); // code can fill folders, which must not delay other sessions
+        if (depth > 0 && ++entries > maxEntries) throw tooLarge(workspace, maxEntries);
         const { name } = entry;
         const path = `${folder}/${name}`;
         const guard = guardOf(entry, depth === 0);
@@ -300,12 +304,12 @@ export async function findProtectedPaths(
   return { unreadable, readOnly, otherStates };
 }
 
-/** Whether a path is that of the host's own state of a workspace. */
+/** Whether a path is that of a workspace's `.ipybox`. */
 export function isState(path: string): boolean {
   return path.endsWith(`/${STATE_FOLDER}`);
 }
 
-/** How something is protected because of its name. */
+/** The protection that a name calls for. */
 type Guard = "unreadable" | "read-only";
 
 function guardOf(entry: Deno.DirEntry, isTop: boolean): Guard | undefined {
@@ -316,18 +320,18 @@ function guardOf(entry: Deno.DirEntry, isTop: boolean): Guard | undefined {
 }
 
 /**
- * Whether something of a workspace must not be in a copy of it for other code: what code must not read,
- * and links that no workspace may have, as code could replace them.
+ * Whether a workspace's entry must be left out when the workspace is copied for other code: entries
+ * that code must not read, and links that code could replace, which no workspace may have.
  */
 export function isUncopied(entry: Deno.DirEntry, isTop: boolean): boolean {
   const guard = guardOf(entry, isTop);
   return guard === "unreadable" || (guard !== undefined && entry.isSymlink);
 }
 
-/** What is in the place of bytes that are not UTF-8, and may be a character of a name as well. */
+/** Replaces bytes that are not UTF-8, but may also be a character of a name. */
 const LOST = "\ufffd";
 
-/** Whether the name that Deno gave an entry is the entry's, and not another one's. */
+/** Whether Deno's name for an entry leads to that entry and not to another one. */
 async function isSame(entry: Deno.DirEntry, path: string): Promise<boolean> {
   try {
     const { isDirectory, isSymlink } = await Deno.lstat(path);
@@ -354,7 +358,7 @@ function replaceableLink(path: string): ConfigError {
   );
 }
 
-/** What a link in the workspace leads to, if that is in there too. */
+/** The target of a link in the workspace, if it is in the workspace too. */
 async function targetIn(workspace: string, link: string): Promise<string | undefined> {
   try {
     const target = await Deno.realPath(link);
@@ -367,7 +371,7 @@ async function targetIn(workspace: string, link: string): Promise<string | undef
   }
 }
 
-/** What is run of a workspace that is an environment itself. */
+/** The code of a workspace that is an environment. */
 async function environmentParts(
   workspace: string,
   names: ReadonlySet<string>,
@@ -379,21 +383,21 @@ async function environmentParts(
   return parts;
 }
 
-function tooLarge(workspace: string, maxEntries: number, maxDepth: number): ConfigError {
+function tooLarge(workspace: string, maxEntries: number): ConfigError {
   return new ConfigError(
     `Cannot use ${workspace} as workspace: it has more than ${maxEntries} files and folders in its ` +
-      `first ${maxDepth} levels, too many to search for secrets that code must not see; remove what you do ` +
+      `first ${MAX_DEPTH} levels, too many to search for secrets that code must not see; remove what you do ` +
       "not need, or choose a smaller folder",
   );
 }
 
-/** bubblewrap takes 9000 arguments, a mount takes three, and `srt` itself needs a few hundred. */
+/** bubblewrap accepts 9000 arguments; a mount takes three, and `srt` itself needs a few hundred. */
 export const MAX_MOUNTS = 2800;
 
-/** How many examples the error has. */
+/** The number of examples in the error. */
 const EXAMPLES = 3;
 
-/** What a workspace is refused with that has more to protect than bubblewrap could take. */
+/** The error for a workspace with more paths to protect than bubblewrap accepts. */
 export function tooManyMounts(mounts: readonly string[], workspace: string): ConfigError {
   const inside = [...new Set(mounts)].filter((path) =>
     path !== workspace && isInside(path, workspace)
@@ -408,7 +412,7 @@ export function tooManyMounts(mounts: readonly string[], workspace: string): Con
   );
 }
 
-/** The deepest folder that has more than half of the paths. */
+/** The deepest folder that contains more than half of the paths. */
 function crowdedFolder(root: string, paths: readonly string[]): string {
   let folder = root;
   while (true) {
@@ -424,7 +428,10 @@ function crowdedFolder(root: string, paths: readonly string[]): string {
   }
 }
 
-/** Lists a folder. One that may not be listed can still be opened up by code inside, its owner too. */
+/**
+ * Lists a folder. If this is not permitted, code inside can still change that, because it owns the
+ * folder.
+ */
 async function* listOr(folder: string, denied: () => void): AsyncGenerator<Deno.DirEntry> {
   try {
     yield* Deno.readDir(folder);
@@ -434,42 +441,41 @@ async function* listOr(folder: string, denied: () => void): AsyncGenerator<Deno.
   }
 }
 
-async function exists(path: string): Promise<boolean> {
-  return mayRead(path) && await Deno.lstat(path).then(() => true, () => false);
-}
-
-/** Whether a file or folder of this name is out of the sight of executed code. */
+/** Whether files and folders of this name are hidden from executed code. */
 export function isHiddenName(name: string): boolean {
   return name === STATE_FOLDER || isSecret(name);
 }
 
-/** Whether files of this name usually have secrets in them. */
+/** Whether files of this name usually contain secrets. */
 function isSecret(name: string): boolean {
   return (SECRET_FILES.has(name) || DOTENV.test(name)) && !EXAMPLE.test(name);
 }
 
-/** What a workspace had when code first could write there, and has had ever since. */
+/** The paths that a workspace has had since before code could first write there. */
 interface LastingPaths {
-  /** The files and folders, of those that were given. */
+  /** Those of the given files and folders. */
   readonly paths: readonly string[];
-  /** The file that remembers them; `undefined` where none can be kept, and nothing counts. */
+  /** The file that records them; `undefined` if there can be none, in which case no path counts. */
   readonly record: string | undefined;
 }
 
 /**
- * The file whose presence says that code could write to a workspace, wherever its record is or whatever its
- * path was then. Code neither sees nor removes it.
+ * The file whose presence says that code could write to a workspace, even if the record is
+ * elsewhere or the workspace was moved. Code can neither see nor remove it.
  */
 export const CODE_NOTE = `${STATE_FOLDER}/code-ran`;
 
-/** Remembers what a workspace has, before code can write there. */
+/** Records what a workspace contains before code can write there. */
 export async function beginWriting(workspace: string, present: readonly string[]): Promise<void> {
   await lastingPaths(workspace, present);
   await makeNote(join(workspace, CODE_NOTE));
 }
 
-/** Whatever is there already is note enough: a workspace from elsewhere may have a link in its place. */
-export async function makeNote(path: string): Promise<void> {
+/**
+ * Creates an empty file. Anything that already exists is enough, such as a link in a workspace from
+ * elsewhere.
+ */
+async function makeNote(path: string): Promise<void> {
   try {
     await Deno.writeTextFile(path, "", { createNew: true, mode: 0o600 });
   } catch (error) {
@@ -477,21 +483,38 @@ export async function makeNote(path: string): Promise<void> {
   }
 }
 
+/**
+ * The file whose presence says that the `.env` beside its folder may be executed code's, because
+ * there was none when code could first write there. Code can neither see nor remove this file.
+ */
+export const DOTENV_NOTE = ".ipybox/no-dotenv";
+
+/** Notes that a workspace has no `.env`, before code can write one. */
+export async function noteAbsentDotenv(workspace: string): Promise<void> {
+  try {
+    await Deno.lstat(join(workspace, ".env"));
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    await makeNote(join(workspace, DOTENV_NOTE));
+  }
+}
+
 const recordSchema = z.object({
-  /** Which folder the workspace is, for another one may take its place. */
+  /** The workspace's identity, since another folder may take its place. */
   workspace: z.string(),
-  /** What was there, by its path in the workspace. */
+  /** The identities of what was there, by path in the workspace. */
   paths: z.record(z.string(), z.string()),
 });
 
 type Entries = z.infer<typeof recordSchema>;
 
 /**
- * Finds what code never could write to. A name says nothing: a sandbox protects what is there when it
- * starts, so what appears or is made again while code runs may be the code's, also in later sessions.
+ * Finds what code never could write to. Names prove nothing: a sandbox protects what exists when it
+ * starts, so anything that appears or is recreated while code runs may belong to the code, in later
+ * sessions too.
  *
- * Therefore each sandbox that may write to a workspace, and each look before the first one, leaves a
- * record in the user's state folder, which code does not reach. It can only become smaller.
+ * So each sandbox that may write to a workspace, and each check before the first one, leaves a
+ * record in the user's state folder, which code cannot reach. The record can only shrink.
  */
 export async function lastingPaths(
   workspace: string,
@@ -508,13 +531,14 @@ export async function lastingPaths(
   }
   try {
     using _lock = await lockUserFolder(dirname(record));
-    const isNoted = await exists(join(workspace, CODE_NOTE));
-    const known = await readRecord(record, identity) ?? (isNoted ? {} : undefined);
+    const note = await lstatIfAllowed(join(workspace, CODE_NOTE));
+    const known = await readRecord(record, identity) ?? (note && {});
     const lasting = now.filter(([path, identity]) =>
       known === undefined || (Object.hasOwn(known, path) && known[path] === identity)
     );
     if (known === undefined || lasting.length < Object.keys(known).length) {
-      await writeRecord(record, { workspace: identity, paths: Object.fromEntries(lasting) });
+      const entries: Entries = { workspace: identity, paths: Object.fromEntries(lasting) };
+      await replaceHostileFile(record, JSON.stringify(entries, null, 2) + "\n");
     }
     return { paths: lasting.map(([path]) => join(workspace, path)), record };
   } catch (error) {
@@ -523,10 +547,10 @@ export async function lastingPaths(
   }
 }
 
-/** Forgets what a workspace had, once it is gone. */
+/** Deletes the record of a workspace that no longer exists. */
 export async function forgetWorkspace(workspace: string): Promise<void> {
   const record = recordOf(workspace);
-  if (record === undefined || await exists(workspace)) return;
+  if (record === undefined || await lstatIfAllowed(workspace)) return;
   try {
     using _lock = await lockUserFolder(dirname(record));
     await Deno.remove(record);
@@ -535,17 +559,15 @@ export async function forgetWorkspace(workspace: string): Promise<void> {
   }
 }
 
-/** Where a workspace's record is; `undefined` where none can be kept. */
+/** The path of a workspace's record; `undefined` if there can be none. */
 function recordOf(workspace: string): string | undefined {
-  const state = stateFolder();
-  const folder = state === undefined ? undefined : join(state, "protected");
-  if (folder === undefined || !mayUse(folder)) return undefined;
-  return join(folder, `${sha256(workspace).slice(0, 32)}.json`);
+  const folder = usableState("protected");
+  return folder && join(folder, `${sha256(workspace).slice(0, 32)}.json`);
 }
 
 /**
- * Tells a file or folder from another one that takes its place. Its inode may be used again, but not
- * with the same time of birth, which no program can set on Linux; on macOS inodes are not used again.
+ * Distinguishes a file or folder from another one in its place. An inode may be reused, but not
+ * with the same birth time, which no program can set on Linux; macOS does not reuse inodes.
  */
 async function identityOf(path: string): Promise<string | undefined> {
   try {
@@ -557,7 +579,7 @@ async function identityOf(path: string): Promise<string | undefined> {
   }
 }
 
-/** What is remembered of a workspace, if it is; of another folder in its place nothing is. */
+/** The recorded paths of a workspace; `undefined` if there is no record of this very folder. */
 async function readRecord(path: string, workspace: string): Promise<Entries["paths"] | undefined> {
   try {
     const entries = recordSchema.parse(JSON.parse(await Deno.readTextFile(path)));
@@ -567,10 +589,4 @@ async function readRecord(path: string, workspace: string): Promise<Entries["pat
     if (error instanceof SyntaxError || error instanceof z.ZodError) return {}; // damaged
     throw error;
   }
-}
-
-async function writeRecord(path: string, entries: Entries): Promise<void> {
-  const fresh = `${path}.new`;
-  await Deno.writeTextFile(fresh, JSON.stringify(entries, null, 2) + "\n", { mode: 0o600 });
-  await Deno.rename(fresh, path);
 }

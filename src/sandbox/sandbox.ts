@@ -14,12 +14,14 @@ import { Planner } from "./planner.ts";
 import {
   beginWriting,
   findProtectedPaths,
+  isState,
   makeOwnFolders,
+  noteAbsentDotenv,
   type ProtectedPaths,
 } from "./protect.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
-import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
-import { findSrt } from "./srt.ts";
+import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
+import { findSrt, srtEnvironment } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
 import {
   isWide,
@@ -30,64 +32,64 @@ import {
   statesAround,
   userFolders,
 } from "./workspace.ts";
-import { settledPaths } from "./writers.ts";
+import { mountablePaths } from "./writers.ts";
 
-/** How the sandbox differs from its defaults. */
+/** Options of the sandbox. */
 export interface SandboxOptions {
-  /** What is added to its settings: an object, or the path of a JSON file. */
+  /** Additional settings: an object, or the path of a JSON file. */
   config?: SandboxConfig | string;
   /**
-   * Accepts settings that take its protection away.
+   * Accepts settings that weaken the sandbox.
    *
    * @default {false}
    */
   allowUnsafe?: boolean;
   /**
-   * A folder that code can read, but not write, without the secrets in it: a project whose files it
-   * works with. What it writes goes to the workspace, which lies elsewhere.
+   * A folder that code can read but not write, except for its secrets: a project whose files it
+   * works with. Code writes to the workspace, which is elsewhere.
    */
   project?: string;
-  /** What is in the workspace and can only be read. It exists. */
+  /** Existing paths in the workspace that are read-only. */
   readOnly?: readonly string[];
 }
 
-/** The folders that a sandbox is made for. All are absolute and free of symbolic links. */
+/** The folders of a sandbox. All are absolute and free of symbolic links. */
 interface SandboxFolders {
-  /** What code inside may write, and the working directory of the sandbox itself. */
+  /** A folder that code may write to, and the working directory of the sandbox itself. */
   session: string;
-  /** What only the host sees. It exists. */
+  /** An existing folder that only the host can see. */
   hostPrivate: string;
   /** The kernel's working directory. */
   workspace: string;
 }
 
-/** What a sandbox is made for. */
+/** The contents of a sandbox. */
 interface SandboxContents {
-  /** What runs inside, by its path, and its arguments. */
+  /** The command inside: a program's path and its arguments. */
   command: readonly string[];
-  /** Parts of the folders that may only be read. */
+  /** Parts of the folders that are read-only. */
   readOnly: readonly string[];
-  /** What else must be readable. */
+  /** Other paths that must be readable. */
   readable: readonly string[];
 }
 
 /** What {@linkcode prepareSandbox} needs besides the folders. */
 interface PrepareSandboxOptions extends SandboxOptions {
-  /** Where it says what it does. */
+  /** Receives log messages. */
   log: Logger;
-  /** Ends the preparation. */
+  /** Cancels the preparation. */
   signal: AbortSignal;
-  /** Where programs are looked for. */
+  /** The search path for programs. */
   path: string;
-  /** Takes what has to live as long as the sandbox. */
+  /** Takes what must live as long as the sandbox. */
   belongings: Belongings;
-  /** Accepts other workspaces in this one. */
+  /** Accepts a workspace that contains others. */
   nestedWorkspace?: boolean;
   /** Whether it may wait for a line on stdin before it starts anything. */
   waits?: boolean;
 }
 
-/** How a command is started inside the sandbox. */
+/** How to start a command in the sandbox. */
 export interface PreparedSandbox {
   /** The program. */
   readonly command: ProgramPath;
@@ -97,20 +99,26 @@ export interface PreparedSandbox {
   readonly env: Readonly<Record<string, string>>;
   /** Whether it waits for a line on stdin before it starts anything. */
   readonly waits: boolean;
-  /** Which variables of the sandbox's own lead programs inside to its proxy. */
+  /** The variables of the sandbox that lead programs inside to its proxy. */
   readonly proxyVariables: readonly string[];
-  /** The settings that the user added. */
+  /** The user's additional settings. */
   readonly config: SandboxConfig;
 }
 
 const NO_PROJECT: ProjectPaths = { readable: [], unreadable: [] };
 
-const PROXY_VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
+/** The variables that lead programs to a proxy. */
+export const PROXY_VARIABLES: readonly string[] = [
+  "HTTP_PROXY",
+  "HTTPS_PROXY",
+  "ALL_PROXY",
+  "NO_PROXY",
+]
   .flatMap((name) => [name, name.toLowerCase()]);
 
 /**
- * Writes the sandbox's settings and says how a command is started inside it. What that is may still be
- * sought while the rest is prepared.
+ * Writes the sandbox's settings and determines how to start a command inside. The command may still
+ * be being determined while the rest is prepared.
  */
 export async function prepareSandbox(
   folders: SandboxFolders,
@@ -142,7 +150,7 @@ export async function prepareSandbox(
     userFolders(),
     options.project === undefined ? NO_PROJECT : projectPaths(options.project, workspace),
   ]);
-  const settled = await protect(workspace, protectedPaths, {
+  const mountable = await protect(workspace, protectedPaths, {
     ...options,
     unreadable: project.unreadable,
   });
@@ -155,11 +163,11 @@ export async function prepareSandbox(
     loopback: true, // kernels talk to the gateway
     readable: [...readable, ...project.readable, ...srt.readable],
     protectedPaths: {
-      readOnly: settled.readOnly,
-      unreadable: [...settled.unreadable, ...ownFolders],
+      readOnly: mountable.readOnly,
+      unreadable: [...mountable.unreadable, ...ownFolders],
     },
-    // Of these, nothing can be read or written but what is named.
-    hidden: [...settled.hidden, ...await statesAround(workspace)],
+    // Nothing in these can be read or written unless it is named.
+    hidden: [...mountable.hidden, ...await statesAround(workspace)],
     config,
     home,
   });
@@ -179,19 +187,16 @@ export async function prepareSandbox(
     args: launch.args,
     waits: launch.waits,
     env: {
-      PATH: path,
       LANG: "C.UTF-8",
-      HOME: hostPrivate, // srt lets code inside write to some folders below it
       ...launch.env,
-      CLAUDE_CODE_TMPDIR: `${folders.session}/tmp`,
-      ...srt.env,
+      ...srtEnvironment(srt, { path, hostPrivate, temporary: `${folders.session}/tmp` }),
     },
     proxyVariables: settings.network.allowedDomains.length > 0 ? PROXY_VARIABLES : [],
     config,
   };
 }
 
-/** Refuses a folder that cannot be a workspace, and makes of another one what its host relies on. */
+/** Refuses unsuitable workspaces, and creates what the host relies on in others. */
 async function admitWorkspace(workspace: string, hostPrivate: string): Promise<void> {
   refuseWideWorkspace(workspace);
   refuseWorkspaceAround(hostPrivate, workspace);
@@ -200,53 +205,69 @@ async function admitWorkspace(workspace: string, hostPrivate: string): Promise<v
   await noteAbsentDotenv(workspace);
 }
 
-/** What {@linkcode protect} and {@linkcode protectWorkspace} are told. */
+/** Options of {@linkcode protect} and {@linkcode protectWorkspace}. */
 interface ProtectOptions
   extends Pick<PrepareSandboxOptions, "belongings" | "nestedWorkspace" | "log"> {
-  /** What else code must not read. */
+  /** Other paths that code must not read. */
   readonly unreadable?: readonly string[];
+  /** Whether an engine mounts it: see {@linkcode mountablePaths}. */
+  readonly byEngine?: boolean;
 }
 
-/** Has code begin to write to a workspace, and says what of it can be protected. */
+/**
+ * Records that code begins to write to a workspace, and returns the paths that can be protected.
+ */
 async function protect(
   workspace: string,
   found: Awaited<ReturnType<typeof findProtectedPaths>>,
-  { unreadable = [], nestedWorkspace, belongings, log }: ProtectOptions,
+  { unreadable = [], byEngine, nestedWorkspace, belongings, log }: ProtectOptions,
 ): Promise<ProtectedPaths & { readonly hidden: readonly string[] }> {
   if (!nestedWorkspace) refuseNesting(workspace, found.otherStates);
-  await beginWriting(workspace, found.readOnly); // what is not there now may become the code's
-  const settled = await settledPaths([...found.unreadable, ...found.readOnly, ...unreadable], {
+  await beginWriting(workspace, found.readOnly); // anything missing now may later be the code's
+  const mountable = await mountablePaths([...found.unreadable, ...found.readOnly, ...unreadable], {
     writes: workspace,
+    byEngine,
     belongings,
   });
-  const isSettled = (path: string) => settled.has(path);
-  warnOfUnsettled([...found.unreadable, ...unreadable], settled, log);
+  const isMountable = (path: string) => mountable.has(path);
+  warnOfReadable([...found.unreadable, ...unreadable], mountable, log);
   return {
-    readOnly: found.readOnly.filter(isSettled),
-    unreadable: found.unreadable.filter(isSettled),
-    hidden: unreadable.filter(isSettled),
+    readOnly: found.readOnly.filter(isMountable),
+    unreadable: found.unreadable.filter(isMountable),
+    hidden: unreadable.filter(isMountable),
   };
 }
 
-/** Says what of a workspace must be kept from code that is to write to it by another wall than ours. */
+/** Determines which paths of a workspace another kind of sandbox must protect from code. */
 export async function protectWorkspace(
   workspace: string,
   options: ProtectOptions & { readonly hostPrivate: string; readonly sandbox: SandboxOptions },
 ): Promise<ProtectedPaths> {
   await admitWorkspace(workspace, options.hostPrivate);
   const found = await findProtectedPaths(workspace);
-  const { readOnly, unreadable } = await protect(workspace, found, options);
+  const settings = await readOnlyInside(options.sandbox, workspace);
+  const all = { ...found, readOnly: [...found.readOnly, ...settings] };
+  const { readOnly, unreadable } = await protect(workspace, all, { ...options, byEngine: true });
+  const kept = new Set([...readOnly, ...unreadable]);
+  const movable = [...found.unreadable.filter(isState), ...settings].find((path) =>
+    !kept.has(path)
+  );
+  if (movable !== undefined) {
+    throw new SandboxUnavailableError(
+      `Code of another session could replace ${movable} while an engine mounts it`,
+      `End the sessions that write to ${workspace}, then start this one`,
+    );
+  }
   const inside = (path: string) => path !== workspace && isInside(path, workspace);
-  const more = await readOnlyInside(options.sandbox, workspace);
-  return { readOnly: [...readOnly, ...more].filter(inside), unreadable };
+  return { readOnly: readOnly.filter(inside), unreadable };
 }
 
-/** Decides whether the sandbox holds. */
+/** Throws unless the self-test's report shows that the sandbox works. */
 export function requireSandbox(
   report: SelfTestReport,
   { config = {}, elsewhere = false, log }: {
     readonly config?: SandboxConfig;
-    /** What leads to it, if it is not on this machine. */
+    /** Whether the sandbox is on another machine or in a container. */
     readonly elsewhere?: boolean;
     readonly log: Logger;
   },
@@ -254,7 +275,7 @@ export function requireSandbox(
   const failures = selfTestFailures(report, {
     elsewhere,
     allowUnixSockets: config.network?.allowAllUnixSockets ?? false,
-    // Small ids exist inside too, and in a nested sandbox the user chose to see them all.
+    // Small ids also exist inside, and in a nested sandbox the user chose to see all processes.
     ambiguousProcess: Deno.pid <= 64 || (config.enableWeakerNestedSandbox ?? false),
   });
   if (failures.length > 0) {
@@ -270,7 +291,7 @@ export function requireSandbox(
   }
 }
 
-/** Says what to do when the sandbox did not start. */
+/** Suggests what to do when the sandbox did not start. */
 export function sandboxFix(stderr: string): string {
   if (/while the sandbox was made|in mount table/.test(stderr)) {
     return "Run it again, in case code moved workspace files; if that does not help, run: ipybox doctor";
@@ -286,17 +307,17 @@ export function sandboxFix(stderr: string): string {
   if (/bwrap|bubblewrap|socat|ripgrep|\brg\b/i.test(stderr)) {
     return "sudo apt-get install -y bubblewrap socat ripgrep";
   }
-  // Deno has the package without what it depends on.
+  // Deno has the package without its dependencies.
   if (/--cached-only/.test(stderr)) return "ipybox setup";
   return "ipybox doctor";
 }
 
-function warnOfUnsettled(
+function warnOfReadable(
   unreadable: readonly string[],
-  settled: ReadonlySet<string>,
+  mountable: ReadonlySet<string>,
   log: Logger,
 ): void {
-  const seen = unreadable.filter((path) => !settled.has(path));
+  const seen = unreadable.filter((path) => !mountable.has(path));
   if (seen.length === 0) return;
   const more = seen.length > 3 ? ` and ${seen.length - 3} more` : "";
   log.warn(
@@ -314,18 +335,23 @@ async function userConfig(options: SandboxOptions, workspace: string): Promise<S
     : parseSandboxConfig(config, { allowUnsafe });
 }
 
-/** What of the workspace code must not change, such as what decides on the next sandbox. */
+/**
+ * The paths in the workspace that code must not change, such as the settings of the next sandbox.
+ */
 async function readOnlyInside(options: SandboxOptions, workspace: string): Promise<string[]> {
   const { config, readOnly = [] } = options;
   const files = [...readOnly, ...(typeof config === "string" ? [config] : [])];
   const paths = await Promise.all(files.map(async (file) => {
     const real = await Deno.realPath(file).catch(() => undefined);
-    return real === undefined ? [] : [resolve(file), real]; // what is not there would be made
+    return real === undefined ? [] : [resolve(file), real]; // a missing path would be created
   }));
   return paths.flat().filter((path) => path !== workspace && isInside(path, workspace));
 }
 
-/** What only the host may see lies in the folder for temporary files, which is not a workspace then. */
+/**
+ * Refuses a workspace that contains the folder for temporary files, where the host keeps its
+ * secrets.
+ */
 function refuseWorkspaceAround(hostPrivate: string, workspace: string): void {
   if (!isInside(hostPrivate, workspace)) return;
   throw new ConfigError(
@@ -334,7 +360,9 @@ function refuseWorkspaceAround(hostPrivate: string, workspace: string): void {
   );
 }
 
-/** A workspace can be read whole. The home directory must not be. */
+/**
+ * Refuses a workspace that contains the home directory, because code can read all of a workspace.
+ */
 function refuseWideWorkspace(workspace: string): void {
   if (isWide(workspace)) {
     throw new ConfigError(
@@ -344,22 +372,21 @@ function refuseWideWorkspace(workspace: string): void {
   }
 }
 
-/** What {@linkcode guarded} is told. */
+/** Options of {@linkcode guarded}. */
 interface GuardOptions {
-  /** What only the host sees. It exists. */
+  /** An existing folder that only the host can see. */
   readonly hostPrivate: string;
   /** The command's working directory. */
   readonly cwd: string;
-  /** What each of its processes may take. */
+  /** The limits of each of its processes. */
   readonly limits?: EffectiveLimits;
 }
 
-/** What POSIX counts the sizes of files in. */
+/** The unit of file sizes in POSIX. */
 const BLOCK = 512;
 
 /**
- * Has a command look first, from inside, whether its sandbox holds. Kernels have a launcher that does
- * this.
+ * Prepends a check of the sandbox, from inside, to a command. For kernels, the launcher does this.
  */
 export async function guarded(
   command: readonly string[],

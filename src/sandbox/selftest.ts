@@ -1,36 +1,39 @@
 import { z } from "zod";
 
-/** What the launcher saw when it tried what the sandbox must refuse, by the names on the link. */
+/**
+ * The launcher's attempts at what the sandbox must deny, with the property names of the link
+ * protocol.
+ */
 export const selfTestSchema = z.object({
-  /** The launcher's process id, as it is inside. */
+  /** The launcher's process id inside the sandbox. */
   pid: z.number(),
-  /** Its user, as it is inside. */
+  /** Its user id inside the sandbox. */
   uid: z.number(),
-  /** Python's name of the system. */
+  /** The system's name in Python. */
   platform: z.string(),
   /** `"allowed"`, or the name of the error. */
   unix_socket: z.string(),
-  /** `"2"` where a system call filter is active; Linux only. */
+  /** `"2"` if a system call filter is active; Linux only. */
   seccomp: z.string().optional(),
-  /** `"1"` where privileges cannot be gained; Linux only. */
+  /** `"1"` if privileges cannot be gained; Linux only. */
   no_new_privs: z.string().optional(),
-  /** The names of its sets of capabilities that are not empty; Linux only. */
+  /** The names of its nonempty capability sets; Linux only. */
   capabilities: z.array(z.string()).optional(),
-  /** The namespaces that it shares with what is around the sandbox; Linux only. */
+  /** The namespaces that it shares with the outside of the sandbox; Linux only. */
   shared_namespaces: z.array(z.string()).optional(),
-  /** `"allowed"`, or the name of the error of asking for the kernel's keys; Linux only. */
+  /** `"allowed"`, or the name of the error of requesting a kernel key; Linux only. */
   keyring: z.string().optional(),
-  /** `"allowed"`, or the name of the error of making a pair of datagram sockets; Linux only. */
+  /** `"allowed"`, or the name of the error of creating a datagram socket pair; Linux only. */
   datagrams: z.string().optional(),
-  /** The name of the error of asking for a file that runs as its owner; Linux only. */
+  /** The name of the error of creating a setuid file; Linux only. */
   setuid: z.string().optional(),
   /** Files of the machine that can be opened for writing; Linux only. */
   writable: z.array(z.string()).optional(),
-  /** Files with the kernel's own memory that can be read; Linux only. */
+  /** Files with kernel memory that can be read; Linux only. */
   readable: z.array(z.string()).optional(),
-  /** The network interfaces beside the loopback; Linux only. */
+  /** The network interfaces besides loopback; Linux only. */
   networks: z.array(z.string()).optional(),
-  /** Which Landlock there is, below 1 for none; Linux only. */
+  /** The version of Landlock; below 1 if there is none; Linux only. */
   landlock: z.number().optional(),
   /** `"open"`, or the name of the error. */
   canary_file: z.string(),
@@ -44,19 +47,19 @@ export const selfTestSchema = z.object({
 export type SelfTestReport = z.infer<typeof selfTestSchema>;
 
 /** What a report may leave open. */
-export interface SelfTestOptions {
+interface SelfTestOptions {
   /**
-   * Whether it is about another machine, or a container, which shares the namespaces of its own machine
-   * as it likes, and has no network at all.
+   * Whether the report is about another machine or a container. Namespaces may be shared there, but
+   * there must be no network.
    */
   elsewhere?: boolean;
-  /** The user wants Unix sockets, knowing what that means. */
+  /** The user allows Unix sockets and accepts the risk. */
   allowUnixSockets?: boolean;
-  /** The process ids inside and outside may be the same by chance. */
+  /** A process id inside may equal one outside by chance. */
   ambiguousProcess?: boolean;
 }
 
-/** Judges a report. */
+/** Lists the requirements that a report does not meet. */
 export function selfTestFailures(
   report: SelfTestReport,
   options: SelfTestOptions = {},
@@ -85,7 +88,7 @@ export function selfTestFailures(
     check(keepsToItself, "Unix sockets can be reached through a socket pair");
     check(report.setuid === "EPERM", "setuid files can be created");
     none(report.writable, "the machine's files can be written");
-    // Elsewhere, what is seen there are symbols without their addresses.
+    // Elsewhere, this file shows symbols without their addresses.
     const readable = report.readable?.filter((path) => !elsewhere || path !== "/proc/kallsyms");
     none(readable, "the kernel's own files can be read");
     check(report.canary_port !== "open", "a port of the host can be reached");

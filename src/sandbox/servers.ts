@@ -4,23 +4,24 @@ import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, reliablePath, trustedPath } from "../process/trusted_path.ts";
-import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
+import { readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { Planner } from "./planner.ts";
 import {
   beginWriting,
   findProtectedPaths,
   isState,
   makeOwnFolders,
+  noteAbsentDotenv,
   type ProtectedPaths,
 } from "./protect.ts";
 import { guarded } from "./sandbox.ts";
-import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
-import { findSrt } from "./srt.ts";
+import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
+import { findSrt, srtEnvironment } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
 import { statesAround, userFolders } from "./workspace.ts";
-import { settledPaths } from "./writers.ts";
+import { mountablePaths } from "./writers.ts";
 
-/** A program that is to run in its own sandbox, and what it is given. */
+/** A program to run in its own sandbox. */
 interface ServerProgram {
   /** The program. */
   readonly command: ProgramPath;
@@ -32,37 +33,37 @@ interface ServerProgram {
   readonly cwd: string;
 }
 
-/** What the sandbox of a server is made of. */
+/** Options of {@linkcode sandboxServer}. */
 interface ServerSandboxOptions {
-  /** Its own writable folder. It exists, and nobody else writes to it. */
+  /** Its existing writable folder, which nobody else writes to. */
   readonly folder: string;
-  /** An empty folder that only the host sees. */
+  /** An empty folder that only the host can see. */
   readonly hostPrivate: string;
-  /** The folder where executed code writes, and what relative paths of the settings are relative to. */
+  /** The workspace, which is also the base of relative paths in the settings. */
   readonly workspace: string;
   /** The path of a settings file, if there is one. */
   readonly settings?: string;
   /**
-   * Whether it may read all that the settings do not deny, as `srt` itself has it, and whether they
-   * may take protection away: the user wrote them for `srt`.
+   * Whether the server may read everything that the settings do not deny, as with plain `srt`. The
+   * settings may then also weaken the sandbox, because the user wrote them for `srt`.
    *
    * @default {false}
    */
   readonly openReads?: boolean;
-  /** Takes what has to live as long as the sandbox. */
+  /** Takes what must live as long as the sandbox. */
   readonly belongings: AsyncDisposableStack;
-  /** Where it says what it does. */
+  /** Receives log messages. */
   readonly log: Logger;
-  /** Cancels it. */
+  /** Cancels the preparation. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Says how a program is started in its own sandbox.
+ * Determines how to start a program in its own sandbox.
  *
- * It can read the system's programs, its own installation, and what its arguments name; it can write
- * its own folder; it has no network. A settings file adds to that. What executed code must not see
- * of the workspace, it does not see either.
+ * It can read the system's programs, its own installation and what its arguments name; it can write
+ * to its own folder; it has no network. A settings file extends this. What is hidden from executed
+ * code in the workspace is hidden from it too.
  */
 export async function sandboxServer(
   program: ServerProgram,
@@ -73,7 +74,8 @@ export async function sandboxServer(
   const home = hostEnv("HOME");
   const trusted = await trustedPath(program.env.PATH ?? "", [workspace]);
   const config = await userConfig(options, workspace);
-  // What is to be protected must be there, or a server that may write the workspace could make it.
+  // Paths must exist to be protected, or a server that may write to the workspace could create
+  // them.
   const mayWrite = (config.filesystem?.allowWrite ?? []).length > 0;
   if (mayWrite) {
     await makeOwnFolders(workspace);
@@ -92,13 +94,13 @@ export async function sandboxServer(
   signal.throwIfAborted();
   if (mayWrite) await beginWriting(workspace, found.readOnly);
   const around = await statesAround(workspace);
-  const settled = await settledPaths([...found.unreadable, ...found.readOnly], {
+  const mountable = await mountablePaths([...found.unreadable, ...found.readOnly], {
     writes: mayWrite ? workspace : undefined,
     belongings: options.belongings,
   });
   const protectedPaths: ProtectedPaths = {
-    unreadable: found.unreadable.filter((path) => settled.has(path)),
-    readOnly: found.readOnly.filter((path) => settled.has(path)),
+    unreadable: found.unreadable.filter((path) => mountable.has(path)),
+    readOnly: found.readOnly.filter((path) => mountable.has(path)),
   };
   const settings = sandboxSettings({
     writable: [folder],
@@ -107,7 +109,7 @@ export async function sandboxServer(
     base: workspace,
     protectedPaths,
     hidden: around,
-    // What lies in one of these is hidden as well, unless it is named.
+    // Paths inside these are hidden as well unless they are named.
     readable: [
       ...readable.flat(),
       ...srt.readable,
@@ -118,13 +120,9 @@ export async function sandboxServer(
     home,
   });
   refuseTooManyMounts(settings, workspace);
-  // srt needs other values of some variables than what it starts.
-  const own: Readonly<Record<string, string>> = {
-    HOME: hostPrivate, // srt lets programs inside write to some folders below it
-    ...srt.env,
-    PATH: trusted,
-    CLAUDE_CODE_TMPDIR: `${folder}/tmp`,
-  };
+  // srt needs other values for some variables than the program that it starts.
+  const temporary = `${folder}/tmp`;
+  const own = srtEnvironment(srt, { path: trusted, hostPrivate, temporary });
   const launch = await writeSettings({
     srt,
     settings,
@@ -132,7 +130,7 @@ export async function sandboxServer(
     workspace,
     home: program.env.HOME,
     command: await guarded([
-      ...["/usr/bin/env", ...changes(own, { TMPDIR: `${folder}/tmp`, ...program.env })],
+      ...["/usr/bin/env", ...changes(own, { TMPDIR: temporary, ...program.env })],
       ...[program.command, ...program.args],
     ], { hostPrivate, cwd: program.cwd }),
     planner,
@@ -146,7 +144,7 @@ export async function sandboxServer(
   };
 }
 
-/** The arguments of `env` that give a program back the variables that srt has others of. */
+/** The arguments of `env` that restore the program's variables where srt has other values. */
 function changes(
   own: Readonly<Record<string, string>>,
   wanted: Readonly<Record<string, string>>,
@@ -163,15 +161,16 @@ async function userConfig(
   workspace: string,
 ): Promise<SandboxConfig> {
   return settings === undefined
-    ? parseSandboxConfig({})
+    ? {}
     : await readSandboxConfig(settings, { allowUnsafe: openReads, workspace });
 }
 
 async function protectedIn(workspace: string, openReads: boolean): Promise<ProtectedPaths> {
   const [found, ownFolders] = await allDone([findProtectedPaths(workspace), userFolders()]);
   if (!openReads) return { ...found, unreadable: [...found.unreadable, ...ownFolders] };
-  // Which secrets it may read is what the user's settings say; the host's own state it never may. It
-  // can move none of them, or sandboxes that are made while it runs could not hide them from code.
+  // The user's settings decide which secrets the server may read, but it may never read the host's
+  // own state. It can move none of them, or sandboxes that start while it runs could not hide them
+  // from code.
   const states = found.unreadable.filter(isState);
   const secrets = found.unreadable.filter((path) => !isState(path));
   return {
@@ -180,7 +179,7 @@ async function protectedIn(workspace: string, openReads: boolean): Promise<Prote
   };
 }
 
-/** What the arguments name, as far as it is there: a script, a folder to work on. */
+/** The existing paths among the arguments: a script, a folder to work on. */
 async function namedPaths(
   args: readonly string[],
   workspace: string,
@@ -197,14 +196,14 @@ async function namedPaths(
 }
 
 /**
- * Finds what must be readable for a program to start: itself, and the installation that it belongs to,
- * such as a Node.js or a virtual environment below the home directory.
+ * Finds what must be readable for a program to start: the program and its installation, such as
+ * Node.js or a virtual environment below the home directory.
  */
 export async function programFiles(
   file: ProgramPath,
   home: string | undefined,
 ): Promise<string[]> {
-  if (!await isThere(file)) return [];
+  if (!await Deno.stat(file).then(({ isFile }) => isFile, () => false)) return [];
   const files = new Set<string>([file]);
   for (const program of [file, await Deno.realPath(file)]) {
     files.add(program);
@@ -215,7 +214,7 @@ export async function programFiles(
   return [...files];
 }
 
-/** Whether a folder holds too much to be opened because something in it is named. */
+/** Whether a folder contains too much to be readable just because something in it is named. */
 export function isBroad(folder: string, home: string | undefined): boolean {
   if (SHARED.includes(folder)) return true;
   return home !== undefined && (isInside(home, folder) || folder === join(home, ".local"));
@@ -223,7 +222,7 @@ export function isBroad(folder: string, home: string | undefined): boolean {
 
 const SHARED: readonly string[] = ["/", "/etc", "/home", "/opt", "/root", "/tmp", "/var"];
 
-/** The folders above `bin/` and what is in it, and above `node_modules/`. */
+/** The folders that contain `bin/` and `node_modules/`, and a virtual environment's base. */
 async function installations(program: string): Promise<string[]> {
   const found: string[] = [];
   const bin = dirname(program);
@@ -237,10 +236,6 @@ async function installations(program: string): Promise<string[]> {
   const base = /^home\s*=\s*(.+)$/m.exec(environment ?? "")?.[1]?.trim();
   if (base !== undefined && isAbsolute(base)) found.push(dirname(base));
   return found;
-}
-
-async function isThere(file: string): Promise<boolean> {
-  return await Deno.stat(file).then(({ isFile }) => isFile, () => false);
 }
 
 async function readIfThere(file: string): Promise<string | undefined> {

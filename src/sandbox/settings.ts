@@ -1,13 +1,13 @@
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import type { SandboxConfig } from "./config.ts";
-import { makeNote, MAX_MOUNTS, type ProtectedPaths, tooManyMounts } from "./protect.ts";
+import { MAX_MOUNTS, type ProtectedPaths, tooManyMounts } from "./protect.ts";
 
-/** A path in `srt`'s settings: plain text is a pattern when it looks like one. */
+/** A path in `srt`'s settings. Plain text that looks like a pattern is one. */
 export type SettingsPath = string | { readonly path: string; readonly literal: true };
 
-/** The part of `srt`'s settings file that we write. */
+/** The part of `srt`'s settings file that ipybox writes. */
 export interface SandboxSettings {
-  /** What may be reached. */
+  /** The network. */
   readonly network: {
     readonly allowedDomains: readonly string[];
     readonly deniedDomains: readonly string[];
@@ -15,7 +15,7 @@ export interface SandboxSettings {
     readonly allowLocalBinding: boolean;
     readonly allowAllUnixSockets?: boolean;
   };
-  /** What may be read and written. */
+  /** The file system. */
   readonly filesystem: {
     readonly denyRead: readonly SettingsPath[];
     readonly allowRead: readonly SettingsPath[];
@@ -23,47 +23,49 @@ export interface SandboxSettings {
     readonly denyWrite: readonly SettingsPath[];
     readonly disabled?: boolean;
   };
-  /** Starts where parts of `/proc` are hidden. */
+  /** Works where parts of `/proc` are hidden. */
   readonly enableWeakerNestedSandbox?: boolean;
-  /** Lets code inside make namespaces. */
+  /** Lets code create namespaces. */
   readonly allowNestedUserNamespaces?: boolean;
-  /** What is run as `bwrap`. */
+  /** The program to run as `bwrap`. */
   readonly bwrapPath?: string;
-  /** What starts the command in the sandbox, in the place of `srt`'s own system call filter. */
+  /**
+   * The program that starts the command in the sandbox, instead of `srt`'s own system call filter.
+   */
   readonly seccomp?: { readonly applyPath: string };
 }
 
-/** What the settings are made of. All paths are absolute and free of symbolic links. */
+/** The inputs of the settings. All paths are absolute and free of symbolic links. */
 export interface PolicyInput {
   /** The folders that programs inside may read and write. */
   writable: readonly string[];
-  /** What in them may only be read. */
+  /** The paths in them that may only be read. */
   readOnly: readonly string[];
-  /** The host's own folder of this sandbox, which must stay out of sight. */
+  /** The host's own folder for this sandbox, which must stay invisible. */
   hostPrivate: string;
-  /** What relative paths of the user's are relative to. */
+  /** The base of the user's relative paths. */
   base: string;
-  /** What in the workspace must not be read or written. */
+  /** The paths in the workspace that are unreadable or read-only. */
   protectedPaths: ProtectedPaths;
-  /** What else must not be read. Writable folders may lie in it. */
+  /** Other unreadable paths. Writable folders may be inside them. */
   hidden?: readonly string[];
-  /** What else must be readable: the Python installation, the sandbox's own helpers. */
+  /** Other paths that must be readable: the Python installation, the sandbox's own helpers. */
   readable: readonly string[];
-  /** Whether programs inside talk to each other over loopback. */
+  /** Whether programs inside communicate over loopback. */
   loopback?: boolean;
   /**
-   * Whether all can be read that is not denied, as `srt` itself has it.
+   * Whether everything is readable that is not denied, as with plain `srt`.
    *
    * @default {false}
    */
   openReads?: boolean;
-  /** What the user adds. */
+  /** The user's additions. */
   config?: SandboxConfig;
   /** The home directory, for `~` in the user's paths. */
   home?: string;
 }
 
-/** What every program needs: code, locale, names of users and hosts, certificates, fonts. */
+/** What every program needs: code, locales, names of users and hosts, certificates, fonts. */
 export const SYSTEM: Readonly<Record<string, readonly string[]>> = {
   linux: [
     "/usr",
@@ -101,23 +103,23 @@ export const SYSTEM: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Makes the sandbox's settings: nothing can be read but the system's programs and what is named;
- * nothing can be written but the writable folders, and not what in them the host or another program
- * would act upon; there is no network.
+ * Creates the sandbox's settings. Only the system's programs and the named paths are readable. Only
+ * the writable folders are writable, except for files in them that the host or another program
+ * would act upon. There is no network.
  */
 export function sandboxSettings(input: PolicyInput): SandboxSettings {
   const { writable, config = {}, openReads = false } = input;
   const { network = {}, filesystem = {} } = config;
   const user = (paths: readonly string[] = []) => paths.map((path) => userPath(path, input));
   const own = (...paths: string[]) => paths.map(literal);
-  // The proxy's socket is in the host's folder. Without domains nobody has to reach it.
+  // The proxy's socket is in the host's folder. Without domains, nobody needs to reach it.
   const online = (network.allowedDomains ?? []).length > 0;
   return {
     network: {
       allowedDomains: network.allowedDomains ?? [],
       deniedDomains: network.deniedDomains ?? [],
       strictAllowlist: true,
-      // Only macOS looks at it: elsewhere programs inside have a loopback of their own.
+      // Only macOS uses it: on other systems, programs inside have a separate loopback interface.
       allowLocalBinding: Deno.build.os === "darwin" &&
         (input.loopback ?? network.allowLocalBinding ?? false),
       ...(network.allowAllUnixSockets ? { allowAllUnixSockets: true } : {}),
@@ -148,20 +150,20 @@ export function sandboxSettings(input: PolicyInput): SandboxSettings {
   };
 }
 
-/** Where `srt` keeps its sockets. */
+/** The folder of `srt`'s sockets. */
 export function proxyFolder(hostPrivate: string): string {
   return `${hostPrivate}/proxy`;
 }
 
-/** What makes plain text in a path a pattern. */
+/** The characters that make plain text a pattern. */
 export const PATTERN: RegExp = /[*?[\]{}]/;
 
-/** A path of ours is never a pattern, whatever characters it has. */
+/** Marks one of our paths as literal, so that its characters do not make it a pattern. */
 export function literal(path: string): SettingsPath {
   return PATTERN.test(path) ? { path, literal: true } : path;
 }
 
-/** Users may write patterns, `~`, and relative paths. */
+/** Resolves a user's path, which may be a pattern, relative, or start with `~`. */
 function userPath(path: string, input: PolicyInput): SettingsPath {
   if (path === "~" || path.startsWith("~/")) {
     if (input.home === undefined) {
@@ -175,7 +177,8 @@ function userPath(path: string, input: PolicyInput): SettingsPath {
 }
 
 /**
- * Refuses settings that bubblewrap could not take, as code can make files that have to be protected.
+ * Refuses settings with more mounts than bubblewrap accepts, because code can create files that
+ * have to be protected.
  */
 export function refuseTooManyMounts({ filesystem }: SandboxSettings, workspace: string): void {
   const { denyRead, denyWrite, allowRead, allowWrite } = filesystem;
@@ -184,23 +187,7 @@ export function refuseTooManyMounts({ filesystem }: SandboxSettings, workspace: 
   throw tooManyMounts(mounts, workspace);
 }
 
-/** The path, or the pattern. */
+/** The path or pattern as text. */
 export function textOf(path: SettingsPath): string {
   return typeof path === "string" ? path : path.path;
-}
-
-/**
- * The file whose presence says that a `.env` beside its folder may be executed code's: there was none
- * when code could begin to write there. Code neither sees nor removes it.
- */
-export const DOTENV_NOTE = ".ipybox/no-dotenv";
-
-/** Notes that a workspace has no `.env`, before code can write one. */
-export async function noteAbsentDotenv(workspace: string): Promise<void> {
-  try {
-    await Deno.lstat(join(workspace, ".env"));
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    await makeNote(join(workspace, DOTENV_NOTE));
-  }
 }

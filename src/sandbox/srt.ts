@@ -17,12 +17,14 @@ import type { Prerequisite } from "./prerequisites.ts";
 /** The sandbox runtime's name on npm. */
 export const SRT_PACKAGE = "@anthropic-ai/sandbox-runtime";
 
-/** The version that is run through Deno. Newer ones are adopted after the tests passed with them. */
+/**
+ * The version that is run through Deno. It is updated only after the tests pass with a newer one.
+ */
 export const SRT_VERSION = "0.0.83";
 
 const SPECIFIER = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
 
-/** The oldest version that is taken from the PATH: older ones let code out (see their changelog). */
+/** The oldest version accepted from the PATH: older ones let code out (see their changelog). */
 const OLDEST = [0, 0, 78] as const;
 
 /** How `srt` is started on this machine. */
@@ -30,48 +32,68 @@ export interface SrtCommand {
   readonly command: ProgramPath;
   /** The arguments before those of `srt` itself. */
   readonly args: readonly string[];
-  /** What it needs of the environment. */
+  /** The environment that it needs. */
   readonly env: Readonly<Record<string, string>>;
-  /** What must be readable inside: the helper that installs the system call filter. */
+  /** The paths that must be readable inside: the helper that installs the system call filter. */
   readonly readable: readonly string[];
-  /** What belongs in its settings, so that it looks for no program itself. */
+  /** The programs for its settings, so that it does not search for them itself. */
   readonly programs: SrtPrograms;
   /** Its version. */
   readonly version: string;
-  /** What is imported as its library, where it is the version that is known to answer. */
+  /** What to import as its library, if it is the pinned version. */
   readonly library?: string;
 }
 
-/** The part of its settings that says where its programs are. Those that are not found are left out. */
+/** The part of its settings with the paths of its programs, without those that were not found. */
 interface SrtPrograms {
   readonly bwrapPath?: ProgramPath;
   readonly socatPath?: ProgramPath;
   readonly ripgrep?: { readonly command: ProgramPath };
 }
 
-/** What {@linkcode findSrt} is told. */
+/** Options of {@linkcode findSrt}. */
 interface FindSrtOptions extends ProgramSearch {
-  /** Where it says what it does. */
+  /** Receives log messages. */
   log: Logger;
-  /** Ends the search. */
+  /** Cancels the search. */
   signal?: AbortSignal;
   /**
-   * Fails where it would have to be downloaded.
+   * Fails instead of downloading it.
    *
    * @default {false}
    */
   offline?: boolean;
 }
 
+/** The environment of `srt`, which hands most of it on to what it starts. */
+export function srtEnvironment(
+  { env }: SrtCommand,
+  { path, hostPrivate, temporary }: {
+    /** The search path for programs. */
+    readonly path: string;
+    /** A folder that only the host can see. */
+    readonly hostPrivate: string;
+    /** The folder for temporary files inside. */
+    readonly temporary: string;
+  },
+): Record<string, string> {
+  return {
+    PATH: path,
+    HOME: hostPrivate, // srt lets code inside write to some folders below it
+    CLAUDE_CODE_TMPDIR: temporary,
+    ...env,
+  };
+}
+
 /** The arguments of `srt`. */
 export function srtArguments(settings: string, command: readonly string[]): string[] {
-  // srt looks for its own options everywhere before "--", even behind the command.
+  // srt accepts its own options anywhere before "--", even after the command.
   return ["--settings", settings, "--", ...command];
 }
 
 /**
- * Finds the sandbox runtime: `srt` on the PATH, else the pinned package through Deno, which
- * downloads it when it is used for the first time.
+ * Finds the sandbox runtime: `srt` on the PATH, or else the pinned package through Deno, which is
+ * downloaded on first use.
  */
 export async function findSrt(options: FindSrtOptions): Promise<SrtCommand> {
   const [srt, programs] = await allDone([
@@ -115,7 +137,7 @@ async function onPath(options: FindSrtOptions): Promise<SrtItself | undefined> {
 
 const manifestSchema = z.object({ name: z.literal(SRT_PACKAGE), version: z.string() });
 
-/** The package that a command belongs to, when it is the sandbox runtime's. */
+/** The package that a command belongs to, if it is the sandbox runtime's. */
 async function packageOf(command: string): Promise<{ root: string; version: string } | undefined> {
   try {
     const root = (await Deno.realPath(command)).replace(/\/dist\/[^/]*$/, "");
@@ -124,7 +146,7 @@ async function packageOf(command: string): Promise<{ root: string; version: stri
     );
     return manifest.success ? { root, version: manifest.data.version } : undefined;
   } catch {
-    return undefined; // not there, not readable with our permissions, or some other program
+    return undefined; // missing, not readable with our permissions, or some other program
   }
 }
 
@@ -156,7 +178,7 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
   };
 }
 
-/** Where Deno's cache usually is: to ask Deno takes as long as to start it. */
+/** The usual location of Deno's cache, because asking Deno takes as long as starting it. */
 function usualCache(): string | undefined {
   const home = hostEnv("HOME");
   if (Deno.build.os !== "linux" || home === undefined) return undefined;
@@ -164,7 +186,7 @@ function usualCache(): string | undefined {
   return isAbsolute(cache) && mayRead(`${cache}/npm`) ? cache : undefined;
 }
 
-/** Where Deno's cache is, and the package in it, which it is downloaded to if it is not there yet. */
+/** Asks Deno for its cache and the package in it, and downloads the package if it is missing. */
 async function askedOrDownloaded(
   deno: ProgramPath,
   { log, signal, offline = false }: FindSrtOptions,
@@ -197,7 +219,7 @@ async function srtDeno(search: ProgramSearch = {}): Promise<ProgramPath> {
   }
 }
 
-/** The package's folder in Deno's cache, whatever registry it came from. */
+/** The package's folder in Deno's cache, whichever registry it came from. */
 async function findVendor(npmCache: string): Promise<string | undefined> {
   try {
     for await (const { name } of Deno.readDir(npmCache)) {
@@ -215,7 +237,7 @@ async function denoOutput(
   args: readonly string[],
   signal: AbortSignal | undefined,
 ): Promise<string> {
-  // A deno.json or .npmrc of the current folder must not have a say.
+  // A deno.json or .npmrc in the current folder must have no effect.
   const end = await runProgram(deno, { args, env: { NO_COLOR: "1" }, signal });
   if (end.success) return end.stdout;
   throw new SandboxUnavailableError(
@@ -223,8 +245,6 @@ async function denoOutput(
     `deno cache npm:${SRT_PACKAGE}@${SRT_VERSION}`,
   );
 }
-
-// The sandbox runtime, `srt`, as a thing to check and to install.
 
 /** Starts the `srt` that the sandbox would use, without downloading anything. */
 export async function checkSrt(): Promise<Prerequisite> {
@@ -238,12 +258,12 @@ export async function checkSrt(): Promise<Prerequisite> {
     const { message: detail, fix } = error;
     return { name: "srt", state: "missing", version: null, detail, fix };
   }
-  // A download that was interrupted leaves the package without what it depends on.
+  // An interrupted download leaves the package without its dependencies.
   const detail = "srt is installed, but does not start";
   return { name: "srt", state: "missing", version: null, detail, fix: `deno cache ${SPECIFIER}` };
 }
 
-/** Puts the pinned `srt` into Deno's cache. */
+/** Downloads the pinned `srt` into Deno's cache. */
 export async function cacheSrt(signal?: AbortSignal): Promise<void> {
   const { success, stderr } = await runProgram(await srtDeno(), {
     args: ["cache", "--no-config", SPECIFIER],

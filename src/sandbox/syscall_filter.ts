@@ -1,41 +1,42 @@
 /**
- * The system call filter of all sandboxes, as a program for the kernel's packet filter machine, which
- * `bwrap` installs before it starts what runs inside.
+ * The system call filter of all sandboxes: a program for the kernel's BPF machine, which `bwrap`
+ * installs before it starts the contents of the sandbox.
  *
- * It refuses what reaches past namespaces (keys, foreign socket families), what leads to large and
- * rarely used parts of the kernel, and what Docker's default profile refuses and Python does not
- * need. `ptrace` and `process_vm_*` stay: debuggers need them, and what keeps kernels apart keeps them
- * from the processes of ours that are inside, the launcher and the gateway.
+ * It denies calls that bypass namespaces (keys, other socket families), calls that lead to large
+ * and rarely used parts of the kernel, and calls that Docker's default profile denies and Python
+ * does not need. `ptrace` and `process_vm_*` are allowed: debuggers need them, and the separation
+ * between kernels also protects ipybox's own processes inside, the launcher and the gateway.
  *
- * Nothing else keeps code from changing the limits and priorities of these, which run as the same user:
- * by a limit of open files the gateway could not end what a kernel has left. So code has only its own.
+ * Since these run as the same user, nothing else would keep code from changing their limits and
+ * priorities: with a limit of open files, the gateway could not end a kernel's leftovers. So code
+ * can change only its own.
  *
- * It refuses leases, for which the system holds up whoever opens the file on the outside, also where code
- * may only read it, and notices of what others do in a folder in the old manner.
+ * It denies leases, with which code could block programs outside that open a file, even one that
+ * code may only read. It also denies the old form of directory notifications.
  *
- * It also refuses to make files that run as their owner: what code leaves in the workspace belongs to
- * the user on the outside, too, and another user of the machine could run it there.
+ * It denies creating setuid and setgid files: files in the workspace belong to the user outside,
+ * too, and another user of the machine could run them.
  *
  * @module
  */
 
-/** What a filter may let through that it usually refuses. */
+/** What a filter may allow although it is usually denied. */
 export interface SyscallFilterOptions {
-  /** Sockets of the Unix family. */
+  /** Unix sockets. */
   readonly unixSockets: boolean;
-  /** Namespaces and mounts, which need one another. */
+  /** Namespaces and mounts, which depend on each other. */
   readonly namespaces: boolean;
 }
 
-/** A system call and its number: the same on all architectures, or by architecture. */
+/** System calls and their numbers: the same on all architectures, or one for each. */
 type Numbers = Readonly<Record<string, number | readonly [x86_64: number, aarch64: number | null]>>;
 
 const REFUSED: Numbers = {
-  // The kernel's keys have no namespace, and asking for one starts a program of the host's.
+  // Kernel keys have no namespace, and requesting one starts a host program.
   add_key: [248, 217],
   request_key: [249, 218],
   keyctl: [250, 219],
-  // Large, and a frequent way into the kernel.
+  // Large, and a frequent way to attack the kernel.
   bpf: [321, 280],
   fanotify_init: [300, 262],
   io_uring_setup: 425,
@@ -43,16 +44,16 @@ const REFUSED: Numbers = {
   io_uring_register: 427,
   perf_event_open: [298, 241],
   userfaultfd: [323, 282],
-  // What looks into other processes, or advises on their memory.
+  // Calls that inspect other processes or advise on their memory.
   kcmp: [312, 272],
   pidfd_getfd: 438,
   process_madvise: 440,
   process_mrelease: 448,
-  // Its contexts are counted for the whole machine, and one process may take all of them.
+  // Its contexts are counted for the whole machine, and one process may use all of them.
   io_setup: [206, 0],
-  // Opens files by their number, whatever is mounted.
+  // Opens files by handle, regardless of mounts.
   open_by_handle_at: [304, 265],
-  // The machine: its modules, clock, name, swap, log and power.
+  // The machine: modules, clock, name, swap, log and power.
   acct: [163, 89],
   adjtimex: [159, 171],
   clock_adjtime: [305, 266],
@@ -85,7 +86,7 @@ const REFUSED: Numbers = {
   vhangup: [153, 58],
 };
 
-/** In its own user namespace, code could undo mounts that keep files from it. */
+/** In a new user namespace, code could undo mounts that hide files from it. */
 const NAMESPACES: Numbers = {
   fsconfig: 431,
   fsmount: 432,
@@ -102,31 +103,34 @@ const NAMESPACES: Numbers = {
   unshare: [272, 97],
 };
 
-/** What depends on an argument. */
+/** Calls that are decided by an argument. */
 const CLONE: Numbers = { clone: [56, 220] };
 const CLONE3: Numbers = { clone3: 435 };
 const PERSONALITY: Numbers = { personality: [135, 92] };
 const SOCKET: Numbers = { socket: [41, 198] };
 const SOCKETPAIR: Numbers = { socketpair: [53, 199] };
-/** Its argument is in memory, where a filter cannot see it; all who call it can do without. */
+/** Its argument is in memory, where a filter cannot see it. All callers can do without it. */
 const OPENAT2: Numbers = { openat2: 437 };
 
-/** What gives files a mode, and which argument has it. The system drops these bits of folders made. */
+/**
+ * Calls that set a file mode, and the index of that argument. The system drops these bits for new
+ * folders.
+ */
 const MODES: readonly (readonly [calls: Numbers, mode: number])[] = [
   [{ chmod: [90, null], fchmod: [91, 52], creat: [85, null], mknod: [133, null] }, 1],
   [{ fchmodat: [268, 53], fchmodat2: 452, mknodat: [259, 33] }, 2],
 ];
-/** What gives files a mode where its flags say that it makes them. The mode follows the flags. */
+/** Calls that set a file mode if their flags create a file. The mode follows the flags. */
 const OPENS: readonly (readonly [calls: Numbers, flags: number])[] = [
   [{ open: [2, null] }, 1],
   [{ openat: [257, 56] }, 2],
 ];
 
 /**
- * What changes processes or threads, and which argument names them: only 0, the caller itself, is let
- * through. Where the first argument says what the other one counts, one kind is all of the user's
- * (`PRIO_USER`, `IOPRIO_WHO_USER`). `sched_setaffinity` and `sched_setparam` are not here: libraries
- * call them for their own threads, by number.
+ * Calls that change processes or threads, and the index of the argument with their id: only 0, the
+ * caller itself, is allowed. If the first argument says how to interpret the id, one value of it
+ * means all processes of the user (`PRIO_USER`, `IOPRIO_WHO_USER`). `sched_setaffinity` and
+ * `sched_setparam` are missing, because libraries call them for their own threads by id.
  */
 const OWN_ONLY: readonly (readonly [calls: Numbers, id: number, all?: number])[] = [
   [{ prlimit64: [302, 261], migrate_pages: [256, 238], move_pages: [279, 239] }, 0],
@@ -134,7 +138,9 @@ const OWN_ONLY: readonly (readonly [calls: Numbers, id: number, all?: number])[]
   [{ setpriority: [141, 140] }, 1, 2],
   [{ ioprio_set: [251, 30] }, 1, 3],
 ];
-/** ZeroMQ calls this for its threads, but only to the policy that they have: `SCHED_OTHER`, which is 0. */
+/**
+ * ZeroMQ calls this for its threads, but only with their current policy: `SCHED_OTHER`, which is 0.
+ */
 const SET_SCHEDULER: Numbers = { sched_setscheduler: [144, 119] };
 
 /** `F_SETLEASE` and `F_NOTIFY`. */
@@ -143,26 +149,28 @@ const WATCHES = [1024, 1026];
 
 /** `CLONE_NEWNS`, `…CGROUP`, `…UTS`, `…IPC`, `…USER`, `…PID` and `…NET`. */
 const NEW_NAMESPACES = 0x7e020000;
-/** Those that Docker's profile allows: none of them makes memory easier to guess. */
+/**
+ * The personalities that Docker's profile allows: none of them makes memory layout easier to guess.
+ */
 const PERSONALITIES = [0, 0x8, 0x20000, 0x20008, 0xffffffff];
 const AF = { unix: 1, inet: 2, inet6: 10, netlink: 16 } as const;
-/** `SOCK_STREAM` and `SOCK_SEQPACKET`: two of them that are paired can send to nobody else. */
+/** `SOCK_STREAM` and `SOCK_SEQPACKET`: a pair of these cannot send to anyone else. */
 const PAIRED = [1, 5];
-/** Of the type of a socket, what is not a flag. */
+/** The part of a socket's type that is not a flag. */
 const SOCKET_TYPE = 0xf;
 /** `S_ISUID` and `S_ISGID`. */
 const RUNS_AS_OWNER = 0o6000;
-/** `O_CREAT`, and what `O_TMPFILE` has beside `O_DIRECTORY`. */
+/** `O_CREAT`, and the bits of `O_TMPFILE` besides `O_DIRECTORY`. */
 const MAKES_FILES = 0o20000100;
 
 const ARCHITECTURES = {
   x86_64: { index: 0, audit: 0xc000003e },
   aarch64: { index: 1, audit: 0xc00000b7 },
 } as const;
-/** From here on, calls of x86-64 are those of x32, which have these numbers a second time. */
+/** From this number on, x86-64 calls are those of x32, which duplicate the others. */
 const X32 = 0x40000000;
 
-/** Classic BPF, see `linux/bpf_common.h`: loads of a word, a mask, jumps and returns. */
+/** Classic BPF, see `linux/bpf_common.h`: loading a word, masking, jumping and returning. */
 const LOAD = 0x20;
 const AND = 0x54;
 const JUMP_IF_EQUAL = 0x15;
@@ -170,21 +178,21 @@ const JUMP_IF_AT_LEAST = 0x35;
 const JUMP_IF_ANY_BIT = 0x45;
 const RETURN = 0x06;
 
-/** Where `struct seccomp_data` has what is looked at; of an argument, its lower half. */
+/** Offsets in `struct seccomp_data`; for arguments, of the lower half. */
 const NUMBER = 0;
 const ARCHITECTURE = 4;
 const FIRST_ARGUMENT = 16;
 
 const ALLOW = 0x7fff0000;
 const EPERM = 0x00050001;
-/** Callers then take the older call, whose flags a filter can see. */
+/** Callers then fall back to the older call, whose flags a filter can see. */
 const ENOSYS = 0x00050026;
 
 type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number];
 
 /**
- * Makes the filter for this machine's architecture. Calls in the manner of another one, such as those
- * of 32-bit programs, are all refused, as they have other numbers.
+ * Builds the filter for this machine's architecture. Calls of other architectures, such as those of
+ * 32-bit programs, are all denied, because their numbers differ.
  */
 export function syscallFilter(
   options: SyscallFilterOptions,
@@ -231,45 +239,45 @@ export function syscallFilter(
   ]);
 }
 
-/** Answers if a comparison with what was loaded holds, else continues. */
+/** Returns an answer if a comparison with the loaded value holds; continues otherwise. */
 function answerIf(comparison: number, value: number, answer: number): Instruction[] {
   return [[comparison, 0, 1, value], [RETURN, 0, 0, answer]];
 }
 
-/** Answers unless what was loaded has the value, else continues. */
+/** Returns an answer unless the loaded value is equal; continues otherwise. */
 function answerUnless(value: number, answer: number): Instruction[] {
   return [[JUMP_IF_EQUAL, 1, 0, value], [RETURN, 0, 0, answer]];
 }
 
-/** Refuses what was loaded where it is none of the values. */
+/** Denies the call unless the loaded value is one of these. */
 function allowOnly(values: readonly number[]): Instruction[] {
   const allowed = values.flatMap((value) => answerIf(JUMP_IF_EQUAL, value, ALLOW));
   return [...allowed, [RETURN, 0, 0, EPERM]];
 }
 
-/** Refuses a mode by which a file runs as its owner or group. */
+/** Denies a mode with the setuid or setgid bit. */
 function refuseOwners(mode: number): Instruction[] {
   return [load(mode), ...answerIf(JUMP_IF_ANY_BIT, RUNS_AS_OWNER, EPERM)];
 }
 
-/** Does so where the flags say that there is a mode; else that is whatever happens to be there. */
+/** The same, if the flags say that there is a mode; otherwise that argument is undefined. */
 function refuseNewOwners(flags: number): Instruction[] {
   const refusal = refuseOwners(flags + 1);
   return [load(flags), [JUMP_IF_ANY_BIT, 0, refusal.length, MAKES_FILES], ...refusal];
 }
 
-/** Refuses processes other than the caller, named by an argument, and all of them at once. */
+/** Denies processes other than the caller, and all processes of the user. */
 function refuseOthers(id: number, all: number | undefined): Instruction[] {
   const one = [load(id), ...answerUnless(0, EPERM)];
   return all === undefined ? one : [...one, load(0), ...answerIf(JUMP_IF_EQUAL, all, EPERM)];
 }
 
-/** Loads an argument of a call. */
+/** Loads an argument of the call. */
 function load(argument: number): Instruction {
   return [LOAD, 0, 0, FIRST_ARGUMENT + argument * 8];
 }
 
-/** Decides on some calls; those that the rules say nothing of are allowed. */
+/** Applies rules to some calls. If no rule decides, the call is allowed. */
 function about(numbers: readonly number[], rules: readonly Instruction[]): Instruction[] {
   return numbers.flatMap((number): Instruction[] => [
     [JUMP_IF_EQUAL, 0, rules.length + 1, number],

@@ -1,26 +1,27 @@
 /**
- * System packages: which package manager this machine has, how its packages are called, and
- * installing them where that needs no prompt.
+ * System packages: the machine's package manager, its package names, and installing them where that
+ * needs no prompt.
  *
  * @module
  */
 import { EnvironmentNotReadyError } from "../base/errors.ts";
-import { isGranted, mayRead } from "../base/permission.ts";
+import { isGranted } from "../base/permission.ts";
 import { findProgram, namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
+import { lstatIfAllowed } from "../process/trusted_path.ts";
 
-/** A program that comes with a system package. */
+/** A program from a system package. */
 export type SystemTool = "bwrap" | "socat" | "rg" | "python3";
 
-/** A package manager: `apt-get` is run, and of others the command is shown. */
+/** A package manager. `apt-get` is run; for others, the command is shown. */
 export interface PackageManager {
   /** Its program. */
   readonly name: string;
-  /** Where its program is. */
+  /** Paths of its program. */
   readonly paths: readonly string[];
-  /** The arguments that install packages. */
+  /** The arguments for installing packages. */
   readonly install: readonly string[];
-  /** Its package of Python. The others are called alike everywhere. */
+  /** Its Python packages; the other packages have the same names everywhere. */
   readonly python?: string;
 }
 
@@ -38,7 +39,7 @@ const APT_GET: PackageManager = {
   python: "python3 python3-venv",
 };
 
-/** The package managers that are known. */
+/** The known package managers. */
 export const PACKAGE_MANAGERS: readonly PackageManager[] = [
   APT_GET,
   { name: "dnf", paths: ["/usr/bin/dnf"], install: ["install"] },
@@ -53,7 +54,7 @@ export const PACKAGE_MANAGERS: readonly PackageManager[] = [
   },
 ];
 
-/** What a package manager calls the packages of programs. */
+/** The names of the packages with the programs. */
 export function packagesOf(
   tools: readonly SystemTool[],
   manager: PackageManager | undefined,
@@ -65,20 +66,15 @@ export function packagesOf(
   );
 }
 
-/** The package manager of this machine. */
+/** Finds the package manager of this machine. */
 export async function findPackageManager(): Promise<PackageManager | undefined> {
   for (const manager of PACKAGE_MANAGERS) {
-    if (await isPresent(manager)) return manager;
+    for (const path of manager.paths) if (await lstatIfAllowed(path)) return manager;
   }
   return undefined;
 }
 
-async function isPresent({ paths }: PackageManager): Promise<boolean> {
-  for (const path of paths) if (await exists(path)) return true;
-  return false;
-}
-
-/** The command that installs programs, as a person types it. */
+/** The command that installs programs, for a person to type. */
 export function installCommand(
   tools: readonly SystemTool[],
   options: { manager: PackageManager | undefined; root: boolean },
@@ -103,17 +99,18 @@ export async function installCommandHere(tools: readonly SystemTool[]): Promise<
 
 /** Options of {@linkcode installSystemPackages}. */
 export interface InstallOptions {
-  /** Whether passwordless sudo may be used. Root needs no leave. */
+  /** Allows passwordless sudo. Root needs no permission. */
   yes?: boolean;
-  /** Called with each command, before it is run. */
+  /** Called with each command before it runs. */
   onProgress?: (line: string) => void;
-  /** Ends the package manager. */
+  /** Stops the package manager. */
   signal?: AbortSignal;
 }
 
 /**
- * Installs programs with `apt-get`, if that is possible without a prompt: as root, or with `yes` and
- * passwordless sudo. Says what it runs before it runs it, and elsewhere what a person can run.
+ * Installs programs with `apt-get`, if that is possible without a prompt: as root, or with `yes`
+ * and passwordless sudo. Reports each command before it runs; otherwise throws an error with the
+ * command for a person.
  */
 export async function installSystemPackages(
   tools: readonly SystemTool[],
@@ -142,10 +139,7 @@ class InstallError extends Error {
   }
 }
 
-/**
- * Installs packages with `apt-get`, if that is possible without a prompt: see
- * {@linkcode installSystemPackages}.
- */
+/** Installs packages with `apt-get`, under the conditions of {@linkcode installSystemPackages}. */
 export async function installPackages(
   packages: readonly string[],
   options: InstallOptions = {},
@@ -156,13 +150,13 @@ export async function installPackages(
     options.onProgress?.(`$ ${[start.program, ...all].join(" ")}`);
     return await runToEnd(start.program, all, options.signal);
   };
-  // An upgrade that runs in the background may finish first.
+  // Waits for an upgrade that runs in the background.
   const install = [...APT_GET.install, "-o", "DPkg::Lock::Timeout=120", ...packages];
   const hadLists = await hasAptLists();
   if (!hadLists) await run(["update"]);
   let result = await run(install);
   if (!result.success && hadLists) {
-    // Old lists name files that the mirrors no longer have.
+    // Outdated lists name files that the mirrors no longer have.
     await run(["update"]);
     result = await run(install);
   }
@@ -173,12 +167,12 @@ export async function installPackages(
   );
 }
 
-/** Whether this process runs as root. */
+/** Whether this process runs as root; `undefined` without the permission to know. */
 export function isRoot(): boolean | undefined {
   return isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() === 0 : undefined;
 }
 
-/** How `apt-get` is started without a prompt. */
+/** The command that starts `apt-get` without a prompt. */
 async function startOf(
   options: InstallOptions,
 ): Promise<{ program: ProgramPath; args: readonly string[] }> {
@@ -221,15 +215,4 @@ async function hasAptLists(): Promise<boolean> {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
   }
   return false;
-}
-
-/** Whether a file exists, as far as Deno's permissions let one look without a prompt. */
-async function exists(path: string): Promise<boolean> {
-  if (!mayRead(path)) return false;
-  try {
-    await Deno.stat(path);
-    return true;
-  } catch {
-    return false; // not there, or not to be reached: both mean that it cannot be used
-  }
 }

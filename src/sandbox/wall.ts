@@ -1,13 +1,15 @@
 /**
- * The inner of the two sandboxes that every program of others runs in on Linux.
+ * The inner of the two sandboxes that contain untrusted programs on Linux.
  *
- * `srt` makes the outer one, which decides on files and the network, or says how to make it
- * (`planner.ts`). The relays to its proxy run there, if hosts may be reached, next to nothing else. The
- * inner one is made by a `bwrap` command of our own: it has a user, process, IPC, host name and control
- * group namespace of its own, no capabilities, a system call filter, and of the outer one's files only
- * those that the settings name. `srt` starts it in the place where it would start its own filter.
+ * `srt` creates the outer one, which decides on files and the network, or says how to create it
+ * (`planner.ts`). If hosts may be reached, the relays to its proxy run there, and almost nothing
+ * else. A `bwrap` command of ours creates the inner one: it has separate user, process, IPC, host
+ * name and control group namespaces, no capabilities, a system call filter, and only those files of
+ * the outer one that the settings name. `srt` starts it where it would otherwise start its own
+ * filter.
  *
- * It has no separate session keyring: the filter refuses every call that could name one.
+ * The inner one has no separate session keyring, because the filter denies every call that could
+ * access one.
  *
  * @module
  */
@@ -29,43 +31,45 @@ import {
 import { srtArguments, type SrtCommand } from "./srt.ts";
 import { syscallFilter } from "./syscall_filter.ts";
 
-/** How much each of the folders in memory can take that programs may write: `/tmp`, `/dev/shm`. */
+/** The limit of each in-memory folder that programs may write to: `/tmp`, `/dev/shm`. */
 const TEMPORARY_BYTES: number = 1024 ** 3;
 
-/** What {@linkcode buildWall} is told. */
+/** Options of {@linkcode buildWall}. */
 interface WallOptions {
-  /** What only the host sees. It exists. */
+  /** An existing folder that only the host can see. */
   readonly hostPrivate: string;
-  /** The folder that code writes to: a link in there leads to nothing that may be shown. */
+  /** The folder that code writes to. Links in it must not expose anything else. */
   readonly workspace: string;
-  /** Where `bwrap` is; `undefined` where Deno's permissions do not let one look. */
+  /** The path of `bwrap`; `undefined` if Deno's permissions do not allow looking for it. */
   readonly bwrap: ProgramPath | undefined;
-  /** The home directory of what runs inside, which is empty and can be written, if it is to have one. */
+  /** The home directory inside, if there is one: it is empty and writable. */
   readonly home?: string;
 }
 
-/** What the settings name and hide, as folders and files: a pattern stands for the folder it is in. */
+/**
+ * The files and folders in the settings. A pattern stands for the folder that contains its matches.
+ */
 interface Places {
-  /** What may be read or written. */
+  /** The paths that may be read or written. */
   readonly named: readonly string[];
-  /** What of it may be written. */
+  /** The paths that may be written. */
   readonly writable: readonly string[];
-  /** What is hidden: `/` is not among it, for that hides all that is not named. */
+  /** The hidden paths, without `/`, which hides everything that is not named. */
   readonly hidden: readonly string[];
-  /** Whether only what is named is shown. */
+  /** Whether only named paths are visible. */
   readonly closed: boolean;
 }
 
 function placesIn({ filesystem }: SandboxSettings): Places {
   const { allowRead, allowWrite, denyRead, disabled = false } = filesystem;
-  const denied = disabled ? [] : denyRead; // the self-test says what that means
+  const denied = disabled ? [] : denyRead; // the self-test reports the consequences
   const writable = allowWrite.map(placeOf);
   const named = [...allowRead.map(placeOf), ...writable];
   const hidden = denied.filter(isPlain).map(placeOf).filter((path) => path !== "/");
   return { named, writable, hidden, closed: denied.includes("/") && !named.includes("/") };
 }
 
-/** Writes what makes the inner sandbox. */
+/** Writes the files that create the inner sandbox. */
 async function buildWall(
   settings: SandboxSettings,
   { hostPrivate, workspace, bwrap, home }: WallOptions,
@@ -87,7 +91,7 @@ async function buildWall(
     ..."--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup".split(" "),
     ..."--die-with-parent --cap-drop ALL".split(" "),
     ...mounts.args,
-    // Code that makes namespaces has to write into /proc.
+    // Code that creates namespaces has to write to /proc.
     ...(namespaces ? [] : ["--disable-userns", "--remount-ro", "/proc"]),
   ];
   await allDone([
@@ -116,13 +120,13 @@ async function buildWall(
   };
 }
 
-/** Paths, one a line, as the system writes them in a list of mounts. */
+/** Formats paths, one per line, with the escapes of the system's mount list. */
 function lines(paths: readonly string[], kind = ""): string {
   const escape = (char: string) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`;
   return paths.map((path) => `${kind}${path.replaceAll(/[ \t\n\\]/g, escape)}\n`).join("");
 }
 
-/** What the inner sandbox has to find mounted, and where, for what looks at it before anything runs. */
+/** Lists what must be mounted where in the inner sandbox, for the check before anything runs. */
 function listOf(
   { named, hidden }: Places,
   { hostPrivate, workspace, home }: Omit<WallOptions, "bwrap">,
@@ -133,24 +137,24 @@ function listOf(
     lines(hidden, "hidden "),
     lines(hidden.filter(isState), "state "),
     lines([...FRESH, SHARED_BY_SANDBOXES, ...(home === undefined ? [] : [home])], "fresh "),
-    lines([`${hostPrivate}/wall`], "named "), // where all can be read, this comes along
+    lines([`${hostPrivate}/wall`], "named "), // visible only when everything is readable
     lines([`${hostPrivate}/wall/empty`], "empty "),
     lines([proxyFolder(hostPrivate)], "spare "),
   ].join("");
 }
 
-/** Where the inner sandbox has its own file systems. */
+/** The mount points of the inner sandbox's own file systems. */
 const FRESH = ["/", "/tmp", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/proc", "/sys"];
 
-/** What is mounted in the inner sandbox. */
+/** The mounts of the inner sandbox. */
 interface Mounts {
-  /** What is mounted by arguments of `bwrap`. */
+  /** The arguments of `bwrap` that create mounts. */
   readonly args: readonly string[];
-  /** Whether it shows all that the outer sandbox shows, of which some is to be read only. */
+  /** Whether it shows everything that the outer sandbox shows, some of it read-only. */
   readonly whole: boolean;
-  /** Folders that can be written. */
+  /** The writable folders. */
   readonly writable: readonly string[];
-  /** Folders that the outer sandbox puts empty ones in the place of. */
+  /** Folders that the outer sandbox replaces by empty ones. */
   readonly hidden: readonly string[];
 }
 
@@ -171,12 +175,13 @@ async function mountsOf(
   }
   const shown = [...new Set(named)].filter((path, _, all) =>
     !isInside(path, hostPrivate) &&
-    !all.some((other) => other !== path && isInside(path, other)) // it comes with that one
+    !all.some((other) => other !== path && isInside(path, other)) // included in that one
   );
   return {
     args: [
       ...["--tmpfs", "/", ...inMemory("/tmp"), ...kernel],
-      // Before what is shown below it. Where it is shown itself, it comes with that.
+      // Mounted before paths below it are shown. If the home directory itself is shown, this is
+      // covered.
       ...(home === undefined || !/^\/./.test(home) ? [] : inMemory(home)),
       ...await view(shown),
       ...[...await sharedFolder(shown), "--remount-ro", "/"],
@@ -187,14 +192,14 @@ async function mountsOf(
   };
 }
 
-/** Of what the kernel shows of the machine, what programs need to count processors. */
+/** The part of /sys that programs need to count processors. */
 const PROCESSORS = ["/sys/devices/system/cpu", "/sys/devices/system/node"];
 
 function inMemory(path: string): string[] {
   return ["--perms", "1777", "--size", String(TEMPORARY_BYTES), "--tmpfs", path];
 }
 
-/** What the outer sandbox denies in it, it denies here, too. */
+/** Binds a path. What the outer sandbox denies below it stays denied. */
 function bind(path: string): string[] {
   return ["--dev-bind-try", path, path];
 }
@@ -203,14 +208,14 @@ function isPlain(path: SettingsPath): boolean {
   return typeof path !== "string" || !PATTERN.test(path);
 }
 
-/** The path, or of a pattern the folder that all it stands for is in. */
+/** The path, or for a pattern the folder that contains all its matches. */
 function placeOf(path: SettingsPath): string {
   if (typeof path !== "string") return path.path;
   const at = path.search(PATTERN);
   return at < 0 ? path : path.slice(0, path.lastIndexOf("/", at)) || "/";
 }
 
-/** Shows paths, each one where it is. */
+/** Mounts each path at its own location. */
 async function view(paths: readonly string[]): Promise<string[]> {
   const mounts = await Promise.all(paths.map(async (path) => {
     const link = await linkTo(path, paths);
@@ -219,7 +224,7 @@ async function view(paths: readonly string[]): Promise<string[]> {
   return mounts.flat();
 }
 
-/** Where a link leads that is to stay one, such as `/bin`. */
+/** The target of a path that should stay a link, such as `/bin`. */
 async function linkTo(path: string, shown: readonly string[]): Promise<string | undefined> {
   if (!mayRead(path)) return undefined;
   try {
@@ -227,11 +232,11 @@ async function linkTo(path: string, shown: readonly string[]): Promise<string | 
     const real = await Deno.realPath(path);
     return shown.some((other) => other !== path && isInside(real, other)) ? link : undefined;
   } catch {
-    return undefined; // no link, or not there, or it leads to what we may not look at
+    return undefined; // not a link, missing, or leading to something that we may not see
   }
 }
 
-/** Hides the folder that `srt` opens to all of them, whatever the settings say, where it is shown. */
+/** Hides the folder that `srt` makes writable in all sandboxes, if it is visible. */
 async function sharedFolder(shown: readonly string[]): Promise<string[]> {
   const path = SHARED_BY_SANDBOXES;
   if (!shown.some((folder) => isInside(path, folder))) return [];
@@ -240,38 +245,39 @@ async function sharedFolder(shown: readonly string[]): Promise<string[]> {
   return found ? ["--tmpfs", path, "--remount-ro", path] : [];
 }
 
-/** What {@linkcode writeSettings} is given. */
+/** Options of {@linkcode writeSettings}. */
 interface WriteSettingsInput extends PlanOptions {
   /** The sandbox runtime. */
   readonly srt: SrtCommand;
   /** Its settings. */
   readonly settings: SandboxSettings;
-  /** What only the host sees. It exists, and has nothing of a sandbox yet. */
+  /** An existing folder that only the host can see, without files of another sandbox. */
   readonly hostPrivate: string;
   /** The folder that code writes to, without symbolic links in its path. */
   readonly workspace: string;
-  /** What runs inside, by its path, and its arguments. */
+  /** The command inside: a program's path and its arguments. */
   readonly command: readonly string[];
-  /** Its home directory, where that is neither the session's nor the host's. */
+  /** Its home directory, if it is neither the session's nor the host's. */
   readonly home?: string;
-  /** What says how to do without the runtime. */
+  /** Replaces the runtime where possible. */
   readonly planner?: Planner;
 }
 
-/** How the sandbox is started. */
+/** How to start the sandbox. */
 interface SandboxLaunch {
   /** The program. */
   readonly command: ProgramPath;
   /** Its arguments. */
   readonly args: readonly string[];
-  /** What leads it to its own folder. */
+  /** The variables that lead it to its own folder. */
   readonly env: Readonly<Record<string, string>>;
-  /** Whether it waits for a line on stdin, as was wished. */
+  /** Whether it waits for a line on stdin, as requested. */
   readonly waits: boolean;
 }
 
 /**
- * Writes the settings, and on Linux what makes the inner sandbox, where nobody inside sees them.
+ * Writes the settings, and on Linux the files that create the inner sandbox, to a folder that
+ * programs inside cannot see.
  */
 export async function writeSettings(input: WriteSettingsInput): Promise<SandboxLaunch> {
   const { srt, hostPrivate, command, planner, waits = false } = input;

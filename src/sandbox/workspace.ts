@@ -14,7 +14,7 @@ export function isWide(folder: string): boolean {
   return folder === "/" || (home !== undefined && isInside(home, folder));
 }
 
-/** Finds the workspaces that a file or folder lies in. */
+/** Finds the workspaces that contain a path. */
 async function workspacesAbove(path: string): Promise<string[]> {
   const found: string[] = [];
   const owner = (await lstatIfAllowed(path))?.uid;
@@ -24,7 +24,7 @@ async function workspacesAbove(path: string): Promise<string[]> {
   return found;
 }
 
-/** The path of a workspace, without links. What is written to it does not follow any from then on. */
+/** The real path of a workspace. From now on, writing to it follows no links. */
 export async function realWorkspace(path: string): Promise<string> {
   const workspace = await ifPresent(Deno.realPath(path));
   if (workspace !== undefined) {
@@ -36,13 +36,13 @@ export async function realWorkspace(path: string): Promise<string> {
   );
 }
 
-/** Finds the host's own state of the workspaces around one, which no settings open to its code. */
+/** Finds ipybox's state of the workspaces around one, which no settings open to its code. */
 export async function statesAround(workspace: string): Promise<string[]> {
   return (await workspacesAbove(workspace)).map((folder) => join(folder, STATE_FOLDER));
 }
 
 /**
- * Refuses a workspace in another one: the code of that one could write what this one's host obeys.
+ * Refuses a workspace inside another one, whose code could write files that this one's host obeys.
  */
 export async function refuseNested(workspace: string): Promise<void> {
   const [outer] = await workspacesAbove(workspace);
@@ -56,7 +56,7 @@ export async function refuseNested(workspace: string): Promise<void> {
   );
 }
 
-/** Refuses a workspace with others in it, whose files its code could change. */
+/** Refuses a workspace that contains others, whose files its code could change. */
 export function refuseNesting(workspace: string, states: readonly string[]): void {
   const [first] = states;
   if (first === undefined) return;
@@ -69,26 +69,27 @@ export function refuseNesting(workspace: string, states: readonly string[]): voi
   );
 }
 
-/** Another user's folder does not count: their code cannot write to the files of this one. */
+/**
+ * Another user's folder does not count, because their code cannot write to the files of this one.
+ */
 async function hasState(folder: string, owner: number | null | undefined): Promise<boolean> {
   const state = await lstatIfAllowed(join(folder, STATE_FOLDER));
   return state !== undefined && (owner === undefined || state.uid === owner);
 }
 
-/** What a sandbox knows of a project. */
+/** What a sandbox shows of a project. */
 export interface ProjectPaths {
-  /** What code can read. */
+  /** The paths that code can read. */
   readonly readable: readonly string[];
-  /** What in it code cannot: its secrets, and the state of workspaces in it. */
+  /** The paths in them that it cannot read: secrets, and the state of workspaces. */
   readonly unreadable: readonly string[];
 }
 
 /**
- * Finds what code can see of a project that it must not change. It cannot put anything there that an
- * agent program, an editor or a shell would obey, so the names of such need no protection.
+ * Finds what code can see of a project that it must not change. Code can put nothing there that an
+ * agent program, an editor or a shell would obey, so such names need no protection.
  *
- * The workspace may lie in the project's own `.ipybox`, which is out of sight: so do those of sessions
- * over HTTP.
+ * The workspace may be in the project's own `.ipybox`, which is hidden: those of HTTP sessions are.
  */
 export async function projectPaths(project: string, workspace: string): Promise<ProjectPaths> {
   const folder = await Deno.realPath(project);
@@ -110,8 +111,8 @@ export async function projectPaths(project: string, workspace: string): Promise<
 }
 
 /**
- * Makes the workspace that belongs to a project, where it is missing. It is apart from the project, in
- * the user's data folder.
+ * Creates the workspace of a project, if it is missing. It is in the user's data folder, separate
+ * from the project.
  */
 export async function projectWorkspace(project: string): Promise<string> {
   const data = dataFolder();
@@ -128,8 +129,8 @@ export async function projectWorkspace(project: string): Promise<string> {
 }
 
 /**
- * Finds the user's folders of ipybox, which no sandbox opens, whatever its settings say: that of what
- * ipybox remembers, such as logins to MCP servers, and that of the settings for all workspaces.
+ * Finds the user's folders of ipybox, which no sandbox opens, whatever its settings are: the one
+ * with its state, such as logins to MCP servers, and the one with the settings for all workspaces.
  */
 export async function userFolders(): Promise<string[]> {
   const folders = [stateFolder(), settingsFolder()].filter((folder) => folder !== undefined);
@@ -137,7 +138,7 @@ export async function userFolders(): Promise<string[]> {
   return real.filter((folder) => folder !== undefined);
 }
 
-/** Checks that code with a workspace could not make the user's folders, or what is in them. */
+/** Refuses a workspace whose code could create or change the user's folders of ipybox. */
 export async function refuseUserFoldersIn(workspace: string): Promise<void> {
   const kept = [
     ["logins to MCP servers are", stateFolder()],
@@ -151,7 +152,7 @@ export async function refuseUserFoldersIn(workspace: string): Promise<void> {
   }
 }
 
-/** Where a folder is, or would be made: a folder above it may be a link. */
+/** The real path of a folder, or the one it would have once created: a parent may be a link. */
 async function realPlace(path: string): Promise<string> {
   const real = await realPathIfPresent(path);
   if (real !== undefined) return real;
@@ -160,28 +161,29 @@ async function realPlace(path: string): Promise<string> {
 }
 
 async function realPathIfPresent(path: string): Promise<string | undefined> {
-  if (!mayRead(path)) return undefined; // nor can it be used then
+  if (!mayRead(path)) return undefined; // it cannot be used either
   try {
     return await Deno.realPath(path);
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
-    if (error instanceof Deno.errors.PermissionDenied) return undefined; // nor can it be used then
+    if (error instanceof Deno.errors.PermissionDenied) return undefined; // it cannot be used either
     throw error;
   }
 }
 
-/** What {@linkcode requireOwnProgram} is told. */
+/** Options of {@linkcode requireOwnProgram}. */
 interface OwnProgramOptions {
-  /** The workspace, if one is known; others that the program lies in are found. */
+  /** The workspace, if known; other workspaces around the program are found. */
   readonly workspace?: string;
   /** What the program is, for errors, such as `Python`. */
   readonly what: string;
 }
 
 /**
- * Refuses a program that executed code may have put there. One in a workspace must be in what every
- * session so far has protected, such as a virtual environment that was there before the first, by a way
- * without links; the last of it may be one, as an environment's `bin/python` is.
+ * Refuses a program that executed code may have put there. A program in a workspace must be in
+ * something that every session so far has protected, such as a virtual environment that existed
+ * before the first one. The path to it must have no links; only its last component may be one, as
+ * an environment's `bin/python` is.
  */
 export async function requireOwnProgram(
   program: string,
@@ -190,11 +192,11 @@ export async function requireOwnProgram(
   if (!program.includes("/")) return;
   const { workspace, what } = options;
   const path = resolve(program);
-  const real = await Deno.realPath(path).catch(() => path); // what is not there is not run either
+  const real = await Deno.realPath(path).catch(() => path); // a missing program is not run either
   const around = [...await workspacesAbove(path), ...await workspacesAbove(real)];
   const known = workspace === undefined ? [] : [await Deno.realPath(workspace)];
   for (const folder of new Set([...known, ...around])) {
-    if (isWide(folder) || !await isInReach(path, folder)) continue; // wide ones have no sandbox
+    if (isWide(folder) || !await isInReach(path, folder)) continue; // wide folders have no sandbox
     await requireLasting(path, folder, what);
   }
 }
@@ -206,7 +208,7 @@ async function requireLasting(path: string, workspace: string, what: string): Pr
     await reliablePath(path, { workspace, what, anchors: paths });
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    await reliablePath(path, { workspace, what, anchors: readOnly }); // says what else is wrong
+    await reliablePath(path, { workspace, what, anchors: readOnly }); // reports any other problem
     throw new ConfigError(
       `Cannot use ${path} as ${what}: executed code could replace it or may have created it: it is in ` +
         (record === undefined

@@ -1,58 +1,62 @@
-import { join } from "node:path";
 import { z } from "zod";
-import { mayUse } from "../base/permission.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { isState } from "./protect.ts";
 import { type Belongings, heldRecords, holdRecord } from "../files/held_records.ts";
 import { lockUserFolder } from "../files/safe.ts";
-import { isUnwritable, stateFolder } from "../files/user_folders.ts";
+import { isUnwritable, usableState } from "../files/user_folders.ts";
 
 /** A sandbox whose programs may write to a folder, from before they start until they have ended. */
 interface Writer {
   readonly folder: string;
-  /** What of it they cannot touch: mounts keep it, and the folders above it, where they are. */
+  /**
+   * The paths in it that they cannot touch: mounts keep these and their parent folders in place.
+   */
   readonly kept: ReadonlySet<string>;
 }
 
 const writerSchema = z.object({ folder: z.string(), kept: z.array(z.string()) })
   .transform(({ folder, kept }): Writer => ({ folder, kept: new Set(kept) }));
 
-/** What {@linkcode settledPaths} is given. */
-export interface SettledPathsOptions {
-  /** The folder that the programs of the sandbox may write to, if there is one. */
+/** Options of {@linkcode mountablePaths}. */
+interface MountablePathsOptions {
+  /** The folder that the sandbox's programs may write to, if any. */
   readonly writes?: string;
-  /** Takes what has to live as long as they do. */
+  /** Whether an engine mounts them, by their paths and as another user. */
+  readonly byEngine?: boolean;
+  /** Takes what must live as long as these programs. */
   readonly belongings: Belongings;
 }
 
 /**
- * Finds what a sandbox can mount something on: what no program in another sandbox could move away, or
- * put a link in the place of, while it does so. `bwrap` makes an empty file where a link leads that it
- * takes for the place of a mount.
+ * Finds the paths on which a sandbox can safely mount something: those that no program in another
+ * sandbox could move or replace by a link in the meantime. If a mount point is a link, `bwrap`
+ * creates an empty file at its target.
  *
- * What appears in a folder while programs may write there is theirs anyway. It is protected again by
- * the first sandbox that is made while none of them runs. The host's own state is never left out: it
- * is a folder, on which nothing is made, and the sandbox is not used if it can be seen in there.
+ * Anything that appears in a folder while programs may write there belongs to them anyway. The
+ * first sandbox that starts while none of them runs protects it again. `bwrap` always gets the host's
+ * own state: it is a folder, so nothing is created at a target, and a sandbox in which it is visible
+ * is not used.
  */
-export async function settledPaths(
+export async function mountablePaths(
   paths: readonly string[],
-  { writes, belongings }: SettledPathsOptions,
+  { writes, byEngine = false, belongings }: MountablePathsOptions,
 ): Promise<ReadonlySet<string>> {
-  if (Deno.build.os !== "linux") return new Set(paths); // elsewhere a sandbox is rules about paths
-  const state = stateFolder();
-  if (state === undefined || !mayUse(state)) return new Set(paths);
-  const folder = join(state, "writers");
+  // On other systems, our own sandboxes are path rules
+  if (Deno.build.os !== "linux" && !byEngine) return new Set(paths);
+  const folder = usableState("writers");
+  if (folder === undefined) return new Set(paths);
   try {
     using _lock = await lockUserFolder(folder);
     const others = (await heldRecords(folder)).map((text) => writerSchema.parse(JSON.parse(text)));
-    const settled = paths.filter((path) =>
-      isState(path) || others.every(({ folder, kept }) => !isInside(path, folder) || kept.has(path))
+    const mountable = paths.filter((path) =>
+      (isState(path) && !byEngine) ||
+      others.every(({ folder, kept }) => !isInside(path, folder) || kept.has(path))
     );
     if (writes !== undefined) {
-      const kept = settled.filter((path) => isInside(path, writes));
+      const kept = mountable.filter((path) => isInside(path, writes));
       belongings.use(await holdRecord(folder, { folder: writes, kept }));
     }
-    return new Set(settled);
+    return new Set(mountable);
   } catch (error) {
     if (isUnwritable(error)) return new Set(paths);
     throw error;

@@ -1,6 +1,6 @@
-# Sees to it that the sandbox holds, goes to the folder, and starts the program.
-# Arguments: the system, a file that must not be visible, the folder, limits (KiB of memory, processes,
-# blocks of one file), the program and its arguments.
+# Checks that the sandbox holds, enters the folder, and starts the program.
+# Arguments: the system, a file that must not be visible, the folder, limits (KiB of memory,
+# processes, blocks of one file), the program and its arguments.
 fail() {
   echo "The sandbox does not hold, nothing was started: $1" >&2
   exit 125
@@ -36,13 +36,13 @@ check_linux() {
 [ ! -e "$2" ] || fail "a file of the host's is visible"
 [ "$1" != linux ] || check_linux
 cd -- "$3" || exit 126
-# Code may have put a link in its place; the system says where that has led.
+# Code may have replaced the folder by a link; the kernel reports where it led.
 [ "$1" != linux ] || [ "$(readlink /proc/self/cwd)" = "$3" ] || fail "$3 leads elsewhere"
-# Where a lower limit is in force already, it stays.
+# Lower limits that are already in force stay.
 {
   ulimit -c 0
   ulimit -v "$4"
-  ulimit -u "$5" || ulimit -p "$5" # one shell's name for it, and another's
+  ulimit -u "$5" || ulimit -p "$5" # the names in different shells
   ulimit -f "$6"
 } 2>/dev/null
 shift 6

@@ -1,18 +1,18 @@
 #!/bin/sh
-# Runs a command behind the wall: in the outer sandbox, which decides on files and the network, this
-# starts a second one. It has namespaces and a /proc of its own, a system call filter, and no
-# capabilities. The files beside this one say how it is made.
+# Runs a command in the inner sandbox. This script runs in the outer one, which decides on files and
+# the network, and creates the inner one: with separate namespaces and /proc, a system call filter,
+# and no capabilities. The files beside this script say how.
 
 wall=${0%/*}
 
-# What runs behind it compares these with its own.
+# Compared with the namespaces inside, by the check before the command.
 IPYBOX_OUTSIDE=$(readlink /proc/self/ns/ipc /proc/self/ns/uts /proc/self/ns/cgroup) || exit 125
 export IPYBOX_OUTSIDE
 
-# When memory runs out, this goes before the user's programs. Inside, /proc can only be read.
+# When memory runs out, this is killed before the user's programs. Inside, /proc is read-only.
 { echo 500 >/proc/self/oom_score_adj; } 2>/dev/null
 
-# Of what /proc says of the machine, only this is shown. Root could write much of the rest.
+# Only these parts of /proc about the machine are shown. Root could write much of the rest.
 look=$(cat "$wall/look") || exit 125
 set -- -- bash -c "$look" bash "$@"
 for entry in /proc/[!0-9]*; do
@@ -30,9 +30,9 @@ for entry in /proc/[!0-9]*; do
   fi
 done
 
-# What the outer sandbox hides folders by can be written, without a limit. And a folder above what is
-# protected cannot be moved away where a mount is on it, even one that another one covers: covered, it
-# is in nobody's way. Those of the outer sandbox come along only with the whole tree.
+# The folders with which the outer sandbox hides others are writable, without a limit. A folder
+# above a protected path cannot be moved if something is mounted on it, even if another mount covers
+# that one. The outer sandbox's mounts are included only with the whole tree.
 newline='
 '
 writable=
@@ -90,8 +90,8 @@ done
 
 read -r bwrap <"$wall/bwrap"
 
-# What whoever started ipybox, and srt, left open would lead out of the sandbox. Only bash, which srt
-# needs as well, can close descriptors above 9.
+# Descriptors left open by ipybox's parent process or by srt would lead out of the sandbox. Only
+# bash, which srt needs as well, can close descriptors above 9.
 closing='for fd in /proc/self/fd/*; do
   fd=${fd##*/}
   case $fd in 0 | 1 | 2 | 7 | 8 | 9) ;; *) eval "exec $fd>&-" ;; esac

@@ -1,10 +1,10 @@
-# Looks at what is mounted in the inner sandbox, and then starts the program in it. For bash.
+# Checks the mounts of the inner sandbox, and then starts the program in it. For bash.
 #
-# Mounts are made by their paths. Code of another session in the same workspace can put a link in the
-# place of a folder that is about to be mounted, so that something else is shown, or shown somewhere
-# else. So each mount has to show what the host has at that very place, or to hide it.
+# Mounts are created by path. Code of another session in the same workspace can replace a folder by
+# a link just before it is mounted, so that something else is shown, or shown elsewhere. So each
+# mount must show what the host has at that very path, or hide it.
 #
-# Descriptor 7 has what the host knows: lines of a kind and a path, written as in a list of mounts.
+# Descriptor 7 lists the host's mounts: lines with a kind and a path, written as in a mount list.
 
 declare -A hosts=() devices=() hidden=() states=() named=() fresh=() links=() seen=()
 empty=none spare=none
@@ -12,12 +12,12 @@ while IFS=' ' read -r kind path device root; do
   case $kind in
     host) hosts["$path $device $root"]=1 devices[$device]=1 ;;
     hidden) hidden[$path]=1 ;;
-    state) states[$path]=1 ;; # of those the ones that are ipybox's own
+    state) states[$path]=1 ;; # the hidden paths that are ipybox's own
     named | outside) named[$path]=1 ;;
     fresh) fresh[$path]=1 ;;
-    link) links[$path]=$device ;; # a named path, and where it leads
-    empty) empty=$path ;;         # what hides folders of /proc
-    spare) spare=$path ;;         # where srt makes what it hides folders and files by
+    link) links[$path]=$device ;; # a named path and its target
+    empty) empty=$path ;;         # hides folders of /proc
+    spare) spare=$path ;;         # where srt creates what it hides paths with
   esac
 done <&7
 exec 7<&-
@@ -42,7 +42,7 @@ is_host() {
   done
 }
 
-# device root path: whether the host has it where a link on the path leads
+# device root path: whether the host has this at the target of a link on the path
 is_behind_link() {
   local link
   for link in "${!links[@]}"; do
@@ -51,8 +51,8 @@ is_behind_link() {
   return 1
 }
 
-# id path: whether what hides the folder lies over this mount: srt mounts folders on themselves first, so
-# that nobody can move them
+# id path: whether something hides the folder on top of this mount. srt first mounts folders on
+# themselves, so that nobody can move them.
 is_covered() {
   local id=$1
   [[ -n ${top[$2]} ]] || return 1
@@ -62,7 +62,7 @@ is_covered() {
   done
 }
 
-# path id: whether this mount is in a folder that is hidden, and in none that is shown there
+# path id: whether this mount is in a hidden folder, and not in one that is shown inside it
 is_hidden() {
   local above=$1
   while :; do
@@ -74,7 +74,7 @@ is_hidden() {
   done
 }
 
-# path: whether a file or folder that hides another one is empty, but for what is shown in it
+# path: whether a file or folder that hides another one is empty, except for mount points in it
 is_empty() {
   local path entry
   printf -v path '%b' "$1"
@@ -94,8 +94,8 @@ is_mask() {
     { is_host "$1" "${2%/*}" "$spare" && is_empty "$3"; }
 }
 
-# Where all of the outer sandbox is shown, its /dev, /proc and /sys come along, covered by those of
-# the inner one: only what is on the uppermost one counts.
+# If the whole outer sandbox is shown, its /dev, /proc and /sys are included, covered by those of
+# the inner one: only mounts on the topmost one count.
 declare -A top=() view=() live=() parents=()
 while IFS=' ' read -r id parent device root point _; do
   top[$point]=$id view[$point]="$device $root" parents[$id]=$parent
@@ -120,7 +120,7 @@ while IFS=' ' read -r id parent device root point rest; do
       fail "$point shows $root"
     ! is_hidden "$point" "$id" || fail "$point is shown"
   elif [[ -z ${fresh[$point]} && "$point $rest" != /proc/*' - proc '* ]]; then
-    # What hides a folder, or one in it that leads to what is shown there.
+    # This hides a folder, or is a folder inside that leads to a mount point.
     [[ $rest = *' - tmpfs '* ]] && is_empty "$point" ||
       fail "$point shows another file system"
   fi
@@ -129,7 +129,7 @@ done </proc/self/mountinfo
 for point in "${!states[@]}"; do
   printf -v path '%b' "$point"
   [[ -e $path && -z ${top[$point]} ]] || continue
-  # An empty folder has what is shown in it, unless what is mounted above it is the host's.
+  # An empty folder contains only mount points, unless the mount above it is the host's.
   above=$point
   while [[ -z ${top[$above]} && $above != / ]]; do
     above=${above%/*}

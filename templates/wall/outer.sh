@@ -1,9 +1,9 @@
 #!/bin/sh
-# srt runs this as bubblewrap, to make the outer sandbox.
+# srt runs this instead of bubblewrap to create the outer sandbox.
 #
-# The kernel gives the inner one a /proc of its own only where another one is visible whole, and
-# bubblewrap covers parts of the one that it makes for root. So the host's is mounted beside it: what
-# runs inside does not see it, as the inner sandbox has another /dev.
+# The kernel allows the inner one a separate /proc only if another one is fully visible, and as
+# root, bubblewrap covers parts of the one that it creates. So the host's is mounted beside it.
+# Programs inside do not see it, because the inner sandbox has another /dev.
 
 wall=${0%/*}
 read -r bwrap <"$wall/bwrap"
@@ -13,8 +13,8 @@ fail() {
   exit 125
 }
 
-# What the host has where, with which the inner sandbox compares what it has. Where the path of what is
-# shown leads over a link outside of the workspace, the list of mounts has its target. All paths are
+# Lists the host's mounts, to be compared with those of the inner sandbox. If the path to something
+# shown leads through a link outside the workspace, the mount list has the target. All paths are
 # written as in that list.
 newline='
 '
@@ -30,7 +30,7 @@ tab=$(printf '\t')
     [ "$kind" = outside ] || continue
     plain=$path
     case $path in
-      *\\012*) continue ;; # of a path with a line break, the target is not looked for
+      *\\012*) continue ;; # targets of paths with line breaks are not resolved
       *\\*) plain=$(printf '%b/' "$path") && plain=${plain%/} ;;
     esac
     [ ! -e "$plain" ] || named=$named$path$newline present=$present$plain$newline
@@ -61,7 +61,7 @@ for argument; do
       ended=yes
       [ -z "$fresh" ] || words="$words --bind /proc /dev/proc"
       ;;
-    # With the host's /proc, bubblewrap finds itself only by the host's process ids.
+    # With the host's /proc, bubblewrap finds itself only by its host process id.
     --unshare-pid) [ -n "$fresh" ] || continue ;;
   esac
   words="$words \"\${$index}\""

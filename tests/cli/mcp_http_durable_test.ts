@@ -5,6 +5,7 @@ import { endDurable, folderOf, listSessions } from "../../src/executor/durable.t
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { untilReady } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
+import { ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -177,6 +178,9 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
   await step("a session ends by a person, and by DELETE", async () => {
     const ids = async () => (await scene.sessions()).map(({ record }) => record?.name);
     const own = (await scene.sessions()).find(({ record }) => record?.name === id);
+    const attached = await ipybox(["attach", own?.id ?? ""]);
+    assertEquals(attached.code, 2);
+    assertStringIncludes(attached.stderr, "only that server continues it");
     await endDurable(own?.id ?? "");
     await until("its client hears", async () => (await scene.ask(ALICE, id))[0] === 404);
     await using last = await scene.join(ALICE);
@@ -185,6 +189,19 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
     assertEquals((await scene.ask(ALICE, next, "DELETE"))[0], 200);
     await until("it has ended", async () => !(await ids()).includes(next));
     assertEquals((await scene.ask(ALICE, next))[0], 404);
+  });
+
+  await step("sessions end with their token", async () => {
+    const ids = async () => (await scene.sessions()).map(({ record }) => record?.name);
+    await using revoked = await scene.join(BOB);
+    const left = idIn(await revoked.execute(FOLDER));
+    await using other = await scene.join(ALICE);
+    const kept = idIn(await other.execute(FOLDER));
+    await Deno.writeTextFile(`${scene.folder.path}/tokens`, `${ALICE}\n`);
+    await scene.restart();
+    assertEquals((await ids()).includes(left), false);
+    assertEquals((await ids()).includes(kept), true);
+    assertStringIncludes(scene.server.stderr, `Ending session ${left}: its token`);
   });
 });
 

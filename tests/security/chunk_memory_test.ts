@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { sealObject } from "../../src/json/exact.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
-import { hostRoom } from "../../src/mcp/message.ts";
+import { hostBudget } from "../../src/mcp/message.ts";
 import { exactFetch } from "../../src/mcp/exact_fetch.ts";
 import { oauthFetch } from "../../src/mcp/oauth/http.ts";
 import { until } from "../support/mcp.ts";
@@ -187,7 +187,7 @@ Deno.test("answers that come at the same time take so much together, and leave r
   go.resolve();
   await Promise.all(calls);
   assertEquals(ended.slice(1), Array(4).fill("60 MiB"));
-  using all = hostRoom.begin({});
+  using all = hostBudget.begin({});
   all.add(256 * MIB); // nothing is left of them
   assert(sent >= 256);
 });

@@ -26,7 +26,7 @@ import { parseForm } from "../../src/mcp/questions.ts";
 import { measureJson } from "../../src/json/measure.ts";
 import { parseMessage } from "../../src/mcp/message.ts";
 import { readChallenge } from "../../src/mcp/oauth/session.ts";
-import { trustedUrl, UntrustedUrlError } from "../../src/mcp/oauth/http.ts";
+import { OAuthHttpError, trustedUrl } from "../../src/mcp/oauth/http.ts";
 import { fillVariables, parseServerParams } from "../../src/mcp/params.ts";
 import { imageSize } from "../../src/mcp_server/images.ts";
 import { parsePolicy } from "../../src/approval/rules/file.ts";
@@ -183,12 +183,12 @@ const TEXTS: Readonly<Record<string, Parser<string>>> = {
       }
       readChallenge(new Response(null, { status: 401, headers }));
     },
-    throws: [UntrustedUrlError],
+    throws: [OAuthHttpError],
     seeds: ['Bearer realm="a", resource_metadata="https://h.example/x", scope="a b", error="x"'],
   },
   "addresses": {
     parse: (text) => trustedUrl("address", text, new URL("https://h.example/mcp")),
-    throws: [UntrustedUrlError],
+    throws: [OAuthHttpError],
     seeds: ["https://a:b@h.example:1/x?y#z", "http://[::1]/", "https://0x7f.1/"],
   },
   "tracebacks": {

@@ -1,6 +1,6 @@
 /** What a repository that somebody made has in its `.ipybox` must not lead the host elsewhere. */
 import { assertEquals } from "@std/assert";
-import { noteAbsentDotenv } from "../../src/sandbox/settings.ts";
+import { noteAbsentDotenv } from "../../src/sandbox/protect.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 Deno.test("a link in the place of a note empties and makes no file of the user's", async () => {

@@ -1,5 +1,5 @@
 /** Paths that a server may read otherwise than the rule that is to allow them. */
-import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { approvalCall, type PolicyRules } from "../../src/approval/rules/rules.ts";
 import { loadPolicy } from "../../src/approval/rules/file.ts";
 import type { PolicyValue } from "../../src/approval/rules/schema.ts";
@@ -252,4 +252,35 @@ Deno.test("A rule's folder that code swaps for a link all the time allows nothin
     }
   }
   assertEquals([...modes], ["ask"]);
+});
+
+Deno.test("A path by way of thousands of folders is not followed to its end", async () => {
+  await using folder = await TempFolder.create();
+  const deep = `${folder.path}${"/d".repeat(1500)}`;
+  await Deno.mkdir(deep, { recursive: true });
+  for (let i = 0; i < 30; i++) await Deno.symlink(`${deep}/l${i + 1}`, `${deep}/l${i}`);
+  await Deno.symlink("/etc", `${deep}/l30`);
+  await Deno.symlink(`${deep}/l0`, `${folder.path}/link`);
+  const policy = await writePolicy(folder.path, [
+    { effect: "allow" },
+    { effect: "deny", arguments: { "/path": { path: "/etc" } } },
+  ]);
+  const looks: string[] = [];
+  using counted = new DisposableStack();
+  for (const name of ["lstatSync", "readLinkSync", "realPathSync"] as const) {
+    const original = Deno[name];
+    counted.defer(() => void Object.assign(Deno, { [name]: original }));
+    Object.assign(Deno, { [name]: (path: string) => (looks.push(name), original(path)) });
+  }
+
+  const verdict = policy.decide(approvalCall({
+    kind: "tool",
+    server: "files",
+    tool: "read_file",
+    arguments: { path: `${folder.path}/link` },
+  }));
+
+  assertEquals([verdict.mode, verdict.mayBeDenied], ["ask", true]);
+  assert(looks.length < 2000, `${looks.length} lookups`);
+  assert(!looks.includes("realPathSync")); // it would follow the path to its end
 });

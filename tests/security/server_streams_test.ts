@@ -5,7 +5,7 @@ import { allDone } from "../../src/base/signals.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
 import { EventStream } from "../../src/mcp/exact_fetch.ts";
-import { hostRoom } from "../../src/mcp/message.ts";
+import { hostBudget } from "../../src/mcp/message.ts";
 
 /** Ends each stream with what it has to say of the next. */
 class Ender implements AsyncDisposable {
@@ -104,7 +104,7 @@ function instant(text: string, parts: number): { body: ReadableStream<Uint8Array
 
 function events(): EventStream {
   const instead = (error: unknown) => `instead: ${error}`;
-  return new EventStream({ incoming: hostRoom.begin({}), data: String, instead });
+  return new EventStream({ incoming: hostBudget.begin({}), data: String, instead });
 }
 
 for (const text of ["\n", "\r", "a", ":"]) {

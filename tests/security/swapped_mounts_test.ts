@@ -7,11 +7,13 @@ import {
   assertEquals,
   assertMatch,
   assertNotEquals,
+  assertRejects,
   assertStringIncludes,
 } from "@std/assert";
+import { SandboxUnavailableError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { namedProgram } from "../../src/process/program.ts";
-import { prepareSandbox } from "../../src/sandbox/sandbox.ts";
+import { prepareSandbox, protectWorkspace } from "../../src/sandbox/sandbox.ts";
 import { sandboxServer } from "../../src/sandbox/servers.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { testIf } from "../support/skip.ts";
@@ -240,3 +242,25 @@ print([line.split()[4] for line in open("/proc/self/mountinfo") if "/sub/" in li
 async function names(folder: string): Promise<string[]> {
   return (await Array.fromAsync(Deno.readDir(folder), ({ name }) => name)).sort();
 }
+
+testIf(linux, whyNot, {
+  name: "an engine mounts nothing that code of another session could replace",
+  fn: async () => {
+    await using place = await Place.create();
+    const { root, workspace, belongings } = place;
+    const protect = () =>
+      protectWorkspace(workspace, {
+        ...{ log, belongings, nestedWorkspace: true, hostPrivate: `${root.path}/host` },
+        sandbox: { readOnly: [`${workspace}/settings.json`] },
+      });
+    await Deno.mkdir(`${workspace}/before/.ipybox`, { recursive: true });
+    await protect(); // what is there before any code runs
+    await protect();
+    await Deno.mkdir(`${workspace}/x/.ipybox`, { recursive: true });
+    const error = await assertRejects(protect, SandboxUnavailableError, "/x/.ipybox");
+    assertStringIncludes(error.fix, "End the sessions");
+    await Deno.remove(`${workspace}/x`, { recursive: true });
+    await Deno.writeTextFile(`${workspace}/settings.json`, "{}");
+    await assertRejects(protect, SandboxUnavailableError, "/settings.json");
+  },
+});

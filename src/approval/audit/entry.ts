@@ -2,15 +2,15 @@ import type { ExactObject } from "../../json/exact.ts";
 import { sha256 } from "../../json/digest.ts";
 import { redactArguments, type RedactOptions, summaryOf } from "./redact.ts";
 
-/** One request: what was asked, what was decided, and, where that is known already, how it ended. */
+/** A request: what was requested, what was decided and, if known already, how it ended. */
 export interface AuditEntry {
-  /** The request's id, the same as at the approver. */
+  /** The request's id, the same as for approvers. */
   readonly id: string;
-  /** When it came. */
+  /** When the request arrived. */
   readonly time: Date;
-  /** The SHA-256 of the code that made it, as far as that is known. */
+  /** The SHA-256 of the code that made it, if known. */
   readonly codeHash?: string;
-  /** What asked, as in `ApprovalRequest.kind`, or `"input"` for code that asked a person. */
+  /** The subject, as in `ApprovalRequest.kind`, or `"input"` for code that asked a person. */
   readonly kind: string;
   /** The call during which a server asked a person. */
   readonly callId?: string;
@@ -18,35 +18,38 @@ export interface AuditEntry {
   readonly server: string;
   /** The tool. */
   readonly tool: string;
-  /** The SHA-256 of how the server is started or reached, in the words that approvers see. */
+  /** The SHA-256 of how the server is started or reached, as shown to approvers. */
   readonly serverHash?: string;
   /** The SHA-256 of the tool's definition, with the names in its objects sorted. */
   readonly toolHash?: string;
-  /** The arguments; secrets are left out of the log. */
+  /** The arguments; the log omits secrets. */
   readonly arguments: ExactObject;
-  /** The arguments that an approver put in their place. */
+  /** The arguments as edited by an approver. */
   readonly edited?: ExactObject;
-  /** The decision; absent if the call failed before it. A question that was answered is allowed. */
+  /**
+   * The decision; absent if the call failed before it. A question that was answered counts as
+   * allowed.
+   */
   readonly decision?: "allow" | "deny";
   /**
-   * Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or why nobody did; for a question,
-   * who answered.
+   * Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or why nobody did; for a
+   * question, who answered.
    */
   readonly by?: string;
-  /** The rule, what is remembered, or the approver's reason. */
+  /** The rule, the consent, or the approver's reason. */
   readonly reason?: string;
   /** How long the decision took, in milliseconds. */
   readonly waitMs?: number;
   /**
-   * How it ended: `"ok"`, the type of the error, or what became of a question. Absent in the line that
-   * is written before a call is sent; an {@linkcode AuditOutcome} follows that one.
+   * How it ended: `"ok"`, the type of the error, or the outcome of a question. Absent in the line
+   * that is written before a call is sent; an {@linkcode AuditOutcome} follows that one.
    */
   readonly status?: string;
-  /** How long it took in all, in milliseconds. */
+  /** How long it took in total, in milliseconds. */
   readonly durationMs?: number;
 }
 
-/** How a request ended whose {@linkcode AuditEntry} was written before it did. */
+/** The outcome of a request whose {@linkcode AuditEntry} was written before it ended. */
 export interface AuditOutcome {
   /** The request's id. */
   readonly id: string;
@@ -54,14 +57,14 @@ export interface AuditOutcome {
   readonly time: Date;
   /** `"ok"`, or the type of the error. */
   readonly status: string;
-  /** How long it took in all, in milliseconds. */
+  /** How long it took in total, in milliseconds. */
   readonly durationMs: number;
 }
 
-/** What a line of the log says, beside its place in the chain. */
+/** The fields of a log line, besides its place in the chain. */
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** Makes the line of a request. */
+/** Creates the line of a request. */
 export function entryFields(entry: AuditEntry, options: RedactOptions): Fields {
   const { edited } = entry;
   return {
@@ -85,12 +88,12 @@ export function entryFields(entry: AuditEntry, options: RedactOptions): Fields {
   };
 }
 
-/** Makes the line of an outcome. */
+/** Creates the line of an outcome. */
 export function outcomeFields({ id, time, status, durationMs }: AuditOutcome): Fields {
   return { time: time.toISOString(), outcome: id, status, durationMs: tenths(durationMs) };
 }
 
-/** Makes the line of a request smaller: of its arguments, only their size and hash stay. */
+/** Shortens the line of a request: only size and hash of its arguments remain. */
 export function withoutDetails(fields: Fields): Fields {
   const { arguments: args, edited } = fields;
   return {
@@ -100,9 +103,7 @@ export function withoutDetails(fields: Fields): Fields {
   };
 }
 
-/**
- * Cuts a name that executed code made up. What was cut leaves the length and a hash of the whole.
- */
+/** Truncates a name that executed code made up, and appends its length and a hash of all of it. */
 export function boundedName(name: string): string {
   if (name.length <= MAX_NAME) return name;
   return `${name.slice(0, MAX_NAME)}…[cut:${name.length}:${sha256(name).slice(0, 16)}]`;

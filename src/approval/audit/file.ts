@@ -1,16 +1,18 @@
 import { fill, joinBytes } from "../../base/bytes.ts";
+import { writeAll } from "../../files/artifact_folder.ts";
 import { sha256 } from "../../json/digest.ts";
+import { isRecord } from "../../json/exact.ts";
 import type { AuditFolder, RotatedFile } from "./folder.ts";
 
 /** How long files are kept. */
 interface Retention {
-  /** The size at which a new file is begun, in bytes. */
+  /** The size at which a new file begins, in bytes. */
   readonly maxBytes: number;
-  /** The size of all full files from before the first line above which the oldest go. */
+  /** The total size of full files from before the first line at which the oldest are removed. */
   readonly maxTotalBytes: number;
 }
 
-/** An open file, and which one it is. */
+/** An open file and its identity. */
 interface OpenFile {
   readonly handle: Deno.FsFile;
   readonly ino: number | null;
@@ -19,24 +21,24 @@ interface OpenFile {
 
 /** More than the longest line. */
 const TAIL_BYTES = 2 ** 20;
-/** How long another process may keep the log to itself. */
+/** How long another process may keep the log locked. */
 const LOCK_MS = 10_000;
 const LINE_FEED = 10;
 
 /**
  * The file that lines are appended to, in one chain with those of other processes. It stays open
- * between them: a line that nothing is in the way of costs a few system calls and no turn of the
+ * between lines: unless something interferes, a line costs a few system calls and no turn of the
  * event loop.
  */
 export class AuditFile implements Disposable {
   readonly #folder: AuditFolder;
   readonly #retention: Retention;
   #file: OpenFile | undefined;
-  /** The newest file that was full before the first line: none after it is removed here. */
+  /** The number of the newest full file before the first line: later ones are not removed here. */
   #newestBefore: number | undefined;
-  /** Its size, for as long as it is locked. */
+  /** Its size, while it is locked. */
   #size = 0;
-  /** How the file was left, so that it need not be read again if it still is so. */
+  /** The file's state after the last write, so that it need not be read again if unchanged. */
   #left: { readonly size: number; readonly end: ChainEnd } | undefined;
 
   constructor(folder: AuditFolder, retention: Retention) {
@@ -44,7 +46,7 @@ export class AuditFile implements Disposable {
     this.#retention = retention;
   }
 
-  /** Writes lines. They are with the system once this resolves. */
+  /** Writes lines. The system has them once this resolves. */
   async write(lines: readonly string[]): Promise<void> {
     try {
       this.#newestBefore ??= (await this.#folder.rotated()).at(-1)?.number ?? 0;
@@ -74,15 +76,14 @@ export class AuditFile implements Disposable {
     await this.#rotate();
     const gone = await this.#superfluous();
     const said = gone.length === 0 ? [] : [await removal(this.#folder, gone)];
-    const start = await this.#goOn(); // another process may have been the first in the new file
+    const start = await this.#goOn(); // another process may have written first to the new file
     const next = chain([...said, ...lines], start.end);
     this.#writeAll(new TextEncoder().encode(start.repair + next.text), next.end);
-    for (const file of gone) await this.#folder.remove(file); // not before a line says so
+    for (const file of gone) await this.#folder.remove(file); // only after a line records it
   }
 
   #writeAll(bytes: Uint8Array, end: ChainEnd): void {
-    const file = this.#open();
-    for (let rest = bytes; rest.length > 0;) rest = rest.subarray(file.writeSync(rest));
+    writeAll(this.#open(), bytes);
     this.#size += bytes.length;
     this.#left = { size: this.#size, end };
   }
@@ -95,8 +96,8 @@ export class AuditFile implements Disposable {
   }
 
   /**
-   * Tells which of the full files are to go. Those that were written since the first line neither go
-   * nor count: otherwise what fills them would push out what was before.
+   * The full files to remove. Files written since the first line are neither removed nor counted:
+   * otherwise, whoever fills them could push out earlier ones.
    */
   async #superfluous(): Promise<RotatedFile[]> {
     const newest = this.#newestBefore ?? 0;
@@ -110,7 +111,7 @@ export class AuditFile implements Disposable {
     });
   }
 
-  /** Finds where the chain continues, and seals off what a killed process left of a line. */
+  /** Finds the end of the chain, and seals off what a killed process left of a line. */
   async #goOn(): Promise<{ end: ChainEnd; repair: string }> {
     const size = this.#size;
     if (this.#left?.size === size) return { end: this.#left.end, repair: "" };
@@ -134,16 +135,16 @@ export class AuditFile implements Disposable {
     return this.#file.handle;
   }
 
-  /** Locks the file that is open, if it is still the current one and nobody else has locked it. */
+  /** Locks the open file, if it is still the current one and nobody else has locked it. */
   #lockCurrent(): boolean {
     const file = this.#file;
     if (file === undefined || !file.handle.tryLockSync(true)) return false;
-    const there = this.#folder.look();
+    const there = this.#folder.identify();
     if (there !== undefined && there.ino === file.ino && there.dev === file.dev) {
       this.#size = there.size;
       return true;
     }
-    this.#close(); // another process put it aside
+    this.#close(); // another process has rotated it
     return false;
   }
 
@@ -159,7 +160,7 @@ export class AuditFile implements Disposable {
   }
 
   #close(): void {
-    this.#file?.handle.close(); // which gives the lock back
+    this.#file?.handle.close(); // also releases the lock
     this.#file = undefined;
     this.#left = undefined;
   }
@@ -185,7 +186,7 @@ function chain(lines: readonly string[], end: ChainEnd): { text: string; end: Ch
   return { text, end };
 }
 
-/** Says which files were removed, by the number of their last line. */
+/** Creates the line that records removed files, with the number of their last line. */
 async function removal(folder: AuditFolder, gone: readonly RotatedFile[]): Promise<string> {
   const last = gone.at(-1);
   const { seq } = last === undefined ? NOTHING : await endOfFile(folder, last.path);
@@ -205,12 +206,15 @@ async function endOfFile(folder: AuditFolder, path: string): Promise<ChainEnd> {
   return endOf(lastLine(tail.at(-1) === LINE_FEED ? tail.subarray(0, -1) : tail));
 }
 
-/** The last line of what has no line feed at its end. */
+/** The last line of bytes that do not end with a line feed. */
 function lastLine(bytes: Uint8Array): Uint8Array {
   return bytes.subarray(bytes.lastIndexOf(LINE_FEED) + 1);
 }
 
-/** A last line that is whole but wrong was changed: the chain continues so that this stays visible. */
+/**
+ * The end of the chain after a line. A complete but invalid line was changed: the chain restarts,
+ * so that this stays visible.
+ */
 function endOf(line: Uint8Array): ChainEnd {
   return readChainLine(line) ?? { seq: 0, hash: GENESIS };
 }
@@ -221,12 +225,12 @@ async function readTail(file: Deno.FsFile, size: number): Promise<Uint8Array> {
   return await fill(new Uint8Array(length), file);
 }
 
-// Lines that are chained by hash, so that a change of one shows in all that follow.
+// Lines that are chained by hash, so that changing one invalidates all that follow.
 
-/** What the first line of a chain follows. */
+/** The predecessor hash of the first line. */
 export const GENESIS: string = "0".repeat(64);
 
-/** Where the next line continues. */
+/** The end of a chain. */
 interface ChainEnd {
   /** The number of the last line; 0 before the first. */
   readonly seq: number;
@@ -234,22 +238,22 @@ interface ChainEnd {
   readonly hash: string;
 }
 
-/** The end of a chain that has no line yet. */
+/** The end of a chain without lines. */
 const NOTHING: ChainEnd = { seq: 0, hash: GENESIS };
 
-/** A line of a chain that was read. */
+/** A parsed line of a chain. */
 interface ChainLine extends ChainEnd {
-  /** The hash of the line before. */
+  /** The hash of the previous line. */
   readonly prev: string;
   /** All its fields. */
   readonly fields: Readonly<Record<string, unknown>>;
-  /** Whether its hash is that of its text. */
+  /** Whether its hash is correct. */
   readonly intact: boolean;
 }
 
 const HASH = /,"hash":"([0-9a-f]{64})"\}$/;
 
-/** Writes a line that follows another. */
+/** Creates the line after the end of a chain. */
 function chainLine(fields: string, end: ChainEnd): { line: string; end: ChainEnd } {
   const seq = end.seq + 1;
   const body = `{"seq":${seq},${fields.slice(1, -1)},"prev":"${end.hash}"`;
@@ -258,8 +262,8 @@ function chainLine(fields: string, end: ChainEnd): { line: string; end: ChainEnd
 }
 
 /**
- * Reads a line. The hash is over the text of all that comes before it, so no other spelling of the
- * same JSON passes.
+ * Parses a line. The hash covers the exact text before it, so no other spelling of the same JSON
+ * passes.
  */
 export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
   const line = new TextDecoder().decode(bytes);
@@ -276,22 +280,20 @@ export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
 function parseObject(text: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null && !Array.isArray(value)
-      ? Object.fromEntries(Object.entries(value))
-      : undefined;
+    return isRecord(value) ? value : undefined;
   } catch {
     return undefined; // a torn line
   }
 }
 
-/** No line of ours is longer. */
+/** More than the longest line. */
 const MAX_LINE_BYTES = 2 ** 23;
 
-/** Makes lines of bytes as they come. Lines are bytes: one that is torn need not be a text. */
+/** Splits bytes into lines. Lines stay bytes, because a torn one need not be valid text. */
 export class LineSplitter {
   #rest: Uint8Array = new Uint8Array();
 
-  /** Takes bytes. */
+  /** Adds bytes and returns the lines that they complete. */
   add(bytes: Uint8Array): Uint8Array[] {
     const lines: Uint8Array[] = [];
     let at = 0;
@@ -300,12 +302,12 @@ export class LineSplitter {
       this.#rest = new Uint8Array();
       at = end + 1;
     }
-    // What is too long is not a line of ours any more, whatever is left out of it.
+    // If a line is too long, it is not valid anyway, so the rest of it can be dropped.
     if (this.#rest.length <= MAX_LINE_BYTES) this.#rest = joinBytes(this.#rest, bytes.subarray(at));
     return lines;
   }
 
-  /** What has no line feed yet. */
+  /** The bytes after the last line feed. */
   get rest(): Uint8Array {
     return this.#rest;
   }

@@ -18,17 +18,17 @@ const KEY = "audit.key";
 const KEY_BYTES = 32;
 const ROTATED = /^audit\.(\d+)\.jsonl$/;
 
-/** A file of the log that is full. */
+/** A full file of the log. */
 export interface RotatedFile {
-  /** Its number: the higher, the newer. */
+  /** Its number: higher is newer. */
   readonly number: number;
-  /** Where it is. */
+  /** Its path. */
   readonly path: string;
 }
 
-/** What is seen of a file from outside. */
-export interface FileLook {
-  /** Its number on the device; `null` where the system has none. */
+/** A file's identity and size. */
+interface FileIdentity {
+  /** Its inode; `null` if the system has none. */
   readonly ino: number | null;
   /** The device. */
   readonly dev: number;
@@ -36,12 +36,12 @@ export interface FileLook {
   readonly size: number;
 }
 
-/** The files of a workspace's audit log, in `.ipybox/`. No symbolic link is followed there. */
+/** The files of a workspace's audit log, in `.ipybox/`, where no symbolic link is followed. */
 export class AuditFolder {
   /** The folder. */
   readonly path: string;
   readonly #workspace: string;
-  /** The file that is written to. */
+  /** The file that is currently written. */
   readonly current: string;
 
   /** @param workspace The workspace. */
@@ -51,25 +51,25 @@ export class AuditFolder {
     this.current = join(this.path, CURRENT);
   }
 
-  /** Opens the current file for appending. It and the folder are made where they are missing. */
+  /** Opens the current file for appending. Creates it and the folder if they are missing. */
   async open(): Promise<Deno.FsFile> {
     return await this.#openOwn(this.current);
   }
 
   /**
-   * Gives the key of the hashes that stand where secrets were. A file with another one, which may have
-   * come with a repository, is put aside.
+   * The key of the hashes that replace secrets. If the key file contains another key, which may
+   * have come with a repository, that one is set aside.
    */
   async key(): Promise<Uint8Array> {
     const path = join(this.path, KEY);
     const isPrivate = ((await lstatIfPresent(path))?.mode ?? 0) % 0o100 === 0;
     using file = await this.#openOwn(path);
-    await file.lock(true); // another process may just be making it; closing it gives the lock back
+    await file.lock(true); // another process may be creating it; closing the file releases the lock
     const bytes = new Uint8Array(KEY_BYTES);
     const present = bytes.subarray(0, (await fill(bytes, file)).length);
     const isWhole = present.length === KEY_BYTES;
     const own = await ownKey(this.#workspace);
-    // Where nothing tells whose it is, one that others could not read is taken for the user's.
+    // If its origin is unknown, a file that others could not read counts as the user's.
     if (isWhole && (own === undefined ? isPrivate : sha256(own) === sha256(present))) {
       return present;
     }
@@ -80,7 +80,7 @@ export class AuditFolder {
     return key;
   }
 
-  /** Keeps a former key, by which its owner can check what is in the log already. */
+  /** Keeps a former key, which its owner needs to check earlier lines. */
   async #putAside(key: Uint8Array): Promise<void> {
     const name = `${KEY}.${sha256(key).slice(0, 8)}`;
     using file = await this.#openOwn(join(this.path, name));
@@ -88,7 +88,7 @@ export class AuditFolder {
     writeAll(file, key);
   }
 
-  /** Opens a file that others may neither read nor write, whoever made it. */
+  /** Opens a file and removes all access for others, whoever created it. */
   async #openOwn(path: string): Promise<Deno.FsFile> {
     await using folder = await PinnedFolder.open(this.path);
     await keepOthersOut(folder.path);
@@ -103,12 +103,12 @@ export class AuditFolder {
     }
   }
 
-  /** Opens a file for reading. Nothing is made. */
+  /** Opens a file for reading. Creates nothing. */
   async openForReading(path: string): Promise<Deno.FsFile | undefined> {
     return await isPlainFolder(this.path) ? await openIfPresent(path, { read: true }) : undefined;
   }
 
-  /** Lists the files that are full. */
+  /** Lists the full files. */
   async rotated(): Promise<RotatedFile[]> {
     const found: RotatedFile[] = [];
     if (!await isPlainFolder(this.path)) return found;
@@ -121,34 +121,34 @@ export class AuditFolder {
     return found.sort((one, other) => one.number - other.number);
   }
 
-  /** How many bytes all files have. */
+  /** The size of all files, in bytes. */
   async size(): Promise<number> {
     const full = (await this.rotated()).map(({ path }) => lstatIfPresent(path));
     const sizes = (await Promise.all(full)).map((info) => info?.size ?? 0);
-    return sizes.reduce((sum, size) => sum + size, this.look()?.size ?? 0);
+    return sizes.reduce((sum, size) => sum + size, this.identify()?.size ?? 0);
   }
 
-  /** Puts the current file aside as the newest of those that are full. */
+  /** Renames the current file to the newest of the full ones. */
   async rotate(): Promise<void> {
     const number = ((await this.rotated()).at(-1)?.number ?? 0) + 1;
     await using folder = await PinnedFolder.open(this.path);
     await Deno.rename(join(folder.path, CURRENT), join(folder.path, `audit.${number}.jsonl`));
   }
 
-  /** Removes a file that is full; a person who tidies up may be faster. */
+  /** Removes a full file, unless somebody else already has. */
   async remove({ path }: RotatedFile): Promise<void> {
     await using folder = await PinnedFolder.open(this.path);
     await ifPresent(Deno.remove(join(folder.path, basename(path))));
   }
 
-  /** Looks whether a file is still the current one. */
+  /** Whether a file is still the current one. */
   isCurrent(file: Deno.FsFile): boolean {
-    const [opened, there] = [file.statSync(), this.look()];
+    const [opened, there] = [file.statSync(), this.identify()];
     return there !== undefined && opened.ino === there.ino && opened.dev === there.dev;
   }
 
-  /** Looks at what is in the place of the current file. No symbolic link is followed. */
-  look(): FileLook | undefined {
+  /** The current file's identity and size. No symbolic link is followed. */
+  identify(): FileIdentity | undefined {
     try {
       const { isFile, ino, dev, size } = Deno.lstatSync(this.current);
       return isFile ? { ino, dev, size } : undefined;

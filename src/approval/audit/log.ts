@@ -18,47 +18,48 @@ import { AuditFolder } from "./folder.ts";
 export interface AuditLogOptions {
   /** The workspace. */
   readonly workspace: string;
-  /** What the lines of requests name as their session, where several write to the log. */
+  /** A name for the session in the lines of requests, if several sessions write to the log. */
   readonly session?: string;
-  /** Patterns with `*` and `?` for further names of arguments whose values are omitted. */
+  /** Patterns with `*` and `?` for more names of arguments whose values are omitted. */
   readonly redact?: readonly string[];
   /**
-   * The size at which a new file is begun, in bytes.
+   * The size at which a new file begins, in bytes.
    *
    * @default {16777216}
    */
   readonly maxBytes?: number;
   /**
-   * How large all full files from before this log's first line may be before the oldest of them are
-   * removed, in bytes.
+   * The total size of full files from before this log's first line at which the oldest are removed,
+   * in bytes.
    *
    * @default {1073741824}
    */
   readonly maxTotalBytes?: number;
-  /** Called when the log cannot be written. */
+  /** Receives failures to write the log. */
   readonly log?: Logger;
 }
 
-/** A line that waits to be written, and who waits for that. */
+/** A line waiting to be written, and the promise of its writing. */
 interface Waiting {
-  /** As JSON text: the arguments themselves may be large, and are let go. */
+  /** The JSON text instead of the entry, whose arguments may be large. */
   readonly text: string;
   readonly written: PromiseWithResolvers<boolean>;
 }
 
-/** How many lines one write contains. */
+/** The most lines in one write. */
 const BATCH = 100;
-/** How long outcomes wait for company: nobody waits for them, and each write takes its time. */
+/** How long outcomes are collected before they are written, because nobody waits for them. */
 const GATHER_MS = 20;
 /** How long requests are counted before a line reports them. */
 const COUNT_MS = 30_000;
 
 /**
- * The audit log of a workspace, `.ipybox/audit.jsonl`: a line for each request and for its outcome,
- * chained by hash. Several processes may write to it. Disposing it waits until all is written.
+ * The audit log of a workspace, `.ipybox/audit.jsonl`: a line for each request and its outcome,
+ * chained by hash. Several processes may write to it. Disposing it waits until everything is
+ * written.
  *
- * A line is with the system, and survives the end of this process, once {@linkcode append} says that it
- * is written. What a killed process had half written is sealed off as such.
+ * A line survives the end of this process once {@linkcode append} reports that it is written. A
+ * line that a killed process left incomplete is sealed off.
  *
  * @example
  * ```ts
@@ -90,7 +91,7 @@ export class AuditLog implements AsyncDisposable {
   readonly #file: AuditFile;
   #key: Promise<Uint8Array> | undefined;
   readonly #flood = new FloodGuard();
-  /** Calls under way that were only counted: their outcomes would belong to no line. */
+  /** Calls in progress that were only counted: their outcomes would belong to no line. */
   readonly #countedIds = new Set<string>();
   #waiting: Waiting[] = [];
   #writing: Promise<void> | undefined;
@@ -100,7 +101,7 @@ export class AuditLog implements AsyncDisposable {
   #closed = false;
 
   /**
-   * Makes the log. Nothing is read or written before the first line.
+   * Creates the log. Nothing is read or written before the first line.
    *
    * @param options Its location, what it omits and its limits.
    */
@@ -113,7 +114,7 @@ export class AuditLog implements AsyncDisposable {
   }
 
   /**
-   * Adds the line of a request. Requests that are too many are counted instead.
+   * Adds the line of a request. If there are too many requests, they are counted instead.
    *
    * @param entry The request.
    * @returns Whether it was written or counted. Failures are logged. Never rejects.
@@ -124,14 +125,14 @@ export class AuditLog implements AsyncDisposable {
       key = await (this.#key ??= this.#folder.key());
     } catch (error) {
       this.#key = undefined;
-      this.#tellLost(error, 1);
+      this.#reportLost(error, 1);
       return false;
     }
     const { redact: names, session } = this.#options;
     const fields = { session, ...entryFields(entry, { names, key }) };
     const line = this.#flood.judge(
       entry,
-      JSON.stringify(fields), // all of it is exact, or our own
+      JSON.stringify(fields), // all of it is exact JSON or our own
       () => JSON.stringify(withoutDetails(fields)),
     );
     if (line !== undefined) return await this.#add(line);
@@ -142,9 +143,9 @@ export class AuditLog implements AsyncDisposable {
   }
 
   /**
-   * Adds the line of an outcome, soon. Does not wait and does not fail: failures are logged.
+   * Adds the line of an outcome soon. Neither waits nor fails: failures are logged.
    *
-   * @param outcome How a request ended whose line has no status.
+   * @param outcome The outcome of a request whose line has no status.
    */
   appendOutcome(outcome: AuditOutcome): void {
     if (this.#countedIds.delete(outcome.id)) return;
@@ -152,15 +153,15 @@ export class AuditLog implements AsyncDisposable {
     if (!this.#gathering.isSet) this.#gathering.set(GATHER_MS);
   }
 
-  /** Waits until all is written, or could not be. */
+  /** Waits until all lines are written or have failed. */
   async flush(): Promise<void> {
-    await this.#key?.catch(() => {}); // those who awaited it first handle its error
+    await this.#key?.catch(() => {}); // its first caller handles the error
     this.#addSummary();
     if (this.#waiting.length > 0) this.#begin();
     while (this.#writing !== undefined) await this.#writing;
   }
 
-  /** Waits until all is written, or could not be, and closes the file. */
+  /** Waits until all lines are written or have failed, and closes the file. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
     await this.flush();
@@ -194,7 +195,7 @@ export class AuditLog implements AsyncDisposable {
   }
 
   async #writeAll(): Promise<void> {
-    await Promise.resolve(); // lines added in the same turn are written together
+    await Promise.resolve(); // batches lines that were added in the same turn
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, BATCH);
       const done = await this.#write(batch.map(({ text }) => text));
@@ -210,31 +211,31 @@ export class AuditLog implements AsyncDisposable {
       this.#failed = false;
       return true;
     } catch (error) {
-      this.#tellLost(error, lines.length);
+      this.#reportLost(error, lines.length);
       return false;
     }
   }
 
-  #tellLost(error: unknown, lines: number): void {
+  #reportLost(error: unknown, lines: number): void {
     if (!this.#failed) this.#log.error(`Cannot write the audit log: ${error}`);
     else this.#log.debug(`Audit log: lost ${lines} more lines: ${error}`);
     this.#failed = true;
   }
 }
 
-/** Some 3 MB a day for each budget. */
+/** About 3 MB a day for each budget. */
 const PER_SECOND = 32;
-/** The burst, in bytes, of refusals in full and of the kinds of counted requests. */
+/** The burst, in bytes, of complete refusals and of counted kinds of requests. */
 const SMALL_BURST = 2 ** 18;
-/** The burst, in bytes, of allowed calls: with their arguments, then without. */
+/** The burst, in bytes, of allowed calls: first with their arguments, then without. */
 const LARGE_BURST = 2 ** 24;
-/** What chaining adds to a line, and what the outcome of an allowed call takes. */
+/** The size of a line's chain fields, and of an allowed call's outcome. */
 const CHAINED_BYTES = 200;
 const OUTCOME_BYTES = 500;
-/** How many kinds of requests are counted apart. */
+/** The most kinds of requests to count separately. */
 const MAX_KINDS = 20;
 
-/** A kind of requests, and how many there were. */
+/** A kind of request and its count. */
 interface Counted {
   readonly kind: string;
   readonly server: string;
@@ -245,7 +246,7 @@ interface Counted {
   count: number;
 }
 
-/** How many bytes may be written of requests. */
+/** The limits of bytes to write for requests. */
 class Budgets {
   readonly refusals = new RateLimit(PER_SECOND, SMALL_BURST);
   readonly details = new RateLimit(PER_SECOND, LARGE_BURST);
@@ -253,20 +254,20 @@ class Budgets {
 }
 
 /**
- * Keeps executed code from filling the log, and thereby from pushing older lines out of it.
+ * Keeps executed code from flooding the log, and so from pushing older lines out of it.
  *
- * Requests are written until they are too many; the others are counted. Those that were allowed are
- * first written without their arguments.
+ * Requests are written until there are too many; the others are counted. Allowed ones are first
+ * written without their arguments.
  */
-export class FloodGuard {
+class FloodGuard {
   readonly #budgets = new Budgets();
-  /** What approvers decided has its own budgets, which nothing else uses up. */
+  /** Approvers' decisions have separate budgets, which nothing else can use up. */
   readonly #approvers = new Budgets();
   readonly #kinds = new RateLimit(PER_SECOND, SMALL_BURST);
   #counted = new Map<string, Counted>();
   #span: { readonly since: Date; until: Date; sha256: string } | undefined;
 
-  /** Decides how much of a request is written. */
+  /** Decides what to write of a request: its text, a shorter one, or nothing. */
   judge(entry: AuditEntry, text: string, shorter: () => string): string | undefined {
     const budgets = entry.by === "approver" ? this.#approvers : this.#budgets;
     if (entry.decision !== "allow") {
@@ -322,7 +323,7 @@ export class FloodGuard {
   }
 }
 
-/** What stands for kinds that are too many. */
+/** Stands for further kinds. */
 const OTHERS = { kind: "…", server: "…", tool: "…" } as const;
 
 function bytesOf(text: string): number {

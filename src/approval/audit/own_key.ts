@@ -1,17 +1,15 @@
 import { createHmac } from "node:crypto";
 import { join } from "node:path";
-import { mayUse } from "../../base/permission.ts";
 import { lockUserFolder, readHostileFile, replaceHostileFile } from "../../files/safe.ts";
-import { isUnwritable, stateFolder } from "../../files/user_folders.ts";
+import { isUnwritable, usableState } from "../../files/user_folders.ts";
 
 /**
- * The key of a workspace's log. It is made of a secret in the user's state folder: a key that came with
- * a repository is another one. `undefined` where that folder may not or cannot be used.
+ * The key of a workspace's log, derived from a secret in the user's state folder, so that it
+ * differs from one that came with a repository. `undefined` if that folder cannot be used.
  */
 export async function ownKey(workspace: string): Promise<Uint8Array | undefined> {
-  const state = stateFolder();
-  const folder = state === undefined ? undefined : join(state, "audit");
-  if (folder === undefined || !mayUse(folder)) return undefined;
+  const folder = usableState("audit");
+  if (folder === undefined) return undefined;
   try {
     const secret = await readOrMake(folder);
     return createHmac("sha256", secret).update(await Deno.realPath(workspace)).digest();

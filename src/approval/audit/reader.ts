@@ -4,22 +4,21 @@ import type { Fields } from "./entry.ts";
 import { GENESIS, LineSplitter, readChainLine } from "./file.ts";
 import { AuditFolder } from "./folder.ts";
 
-/** What {@linkcode verifyAuditLog} found. */
+/** The result of {@linkcode verifyAuditLog}. */
 export interface AuditVerdict {
-  /** Whether every line is as it was written, and none is missing between the first and the last. */
+  /** Whether every line is unchanged, and none is missing between the first and the last. */
   readonly ok: boolean;
-  /** How many lines are good, up to the first bad one. */
+  /** The number of valid lines before the first bad one. */
   readonly entries: number;
-  /** The number of the first line: above 1 once older files were removed. */
+  /** The number of the first line: above 1 once older files have been removed. */
   readonly first?: number;
-  /** How many torn lines were sealed off. */
+  /** The number of torn lines that were sealed off. */
   readonly sealed: number;
   /**
-   * How many calls have no outcome: those that are under way, and those that were when their process
-   * was killed.
+   * The number of calls without an outcome: those in progress, and those whose process was killed.
    */
   readonly unfinished: number;
-  /** How many requests were too many to be written one by one. */
+  /** The number of requests that were only counted, because there were too many. */
   readonly leftOut: number;
   /** The first bad line. */
   readonly bad?: {
@@ -33,14 +32,14 @@ export interface AuditVerdict {
 }
 
 /**
- * Checks the audit log of a workspace. Nothing is made or changed.
+ * Checks the audit log of a workspace. Creates and changes nothing.
  *
- * It finds lines that were changed, added, moved or taken out, and files that were removed without a
- * line that says so. It cannot find that lines at the end were cut off, nor that the whole log was
- * written again.
+ * It detects lines that were changed, added, moved or removed, and files that were removed without
+ * a line that records it. It cannot detect that lines at the end were cut off, or that the whole
+ * log was rewritten.
  *
  * @param workspace The workspace.
- * @returns What was found.
+ * @returns The findings.
  * @throws {ConfigError} A log file is not a regular file.
  */
 export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
@@ -53,11 +52,11 @@ export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
 }
 
 /**
- * Reads the audit log of a workspace. Nothing is made or changed. Lines that are damaged are left out:
+ * Reads the audit log of a workspace. Creates and changes nothing. Damaged lines are skipped:
  * {@linkcode verifyAuditLog} reports them.
  *
  * @param workspace The workspace.
- * @returns The fields of each line, the oldest first.
+ * @returns The fields of each line, oldest first.
  * @throws {ConfigError} A log file is not a regular file.
  */
 export async function* readAuditLog(
@@ -83,7 +82,7 @@ class ChainCheck {
   #bad: AuditVerdict["bad"];
   readonly #unfinished = new Set<unknown>();
 
-  /** Takes the next line, and tells whether all are good so far. */
+  /** Checks the next line, and returns whether all are valid so far. */
   add(line: FileLine): boolean {
     const problem = this.#check(line);
     if (problem !== undefined) this.#fail(this.#torn ?? line, problem);
@@ -113,7 +112,7 @@ class ChainCheck {
     const torn = this.#torn;
     if (read === undefined) {
       if (torn !== undefined) return NO_LINE;
-      this.#torn = line; // the next one has to say so
+      this.#torn = line; // the next line must seal it off
       return undefined;
     }
     if (!line.whole) return "The line is incomplete";
@@ -162,7 +161,7 @@ function numberIn(value: unknown, name: string): number {
   return typeof inner === "number" ? inner : 0;
 }
 
-/** A file of the log, open as it was at one moment. */
+/** A file of the log, opened at one moment. */
 interface OpenFile {
   readonly path: string;
   readonly file: Deno.FsFile;
@@ -173,19 +172,19 @@ interface OpenFile {
 interface FileLine {
   /** The file's name. */
   readonly file: string;
-  /** Which line it is there, from 1. */
+  /** The line's number in it, from 1. */
   readonly number: number;
   /** Its bytes, without the line feed. */
   readonly bytes: Uint8Array;
-  /** Whether it has a line feed. */
+  /** Whether it ends with a line feed. */
   readonly whole: boolean;
 }
 
 const CHUNK_BYTES = 2 ** 18;
 
 /**
- * All files of a log as they are at one moment, between two writes. Nothing is made or changed, and
- * nobody who writes later has to wait.
+ * All files of a log at one moment, between two writes. Creates and changes nothing, and later
+ * writers need not wait.
  */
 class AuditSnapshot implements Disposable {
   readonly #files: readonly OpenFile[];
@@ -201,7 +200,7 @@ class AuditSnapshot implements Disposable {
       const current = await folder.openForReading(folder.current);
       if (current !== undefined) {
         stack.use(current);
-        await current.lock(false); // nobody is within a line, or puts the file aside
+        await current.lock(false); // waits until nobody is writing a line or rotating the file
         if (!folder.isCurrent(current)) continue;
       }
       const files: OpenFile[] = [];
@@ -220,7 +219,7 @@ class AuditSnapshot implements Disposable {
     }
   }
 
-  /** Reads all lines, the oldest first. Each file can be read once. */
+  /** Reads all lines, oldest first. Works once. */
   async *lines(): AsyncGenerator<FileLine, void, undefined> {
     for (const { path, file, size } of this.#files) {
       let number = 0;

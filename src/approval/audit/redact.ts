@@ -2,27 +2,27 @@ import { type ExactJson, type ExactObject, isExactObject } from "../../json/exac
 import { matchesGlob } from "../rules/match.ts";
 import { hmacSha256, sha256 } from "../../json/digest.ts";
 
-/** Names whose values are secrets, once they are in lower case and without separators. */
+/** Names whose values are secrets, in lower case and without separators. */
 const SECRET_NAME =
   /password|passwd|passphrase|passcode|pwd$|^pass$|(?:user|db|smtp|login)pass$|secret|apikey|(?:private|access|account|client)key|privkey|authorization|credential|cookie|^token|token$|jwt|^bearer$|^t?otp$|connectionstring|dsn$/;
-/** The name of a secret in a text, and what ends it: a quote of JSON, also of JSON within JSON. */
+/** The name of a secret in a text and the quote that may end it, in JSON or in JSON within JSON. */
 const NAMED = String
   .raw`(?:password|passwd|passphrase|secret(?:[_-]?access)?(?:[_-]?key)?|token|(?:api|access|account|private)[_-]?key)\\*["']?`;
 const VALUE = String.raw`(?:\\*"[^"]*"|\\*'[^']*'|[^\s"']+)`;
 /**
- * Secrets within texts, such as shell commands, behind what stays of them. Each takes time in
- * proportion to the text, which is hostile.
+ * Secrets within texts, such as shell commands; the first group is the part to keep. Each pattern
+ * takes linear time, because the texts are hostile.
  */
 const SECRET_TEXTS: readonly RegExp[] = [
   /\b((?:bearer|basic)\s+)[^\s"']+/gi,
   /(:\/\/[^\s/:@]*:)[^\s/@]+(?=@)/g,
   new RegExp(String.raw`(${NAMED}\s*[=:]\s*)${VALUE}`, "gi"),
   new RegExp(String.raw`((?<![\w-])--[\w-]*${NAMED}\s+)(?!-)${VALUE}`, "gi"),
-  // Other than the names above, these are usual in words that have nothing to do with secrets.
+  // Unlike the names above, these are also common in words unrelated to secrets.
   new RegExp(String.raw`(_(?:PASS|PWD)=)${VALUE}`, "g"),
   /([?&;](?:pass|pwd|sig)=)[^\s&;"']+/gi,
   new RegExp(String.raw`\b(sshpass\s+-p\s*)${VALUE}`, "g"),
-  // Not the numbers of a user and a group.
+  // Except the numeric ids of a user and a group.
   /(\s(?:-u|--user|--proxy-user)(?:\s+|=)["']?[^\s:"'/]+:)(?!\d+(?:\s|$))[^\s"']+/g,
   /\b(gh[pousr]_|github_pat_|glpat-|npm_|sk-|[sr]k_(?:live|test)_|xox[abeprs]-|xapp-|dop_v1_|AKIA|ASIA|AIza)[\w-]{8,}/g,
   /\b(hf_)[A-Za-z0-9]{30,}/g,
@@ -31,43 +31,43 @@ const SECRET_TEXTS: readonly RegExp[] = [
   /\b(eyJ)[\w-]{8,}(?:\.[\w-]*)*/g,
 ];
 
-/** What stands around a private key. The dashes behind it may be those before the next one. */
+/** The lines around a private key. The dashes after one may be those before the next one. */
 const KEY_BOUND = /-----(BEGIN|END) [A-Z ]*PRIVATE KEY(?: BLOCK)?(?=-----)/g;
 const DASHES = 5;
 
-/** Something of what each of them begins with: most texts have none of it, and are done with. */
+/** Parts of the beginnings of all secrets: most texts contain none, and need no further checks. */
 const MAYBE_SECRET =
   /-----BEGIN|bearer|basic|:\/\/|password|passwd|passphrase|secret|token|(?:api|access|account|private)[_-]?key|(?:pass|pwd|sig)=|sshpass|-u[\s=]|-user[\s=]|gh[pousr]_|github_pat_|glpat-|npm_|sk-|[sr]k_(?:live|test)_|xox[abeprs]-|xapp-|dop_v1_|hf_|SG\.|hooks\.slack|AKIA|ASIA|AIza|eyJ/i;
 
-/** Longer texts are not even looked at: all of them counts as a secret. */
+/** Longer texts are not searched: they count as a secret as a whole. */
 const MAX_REDACTED = 2 ** 20;
-/** How many secrets of a call are marked one by one, each of which takes its time. */
+/** The most secrets of a call to replace one by one, since each takes time. */
 const MAX_MARKS = 1000;
-/** How many texts of a call are looked at; a name takes as long as several. More are too long for the log. */
+/**
+ * The most texts of a call to search; a name counts as several. More are too long for the log
+ * anyway.
+ */
 const MAX_TEXTS = 100_000;
 const NAME_TEXTS = 5;
 const MAX_TEXT = 4096;
 const KEPT_TEXT = 1000;
-/** The longest JSON of one argument, and of all, that is logged. */
+/** The longest JSON of one argument and of all arguments to log. */
 const MAX_VALUE = 16 * 1024;
 const MAX_JSON = 64 * 1024;
 const MAX_DEPTH = 32;
 
 /** Options of {@linkcode redactArguments}. */
 export interface RedactOptions {
-  /** Patterns for further names whose values are secrets. */
+  /** Patterns for more names whose values are secrets. */
   readonly names?: readonly string[];
-  /**
-   * The key of the hashes that stand where secrets were. Without it nothing stands there but that there
-   * was one.
-   */
+  /** The key of the hashes that replace secrets. Without it, the replacement has no hash. */
   readonly key?: Uint8Array;
 }
 
-/** There is more than is looked at, or there are more secrets than are marked one by one. */
+/** There is too much to search or to replace. */
 class TooMuch extends Error {}
 
-/** Marks the places of secrets. */
+/** Creates the replacements of secrets, and limits the work. */
 class Marker {
   readonly #key: Uint8Array | undefined;
   #count = 0;
@@ -78,8 +78,8 @@ class Marker {
   }
 
   /**
-   * What stands where a secret was. What code dresses up as one cannot vanish without a trace: the same
-   * text leaves the same hash, which nobody can guess a short secret from without the key.
+   * The replacement of a secret. Code cannot hide something by making it look like a secret: equal
+   * texts have equal hashes, from which nobody can guess a short secret without the key.
    */
   mark(secret: string): string {
     if (this.#key === undefined) return "[redacted]";
@@ -87,21 +87,21 @@ class Marker {
     return markOf(secret, this.#key);
   }
 
-  /** Counts texts that are looked at. */
-  look(texts: number): void {
+  /** Counts searched texts. */
+  count(texts: number): void {
     this.#texts += texts;
     if (this.#texts > MAX_TEXTS) throw new TooMuch();
   }
 }
 
-/** Of one word, so that no pattern takes a part of it. */
+/** One word, so that no other pattern matches a part of it. */
 function markOf(secret: string, key: Uint8Array): string {
   return `[redacted:${secret.length}:${hmacSha256(key, secret).slice(0, 16)}]`;
 }
 
 /**
- * Makes arguments fit for a log: first without secrets, then not too long. What is cut is named by
- * the SHA-256 of all of it, without its secrets.
+ * Prepares arguments for a log: removes secrets, then shortens them. Anything cut is replaced by
+ * its size and the SHA-256 of its redacted form.
  */
 export function redactArguments(args: ExactObject, options: RedactOptions = {}): ExactJson {
   try {
@@ -125,13 +125,13 @@ function redactAll(args: ExactObject, { names = [], key }: RedactOptions): Exact
   return lengthOf(shorter) <= MAX_JSON ? shorter : summaryOf(redacted);
 }
 
-/** Says of JSON how long it is and which. */
+/** The length and hash of a value's JSON. */
 export function summaryOf(value: unknown): ExactObject {
   const text = JSON.stringify(value);
   return { omitted: `${text.length} characters of JSON`, sha256: sha256(text) };
 }
 
-/** How far into the arguments, and what is done with secrets there. */
+/** The place within the arguments, and how secrets are handled there. */
 interface Place {
   readonly names: readonly string[];
   readonly marker: Marker;
@@ -161,14 +161,14 @@ function textOf(value: ExactJson): string {
 
 /** Whether the values of a name are secrets. */
 function isSecretName(name: string, { names, marker }: Place): boolean {
-  marker.look(NAME_TEXTS - 1);
+  marker.count(NAME_TEXTS - 1);
   const plain = name.toLowerCase().replace(/[^a-z0-9]/g, "");
   return SECRET_NAME.test(plain) || names.some((pattern) => matchesGlob(pattern, name) !== "no");
 }
 
-/** Leaves usual forms of secrets out of a text, and shortens one that is long. */
+/** Replaces common forms of secrets in a text, and shortens a long one. */
 function withoutSecrets(text: string, marker: Marker): string {
-  marker.look(1);
+  marker.count(1);
   if (text.length > MAX_REDACTED) {
     return `[cut: all of ${text.length} characters] ${marker.mark(text)}`;
   }
@@ -188,7 +188,7 @@ function withoutSecrets(text: string, marker: Marker): string {
     `SHA-256 of all ${sha256(result)}]`;
 }
 
-/** Marks private keys, each to its end or that of the text. */
+/** Replaces private keys, each up to its end or that of the text. */
 function withoutKeys(text: string, marker: Marker): string {
   let result = "";
   let done = 0;
@@ -206,7 +206,7 @@ function withoutKeys(text: string, marker: Marker): string {
   return result + text.slice(done, key.start) + marker.mark(text.slice(key.start));
 }
 
-/** Of exact JSON, which writes itself as it came. */
+/** The length of a value's JSON, with numbers as they were written. */
 function lengthOf(value: ExactJson): number {
   return JSON.stringify(value).length;
 }

@@ -6,23 +6,23 @@ import { LineSplitter, readChainLine } from "./file.ts";
 
 const CHUNK_BYTES = 2 ** 18;
 
-/** Reads a log while it is written, across the files that it is put aside in. Nothing is made. */
+/** Reads a log while it is written, across its rotated files. Creates nothing. */
 export class AuditTail implements Disposable {
   readonly #folder: AuditFolder;
   #file: Deno.FsFile | undefined;
   #splitter = new LineSplitter();
   #seq = 0;
 
-  /** @param folder Where the files are. */
+  /** @param folder The log's folder. */
   constructor(folder: AuditFolder) {
     this.#folder = folder;
   }
 
-  /** Reads the whole lines that were written since the last time, damaged ones left out. */
+  /** Reads the complete lines that were written since the last time, except damaged ones. */
   async *read(signal?: AbortSignal): AsyncGenerator<Fields, void, undefined> {
     this.#file ??= await this.#next();
     while (this.#file !== undefined) {
-      const current = this.#folder.isCurrent(this.#file); // asked first: then its end is the end
+      const current = this.#folder.isCurrent(this.#file); // before reading, so that its end is final
       yield* this.#readFile(this.#file, signal);
       if (current) return;
       const next = await this.#next(this.#file);
@@ -52,7 +52,7 @@ export class AuditTail implements Disposable {
     }
   }
 
-  /** Opens the file that comes after another, or the oldest one where that is gone. */
+  /** Opens the file after another, or the oldest one if that is gone. */
   async #next(last?: Deno.FsFile): Promise<Deno.FsFile | undefined> {
     const after = last === undefined ? -1 : await this.#numberOf(last);
     const successor = async () =>
@@ -60,13 +60,13 @@ export class AuditTail implements Disposable {
     for (;;) {
       const next = await successor();
       const file = await this.#folder.openForReading(next ?? this.#folder.current);
-      // The current file may have been put aside, and another one begun, before it was opened.
+      // The current file may have been rotated before it was opened.
       if (next !== undefined || await successor() === undefined) return file;
       file?.close();
     }
   }
 
-  /** The number that a file was put aside by; -1 where it was removed since. */
+  /** The number of a rotated file; -1 if it was removed. */
   async #numberOf(file: Deno.FsFile): Promise<number> {
     const { ino } = await file.stat();
     for (const { number, path } of await this.#folder.rotated()) {
@@ -76,7 +76,7 @@ export class AuditTail implements Disposable {
   }
 }
 
-/** Tells when a log may have changed, and once before that. */
+/** Yields once at the start, and whenever a log may have changed. */
 export async function* auditChanges(
   folder: AuditFolder,
   signal: AbortSignal,
@@ -99,7 +99,7 @@ export async function* auditChanges(
 
 function watch(path: string, signal: AbortSignal): Disposable & { events: Deno.FsWatcher } {
   const events = Deno.watchFs(path, { recursive: false });
-  const close = () => events[Symbol.dispose](); // unlike close(), it may come twice
+  const close = () => events[Symbol.dispose](); // unlike close(), may be called twice
   signal.addEventListener("abort", close, { once: true });
   return {
     events,

@@ -4,17 +4,19 @@ import type { EndedQuestion } from "../questions.ts";
 import type { AuditEntry } from "./entry.ts";
 import type { AuditLog } from "./log.ts";
 
-/** Notes calls in an audit log: those that are sent before they are, all others when they end. */
+/** Records calls in an audit log: those that are sent before they are, all others when they end. */
 export class AuditTrail implements CallObserver {
   readonly #log: AuditLog;
-  /** What was written of calls that have not ended. */
+  /** The recorded entries of calls that have not ended. */
   readonly #noted = new WeakMap<Readonly<ObservedCall>, AuditEntry>();
 
   constructor(log: AuditLog) {
     this.#log = log;
   }
 
-  /** Notes the call, and waits until that is written. A call that cannot be noted is not made. */
+  /**
+   * Records the call, and waits until it is written. A call that cannot be recorded is not made.
+   */
   async sending(call: Readonly<ObservedCall>): Promise<void> {
     const entry = entryOf(call);
     if (!await this.#log.append(entry)) {
@@ -26,7 +28,7 @@ export class AuditTrail implements CallObserver {
     this.#noted.set(call, entry);
   }
 
-  /** Notes the end of the call. Nobody waits for that. */
+  /** Records the end of the call. Nobody waits for this. */
   ended(call: Readonly<ObservedCall>): void {
     const noted = this.#noted.get(call);
     if (noted === undefined) return void this.#log.append(entryOf(call));
@@ -35,7 +37,7 @@ export class AuditTrail implements CallObserver {
     this.#log.appendOutcome({ id, time: new Date(), status, durationMs });
   }
 
-  /** Notes a question of a server or of code. Nobody waits for that. */
+  /** Records a question of a server or of code. Nobody waits for this. */
   asked(question: EndedQuestion): void {
     const { serverName: server, toolName: tool, action: status, time } = question;
     this.#log.append({

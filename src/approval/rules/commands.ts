@@ -1,6 +1,6 @@
 /**
- * What is known of a text that a shell runs. Only one simple command is read word by word; everything
- * else that shells understand is left to the person.
+ * Reads texts for a shell. Only a single simple command is understood word by word; everything else
+ * that shells support is left to a person.
  *
  * @module
  */
@@ -9,16 +9,16 @@ import { type Match, matchesGlob } from "./match.ts";
 /** A text for a shell. */
 export type ShellText = SimpleCommand | OtherText;
 
-/** One command whose words are known exactly. */
+/** A command whose words are known exactly. */
 interface SimpleCommand {
   readonly type: "simple";
-  /** Its name and arguments, without their quotes. */
+  /** Its name and arguments, without quotes. */
   readonly words: readonly string[];
-  /** Whether it runs what its arguments say, as `sudo` and `sh -c` do. */
+  /** Whether it runs a program in its arguments, as `sudo` and `sh -c` do. */
   readonly starts: boolean;
-  /** Whether all words stand as they are, without quotes. */
+  /** Whether no word contains quotes or backslashes. */
   readonly plain: boolean;
-  /** Every word in the text, those in quotes included. */
+  /** Every word in the text, including those in quotes. */
   readonly mentioned: readonly string[];
 }
 
@@ -27,17 +27,20 @@ interface OtherText {
   readonly type: "other";
   /** What makes it more than a simple command, as in "it has a |". */
   readonly reason: string;
-  /** Every word in the text, wherever it stands. */
+  /** Every word in the text, wherever it is. */
   readonly mentioned: readonly string[];
 }
 
-/** The longest text that is read. */
+/** The longest text to read. */
 const MAX_LENGTH = 64 * 1024;
-/** Where a system keeps its programs: a name there means the same as the name alone. */
+/** Folders of system programs, which a rule need not name. */
 const SYSTEM_FOLDER = /^\/(usr\/(local\/)?)?s?bin\/(?=[^/]+$)/;
-/** What every shell takes as it is. A letter that is not ASCII is a blank to some of them. */
+/**
+ * Characters that every shell takes literally. Some shells treat certain non-ASCII letters as
+ * spaces.
+ */
 const PLAIN = /[\w@%+=:,./-]+/y;
-/** Shells differ in what a backslash before a letter means. */
+/** Escapes that mean the same in all shells, unlike a backslash before a letter. */
 const ESCAPED = /\\[ -/:-@[-`{-~]/y;
 const SINGLE_QUOTED = /'[^']*'/y;
 const DOUBLE_QUOTED = /"(?:[^"\\$`]|\\["\\$`])*"/y;
@@ -62,12 +65,12 @@ export function readShell(text: string): ShellText {
   return { type: "simple", words, starts: startsPrograms(name), plain, mentioned };
 }
 
-/** A text that is not for a shell whose grammar is known. */
+/** A text for something other than a shell with a known grammar. */
 export function otherText(text: string, reason: string): OtherText {
   return { type: "other", reason, mentioned: wordsIn(text) };
 }
 
-/** The words of a simple command, or why it is none. */
+/** The words of a simple command, or why the text is not one. */
 function splitWords(line: string): string[] | string {
   const words: string[] = [];
   let word: string | undefined;
@@ -87,7 +90,7 @@ function splitWords(line: string): string[] | string {
     if (piece === undefined) return describePlace(line[at] ?? "");
     // deno-lint-ignore no-control-regex -- control characters are what this is about
     if (/[\x00-\x1f\x7f]/.test(piece)) return "it has a line break or control character in quotes";
-    // zsh puts the path of a program in the place of =NAME
+    // zsh replaces =NAME by the path of a program
     if (word === undefined && piece.startsWith("=")) return "it has a word that starts with =";
     // fish has escapes there
     if (/^'.*?\\(\\|'$)/.test(piece)) return "it has a backslash before a backslash or a quote";
@@ -113,8 +116,8 @@ function describePlace(character: string): string {
 }
 
 /**
- * Every word in a text, with quotes and backslashes removed, whatever its grammar: a rule that denies
- * `rm` is also about the `rm` in `sh -c 'xargs r\m'`. None of one that is too long to be read.
+ * Every word in a text, without quotes and backslashes, regardless of grammar: a rule that denies
+ * `rm` also applies to the `rm` in `sh -c 'xargs r\m'`. Empty for texts that are too long.
  */
 function wordsIn(text: string): string[] {
   if (text.length > MAX_LENGTH) return [];
@@ -124,20 +127,20 @@ function wordsIn(text: string): string[] {
 }
 
 /**
- * Whether a rule with this pattern may allow a text: only if it is one simple command. Patterns are
- * such as `git log **`: one for each word, in which `*` and `?` stand for characters, and `**` for any
+ * Whether a rule with this pattern may allow a text, which must be a simple command. A pattern such
+ * as `git log **` has one item for each word: `*` and `?` stand for characters, and `**` for any
  * number of words.
  */
 export function allowsCommand(pattern: string, text: ShellText): Match {
   const items = itemsOf(pattern);
   if (text.type === "other") return mentions(items, text) ? "maybe" : "no";
   const match = matchWords(items, text);
-  // What a program starts is the program's own matter only where the rule is about that program.
+  // A rule allows a program that starts others only if it names that program.
   return match === "yes" && text.starts && !namesProgram(items) ? "maybe" : match;
 }
 
 /**
- * Whether a rule with this pattern restricts a text, which it does wherever the text has its words.
+ * Whether a rule with this pattern restricts a text, because the text contains its words anywhere.
  */
 export function restrictsCommand(pattern: string, text: ShellText): Match {
   const items = itemsOf(pattern);
@@ -149,13 +152,13 @@ export function restrictsCommand(pattern: string, text: ShellText): Match {
   return match === "maybe" || !text.plain || mentions([name], text) ? "maybe" : "no";
 }
 
-/** The items of a pattern: its program is written as that of a text is. */
+/** The items of a pattern, with its program normalized like that of a text. */
 function itemsOf(pattern: string): string[] {
   const [name = "", ...rest] = pattern.trim().split(/\s+/);
   return [name.replace(SYSTEM_FOLDER, ""), ...rest];
 }
 
-/** Whether a pattern spells out a program: wildcards may only stand for the folder that it is in. */
+/** Whether a pattern names a program: it may have wildcards only in the program's folder. */
 function namesProgram([first = ""]: readonly string[]): boolean {
   return !/[*?]/.test(first.split("/").at(-1) ?? "");
 }
@@ -169,7 +172,7 @@ function matchWords(items: readonly string[], { words }: SimpleCommand): Match {
   return matches(items, [bare, ...rest], mayBeFor) ? "maybe" : "no";
 }
 
-/** Whether the words of a pattern stand somewhere in a text, one behind the other. */
+/** Whether the words of a pattern appear consecutively in a text. */
 function mentions(items: readonly string[], { mentioned }: ShellText): boolean {
   return matches(["**", ...items, "**"], mentioned, (item, word) => {
     return mayBeFor(item, word) || mayBeFor(item, word.split("/").at(-1) ?? "");
@@ -181,7 +184,7 @@ function matches(
   words: readonly string[],
   fits: (item: string, word: string) => boolean,
 ): boolean {
-  // reachable[j]: the items so far can match the first j words
+  // reachable[j]: whether the items so far can match the first j words
   let reachable: boolean[] = [true];
   for (const item of items) {
     const next: boolean[] = [];
@@ -195,7 +198,10 @@ function matches(
   return reachable[words.length] === true;
 }
 
-/** `*` in a path says little of where it leads once there is a `..` in it. */
+/**
+ * Whether a word matches an item. If it contains `..`, a wildcard in a path does not determine
+ * where it leads.
+ */
 function isFor(item: string, word: string): boolean {
   if (matchesGlob(item, word) !== "yes") return false;
   return !/[*?]/.test(item) || item === "*" || !/(^|\/)\.\.(\/|$)/.test(word);
@@ -205,15 +211,15 @@ function mayBeFor(item: string, word: string): boolean {
   return matchesGlob(item, word) !== "no";
 }
 
-// Names that rules for simple commands have to know, as the words behind them are more than arguments.
+// Names that are special in simple commands, because the words after them are more than arguments.
 
-/** Words of the grammar of sh, bash and zsh, which cannot be the name of a command. */
+/** Keywords of sh, bash and zsh, which cannot be command names. */
 const SHELL_KEYWORDS: ReadonlySet<string> = new Set(
   ("- ! [[ ]] { } always case coproc do done elif else end esac fi for foreach function if in " +
     "nocorrect noglob repeat select then until while").split(" "),
 );
 
-/** Builtins of shells that work out their arguments, or change what later commands mean. */
+/** Shell builtins that evaluate their arguments or change the meaning of later commands. */
 const EVALUATING: ReadonlySet<string> = new Set(
   ("[ alias autoload bind bindkey break bye compgen complete continue declare echotc emulate enable " +
     "eval exit export fc float functions getopts hash history integer jobs let local logout mapfile " +
@@ -221,7 +227,7 @@ const EVALUATING: ReadonlySet<string> = new Set(
     "vared wait zcompile zle zmodload zparseopts zstyle").split(" "),
 );
 
-/** Programs that run others, or code in their arguments. */
+/** Programs that run other programs, or code in their arguments. */
 const STARTING: ReadonlySet<string> = new Set(
   (
     // shells
@@ -237,7 +243,9 @@ const STARTING: ReadonlySet<string> = new Set(
   ).split(" "),
 );
 
-/** Whether a program runs what its arguments say, so that only a rule that names it may allow it. */
+/**
+ * Whether a program runs what is in its arguments, so that only a rule that names it may allow it.
+ */
 export function startsPrograms(name: string): boolean {
   const file = name.split("/").at(-1) ?? name;
   let end = file.length; // without a version, as in python3.11
@@ -247,7 +255,7 @@ export function startsPrograms(name: string): boolean {
 
 /** Whether a shell may run what is in a command's arguments. */
 function evaluates(name: string, args: readonly string[]): boolean {
-  // What is behind -exec is a command with its own rule, so that a rule for find is not enough.
+  // The command after -exec needs its own rule, so a rule for find is not enough.
   if (name.split("/").at(-1) === "find") return args.some((word) => /^-(exec|ok)/.test(word));
   return EVALUATING.has(name);
 }

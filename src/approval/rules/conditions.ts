@@ -10,7 +10,8 @@ import {
   all,
   any,
   cleanPath,
-  climbs,
+  type Effort,
+  hasParentPart,
   many,
   type Match,
   matchesGlob,
@@ -21,37 +22,22 @@ import {
 import type { PathJudge } from "./paths.ts";
 import type { ArgumentCondition, ArgumentTest, PolicyValue } from "./schema.ts";
 
-/** What the values of a call are judged by. */
+/** What the values of a call are judged with. */
 export interface ValueJudge {
-  /** Says where paths lead. */
+  /** Judges where paths lead. */
   readonly paths: PathJudge;
-  /** What it may take, for all rules together. */
+  /** The limit of work for all rules together. */
   readonly effort: Effort;
-}
-
-/** How much work the judgement of one call may be: code can send lists of 250,000 texts. */
-export class Effort {
-  #left = 4_000_000;
-
-  /** Takes what a step costs, about a nanosecond each; `false` where there is not so much left. */
-  take(cost: number): boolean {
-    this.#left -= cost;
-    return this.#left >= 0;
-  }
 }
 
 const VALUE_COST = 16;
 const COMPARISON_COST = 50;
-/** What the comparison of a number costs that keeps its spelling. */
+/** The cost of comparing a number that keeps its spelling. */
 const RAW_COST = 4000;
-/** What a text costs for each pattern, besides its characters. */
+/** The cost of a text for each pattern, besides its characters. */
 const TEXT_COST = 400;
-/** What a path costs for each folder and each of its parts, about which the system is asked. */
-const PART_COST = 2000;
-/** Paths with more parts are not followed. */
-const MAX_PARTS = 200;
 
-/** Matches a call's arguments. What would be too much work is left open. */
+/** Matches a call's arguments. If this is too much work, the result is `"maybe"`. */
 export function matchArguments(
   conditions: Readonly<Record<string, ArgumentCondition>>,
   args: ExactObject,
@@ -74,7 +60,7 @@ export function foldersOf(condition: ArgumentCondition): readonly string[] {
   ];
 }
 
-/** Finds a value by a JSON pointer. */
+/** Resolves a JSON pointer. */
 function resolvePointer(root: ExactJson, pointer: string): ExactJson | undefined {
   let value: ExactJson | undefined = root;
   for (const token of pointer.split("/").slice(1)) {
@@ -140,8 +126,7 @@ function matchPath(
   folders: readonly string[],
   { paths, effort }: ValueJudge,
 ): Match {
-  const { length } = path.split("/");
-  if (length > MAX_PARTS || !effort.take(folders.length * length * PART_COST)) return "maybe";
+  if (!effort.take(folders.length * (TEXT_COST + path.length))) return "maybe";
   return any(folders.values().map((folder) => paths.isInside(path, folder)));
 }
 
@@ -158,14 +143,17 @@ function costOf(value: ExactJson): number {
   return isRawNumber(value) ? RAW_COST : COMPARISON_COST;
 }
 
-/** What a server makes of `"5"` for a number, or of a list for a text, only it can tell. */
+/**
+ * The match of a value of another type, such as `"5"` for a number. Only the server knows what it
+ * makes of it.
+ */
 function otherKind(value: ExactJson): Match {
   return value === null ? "no" : "maybe";
 }
 
 /**
- * What a text starts with or looks like says little of where it leads once there is a `..` in it, and
- * `//etc` leads where `/etc` does.
+ * Matches a text. A `..` makes its beginning and look meaningless, and `//etc` leads where `/etc`
+ * does.
  */
 function matchText(
   value: ExactJson,
@@ -179,14 +167,14 @@ function matchText(
   const cost = patterns.length * (TEXT_COST + value.length);
   if (value.length > MAX_TEXT || !judge.effort.take(cost)) return "maybe";
   const matchAny = (text: string) => any(patterns.map((pattern) => matches(pattern, text)));
-  if (climbs(value)) return "maybe";
+  if (hasParentPart(value)) return "maybe";
   const match = matchAny(value);
   if (match !== "no") return match;
   const clean = cleanPath(value);
   return clean === value || matchAny(clean) === "no" ? "no" : "maybe";
 }
 
-/** Whether two values are the same JSON, however their numbers are spelled. */
+/** Whether two values are the same JSON, regardless of how numbers are spelled. */
 function equal(expected: PolicyValue, value: ExactJson, judge: ValueJudge): Match {
   if (!judge.effort.take(costOf(value))) return "maybe";
   if (expected === null || value === null) return sure(expected === value);
@@ -224,11 +212,11 @@ function equalWhereGiven(
   return expected === undefined || value === undefined ? "no" : equal(expected, value, judge);
 }
 
-/** How a number compares with another; `NaN` where it is no number. */
+/** Compares two numbers; `NaN` if the value is not a number. */
 function compare(value: ExactJson, other: number): number {
   if (!isNumber(value)) return NaN;
   const source = stringifyExact(value);
-  // What is longer is infinite for a double, and takes long as a BigInt
+  // Longer numbers are infinite as doubles, and slow as BigInts
   if (source.length < 400 && /^-?\d+$/.test(source) && Number.isInteger(other)) {
     const [one, two] = [BigInt(source), BigInt(other)];
     return one < two ? -1 : one > two ? 1 : 0;

@@ -35,16 +35,16 @@ const consentSchema: z.ZodType<Consent> = z.strictObject({
 
 const fileSchema = z.strictObject({ version: z.literal(1), consents: z.array(consentSchema) });
 
-/** What a reader takes back. */
+/** The largest file that can be read again. */
 const MAX_CHARACTERS = 3 * 2 ** 20;
 
 /**
- * The decisions that count always, in a workspace's `.ipybox/consents.json`.
+ * The decisions for always, in a workspace's `.ipybox/consents.json`.
  *
- * The file may have come with a repository: a decision that allows something counts only where it was
- * made on this machine. Only what was there when it was opened, or was added through it since, counts,
- * and only as long as it is in the file: what code writes there meanwhile allows nothing, and what a
- * person removes is gone immediately.
+ * The file may have come with a repository, so a permission counts only if it was given on this
+ * machine. Only entries that existed when the file was opened, or that were added through this
+ * object, count, and only while they are in the file: entries that code adds allow nothing, and
+ * entries that a person removes lose their effect immediately.
  */
 export class ConsentFile implements ConsentStore {
   readonly #folder: string;
@@ -60,35 +60,33 @@ export class ConsentFile implements ConsentStore {
     this.#log = log;
   }
 
-  /**
-   * Opens the file of a workspace. A broken file is logged and ignored.
-   */
+  /** Opens the file of a workspace. An invalid file is logged and ignored. */
   static async open(workspace: string, log: Logger = silentLogger): Promise<ConsentFile> {
     const file = new ConsentFile(workspace, await OwnEntries.open(workspace, "consents"), log);
     await file.reload();
     return file;
   }
 
-  /** Takes all that is in the file now. */
+  /** Reads the current content of the file. */
   async reload(): Promise<void> {
     await this.#own.reload();
     const counting = (await this.#readable()).filter((consent) => this.isOwn(consent));
     this.#known = new Set(counting.map((consent) => JSON.stringify(consent)));
   }
 
-  /** Whether a consent counts on this machine: what denies does wherever it was decided. */
+  /** Whether a consent counts on this machine: refusals do, wherever they were decided. */
   isOwn(consent: Consent): boolean {
     return consent.decision === "deny" || this.#own.has(consent.id, consent);
   }
 
-  /** Gives the consents that count. */
+  /** Lists the consents that count. */
   async list(): Promise<readonly Consent[]> {
     if (this.#known.size === 0) return [];
     const all = await this.#readable();
     return all.filter((consent) => this.#known.has(JSON.stringify(consent)));
   }
 
-  /** Adds a consent. It is in the file, as a whole, when this is done. */
+  /** Adds a consent. Once this resolves, it is written completely. */
   async add(consent: Consent, replaced: (earlier: Consent) => boolean): Promise<void> {
     const parsed = consentSchema.parse(JSON.parse(JSON.stringify(consent)));
     const gone: Consent[] = [];
@@ -101,7 +99,7 @@ export class ConsentFile implements ConsentStore {
     this.#known.add(JSON.stringify(parsed));
   }
 
-  /** Takes consents out. */
+  /** Removes consents and returns them. */
   async forget(isForgotten: (consent: Consent) => boolean): Promise<Consent[]> {
     const forgotten: Consent[] = [];
     if (!await isPlainFolder(this.#folder)) return forgotten;
@@ -113,7 +111,7 @@ export class ConsentFile implements ConsentStore {
     return forgotten;
   }
 
-  /** Reads all that is in the file. */
+  /** Reads all consents in the file. */
   async read(): Promise<Consent[]> {
     if (!await isPlainFolder(this.#folder)) return [];
     const text = await readHostileFile(this.#path);

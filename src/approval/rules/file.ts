@@ -4,7 +4,7 @@ import { ConfigError } from "../../base/errors.ts";
 import { parseFile, pointerOf } from "../../json/document.ts";
 import { oneLine } from "../../json/problems.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
-import { isPlainFolder, readHostileFile } from "../../files/safe.ts";
+import { ifPresent, isPlainFolder, readHostileFile } from "../../files/safe.ts";
 import { OwnEntries } from "../../files/own_entries.ts";
 import { isInReach } from "../../process/trusted_path.ts";
 import { settingsFolder } from "../../files/user_folders.ts";
@@ -13,36 +13,37 @@ import { type PolicyRule, policySchema } from "./schema.ts";
 
 /** Options of {@linkcode loadPolicy}. */
 export interface LoadPolicyOptions {
-  /** The folder with `.ipybox/policy.json`. Relative paths in arguments start there. */
+  /** The workspace, with its `.ipybox/policy.json`. Relative paths in arguments start there. */
   readonly workspace?: string;
-  /** A file to be used instead of the workspace's and the user's. */
+  /** A file to use instead of the workspace's and the user's. */
   readonly file?: string;
-  /** Called if the workspace's policy has not been accepted yet. */
+  /** Receives a warning if the workspace's policy has not been accepted yet. */
   readonly log?: Logger;
 }
 
-/** A policy file that counts for a workspace. */
+/** A policy file that applies to a workspace. */
 export interface FoundPolicy {
-  /** What it says. */
+  /** Its parsed content. */
   readonly source: PolicySource;
-  /** Where it is. */
+  /** Its path. */
   readonly path: string;
   /** Its text. */
   readonly text: string;
-  /** Whether it is the person's, or they accepted this very text on this machine. */
+  /** Whether it is the user's own, or they accepted this very text on this machine. */
   readonly accepted: boolean;
 }
 
-/** What decisions call the workspace's policy. */
+/** The name of the workspace's policy in decisions. */
 const WORKSPACE_POLICY = ".ipybox/policy.json";
 
 /**
- * Reads a policy.
+ * Parses a policy.
  *
- * @param name The file, for errors and decisions.
+ * @param name The file name, for errors and decisions.
  * @param text Its text.
  * @returns The policy.
- * @throws {ConfigError} It is not a policy; the message has lines, columns and JSON pointers.
+ * @throws {ConfigError} The policy is invalid; the message contains lines, columns and JSON
+ * pointers.
  */
 export function parsePolicy(name: string, text: string): PolicySource {
   const located = parseFile(name, text, { comments: true });
@@ -60,15 +61,16 @@ export function parsePolicy(name: string, text: string): PolicySource {
 }
 
 /**
- * Reads the policies that count for a workspace: its own in `.ipybox/policy.json`, and the user's in
+ * Loads the policies for a workspace: its own in `.ipybox/policy.json`, and the user's in
  * `~/.config/ipybox/policy.json` (or below `XDG_CONFIG_HOME`).
  *
- * The workspace's may have come with a repository: until the person accepts its text on this machine,
- * with `ipybox policy accept`, calls that it allows need approval. A named file needs no acceptance.
+ * The workspace's may have come with a repository: until the user accepts its text on this machine,
+ * with `ipybox policy accept`, calls that it allows need approval. A named file needs no
+ * acceptance.
  *
- * @param options The workspace, or a file to be used instead.
- * @returns The policies as one, or `undefined` where there is no file.
- * @throws {ConfigError} A file is not a policy, the named one is missing, or it is in the workspace
+ * @param options The workspace, or a file to use instead.
+ * @returns The joined policies, or `undefined` if there is no file.
+ * @throws {ConfigError} A file is invalid, the named one is missing, or it is in the workspace
  * where executed code could change it.
  */
 export async function loadPolicy(
@@ -82,7 +84,7 @@ export async function loadPolicy(
   return joinPolicies(found.map(asAccepted), options);
 }
 
-/** Finds the policies that {@linkcode loadPolicy} joins, as their files say them. */
+/** Finds the policies that {@linkcode loadPolicy} joins, with the rules as written. */
 export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPolicy[]> {
   const { workspace, file } = options;
   if (file !== undefined) {
@@ -104,7 +106,7 @@ export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPol
   return found;
 }
 
-/** Joins policies to one; `undefined` where there are none. */
+/** Joins policies; `undefined` if there are none. */
 export function joinPolicies(
   sources: readonly PolicySource[],
   { workspace }: LoadPolicyOptions,
@@ -113,19 +115,25 @@ export function joinPolicies(
   return sources.length === 0 ? undefined : new PolicyRules(sources, { workspace, home });
 }
 
-/** Remembers that the person accepts the text of a workspace's policy. */
+/**
+ * Records that the user accepts the text of a workspace's policy. Returns whether it could be
+ * recorded.
+ */
 export async function acceptPolicy(workspace: string, text: string): Promise<boolean> {
   await (await OwnEntries.open(workspace, "policies")).set(WORKSPACE_POLICY, text);
   return (await OwnEntries.open(workspace, "policies")).has(WORKSPACE_POLICY, text);
 }
 
-/** Says of a policy that it is not accepted, and what to do. */
+/** The warning about a policy that is not accepted. */
 export function notAccepted({ path }: FoundPolicy): string {
   return `You have not accepted the current version of policy ${path}: calls that it allows need approval. ` +
     "Review and accept it with `ipybox policy accept`";
 }
 
-/** A policy that is not accepted allows nothing: what it would allow is asked about. */
+/**
+ * The policy with the effect that it has: unless it is accepted, calls that it would allow need
+ * approval.
+ */
 function asAccepted({ source, accepted }: FoundPolicy): PolicySource {
   if (accepted) return source;
   const { name, document } = source;
@@ -141,7 +149,7 @@ function asAccepted({ source, accepted }: FoundPolicy): PolicySource {
   return { name, document: { ...document, rules, trustedServers: [] } };
 }
 
-/** The policy files that count for a workspace, whether or not they exist. */
+/** The policy files of a workspace, whether or not they exist. */
 export function policyFiles(workspace: string | undefined): Map<string, string> {
   const files = new Map<string, string>();
   if (workspace !== undefined) {
@@ -152,7 +160,7 @@ export function policyFiles(workspace: string | undefined): Map<string, string> 
   return files;
 }
 
-/** A policy must not be one that the code which it judges can change, for this time or the next. */
+/** Refuses a policy that the code it judges could change, now or for the next session. */
 async function requireOutOfReach(file: string, workspace: string | undefined): Promise<void> {
   if (workspace === undefined || !await isInReach(file, workspace)) return;
   throw new ConfigError(
@@ -170,7 +178,10 @@ async function readNamed(file: string): Promise<string> {
   }
 }
 
-/** The workspace's file may have been put there by code, the user's may be a link of their own. */
+/**
+ * Reads a policy file if it exists. Code may have created the workspace's; the user's may be a
+ * link.
+ */
 async function readIfThere(
   path: string,
   workspace: string | undefined,
@@ -180,12 +191,7 @@ async function readIfThere(
       ? await readHostileFile(path)
       : undefined;
   }
-  try {
-    return await Deno.readTextFile(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
+  return await ifPresent(Deno.readTextFile(path));
 }
 
 interface Problem {
@@ -193,11 +199,11 @@ interface Problem {
   readonly message: string;
 }
 
-/** Where several shapes are possible, the one that fits the furthest is what was meant. */
+/** The problems of an issue. For a union, those of the only alternative with the right type. */
 function problemsOf(issue: z.core.$ZodIssue, base: readonly PropertyKey[]): Problem[] {
   const path = [...base, ...issue.path];
   if (issue.code !== "invalid_union") {
-    // a name that should not be there is its own place
+    // An unknown name is its own location.
     const keys = issue.code === "unrecognized_keys" ? issue.keys : [];
     return keys.length === 0
       ? [{ path, message: issue.message }]

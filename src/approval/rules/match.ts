@@ -1,14 +1,14 @@
 /**
- * Three-valued matching: what is not known for sure must neither allow a call nor let it slip past
- * a rule that denies it.
+ * Three-valued matching: uncertainty must neither allow a call nor let it bypass a rule that denies
+ * it.
  *
  * @module
  */
 
-/** Whether a condition holds; `"maybe"` where that cannot be told before the call runs. */
+/** Whether a condition holds; `"maybe"` if that is unknown before the call runs. */
 export type Match = "yes" | "maybe" | "no";
 
-/** Whether all hold. */
+/** Whether all conditions hold. */
 export function all(matches: Iterable<Match>): Match {
   let result: Match = "yes";
   for (const match of matches) {
@@ -18,7 +18,7 @@ export function all(matches: Iterable<Match>): Match {
   return result;
 }
 
-/** Whether one of them holds. */
+/** Whether any condition holds. */
 export function any(matches: Iterable<Match>): Match {
   let result: Match = "no";
   for (const match of matches) {
@@ -28,7 +28,7 @@ export function any(matches: Iterable<Match>): Match {
   return result;
 }
 
-/** Whether it does not hold. */
+/** Whether a condition does not hold. */
 export function not(match: Match): Match {
   return match === "yes" ? "no" : match === "no" ? "yes" : "maybe";
 }
@@ -38,21 +38,22 @@ export function sure(holds: boolean): Match {
   return holds ? "yes" : "no";
 }
 
-/** A list of one, where only one was given. */
+/** A value as a list of one, unless it is a list. */
 export function many<T>(value: T | readonly T[]): readonly T[] {
   return Array.isArray(value) ? value : [value as T]; // isArray() does not narrow readonly arrays
 }
 
-/** Longer texts are not looked at. */
+/** Longer texts are not examined. */
 export const MAX_TEXT: number = 2 ** 20;
-/** The most comparisons for one text and pattern: a few for each character of the longest text. */
+/** The most comparisons of a text with a pattern: a few for each character of the longest text. */
 const MAX_STEPS = 2 ** 22;
 
 /**
- * Matches a text against a pattern in which `*` stands for any characters, slashes too, `?` for one,
- * and a backslash takes the next character as it is.
+ * Matches a text against a pattern: `*` stands for any characters including slashes, `?` for one
+ * character, and a backslash makes the next character literal.
  *
- * Patterns meet hostile text: nothing is copied, and what takes too many steps is left open.
+ * The text may be hostile: nothing is copied, and if matching takes too many steps, the result is
+ * `"maybe"`.
  */
 export function matchesGlob(pattern: string, text: string): Match {
   const items = globItems(pattern);
@@ -101,13 +102,16 @@ function nextCharacter(text: string, at: number): number {
   return at + ((text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1);
 }
 
-/** Whether a text has a `..` between slashes, so that what it starts with says little of where it leads. */
-export function climbs(text: string): boolean {
+/**
+ * Whether a text has a `..` between slashes, so that its beginning does not determine where it
+ * leads.
+ */
+export function hasParentPart(text: string): boolean {
   const plain = withoutLookalikes(text);
   return /(^|[/\\])(\.|%2e){2}([/\\?#]|$)/i.test(plain) || /%2f|%5c/i.test(plain);
 }
 
-/** The same place without what leads nowhere: doubled slashes, `.` and a slash at the end. */
+/** The same path without redundant parts: double slashes, `.` and a trailing slash. */
 export function cleanPath(text: string): string {
   const plain = withoutLookalikes(text).replaceAll("\\", "/").replace(/%2e/gi, ".");
   const scheme = /^[a-z][a-z0-9+.-]{0,30}:\/\//i.exec(plain)?.[0] ?? "";
@@ -119,9 +123,20 @@ export function cleanPath(text: string): string {
 }
 
 /**
- * Some servers take look-alikes for dots and slashes. Marks, of which long runs take long to be put in
- * order, and Arabic ligatures, which become up to 18 letters, are none.
+ * Replaces look-alikes of dots and slashes, which some servers treat as such. Removes marks, long
+ * runs of which take long to normalize, and Arabic ligatures, which expand to up to 18 letters.
  */
 function withoutLookalikes(text: string): string {
   return text.replace(/[\p{M}\ufb50-\ufdff]+/gu, "").normalize("NFKC");
+}
+
+/** Limits the work of judging one call: code can send lists of 250,000 texts. */
+export class Effort {
+  #left = 4_000_000;
+
+  /** Spends the cost of a step, about a nanosecond each; `false` if the limit is exceeded. */
+  take(cost: number): boolean {
+    this.#left -= cost;
+    return this.#left >= 0;
+  }
 }

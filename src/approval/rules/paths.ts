@@ -1,9 +1,10 @@
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { isWide } from "../../sandbox/workspace.ts";
 import { isHiddenName, SHARED_BY_SANDBOXES, STATE_FOLDER } from "../../sandbox/protect.ts";
-import { type Match, sure } from "./match.ts";
+import { codeOf } from "../../base/message_of.ts";
+import { Effort, type Match, sure } from "./match.ts";
 
-/** Says where paths in arguments lead. */
+/** Judges where paths in arguments lead. */
 export interface PathJudge {
   /** Whether a path is in a folder, or is the folder. */
   isInside(path: string, folder: string): Match;
@@ -11,25 +12,28 @@ export interface PathJudge {
 
 /** Options of {@linkcode pathJudge}. */
 export interface PathJudgeOptions {
-  /** Where a policy's relative folders start; without it they match nothing. */
+  /** The base of a policy's relative folders; without it, they match nothing. */
   readonly workspace?: string;
-  /** What `~` stands for in a policy. */
+  /** The replacement of `~` in a policy. */
   readonly home?: string;
 }
 
 /**
- * Judges paths by where they lead now, symbolic links included. What code can change, such as a link
- * in the workspace, may lead elsewhere by the time the path is used.
+ * Judges paths by where they lead now, including symbolic links. Anything that code can change,
+ * such as a link in the workspace, may lead elsewhere when the path is used.
  *
- * A policy's own folders are followed when it is loaded. One that leads elsewhere since, or through a
- * link that code could have put there, is not the folder that the policy's author meant: nothing is
- * surely in it.
+ * The policy's own folders are resolved when it is loaded. If a folder leads elsewhere later, or
+ * leads through a link that code could have created, it is not the folder that the policy's author
+ * meant, so nothing is certain to be in it.
  *
- * Only absolute paths of usual characters can be judged. A relative one starts wherever its server has
- * it start, which need not be its working directory: a server may look in each folder that it is
- * allowed. And servers may trim, expand or decode the others.
+ * Only absolute paths of ordinary characters can be judged. A relative path starts wherever its
+ * server decides, which need not be its working directory: a server may search every folder that it
+ * has access to. And servers may trim, expand or decode other characters.
  */
-export function pathJudge(folders: Iterable<string>, options: PathJudgeOptions): PathJudge {
+export function pathJudge(
+  folders: Iterable<string>,
+  options: PathJudgeOptions,
+): (effort: Effort) => PathJudge {
   const { workspace, home } = options;
   const absolute = (path: string): string | undefined => {
     if (path === "~" || path.startsWith("~/")) {
@@ -40,85 +44,131 @@ export function pathJudge(folders: Iterable<string>, options: PathJudgeOptions):
   };
   const known = new Map([...folders].map((folder) => {
     const path = absolute(folder);
-    return [folder, path && follow(path, workspace)?.real];
+    return [folder, path && follow(path, new Effort())?.real];
   }));
-  return {
-    isInside: (path, folder) => {
-      const [outer, inner] = [absolute(folder), resolve(path)];
-      if (!isPlain(path) || outer === undefined) return "maybe";
-      const [way, outerWay] = [follow(inner, workspace), follow(outer, workspace)];
-      if (way === undefined || way.ofProcess || outerWay === undefined) return "maybe";
-      const [realInner, realOuter, meant] = [way.real, outerWay.real, known.get(folder)];
-      const real = contains(realOuter, realInner);
-      // To some file systems and servers these are the same
-      if (!real && contains(folded(realOuter), folded(realInner))) return "maybe";
-      // A rule on a folder is not meant for what code must not see in there
-      if (real && isHidden(realInner.slice(realOuter.length))) return "maybe";
-      const written = contains(outer, inner) || contains(realOuter, inner);
-      if (outerWay.byCode || realOuter !== meant) {
-        const wasIn = meant !== undefined && contains(meant, realInner);
-        return real || written || wasIn ? "maybe" : "no";
-      }
-      // By way of a link elsewhere, which may lead elsewhere by then
-      return written === real ? sure(real) : "maybe";
-    },
+  const isInside = (path: string, folder: string, { way, effort }: Looks): Match => {
+    const [outer, inner] = [absolute(folder), resolve(path)];
+    if (!isPlain(path) || outer === undefined) return "maybe";
+    const [innerWay, outerWay] = [way(inner), way(outer)];
+    if (innerWay === undefined || innerWay.ofProcess || outerWay === undefined) return "maybe";
+    const [realInner, realOuter, meant] = [innerWay.real, outerWay.real, known.get(folder)];
+    const real = contains(realOuter, realInner);
+    // Some file systems and servers treat these as the same
+    if (!real && contains(folded(realOuter), folded(realInner))) return "maybe";
+    // A rule for a folder does not apply to what is hidden from code in it
+    if (real && isHidden(realInner.slice(realOuter.length))) return "maybe";
+    const written = contains(outer, inner) || contains(realOuter, inner);
+    if (
+      realOuter !== meant || outerWay.links.some((link) => isCodes(link, { workspace, effort }))
+    ) {
+      const wasIn = meant !== undefined && contains(meant, realInner);
+      return real || written || wasIn ? "maybe" : "no";
+    }
+    // The path leads through a link, which may lead elsewhere when it is used
+    return written === real ? sure(real) : "maybe";
+  };
+  return (effort) => {
+    const ways = new Map<string, Way | undefined>();
+    const way = (path: string) => ways.getOrInsertComputed(path, () => follow(path, effort));
+    return { isInside: (path, folder) => isInside(path, folder, { way, effort }) };
   };
 }
 
-/** Longer ones are for no system. */
+/** How paths of one call are looked up. */
+interface Looks {
+  readonly way: (path: string) => Way | undefined;
+  readonly effort: Effort;
+}
+
+/** Systems do not accept longer paths. */
 const MAX_PATH = 4096;
 /** More links than systems follow. */
 const MAX_LINKS = 40;
 
-/** What leads each process elsewhere: to its own folder, root or files. */
+/** Paths that differ between processes: to their own folder, root or files. */
 const OF_PROCESS = /^\/(proc|dev\/fd|dev\/std[^/]*)(\/|$)/;
 
 /** Where a path leads, and through what. */
 interface Way {
-  /** The place, without links. Its last parts may not be there yet. */
+  /** The target, without links. Its last components may not exist yet. */
   readonly real: string;
-  /** Whether it goes by what leads each process elsewhere. */
+  /** Whether it leads through a path that differs between processes. */
   readonly ofProcess: boolean;
-  /** Whether it goes by a link that code could have put there. */
-  readonly byCode: boolean;
+  /** The links that it leads through. */
+  readonly links: readonly string[];
 }
 
-/** Follows a path link by link. `undefined` where none can tell where it leads. */
-function follow(path: string, workspace: string | undefined): Way | undefined {
+/** The cost of looking up a path: systems walk all of it each time. */
+function lookupCost(path: string): number {
+  return 2000 + path.length * 25;
+}
+
+/**
+ * Follows a path link by link; `undefined` if its target cannot be determined, or only with too much
+ * work: the links of code can lead through thousands of folders.
+ */
+function follow(path: string, effort: Effort): Way | undefined {
   const names = namesOf(path);
-  let [real, links, ofProcess, byCode] = ["/", 0, false, false];
+  const links: string[] = [];
+  let [real, ofProcess, isMissing] = ["/", false, false];
+  let fromLinks = 0; // how many of the names come from links
   for (let name = names.shift(); name !== undefined; name = names.shift()) {
+    const isFromLink = fromLinks > 0;
+    if (isFromLink) fromLinks--;
     if (name === "..") {
       real = dirname(real);
       continue;
     }
     const next = join(real, name);
     ofProcess ||= OF_PROCESS.test(next);
-    const target = linkTarget(next);
-    if (target === undefined) {
+    if (isMissing) {
       real = next;
       continue;
     }
-    if (++links > MAX_LINKS) return undefined;
-    byCode ||= isCodes(next, workspace);
-    if (isAbsolute(target)) real = "/";
-    names.unshift(...namesOf(target));
+    if (!effort.take(lookupCost(next))) return undefined;
+    const target = targetOf(next);
+    if (target === "unknown") return undefined;
+    if (target === "missing") {
+      if (isFromLink) return undefined; // a dangling link
+      isMissing = true;
+    }
+    if (typeof target === "string") {
+      real = next;
+      continue;
+    }
+    if (links.push(next) > MAX_LINKS) return undefined;
+    if (isAbsolute(target.path)) real = "/";
+    const more = namesOf(target.path);
+    names.unshift(...more);
+    fromLinks += more.length;
   }
-  // Two looks at a way that code changes between them, or at one that cannot be seen, differ
-  return ofProcess || realPath(path) === real ? { real, ofProcess, byCode } : undefined;
+  return { real, ofProcess, links };
 }
 
 function namesOf(path: string): string[] {
   return path.split("/").filter((name) => name !== "" && name !== ".");
 }
 
-/** Whether code may have put a link where it is: in this workspace, another one, or their shared folder. */
-function isCodes(link: string, workspace: string | undefined): boolean {
-  const own = workspace === undefined ? undefined : realPath(resolve(workspace));
-  for (let folder = dirname(link);; folder = dirname(folder)) {
-    if (folder === own || folder === SHARED_BY_SANDBOXES) return true;
+/** Whether code may have created a link: in this workspace, another one, or their shared folder. */
+function isCodes(
+  link: string,
+  { workspace, effort }: { readonly workspace: string | undefined; readonly effort: Effort },
+): boolean {
+  const own = workspace === undefined ? undefined : realPath(workspace);
+  if (own !== undefined && contains(own, link)) return true;
+  for (let folder = dirname(link); effort.take(lookupCost(folder)); folder = dirname(folder)) {
+    if (folder === SHARED_BY_SANDBOXES) return true;
     if (folder === dirname(folder)) return false;
     if (!isWide(folder) && isFolder(join(folder, STATE_FOLDER))) return true;
+  }
+  return true; // too deep to tell
+}
+
+function realPath(path: string): string | undefined {
+  try {
+    return Deno.realPathSync(path);
+  } catch {
+    return undefined; // missing or unreadable, so code cannot have created anything in it
   }
 }
 
@@ -126,59 +176,38 @@ function isFolder(path: string): boolean {
   try {
     return Deno.lstatSync(path).isDirectory;
   } catch {
-    return false; // not there, or not to be seen, as what code cannot write to
+    return false; // missing or unreadable, so code cannot write to it
   }
 }
 
-function linkTarget(path: string): string | undefined {
+/** The target of a link, or what else a path is: `"unknown"` if it is unreadable. */
+function targetOf(path: string): { readonly path: string } | "none" | "missing" | "unknown" {
   try {
-    return Deno.readLinkSync(path);
-  } catch {
-    return undefined; // it is not a link, or realPath() finds what is wrong
+    return Deno.lstatSync(path).isSymlink ? { path: Deno.readLinkSync(path) } : "none";
+  } catch (error) {
+    return codeOf(error) === "ENOENT" ? "missing" : "unknown";
   }
 }
 
-/** Letters and digits of all scripts, and what no program reads as anything but a part of a name. */
+/**
+ * Letters and digits of all scripts, and characters that every program treats as part of a name.
+ */
 const PLAIN = /^\/(?!\/)[\p{L}\p{M}\p{N} /._@+=()-]*$/u;
 
-/** Whether all programs read a path alike. */
+/** Whether all programs interpret a path alike. */
 function isPlain(path: string): boolean {
   return path.length <= MAX_PATH && PLAIN.test(path) && !path.endsWith(" ") &&
-    !path.split("/").includes("..") && // after a symbolic link, it leads elsewhere than it says
-    path.normalize("NFKC") === path; // look-alikes may become what they look like
+    !path.split("/").includes("..") && // after a link, it leads elsewhere than it seems to
+    path.normalize("NFKC") === path; // a program may normalize look-alikes
 }
 
 function isHidden(path: string): boolean {
   return path.toLowerCase().split("/").some(isHiddenName);
 }
 
-/** The same for names that differ in case or in how their characters are composed. */
+/** Equal for names that differ only in case or in the composition of characters. */
 function folded(path: string): string {
   return path.normalize("NFKC").toLowerCase();
-}
-
-/** Where a path leads, its last parts not being there yet perhaps. `undefined` where none can tell. */
-function realPath(path: string): string | undefined {
-  const missing: string[] = [];
-  for (let current = path;; current = dirname(current)) {
-    try {
-      return join(Deno.realPathSync(current), ...missing);
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound) || dirname(current) === current) {
-        return undefined;
-      }
-      if (isDanglingLink(current)) return undefined;
-      missing.unshift(current.slice(dirname(current).length).replace(/^\//, ""));
-    }
-  }
-}
-
-function isDanglingLink(path: string): boolean {
-  try {
-    return Deno.lstatSync(path).isSymlink;
-  } catch {
-    return false; // it is not there at all
-  }
 }
 
 function contains(folder: string, path: string): boolean {

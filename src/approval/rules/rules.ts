@@ -1,6 +1,6 @@
 import { sealObject, toExact } from "../../json/exact.ts";
 import type { ApprovalPolicy, PolicyVerdict } from "../policy.ts";
-import type { ApprovalCall } from "../request.ts";
+import { type ApprovalCall, isShell } from "../request.ts";
 import {
   allowsCommand,
   otherText,
@@ -8,8 +8,8 @@ import {
   restrictsCommand,
   type ShellText,
 } from "./commands.ts";
-import { Effort, foldersOf, matchArguments, type ValueJudge } from "./conditions.ts";
-import { all, any, many, type Match, matchesGlob, sure } from "./match.ts";
+import { foldersOf, matchArguments, type ValueJudge } from "./conditions.ts";
+import { all, any, Effort, many, type Match, matchesGlob, sure } from "./match.ts";
 import { type PathJudge, pathJudge, type PathJudgeOptions } from "./paths.ts";
 import {
   type AnnotationName,
@@ -22,7 +22,7 @@ import {
   type PolicyTest,
 } from "./schema.ts";
 
-/** A policy and the name of the file that it is from. */
+/** A policy and its file's name. */
 export interface PolicySource {
   /** The file's name for people and code, such as `.ipybox/policy.json`. */
   readonly name: string;
@@ -30,36 +30,37 @@ export interface PolicySource {
   readonly document: PolicyDocument;
 }
 
-/** What one rule says of a call. */
+/** The result of one rule for a call. */
 export interface RuleFinding {
-  /** The rule, such as `.ipybox/policy.json rule 2`. */
+  /** The name of the rule, such as `.ipybox/policy.json rule 2`. */
   readonly rule: string;
-  /** What it does. */
+  /** Its effect. */
   readonly effect: PolicyEffect;
   /** Whether it matches. */
   readonly match: Match;
-  /** What cannot be told for sure, where it may match. */
+  /** What is uncertain, if it may match. */
   readonly doubt?: string;
-  /** Why, as it says itself. */
+  /** The reason that the rule gives. */
   readonly reason?: string;
 }
 
-/** How a policy comes to a verdict. */
+/** How a policy reaches a verdict. */
 export interface PolicyExplanation {
-  /** What becomes of the call. */
+  /** The effect on the call. */
   readonly mode: PolicyEffect;
-  /** The rule that says so, or why none does. */
+  /** The rule that decides, or why none does. */
   readonly reason: string;
-  /** What each rule that may match says. */
+  /** The result of each rule that may match. */
   readonly findings: readonly RuleFinding[];
 }
 
 /**
- * Decides calls by rules: `deny` beats `ask`, `ask` beats `allow`, and what no rule matches is asked
- * about. Shell commands that no rule can match are allowed, as they are without a policy.
+ * Decides calls by rules: `deny` overrides `ask`, `ask` overrides `allow`, and calls that no rule
+ * matches need approval. If no rule can match shell commands, they are allowed, as without a
+ * policy.
  *
- * What cannot be told for sure, such as where a symbolic link will lead or what a shell makes of a
- * text, never allows a call, and turns a rule that would deny it into a question.
+ * Uncertainty, such as where a symbolic link will lead or how a shell interprets a text, never
+ * allows a call, and turns a rule that would deny it into a request for approval.
  *
  * @example
  * ```ts
@@ -72,17 +73,17 @@ export interface PolicyExplanation {
  * ```
  */
 export class PolicyRules implements ApprovalPolicy {
-  /** The files. */
+  /** The policies. */
   readonly sources: readonly PolicySource[];
   readonly #trusted: ReadonlySet<string>;
-  readonly #paths: PathJudge;
+  readonly #paths: (effort: Effort) => PathJudge;
   readonly #isAboutShell: boolean;
 
   /**
-   * Joins policies: a rule of any of them counts. The folders that they name are where they lead now.
+   * Joins policies: the rules of all of them apply. The folders that they name are resolved now.
    *
    * @param sources The policies.
-   * @param options Where paths in arguments start.
+   * @param options The bases of relative paths.
    */
   constructor(sources: readonly PolicySource[], options: PathJudgeOptions = {}) {
     this.sources = sources;
@@ -94,16 +95,16 @@ export class PolicyRules implements ApprovalPolicy {
     this.#isAboutShell = sources.some(({ document }) => document.rules.some(canMatchShell));
   }
 
-  /** Patterns for names of arguments whose values are to be left out of logs. */
+  /** Patterns for names of arguments whose values logs must omit. */
   get redact(): string[] {
     return this.sources.flatMap(({ document }) => document.redact);
   }
 
   /**
-   * Judges one call.
+   * Judges a call.
    *
    * @param call The call.
-   * @returns What becomes of it, and by which rule of which file.
+   * @returns The effect, and the rule and file that it comes from.
    */
   decide(call: ApprovalCall): PolicyVerdict {
     const { mode, reason, findings } = this.explain(call);
@@ -111,14 +112,15 @@ export class PolicyRules implements ApprovalPolicy {
   }
 
   /**
-   * Tells how a verdict comes about.
+   * Explains a verdict.
    *
    * @param call The call.
-   * @returns The verdict and what each rule says.
+   * @returns The verdict and the result of each rule.
    */
   explain(call: ApprovalCall): PolicyExplanation {
     const text = isShell(call) ? shellText(call) : undefined;
-    const judge = { paths: this.#paths, effort: new Effort(), text };
+    const effort = new Effort();
+    const judge = { paths: this.#paths(effort), effort, text };
     const findings: RuleFinding[] = [];
     for (const { name, document } of this.sources) {
       for (const [index, rule] of document.rules.entries()) {
@@ -160,7 +162,7 @@ export class PolicyRules implements ApprovalPolicy {
       ? doubtOf(text)
       : INCOMPLETE;
     if (match === "maybe") return { match, doubt };
-    // A hint of a server that the user does not trust allows nothing.
+    // A server's hint allows nothing unless the user trusts the server.
     const isTrusted = rule.effect !== "allow" || this.#trusted.has(serverName);
     return match === "no" || rule.annotations === undefined || isTrusted
       ? { match }
@@ -168,10 +170,10 @@ export class PolicyRules implements ApprovalPolicy {
   }
 }
 
-/** The doubt about a tool whose server does not say what the rule is about. */
+/** The doubt about a tool whose server omits hints that a rule refers to. */
 const INCOMPLETE = "the tool's annotations are incomplete";
 
-/** Whether a rule denies the call unless its arguments are harmless, which cannot be told. */
+/** Whether a rule would deny the call unless its arguments are harmless, which is unknown. */
 function mayDeny({ effect, match, doubt }: RuleFinding): boolean {
   return effect === "deny" && match === "maybe" && doubt !== INCOMPLETE;
 }
@@ -183,7 +185,7 @@ function matchCommand({ command, effect }: PolicyRule, text: ShellText | undefin
   return any(many(command).map((pattern) => match(pattern, text)));
 }
 
-/** Why a rule for commands is not sure. */
+/** Why a command rule is uncertain. */
 function doubtOf(text: ShellText | undefined): string {
   if (text?.type === "other") return `it is not a simple command: ${text.reason}`;
   return text?.starts
@@ -196,7 +198,7 @@ function matchName(patterns: string | readonly string[] | undefined, name: strin
   return any(many(patterns).map((pattern) => matchesGlob(pattern, name)));
 }
 
-/** Only tools have annotations. A hint that a server does not give may be either. */
+/** Only tools have annotations. A missing hint may be either value. */
 function matchHints({ annotations }: PolicyRule, call: ApprovalCall): Match {
   if (annotations === undefined) return "yes";
   if (call.kind !== "tool") return "no";
@@ -211,26 +213,21 @@ function matchHint(wanted: boolean | undefined, name: AnnotationName, call: Appr
 
 const STRENGTH = { allow: 0, ask: 1, deny: 2 } as const;
 
-function strongest<T extends { readonly mode: PolicyEffect }>(parts: readonly T[]): T | undefined {
-  let result: T | undefined;
-  for (const part of parts) {
-    if (result === undefined || STRENGTH[part.mode] > STRENGTH[result.mode]) result = part;
-  }
-  return result;
-}
-
-/** The effect that a finding has: `undefined` for what might have been allowed. */
+/** The effect of a finding; `undefined` if it might have allowed the call. */
 function effectOf({ effect, match }: RuleFinding): PolicyEffect | undefined {
   if (match === "yes") return effect;
   return effect === "allow" ? undefined : "ask";
 }
 
 function verdictOf(findings: readonly RuleFinding[]): { mode: PolicyEffect; reason: string } {
-  const verdicts = findings.flatMap((finding) => {
+  let verdict: { readonly mode: PolicyEffect; readonly finding: RuleFinding } | undefined;
+  for (const finding of findings) {
     const mode = effectOf(finding);
-    return mode === undefined ? [] : [{ mode, finding }];
-  });
-  const verdict = strongest(verdicts);
+    if (mode === undefined) continue;
+    if (verdict === undefined || STRENGTH[mode] > STRENGTH[verdict.mode]) {
+      verdict = { mode, finding };
+    }
+  }
   if (verdict !== undefined) {
     const { mode, finding } = verdict;
     const unsure = finding.match === "maybe" ? `, which may match: ${finding.doubt}` : "";
@@ -246,11 +243,7 @@ function verdictOf(findings: readonly RuleFinding[]): { mode: PolicyEffect; reas
   };
 }
 
-function isShell({ kind }: ApprovalCall): boolean {
-  return kind === "shell" || kind === "shell_magic";
-}
-
-/** Whether there can be a shell command that a rule matches. */
+/** Whether a rule can match any shell command. */
 function canMatchShell({ kind, server, tool, annotations, arguments: args }: PolicyRule): boolean {
   const kinds = ["shell", "shell_magic"].filter((one) =>
     (kind === undefined || many<string>(kind).includes(one)) &&
@@ -267,13 +260,13 @@ function isAbsence(condition: ArgumentCondition): boolean {
   return typeof condition === "object" && condition !== null && condition.exists === false;
 }
 
-/** What shell commands have for a server. */
+/** The server name in calls of shell commands. */
 const SHELL_SERVER = "ipybox";
 
-/** Programs whose scripts are read. */
+/** Shells whose commands are read. */
 const SHELL = /^(\/(usr\/)?bin\/)?(sh|bash|dash)$/;
 
-/** What a shell call runs. */
+/** The text that a shell call runs. */
 function shellText({ arguments: args }: ApprovalCall): ShellText {
   const { cmd, program, ...others } = args;
   if (typeof cmd !== "string") return otherText("", "it is empty");
@@ -284,35 +277,35 @@ function shellText({ arguments: args }: ApprovalCall): ShellText {
   return readShell(cmd);
 }
 
-/** Makes the call that approvals would see of one that a person wrote down. */
+/** Converts a call that a person wrote to the form that approvals use. */
 export function approvalCall(call: PolicyCall): ApprovalCall {
   const { kind, command, annotations } = call;
-  const isShell = kind === "shell" || kind === "shell_magic";
-  const args = isShell && command !== undefined ? { cmd: command } : call.arguments ?? {};
+  const ofShell = isShell(call);
+  const args = ofShell && command !== undefined ? { cmd: command } : call.arguments ?? {};
   return {
     kind,
-    serverName: call.server ?? (isShell ? "ipybox" : ""),
-    toolName: call.tool ?? (isShell ? kind : ""),
+    serverName: call.server ?? (ofShell ? SHELL_SERVER : ""),
+    toolName: call.tool ?? (ofShell ? kind : ""),
     arguments: sealObject(toExact(args)),
     annotations,
   };
 }
 
-/** A test of a policy and its outcome. */
+/** The result of a policy's test. */
 interface PolicyTestResult {
-  /** The test, such as `.ipybox/policy.json test 2`. */
+  /** The name of the test, such as `.ipybox/policy.json test 2`. */
   readonly test: string;
-  /** What the test wants. */
+  /** The expected effect. */
   readonly expect: PolicyEffect;
-  /** What the policy says. */
+  /** The actual effect. */
   readonly mode: PolicyEffect;
-  /** Why. */
+  /** The reason. */
   readonly reason: string;
   /** The call. */
   readonly call: ApprovalCall;
 }
 
-/** Runs the tests that a policy's files have, each against all of them. */
+/** Runs the tests in a policy's files, each against the joined policy. */
 export async function runPolicyTests(
   policy: PolicyRules,
   known: (call: ApprovalCall) => Promise<ApprovalCall>,

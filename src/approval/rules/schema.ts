@@ -1,9 +1,9 @@
 import { z } from "zod";
 
-/** What a call does. */
+/** The kind of a call. */
 export type PolicyKind = "tool" | "resource" | "shell" | "shell_magic" | "elicitation";
 
-/** A JSON value in a policy, whose numbers are as JavaScript has them. */
+/** A JSON value in a policy, with JavaScript numbers. */
 export type PolicyValue =
   | null
   | boolean
@@ -12,17 +12,20 @@ export type PolicyValue =
   | readonly PolicyValue[]
   | { readonly [name: string]: PolicyValue };
 
-/** What an argument must be like. All that is given must hold. */
+/** Tests of an argument, all of which must pass. */
 export interface ArgumentTest {
-  /** It is this JSON value. */
+  /** The argument equals this JSON value. */
   readonly equals?: PolicyValue;
-  /** It is one of these JSON values. */
+  /** The argument equals one of these JSON values. */
   readonly oneOf?: readonly PolicyValue[];
-  /** It is a text that matches: `*` is any characters, `?` is one. */
+  /** The argument is a string that matches: `*` stands for any characters, `?` for one. */
   readonly glob?: string | readonly string[];
-  /** It is a text that starts so. */
+  /** The argument is a string with this prefix. */
   readonly prefix?: string | readonly string[];
-  /** It is an absolute path in one of these folders, or of the folder; `"."` is the workspace. */
+  /**
+   * The argument is the absolute path of one of these folders, or of something in it; `"."` is the
+   * workspace.
+   */
   readonly path?: string | readonly string[];
   /** The argument is a number of at least this. */
   readonly min?: number;
@@ -32,33 +35,33 @@ export interface ArgumentTest {
   readonly each?: ArgumentCondition;
   /** The argument is a list, and at least one item matches this. */
   readonly some?: ArgumentCondition;
-  /** It is not like this. */
+  /** The argument is present and does not match this. */
   readonly not?: ArgumentCondition;
-  /** Whether the argument is present at all. */
+  /** Whether the argument is present. */
   readonly exists?: boolean;
 }
 
-/** What an argument must be like: a value that it equals, or tests. */
+/** A value that an argument must equal, or tests. */
 export type ArgumentCondition = null | boolean | number | string | ArgumentTest;
 
-/** What becomes of a call that a rule matches. */
+/** The effect of a rule on a matching call. */
 export type PolicyEffect = "allow" | "ask" | "deny";
 
-/** One rule. All that is given must hold. */
+/** A rule. All its conditions must hold. */
 export interface PolicyRule {
-  /** What becomes of the call. */
+  /** The effect on the call. */
   readonly effect: PolicyEffect;
-  /** What decisions call the rule, beside its number. */
+  /** A name for the rule in decisions, beside its number. */
   readonly name?: string;
-  /** What the call does. */
+  /** The kind of call. */
   readonly kind?: PolicyKind | readonly PolicyKind[];
   /** Patterns for the registered server. */
   readonly server?: string | readonly string[];
   /** Patterns for the tool's name. */
   readonly tool?: string | readonly string[];
-  /** What the server says of the tool. */
+  /** The server's hints about the tool. */
   readonly annotations?: Readonly<Partial<Record<AnnotationName, boolean | undefined>>>;
-  /** Conditions by JSON pointer. */
+  /** Conditions on arguments, by JSON pointer. */
   readonly arguments?: Readonly<Record<string, ArgumentCondition>>;
   /** Patterns for simple shell commands. */
   readonly command?: string | readonly string[];
@@ -66,9 +69,9 @@ export interface PolicyRule {
   readonly reason?: string;
 }
 
-/** A call as `ipybox policy` and a policy's tests write it. */
+/** A call as written for `ipybox policy` and in a policy's tests. */
 export interface PolicyCall {
-  /** What the call does. */
+  /** The kind of call. */
   readonly kind: PolicyKind;
   /** The registered server. */
   readonly server?: string;
@@ -76,29 +79,29 @@ export interface PolicyCall {
   readonly tool?: string;
   /** The arguments. */
   readonly arguments?: Readonly<Record<string, PolicyValue>>;
-  /** What the server says of the tool. */
+  /** The server's hints about the tool. */
   readonly annotations?: Readonly<Partial<Record<AnnotationName, boolean | undefined>>>;
   /** The command line, for shell commands. */
   readonly command?: string;
 }
 
-/** A call, and what the policy must say of it. */
+/** A call and the expected effect of the policy. */
 export interface PolicyTest {
   /** The call. */
   readonly call: PolicyCall;
-  /** What the policy must say of it. */
+  /** The expected effect. */
   readonly expect: PolicyEffect;
-  /** What the outcome calls the test, beside its number. */
+  /** A name for the test in results, beside its number. */
   readonly name?: string;
 }
 
 /** The content of a policy file. */
 export interface PolicyDocument {
-  /** Where editors find the JSON Schema. */
+  /** The location of the JSON Schema for editors. */
   readonly $schema?: string;
   /** Servers whose annotations may allow calls. */
   readonly trustedServers: readonly string[];
-  /** Patterns for names of arguments whose values the audit log leaves out. */
+  /** Patterns for names of arguments whose values the audit log also omits. */
   readonly redact: readonly string[];
   /** The rules. */
   readonly rules: readonly PolicyRule[];
@@ -106,7 +109,7 @@ export interface PolicyDocument {
   readonly tests: readonly PolicyTest[];
 }
 
-/** The hints of a server that rules can be about. */
+/** The server's hints that rules can refer to. */
 export const ANNOTATIONS: readonly AnnotationName[] = [
   "readOnlyHint",
   "destructiveHint",
@@ -114,7 +117,7 @@ export const ANNOTATIONS: readonly AnnotationName[] = [
   "openWorldHint",
 ];
 
-/** One of the hints. */
+/** The name of a hint. */
 export type AnnotationName =
   | "readOnlyHint"
   | "destructiveHint"
@@ -132,7 +135,7 @@ const command = text.refine(
   },
 );
 const commands = z.union([command, z.array(command).min(1)]);
-/** Rounding would make another number of a larger one, which then matches what it should not. */
+/** Larger integers would be rounded, and then match other numbers. */
 const number = z.number().refine(
   (value) => !Number.isInteger(value) || Number.isSafeInteger(value),
   {
@@ -209,7 +212,7 @@ const rule: z.ZodType<PolicyRule> = z.strictObject({
   path: ["command"],
 });
 
-/** What a call must be like, as `ipybox policy explain` takes it. */
+/** Validates calls for `ipybox policy explain`. */
 export const policyCallSchema: z.ZodType<PolicyCall> = z.strictObject({
   kind: kind.default("tool"),
   server: text.optional(),
@@ -219,7 +222,7 @@ export const policyCallSchema: z.ZodType<PolicyCall> = z.strictObject({
   command: z.string().optional().describe("The command line, for shell commands"),
 });
 
-/** What a policy file must be like. */
+/** Validates policy files. */
 export const policySchema: z.ZodType<PolicyDocument> = z.strictObject({
   $schema: z.string().optional(),
   trustedServers: z.array(text).default([]).describe(
@@ -241,7 +244,7 @@ export const policySchema: z.ZodType<PolicyDocument> = z.strictObject({
   description: "Which tool calls and shell commands are allowed, need approval or are denied",
 });
 
-/** Gives the JSON Schema of policy files, for editors. */
+/** The JSON Schema of policy files, for editors. */
 export function policyJsonSchema(): Record<string, unknown> {
   return { ...z.toJSONSchema(policySchema, { io: "input" }) };
 }

@@ -1,5 +1,5 @@
 /**
- * The code that works with saved actions in a kernel, and what comes back.
+ * The code that checks and runs saved actions in a kernel, and its results.
  *
  * @module
  */
@@ -17,7 +17,7 @@ export function checkCode(names: readonly string[]): string {
 export interface ActionArguments {
   /** Values from JSON. */
   readonly values: Readonly<Record<string, unknown>>;
-  /** What was typed for other parameters; their types say what it means. */
+  /** Texts for other parameters, to be parsed by their types. */
   readonly texts: Readonly<Record<string, string>>;
 }
 
@@ -26,30 +26,30 @@ export function runCode(name: string, { values, texts }: ActionArguments): strin
   return call(`run(${JSON.stringify(name)}, ${literal(values)}, ${literal(texts)})`);
 }
 
-/** Reads what is wrong with each action. */
+/** Parses the problems of each action. */
 export function checkedIn(outputs: readonly Output[]): Record<string, string[]> | undefined {
-  return problems.safeParse(told(outputs)).data;
+  return problems.safeParse(sentIn(outputs)).data;
 }
 
-/** Reads an action's result. */
+/** Parses an action's result. */
 export function resultIn(outputs: readonly Output[]): unknown {
-  return outcome.safeParse(told(outputs)).data?.result;
+  return outcome.safeParse(sentIn(outputs)).data?.result;
 }
 
 const problems = z.record(z.string(), z.array(z.string()));
 const outcome = z.object({ result: z.unknown() });
 
-/** An expression, so that the user's namespace stays as it is. */
+/** Creates an expression, so that the user's namespace is unchanged. */
 function call(expression: string): string {
   return `__import__("ipybox_runtime.actions").actions.${expression};`;
 }
 
-/** A value as a Python expression. A JSON text in quotes is a Python text in quotes, too. */
+/** A value as a Python expression: a quoted JSON string is also a quoted Python string. */
 function literal(value: unknown): string {
   return `__import__("json").loads(${JSON.stringify(JSON.stringify(value))})`;
 }
 
-function told(outputs: readonly Output[]): unknown {
+function sentIn(outputs: readonly Output[]): unknown {
   const last = outputs.findLast((output) =>
     output.type === "display_data" && MIME_TYPE in output.data
   );

@@ -23,7 +23,7 @@ import {
   kernelOptions,
   SESSION,
 } from "../executor_options.ts";
-import { printable } from "../terminal/columns.ts";
+import { printable } from "../../base/log.ts";
 import { workspaceOf } from "../shared.ts";
 
 /** `ipybox actions`: saved code actions. */
@@ -64,7 +64,7 @@ export const actions: Command = {
   run,
 };
 
-/** The interface of the action that is to be run: its arguments, their types and what they mean. */
+/** The interface of the action to run: its arguments, their types and descriptions. */
 async function helpAbout(args: readonly string[]): Promise<string | undefined> {
   const parsed = parseCommandLine(actions, args, { max: Infinity });
   const [what, name] = parsed.positional;
@@ -80,24 +80,24 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const [what = "list", ...names] = parsed.positional;
   switch (what) {
     case "list":
-      requireCount(names, 0, 0);
+      requireCount(names, 0);
       return await list(parsed, io);
     case "show":
-      requireCount(names, 1, 1);
+      requireCount(names, 1);
       return await show(names[0] ?? "", parsed, io);
     case "check":
       return await check(names, parsed, io);
     case "run":
-      requireCount(names, 1, 1);
+      requireCount(names, 1);
       return await runOne(names[0] ?? "", parsed, io);
     default:
       throw new UsageError(`Unknown action "${what}": use list, show, check or run`);
   }
 }
 
-function requireCount(names: readonly string[], min: number, max: number): void {
-  if (names.length < min) throw new UsageError("Specify a saved action as CATEGORY.NAME");
-  if (names.length > max) throw new UsageError(`Unexpected argument "${names[max]}"`);
+function requireCount(names: readonly string[], count: number): void {
+  if (names.length < count) throw new UsageError("Specify a saved action as CATEGORY.NAME");
+  if (names.length > count) throw new UsageError(`Unexpected argument "${names[count]}"`);
 }
 
 async function list(parsed: ParsedArgs, io: CommandIo): Promise<number> {
@@ -136,7 +136,7 @@ async function check(
     for (const problem of await checkTypes(workspace, { python, signal: io.signal })) {
       const name = actionOf(problem);
       const line = `${problem.file}:${problem.line}: ${problem.message}`;
-      // Parsers are checked with every action, since any may use them.
+      // Parsers are shared, so their problems count for every action.
       for (const each of name === undefined ? saved.map(({ name }) => name) : [name]) {
         problems.get(each)?.push(line);
       }
@@ -153,7 +153,7 @@ async function check(
   return [...problems.values()].some((found) => found.length > 0) ? EXIT.failed : EXIT.ok;
 }
 
-/** The saved actions of these names, or all. */
+/** The saved actions with these names, or all. */
 function chosen(saved: readonly SavedAction[], names: readonly string[]): readonly SavedAction[] {
   if (names.length === 0) return saved;
   return names.map((name) => {
@@ -163,7 +163,9 @@ function chosen(saved: readonly SavedAction[], names: readonly string[]): readon
   });
 }
 
-/** Imports the actions in the sandbox, where they can call nothing, and looks at their interfaces. */
+/**
+ * Imports the actions in the sandbox, where they cannot call anything, and checks their interfaces.
+ */
 async function structureOf(
   saved: readonly SavedAction[],
   workspace: string,
@@ -225,7 +227,7 @@ function objectOf(text: string): Record<string, unknown> {
   try {
     value = JSON.parse(text);
   } catch {
-    // told below
+    // reported below
   }
   if (isRecord(value)) return value;
   throw new UsageError(`Option --args takes a JSON object: received "${text}"`);

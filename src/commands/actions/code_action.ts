@@ -7,35 +7,36 @@ import type { ExecutionResult } from "../../kernel/outputs.ts";
 import { MAX_UNREAD } from "../../kernel/spill_file.ts";
 import type { ElicitationRequest } from "../../approval/questions.ts";
 import { type CommandIo, EXIT } from "../command.ts";
-import { printable, printableOutput } from "../terminal/columns.ts";
+import { printable } from "../../base/log.ts";
+import { printableOutput } from "../terminal/columns.ts";
 
-/** What a chunk costs besides its text: code can print its output one character at a time. */
+/** The cost of a chunk besides its text: code can print one character at a time. */
 const CHUNK_COST = 128;
 
-/** How {@linkcode runAction} runs a code action. */
+/** Options of {@linkcode runAction}. */
 export interface RunActionOptions {
-  /** Where output goes. */
+  /** Receives the output. */
   readonly io: CommandIo;
-  /** Whether the outcome is printed as one JSON object, instead of the output as it comes. */
+  /** Whether to print the outcome as one JSON object, instead of the output as it arrives. */
   readonly json?: boolean;
   readonly timeoutMs?: number;
-  /** Whether `sys.exit()` gives the exit code, and says no more than it does in Python. */
+  /** Whether `sys.exit()` sets the exit code and prints only its message, as in Python. */
   readonly exits?: boolean;
-  /** Whether the code goes into IPython's history. */
+  /** Whether to add the code to IPython's history. */
   readonly storeHistory?: boolean;
-  /** What a terminal shows before the code's value. */
+  /** A label that terminals show before the code's value. */
   readonly resultLabel?: string;
   /** Decides on each tool call. */
   readonly decide: (request: ApprovalRequest) => Promise<void>;
-  /** Answers what MCP servers ask; without it, all of it is declined. */
+  /** Answers questions of MCP servers; without it, they are declined. */
   readonly answer?: (request: ElicitationRequest) => Promise<void>;
-  /** Answers what the code asks by `input()`; without it, that raises. */
+  /** Answers calls of `input()`; without it, they raise an error. */
   readonly prompt?: (request: InputRequest) => Promise<void>;
-  /** Reads what the code gave: `result` of the JSON, or printed after all output. */
+  /** Extracts the code's result, for the JSON's `result` or for printing after all output. */
   readonly resultIn?: (outputs: ExecutionResult["outputs"]) => unknown;
 }
 
-/** What `--json` prints. */
+/** The output of `--json`. */
 interface Outcome extends ExecutionResult {
   readonly result?: unknown;
   readonly status: "ok" | "error" | "timeout" | "died";
@@ -46,7 +47,10 @@ interface Outcome extends ExecutionResult {
   };
 }
 
-/** Runs a code action on the command line; without code, the one that a durable session runs. */
+/**
+ * Runs a code action on the command line; without code, follows the one that a durable session is
+ * running.
+ */
 export async function runAction(
   executor: CodeExecutor,
   code: string | undefined,
@@ -87,7 +91,7 @@ async function follow(
   const { io, json = false, timeoutMs, storeHistory, decide, answer, prompt } = options;
   const output = new OutputPrinter(io, options.resultLabel);
   let result: ExecutionResult = { text: null, images: [], outputs: [] };
-  // Not awaited: other output, and other requests, may come in the meantime.
+  // Not awaited: more output and more requests may arrive in the meantime.
   const ask = (question: () => Promise<void>): void => {
     output.endLine();
     output.hold();
@@ -134,10 +138,11 @@ async function follow(
 }
 
 /**
- * Prints output as it comes, and ends a line that the code left open before others print.
+ * Prints output as it arrives, and ends an unfinished line before others print.
  *
- * While a question stands, output is held back: code must not write over what is being decided. What
- * comes on top of 16 MiB is left out, as a person may take long, and code must not fill the memory.
+ * During a question, output is held back, because code must not write over what is being decided.
+ * Output beyond 16 MiB is dropped, because a person may take long and code must not fill the
+ * memory.
  */
 export class OutputPrinter {
   readonly #io: CommandIo;
@@ -146,7 +151,7 @@ export class OutputPrinter {
   #room = MAX_UNREAD;
   #leftOut = 0;
   #questions = 0;
-  /** Where a line was left open. */
+  /** The stream with an unfinished line. */
   #open: ChunkEvent["stream"] | undefined;
 
   constructor(io: CommandIo, resultLabel = "") {
@@ -165,17 +170,17 @@ export class OutputPrinter {
     this.#held.push(chunk);
   }
 
-  /** A question is about to be asked. */
+  /** A question begins. */
   hold(): void {
     this.#questions++;
   }
 
-  /** A question is over. */
+  /** A question has ended. */
   release(): void {
     if (--this.#questions === 0) this.#writeHeld();
   }
 
-  /** Prints what is left. */
+  /** Prints the rest. */
   end(): void {
     this.#writeHeld();
     this.endLine();
@@ -208,20 +213,23 @@ export class OutputPrinter {
     } else this.#io.errText(text);
   }
 
-  /** A value of several lines starts below its label, so that its columns stay aligned. */
+  /**
+   * Prefixes a value with its label. A value of several lines starts below it, so that columns stay
+   * aligned.
+   */
   #labelled(text: string, isResult: boolean): string {
     if (!isResult || this.#resultLabel === "") return text;
-    const value = text.replace(/^\n/, ""); // it ends a line that the code left open
+    const value = text.replace(/^\n/, ""); // ends a line that the code left unfinished
     const gap = value.includes("\n") ? "\n" : " ";
     return `${text.slice(0, text.length - value.length)}${this.#resultLabel}${gap}${value}`;
   }
 }
 
-/** How Python itself would have ended by `sys.exit()`. */
+/** How Python itself would exit after `sys.exit()`. */
 function exitOf({ status, error }: Outcome): { code: number; message?: string } | undefined {
   if (status !== "error" || error?.ename !== "SystemExit") return undefined;
   const { evalue } = error;
-  // As the system has it: the lowest eight bits.
+  // Like the system, only the lowest eight bits count.
   if (/^-?\d{1,15}$/.test(evalue)) return { code: Number(BigInt.asUintN(8, BigInt(evalue))) };
   return { code: EXIT.failed, message: evalue };
 }
@@ -229,7 +237,7 @@ function exitOf({ status, error }: Outcome): { code: number; message?: string } 
 function outcomeOf(error: unknown): Outcome | undefined {
   if (error instanceof CodeExecutionError) {
     const { text, images, outputs, ename, evalue, traceback } = error;
-    // A script may end by sys.exit(): only what it says tells whether all is well.
+    // A script may end with sys.exit(): only its argument tells whether it succeeded.
     if (ename === "SystemExit" && ["", "0", "None"].includes(evalue)) {
       return { status: "ok", text, images, outputs };
     }

@@ -9,36 +9,39 @@ import { runProgram } from "../../process/run_program.ts";
 import { readBeneath } from "../../files/beneath.ts";
 import { isPlainFolder } from "../../files/safe.ts";
 
-/** Where types do not fit. */
+/** A type error. */
 export interface TypeProblem {
   /** The file, relative to the workspace. */
   readonly file: string;
   /** The line, from 1. */
   readonly line: number;
-  /** What is wrong. */
+  /** The description. */
   readonly message: string;
 }
 
 /** Options of {@linkcode checkTypes}. */
-export interface CheckTypesOptions {
-  /** The Python whose packages the actions import. */
+interface CheckTypesOptions {
+  /** The Python environment with the packages that the actions import. */
   readonly python: { readonly executable: string };
-  /** Ends it. */
+  /** Stops the check. */
   readonly signal?: AbortSignal;
 }
 
-/** What saved actions import of a workspace. */
+/** The folders of a workspace with modules that saved actions import. */
 const FOLDERS = ["gentools", "mcpparse", "mcptools"] as const;
 const MAX_FILES = 20_000;
 const MAX_FILE_BYTES = 4 * 2 ** 20;
-/** Of one folder's files together: what costs code nothing, as holes do, would fill the disk here. */
+/**
+ * The limit for the files of one folder together: sparse files cost code nothing, but their copies
+ * would fill the disk.
+ */
 const MAX_BYTES = 128 * 2 ** 20;
 
 /**
- * Checks the types of a workspace's saved actions, without running anything of them.
+ * Checks the types of a workspace's saved actions, without running any of their code.
  *
- * The workspace may hold settings and interpreters that the checker would obey, so it sees a copy of
- * the Python files only, and may only read.
+ * The workspace may contain settings and interpreters that the checker would use, so it gets a copy
+ * of only the Python files, and read-only access.
  */
 export async function checkTypes(
   workspace: string,
@@ -59,7 +62,7 @@ export async function checkTypes(
     }));
 }
 
-/** Generated APIs are checked where they are generated; here they are only imported. */
+/** Generated APIs are checked when they are generated; here they are only imported. */
 const SETTINGS = `
 [src]
 include = ["gentools", "mcpparse"]
@@ -67,7 +70,7 @@ include = ["gentools", "mcpparse"]
 root = [".", "mcptools"]
 `;
 
-/** GitLab's Code Quality report, which is ty's JSON. */
+/** ty's JSON output, a GitLab Code Quality report. */
 const reportSchema = z.array(z.object({
   description: z.string(),
   severity: z.string(),
@@ -101,12 +104,12 @@ async function runChecker(
     clearEnv: true,
     signal,
   });
-  // 0: nothing found, 1: something found
+  // 0: no problems, 1: problems
   if (code <= 1 && stdout !== "") return reportSchema.parse(JSON.parse(stdout));
   throw new Error(`ty failed with exit code ${code}: ${stderr.slice(-2000)}`);
 }
 
-/** Copies a tree's plain Python files. Links are left out, as they may lead anywhere. */
+/** Copies a tree's plain Python files, without links, which may lead anywhere. */
 async function copyPython(workspace: string, copy: string, top: string): Promise<void> {
   let [files, room] = [0, MAX_BYTES];
   const folders = [top];

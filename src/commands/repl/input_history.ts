@@ -1,27 +1,26 @@
-import { dirname, join } from "node:path";
+import { join } from "node:path";
+import { replaceHostileFile } from "../../files/safe.ts";
+import { stateFolder } from "../../files/user_folders.ts";
+import { isInside } from "../../process/trusted_path.ts";
 
-/** The most entries, and the longest one, that are kept. */
+/** The limits on the number and length of entries. */
 const MAX_ENTRIES = 1000;
 const MAX_LENGTH = 20_000;
-/** A file beyond that is not ours. */
+/** Larger files are not ours. */
 const MAX_FILE_BYTES = 64 * 1024 ** 2;
 
-/** Where history is kept: `~/.local/state/ipybox/history`, or below `XDG_STATE_HOME`. */
+/** The history file: `~/.local/state/ipybox/history`, or below `XDG_STATE_HOME`. */
 export async function historyPath(workspace: string): Promise<string | undefined> {
-  const home = Deno.env.get("HOME");
-  const state = Deno.env.get("XDG_STATE_HOME") || (home && join(home, ".local", "state"));
-  if (!state) return undefined;
-  const folder = join(state, "ipybox");
+  const folder = stateFolder();
+  if (folder === undefined) return undefined;
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   const real = await Deno.realPath(folder);
-  return real === workspace || real.startsWith(`${workspace}/`.replace("//", "/"))
-    ? undefined
-    : join(real, "history");
+  return isInside(real, workspace) ? undefined : join(real, "history");
 }
 
-/** What was typed before, in this session and those before it. */
+/** The inputs of this session and earlier ones. */
 export class InputHistory {
-  /** The entries, the last one last. */
+  /** The entries, oldest first. */
   readonly entries: string[];
   readonly #path: string | undefined;
 
@@ -35,18 +34,20 @@ export class InputHistory {
     if (path === undefined) return new InputHistory(undefined, []);
     const lines = (await readHistory(path)).split("\n").filter((line) => line !== "");
     const entries = lines.slice(-MAX_ENTRIES).map(entryOf).filter((entry) => entry !== undefined);
-    if (lines.length > 2 * MAX_ENTRIES) await replaceHistory(path, entries);
+    if (lines.length > 2 * MAX_ENTRIES) {
+      await replaceHostileFile(path, entries.map(lineOf).join(""));
+    }
     return new InputHistory(path, entries);
   }
 
-  /** Adds an entry, unless it is the last one or very long. */
+  /** Adds an entry, unless it repeats the last one or is very long. */
   async add(text: string): Promise<void> {
     if (text === "" || text.length > MAX_LENGTH || text === this.entries.at(-1)) return;
     this.entries.push(text);
     if (this.entries.length > MAX_ENTRIES) this.entries.shift();
     if (this.#path === undefined) return;
     using file = await Deno.open(this.#path, { append: true, create: true, mode: 0o600 });
-    await file.write(new TextEncoder().encode(lineOf(text))); // one write: others append, too
+    await file.write(new TextEncoder().encode(lineOf(text))); // one write, as other processes append too
   }
 }
 
@@ -64,12 +65,6 @@ async function readHistory(path: string): Promise<string> {
   }
 }
 
-async function replaceHistory(path: string, entries: readonly string[]): Promise<void> {
-  const copy = await Deno.makeTempFile({ dir: dirname(path), prefix: "history-" }); // mode 0600
-  await Deno.writeTextFile(copy, entries.map(lineOf).join(""));
-  await Deno.rename(copy, path);
-}
-
 function lineOf(text: string): string {
   return JSON.stringify(text) + "\n";
 }
@@ -79,6 +74,6 @@ function entryOf(line: string): string | undefined {
     const value: unknown = JSON.parse(line);
     return typeof value === "string" && value.length <= MAX_LENGTH ? value : undefined;
   } catch {
-    return undefined; // a torn line, or none of ours
+    return undefined; // a torn line, or not ours
   }
 }

@@ -1,9 +1,10 @@
 import { unicodeWidth } from "@std/cli";
-import { printable } from "../terminal/columns.ts";
+import { printable } from "../../base/log.ts";
+import type { terminalSize } from "../../base/terminal.ts";
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
-/** Code that is being typed, and where. Positions are between what a person takes for characters. */
+/** Code that is being typed, with a cursor. Positions are between grapheme clusters. */
 export class LineBuffer {
   #text = "";
   #cursor = 0;
@@ -14,12 +15,12 @@ export class LineBuffer {
     return this.#text;
   }
 
-  /** Where the next character goes, as an index of the text. */
+  /** The position of the next character, as an index into the text. */
   get cursor(): number {
     return this.#cursor;
   }
 
-  /** The line with the cursor, up to it. */
+  /** The cursor's line, up to the cursor. */
   get beforeInLine(): string {
     return this.#text.slice(this.#lineStart(), this.#cursor);
   }
@@ -29,7 +30,7 @@ export class LineBuffer {
     return !this.#text.includes("\n", this.#cursor);
   }
 
-  /** Replaces all, and puts the cursor at the end or where it is told. */
+  /** Replaces everything, and moves the cursor to a position, by default the end. */
   set(text: string, cursor: number = text.length): void {
     this.#text = text;
     this.#cursor = cursor;
@@ -39,12 +40,12 @@ export class LineBuffer {
     this.#replace(this.#cursor, this.#cursor, text);
   }
 
-  /** Begins a line that is indented as this one. */
+  /** Inserts a line with the same indentation. */
   insertLine(indent: string = /^[ \t]*/.exec(this.beforeInLine)?.[0] ?? ""): void {
     this.insert(`\n${indent}`);
   }
 
-  /** Deletes the character before the cursor, or a level of indentation. */
+  /** Deletes the character before the cursor, or one level of indentation. */
   backspace(): void {
     const before = this.beforeInLine;
     const spaces = /^ +$/.test(before) ? (before.length - 1) % 4 + 1 : 0;
@@ -55,11 +56,11 @@ export class LineBuffer {
     this.#replace(this.#cursor, this.#next(), "");
   }
 
-  /** Deletes up to a position and keeps that for {@linkcode yank}. */
+  /** Deletes up to a position, and keeps the text for {@linkcode yank}. */
   kill(to: "lineStart" | "lineEnd" | "wordStart" | "wordEnd" | "spaceBefore"): void {
     const position = {
       lineStart: () => this.#lineStart(),
-      // At its end, the line is joined with the next one.
+      // At the end of a line, joins it with the next one.
       lineEnd: () => Math.max(this.#lineEnd(), Math.min(this.#cursor + 1, this.#lineEnd() + 1)),
       wordStart: () => this.#wordStart(IN_WORD),
       wordEnd: () => this.#wordEnd(),
@@ -70,7 +71,7 @@ export class LineBuffer {
     this.#replace(from, end, "");
   }
 
-  /** Inserts what was deleted last by {@linkcode kill}. */
+  /** Inserts the text of the last {@linkcode kill}. */
   yank(): void {
     this.insert(this.#killed);
   }
@@ -87,7 +88,7 @@ export class LineBuffer {
     }[to]();
   }
 
-  /** Goes to the line above, or says that there is none. */
+  /** Moves to the line above; `false` if there is none. */
   up(): boolean {
     const start = this.#lineStart();
     if (start === 0) return false;
@@ -96,7 +97,7 @@ export class LineBuffer {
     return true;
   }
 
-  /** Goes to the line below, or says that there is none. */
+  /** Moves to the line below; `false` if there is none. */
   down(): boolean {
     const end = this.#lineEnd();
     if (end === this.#text.length) return false;
@@ -115,7 +116,7 @@ export class LineBuffer {
     for (let left = column; left > 0 && this.#cursor < end; left--) this.#cursor = this.#next();
   }
 
-  /** How many characters of the line are before the cursor. */
+  /** The number of characters before the cursor in its line. */
   #column(): number {
     return [...graphemes.segment(this.beforeInLine)].length;
   }
@@ -153,34 +154,32 @@ export class LineBuffer {
   }
 }
 
-/** How far the end of a word is looked for. */
+/** The limit of the search for the end of a word. */
 const MAX_WORD = 1000;
 
 /** A character of a word. */
 const IN_WORD = /^[\p{L}\p{N}_]$/u;
 
-/** What stands on the terminal while code is typed. */
+/** What the terminal shows while code is typed. */
 export interface LineView {
-  /** What the first line begins with. */
+  /** The beginning of the first line. */
   readonly prompt: string;
-  /** What the others begin with. */
+  /** The beginning of the other lines. */
   readonly continuation: string;
   readonly text: string;
-  /** Where the cursor is, as an index of the text. */
+  /** The position of the cursor, as an index into the text. */
   readonly cursor: number;
 }
 
-/** A view on rows of the terminal. */
+/** A view as rows of the terminal. */
 interface Layout {
   readonly rows: readonly string[];
-  /** Where the cursor is. */
+  /** The position of the cursor. */
   readonly row: number;
   readonly column: number;
 }
 
-/**
- * Lays code out on rows. The last column stays empty: terminals differ in what they do behind it.
- */
+/** Lays code out in rows. The last column stays empty, because terminals treat it differently. */
 export function layout(view: LineView, columns: number): Layout {
   const { prompt, continuation, text, cursor } = view;
   const limit = Math.max(columns - 1, 2);
@@ -198,7 +197,7 @@ export function layout(view: LineView, columns: number): Layout {
   };
   for (const character of prompt) put(character);
   for (const { segment, index } of graphemes.segment(text)) {
-    // A wide character that does not fit takes the cursor with it.
+    // A wide character that does not fit moves the cursor to the next row, too.
     const shown = segment === "\t" ? "    " : printable(segment);
     const pieces = segment === shown ? [segment] : [...shown];
     if (segment !== "\n" && used + unicodeWidth(pieces[0] ?? "") > limit) {
@@ -216,25 +215,19 @@ export function layout(view: LineView, columns: number): Layout {
   return { rows, ...place };
 }
 
-/** How large a terminal is. */
-export interface TerminalSize {
-  readonly columns: number;
-  readonly rows: number;
-}
-
-/** Draws code that is being typed, always over what it has drawn before. */
+/** Draws code that is being typed, replacing what it drew before. */
 export class LineScreen {
   readonly #write: (text: string) => void;
-  readonly #size: () => TerminalSize;
-  /** On which row of what is drawn the cursor is. */
+  readonly #size: typeof terminalSize;
+  /** The row of the cursor within the drawn rows. */
   #row = 0;
 
-  constructor(write: (text: string) => void, size: () => TerminalSize) {
+  constructor(write: (text: string) => void, size: typeof terminalSize) {
     this.#write = write;
     this.#size = size;
   }
 
-  /** Draws a view; of one that is higher than the terminal the part around the cursor. */
+  /** Draws a view; if it is higher than the terminal, only the part around the cursor. */
   draw(view: LineView, paint: (row: string, index: number) => string = (row) => row): void {
     const { columns, rows: height } = this.#size();
     const { rows, row, column } = layout(view, columns);
@@ -248,24 +241,24 @@ export class LineScreen {
     this.#row = row - first;
   }
 
-  /** Takes away what is drawn. */
+  /** Erases what is drawn. */
   clear(): void {
     this.#write(this.#toStart());
     this.#row = 0;
   }
 
-  /** Leaves what is drawn where it is, with the cursor at its end, and goes to the next line. */
+  /** Leaves the drawing in place, with the cursor at its end, and moves to the next line. */
   leave(): void {
     this.#write("\r\n");
     this.#row = 0;
   }
 
-  /** Leaves what is drawn where it is; others have written below it. */
+  /** Leaves the drawing in place, because others have written below it. */
   forget(): void {
     this.#row = 0;
   }
 
-  /** Empties the terminal. */
+  /** Clears the terminal. */
   wipe(): void {
     this.#write("\x1b[H\x1b[2J");
     this.#row = 0;

@@ -1,33 +1,34 @@
 import { unicodeWidth } from "@std/cli";
 import type { CodeCompletions, CodeStatus } from "../../kernel/typed_code.ts";
-import { printable } from "../terminal/columns.ts";
+import { printable } from "../../base/log.ts";
+import type { terminalSize } from "../../base/terminal.ts";
 import type { InputHistory } from "./input_history.ts";
-import { LineBuffer, LineScreen, type LineView, type TerminalSize } from "./line_buffer.ts";
+import { LineBuffer, LineScreen, type LineView } from "./line_buffer.ts";
 import { type Key, PASTE_OFF, PASTE_ON, type TypedKeys } from "./typed_keys.ts";
 
-/** What a {@linkcode LineEditor} works with. */
+/** Options of {@linkcode LineEditor}. */
 interface LineEditorOptions {
   readonly keys: TypedKeys;
   readonly history: InputHistory;
   /** Writes to the terminal. */
   readonly write: (text: string) => void;
-  readonly size: () => TerminalSize;
+  readonly size: typeof terminalSize;
   readonly color: boolean;
-  /** Whether Enter ends the code, or begins another line; `undefined` to do neither. */
+  /** Whether Enter ends the code or begins another line; `undefined` to do neither. */
   readonly isComplete: (code: string) => Promise<CodeStatus | undefined>;
   readonly complete: (code: string, cursor: number) => Promise<CodeCompletions>;
 }
 
-/** Searches the history backwards for a text. */
+/** A backward search in the history. */
 interface Search {
   query: string;
-  /** The entry that was found last. */
+  /** The index of the last match. */
   at: number;
-  /** What was typed before. */
+  /** The text before the search. */
   readonly before: string;
 }
 
-/** Lets a person type code at a terminal, on one line or more. */
+/** Lets a person type code at a terminal, on one or more lines. */
 export class LineEditor {
   readonly #options: LineEditorOptions;
   readonly #screen: LineScreen;
@@ -35,7 +36,7 @@ export class LineEditor {
   #prompt = "";
   #active = false;
   #search: Search | undefined;
-  /** Where in the history the person is, and what was typed before going there. */
+  /** The current entry of the history, and the text before going there. */
   #place = { at: 0, draft: "" };
 
   constructor(options: LineEditorOptions) {
@@ -43,7 +44,7 @@ export class LineEditor {
     this.#screen = new LineScreen(options.write, options.size);
   }
 
-  /** Reads code. */
+  /** Reads code; `undefined` at the end of input. */
   async read(prompt: string, signal: AbortSignal): Promise<string | undefined> {
     const { write, keys, history } = this.#options;
     this.#prompt = prompt;
@@ -68,19 +69,19 @@ export class LineEditor {
     }
   }
 
-  /** Lets others write above what is being typed. */
+  /** Lets others write above the code that is being typed. */
   aside(write: () => void): void {
     if (this.#active) this.#screen.clear();
     write();
     if (this.#active) this.#draw();
   }
 
-  /** Draws it again, as when the terminal has another size. */
+  /** Redraws, for example after the terminal was resized. */
   refresh(): void {
     if (this.#active) this.#draw();
   }
 
-  /** Draws it below what a shell wrote while the terminal was lent to it. */
+  /** Redraws below what a shell wrote while it had the terminal. */
   resume(): void {
     if (!this.#active) return;
     this.#options.write(PASTE_ON);
@@ -94,7 +95,7 @@ export class LineEditor {
     const prompt = search === undefined ? this.#prompt : `(search: ${search.query}): `;
     const continuation = "...: ".padStart(this.#prompt.length);
     const view: LineView = { prompt, continuation, text, cursor };
-    // Executed code cannot write colours: a prompt that has one is ours.
+    // Executed code cannot write colors, so a colored prompt is ours.
     this.#screen.draw(view, (row, index) => {
       const head = index === 0 ? prompt : continuation;
       if (!this.#options.color || !row.startsWith(head)) return row;
@@ -102,12 +103,12 @@ export class LineEditor {
     });
   }
 
-  /** The entry of the history that stands there, as it was. */
+  /** The current entry of the history, unchanged. */
   get #recalled(): string | undefined {
     return this.#options.history.entries[this.#place.at];
   }
 
-  /** Does what a key means; has the code once that is all. */
+  /** Handles a key, and returns the code once it is complete. */
   async #press(key: Key): Promise<{ readonly code: string | undefined } | undefined> {
     if (key.type === "end") return { code: undefined };
     if (this.#search !== undefined && this.#pressInSearch(this.#search, key)) return undefined;
@@ -154,13 +155,13 @@ export class LineEditor {
     const buffer = this.#buffer;
     const { text } = buffer;
     if (text.trim() === "" || text.startsWith(":")) return { code: text.trim() };
-    // What ran before is complete: it runs again, where nothing was changed.
+    // Code that ran before is complete, so it runs again if unchanged.
     if (text === this.#recalled && buffer.cursor === text.length) return { code: text };
     if (!buffer.onLastLine) {
       buffer.insertLine();
       return undefined;
     }
-    // An empty line ends a block, also where its indentation is there already.
+    // An empty line ends a block, even if it is already indented.
     const asked = text.replace(/\n[ \t]+$/, "\n");
     const answer = await this.#options.isComplete(asked);
     if (answer === undefined) return undefined;
@@ -196,7 +197,7 @@ export class LineEditor {
     this.#buffer.set(entries[at] ?? this.#place.draft);
   }
 
-  /** Whether the key was for the search; another one ends it and means what it always means. */
+  /** Handles a key of the search. Another key ends the search and has its usual meaning. */
   #pressInSearch(search: Search, key: Key): boolean {
     if (key.type === "text") {
       search.query += key.text;
@@ -217,7 +218,7 @@ export class LineEditor {
     return true;
   }
 
-  /** Shows the last entry, from one on backwards, that has what is searched for. */
+  /** Shows the last entry, from an index backwards, that contains the query. */
   #find(search: Search, from: number): void {
     const { entries } = this.#options.history;
     for (let at = Math.min(from, entries.length - 1); at >= 0; at--) {
@@ -260,21 +261,21 @@ const EDITS: Readonly<Record<string, (buffer: LineBuffer) => void>> = {
   "ctrl-y": (buffer) => buffer.yank(),
 };
 
-/** What completing makes of code. */
+/** The result of completing code. */
 interface Completed {
   readonly text: string;
   readonly cursor: number;
-  /** What it could continue with, where that is not yet clear. */
+  /** The possible completions, if there is more than one. */
   readonly choices: readonly string[];
 }
 
-/** The most choices that are shown. */
+/** The most choices to show. */
 const MAX_CHOICES = 100;
 
 /**
- * Completes code as far as that is clear.
+ * Completes code as far as it is unambiguous.
  *
- * Names can be chosen by executed code: those that would not be seen as they are, are left out.
+ * Executed code can choose names, so those with invisible characters are left out.
  */
 export function completed(code: string, completions: CodeCompletions): Completed {
   const { start, end } = completions;
@@ -291,7 +292,7 @@ export function completed(code: string, completions: CodeCompletions): Completed
   return { text, cursor: start + longer.length, choices };
 }
 
-/** Shows choices in columns. */
+/** Formats choices in columns. */
 export function choiceRows(choices: readonly string[], columns: number): string {
   const common = choices.reduce(commonStart);
   const skipped = common.slice(0, common.lastIndexOf(".") + 1).length;

@@ -13,38 +13,40 @@ import { runAction, type RunActionOptions } from "../actions/code_action.ts";
 import { type CommandIo, table, UsageError } from "../command.ts";
 import { MARK } from "../foreign_rows.ts";
 import { servers } from "../servers.ts";
-import { printable, printableEnd, printableTraceback, terminalSize } from "../terminal/columns.ts";
+import { printable } from "../../base/log.ts";
+import { terminalSize } from "../../base/terminal.ts";
+import { printableEnd, printableTraceback } from "../terminal/columns.ts";
 import { tools } from "../tools.ts";
 import type { InputHistory } from "./input_history.ts";
 import { LineEditor } from "./line_editor.ts";
 import { TypedKeys } from "./typed_keys.ts";
 
-/** What a {@linkcode ReplSession} works with. */
+/** Options of {@linkcode ReplSession}. */
 interface ReplSessionOptions {
   readonly io: CommandIo;
   readonly workspace: string;
   readonly history: InputHistory;
   readonly timeoutMs: number | undefined;
-  /** Whether the session may run code already. */
+  /** Whether the session may already be running code. */
   readonly resumes: boolean;
   /** Decides on each tool call. */
   readonly decide: RunActionOptions["decide"];
-  /** Answers what MCP servers ask. */
+  /** Answers questions of MCP servers. */
   readonly answer: NonNullable<RunActionOptions["answer"]>;
-  /** Has typed what code asks for. */
+  /** Answers the code's requests for input. */
   readonly prompt?: RunActionOptions["prompt"];
 }
 
-/** How long code may continue after Ctrl-C before it is said what else can be done. */
+/** How long code may continue after Ctrl-C before a hint is shown. */
 const PATIENCE_MS = 1000;
 
-/** How soon Ctrl-C follows one that the code has answered by asking for input, if that is to be ended. */
+/** How soon a second Ctrl-C must follow if the code answers the first one by asking for input. */
 const AGAIN_MS = 2000;
 
-/** How long the kernel is asked before it is said what that waits for: a first completion takes a while. */
+/** How long to wait for the kernel before a hint is shown: a first completion takes a while. */
 const ANSWER_PATIENCE_MS = 3000;
 
-/** Cells that are typed at a terminal, run one after the other. Disposing gives the terminal back. */
+/** Runs cells typed at a terminal, one after the other. Disposing it restores the terminal. */
 export class ReplSession implements Disposable {
   readonly #options: ReplSessionOptions;
   readonly #keys: TypedKeys;
@@ -56,11 +58,11 @@ export class ReplSession implements Disposable {
   #count = 1;
   #asked = false;
 
-  /** @param options Where, and who approves. */
+  /** @param options The terminal, the workspace, and the handlers of questions. */
   constructor(options: ReplSessionOptions) {
     const { io, history } = options;
     this.#options = options;
-    this.#started.catch(() => {}); // run() has another
+    this.#started.catch(() => {}); // run() replaces it
     const input = this.#terminal.use(io.keys(() => this.#editor.resume()));
     this.#keys = new TypedKeys(() => input.next());
     this.#editor = new LineEditor({
@@ -78,12 +80,12 @@ export class ReplSession implements Disposable {
     this.#terminal.defer(() => Deno.removeSignalListener("SIGWINCH", refresh));
   }
 
-  /** Lets others write to the terminal, above what is being typed. */
+  /** Lets others write to the terminal, above the code that is being typed. */
   aside(write: () => void): void {
     this.#editor.aside(write);
   }
 
-  /** Runs cells until the person ends that. */
+  /** Runs cells until the person ends the session. */
   async run(started: Promise<CodeExecutor>): Promise<void> {
     const { io, history } = this.#options;
     this.#started = started;
@@ -108,7 +110,9 @@ export class ReplSession implements Disposable {
     this.#terminal.dispose();
   }
 
-  /** Does something that Ctrl-C ends, other than by {@linkcode #runCell}'s own way. */
+  /**
+   * Runs something that Ctrl-C cancels. {@linkcode #runCell} replaces this with its own handling.
+   */
   async #interruptible(act: () => Promise<void>): Promise<void> {
     this.#stop = new AbortController();
     const before = this.#onInterrupt;
@@ -137,8 +141,8 @@ export class ReplSession implements Disposable {
   }
 
   /**
-   * Asks the kernel about what is typed, for as long as the person waits: on a busy machine a time
-   * limit would run code that continues.
+   * Asks the kernel about the typed code for as long as the person waits: with a time limit,
+   * incomplete code would run on a busy machine.
    */
   async #help<T>(
     ask: (executor: CodeExecutor, options: TypedCodeOptions) => Promise<T>,
@@ -166,7 +170,7 @@ export class ReplSession implements Disposable {
     return answer;
   }
 
-  /** The executor, once it is there. */
+  /** Waits for the executor. */
   async #executor(): Promise<CodeExecutor> {
     const { io } = this.#options;
     const waited = await settledWithin(this.#started, PATIENCE_MS);
@@ -187,7 +191,7 @@ export class ReplSession implements Disposable {
     }
   }
 
-  /** Runs a cell, or waits for the one that the session runs already. */
+  /** Runs a cell, or waits for the one that the session is already running. */
   async #runCell(code: string | undefined): Promise<void> {
     const { io, timeoutMs, decide, answer, prompt } = this.#options;
     const executor = await this.#executor();
@@ -217,10 +221,10 @@ export class ReplSession implements Disposable {
     } catch (error) {
       if (io.signal.aborted) throw error;
       if (executor.sessionEnded?.aborted) throw executor.sessionEnded.reason;
-      this.#tell(error);
+      this.#report(error);
     } finally {
       interrupts.end();
-      // What was typed for a question that was then withdrawn is not code.
+      // Input for a question that was then withdrawn is not code.
       if (this.#asked) this.#keys.drop();
     }
     if (code !== undefined) this.#count++;
@@ -230,8 +234,8 @@ export class ReplSession implements Disposable {
     } else if (interrupts.count > 0) io.err("Interrupted; the variables are kept.");
   }
 
-  /** Says why a cell has no result. */
-  #tell(error: unknown): void {
+  /** Reports why a cell has no result. */
+  #report(error: unknown): void {
     const { io } = this.#options;
     if (error instanceof CodeExecutionError) {
       for (const image of error.images) io.err(`Image: ${printable(image)}`);
@@ -243,9 +247,9 @@ export class ReplSession implements Disposable {
   }
 }
 
-/** What Ctrl-C means to a cell, each time more. */
+/** The effect of Ctrl-C on a cell, stronger each time. */
 class Interrupts {
-  /** How many there were. */
+  /** How often Ctrl-C was pressed. */
   count = 0;
   readonly #executor: CodeExecutor;
   readonly #say: (text: string) => void;
@@ -260,7 +264,7 @@ class Interrupts {
     this.#say = say;
   }
 
-  /** The code asks for input: Ctrl-C begins again, unless it is pressed again and again. */
+  /** The code asks for input: the next Ctrl-C is a first one again, unless it follows quickly. */
   asked(): void {
     clearTimeout(this.#timer);
     this.#hasAsked = true;
@@ -301,7 +305,7 @@ class Interrupts {
   }
 }
 
-/** Where a command of the session is run. */
+/** The context of a session command. */
 interface MetaContext {
   readonly io: CommandIo;
   readonly workspace: string;
@@ -309,7 +313,7 @@ interface MetaContext {
   readonly signal: AbortSignal;
 }
 
-/** No code begins with the colon of these. */
+/** The session commands. Python code never begins with a colon. */
 const COMMANDS: readonly (readonly [form: string, help: string])[] = [
   [":help", "Show this help"],
   [":reset", "Restart the kernel: variables are lost, and MCP servers stop"],
@@ -328,7 +332,7 @@ const KEYS: readonly (readonly [keys: string, help: string])[] = [
   ["NAME?, NAME??", "Show an object's documentation or source"],
 ];
 
-/** Installs packages that the next cell can import. */
+/** Installs packages for the next cells. */
 async function install(names: string, { io, executor, signal }: MetaContext): Promise<void> {
   const requirements = names.split(/\s+/).filter((name) => name !== "");
   if (requirements.length === 0) throw new UsageError("Specify packages: :install PACKAGE…");
@@ -343,7 +347,7 @@ async function install(names: string, { io, executor, signal }: MetaContext): Pr
   }
 }
 
-/** Runs a command of the session. */
+/** Runs a session command. */
 async function runMetaCommand(
   line: string,
   context: MetaContext,

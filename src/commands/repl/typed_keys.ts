@@ -2,28 +2,28 @@ import { emitKeypressEvents } from "node:readline";
 import { PassThrough } from "node:stream";
 import { abortable, anySignal } from "../../base/signals.ts";
 
-/** A key that was pressed, or what was pasted. */
+/** A pressed key or pasted text. */
 export type Key =
   /** Characters to insert. */
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "paste"; readonly text: string }
   /** Another key by its name, such as `"left"`, `"ctrl-left"`, `"meta-b"`, `"ctrl-r"`. */
   | { readonly type: "key"; readonly name: string }
-  /** The terminal has gone. */
+  /** The terminal is gone. */
   | { readonly type: "end" };
 
-/** What a terminal that is told {@linkcode PASTE_ON} puts around what is pasted. */
+/** What a terminal puts around pasted text after {@linkcode PASTE_ON}. */
 const PASTE_START = "\x1b[200~";
 const PASTE_END = "\x1b[201~";
 
-/** Has a terminal tell pasted text from typed text, or no longer. */
+/** Makes a terminal mark pasted text, or stops it. */
 export const PASTE_ON = "\x1b[?2004h";
 export const PASTE_OFF = "\x1b[?2004l";
 
-/** The most keys that wait. */
+/** The most keys to queue. */
 const MAX_WAITING = 65_536;
 
-/** What node:readline tells of a key. */
+/** A key as reported by node:readline. */
 interface Keypress {
   readonly sequence?: string;
   readonly name?: string;
@@ -31,7 +31,7 @@ interface Keypress {
   readonly meta?: boolean;
 }
 
-/** The keys of a terminal, in their order. */
+/** The keys of a terminal, in order. */
 export class TypedKeys {
   readonly #source: () => Promise<Uint8Array | null>;
   readonly #stream = new PassThrough();
@@ -52,12 +52,12 @@ export class TypedKeys {
     });
   }
 
-  /** Whether no key waits. */
+  /** Whether no key is queued. */
   get isEmpty(): boolean {
     return this.#waiting.length === 0;
   }
 
-  /** The next key, waiting for it. */
+  /** Waits for the next key. */
   async next(signal?: AbortSignal): Promise<Key> {
     for (;;) {
       signal?.throwIfAborted();
@@ -71,12 +71,12 @@ export class TypedKeys {
     }
   }
 
-  /** Adds Ctrl-C, which comes as a signal. */
+  /** Adds Ctrl-C, which arrives as a signal. */
   interrupt(): void {
     this.#add({ type: "key", name: "ctrl-c" });
   }
 
-  /** Forgets the keys that wait. */
+  /** Drops the queued keys. */
   drop(): void {
     this.#waiting = [];
     this.#pasting = false;
@@ -99,7 +99,7 @@ export class TypedKeys {
       if (at === -1) break;
       const before = this.#text.slice(0, at);
       this.#text = this.#text.slice(at + mark.length);
-      if (this.#pasting) this.#add({ type: "paste", text: withLineFeeds(before) });
+      if (this.#pasting) this.#add({ type: "paste", text: before.replace(/\r\n?/g, "\n") });
       else this.#type(before);
       this.#pasting = !this.#pasting;
     }
@@ -130,14 +130,10 @@ function keyOf(text: string | undefined, { sequence = "", name, ctrl, meta }: Ke
   return { type: "key", name: `${ctrl ? "ctrl-" : ""}${meta ? "meta-" : ""}${name ?? ""}` };
 }
 
-/** How much of the end of a text may be the beginning of the mark before pasted text. */
+/** The length of a text's end that may be the beginning of {@linkcode PASTE_START}. */
 function beginningOfPaste(text: string): number {
   for (let length = PASTE_START.length - 1; length >= 3; length--) {
     if (text.endsWith(PASTE_START.slice(0, length))) return length;
   }
   return 0;
-}
-
-function withLineFeeds(text: string): string {
-  return text.replace(/\r\n?/g, "\n");
 }

@@ -1,12 +1,12 @@
 import { unicodeWidth } from "@std/cli";
 
-/** How long nothing must be typed at a question, in steps, before an answer to it counts. */
+/** How many steps must pass without a key before an answer to a question counts. */
 const QUIET_STEPS = 10;
 const STEP_MS = 25;
 
-/** A question's line, as it is typed key by key. */
+/** The input line of a question, typed key by key. */
 export class AnswerLine {
-  /** Settles once the line is typed: with `null` where it never will be. */
+  /** Settles once the line is typed; with `null` if it never will be. */
   readonly answer: Promise<string | null>;
   readonly #answered = Promise.withResolvers<string | null>();
   readonly #write: (text: string) => void;
@@ -24,17 +24,17 @@ export class AnswerLine {
     this.answer = this.#answered.promise;
   }
 
-  /** Takes all that is typed for the answer. */
+  /** Accepts everything typed as the answer. */
   open(): void {
     this.#isOpen = true;
   }
 
   /**
-   * Waits until the question has stood for as long as reading takes, without a key pressed. Such
-   * keys were pressed for something else, or by somebody who has not read it.
+   * Waits until the question has been visible for the time it takes to read, without a key pressed.
+   * Earlier keys were pressed for something else, or by somebody who has not read the question.
    *
-   * The time is counted in steps: a process that the machine lets wait would else take up what was
-   * typed before the question only after that time.
+   * The time is counted in steps: otherwise, a process that the machine delays would read keys that
+   * were typed before the question only after that time.
    */
   async untilQuiet(signal: AbortSignal): Promise<boolean> {
     this.#stepsLeft = QUIET_STEPS;
@@ -55,11 +55,11 @@ export class AnswerLine {
     return this.#isOpen || signal.aborted;
   }
 
-  /** Takes keys. */
+  /** Processes keys and returns whether the line has ended. */
   type(bytes: Uint8Array): boolean {
     const text = this.#decoder.decode(bytes, { stream: true });
     for (const character of text) {
-      // Nobody types on: a question without an answer is refused, however early that is.
+      // End of input: a question without an answer is refused, however early.
       if (character === "\x04" && this.#text === "") return this.end(null);
       if (!this.#isOpen) {
         this.#stepsLeft = QUIET_STEPS;
@@ -106,7 +106,7 @@ function segments(text: string): string[] {
   return Array.from(new Intl.Segmenter().segment(text), ({ segment }) => segment);
 }
 
-/** As terminals echo it. */
+/** Formats control characters as terminals echo them. */
 function shown(text: string): string {
   return text.replace(
     /\p{Cc}/gu,
@@ -114,7 +114,7 @@ function shown(text: string): string {
   );
 }
 
-/** Where the last word of a text begins. */
+/** The start of the last word of a text. */
 function lastWord(text: string): number {
   return Math.max(...[" ", "\t"].map((blank) => text.trimEnd().lastIndexOf(blank))) + 1;
 }

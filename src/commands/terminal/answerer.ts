@@ -12,82 +12,82 @@ import type { RunActionOptions } from "../actions/code_action.ts";
 import type { CommandIo } from "../command.ts";
 import { foreignText, prose } from "../foreign_rows.ts";
 import { TerminalApprover } from "./approver.ts";
-import { terminalSize } from "./columns.ts";
-import { TerminalPrompter } from "./prompter.ts";
+import { terminalSize } from "../../base/terminal.ts";
+import { promptAtTerminal } from "./prompter.ts";
 
 /**
- * Asks the person at the terminal what MCP servers ask, one question after the other.
+ * Asks the person at the terminal the questions of MCP servers, one at a time.
  *
- * All that the server wrote stands behind a mark, and what is typed stands after a line of ours that
- * names the server: no server can ask in the name of ipybox or another program.
+ * Rows with the server's text start with a mark, and input follows a line of ours that names the
+ * server: no server can ask in the name of ipybox or another program.
  */
-export class TerminalAnswerer {
-  readonly #io: CommandIo;
-  readonly #turns: Mutex;
-
-  constructor(io: CommandIo, turns: Mutex) {
-    this.#io = io;
-    this.#turns = turns;
+export async function answerAtTerminal(
+  request: ElicitationRequest,
+  { io, turns }: { readonly io: CommandIo; readonly turns: Mutex },
+): Promise<void> {
+  const { question, serverName } = request;
+  if (!io.interactive) {
+    io.err(`Declined a question: there is no terminal to ask on. ${asked(request)}`);
+    request.answer({ action: "decline" }, "approval_unavailable");
+    return;
   }
-
-  /** Answers a question. Without a terminal nobody can be asked, and it is declined. */
-  async answer(request: ElicitationRequest): Promise<void> {
-    const { question, serverName } = request;
-    if (!this.#io.interactive) {
-      this.#io.err(`Declined a question: there is no terminal to ask on. ${asked(request)}`);
-      request.answer({ action: "decline" }, "approval_unavailable");
-      return;
-    }
-    const signal = anySignal(request.signal, this.#io.signal);
-    using _turn = await this.#turns.acquire();
-    if (signal.aborted) return;
-    const consent = question.kind === "url"
-      ? `${asked(request)}It wants you to open this address, at ${visible(question.url.host)}:\n` +
-        `${rows(question.url.href)}Did you open it? [y/N] `
-      : `${asked(request)}Answer ${question.fields.length} fields? ` +
-        `${visible(serverName)} gets what you type. [y/N] `;
-    const answer = await this.#io.ask(consent, signal);
-    request.answer(await this.#answerTo(request, answer, signal), "terminal");
-  }
-
-  /** What the person does who was asked whether to answer. */
-  async #answerTo(
-    request: ElicitationRequest,
-    consent: string | null,
-    signal: AbortSignal,
-  ): Promise<ElicitationAnswer> {
-    const { question } = request;
-    if (consent === null) return { action: "cancel" };
-    if (!isYes(consent)) return { action: "decline" };
-    if (question.kind === "url") return { action: "accept" };
-    const content = await this.#fill(request, question.fields, signal);
-    return content === undefined ? { action: "cancel" } : { action: "accept", content };
-  }
-
-  /** Asks for each field until it is right; `undefined` if the person cancels or the question is withdrawn. */
-  async #fill(
-    { serverName }: ElicitationRequest,
-    fields: readonly FormField[],
-    signal: AbortSignal,
-  ): Promise<Record<string, FormValue> | undefined> {
-    const content: [string, FormValue][] = [];
-    for (const field of fields) {
-      let problems: string[];
-      do {
-        const typed = await this.#io.ask(prompt(field, serverName), signal);
-        if (typed === null) return undefined;
-        const value = typed.trim() === "" ? field.default : valueOf(field, typed.trim());
-        const given = value === undefined ? {} : { [field.name]: value };
-        problems = checkForm([field], given);
-        if (problems.length > 0) this.#io.err(rows(problems.join("\n")).trimEnd());
-        else if (value !== undefined) content.push([field.name, value]);
-      } while (problems.length > 0);
-    }
-    return Object.fromEntries(content);
-  }
+  const signal = anySignal(request.signal, io.signal);
+  using _turn = await turns.acquire();
+  if (signal.aborted) return;
+  const consent = question.kind === "url"
+    ? `${asked(request)}It wants you to open this address, at ${visible(question.url.host)}:\n` +
+      `${rows(question.url.href)}Did you open it? [y/N] `
+    : `${asked(request)}Answer ${question.fields.length} fields? ` +
+      `${visible(serverName)} gets what you type. [y/N] `;
+  const typed = await io.ask(consent, signal);
+  request.answer(await answerTo(request, typed, { io, signal }), "terminal");
 }
 
-/** Who asks, and the server's words. */
+/** Where and how long to ask. */
+interface Asking {
+  readonly io: CommandIo;
+  readonly signal: AbortSignal;
+}
+
+/** The person's answer, after they were asked whether to give one. */
+async function answerTo(
+  { question, serverName }: ElicitationRequest,
+  consent: string | null,
+  asking: Asking,
+): Promise<ElicitationAnswer> {
+  if (consent === null) return { action: "cancel" };
+  if (!isYes(consent)) return { action: "decline" };
+  if (question.kind === "url") return { action: "accept" };
+  const content = await fill(serverName, question.fields, asking);
+  return content === undefined ? { action: "cancel" } : { action: "accept", content };
+}
+
+/**
+ * Asks for each field until it is valid; `undefined` if the person cancels or the question is
+ * withdrawn.
+ */
+async function fill(
+  serverName: string,
+  fields: readonly FormField[],
+  { io, signal }: Asking,
+): Promise<Record<string, FormValue> | undefined> {
+  const content: [string, FormValue][] = [];
+  for (const field of fields) {
+    let problems: string[];
+    do {
+      const typed = await io.ask(prompt(field, serverName), signal);
+      if (typed === null) return undefined;
+      const value = typed.trim() === "" ? field.default : valueOf(field, typed.trim());
+      const given = value === undefined ? {} : { [field.name]: value };
+      problems = checkForm([field], given);
+      if (problems.length > 0) io.err(rows(problems.join("\n")).trimEnd());
+      else if (value !== undefined) content.push([field.name, value]);
+    } while (problems.length > 0);
+  }
+  return Object.fromEntries(content);
+}
+
+/** The server and its message. */
 function asked({ serverName, question }: ElicitationRequest): string {
   return `The MCP server ${visible(serverName)} asks:\n${rows(question.message)}`;
 }
@@ -96,7 +96,7 @@ function rows(text: string): string {
   return foreignText(text, terminalSize().columns);
 }
 
-/** The server's words on a field, and a line of ours behind which the answer is typed. */
+/** The server's text about a field, and our input line. */
 function prompt(field: FormField, serverName: string): string {
   const { title, description, required } = field;
   const empty = field.default === undefined
@@ -130,7 +130,7 @@ function howToType(field: FormField): string {
   }
 }
 
-/** An option behind its number, which only its first row has. */
+/** An option with its number, which only the first row shows. */
 function optionRows({ title }: { readonly title: string }, at: number): string {
   const number = `${at + 1}`;
   const [first = "", ...rest] = prose(visible(title), terminalSize().columns - number.length);
@@ -139,7 +139,7 @@ function optionRows({ title }: { readonly title: string }, at: number): string {
     .map((row) => `${row}\n`).join("");
 }
 
-/** What was typed, as a value of the field. Invalid input stays text, which the check rejects. */
+/** Converts input to the field's type. Invalid input stays text, which the check rejects. */
 function valueOf(field: FormField, typed: string): FormValue {
   switch (field.type) {
     case "text":
@@ -156,7 +156,7 @@ function valueOf(field: FormField, typed: string): FormValue {
   }
 }
 
-/** The value of an option that was named by its number, its title or itself. */
+/** The value of an option chosen by its number, title or value. */
 function chosen(options: readonly { value: string; title: string }[], typed: string): string {
   const option = options.find(({ value, title }) => typed === value || typed === title) ??
     (/^\d+$/.test(typed) ? options[Number(typed) - 1] : undefined);
@@ -168,18 +168,17 @@ function isYes(text: string): boolean {
 }
 
 /**
- * Has the person at the terminal asked whatever code and MCP servers ask, one thing after the other.
+ * Creates handlers that ask the person at the terminal the questions of code and MCP servers, one
+ * at a time.
  */
 export function askAtTerminal(
   io: CommandIo,
 ): Required<Pick<RunActionOptions, "decide" | "answer">> & Pick<RunActionOptions, "prompt"> {
   const turns = new Mutex();
   const approver = new TerminalApprover(io, "--approve allow", turns);
-  const prompter = new TerminalPrompter(io, turns);
-  const answerer = new TerminalAnswerer(io, turns);
   return {
     decide: (request) => approver.decide(request),
-    answer: (request) => answerer.answer(request),
-    prompt: io.interactive ? (request) => prompter.prompt(request) : undefined,
+    answer: (request) => answerAtTerminal(request, { io, turns }),
+    prompt: io.interactive ? (request) => promptAtTerminal(request, { io, turns }) : undefined,
   };
 }

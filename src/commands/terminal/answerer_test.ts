@@ -4,7 +4,7 @@ import { silentLogger } from "../../base/log.ts";
 import { ElicitationRequest } from "../../approval/questions.ts";
 import { type ElicitationAnswer, parseElicitation } from "../../mcp/questions.ts";
 import type { CommandIo } from "../command.ts";
-import { TerminalAnswerer } from "./answerer.ts";
+import { answerAtTerminal } from "./answerer.ts";
 
 /** What stands at the terminal when a server asks, and what it is answered. */
 async function ask(
@@ -38,7 +38,7 @@ async function ask(
     },
   };
   const request = new ElicitationRequest({ serverName: "shop" }, question);
-  await new TerminalAnswerer(io, new Mutex()).answer(request);
+  await answerAtTerminal(request, { io, turns: new Mutex() });
   return { shown, answer: await request.response, left: lines.length };
 }
 
@@ -58,7 +58,7 @@ const FORM = {
   },
 };
 
-Deno.test("TerminalAnswerer asks for the fields of a form one after the other", async () => {
+Deno.test("answerAtTerminal() asks for the fields of a form one after the other", async () => {
   const { shown, answer, left } = await ask(FORM, [
     "y",
     "", // it must be there
@@ -115,7 +115,7 @@ Answer to shop (text, or nothing):
   );
 });
 
-Deno.test("TerminalAnswerer marks what a server put into a problem", async () => {
+Deno.test("answerAtTerminal() marks what a server put into a problem", async () => {
   const name = `card ${".".repeat(80)}ipybox: error: run this as root`;
   const requestedSchema = {
     type: "object",
@@ -127,7 +127,7 @@ Deno.test("TerminalAnswerer marks what a server put into a problem", async () =>
   assertEquals(foreign.filter((row) => !row.startsWith("  | ")), []);
 });
 
-Deno.test("TerminalAnswerer shows where an address leads before it is opened", async () => {
+Deno.test("answerAtTerminal() shows where an address leads before it is opened", async () => {
   const url = { mode: "url", message: "Sign in", url: "https://login.example/x?y=1" };
   const yes = await ask(url, ["yes"]);
   assertEquals(yes.answer, { action: "accept" });
@@ -143,7 +143,7 @@ Did you open it? [y/N] yes
   assertEquals((await ask(url, [""])).answer, { action: "decline" });
 });
 
-Deno.test("TerminalAnswerer declines where nobody can be asked, and cancels where nobody answers", async () => {
+Deno.test("answerAtTerminal() declines where nobody can be asked, and cancels where nobody answers", async () => {
   assertEquals((await ask(FORM, ["y"], false)).answer, { action: "decline" });
   assertEquals((await ask(FORM, ["n"])).answer, { action: "decline" });
   assertEquals((await ask(FORM, [null])).answer, { action: "cancel" });

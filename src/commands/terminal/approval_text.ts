@@ -1,8 +1,7 @@
 /**
- * What a person at a terminal is shown of a request for approval.
+ * What a person at a terminal sees of a request for approval.
  *
- * All that code or a server wrote stands behind a mark at the start of each row, so that none of it
- * can pass for what ipybox says.
+ * Each row with text of code or a server starts with a mark, so that none of it can imitate ipybox.
  *
  * @module
  */
@@ -14,26 +13,26 @@ import {
   visible,
   visibleCode,
 } from "../../approval/call_text.ts";
-import type { ApprovalRequest } from "../../approval/request.ts";
+import { type ApprovalRequest, isShell } from "../../approval/request.ts";
 import { widthOf, wrapped } from "../../base/terminal.ts";
 import { MARK, marked, prose } from "../foreign_rows.ts";
 import { ago } from "./columns.ts";
 
-/** What is shown of a request. */
+/** A request as it is shown. */
 export interface ShownRequest {
   /** The request. */
   readonly request: ApprovalRequest;
   /** The arguments that would be sent. */
   readonly argumentsJson: string;
-  /** How wide the terminal is. */
+  /** The width of the terminal. */
   readonly columns: number;
 }
 
-/** The most rows of one argument, and of all that is shown at once. */
+/** The most rows of one argument, and of all items at once. */
 const MAX_ROWS = 4;
 const MAX_ITEMS = 12;
 
-/** Shows a request in a few rows. What is left out is counted. */
+/** Shows a request in a few rows and says how much is left out. */
 export function summary(shown: ShownRequest): string {
   const { request, columns } = shown;
   const { source, changes, askedAt } = request;
@@ -61,7 +60,7 @@ export function summary(shown: ShownRequest): string {
   return rows.join("\n") + "\n";
 }
 
-/** Shows all that is known of a request. */
+/** Shows everything known about a request. */
 export function details(shown: ShownRequest): string {
   const { request, columns } = shown;
   const { annotations = {}, source, server, title, description, changes } = request;
@@ -84,12 +83,7 @@ export function details(shown: ShownRequest): string {
   return rows.join("\n") + "\n";
 }
 
-/** Whether it is about a shell command. Other calls may have an argument `cmd`, too. */
-export function isShell({ kind }: ApprovalRequest): boolean {
-  return kind === "shell" || kind === "shell_magic";
-}
-
-/** On one row if there is room, else with one argument after the other. */
+/** The call in one row if there is room, or else with each argument on its own rows. */
 function callRows({ request, argumentsJson, columns }: ShownRequest, fold: boolean): string[] {
   const call = callOf(request, argumentsJson);
   const line = MARK + describeCall(call);
@@ -118,7 +112,7 @@ function shellRows({ request, argumentsJson, columns }: ShownRequest, fold: bool
   return [...head, ...(fold ? folded(lines, "lines") : lines).flat()];
 }
 
-/** Leaves out the middle of what is many, and says of how much. */
+/** Omits the middle of a long list and says how much. */
 function folded<T extends string | string[]>(items: readonly T[], what: string): (T | string)[] {
   if (items.length <= MAX_ITEMS) return [...items];
   const [head, tail] = [items.slice(0, MAX_ITEMS - 3), items.slice(-2)];
@@ -126,14 +120,14 @@ function folded<T extends string | string[]>(items: readonly T[], what: string):
   return [...head, `    … ${left} more ${what}: d shows them`, ...tail];
 }
 
-/** Leaves out the middle of a long text, and says of how much. */
+/** Omits the middle of a long text and says how much. */
 function shortened(text: string, columns: number): string[] {
   const width = columns - MARK.length;
   if (text.length <= MAX_ROWS * width) {
     const rows = marked(text, columns);
     if (rows.length <= MAX_ROWS) return rows;
   }
-  // Of what may be megabytes, only what is shown is looked at closely.
+  // The text may be megabytes long, so only the shown parts are examined closely.
   const head = wrapped(text.slice(0, 2 * MAX_ROWS * width), width).slice(0, MAX_ROWS - 2);
   const tail = lastRow(text.slice(text.length - width), width);
   const left = lengthOf(text) - head.reduce((sum, row) => sum + lengthOf(row), lengthOf(tail));
@@ -150,7 +144,7 @@ function lastRow(text: string, width: number): string {
   return characters.join("");
 }
 
-/** How many characters a text has; those beyond 16 bits count once. */
+/** The number of characters in a text; surrogate pairs count once. */
 function lengthOf(text: string): number {
   let length = 0;
   for (const _character of text) length++;

@@ -1,18 +1,19 @@
 import { callName, visible } from "../../approval/call_text.ts";
-import type {
-  AcceptOptions,
-  ApprovalRequest,
-  Remember,
-  RememberScope,
+import {
+  type AcceptOptions,
+  type ApprovalRequest,
+  isShell,
+  type Remember,
+  type RememberScope,
 } from "../../approval/request.ts";
 import { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
-import { details, isShell, type ShownRequest, summary } from "./approval_text.ts";
+import { details, type ShownRequest, summary } from "./approval_text.ts";
 import type { CommandIo } from "../command.ts";
 import { editArguments } from "./edit_arguments.ts";
-import { terminalSize } from "./columns.ts";
+import { terminalSize } from "../../base/terminal.ts";
 
-/** Asks the person at the terminal about one call after the other. */
+/** Asks the person at the terminal about calls, one at a time. */
 export class TerminalApprover {
   readonly #io: CommandIo;
   readonly #toAllow: string;
@@ -25,7 +26,7 @@ export class TerminalApprover {
     this.#turns = turns;
   }
 
-  /** Decides a call. Without a terminal nobody can be asked, and it is refused. */
+  /** Decides a call. Without a terminal, it is refused. */
   async decide(request: ApprovalRequest): Promise<void> {
     const signal = anySignal(request.signal, this.#io.signal);
     if (!this.#io.interactive) {
@@ -47,7 +48,7 @@ export class TerminalApprover {
   }
 }
 
-/** A call with its arguments, where they are short. */
+/** A call with its arguments, if they are short. */
 function inOneRow(request: ApprovalRequest): string {
   const text = String(request);
   return text.length <= MAX_CALL_LENGTH ? text : `${callName(request)}(…)`;
@@ -55,7 +56,7 @@ function inOneRow(request: ApprovalRequest): string {
 
 const MAX_CALL_LENGTH = 120;
 
-/** The questions about one call. */
+/** The dialogue about one call. */
 class Dialogue {
   readonly #io: CommandIo;
   readonly #request: ApprovalRequest;
@@ -119,7 +120,7 @@ class Dialogue {
     return { request: this.#request, argumentsJson, columns: terminalSize().columns };
   }
 
-  /** A change is made as it is asked for, or not at all. */
+  /** Whether arguments can be edited: a change is made as requested or not at all. */
   get #isEditable(): boolean {
     return this.#request.kind !== "change";
   }
@@ -155,19 +156,22 @@ class Dialogue {
     ].map((line) => `  ${line}`).join("\n");
   }
 
-  /** The next line, or `undefined` once there is nothing left to decide. */
+  /** The next line; `undefined` once there is nothing left to decide. */
   async #ask(question: string): Promise<string | undefined> {
     const line = await this.#io.ask(question, this.#signal);
     if (line !== null) return line.trim();
     this.#over = true;
-    // Withdrawn or interrupted, or the terminal has no more to say.
+    // Withdrawn, interrupted, or the end of input.
     if (!this.#signal.aborted) {
       await this.#request.reject("the question was closed at the terminal");
     }
     return undefined;
   }
 
-  /** Whether that was it: arguments that the tool does not take leave the question open. */
+  /**
+   * Accepts the call and returns whether that worked: arguments that the tool rejects leave the
+   * question open.
+   */
   async #accept(options: AcceptOptions): Promise<boolean> {
     try {
       await this.#request.accept({ ...options, arguments: this.#edited });
@@ -196,7 +200,7 @@ class Dialogue {
     return true;
   }
 
-  /** How a decision is remembered; `null` where the person thought better of it. */
+  /** How to remember a decision; `null` if the person changed their mind. */
   async #remember(
     verb: string,
     scope: RememberScope | undefined,
@@ -207,7 +211,7 @@ class Dialogue {
       this.#io.err(`Decisions cannot be remembered ${SCOPES[scope]} here.`);
       return null;
     }
-    const what = isShell(this.#request) ? "every shell command" : `${callName(this.#request)}`;
+    const what = isShell(this.#request) ? "every shell command" : callName(this.#request);
     const [any, exact] = isShell(this.#request)
       ? ["[a]ny", "[e]xactly this one"]
       : ["with [a]ny arguments", "[e]xactly these"];
@@ -234,12 +238,12 @@ class Dialogue {
   }
 }
 
-/** What a person typed. */
+/** A parsed answer. */
 interface Answer {
   readonly key: "y" | "n" | "c" | "s" | "a" | "e" | "d";
   /** How long the decision counts. */
   readonly scope: RememberScope | undefined;
-  /** What follows. */
+  /** The rest of the line. */
   readonly rest: string;
 }
 

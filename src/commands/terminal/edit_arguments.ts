@@ -1,34 +1,32 @@
 import { messageOf } from "../../base/message_of.ts";
 import { join } from "node:path";
 import { escapeHidden, visible } from "../../approval/call_text.ts";
-import type { ApprovalRequest } from "../../approval/request.ts";
+import { type ApprovalRequest, isShell } from "../../approval/request.ts";
 import { PrivateFolder } from "../../files/private_folder.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../../json/exact.ts";
 import { shellWord } from "../../mcp/launch.ts";
 import { findProgram, namedProgram, requireProgram } from "../../process/program.ts";
 import { runProgram } from "../../process/run_program.ts";
-import { wrapped } from "../../base/terminal.ts";
+import { terminalSize, wrapped } from "../../base/terminal.ts";
 import { MARK } from "../foreign_rows.ts";
-import { isShell } from "./approval_text.ts";
-import { terminalSize } from "./columns.ts";
 
-/** What is edited. */
+/** The request to edit. */
 interface EditedRequest {
   /** The request. */
   readonly request: ApprovalRequest;
-  /** Its arguments as they are now. */
+  /** Its current arguments. */
   readonly argumentsJson: string;
 }
 
-/** Who edits. */
+/** The interaction with the person who edits. */
 interface EditDialogue {
-  /** What of the arguments is edited, where the person has said so already. */
+  /** The argument that the person has chosen already; empty otherwise. */
   readonly which: string;
-  /** Ends it. */
+  /** Cancels the editing. */
   readonly signal: AbortSignal;
-  /** Asks for a line, where there is no editor. */
+  /** Asks for a line, if there is no editor. */
   ask(question: string): Promise<string | null>;
-  /** Leaves the terminal to the editor. */
+  /** Hands the terminal to the editor. */
   lend<T>(use: () => Promise<T>): Promise<T>;
 }
 
@@ -37,25 +35,25 @@ type Edited =
   | { readonly arguments: ExactObject; readonly argumentsJson: string }
   | { readonly problem: string };
 
-/** Something of the arguments that is edited by itself; without a `name`, all of them as JSON. */
+/** An argument to edit; without a `name`, all arguments as JSON. */
 interface Target {
   readonly name?: string;
   readonly text: string;
   readonly file: string;
 }
 
-/** A text that is longer, or has several lines, is not read as JSON. */
+/** Texts longer than this or with several lines are edited as text instead of JSON. */
 const MAX_INLINE = 80;
 
-/** The file of a shell command. */
+/** The file for a shell command. */
 const COMMAND = "command.sh";
 
-/** How many texts can be chosen from. The others are in the JSON. */
+/** The most texts to choose from; the others are in the JSON. */
 const MAX_TEXTS = 9;
 
 /**
- * Has the arguments of a call edited: the command of a shell line, a long text and one of several
- * lines as they are, all others as JSON.
+ * Lets a person edit a call's arguments: a shell command, a long text or one with several lines as
+ * text, everything else as JSON.
  */
 export async function editArguments(
   { request, argumentsJson }: EditedRequest,
@@ -76,7 +74,7 @@ export async function editArguments(
   }
 }
 
-/** What of the arguments is edited: where there is a choice, the person has it. */
+/** Determines what to edit, and asks if there is a choice. */
 async function choose(
   request: ApprovalRequest,
   args: ExactObject,
@@ -102,7 +100,7 @@ async function choose(
     { problem: `${visible(chosen)} is not one of the choices` };
 }
 
-/** The texts, by numbers: their names are not ours. */
+/** Lists the texts by number, since code chooses their names. */
 function choices(texts: readonly Target[]): string {
   const rows = texts.map(({ name = "", text }, at) => {
     const lines = text.split("\n").length;
@@ -113,7 +111,7 @@ function choices(texts: readonly Target[]): string {
   return `${rows.join("")}  j  all arguments as JSON\n`;
 }
 
-/** A file's name that says what is in it, where the argument's does. */
+/** A file name from the argument's name, if that is suitable. */
 function fileOf(name: string): string {
   return /^\w{1,40}$/.test(name) ? `${name}.txt` : "text.txt";
 }
@@ -124,8 +122,9 @@ async function edit(
 ): Promise<EditedText> {
   const shown = template(text);
   try {
-    // What fits in a row can be typed again. Lent right after the answer, before more is read.
-    const edited = hasNamedEditor() || shown === ""
+    // A text that fits in a row can be retyped. The terminal is handed over right after the answer,
+    // before more is read.
+    const edited = namedEditor() !== undefined || shown === ""
       ? await lend(() => editText(text, { name: file, signal }))
       : undefined;
     if (edited !== undefined) return edited;
@@ -144,14 +143,14 @@ async function edit(
     : { text: answer };
 }
 
-/** What is edited, in the form in which it is typed, where it surely fits in a row. */
+/** The text to retype, if it is certain to fit in a row. */
 function template(text: string): string {
   const shown = `${MARK}${text.trimEnd().replace(/\n */g, " ")}`;
   const fits = shown.length < terminalSize().columns && /^[ -~]*$/.test(shown);
   return fits ? `${shown}\n` : "";
 }
 
-/** Whether nothing of a text is invisible, but for ends of lines and tabs. */
+/** Whether a text contains nothing invisible except line breaks and tabs. */
 function isPlain(text: string): boolean {
   const inOneLine = text.replace(/[\n\t]/g, " ");
   return escapeHidden(inOneLine, unicodeEscape) === inOneLine;
@@ -162,7 +161,7 @@ function checked(args: unknown): Edited {
   return { arguments: args, argumentsJson: stringifyExact(args) };
 }
 
-/** JSON with one value a line, in which nothing is invisible. */
+/** JSON with one value per line and without invisible characters. */
 function readableJson(args: ExactObject): string {
   return JSON.stringify(args, null, 2).split("\n").map((line) => escapeHidden(line, unicodeEscape))
     .join("\n");
@@ -175,32 +174,27 @@ function unicodeEscape(character: string): string {
   ).join("");
 }
 
-/** Editors end the last line, whether or not it had an end. */
+/** Removes a line break that the editor added at the end. */
 function withoutLastEnd(text: string, before: string): string {
   return before.endsWith("\n") ? text : text.replace(/\n$/, "");
 }
 
-/** What is edited, and until when. */
+/** Options of {@linkcode editText}. */
 interface EditOptions {
-  /** The file's name, by which editors know what it is. */
+  /** The file name, from which editors infer the format. */
   readonly name: string;
-  /** Ends the editor. */
+  /** Stops the editor. */
   readonly signal: AbortSignal;
 }
 
-/** What is left of a text, or why that is nothing new. */
+/** The edited text, or why there is none. */
 type EditedText = { readonly text: string } | { readonly problem: string };
 
-/** Editors that are used where none is named. */
+/** Editors to use if none is configured. */
 const USUAL = ["nano", "vi"];
 
-/** Whether the person has named an editor by `VISUAL` or `EDITOR`. */
-function hasNamedEditor(): boolean {
-  return namedEditor() !== undefined;
-}
-
 /**
- * Has a text edited at the terminal, in the editor that `VISUAL` or `EDITOR` names, or else in a usual
+ * Edits a text at the terminal, in the editor that `VISUAL` or `EDITOR` names, or else in a common
  * one.
  */
 async function editText(
@@ -209,12 +203,12 @@ async function editText(
 ): Promise<EditedText | undefined> {
   const command = await editorCommand();
   if (command === undefined) return undefined;
-  await using folder = await PrivateFolder.create(); // nobody else's to read
+  await using folder = await PrivateFolder.create(); // not readable by other users
   const path = join(folder.path, name);
   await Deno.writeTextFile(path, text, { mode: 0o600 });
   try {
     const { success, code } = await runProgram(namedProgram("/bin/sh"), {
-      // An editor's command may have arguments. Stdout is for results.
+      // The editor's command may have arguments. Stdout is reserved for results.
       args: ["-c", `${command} "$1" >&2`, "sh", path],
       cwd: folder.path,
       atTerminal: true,
@@ -232,12 +226,12 @@ async function editText(
   }
 }
 
-/** The editor as a command for a shell. */
+/** The editor as a shell command. */
 async function editorCommand(): Promise<string | undefined> {
   const named = namedEditor();
   if (named !== undefined) {
     const [name] = /^[\w.+-]+(?=\s|$)/.exec(named) ?? [];
-    // What is more than a name and arguments is for the shell.
+    // Anything more complex than a name and arguments is left to the shell.
     if (name === undefined) return named;
     return `exec ${shellWord(await requireProgram(name))}${named.slice(name.length)}`;
   }
@@ -248,6 +242,7 @@ async function editorCommand(): Promise<string | undefined> {
   return undefined;
 }
 
+/** The editor that `VISUAL` or `EDITOR` names. */
 function namedEditor(): string | undefined {
   return Deno.env.get("VISUAL")?.trim() || Deno.env.get("EDITOR")?.trim() || undefined;
 }

@@ -3,42 +3,33 @@ import type { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
 import { END_OF_INPUT, type InputRequest } from "../../kernel/execution.ts";
 import type { CommandIo } from "../command.ts";
-import { widthOf } from "../../base/terminal.ts";
+import { terminalSize, widthOf } from "../../base/terminal.ts";
 import { foreignText } from "../foreign_rows.ts";
-import { terminalSize } from "./columns.ts";
 
-/** The most lines that are shown of what the code says before its last one. */
+/** The most lines of the code's prompt to show before its last one. */
 const MAX_LINES = 20;
 
-/** The least room for what is typed behind the code's words. */
+/** The least room for the input after the code's prompt. */
 const ROOM = 20;
 
 /**
- * Has the person at the terminal type what code asks for by `input()`, `getpass()` or a debugger. The
- * code's words stand behind words of ours: it cannot ask in the name of ipybox.
+ * Asks the person at the terminal for the input of `input()`, `getpass()` or a debugger. The code's
+ * prompt follows ours, so code cannot ask in the name of ipybox.
  */
-export class TerminalPrompter {
-  readonly #io: CommandIo;
-  readonly #turns: Mutex;
-
-  constructor(io: CommandIo, turns: Mutex) {
-    this.#io = io;
-    this.#turns = turns;
-  }
-
-  /** Asks for a line. */
-  async prompt(request: InputRequest): Promise<void> {
-    const signal = anySignal(request.signal, this.#io.signal);
-    using _turn = await this.#turns.acquire();
-    if (signal.aborted) return;
-    const { before, label, words } = promptOf(request, terminalSize().columns);
-    this.#io.errText(before);
-    const typed = await this.#io.enter({ label, words, isSecret: request.isPassword }, signal);
-    request.answer(typed ?? END_OF_INPUT, "terminal"); // changes nothing if it was withdrawn
-  }
+export async function promptAtTerminal(
+  request: InputRequest,
+  { io, turns }: { readonly io: CommandIo; readonly turns: Mutex },
+): Promise<void> {
+  const signal = anySignal(request.signal, io.signal);
+  using _turn = await turns.acquire();
+  if (signal.aborted) return;
+  const { before, label, words } = promptOf(request, terminalSize().columns);
+  io.errText(before);
+  const typed = await io.enter({ label, words, isSecret: request.isPassword }, signal);
+  request.answer(typed ?? END_OF_INPUT, "terminal"); // has no effect if it was withdrawn
 }
 
-/** The rows before the line on which is typed, and what that begins with. */
+/** The rows before the input line, and the beginning of that line. */
 function promptOf(
   { prompt, isPassword }: InputRequest,
   columns: number,

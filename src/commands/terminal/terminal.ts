@@ -5,6 +5,7 @@
  */
 import { anySignal } from "../../base/signals.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
+import { writeAll } from "../../files/artifact_folder.ts";
 import { AnswerLine } from "./answer_line.ts";
 import {
   type CodeLine,
@@ -14,7 +15,7 @@ import {
   StdoutClosedError,
 } from "../command.ts";
 
-/** The I/O of a running command line; disposing it gives the signals back. */
+/** The I/O of a running command. Disposing it restores the signal handlers. */
 export class Terminal implements CommandIo, Disposable {
   readonly log: Logger = stderrLogger("info");
   readonly verboseLog: Logger = stderrLogger("debug");
@@ -26,7 +27,7 @@ export class Terminal implements CommandIo, Disposable {
   #input = new TerminalInput();
   #onInterrupt: (() => void) | undefined;
   #onSignal = (exitCode: number) => {
-    // The first Ctrl-C asks for a clean end; who asks twice does not want to wait for it.
+    // The first Ctrl-C requests a clean end; the second one does not wait for it.
     if (this.#interrupt.signal.aborted) {
       this.#input[Symbol.dispose]();
       Deno.exit(exitCode);
@@ -48,7 +49,7 @@ export class Terminal implements CommandIo, Disposable {
 
   out(text: string): void {
     try {
-      writeAll(Deno.stdout, text);
+      writeAll(Deno.stdout, encoder.encode(text));
     } catch (cause) {
       if (!(cause instanceof Deno.errors.BrokenPipe)) throw cause;
       throw new StdoutClosedError("The program that reads the output has exited", { cause });
@@ -61,10 +62,10 @@ export class Terminal implements CommandIo, Disposable {
 
   errText(text: string): void {
     try {
-      writeAll(Deno.stderr, text);
+      writeAll(Deno.stderr, encoder.encode(text));
     } catch (error) {
       if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
-      // Nobody is left who could be told, and results may still go to stdout.
+      // Nobody can read the message, but results may still go to stdout.
     }
   }
 
@@ -84,7 +85,7 @@ export class Terminal implements CommandIo, Disposable {
 
   async enter({ label, words, isSecret }: CodeLine, signal?: AbortSignal): Promise<string | null> {
     const line = new AnswerLine((text) => this.errText(text), { isSecret });
-    line.open(); // it decides nothing: what was typed ahead may be meant for it
+    line.open(); // it decides nothing, so input typed ahead may be meant for it
     const typed = this.#input.next(line, anySignal(this.signal, signal));
     this.errText(marked(label) + words);
     const text = await typed;
@@ -111,14 +112,14 @@ export class Terminal implements CommandIo, Disposable {
   }
 }
 
-/** Signals that end the command, and its exit code then; a terminal that is closed sends SIGHUP. */
+/** Signals that end the command, with its exit code; a closed terminal sends SIGHUP. */
 const END_SIGNALS: readonly (readonly [Deno.Signal, number])[] = Deno.build.os === "windows"
   ? []
   : [["SIGTERM", 143], ["SIGHUP", 129]];
 
 /**
- * A question's last line in bold, which nothing else here is: code and servers cannot write it, as
- * their escape sequences are shown and not obeyed.
+ * Makes a question's last line bold. Nothing else is bold: escape sequences of code and servers are
+ * shown, not obeyed.
  */
 function marked(question: string): string {
   if (Deno.env.get("TERM") === "dumb") return question;
@@ -127,28 +128,28 @@ function marked(question: string): string {
 }
 
 /**
- * What is typed at the terminal: lines, each for the question that stood there when it was typed, and
+ * Input from the terminal: lines, each for the question that was visible when it was typed, and
  * keys for their usual reader.
  *
- * While it is asked, keys come one by one: the system would keep the beginning of a line, typed
- * before the question, and put it before the answer.
+ * During a question, keys are read one by one: otherwise, the system would keep the beginning of a
+ * line from before the question and prepend it to the answer.
  *
- * Once asked, it continues reading and drops what nobody waits for: an answer typed ahead, or after
- * its question was withdrawn, must not approve the next call. Only after an answer it waits for a
- * moment, in which the asker may lend the terminal to another program.
+ * After the first question, reading continues and drops what nobody waits for: an answer that was
+ * typed ahead, or after its question was withdrawn, must not approve the next call. Only after an
+ * answer, reading pauses for a moment in which the asker may lend the terminal to another program.
  */
 class TerminalInput implements Disposable {
   #line: AnswerLine | undefined;
   #keyMode = false;
   #taker: ((bytes: Uint8Array | null) => void) | undefined;
-  /** Keys that came while nobody waited for any. */
+  /** Keys that arrived while nobody waited for any. */
   #early: Uint8Array[] = [];
   #reading = false;
   #raw = false;
   #lent: Promise<unknown> | undefined;
   #onResume: (() => void) | undefined;
   #resume = () => {
-    // While this was stopped, the shell had the terminal in its own mode.
+    // While this process was stopped, the shell set the terminal's mode.
     this.#applyMode();
     this.#onResume?.();
   };
@@ -185,7 +186,7 @@ class TerminalInput implements Disposable {
     return await promise;
   }
 
-  /** The next line, or `null` where there is none to come. */
+  /** The next line; `null` if there will be none. */
   async next(line: AnswerLine, signal: AbortSignal): Promise<string | null> {
     if (signal.aborted) line.end(null);
     this.#line = line;
@@ -203,14 +204,14 @@ class TerminalInput implements Disposable {
     }
   }
 
-  /** Gives the terminal back as it was. */
+  /** Restores the terminal's mode. */
   [Symbol.dispose](): void {
     this.#keyMode = false;
     this.#line = undefined;
     this.#setMode();
   }
 
-  /** Keys come one by one and without echo; other programs have lines. */
+  /** Raw mode delivers keys one by one without echo; other programs get lines. */
   #setMode(): void {
     const raw = (this.#keyMode || this.#line !== undefined) && this.#lent === undefined;
     if (raw === this.#raw) return;
@@ -252,14 +253,9 @@ class TerminalInput implements Disposable {
   }
 
   async #afterAnswer(): Promise<void> {
-    await new Promise((resolve) => setTimeout(resolve)); // the asker continues before that
+    await new Promise((resolve) => setTimeout(resolve)); // the asker continues first
     await this.#lent;
   }
 }
 
 const encoder = new TextEncoder();
-
-function writeAll(stream: { writeSync(bytes: Uint8Array): number }, text: string): void {
-  let bytes = encoder.encode(text);
-  while (bytes.length > 0) bytes = bytes.subarray(stream.writeSync(bytes));
-}

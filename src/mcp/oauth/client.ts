@@ -14,7 +14,7 @@ import type { OAuthParams } from "./params.ts";
 import type { Challenge } from "./session.ts";
 import type { Login } from "./store.ts";
 
-/** What ipybox is called at an authorization server. */
+/** The client's registration with an authorization server. */
 type OAuthClient = Pick<
   Login,
   "clientId" | "clientSecret" | "clientAuthMethod" | "clientSecretExpiresAt" | "redirectUri"
@@ -22,19 +22,19 @@ type OAuthClient = Pick<
 
 /** What a client is chosen from. */
 interface ClientSources {
-  /** What the user has set. */
+  /** The user's parameters. */
   readonly params: OAuthParams;
-  /** The login so far, whose client may still be good. */
+  /** The previous login, whose client may still be valid. */
   readonly before?: Login;
-  /** Where the browser comes back to. */
+  /** Where the browser is redirected to. */
   readonly redirectUri: string;
   /** The scopes of the login. */
   readonly scope?: string;
 }
 
 /**
- * Chooses the client of a login: the one that the user has set, a client-ID metadata document, the one
- * that was registered before, or a new one.
+ * Chooses the client for a login: the user's own, a client ID metadata document, the one registered
+ * before, or a newly registered one.
  */
 export async function chooseClient(
   authority: Authority,
@@ -76,7 +76,7 @@ export async function chooseClient(
   };
 }
 
-/** The client as the SDK takes it. */
+/** The client in the form that the SDK expects. */
 export function clientInformation(
   { clientId, clientSecret, clientAuthMethod }: OAuthClient,
 ): { client_id: string; client_secret?: string; token_endpoint_auth_method?: string } {
@@ -87,7 +87,7 @@ export function clientInformation(
   };
 }
 
-/** How the client proves who it is where it has a key in place of a secret. */
+/** The authentication of a client with a key instead of a secret. */
 export function keyAuthentication(
   { clientId, privateKey, algorithm = "ES256" }: OAuthParams,
 ): OAuthClientProvider["addClientAuthentication"] {
@@ -102,7 +102,7 @@ export function keyAuthentication(
     try {
       await sign(...request);
     } catch {
-      // What it says may quote the key.
+      // The original error may quote the key.
       throw new OAuthHttpError(`the configured private key cannot sign with ${algorithm}`);
     }
   };
@@ -113,34 +113,37 @@ function clientOf(login: Login): OAuthClient {
   return { clientId, clientSecret, clientAuthMethod, clientSecretExpiresAt, redirectUri };
 }
 
-/** Many authorization servers take a registered redirect address only with its own port. */
+/** Many authorization servers accept a registered redirect URI only with the same port. */
 function isGood(before: Login, issuer: string, redirectUri: string): boolean {
   const { clientSecretExpiresAt: expiry = 0 } = before;
   return sameIssuer(before.issuer, issuer) && before.redirectUri === redirectUri &&
     (expiry === 0 || expiry * 1000 > Date.now());
 }
 
-/** A program on a person's machine keeps no secret, so it is best without. */
+/** A program on a person's machine cannot keep a secret, so it prefers none. */
 function authMethod(supported: readonly string[] = ["none"]): string {
   const wanted = ["none", "client_secret_basic", "client_secret_post"];
   return wanted.find((method) => supported.includes(method)) ?? "none";
 }
 
-/** Who gives the tokens for a server, as the server says. */
+/** The source of tokens for a server, as the server announces it. */
 export interface Authority {
-  /** The authorization server's name, which everything it gave is bound to. */
+  /** The authorization server's identifier, which everything from it is bound to. */
   readonly issuer: string;
-  /** What it has; servers of the oldest kind have no metadata. */
+  /** Its metadata; servers of the oldest kind have none. */
   readonly metadata?: AuthorizationServerMetadata;
-  /** What tokens are asked for (RFC 8707), exactly as the server writes it where it does. */
+  /**
+   * The resource that tokens are requested for (RFC 8707), spelled as the server does if it names
+   * it.
+   */
   readonly resource: string;
-  /** The scopes that the server has. */
+  /** The scopes that the server supports. */
   readonly scopes?: readonly string[];
 }
 
 /**
- * Finds out who gives the tokens for a server: by its metadata (RFC 9728), then by that of the
- * authorization server (RFC 8414, OpenID Connect Discovery).
+ * Discovers the authorization server for a server: from the server's metadata (RFC 9728), then from
+ * that of the authorization server (RFC 8414, OpenID Connect Discovery).
  */
 export async function discoverAuthority(
   server: URL,
@@ -162,15 +165,15 @@ export async function discoverAuthority(
   return {
     issuer,
     metadata,
-    // Without its query, which may hold a secret.
+    // Omits the query, which may contain a secret.
     resource: resource?.resource ?? server.origin + server.pathname,
     scopes: resource?.scopes_supported,
   };
 }
 
 /**
- * Makes sure that a server which names no authorization server is its own: it would get the access that
- * a person allows at the other service whose endpoints it gives as its own.
+ * Makes sure that a server which names no authorization server uses its own endpoints. It could
+ * otherwise list another service's endpoints and receive the access that a person grants there.
  */
 function requireOwnEndpoints(server: URL, metadata: AuthorizationServerMetadata | undefined): void {
   const { authorization_endpoint, token_endpoint, registration_endpoint } = metadata ?? {};
@@ -184,7 +187,7 @@ function requireOwnEndpoints(server: URL, metadata: AuthorizationServerMetadata 
   }
 }
 
-/** Whether two names are of the same authorization server. */
+/** Whether two identifiers name the same authorization server. */
 export function sameIssuer(one: string, other: string): boolean {
   return one.replace(/\/$/, "") === other.replace(/\/$/, "");
 }
@@ -200,8 +203,8 @@ async function protectedResource(
     fetchFn,
   )
     .catch((error: unknown) => {
-      // The SDK tells a missing document from others only in words. Without one, the server itself
-      // gives the tokens, as servers of the oldest kind do.
+      // Only the message tells the SDK's error for a missing document from others. Without a
+      // document, the server itself issues the tokens, as servers of the oldest kind do.
       if (error instanceof TypeError) throw error;
       return undefined;
     });
@@ -226,7 +229,10 @@ function wrongIssuer(named: string): never {
   throw new OAuthHttpError(`it names ${host}, which is not the configured authorization server`);
 }
 
-/** Without it a stolen code would be worth a token, so the standard wants us to stop. */
+/**
+ * Without PKCE, a stolen code could be exchanged for a token, so the standard requires stopping
+ * here.
+ */
 function requirePkce({ code_challenge_methods_supported: methods }: AuthorizationServerMetadata) {
   if (methods?.includes("S256")) return;
   throw new OAuthHttpError("its authorization server does not advertise PKCE with S256");

@@ -2,6 +2,7 @@ import { readWhole } from "../../base/bytes.ts";
 import { bodyOf } from "../../base/http.ts";
 import { anySignal } from "../../base/signals.ts";
 import { measureJson } from "../../json/measure.ts";
+import { withoutLength } from "../exact_fetch.ts";
 import {
   type FetchLike,
   IssuerMismatchError,
@@ -9,22 +10,22 @@ import {
   RegistrationRejectedError,
 } from "../sdk.ts";
 
-/** An answer of an authorization server cannot be used. The message is safe to show. */
+/** An answer of an authorization server, or an address from it, cannot be used. Safe to show. */
 export class OAuthHttpError extends TypeError {
   override readonly name: string = "OAuthHttpError";
 }
 
-/** No metadata and no answer with tokens is longer. */
+/** The largest metadata or token response. */
 const MAX_BYTES = 256 * 1024;
-/** And none has more values: the SDK takes long for each. */
+/** The most values in a response: the SDK takes long for each. */
 const MAX_VALUES = 10_000;
-/** How long one request may take. */
+/** The time limit of one request. */
 const TIMEOUT_MS = 20_000;
 
 /**
- * Makes the `fetch` for metadata and tokens: only to addresses that the server may send us to, with a
- * limit of time and size, without following redirects by itself, and without the headers that the
- * user has set for the server.
+ * Creates the `fetch` for metadata and tokens. It contacts only addresses that the server may send
+ * us to, limits time and size, follows no redirects, and omits the headers that the user set for
+ * the server.
  */
 export function oauthFetch(server: URL, signal?: AbortSignal): FetchLike {
   return async (input, init) => {
@@ -42,12 +43,7 @@ export function oauthFetch(server: URL, signal?: AbortSignal): FetchLike {
   };
 }
 
-/** Whether an error's message is ours, and so safe to show. */
-function isOwnError(error: unknown): error is Error {
-  return error instanceof OAuthHttpError || error instanceof UntrustedUrlError;
-}
-
-/** Reads a body to its end, or as far as any useful one goes. */
+/** Reads a body to its end, within the limits. */
 async function bounded(response: Response, signal: AbortSignal): Promise<Response> {
   const { status, statusText, headers } = response;
   const body = bodyOf(response, signal);
@@ -60,20 +56,18 @@ async function bounded(response: Response, signal: AbortSignal): Promise<Respons
       `the answer of its authorization server has more than ${MAX_VALUES} values`,
     );
   }
-  const plain = new Headers(headers);
-  for (const name of ["content-length", "content-encoding"]) plain.delete(name);
   const whole = [204, 205, 304].includes(status) ? null : bytes;
-  return new Response(whole, { status, statusText, headers: plain });
+  return new Response(whole, { status, statusText, headers: withoutLength(headers) });
 }
 
-/** The address in the message has secrets where one was in it. */
+/** The reason without the URL, which may contain secrets. */
 function networkReason(error: unknown): string {
   if (!(error instanceof Error)) return "the network failed";
   if (error.cause instanceof Error) return networkReason(error.cause);
   return error.message.replace(/\(https?:\S*/g, "").replace(/\s+/g, " ").slice(0, 200);
 }
 
-/** The words of the standards. Anything else could be a token that a server puts there. */
+/** The error codes of the standards. Any other text could be a token that a server put there. */
 const CODES: readonly string[] = [
   "access_denied",
   "account_selection_required",
@@ -95,8 +89,8 @@ const CODES: readonly string[] = [
 ];
 
 /**
- * Says why an authorization server's part failed. Only what is known to hold no token is said: the
- * SDK's own errors carry whole bodies.
+ * Says why an authorization server failed, without anything that may contain a token: the SDK's own
+ * errors quote whole bodies.
  */
 export function refusalOf(error: unknown): string {
   if (error instanceof OAuthError) {
@@ -111,11 +105,11 @@ export function refusalOf(error: unknown): string {
       ? "its authorization server's metadata names a different issuer"
       : "the answer came from a different authorization server than the one asked";
   }
-  if (isOwnError(error)) return error.message;
+  if (error instanceof OAuthHttpError) return error.message;
   return "the answer of its authorization server is invalid";
 }
 
-/** An error code that a server sent, where it is one of the standards. */
+/** A server's error code, if a standard defines it. */
 export function codeOf(code: string): string {
   return CODES.includes(code) ? code : "with a non-standard error code";
 }
@@ -125,27 +119,22 @@ function codeInBody(body: string): string {
     const { error } = Object(JSON.parse(body));
     return typeof error === "string" ? `, ${codeOf(error)}` : "";
   } catch {
-    return ""; // not what the standard says, and nobody has checked what it is
+    return ""; // not what the standard requires, and unchecked
   }
 }
 
-// Which addresses a server may send us to. A server's metadata is hostile: it must not make the host
-// talk to what only the host can reach.
+// Which addresses a server may send us to. A server's metadata is hostile: it must not make the
+// host contact what only the host can reach.
 //
-// A name is judged as it is written, not by what it resolves to: that may be another address by the
-// time of the request. What keeps requests from a service within the network that a public name was
-// made to lead to is TLS: it would have to show a certificate for that name.
+// A name is judged as written, not by what it resolves to, which may change before the request. TLS
+// protects services in the network that a public name was made to resolve to: they would need a
+// certificate for that name.
 
-/** An address that a server named must not be used. The message is safe to show. */
-export class UntrustedUrlError extends TypeError {
-  override readonly name: string = "UntrustedUrlError";
-}
-
-/** Checks an address that a server, or the metadata it led to, has named. */
+/** Checks an address from a server or its metadata. */
 export function trustedUrl(what: string, text: string | URL, server: URL): URL {
   const url = URL.parse(text);
   const refuse = (why: string): never => {
-    throw new UntrustedUrlError(`the ${what} that it names ${why}`);
+    throw new OAuthHttpError(`the ${what} that it names ${why}`);
   };
   if (url === null) return refuse("is not a URL");
   const place = placeOf(url.hostname);
@@ -159,21 +148,21 @@ export function trustedUrl(what: string, text: string | URL, server: URL): URL {
   return url;
 }
 
-/** Whether an address is one of this machine's own, so that nobody listens on the way to it. */
+/** Whether a URL is on this machine, so that nobody can listen on the way to it. */
 export function isLoopback(url: URL): boolean {
   return placeOf(url.hostname) === "loopback";
 }
 
 /**
- * Whether an address is at a host or at a name below it, which belongs to the same owner. A name that two
- * hosts are below tells nothing: hosting services give each customer one.
+ * Whether a URL is at a host or at a subdomain of it, which has the same owner. Sharing a parent
+ * domain proves nothing: hosting services give each customer a subdomain.
  */
 export function isAtOrBelow(url: URL, owner: URL): boolean {
   const [host, top] = [hostOf(url), hostOf(owner)];
   return host === top || top.includes(".") && host.endsWith(`.${top}`);
 }
 
-/** A name, or an address with its port: on one machine, each port may be another's. */
+/** A name, or an address with its port: each port of a machine may belong to another program. */
 function hostOf({ hostname, host }: URL): string {
   const name = hostname.toLowerCase().replace(/\.$/, "");
   return /^[^.]*$|\.localhost$|\.\d+$|^\[/.test(name) ? host : name;
@@ -181,22 +170,22 @@ function hostOf({ hostname, host }: URL): string {
 
 type Place = "public" | "private" | "loopback" | "forbidden";
 
-/** How far inside a place is. Nobody is sent further inside than where the server is. */
+/** How internal a place is. A server cannot send us to a place more internal than its own. */
 const RANK: Readonly<Record<Place, number>> = { public: 0, private: 1, loopback: 2, forbidden: 3 };
 
-/** Where a host is, as far as its name tells. URLs have addresses in one form only. */
+/** Where a host is, judging by its name. URLs contain addresses in normalized form. */
 function placeOf(hostname: string): Place {
   const host = hostname.toLowerCase().replace(/\.$/, "");
   if (host === "localhost" || host.endsWith(".localhost")) return "loopback";
   if (host.startsWith("[")) return placeOfV6(host.slice(1, -1));
-  // Names that lead into the local network by definition
+  // Names that by definition belong to the local network
   if (!host.includes(".") || /\.(local|internal|home\.arpa)$/.test(host)) return "private";
   return /^\d+\.\d+\.\d+\.\d+$/.test(host) ? placeOfV4(host.split(".").map(Number)) : "public";
 }
 
 function placeOfV4([a = 0, b = 0]: readonly number[]): Place {
   if (a === 127) return "loopback";
-  // Clouds keep their machines' secrets at link-local addresses.
+  // Cloud providers serve their machines' credentials at link-local addresses.
   if (a === 0 || (a === 169 && b === 254) || a >= 224) return "forbidden";
   const isPrivate = a === 10 || (a === 172 && b >= 16 && b < 32) || (a === 192 && b === 168) ||
     (a === 100 && b >= 64 && b < 128);

@@ -12,15 +12,18 @@ import { codeOf, isAtOrBelow, OAuthHttpError, trustedUrl } from "./http.ts";
 import type { OAuthParams } from "./params.ts";
 import { checkTokens, type Login } from "./store.ts";
 
-/** Where a person logs in. */
+/** A login page to show to a person. */
 export interface LoginRequest {
   /** The registered server. */
   readonly serverName: string;
-  /** The server's host, which gets the access that the person allows on the page, of whichever host that is. */
+  /**
+   * The server's host, which receives the access that the person grants on the page, whichever host
+   * the page is on.
+   */
   readonly serverHost: string;
-  /** The page: https, or on this machine where the server is. It contains no secret. */
+  /** The page: https, or on this machine if the server is too. It contains no secret. */
   readonly url: URL;
-  /** Aborts when nobody waits for it any more. */
+  /** Aborts when the login is no longer needed. */
   readonly signal: AbortSignal;
 }
 
@@ -29,34 +32,34 @@ export interface LoginOptions {
   /** Shows a person the page. The login continues when the browser is redirected back. */
   readonly show: (request: LoginRequest) => void | Promise<void>;
   /**
-   * Whether to log in even if there already is a login.
+   * Whether to log in even if there is a login already.
    *
    * @default {false}
    */
   readonly anew?: boolean;
   /**
-   * How long the person may take, in milliseconds.
+   * The time limit for the person, in milliseconds.
    *
    * @default {300000}
    */
   readonly timeoutMs?: number;
 }
 
-/** What a login is made from. */
+/** The inputs of a login. */
 interface LoginContext {
   /** The registered server's name. */
   readonly serverName: string;
-  /** Its address. */
+  /** The server's URL. */
   readonly server: URL;
-  /** What the user has set. */
+  /** The user's parameters. */
   readonly params: OAuthParams;
-  /** The scopes to ask for. */
+  /** The scopes to request. */
   readonly scope?: string;
-  /** The login so far. */
+  /** The previous login. */
   readonly before?: Login;
-  /** Who shows the page. */
+  /** Shows the page. */
   readonly login: LoginOptions;
-  /** Fetches. */
+  /** Sends requests. */
   readonly fetchFn: FetchLike;
   /** Cancels it. */
   readonly signal: AbortSignal;
@@ -67,8 +70,8 @@ const TIMEOUT_MS = 5 * 60_000;
 /**
  * Lets a person log in with a browser: the authorization code grant with PKCE.
  *
- * All that belongs together stays together in this function, so that the answer of one authorization
- * server, or of another login, is never taken for that of another.
+ * Everything that belongs to one login stays in this function, so that the response of another
+ * authorization server or another login is never mistaken for it.
  */
 export async function logIn(authority: Authority, context: LoginContext): Promise<Login> {
   const { serverName, server, params, scope, before, login, fetchFn } = context;
@@ -97,7 +100,7 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
     if (context.signal.aborted || !deadline.passed) throw reason;
     throw new OAuthHttpError("the login timed out");
   });
-  // Before anything of the answer is believed, an error included (RFC 9207).
+  // Validated before anything else in the response is trusted, even an error (RFC 9207).
   validateAuthorizationResponseIssuer({
     iss,
     expectedIssuer: metadata?.issuer,
@@ -120,8 +123,8 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
 }
 
 /**
- * Makes sure that a login page belongs to who gets the login: another server could name the page of a
- * service that people trust, and take what they allow there to itself.
+ * Makes sure that a login page belongs to the receiver of the login. Another server could otherwise
+ * show the page of a service that people trust and receive the access that they grant there.
  */
 function requireOwnPage(page: URL, { issuer, metadata }: Authority): void {
   const receiver = URL.parse(metadata?.token_endpoint ?? issuer);
@@ -135,7 +138,7 @@ function requireOwnPage(page: URL, { issuer, metadata }: Authority): void {
   );
 }
 
-/** Listens at the port that the client was registered with, where it has one and the port is free. */
+/** Listens on the port that the client was registered with, if there is one and it is free. */
 function listen(state: string, params: OAuthParams, before: Login | undefined): CallbackListener {
   const { callbackPort } = params;
   if (callbackPort !== undefined) {
@@ -156,24 +159,24 @@ function randomText(): string {
 const PATH = "/callback";
 const FAREWELL_MS = 1000;
 
-/** What the authorization server sent the browser back with. */
+/** The parameters of the authorization server's redirect. */
 interface Callback {
-  /** The code, to be exchanged for tokens. */
+  /** The code to exchange for tokens. */
   readonly code?: string;
-  /** Who it says it is (RFC 9207). */
+  /** The identity that the server claims (RFC 9207). */
   readonly iss?: string;
   /** Why there is no code. */
   readonly error?: string;
 }
 
 /**
- * Waits on this machine for the browser to come back from a login.
+ * Waits on this machine for the browser's redirect after a login.
  *
- * Anyone on this machine, and any page in its browser, can send requests here: only the one with the
+ * Any program on this machine and any page in its browser can send requests here. Only one with the
  * login's `state` counts, and others do not end the wait.
  */
 class CallbackListener implements AsyncDisposable {
-  /** Where the browser is to be sent. */
+  /** The URL to redirect the browser to. */
   readonly redirectUri: string;
 
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
@@ -191,7 +194,7 @@ class CallbackListener implements AsyncDisposable {
     this.redirectUri = `http://${this.#host}${PATH}`;
   }
 
-  /** Listens. */
+  /** Starts listening; `undefined` if the port is in use. */
   static open(state: string, port: number): CallbackListener | undefined {
     try {
       return new CallbackListener(port, state);
@@ -201,19 +204,19 @@ class CallbackListener implements AsyncDisposable {
     }
   }
 
-  /** Waits for the browser. */
+  /** Waits for the redirect. */
   async received(signal: AbortSignal): Promise<Callback> {
     return await abortable(this.#received.promise, signal);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const ended = this.#server.shutdown(); // lets the page get to the browser
+    const ended = this.#server.shutdown(); // lets the browser receive the page
     if (!await settledWithin(ended, FAREWELL_MS)) this.#server.unref();
   }
 
   #answer(request: Request): Response {
     const url = new URL(request.url);
-    // A page of another host that its owner has made to mean this machine is not asked.
+    // Rejects pages of another host whose name was made to resolve to this machine.
     if (request.headers.get("host") !== this.#host) return page(421, "Wrong host.");
     if (url.pathname !== PATH) return page(404, "There is nothing here.");
     if (request.method !== "GET") return page(405, "This page is for browsers.");
@@ -238,7 +241,7 @@ class CallbackListener implements AsyncDisposable {
   }
 }
 
-/** As the approval page looks; the listener has no other files. */
+/** The look of the approval page, inline because the listener serves no other files. */
 const STYLE = ":root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; " +
   "color: #20262b; background: #f6f6f3; } " +
   "@media (prefers-color-scheme: dark) { :root { color: #e3e6e7; background: #14181a; } } " +
@@ -246,7 +249,7 @@ const STYLE = ":root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-
   "h1 { font-size: 1.25rem; font-weight: 500; }";
 const STYLE_HASH = createHash("sha256").update(STYLE).digest("base64");
 
-/** Nothing of the request is shown: it could be anybody's. */
+/** Shows nothing from the request, which anyone could have sent. */
 function page(status: number, text: string): Response {
   const head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">' +
     `<title>ipybox login</title><style>${STYLE}</style>`;

@@ -10,24 +10,24 @@ import type { OAuthParams } from "./params.ts";
 import { oauthFetch } from "./http.ts";
 import { type Login, LoginStore } from "./store.ts";
 
-/** What became of a login that was to end. */
+/** The result of logging out. */
 export type LogoutEnd = "none" | "revoked" | "deleted" | "refused";
 
 /** Options of {@linkcode forgetLogin} and {@linkcode hasLogin}. */
 export interface LogoutOptions {
   /** The folder where executed code writes; its `.env` fills `${VAR}`. */
   readonly workspace?: string;
-  /** Where `${VAR}` comes from, instead of the environment and the `.env`. */
+  /** Provides values of `${VAR}`, instead of the environment and the `.env`. */
   readonly variables?: VariableLookup;
-  /** The folder of all logins, where it is not the usual one. */
+  /** The folder of all logins, if it is not the default one. */
   readonly loginsFolder?: string;
   /** Cancels it. */
   readonly signal?: AbortSignal;
 }
 
 /**
- * Ends a login: revokes its tokens where the authorization server offers it (RFC 7009), and deletes
- * them in any case.
+ * Ends a login: deletes its tokens after revoking them, if the authorization server supports that
+ * (RFC 7009).
  */
 export async function forgetLogin(
   serverName: string,
@@ -40,7 +40,7 @@ export async function forgetLogin(
   using _lock = await store?.lock(signal);
   const login = await store?.read();
   if (store === undefined || login === undefined) return "none";
-  await store.remove(); // first: whatever comes, it is gone from here
+  await store.remove(); // first, so that it is gone from here even if the rest fails
   try {
     const own = { url: params.url, oauth: { clientSecret, privateKey } };
     const secrets = fillVariables(serverName, own, lookup);
@@ -48,11 +48,11 @@ export async function forgetLogin(
     return await revoke(login, { server, params: client, signal }) ? "revoked" : "deleted";
   } catch {
     signal?.throwIfAborted();
-    return "refused"; // what went wrong at an authorization server may quote the token
+    return "refused"; // the error from the authorization server may quote the token
   }
 }
 
-/** Whether a server's login is stored here. Only the server knows whether it is still valid. */
+/** Whether a login to a server is stored here. Only the server knows whether it is still valid. */
 export async function hasLogin(
   serverName: string,
   params: HttpServerParams,
@@ -62,22 +62,22 @@ export async function hasLogin(
   return login?.accessToken !== undefined || login?.refreshToken !== undefined;
 }
 
-/** Finds the place of a server's login, and what it takes to end it, without its secrets. */
+/** Finds where a server's login is stored, and its parameters without secrets. */
 async function findLogin(
   serverName: string,
   params: HttpServerParams,
   { workspace, loginsFolder: folder, variables }: LogoutOptions,
 ) {
   const lookup = variables ?? await variableLookup(workspace);
-  // A secret that is not set any more must not keep the login from being deleted.
+  // An unset variable for a secret must not prevent deleting the login.
   const { clientSecret: _secret, privateKey: _key, ...known } = ownOf(params);
   const { url, oauth } = fillVariables(serverName, { url: params.url, oauth: known }, lookup);
   const server = new URL(url);
-  const store = await LoginStore.find(server, { clientId: oauth.clientId, workspace, folder });
+  const store = LoginStore.find(server, { clientId: oauth.clientId, workspace, folder });
   return { store, server, lookup, oauth };
 }
 
-/** What the user has set of the login. */
+/** The user's OAuth parameters. */
 function ownOf({ oauth }: HttpServerParams): OAuthParams {
   return oauth === false || oauth === undefined ? {} : oauth;
 }
@@ -88,11 +88,11 @@ interface RevocationContext {
   readonly signal: AbortSignal | undefined;
 }
 
-/** Revokes both tokens: some authorization servers revoke only the one they receive. */
+/** Revokes both tokens, because some authorization servers revoke only the one they receive. */
 async function revoke(login: Login, context: RevocationContext): Promise<boolean> {
   const fetchFn = oauthFetch(context.server, context.signal);
   const metadata = await discoverAuthorizationServerMetadata(login.issuer, { fetchFn });
-  const { revocation_endpoint: endpoint } = Object(metadata); // OpenID has no word on it
+  const { revocation_endpoint: endpoint } = Object(metadata); // not part of OpenID's metadata type
   if (typeof endpoint !== "string") return false;
   const { refreshToken, accessToken } = login;
   for (
@@ -118,7 +118,7 @@ interface RevocationRequest {
   readonly metadata: AuthorizationServerMetadata | undefined;
 }
 
-/** Proves who asks, as for tokens; the SDK has this for them alone. */
+/** Authenticates the client as for token requests, for which the SDK does it. */
 async function authenticate(
   login: Login,
   params: OAuthParams,

@@ -1,8 +1,10 @@
 import { z } from "zod";
 
-/** How to log in to a remote server that asks for it. Most servers tell all of it themselves. */
+/**
+ * How to log in to a remote server that requires it. Most servers announce all of this themselves.
+ */
 export interface OAuthParams {
-  /** The id of a client that was manually registered with the authorization server. */
+  /** The id of a client that you registered with the authorization server. */
   clientId?: string;
   /** The secret of that client. Write it as `${VAR}`. */
   clientSecret?: string;
@@ -15,15 +17,15 @@ export interface OAuthParams {
    */
   algorithm?: string;
   /**
-   * The authorization server that the client is registered at. No other one is talked to. It is
-   * needed with a secret or a key, which another one must not get.
+   * The authorization server that the client is registered with; no other one is contacted.
+   * Required with a secret or a key, so that no other server receives them.
    */
   issuer?: string;
-  /** The scopes to request, separated by blanks, instead of those that the server names. */
+  /** The scopes to request, separated by spaces, instead of those that the server names. */
   scope?: string;
-  /** The address of a client-ID metadata document, for authorization servers that take one. */
+  /** The URL of a client ID metadata document, for authorization servers that support them. */
   clientMetadataUrl?: string;
-  /** The port that the browser comes back to, for clients registered with a fixed one. */
+  /** The port for the redirect of the browser, for clients registered with a fixed one. */
   callbackPort?: number;
   /**
    * Whether a person logs in, or the client itself with its secret or key.
@@ -33,7 +35,7 @@ export interface OAuthParams {
   grant?: "authorization_code" | "client_credentials";
 }
 
-/** Asymmetric ones only: the key is PEM. */
+/** Asymmetric algorithms only, because the key is in PEM format. */
 const ALGORITHMS = [
   "ES256",
   "ES384",
@@ -46,7 +48,7 @@ const ALGORITHMS = [
   "PS512",
 ];
 
-/** Reads {@linkcode OAuthParams}. */
+/** Validates {@linkcode OAuthParams}. */
 export const oauthParams: z.ZodType<OAuthParams> = z.strictObject({
   clientId: z.string().min(1).optional(),
   clientSecret: z.string().min(1).optional(),

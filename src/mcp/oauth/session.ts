@@ -22,15 +22,15 @@ interface OAuthSessionOptions {
   readonly serverName: string;
   /** Its address. */
   readonly server: URL;
-  /** What the user has set. */
+  /** The user's parameters. */
   readonly params: OAuthParams;
   /** The folder where executed code writes. */
   readonly workspace?: string;
-  /** The folder of all logins, where it is not the usual one. */
+  /** The folder of all logins, if it is not the default one. */
   readonly loginsFolder?: string;
-  /** For whom answers come, as for `exactFetch()`. */
+  /** The receiver of messages, as for `exactFetch()`. */
   readonly owner: object;
-  /** Lets a person log in. Without it, a login that is needed is an error. */
+  /** Lets a person log in. Without it, a required login is an error. */
   readonly login?: LoginOptions;
   /** Called when waiting for a person begins and ends. */
   readonly onWaiting?: (waiting: boolean) => void;
@@ -40,15 +40,15 @@ interface OAuthSessionOptions {
 interface Refusal {
   /** The token that it carried. */
   readonly token: string | undefined;
-  /** What the server said. */
+  /** The server's challenge. */
   readonly challenge: Challenge;
-  /** For what the same request was refused before. */
+  /** The kinds of earlier challenges to the same request. */
   readonly before: readonly Challenge["kind"][];
 }
 
 /**
- * The login to one remote server: puts the token into requests, and gets another one where the server
- * refuses it. Tokens stay in here and in the {@linkcode LoginStore}.
+ * The login to one remote server: adds the token to requests and gets another one if the server
+ * rejects it. Tokens stay in this class and in the {@linkcode LoginStore}.
  */
 export class OAuthSession {
   readonly #options: OAuthSessionOptions;
@@ -56,7 +56,7 @@ export class OAuthSession {
   readonly #store: LoginStore | undefined;
   readonly #fetch: FetchLike;
   #token: string | undefined;
-  /** The token that a login gave, which nothing better can replace. */
+  /** The token from a login that was just made. If it is rejected, there is no better one. */
   #given: string | undefined;
   #failure: McpConnectionError | undefined;
   #loggedIn = false;
@@ -67,28 +67,23 @@ export class OAuthSession {
     this.#fetch = exactFetch(options.owner);
   }
 
-  /** Takes up the login, where there is one. */
+  /** Opens a session with the stored login, if there is one. */
   static async open(options: OAuthSessionOptions): Promise<OAuthSession> {
     const { server, params: { clientId }, workspace, loginsFolder: folder, login } = options;
-    const store = await LoginStore.find(server, { clientId, workspace, folder });
+    const store = LoginStore.find(server, { clientId, workspace, folder });
     const session = new OAuthSession(options, store);
     if (login?.anew !== true) session.#token = (await store?.read())?.accessToken;
     return session;
   }
 
-  /** Why the server could not be used for want of a login, until a request succeeds again. */
+  /** Why the server cannot be used without a login, until a request succeeds again. */
   get failure(): McpConnectionError | undefined {
     return this.#failure;
   }
 
-  /** Whether a person has logged in. */
-  get loggedIn(): boolean {
-    return this.#loggedIn;
-  }
-
-  /** Sends a request to the server with the token, and again with another one where it is refused. */
+  /** Sends a request with the token, and again with another one if the server rejects it. */
   readonly fetch: FetchLike = async (url, init) => {
-    // The token is for this server alone, wherever a redirect leads.
+    // The token is only for this server, even after a redirect.
     if (new URL(url).origin !== this.#options.server.origin) return await this.#fetch(url, init);
     const before: Challenge["kind"][] = [];
     for (;;) {
@@ -99,7 +94,7 @@ export class OAuthSession {
         if (response.ok) this.#failure = undefined;
         return response;
       }
-      // The farewell to a session is worth no login.
+      // Ending a session is not worth a login.
       if (init?.method === "DELETE") return response;
       const refusal = { token, challenge, before: [...before] };
       this.#failure = await this.#renew(refusal, init?.signal ?? undefined);
@@ -108,7 +103,7 @@ export class OAuthSession {
     }
   };
 
-  /** Gets another token than the one that was refused, and says why where that fails. */
+  /** Gets another token after one was rejected, or says why that failed. */
   async #renew(
     refusal: Refusal,
     signal: AbortSignal | undefined,
@@ -116,10 +111,10 @@ export class OAuthSession {
     using _turn = await this.#renewals.acquire(signal);
     const { token, challenge, before } = refusal;
     const again = before.filter((kind) => kind === challenge.kind).length;
-    // What a refresh gave may be refused where a login helps, but not what a login gave.
+    // A rejected token from a refresh can be replaced by a login; one from a login cannot.
     const isEnd = challenge.kind === "scope" || token === this.#given || again > 1;
     if (again > 0 && isEnd) return this.#error("rejected the login that was just made");
-    if (this.#token !== token) return undefined; // another request has got one
+    if (this.#token !== token) return undefined; // another request has renewed it
     try {
       await this.#getToken(refusal, anySignal(signal));
       return undefined;
@@ -151,25 +146,26 @@ export class OAuthSession {
     const stored = isUseless ? undefined : await store.read();
     if (this.#takeOver(stored, refused)) return;
     const authority = await discoverAuthority(server, challenge, params, fetchFn);
-    // What another authorization server gave is worth nothing at this one, and none of its business.
-    const own = stored !== undefined && sameIssuer(stored.issuer, authority.issuer)
-      ? stored
-      : undefined;
-    if (challenge.kind === "login" && own !== undefined) {
+    // A login from another authorization server is useless for this one, which must not see it
+    // either.
+    if (challenge.kind === "login" && isFrom(authority, stored)) {
       if (await this.#refresh(refused, authority, fetchFn, signal)) return;
     }
     if (login === undefined) throw await this.#loginRequired(challenge);
     await this.#logIn(challenge, authority, login, signal);
   }
 
-  /** Another process may have logged in or refreshed in the meantime. */
+  /** Uses a stored token that another process may have obtained in the meantime. */
   #takeOver(stored: Login | undefined, refused: string | undefined): boolean {
     if (stored?.accessToken === undefined || stored.accessToken === refused) return false;
     this.#token = stored.accessToken;
     return true;
   }
 
-  /** Refreshes the token, one process at a time: many authorization servers take each one once. */
+  /**
+   * Refreshes the token, in one process at a time: many authorization servers accept a refresh
+   * token only once.
+   */
   async #refresh(
     refused: string | undefined,
     authority: Authority,
@@ -192,7 +188,7 @@ export class OAuthSession {
       if (!(error instanceof OAuthError) || !ENDED.includes(error.code)) throw error;
       const { accessToken: _access, refreshToken: _refresh, ...rest } = login;
       if (error.code === "invalid_grant") await store.write(rest);
-      else await store.remove(); // its client is not known any more
+      else await store.remove(); // its client is no longer known
       return false;
     }
   }
@@ -206,9 +202,7 @@ export class OAuthSession {
     const { serverName, server, params, onWaiting } = this.#options;
     const store = this.#requireStore();
     const stored = await store.read();
-    const before = stored !== undefined && sameIssuer(stored.issuer, authority.issuer)
-      ? stored
-      : undefined;
+    const before = isFrom(authority, stored) ? stored : undefined;
     const scope = this.#scope(challenge, authority, before);
     const isPointless = challenge.kind === "scope" &&
       !isStrictScopeSuperset(scope, before?.scope);
@@ -244,7 +238,7 @@ export class OAuthSession {
     });
   }
 
-  /** Says who can log in, and remembers what the login has to be for. */
+  /** Creates the error that says how to log in, and stores the scopes that the login needs. */
   async #loginRequired({ kind, scope }: Challenge): Promise<McpLoginRequiredError> {
     const { serverName, workspace } = this.#options;
     const lacking = checkedScope(scope);
@@ -274,7 +268,12 @@ export class OAuthSession {
   }
 }
 
-/** The authorization server's words for a login that is over. */
+/** Whether a login came from an authorization server. */
+function isFrom({ issuer }: Authority, login: Login | undefined): login is Login {
+  return login !== undefined && sameIssuer(login.issuer, issuer);
+}
+
+/** The error codes for a login that has ended. */
 const ENDED: readonly string[] = ["invalid_grant", "invalid_client", "unauthorized_client"];
 
 function withToken(init: RequestInit | undefined, token: string | undefined): RequestInit {
@@ -283,11 +282,11 @@ function withToken(init: RequestInit | undefined, token: string | undefined): Re
   return { ...init, headers };
 }
 
-/** Scopes as RFC 6749 has them. Others could be anything. */
+/** Scopes in the syntax of RFC 6749. Other texts could be anything. */
 const SCOPES = /^[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*$/;
 const MAX_LENGTH = 4096;
 
-/** Checks scopes that a server named. */
+/** A server's scopes, if they are valid. */
 export function checkedScope(text: string | undefined): string | undefined {
   const scope = text?.trim();
   return scope !== undefined && scope.length <= MAX_LENGTH && SCOPES.test(scope)
@@ -297,41 +296,41 @@ export function checkedScope(text: string | undefined): string | undefined {
 
 /** What a login's scopes are chosen from. */
 interface ScopeSources {
-  /** What the user set. */
+  /** The user's setting. */
   readonly configured?: string;
-  /** What the server asked for when it wanted a login. */
+  /** The scopes in the server's challenge to log in. */
   readonly challenged?: string;
-  /** What the server asked for when the present login did not suffice. */
+  /** The scopes that the server found missing in the current login. */
   readonly lacking?: string;
-  /** What the server has. */
+  /** The scopes that the server supports. */
   readonly supported?: readonly string[];
-  /** What the login so far was for, or was found to lack. */
+  /** The scopes of the previous login, and those found missing in it. */
   readonly before?: string;
-  /** What the authorization server has. */
+  /** The scopes that the authorization server supports. */
   readonly offered?: readonly string[];
 }
 
-/** Chooses the scopes of a login: no more than the server asks for, and no less than before. */
+/** Chooses the scopes of a login: no more than the server requests, and no fewer than before. */
 export function chooseScope(sources: ScopeSources): string | undefined {
   const { configured, challenged, lacking, supported, before, offered } = sources;
   const asked = checkedScope(challenged) ?? checkedScope(supported?.join(" "));
   const scope = computeScopeUnion(before, configured ?? asked, checkedScope(lacking));
-  // Without it some authorization servers give no refresh token, and the login soon ends.
+  // Without it, some authorization servers issue no refresh token, and the login soon expires.
   const lasting = scope !== undefined && offered?.includes("offline_access");
   return lasting ? computeScopeUnion(scope, "offline_access") : scope;
 }
 
-/** What a server said when it wanted a login. */
+/** A server's demand for a login. */
 export interface Challenge {
-  /** Whether a login is missing, or its scopes do not suffice. */
+  /** Whether a login is missing or lacks scopes. */
   readonly kind: "login" | "scope";
-  /** The scopes that it asks for. */
+  /** The scopes that it requests. */
   readonly scope?: string;
-  /** Where its metadata is, when it says so. */
+  /** The URL of its metadata, if it names one. */
   readonly resourceMetadataUrl?: URL;
 }
 
-/** Reads what a server answered to a request. */
+/** Reads the challenge in a server's response, if there is one. */
 export function readChallenge(response: Response): Challenge | undefined {
   const { scope, error, resourceMetadataUrl } = extractWWWAuthenticateParams(response);
   if (response.status === 401) return { kind: "login", scope, resourceMetadataUrl };

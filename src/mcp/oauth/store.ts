@@ -1,10 +1,12 @@
-import { dirname, isAbsolute, join, relative, resolve } from "node:path";
+import { dirname, join } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../../base/errors.ts";
 import { mayUse } from "../../base/permission.ts";
 import { abortable, anySignal } from "../../base/signals.ts";
 import { ifPresent, replaceHostileFile } from "../../files/safe.ts";
 import { loginsFolder } from "../../files/user_folders.ts";
+import { sha256 } from "../../json/digest.ts";
+import { isInside } from "../../process/trusted_path.ts";
 import {
   ClientCredentialsProvider,
   type FetchLike,
@@ -17,7 +19,7 @@ import { type Authority, clientInformation, keyAuthentication } from "./client.t
 import { OAuthHttpError } from "./http.ts";
 import type { OAuthParams } from "./params.ts";
 
-/** A token as it may stand in a header. */
+/** A token that can be sent in a header. */
 const TOKEN: RegExp = /^[\x21-\x7e]{1,32768}$/;
 
 const token = z.string().regex(TOKEN);
@@ -25,34 +27,34 @@ const token = z.string().regex(TOKEN);
 const loginSchema = z.strictObject({
   /** The server's address. */
   server: z.string(),
-  /** The authorization server, which all the rest is bound to. */
+  /** The authorization server, which the rest is bound to. */
   issuer: z.string(),
-  /** What ipybox is called there. */
+  /** The client id there. */
   clientId: z.string(),
-  /** The secret that it was registered with, if any. */
+  /** The secret from dynamic registration, if any. */
   clientSecret: z.string().optional(),
-  /** How it proves who it is. */
+  /** The method of client authentication. */
   clientAuthMethod: z.string().optional(),
   /** When its secret expires, in seconds since 1970; 0 for never. */
   clientSecretExpiresAt: z.number().optional(),
-  /** The redirect address that it was registered with. */
+  /** The redirect URI from dynamic registration. */
   redirectUri: z.string().optional(),
-  /** What the server is shown. */
+  /** The token for the server. */
   accessToken: token.optional(),
-  /** What the authorization server gives a new one for. */
+  /** The token that the authorization server exchanges for a new access token. */
   refreshToken: token.optional(),
-  /** The scopes that were asked for. */
+  /** The scopes that were requested. */
   scope: z.string().optional(),
-  /** The scopes that were found to be missing. */
+  /** The scopes that turned out to be missing. */
   lackingScope: z.string().optional(),
 });
 
-/** A login to one server: the client that it was made with, and the tokens. */
+/** A login to one server: its client and its tokens. */
 export type Login = Readonly<z.infer<typeof loginSchema>>;
 
 /** Options of {@linkcode LoginStore.find}. */
 interface FindLoginOptions {
-  /** The client that the user has set, which has its own logins. */
+  /** The client that the user configured, which has separate logins. */
   readonly clientId?: string;
   /** The folder where executed code writes. */
   readonly workspace?: string;
@@ -64,15 +66,15 @@ interface FindLoginOptions {
   readonly folder?: string;
 }
 
-/** No login is longer. */
+/** The largest login file. */
 const MAX_BYTES = 2 ** 20;
-/** How long another process may take with the same login. */
+/** How long to wait for another process that uses the same login. */
 const LOCK_MS = 60_000;
 
-/** The file of a login cannot be used. The message names it, so that it is not for executed code. */
+/** A login file cannot be used. The message names the file, so executed code must not see it. */
 export class LoginFileError extends ConfigError {}
 
-/** The file that keeps the login to one server, for its owner only and outside of all workspaces. */
+/** The file of the login to one server, private to its owner and outside of all workspaces. */
 export class LoginStore {
   readonly #server: string;
 
@@ -84,22 +86,20 @@ export class LoginStore {
     this.#server = server;
   }
 
-  /** Finds the place of a server's login. */
-  static async find(
+  /** Finds where the login to a server is stored; `undefined` if it cannot be stored. */
+  static find(
     server: URL,
     options: FindLoginOptions = {},
-  ): Promise<LoginStore | undefined> {
+  ): LoginStore | undefined {
     const { clientId, workspace, folder = loginsFolder() } = options;
     if (folder === undefined || !mayUse(folder)) return undefined;
-    if (workspace !== undefined && isWithin(folder, resolve(workspace))) {
+    if (workspace !== undefined && isInside(folder, workspace)) {
       throw new LoginFileError(
         `Logins are stored in ${folder}, which must not be in the workspace: choose another workspace`,
       );
     }
     const key = JSON.stringify([server.href, clientId ?? null]);
-    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key));
-    const name = new Uint8Array(digest).toHex().slice(0, 32);
-    return new LoginStore(join(folder, `${name}.json`), server.href);
+    return new LoginStore(join(folder, `${sha256(key).slice(0, 32)}.json`), server.href);
   }
 
   /** Reads the login. */
@@ -107,7 +107,7 @@ export class LoginStore {
     const file = await ifPresent(Deno.open(this.path));
     if (file === undefined) return undefined;
     using _file = file;
-    // Of the file that was opened: another process may replace it at any moment.
+    // Checks the opened file, because another process may replace the path at any moment.
     const { isFile, mode, size } = await file.stat();
     if (!isFile || size > MAX_BYTES) {
       throw new LoginFileError(`${this.path} is not a valid login: delete it and log in again`);
@@ -121,27 +121,20 @@ export class LoginStore {
     throw new LoginFileError(`${this.path} is not a valid login: delete it and log in again`);
   }
 
-  /** Replaces the login atomically. A caller that changes what it has read holds the lock. */
+  /**
+   * Replaces the login atomically. A caller that changes a login it has read must hold the lock.
+   */
   async write(login: Login): Promise<void> {
     await Deno.mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
     await replaceHostileFile(this.path, JSON.stringify(login) + "\n");
   }
 
   /** Deletes the login. */
-  async remove(): Promise<boolean> {
-    try {
-      await Deno.remove(this.path);
-      return true;
-    } catch (error) {
-      if (error instanceof Deno.errors.NotFound) return false;
-      throw error;
-    }
+  async remove(): Promise<void> {
+    await ifPresent(Deno.remove(this.path));
   }
 
-  /**
-   * Keeps all other processes from changing the login. The system gives the lock back if this one
-   * ends.
-   */
+  /** Locks the login against other processes. The system releases the lock if this process ends. */
   async lock(signal?: AbortSignal): Promise<Disposable> {
     await Deno.mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
     const file = await Deno.open(`${this.path}.lock`, { create: true, write: true, mode: 0o600 });
@@ -163,19 +156,14 @@ function parse(text: string): Login | undefined {
   try {
     return loginSchema.safeParse(JSON.parse(text)).data;
   } catch {
-    return undefined; // its text must not get into an error
+    return undefined; // its text must not appear in an error
   }
 }
 
-function isWithin(path: string, folder: string): boolean {
-  const below = relative(folder, path);
-  return !below.startsWith("..") && !isAbsolute(below);
-}
-
-/** What of an answer with tokens is kept. */
+/** The part of a token response that is kept. */
 type Tokens = Pick<Login, "accessToken" | "refreshToken">;
 
-/** Checks an answer with tokens. */
+/** Validates a token response. */
 export function checkTokens(tokens: OAuthTokens): Tokens {
   const { access_token: accessToken, refresh_token: refreshToken, token_type } = tokens;
   const isBearer = token_type.toLowerCase() === "bearer";
@@ -186,7 +174,7 @@ export function checkTokens(tokens: OAuthTokens): Tokens {
   throw new OAuthHttpError("its authorization server did not return a bearer token");
 }
 
-/** Gets new tokens for old ones. */
+/** Exchanges a refresh token for new tokens. */
 export async function refreshLogin(
   login: Login & { readonly refreshToken: string },
   authority: Authority,
@@ -209,7 +197,7 @@ export async function refreshLogin(
   return { ...login, ...checkTokens(tokens) };
 }
 
-/** Gets a token for the client itself, with its secret or key. */
+/** Requests a token for the client itself, with its secret or key. */
 export async function fetchClientToken(
   authority: Authority,
   params: OAuthParams,

@@ -4,8 +4,8 @@ import { type Login, LoginStore } from "./store.ts";
 
 const SERVER = new URL("https://mcp.example.com/mcp");
 
-async function storeIn(folder: string): Promise<LoginStore> {
-  const store = await LoginStore.find(SERVER, { folder });
+function storeIn(folder: string): LoginStore {
+  const store = LoginStore.find(SERVER, { folder });
   if (store === undefined) throw new Error("There is no place for logins");
   return store;
 }
@@ -16,7 +16,7 @@ function login(accessToken: string): Login {
 
 Deno.test("LoginStore reads whole logins while they are replaced", async () => {
   await using folder = await TempFolder.create();
-  const [writer, reader] = [await storeIn(folder.path), await storeIn(folder.path)];
+  const [writer, reader] = [storeIn(folder.path), storeIn(folder.path)];
   await writer.write(login("token-0"));
   let writing = true;
   const writes = (async () => {
@@ -38,7 +38,7 @@ Deno.test("LoginStore reads whole logins while they are replaced", async () => {
 
 Deno.test("LoginStore lets one at a time change a login", async () => {
   await using folder = await TempFolder.create();
-  const [one, other] = [await storeIn(folder.path), await storeIn(folder.path)];
+  const [one, other] = [storeIn(folder.path), storeIn(folder.path)];
   const order: string[] = [];
   const lock = await one.lock();
   const waiting = other.lock().then((turn) => {

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { isAtOrBelow, trustedUrl, UntrustedUrlError } from "./http.ts";
+import { isAtOrBelow, OAuthHttpError, trustedUrl } from "./http.ts";
 
 const PUBLIC = new URL("https://mcp.example.com/mcp");
 const INTRANET = new URL("https://10.1.2.3/mcp");
@@ -9,7 +9,7 @@ function isTrusted(text: string, server: URL): boolean {
   try {
     return trustedUrl("address", text, server).href !== "";
   } catch (error) {
-    if (error instanceof UntrustedUrlError) return false;
+    if (error instanceof OAuthHttpError) return false;
     throw error;
   }
 }
@@ -85,7 +85,7 @@ Deno.test("trustedUrl() takes http on this machine, from servers on it alone", (
 Deno.test("trustedUrl() says what is wrong, without the address", () => {
   const error = assertThrows(
     () => trustedUrl("login page", "javascript:secret()", PUBLIC),
-    UntrustedUrlError,
+    OAuthHttpError,
   );
   assertEquals(error.message, "the login page that it names is not https");
 });

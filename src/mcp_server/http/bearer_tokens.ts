@@ -1,6 +1,9 @@
 import { sha256 } from "../../json/digest.ts";
 import { sameToken } from "../../base/tokens.ts";
 
+/** The owner of every request where there are no tokens. */
+export const EVERYBODY = "everybody";
+
 /** The tokens that open an HTTP server, each for its own owner. */
 export class BearerTokens {
   readonly #owners: readonly (readonly [token: string, owner: string])[];
@@ -18,9 +21,9 @@ export class BearerTokens {
     this.#owners = [...new Set(tokens)].map((token) => [token, sha256(`owner ${token}`)]);
   }
 
-  /** How many owners there are. */
-  get owners(): number {
-    return this.#owners.length;
+  /** All who have a token. */
+  get owners(): ReadonlySet<string> {
+    return new Set(this.#owners.map(([, owner]) => owner));
   }
 
   /** Says whose a request is. */

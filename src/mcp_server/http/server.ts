@@ -5,7 +5,7 @@ import { checkBody, readBody, Refused } from "../../calls/door.ts";
 import type { JsonLimits } from "../../json/measure.ts";
 import type { ServerForOptions } from "../connection.ts";
 import { isLegacyRequest } from "../sdk.ts";
-import type { BearerTokens } from "./bearer_tokens.ts";
+import { type BearerTokens, EVERYBODY } from "./bearer_tokens.ts";
 import { LegacySessions } from "./legacy.ts";
 import { ModernHandlers } from "./modern.ts";
 import { rpcError, untilSent } from "./answers.ts";
@@ -36,8 +36,6 @@ const MAX_BODY_BYTES = 16 * 2 ** 20;
 const MESSAGE_LIMITS: JsonLimits = { maxValues: 20_000, maxNames: 2000 };
 /** What MCP over streamable HTTP has requests for. */
 const METHODS: readonly string[] = ["POST", "GET", "DELETE"];
-/** Who everybody is where there are no tokens. */
-const EVERYBODY = "everybody";
 
 /**
  * MCP over streamable HTTP, for clients of both protocol eras, at `/mcp`, and the files of sessions at
@@ -59,7 +57,7 @@ export class HttpMcpServer implements AsyncDisposable {
   constructor(options: HttpMcpServerOptions) {
     const { pool, version, extend, log, hostname, port, allowedHosts } = options;
     this.#options = options;
-    this.#budget = new RequestBudget(options.tokens?.owners ?? 1);
+    this.#budget = new RequestBudget(options.tokens?.owners.size ?? 1);
     this.#legacy = new LegacySessions(pool, { version, extend });
     this.#modern = new ModernHandlers(pool, { version, extend }, log);
     const handler = (request: Request) => this.#handle(request);

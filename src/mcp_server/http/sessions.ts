@@ -71,8 +71,8 @@ interface SessionPoolOptions extends HttpSessionsOptions {
   readonly workspace: string;
   /** How each session's kernel and approvals are set up. */
   readonly session: Omit<SessionOptions, "workspace">;
-  /** How many owners share them. */
-  readonly owners: number;
+  /** Who may have sessions; they share them equally. */
+  readonly owners: ReadonlySet<string>;
 }
 
 /** A session of a pool. */
@@ -163,10 +163,10 @@ export class SessionPool implements AsyncDisposable {
 
   /**
    * Finds the durable sessions that the server before has left. Those whose calls wait for a decision
-   * continue, so that their user is asked.
+   * continue, so that their user is asked. Those whose owner may have none any more end.
    */
   async recall(): Promise<void> {
-    const { workspace, durable, session: { log } } = this.#options;
+    const { workspace, durable, owners, session: { log } } = this.#options;
     if (!durable) return;
     for (const { id: durableId, record, status } of await listSessions()) {
       if (status === undefined || status.attached) continue; // over, or another program's
@@ -174,6 +174,12 @@ export class SessionPool implements AsyncDisposable {
       const id = basename(record.workspace);
       const note = noteSchema.safeParse(record.note).data;
       if (note === undefined || record.name !== id) continue;
+      if (!owners.has(note.owner)) {
+        log?.warn(`Ending session ${id}: its token is not among the server's any more`);
+        await endDurable(durableId).then(() => PackageFolder.remove(record.workspace))
+          .catch((error) => log?.error(`Session ${id} did not end: ${error}`));
+        continue;
+      }
       this.#absent.set(id, { note });
       this.#count(note.owner, 1);
       const isNeeded = await CallJournal.waitingIn(folderOf(durableId))
@@ -338,7 +344,7 @@ export class SessionPool implements AsyncDisposable {
   /** Counts one more session of an owner. Equal shares: no owner can keep all others out. */
   async #take(owner: string): Promise<void> {
     const { maxSessions = 8, owners } = this.#options;
-    const share = Math.max(1, Math.floor(maxSessions / owners));
+    const share = Math.max(1, Math.floor(maxSessions / owners.size));
     const held = () => this.#held.get(owner) ?? 0;
     const isFull = () =>
       held() >= share || this.#held.values().reduce((sum, held) => sum + held, 0) >= maxSessions;

@@ -1,13 +1,13 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { MessageRoom, UnusableMessageError } from "./message.ts";
+import { MessageBudget, UnusableMessageError } from "./message.ts";
 
-Deno.test("MessageRoom drops the largest message of who takes most", () => {
-  const room = new MessageRoom(1000);
+Deno.test("MessageBudget drops the largest message of the owner that uses most", () => {
+  const budget = new MessageBudget(1000);
   const [greedy, modest] = [{}, {}];
-  const [small, large] = [room.begin(greedy), room.begin(greedy)];
+  const [small, large] = [budget.begin(greedy), budget.begin(greedy)];
   small.add(350);
   large.add(400);
-  using mine = room.begin(modest);
+  using mine = budget.begin(modest);
   mine.add(250);
   assert(!large.dropped.aborted, "all of them fit");
   mine.add(100);
@@ -19,15 +19,15 @@ Deno.test("MessageRoom drops the largest message of who takes most", () => {
   assertThrows(() => mine.add(1), UnusableMessageError, "the largest"); // now it takes most
 });
 
-Deno.test("MessageRoom has room again when messages end", () => {
-  const room = new MessageRoom(1000);
-  const stream = room.begin({});
+Deno.test("MessageBudget releases memory when messages end", () => {
+  const budget = new MessageBudget(1000);
+  const stream = budget.begin({});
   for (let n = 0; n < 10; n++) {
     stream.add(900);
     stream.end();
   }
   for (let n = 0; n < 10; n++) {
-    using message = room.begin({});
+    using message = budget.begin({});
     message.add(1000);
   }
   assertThrows(() => stream.add(1001), UnusableMessageError);

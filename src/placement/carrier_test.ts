@@ -1,0 +1,57 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { ConfigError } from "../base/errors.ts";
+import { containerCarrier, type MountedPaths } from "./carrier.ts";
+
+const NOTHING: MountedPaths = {
+  readOnly: [],
+  hiddenFolders: [],
+  hiddenFiles: [],
+  empty: "/host/empty",
+};
+
+/** What a container is given of the workspace: the target of each mount, and whether it can only be read. */
+function mountsOf(paths: Partial<MountedPaths>): string[] {
+  const { command } = containerCarrier({ type: "docker" }, {
+    id: "one",
+    workspace: "/ws",
+    protectedPaths: { ...NOTHING, ...paths },
+    owner: { uid: 1, gid: 1 },
+    memoryBytes: null,
+    processes: null,
+    rootless: false,
+  });
+  const args = command(["python"]);
+  return args.filter((_, i) => args[i - 1] === "--mount").map((mount) => {
+    const target = /target=([^,]*)/.exec(mount)?.[1] ?? "";
+    return mount.includes("readonly") ? `${target} (ro)` : target;
+  });
+}
+
+Deno.test("A container gets one mount for each path, also where a link and its target are both found", () => {
+  assertEquals(
+    mountsOf({ readOnly: ["/ws/pkg", "/ws/pkg/AGENTS.md", "/ws/pkg/AGENTS.md"] }),
+    ["/workspace", "/workspace/pkg (ro)", "/workspace/pkg/AGENTS.md (ro)"],
+  );
+});
+
+Deno.test("No folder becomes writable in one that is read-only", () => {
+  assertEquals(
+    mountsOf({ readOnly: ["/ws/a/venv"], hiddenFiles: ["/ws/a/venv/lib/x/.env", "/ws/b/.env"] }),
+    [
+      "/workspace",
+      "/workspace/a",
+      "/workspace/b",
+      "/workspace/a/venv (ro)",
+      "/workspace/a/venv/lib/x/.env (ro)",
+      "/workspace/b/.env (ro)",
+    ],
+  );
+});
+
+Deno.test("A path that engines read otherwise is refused by its name", () => {
+  assertThrows(
+    () => mountsOf({ hiddenFiles: ["/ws/a\r\nb/.env"] }),
+    ConfigError,
+    '"/ws/a\\r\\nb/.env"',
+  );
+});
