@@ -25,15 +25,15 @@ import { OpenSockets, PageDoor } from "./page_door.ts";
 import type { ToolRunner } from "./runner.ts";
 import { errorText } from "./wire.ts";
 
-/** What the application's door is made of. */
+/** Options of {@linkcode ApplicationDoor}. */
 interface ApplicationDoorOptions {
   /** The servers and the approvals. */
   readonly runner: ToolRunner;
   /** The approval page. */
   readonly page: ApprovalPage;
-  /** What the approval page is served from. */
+  /** Serves the approval page. */
   readonly desk: PageDesk;
-  /** Where the door is, such as `127.0.0.1:41234`; known once it is open. */
+  /** The door's host and port, such as `127.0.0.1:41234`; known once it listens. */
   readonly host: () => string;
   /** The application's token, which never enters the sandbox. */
   readonly token: string;
@@ -49,7 +49,7 @@ export class ApplicationDoor {
   readonly #sockets = new OpenSockets();
   readonly #pages: PageDoor;
 
-  /** @param options Who does the work, and the token. */
+  /** @param options The services behind the door, and its token. */
   constructor(options: ApplicationDoorOptions) {
     this.#options = options;
     this.#pages = new PageDoor(options);
@@ -60,7 +60,7 @@ export class ApplicationDoor {
    *
    * | request | does |
    * | --- | --- |
-   * | `GET /status` | says that the door is open |
+   * | `GET /status` | reports that the door is open |
    * | `GET /approval` | upgrades to the approval WebSocket |
    * | `POST /page-link` | makes a link to the approval page |
    * | `POST /reset` | refuses pending approvals, cancels calls, stops the servers |
@@ -69,10 +69,10 @@ export class ApplicationDoor {
    * | `DELETE /servers/NAME` | removes a server |
    * | `GET /`, `/page/…` | the approval page, for browsers: see {@linkcode PageDoor} |
    *
-   * All but the page needs the token, and refuses whatever comes from a page.
+   * Everything but the page needs the token, and refuses requests of web pages.
    */
   async handle(request: Request): Promise<Response> {
-    // Not by parsing: the host is not checked yet, and may be none.
+    // Without parsing the URL: its host has not been checked yet and may be missing.
     if (/^\w+:\/\/[^/]*\/(?:page\/|$)/.test(request.url)) return await this.#pages.handle(request);
     try {
       refusePages(request);
@@ -151,20 +151,20 @@ function parseBody(text: string): unknown {
   }
 }
 
-/** How long a second approver waits for the first one to leave. */
+/** How long a second approver waits for the first one to detach. */
 const TURN_MS = 5000;
 /** How long a socket may take to open, and how long it is kept without a sign of life. */
 const OPEN_MS = 10_000;
 const IDLE_S = 30;
-/** Longer messages end the connection at the other side. */
+/** The client ends the connection if a message is longer. */
 const MAX_FRAME_CHARACTERS = 15 * 2 ** 20;
 
-/** Where questions to a person wait: calls that need approval, and questions of MCP servers. */
+/** The desks where a person's answers are awaited: for calls that need approval, and for questions of MCP servers. */
 type Desks = Pick<ToolRunner, "channel" | "elicitations">;
 
 /**
- * Makes a WebSocket the approver, and, where it says that it can, the one who answers MCP servers. Its
- * end detaches it, and refuses what is undecided.
+ * Makes a WebSocket the approver, and also the answerer of MCP servers' questions if it offers that
+ * protocol. When the socket closes, the approver is detached and undecided requests are refused.
  */
 async function upgradeApprover(
   request: Request,
@@ -209,13 +209,13 @@ async function turn(desks: readonly (Desks["channel"] | Desks["elicitations"])[]
   }
 }
 
-/** What a client receives for a request that was answered on a page. */
+/** Sent to a client when somebody answered a request on the page. */
 const ELSEWHERE: Refusal = { accepted: false, type: "cancelled", reason: "Decided elsewhere" };
 
-/** Shows requests on a socket and takes its answers. */
+/** Sends requests over a socket and receives the answers. */
 class SocketApprover {
   readonly #open = new Map<string, PersonRequest>();
-  /** What this approver has answered itself. */
+  /** The requests that this approver answered itself. */
   readonly #answered = new WeakSet<PersonRequest>();
   readonly #log: Logger;
   #socket: WebSocket | undefined;
@@ -227,7 +227,7 @@ class SocketApprover {
   use(socket: WebSocket, detach: () => void): void {
     this.#socket = socket;
     const timer = setTimeout(() => {
-      detach(); // a caller that left during the upgrade is never heard of again
+      detach(); // no event reports a caller that left during the upgrade
       socket.close();
     }, OPEN_MS);
     socket.onopen = () => {
@@ -283,7 +283,7 @@ class SocketApprover {
     }
   }
 
-  /** An answer that is none must not leave the call waiting. */
+  /** A malformed answer must not leave the call waiting. */
   #refuse(request: PersonRequest, why: string): void {
     if (request instanceof ApprovalRequest) void request.reject(`The approver's answer ${why}`);
     else {

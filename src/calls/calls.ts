@@ -21,37 +21,37 @@ import { launchText, serverFacets, toolFacets } from "../servers/facets.ts";
 import type { McpPool } from "../servers/pool.ts";
 import type { ServerRegistry } from "../servers/registry.ts";
 
-/** A call of a tool whose arguments are sealed. */
+/** A tool call with sealed arguments. */
 export interface ToolCall {
   /** The registered server. */
   readonly serverName: string;
   /** The tool's name on the wire. */
   readonly toolName: string;
-  /** The arguments, which are sent as they are. */
+  /** The arguments, which are sent unchanged. */
   readonly arguments: ExactObject;
-  /** The line that calls, as far as the code that calls tells the truth. */
+  /** The calling line, as the code reports it; not to be trusted. */
   readonly source?: CallSource;
   /**
-   * What the journal has of it, where there is one.
+   * The call's entry in the journal of a durable session.
    *
    * @internal
    */
   readonly entry?: JournalEntry;
 }
 
-/** A request for what a server offers beside tools. */
+/** A request for a resource, a prompt, a completion or a list. */
 export interface CatalogCall {
   /** The registered server. */
   readonly serverName: string;
-  /** What is asked, in the protocol's own names. */
+  /** The protocol's method. */
   readonly method: CatalogMethod;
-  /** The parameters, in the protocol's own names. */
+  /** The method's parameters. */
   readonly params: Readonly<Record<string, unknown>>;
-  /** The line that asks, as far as the code that asks tells the truth. */
+  /** The requesting line, as the code reports it; not to be trusted. */
   readonly source?: CallSource;
 }
 
-/** What {@linkcode Calls} are made with. */
+/** Options of {@linkcode Calls}. */
 interface CallsOptions {
   /** The servers. */
   readonly registry: ServerRegistry;
@@ -59,67 +59,66 @@ interface CallsOptions {
   readonly pool: McpPool;
   /** Decides on each call. */
   readonly gate: ApprovalGate;
-  /** Learn of each step of each call, in this order. */
+  /** Informed of each step of each call, in this order. */
   readonly observers: readonly CallObserver[];
-  /** Receives progress, and which calls are running. */
+  /** Receives progress, and tracks running calls. */
   readonly events: ServerEvents;
-  /** Follows what calls change in the list of tools. */
+  /** Follows changes of tool lists. */
   readonly changes: ToolChanges;
-  /** How long a call may take once it is approved, in milliseconds. */
+  /** The time limit of an approved call, in milliseconds. */
   readonly callTimeoutMs: number | undefined;
-  /** Receives servers that do not describe their tools. */
+  /** Reports servers that do not describe their tools. */
   readonly log: Logger;
 }
 
 /** Options of {@linkcode Calls.approve}. */
 export interface ApproveOptions extends Pick<DecideOptions, "signal" | "check"> {
-  /** The call as the log may keep it, where its arguments may be secret. */
+  /** The call for the audit log, if its arguments may be secret. */
   readonly noted?: ApprovalCall;
-  /** What the journal has of it, where there is one. */
+  /** The call's entry in the journal of a durable session. */
   readonly entry?: JournalEntry;
 }
 
-/** A request to a server: what differs between tools, resources and lists. */
+/** What differs between requests for tools, resources and lists. */
 interface ServerRequest<T> {
   readonly call: ApprovalCall;
   readonly method: string;
-  /** The tool or the prompt, where the method has one. */
+  /** The name of the tool or prompt, if the method takes one. */
   readonly target: string | undefined;
   readonly signal: AbortSignal | undefined;
-  /** Whether it must be allowed. A list, which sends nothing of the caller's, must not be denied. */
+  /** Whether approval is needed. Lists send no data of the caller's; only a denial stops them. */
   readonly needsApproval: boolean;
-  /** What the journal has of it, where there is one. */
+  /** The call's entry in the journal of a durable session. */
   readonly entry?: JournalEntry;
-  /** Asks the server for its description of the tool, for the approver. */
+  /** Gets the server's description of the tool, for the approver. */
   readonly findTool?: () => Promise<Tool | undefined>;
-  /** Says what is wrong with arguments that an approver edited. */
+  /** Returns what is wrong with arguments that an approver edited. */
   readonly check: (edited: ExactObject, tool: Tool | undefined) => string | undefined;
-  /** Sends it, as a part of the call. */
+  /** Sends the request. */
   readonly send: (args: ExactObject, observed: ObservedCall) => Promise<T>;
-  /** Whether a result says that the request failed. */
+  /** Whether a result reports a failure. */
   readonly hasFailed?: (result: T) => boolean;
 }
 
-/** More of a description than a person would read. */
+/** Longer than anybody reads in a dialog, in characters. */
 const MAX_DESCRIPTION = 20_000;
 const MAX_TITLE = 200;
-/** How many notes are kept for a reader: servers cause them. */
+/** The limit on notes that nobody has read yet: servers cause them. */
 const MAX_NOTES = 20;
 
-/** Makes calls. Each is decided on and noted before it is sent, and sent as it was shown. */
+/** Makes calls. Each is decided on and audited before it is sent, and sent exactly as it was shown. */
 export class Calls {
   readonly #options: CallsOptions;
-  /** The servers of which it was said where their files are. */
+  /** The servers whose note on their files was already given. */
   readonly #noted = new Set<string>();
   #notes: string[] = [];
   #cell: Cell | undefined;
 
-  /** @param options The gate, the observers and the servers. */
   constructor(options: CallsOptions) {
     this.#options = options;
   }
 
-  /** Begins an execution. Its span is the one that is running. */
+  /** Begins an execution. The active span is the execution's. */
   enterCell(code: string, names: readonly string[] = []): Disposable {
     const cell = new Cell(code, names);
     this.#cell = cell;
@@ -132,19 +131,19 @@ export class Calls {
     };
   }
 
-  /** Gives a line of the code that is executed. */
+  /** Returns a line of the executing code. */
   sourceAt(line: number): CallSource | undefined {
     return this.#cell?.sourceAt(line);
   }
 
-  /** Takes what code should know of the servers that it called, each in a line. */
+  /** Takes the notes on called servers that the code's author should read, one line each. */
   takeNotes(): string[] {
     const notes = this.#notes;
     this.#notes = [];
     return notes;
   }
 
-  /** The order in which a request to a server is made. */
+  /** The steps of every request to a server, in order. */
   async #make<T>(request: ServerRequest<T>): Promise<T> {
     const { registry, pool, gate } = this.#options;
     const { call, method, target, signal, needsApproval, entry, findTool, check } = request;
@@ -158,10 +157,10 @@ export class Calls {
       params: registry.get(serverName),
     }, entry);
     return await observed.run(async () => {
-      // Once: what an earlier host may have sent is not even asked about.
+      // Once: nobody is asked about a call that an earlier host may have sent.
       entry?.requireUnsent();
 
-      // Judge: what the policy denies does not even start a server.
+      // Judge: a call that the policy denies must not start a server.
       const denial = gate.judge(call);
       if (denial !== undefined) observed.obey(denial);
 
@@ -190,7 +189,7 @@ export class Calls {
         await observed.send();
       }
 
-      // Check that it still reaches what was shown, and send: nothing is awaited between the two.
+      // Check that the call still reaches what was shown, then send: nothing is awaited in between.
       requireSameServer(serverName, params, registry.get(serverName));
       if (tool !== undefined) {
         requireSameTool(serverName, tool, await findTool?.());
@@ -200,7 +199,7 @@ export class Calls {
     }, (result) => request.hasFailed?.(result) === true ? "tool_error" : "ok"); // End.
   }
 
-  /** Has something approved that its caller does, such as to run a shell command. */
+  /** Asks for approval of something that the caller does itself, such as running a shell command. */
   async approve(call: ApprovalCall, options: ApproveOptions = {}): Promise<ExactObject> {
     const { noted = call, entry, ...decide } = options;
     const observed = this.#begin(noted, undefined, entry);
@@ -237,7 +236,7 @@ export class Calls {
         throw tool === undefined ? this.#withoutTool(serverName, toolName, error) : error;
       });
       observed.result = result;
-      await changes.settled(serverName); // the next line may import what this call has brought
+      await changes.settled(serverName); // the next line may import a tool that this call added
       await this.#noteOwnFile(serverName, result);
       const missing = tool === undefined && result.isError === true
         ? this.#noSuchTool(serverName, toolName)
@@ -261,8 +260,8 @@ export class Calls {
   }
 
   /**
-   * Asks a server for a resource, a prompt, a completion, or a list of what it has. Lists, which send
-   * nothing of the caller's, are only refused where the policy denies.
+   * Asks a server for a resource, a prompt, a completion or a list. Lists send no data of the caller's,
+   * so they are only refused if the policy denies them.
    */
   async catalog(
     call: CatalogCall,
@@ -270,7 +269,7 @@ export class Calls {
   ): Promise<Readonly<Record<string, unknown>>> {
     const { serverName, method, params, source } = call;
     const { signal } = options;
-    checkCatalogParams(method, params); // nobody is asked about what cannot be sent
+    checkCatalogParams(method, params); // before anybody is asked
     const args = sealObject(toExact(params));
     return await this.#make({
       call: {
@@ -294,7 +293,7 @@ export class Calls {
     });
   }
 
-  /** Says where a file is that code will look for in vain: once for each server. */
+  /** Notes where a file is that code cannot read, once for each server. */
   async #noteOwnFile(serverName: string, result: ToolResult): Promise<void> {
     if (this.#noted.has(serverName)) return;
     const { pool } = this.#options;
@@ -319,7 +318,7 @@ export class Calls {
     return new ToolCallError(type, `${missing}. ${message}`, details, { cause: error });
   }
 
-  /** Says that a tool is not listed; `undefined` where the server gives no list. */
+  /** Explains that a tool is not listed; `undefined` if the server gives no list. */
   #noSuchTool(serverName: string, toolName: string): string | undefined {
     const names = this.#options.pool.knownNames(serverName);
     if (names.length === 0) return undefined;
@@ -328,7 +327,7 @@ export class Calls {
     return `MCP server "${serverName}" lists no tool ${quoted(toolName.slice(0, 100))}${others}`;
   }
 
-  /** The server's description of the tool, for the approver. A server that has given none may be asked. */
+  /** The server's description of the tool, for the approver; `undefined` if it gives none. */
   async #findTool(
     serverName: string,
     toolName: string,
@@ -344,7 +343,7 @@ export class Calls {
     }
   }
 
-  /** Tells the caller and the observers. Without either, the server is not asked for it. */
+  /** Reports progress to the caller and the observers. Without either, none is requested. */
   #progress(
     call: { callId: string; serverName: string; toolName: string },
     onProgress: CallToolOptions["onProgress"],
@@ -357,14 +356,14 @@ export class Calls {
     };
   }
 
-  /** The shorter one of the call's own time limit and that of all calls. */
+  /** The shorter of the call's own time limit and the general one. */
   #timeoutMs({ timeoutMs = Infinity }: CallToolOptions): number | undefined {
     const shortest = Math.min(timeoutMs, this.#options.callTimeoutMs ?? Infinity);
     return shortest === Infinity ? undefined : shortest;
   }
 }
 
-/** What the approver sees in addition to the call. */
+/** What the approver sees besides the call. */
 function descriptionOf(params: ServerParams, tool: Tool | undefined): Partial<ApprovalCall> {
   return {
     annotations: tool && annotationsOf(tool),
@@ -374,7 +373,7 @@ function descriptionOf(params: ServerParams, tool: Tool | undefined): Partial<Ap
   };
 }
 
-/** Those of the protocol: a server's own have names of any length. */
+/** Those of the protocol: a server can add others with names of any length. */
 const ANNOTATIONS: readonly string[] = [
   "title",
   "readOnlyHint",
@@ -410,7 +409,7 @@ function problemOf(check: () => unknown): string | undefined {
   }
 }
 
-/** What was approved is for the tool as its server described it. */
+/** An approval is for the tool as its server described it then. */
 function requireSameTool(serverName: string, shown: Tool, current: Tool | undefined): void {
   if (current === shown || current !== undefined && toolHash(current) === toolHash(shown)) return;
   const name = quoted(shown.name.slice(0, 100));
@@ -418,7 +417,7 @@ function requireSameTool(serverName: string, shown: Tool, current: Tool | undefi
   throw new ToolCallError("cancelled", message);
 }
 
-/** What was approved is for the server that it was approved for. */
+/** An approval is for the server as it was registered then. */
 function requireSameServer(
   serverName: string,
   shown: ServerParams,
@@ -429,7 +428,7 @@ function requireSameServer(
   throw new ToolCallError("cancelled", message);
 }
 
-/** By the parameters, which stay the same from call to call. */
+/** Cached by the parameters' object, which is the same for all calls. */
 const hashes = new WeakMap<ServerParams, string>();
 
 function serverHash(params: ServerParams): string {

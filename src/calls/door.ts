@@ -1,5 +1,5 @@
 /**
- * What the application's door, and others that speak HTTP, check of every request first.
+ * The first checks of every HTTP request: host, origin, token, method, and the body's size and shape.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { checkJson, JsonLimitError, type JsonLimits } from "../json/measure.ts";
 import { readWhole } from "../base/bytes.ts";
 import { LOOPBACK_HOSTS, sameToken } from "../base/tokens.ts";
 
-/** A request that is refused before it is looked at. */
+/** Refuses a request before it is processed. */
 export class Refused extends Error {
   override readonly name: string = "Refused";
 
@@ -18,13 +18,13 @@ export class Refused extends Error {
   }
 }
 
-/** Parsing more values of one body holds up everything else for too long. */
+/** Parsing a body with more values would block the event loop for too long. */
 export const MAX_VALUES = 250_000;
 
 /** How long a body may take to arrive. */
 export const BODY_TIMEOUT_MS = 60_000;
 
-/** Bodies up to here are read in one piece. */
+/** Bodies up to this size are read in one piece. */
 const SMALL_BODY = 1 << 16;
 
 /**
@@ -55,8 +55,8 @@ function requireJson(request: Request): void {
 }
 
 /**
- * Reads a JSON body. Its size is counted while it comes in, whatever its headers say, and its values
- * before anybody parses it.
+ * Reads a JSON body. Its size is counted as it arrives, whatever its headers say, and its values
+ * before it is parsed.
  */
 export async function readJsonBody(
   request: Request,
@@ -68,7 +68,7 @@ export async function readJsonBody(
   return body;
 }
 
-/** Refuses a body that would take too long to parse. It takes some of that time itself. */
+/** Refuses a body that would take too long to parse. The check itself takes some time, too. */
 export function checkBody(body: Uint8Array, limits: JsonLimits): void {
   try {
     checkJson(body, limits);
@@ -78,7 +78,7 @@ export function checkBody(body: Uint8Array, limits: JsonLimits): void {
   }
 }
 
-/** Reads a body that is to be JSON, without a look at it. */
+/** Reads a body that is declared as JSON, without checking it. */
 export async function readBody(request: Request, maxBytes: number): Promise<Uint8Array> {
   requireJson(request);
   const declared = request.headers.get("content-length");
@@ -88,8 +88,8 @@ export async function readBody(request: Request, maxBytes: number): Promise<Uint
   const signal = anySignal(deadline.signal);
   const isBounded = declared !== null && !request.headers.has("transfer-encoding");
   if (isBounded && Number(declared) <= SMALL_BODY) {
-    // In one piece it takes less time. But nothing ends that, so a large one that never comes whole
-    // would be kept for as long as its connection.
+    // Faster, but it cannot be cancelled: a large body that never arrives whole would be kept for as
+    // long as its connection.
     return await abortable(request.bytes(), signal).catch((error) => {
       throw signal.aborted ? tooSlow() : error;
     });
@@ -100,7 +100,7 @@ export async function readBody(request: Request, maxBytes: number): Promise<Uint
     });
 }
 
-/** Answers with JSON, in a body that nobody may keep or interpret. */
+/** Makes a JSON response that must not be cached or sniffed. */
 export function jsonResponse(text: string, status = 200): Response {
   const headers = {
     "content-type": "application/json",
@@ -110,12 +110,12 @@ export function jsonResponse(text: string, status = 200): Response {
   return new Response(text, { status, headers });
 }
 
-/** What a body that comes too slowly is refused with. */
+/** The refusal of a body that arrives too slowly. */
 export function tooSlow(): Refused {
   return new Refused(408, "The body arrived too slowly");
 }
 
-/** What a body that is too large is refused with. */
+/** The refusal of a body that is too large. */
 export function tooLarge(maxBytes: number): Refused {
   return new Refused(413, `The body exceeds ${maxBytes} bytes`);
 }

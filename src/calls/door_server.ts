@@ -9,7 +9,7 @@ import { measureJson } from "../json/measure.ts";
 import { BODY_TIMEOUT_MS, MAX_VALUES, Refused, tooLarge, tooSlow } from "./door.ts";
 import { type CallHead, parseHead, refusedText } from "./wire.ts";
 
-/** What a {@linkcode DoorServer} is made of. */
+/** Options of {@linkcode DoorServer}. */
 export interface DoorServerOptions {
   /** Answers a call with JSON that has no line breaks, or throws {@linkcode Refused}. */
   readonly handler: (call: IncomingCall) => Promise<string>;
@@ -27,40 +27,40 @@ export interface DoorServerOptions {
    * @default {10000}
    */
   readonly headTimeoutMs?: number;
-  /** What every call must show, where a kernel that runs already has it. */
+  /** The token of a kernel that is already running. */
   readonly token?: string | undefined;
 }
 
-/** A call at the door, as its handler sees it. */
+/** A call, as its handler sees it. */
 export interface IncomingCall {
   /** Its first line. */
   readonly head: CallHead;
-  /** Aborts when the caller has gone; with {@linkcode LOST} unless it said that it gives up. */
+  /** Aborts when the caller has gone; with {@linkcode LOST} unless the caller cancelled. */
   readonly signal: AbortSignal;
-  /** Reads the body and parses it. Its memory is counted until the call is answered. */
+  /** Reads and parses the body. Its memory counts until the call is answered. */
   readBody<T>(parse: (body: Uint8Array) => T): Promise<T>;
-  /** Sends JSON that comes before the answer. A caller that does not read misses some. */
+  /** Sends JSON ahead of the answer. A caller that does not read fast enough misses some. */
   tell(json: string): void;
 }
 
-/** Why a call ends whose stream has ended: in a durable session, the caller may ask again. */
+/** Aborts calls whose stream ended: in a durable session, the caller may ask again. */
 export const LOST = new DOMException("The connection to the caller was lost", "AbortError");
 
 const MAX_STREAMS = 192;
-/** How many more learn that there are too many. */
+/** How many streams beyond the maximum get a refusal; further ones are closed. */
 const REFUSED_STREAMS = 32;
 const HEAD_TIMEOUT_MS = 10_000;
-/** How long the calls that are being answered may take at the end. */
+/** How long disposal waits for calls that are being answered. */
 const FAREWELL_MS = 2000;
 
 /**
- * Answers calls on streams: a line of JSON comes in that says what is called and how large the body
- * is, then the body. Lines of JSON go out, the answer last. The next call may follow on the same
- * stream, which takes a quarter less time than on another one. Anything else that comes in ends the
- * stream, and the end of the stream cancels the call. Disposing the server ends all streams.
+ * Answers calls on streams. A call is a line of JSON that names the call and the size of the body,
+ * followed by the body. It is answered with lines of JSON; the last one is the answer. The next call
+ * may follow on the same stream, which takes a quarter less time than on a new one. Any other input
+ * ends the stream, and the end of the stream cancels the call. Disposing the server ends all streams.
  *
- * The token belongs to one kernel: that of an earlier kernel opens nothing, even if something of that
- * kernel has outlived it.
+ * Each kernel has its own token: that of an earlier kernel is refused, even if a process of that
+ * kernel survived.
  */
 export class DoorServer implements AsyncDisposable {
   readonly #options: DoorServerOptions;
@@ -76,7 +76,7 @@ export class DoorServer implements AsyncDisposable {
     this.#token = options.token ?? randomToken();
   }
 
-  /** What every call must show. */
+  /** The token that every call must carry. */
   get token(): string {
     return this.#token;
   }
@@ -111,20 +111,20 @@ export class DoorServer implements AsyncDisposable {
     this.#streams.delete(calls);
   }
 
-  /** Makes another token, for another kernel, and ends all streams; the calls on them are cancelled. */
+  /** Makes a new token for a new kernel, and ends all streams, which cancels their calls. */
   renew(): string {
     this.#token = randomToken();
     for (const stream of this.#streams.keys()) stream.close();
     return this.#token;
   }
 
-  /** Ends all streams without answers, and takes no more. The calls on them are {@linkcode LOST}. */
+  /** Ends all streams without answers and accepts no more. Their calls are {@linkcode LOST}. */
   cut(): void {
     this.#closed = true;
     for (const stream of this.#streams.keys()) stream.close();
   }
 
-  /** Lets calls be answered for a moment, then ends all streams. */
+  /** Waits a moment for calls that are being answered, then ends all streams. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
     this.#listener?.close();
@@ -137,7 +137,7 @@ export class DoorServer implements AsyncDisposable {
     await Promise.all(ended);
   }
 
-  /** Ends a stream that is only kept for a next call, which then opens another. */
+  /** Ends an idle stream; its owner opens another one for the next call. */
   #endKept(): boolean {
     for (const stream of this.#streams.keys()) {
       if (!stream.isKept) continue;
@@ -148,15 +148,15 @@ export class DoorServer implements AsyncDisposable {
   }
 }
 
-/** What a {@linkcode DoorStream} is made of. */
+/** Options of {@linkcode DoorStream}. */
 interface DoorStreamOptions extends DoorServerOptions {
-  /** The memory that all calls share. */
+  /** The memory limit that all calls share. */
   readonly budget: DoorBudget;
-  /** Tells the token of the kernel that runs from all others. */
+  /** Whether a token is the current kernel's. */
   readonly isToken: (given: string) => boolean;
 }
 
-/** A stream on which one call after the other is answered. */
+/** A stream on which calls are answered one after the other. */
 class DoorStream {
   readonly #stream: ByteStream;
   readonly #options: DoorStreamOptions;
@@ -174,19 +174,19 @@ class DoorStream {
     stream.closed.then(() => this.#call?.abandon(LOST));
   }
 
-  /** Whether it is only kept for a next call: closing it loses none. */
+  /** Whether the stream is idle: closing it loses no call. */
   get isKept(): boolean {
     return this.#kept;
   }
 
-  /** Answers calls until no more come, or refuses whatever comes. Never rejects. */
+  /** Answers calls until the stream ends, or refuses the first one. Never rejects. */
   async serve(refused?: Refused): Promise<void> {
     try {
       const offence = refused ?? await this.#answerAll();
       if (offence === undefined) return;
       await this.#outgoing.write(lineOf(refusedText(offence)));
       await this.#stream.end();
-      await this.#incoming.discard(); // else what is still sent takes the answer from the caller
+      await this.#incoming.discard(); // unread input would reset the connection before the caller reads
     } catch {
       // The caller is gone, and its call has been cancelled.
     } finally {
@@ -194,7 +194,7 @@ class DoorStream {
     }
   }
 
-  /** Ends the stream once the call that is being answered, if there is one, has its answer. */
+  /** Ends the stream, after the answer to a call that has arrived whole. */
   end(): void {
     this.#ending = true;
     if (this.#call?.hasCome !== true) this.close();
@@ -206,7 +206,7 @@ class DoorStream {
     this.#stream.close();
   }
 
-  /** Answers calls while they come. What it gives is refused, and ends the stream. */
+  /** Answers calls while they arrive. A refusal that it returns ends the stream. */
   async #answerAll(): Promise<Refused | undefined> {
     const { headTimeoutMs = HEAD_TIMEOUT_MS } = this.#options;
     const parts = { ...this.#options, incoming: this.#incoming, outgoing: this.#outgoing };
@@ -231,13 +231,13 @@ class DoorStream {
   }
 }
 
-/** What a {@linkcode ServedCall} is made of. */
+/** Options of {@linkcode ServedCall}. */
 interface ServedCallOptions extends DoorStreamOptions {
   readonly incoming: Incoming;
   readonly outgoing: Outgoing;
 }
 
-/** One call on a stream. Disposing it gives back its memory. */
+/** One call on a stream. Disposing it releases its memory. */
 class ServedCall implements IncomingCall, Disposable {
   readonly head: CallHead;
   readonly signal: AbortSignal;
@@ -254,7 +254,7 @@ class ServedCall implements IncomingCall, Disposable {
     this.#options = options;
   }
 
-  /** Whether all of the call has come. */
+  /** Whether the whole call has arrived. */
   get hasCome(): boolean {
     return this.#state !== "coming";
   }
@@ -295,7 +295,7 @@ class ServedCall implements IncomingCall, Disposable {
     if (!this.hasCome) {
       throw new Error("Cannot skip an unread body: it would be read as the next call");
     }
-    this.#state = "answered"; // what comes from here on is the next call
+    this.#state = "answered"; // further input is the next call
     const line = lineOf(answer);
     using share = budget.forAnswer(line.length);
     if (share === undefined) {
@@ -304,7 +304,7 @@ class ServedCall implements IncomingCall, Disposable {
     await outgoing.write(line);
   }
 
-  /** Says that the caller has gone. */
+  /** Aborts the call: its caller has gone. */
   abandon(reason: DOMException): void {
     this.#gone.abort(reason);
   }
@@ -313,7 +313,7 @@ class ServedCall implements IncomingCall, Disposable {
     this.#share?.[Symbol.dispose]();
   }
 
-  /** Notices when the caller leaves, or does not wait for the answer. */
+  /** Notices when the caller leaves or sends more before it has the answer. */
   async #watch(): Promise<void> {
     const { incoming } = this.#options;
     const more = incoming.hasMore || await incoming.more().catch(() => false);
@@ -323,7 +323,7 @@ class ServedCall implements IncomingCall, Disposable {
   }
 }
 
-/** How many bytes of lines wait for a caller that does not read. */
+/** The limit on unread lines ahead of an answer, in bytes. */
 const MAX_UNREAD = 1 << 20;
 
 const encoder = new TextEncoder();
@@ -342,11 +342,11 @@ class Outgoing {
     this.#stream = stream;
   }
 
-  /** Sends a line that comes before an answer, unless too many are unread. */
+  /** Sends a line ahead of an answer, unless too much is unread. */
   tell(line: Uint8Array): void {
     if (this.#unread + line.length > MAX_UNREAD) return;
     this.#unread += line.length;
-    // Where writing fails, the caller is gone, which reading notices.
+    // If writing fails, the caller is gone, which reading notices.
     this.write(line).then(() => this.#unread -= line.length, () => {});
   }
 
@@ -362,13 +362,13 @@ class Outgoing {
 /** The longest first line of a call, in bytes. */
 export const MAX_HEAD = 4096;
 const LINE_FEED = 10;
-/** How much and how long is read of what nobody wants any more. */
+/** The limits on reading input that is discarded. */
 const DISCARD_BYTES = 2 ** 28;
 const DISCARD_MS = 5000;
 
 const NOTHING = new Uint8Array(0);
 
-/** Reads what comes in on a stream: no more than is asked for, and for a limited time. */
+/** Reads input from a stream: no more than asked for, and for a limited time. */
 class Incoming {
   readonly #stream: ByteStream;
   #rest: Uint8Array = NOTHING;
@@ -378,18 +378,18 @@ class Incoming {
     this.#stream = stream;
   }
 
-  /** Whether something has come that nobody has taken. */
+  /** Whether there is input that was not taken yet. */
   get hasMore(): boolean {
     return this.#rest.length > 0;
   }
 
-  /** Waits until something has come that nobody has taken; `false` where nothing comes any more. */
+  /** Waits for input that was not taken yet; `false` at the end of the stream. */
   more(): Promise<boolean> {
     if (this.hasMore) return Promise.resolve(true);
     return this.#reading ??= this.#read();
   }
 
-  /** Reads a line; `undefined` where nothing comes. */
+  /** Reads a line; `undefined` if none arrives. */
   async line(timeoutMs: number): Promise<Uint8Array | undefined> {
     using limit = new Limit(timeoutMs);
     for (let line = NOTHING;;) {
@@ -411,7 +411,7 @@ class Incoming {
     }
   }
 
-  /** Reads so many bytes. */
+  /** Reads exactly `size` bytes. */
   async bytes(size: number, timeoutMs: number): Promise<Uint8Array> {
     if (this.#rest.length >= size) return this.#take(size);
     using limit = new Limit(timeoutMs);
@@ -427,7 +427,7 @@ class Incoming {
     }
   }
 
-  /** Reads and drops what comes until the other side ends the stream. */
+  /** Reads and drops input until the other side ends the stream. */
   async discard(): Promise<void> {
     using limit = new Limit(DISCARD_MS);
     for (let size = 0; size < DISCARD_BYTES && await limit.of(this.more()) === true;) {
@@ -458,7 +458,7 @@ function cutOff(): Error {
 
 const LATE = Symbol("late");
 
-/** How long something may take, from the first wait on. */
+/** A time limit that starts with the first wait. */
 class Limit implements Disposable {
   readonly #passed = Promise.withResolvers<typeof LATE>();
   readonly #ms: number;
@@ -479,7 +479,7 @@ class Limit implements Disposable {
   }
 }
 
-/** Bodies and requests up to here are not counted: there are only so many streams. */
+/** Smaller bodies and requests are not counted: the number of streams limits them. */
 const SMALL_BODY = 1 << 16;
 const SMALL_REQUEST = 1 << 20;
 
@@ -487,30 +487,31 @@ const BODIES = 128 * 2 ** 20;
 const REQUESTS = 384 * 2 ** 20;
 const ANSWERS = 256 * 2 ** 20;
 
-/** What a request takes once it is parsed, measured: so much for each byte and for each value. */
+/** The measured memory of a parsed request, for each byte and for each value. */
 const PER_BYTE = 3;
 const PER_VALUE = 400;
 
 /**
- * How much of larger requests is read in a second, in values, and how much before they wait; a name takes
- * as long as some values, and so do many bytes. A table of the largest size passes every few seconds.
+ * The rate of parsing larger requests, in values per second, and the burst before they wait. A name
+ * takes as long as several values, and a value as long as many bytes. A table of the largest size
+ * passes every few seconds.
  */
 const WORK_PER_SECOND = 100_000;
 const WORK_BURST = 200_000;
 const NAME_WORK = 4;
 const BYTE_WORK = 1 / 16;
 
-/** What a request takes once it is parsed. */
+/** The memory of a parsed request, in bytes. */
 export function requestCost(body: Uint8Array, values: number): number {
   return body.length * PER_BYTE + values * PER_VALUE;
 }
 
-/** Nothing was taken, so nothing has to be given back. */
+/** A share of nothing, which need not be returned. */
 const FREE: Disposable = { [Symbol.dispose]() {} };
 
 /**
- * The memory of the host that all requests of a kernel may take together: hostile code sends many at
- * once. What would be too much waits; what nobody waits for is refused.
+ * The host memory that all requests of a kernel may take together: hostile code sends many at once.
+ * Requests beyond it wait; answers beyond it are refused.
  */
 class DoorBudget {
   readonly #bodies = new Semaphore(BODIES);
@@ -525,8 +526,8 @@ class DoorBudget {
   }
 
   /**
-   * Waits until a body may be parsed. Who waits here has what it needs of the other shares, so those
-   * who wait never wait for each other.
+   * Waits until a body may be parsed. A call that waits here holds all other shares it needs, so calls
+   * never wait for each other in a circle.
    */
   async forCall(body: Uint8Array, signal: AbortSignal): Promise<Disposable> {
     if (body.length * (PER_BYTE + PER_VALUE) <= SMALL_REQUEST) return FREE;
@@ -537,14 +538,14 @@ class DoorBudget {
     return cost <= SMALL_REQUEST ? FREE : await this.#requests.acquire(signal, cost);
   }
 
-  /** Waits until other sessions have had their turn: what is large holds them up while it is read. */
+  /** Waits until other sessions have had their turn: parsing a large body delays them. */
   async #pace(work: number, signal: AbortSignal): Promise<void> {
     using _turn = await this.#turns.acquire(signal);
     await this.#work.settled(signal);
     this.#work.charge(work);
   }
 
-  /** Takes what an answer needs until the code in the kernel has read it. */
+  /** Takes the memory of an answer, until the code in the kernel has read it. */
   forAnswer(length: number): Disposable | undefined {
     return length <= SMALL_BODY ? FREE : this.#answers.tryAcquire(length);
   }

@@ -17,29 +17,29 @@ import {
   wireError,
 } from "./wire.ts";
 
-/** What the kernel's door is made of. */
+/** Options of {@linkcode kernelDoor}. */
 interface KernelDoorOptions {
   /** Runs tools and has shell commands approved. */
   readonly runner: ToolRunner;
   /** The largest body of a call, in bytes. */
   readonly maxBodyBytes: number;
-  /** Gets the failures that the kernel does not learn of. */
+  /** Receives failures that the kernel must not see. */
   readonly log: Logger;
-  /** Makes each call of a durable session only once. */
+  /** Makes sure that each call of a durable session is made only once. */
   readonly journal?: CallJournal | undefined;
-  /** What every call must show, where a kernel that runs already has it. */
+  /** The token of a kernel that is already running. */
   readonly kernelToken?: string | undefined;
 }
 
 /**
- * The door for code in the kernel: it may ask for a tool, a resource or a prompt of a registered
- * server, and for approval of a shell command. Nothing else.
+ * The door for code in the kernel. Code can ask for a tool, a resource or a prompt of a registered
+ * server, and for approval of a shell command; nothing else.
  */
 export function kernelDoor(options: KernelDoorOptions): DoorServer {
   const { runner, maxBodyBytes, journal, kernelToken: token } = options;
   const log = limitedLogger(options.log);
 
-  /** Gives an answer, which may be an error. */
+  /** Turns errors into answers. */
   async function settled(signal: AbortSignal, work: () => Promise<string>): Promise<string> {
     try {
       return await work();
@@ -53,7 +53,7 @@ export function kernelDoor(options: KernelDoorOptions): DoorServer {
     }
   }
 
-  /** Makes a call once, where there is a journal that knows whether it was made before. */
+  /** Makes a call, or, with a journal, joins or repeats the outcome of an earlier attempt. */
   async function once(
     call: IncomingCall,
     asked: ApprovalCall,
@@ -66,14 +66,14 @@ export function kernelDoor(options: KernelDoorOptions): DoorServer {
     const key = { id, hash: callHash(asked), kind, serverName, toolName };
     return await journal.once(key, call, async (entry) => {
       const { signal } = entry;
-      const tell = (json: string) => entry.tell(json); // to all who wait by then
+      const tell = (json: string) => entry.tell(json); // to all who wait for the call
       return await settled(signal, () => make({ signal, tell, entry }));
     });
   }
 
   async function answer(call: IncomingCall): Promise<string> {
     const { head } = call;
-    // Before anything is waited for: another execution may begin.
+    // Before the first await: another execution may begin.
     const source = head.line === undefined ? undefined : runner.sourceAt(head.line);
     switch (head.call) {
       case "run": {
@@ -107,7 +107,7 @@ export function kernelDoor(options: KernelDoorOptions): DoorServer {
   return new DoorServer({ handler, maxBodyBytes, token });
 }
 
-/** Who waits for a call that is made, and what the journal has of it. */
+/** An attempt to make a call, and its journal entry. */
 interface Attempt extends Pick<IncomingCall, "signal" | "tell"> {
   readonly entry?: JournalEntry;
 }

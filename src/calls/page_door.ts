@@ -11,11 +11,11 @@ import {
 import type { Logger } from "../base/log.ts";
 import { readJsonBody, Refused, requireMethod } from "./door.ts";
 
-/** What {@linkcode PageDoor} is made of. */
+/** Options of {@linkcode PageDoor}. */
 interface PageDoorOptions {
   /** The requests, and who may see them. */
   readonly desk: PageDesk;
-  /** Where the door is, such as `127.0.0.1:41234`. */
+  /** The door's host and port, such as `127.0.0.1:41234`. */
   readonly host: () => string;
   /** The largest request body, in bytes. */
   readonly maxBodyBytes: number;
@@ -23,33 +23,32 @@ interface PageDoorOptions {
   readonly log: Logger;
 }
 
-/** The name of the cookie that opens a page; its path tells the sessions apart. */
+/** The name of the cookie that opens a page; its path distinguishes sessions. */
 const COOKIE = "ipybox_page";
-/** A header that no form and no request without the door's leave can carry. */
+/** A header that forms and cross-origin requests cannot carry without the door's permission. */
 const OWN_HEADER = "x-ipybox-page";
 /** How long a socket is kept without a sign of life. */
 const IDLE_S = 30;
 
 /**
- * The part of the application's door that browsers use: below `/page`, where `/` leads.
+ * The part of the application's door that browsers use: everything below `/page`; `/` redirects there.
  *
  * | request | does |
  * | --- | --- |
- * | `GET /page/` | asks for a one-time code, which a person who comes to this address has from elsewhere |
+ * | `GET /page/` | asks for a one-time code, which the person gets from ipybox's output |
  * | `GET /page/open?code=…` | exchanges the one-time code for a cookie, and leads to the page |
  * | `GET /page/ID/`, `GET /page/ID/FILE` | the page and its files, which hold no secrets |
- * | `GET /page/ID/session` | says whether the cookie is good |
+ * | `GET /page/ID/session` | says whether the cookie is valid |
  * | `GET /page/ID/live` | upgrades to a WebSocket that shows requests   |
  * | `POST /page/ID/requests/REQUEST` | decides a request, or answers a question |
  *
- * Cookies are sent to every port of a host. So the page's path is random too: a server at another
- * port is not sent the cookie, because it does not know the path.
+ * Browsers send cookies to every port of a host. The page's path is therefore random, too: a server on
+ * another port does not know it, so it never gets the cookie.
  */
 export class PageDoor {
   readonly #options: PageDoorOptions;
   readonly #sockets = new OpenSockets();
 
-  /** @param options Who is served with what. */
   constructor(options: PageDoorOptions) {
     this.#options = options;
   }
@@ -67,7 +66,7 @@ export class PageDoor {
     }
   }
 
-  /** Tells open pages that this is the end. */
+  /** Tells open pages that the session has ended. */
   async close(): Promise<void> {
     await this.#sockets.close();
   }
@@ -86,7 +85,7 @@ export class PageDoor {
       requireMethod(request, "GET");
       return this.#file(CODE_PAGE);
     }
-    // Of the pages that need no session:
+    // The pages that need no session:
     if (pathname === "/page/page.css") return this.#file(STYLE);
     if (pathname === "/page/icon.svg") return this.#file(ICON);
     const [, id = "", rest = ""] = /^\/page\/([0-9a-f]{32})\/(.*)$/.exec(pathname) ?? [];
@@ -161,7 +160,7 @@ export class PageDoor {
     return response;
   }
 
-  /** A page of another origin may not even ask. Navigations and same-origin reads name none. */
+  /** Refuses pages of other origins. Navigations and same-origin reads name no origin. */
   #refuseOtherOrigins(request: Request): void {
     if (request.headers.has("origin")) this.#requireOrigin(request);
   }
@@ -217,10 +216,10 @@ function requireSameSite(request: Request): void {
   }
 }
 
-/** "Going away", in the words of the WebSocket protocol. */
+/** "Going away" (RFC 6455, section 7.4.1). */
 const GOING_AWAY = 1001;
 
-/** The WebSockets of a door, to be closed at its end. */
+/** The door's open WebSockets. */
 export class OpenSockets {
   readonly #closed = new Map<WebSocket, Promise<void>>();
 
@@ -234,7 +233,7 @@ export class OpenSockets {
     });
   }
 
-  /** Says at the other sides that this is the end. */
+  /** Closes all of them with a reason. */
   async close(): Promise<void> {
     for (const socket of this.#closed.keys()) socket.close(GOING_AWAY);
     await Promise.all(this.#closed.values());

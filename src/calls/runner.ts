@@ -30,7 +30,7 @@ import { type GivenServers, ServerRegistry } from "../servers/registry.ts";
 import { type ApproveOptions, Calls, type CatalogCall, type ToolCall } from "./calls.ts";
 
 /**
- * Runs tools of registered MCP servers, each call after its approval. Disposing it stops the servers.
+ * Runs tools of registered MCP servers, each call once it is approved. Disposing it stops the servers.
  *
  * @example
  * ```ts
@@ -47,22 +47,22 @@ import { type ApproveOptions, Calls, type CatalogCall, type ToolCall } from "./c
 export class ToolRunner implements AsyncDisposable {
   /** The registered servers. */
   readonly registry: ServerRegistry;
-  /** Where calls are asked about. */
+  /** Receives the approver of calls. */
   readonly channel: ApprovalChannel;
-  /** What servers report while they work: progress, logs, changes of their tools. */
+  /** What servers report: progress, logs, changes of their tools. */
   readonly events: ServerEvents = new ServerEvents();
-  /** Where servers' questions are asked. */
+  /** Receives who answers the servers' questions. */
   readonly elicitations: ElicitationChannel;
 
   /**
-   * Where `${VAR}` in servers' parameters comes from, unless it is the environment and the
-   * workspace's `.env` at the time.
+   * The source of `${VAR}` in servers' parameters; `undefined` for the environment and the workspace's
+   * `.env` whenever a server starts.
    */
   readonly variables: VariableLookup | undefined;
 
   /**
-   * The settings files in the workspace, for sandboxes of registered servers, that were there at the
-   * start. Executed code must not change them; newer ones are refused.
+   * The workspace's sandbox settings files for registered servers that existed at the start. Executed
+   * code cannot change them; newer files are refused.
    */
   readonly settingsFiles: readonly string[];
 
@@ -166,39 +166,38 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * The servers that said that their tools changed, sorted: their generated APIs may be out of date
-   * until they are registered again.
+   * The sorted names of servers that announced a change of their tools: their generated APIs may be
+   * outdated until they are registered again.
    */
   get changedServers(): string[] {
     return this.#changes.servers;
   }
 
   /**
-   * Has changes of servers' tools followed from now on. Calls wait for a while until that is done for
-   * their server.
+   * Follows changes of servers' tools from now on. Calls wait a while for the renewal of their server.
    *
-   * @param renew Called when a server's tools have changed, for each server one after the other.
+   * @param renew Called when a server's tools have changed; never for two servers at a time.
    */
   followTools(renew: (serverName: string) => Promise<void>): void {
     this.#changes.follow(renew);
   }
 
-  /** Waits for a while until all changes of servers' tools have been followed. */
+  /** Waits a while until all changes of servers' tools have been followed. */
   async toolsFollowed(): Promise<void> {
     await this.#changes.settled();
   }
 
-  /** Receives what the code's author should know about servers, one line each. */
+  /** Takes the notes on servers that the code's author should read, one line each. */
   takeNotes(): string[] {
     return this.#calls.takeNotes();
   }
 
   /**
-   * Asks a server for all that an API is made of, starting the server if it does not run.
+   * Asks a server for everything its API is generated from, starting the server if necessary.
    *
    * @param serverName The registered server.
    * @param signal Cancels it.
-   * @returns Its tools as they come, and what it says of itself.
+   * @returns Its tools as they arrive, and its description of itself.
    * @throws {ToolCallError} The server cannot be reached or does not give its list.
    */
   async describe(serverName: string, signal?: AbortSignal): Promise<ServerDescription> {
@@ -206,11 +205,11 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * Lists a server's tools as they are now, starting the server if it does not run.
+   * Lists a server's current tools, starting the server if necessary.
    *
    * @param serverName The registered server.
    * @param signal Cancels it.
-   * @returns The definitions of all its tools, as it gives them, in its order.
+   * @returns The definitions of all its tools, unchanged and in its order.
    * @throws {ToolCallError} The server cannot be reached or does not give its list.
    */
   async listTools(serverName: string, signal?: AbortSignal): Promise<readonly unknown[]> {
@@ -223,8 +222,8 @@ export class ToolRunner implements AsyncDisposable {
    * @param serverName The registered server.
    * @param toolName The tool's name on the wire.
    * @param args The arguments: anything that JSON can express, integers above 2^53 as `bigint`s.
-   * @param options What cancels the call, and who receives progress.
-   * @returns The tool's result. `isError` is set where the tool says that it failed.
+   * @param options A signal, a time limit, and a callback for progress.
+   * @returns The tool's result. `isError` is set if the tool reports a failure.
    * @throws {ToolCallError} There is no result; its type says why.
    * @throws {TypeError} The arguments are not a JSON object.
    */
@@ -239,10 +238,10 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * Runs a tool whose arguments were sealed before.
+   * Runs a tool with arguments that are already sealed, if the call is approved.
    *
    * @param call The call.
-   * @param options What cancels the call.
+   * @param options A signal, a time limit, and a callback for progress.
    * @returns The tool's result.
    * @throws {ToolCallError} There is no result; its type says why.
    */
@@ -251,12 +250,12 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * Asks a server for a resource, a prompt, a completion, or a list of what it has, if that is
-   * approved. Lists, which send nothing of the caller's, are only refused where the policy denies.
+   * Asks a server for a resource, a prompt, a completion or a list, if that is approved. Lists send no
+   * data of the caller's, so they are only refused if the policy denies them.
    *
-   * @param request What is asked.
-   * @param options What cancels it.
-   * @returns The server's result; a list comes whole, as `items`.
+   * @param request The request.
+   * @param options A signal and a time limit.
+   * @returns The server's result; a list is complete, as `items`.
    * @throws {ToolCallError} There is no result; its type says why.
    */
   async catalog(
@@ -267,12 +266,12 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * Has a shell command approved. Nothing is run.
+   * Asks for approval of a shell command. Runs nothing.
    *
-   * @param call What is to be approved.
+   * @param call The command.
    * @param signal Withdraws the request.
    * @returns The arguments to use, which an approver may have edited.
-   * @throws {ToolCallError} It is refused; the type says why.
+   * @throws {ToolCallError} It was refused; the type says why.
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
     return await this.approveCall(call, { signal });
@@ -284,17 +283,17 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * Notes a question that a person was asked in the audit log.
+   * Writes a question that a person was asked to the audit log.
    *
-   * @param question What was asked, and how that ended.
+   * @param question The question, and its outcome.
    */
   questionEnded(question: EndedQuestion): void {
     this.#trail?.asked(question);
   }
 
   /**
-   * Begins an execution: calls from now on come from its code, and decisions for "this cell" apply to
-   * it. The active span is the execution's.
+   * Begins an execution: further calls belong to its code, and decisions for "this cell" apply to it.
+   * The active span is the execution's.
    *
    * @param code The code.
    * @param names The tools that it names, for approvers.
@@ -305,23 +304,23 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * Gives a line of the code that is executed.
+   * Returns a line of the executing code.
    *
-   * @param line Its number from 1, which may be anything.
-   * @returns The line, or `undefined` where there is none of that number.
+   * @param line Its number from 1; any number is accepted.
+   * @returns The line, or `undefined` if there is no such line.
    */
   sourceAt(line: number): CallSource | undefined {
     return this.#calls.sourceAt(line);
   }
 
   /**
-   * Registers a server, in the workspace's file where there is one. It takes effect immediately.
+   * Registers a server, in the workspace's file if there is a workspace. It takes effect immediately.
    *
    * @param serverName Its name.
    * @param params How it is started or reached.
-   * @returns Takes it back: what was registered before is so again.
-   * @throws {TypeError} The name cannot be a server's.
-   * @throws {ConfigError} The parameters make no sense, or the file is not a registry.
+   * @returns Undoes the registration and restores the one before.
+   * @throws {TypeError} The name is not a valid server name.
+   * @throws {ConfigError} The parameters are invalid, or the file is not a registry.
    */
   async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
     const undo = await this.registry.register(serverName, params);
@@ -330,21 +329,21 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * Removes a server, from the workspace's file too, and stops it.
+   * Removes a server, also from the workspace's file, and stops it.
    *
    * @param serverName Its name.
    * @returns Whether it was registered.
    * @throws {ConfigError} The file is not a registry.
    */
   async unregisterServer(serverName: string): Promise<boolean> {
-    await this.#shapes?.flush(); // so that these are forgotten, too
+    await this.#shapes?.flush(); // otherwise a later write would bring its shapes back
     const removed = await this.registry.unregister(serverName);
     await this.#pool.drop(serverName);
     this.#changes.forget(serverName);
     return removed;
   }
 
-  /** Refuses what waits for approval, cancels what runs, stops the servers, reads the registry. */
+  /** Refuses pending approvals, cancels running calls, stops the servers and reads the registry again. */
   async reset(): Promise<void> {
     this.channel.withdrawAll("The tool server was reset");
     this.elicitations.withdrawAll("The tool server was reset");
@@ -354,11 +353,11 @@ export class ToolRunner implements AsyncDisposable {
     await this.#shapes?.flush();
   }
 
-  /** Refuses what waits for approval and stops the servers. */
+  /** Refuses pending approvals and stops the servers. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.channel.withdrawAll("The tool server was stopped");
     this.elicitations.withdrawAll("The tool server was stopped");
-    const followed = this.#changes[Symbol.asyncDispose](); // the end of the servers ends it
+    const followed = this.#changes[Symbol.asyncDispose](); // resolves once the servers have stopped
     await this.#pool[Symbol.asyncDispose]();
     await followed;
     await this.#shapes?.[Symbol.asyncDispose]();
@@ -366,15 +365,15 @@ export class ToolRunner implements AsyncDisposable {
   }
 }
 
-/** What of a workspace counts for its runner: what is there before any code runs. */
+/** The workspace's files that the runner obeys: those that exist before any code runs. */
 interface WorkspaceFiles extends Pick<ToolRunner, "variables" | "settingsFiles"> {
-  /** The decisions that count always, where such are kept. */
+  /** The decisions that a person made permanently. */
   readonly consentFile: ConsentFile | undefined;
 }
 
 /**
- * A `.env` that is there now is out of reach for executed code, and is read whenever a server starts.
- * Where there is none, code can put one, so none is read.
+ * A `.env` that exists now is out of reach for executed code, and is read whenever a server starts.
+ * If there is none, executed code could create it, so none is ever read.
  */
 async function ownVariables(
   workspace: string | undefined,
@@ -393,7 +392,7 @@ async function openConsents(
   return await ConsentFile.open(folder, log);
 }
 
-/** A call as files that outlive it may describe it. */
+/** A call without secret arguments, for files that outlive it. */
 function withoutSecrets(call: ApprovalCall, names: readonly string[] | undefined): ApprovalCall {
   const args = redactArguments(call.arguments, { names });
   return { ...call, arguments: isExactObject(args) ? args : {} };
@@ -401,7 +400,7 @@ function withoutSecrets(call: ApprovalCall, names: readonly string[] | undefined
 
 /** Options of `ToolRunner.start()`. */
 export interface ToolRunnerOptions extends ServerPoolOptions {
-  /** MCP servers by name, over those that the workspace has registered. */
+  /** MCP servers by name; they take precedence over the workspace's registered ones. */
   servers?: GivenServers;
   /**
    * Which calls need approval.
@@ -410,28 +409,28 @@ export interface ToolRunnerOptions extends ServerPoolOptions {
    */
   approval?: ApprovalSetting;
   /**
-   * How long a decision on an approval is waited for, in milliseconds; then the call is refused.
+   * How long to wait for a decision on a call, in milliseconds; then it is refused.
    *
    * @default {undefined} forever
    */
   approvalTimeoutMs?: number;
   /**
-   * Whether each request is noted in the workspace's audit log, `.ipybox/audit.jsonl`; or the log to
-   * note it in, which stays open.
+   * Whether to write each request to the workspace's audit log, `.ipybox/audit.jsonl`; or the log to
+   * write to, which stays open.
    *
    * @default {true}
    */
   audit?: boolean | AuditLog;
   /**
-   * The settings files that code which runs already cannot write to.
+   * The settings files that already running code cannot write to.
    *
-   * @default {undefined} those that are there now
+   * @default {undefined} those that exist now
    * @internal
    */
   settingsFiles?: readonly string[];
   /**
-   * Whether decisions that a person wanted to count always, in the workspace's
-   * `.ipybox/consents.json`, count here, and can be added; or those of the workspace with this path.
+   * Whether to use and extend the permanent decisions in the workspace's `.ipybox/consents.json`; or
+   * the path of another workspace whose decisions to use.
    *
    * @default {true}
    */

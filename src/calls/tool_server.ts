@@ -14,60 +14,59 @@ import { ToolRunner, type ToolRunnerOptions } from "./runner.ts";
 /** Options of {@linkcode ToolServer.start}. */
 export interface ToolServerOptions extends ToolRunnerOptions {
   /**
-   * The largest body of a request or call, in bytes.
+   * The maximum size of a request's or a call's body, in bytes.
    *
    * @default {67108864}
    */
   maxBodyBytes?: number;
   /**
-   * Whether the kernel's door has a port. Without one, connections are led to it by
-   * {@linkcode ToolServer.serveKernel}, and no other process can knock.
+   * Whether the kernel's door listens on a port. Otherwise, pass connections to
+   * {@linkcode ToolServer.serveKernel}; no other process can connect then.
    *
    * @default {true}
    */
   kernelPort?: boolean;
   /**
-   * Makes this the tool server of a durable session: each call is written down there, and made only
-   * once, however often the kernel asks for it. Disposing the tool server leaves the session; the
-   * journal stays open.
+   * The journal of a durable session, which makes sure that each call is made only once, however often
+   * the kernel asks for it. Disposing the tool server leaves the session running and the journal open.
    *
    * @internal
    */
   journal?: CallJournal;
   /**
-   * The bearer token that a kernel which is running already has.
+   * The token of a kernel that is already running.
    *
    * @default {undefined} a new one
    */
   kernelToken?: string;
-  /** How long links to the approval page, and pages that have gone, are waited for. */
+  /** Time limits of the approval page, in milliseconds. */
   approvalPage?: ApprovalPageOptions;
 }
 
-/** Where a door of a {@linkcode ToolServer} is, and what opens it. */
+/** The address of a door of a {@linkcode ToolServer}, and its token. */
 export interface Door {
   /**
-   * Its address, on loopback: `http:` for the application's door; `tcp:` for the kernel's, where only
-   * `ipybox_runtime` calls.
+   * Its address on loopback: `http:` for the application's door; `tcp:` for the kernel's, which only
+   * `ipybox_runtime` uses.
    */
   readonly url: URL;
-  /** Its host, as a number. */
+  /** Its host, as an IP address. */
   readonly hostname: string;
   /** Its port. */
   readonly port: number;
-  /** What every request or call must show. */
+  /** The bearer token that every request or call must carry. */
   readonly token: string;
 }
 
 const MAX_BODY_BYTES = 64 * 2 ** 20;
-/** How long requests that are being answered are waited for at the end. */
+/** How long disposal waits for requests that are being answered. */
 const FAREWELL_MS = 2000;
 
 /**
- * Runs tools for code in a kernel, after the application's approval. Disposing it stops everything.
+ * Runs tools for code in a kernel, once the application approves. Disposing it stops everything.
  *
- * It has two doors, with a token each: one for the kernel, which can only ask, and one
- * for the application, which decides.
+ * It has two doors with separate tokens: one for the kernel, which can only ask, and one for the
+ * application, which decides.
  *
  * @example
  * ```ts
@@ -87,9 +86,9 @@ const FAREWELL_MS = 2000;
  * ```
  */
 export class ToolServer implements AsyncDisposable {
-  /** The door for the application. Its token must not be given to the kernel. */
+  /** The door for the application. Never give its token to the kernel. */
   readonly applicationDoor: Door;
-  /** Runs the tools; its channel is where an approver in this process attaches. */
+  /** Runs the tools. An approver in this process attaches to its `channel`. */
   readonly runner: ToolRunner;
   /** The web page on which a person decides. */
   readonly page: ApprovalPage;
@@ -112,7 +111,7 @@ export class ToolServer implements AsyncDisposable {
   /**
    * Opens both doors.
    *
-   * @param options The servers, how calls are approved, and limits.
+   * @param options The servers, the approval settings, and limits.
    * @returns The running tool server.
    * @throws {ConfigError} The registry cannot be read.
    */
@@ -142,7 +141,7 @@ export class ToolServer implements AsyncDisposable {
     stack.use(runner); // ends first: what it still has to answer must not keep the doors open
     if (journal !== undefined) {
       stack.defer(async () => {
-        kernel.cut(); // the calls are for the next tool server, so they get no answer from this one
+        kernel.cut(); // without answers: the next tool server answers these calls
         await journal.leave();
       });
     }
@@ -150,16 +149,16 @@ export class ToolServer implements AsyncDisposable {
     return new ToolServer(parts, stack.move());
   }
 
-  /** The bearer token of the kernel's requests. */
+  /** The token of the kernel's calls. */
   get kernelToken(): string {
     return this.#kernel.token;
   }
 
   /**
-   * Makes another token for the kernel's requests, as for a kernel that replaces another one. Whoever
-   * has the one before is refused from now on, and what it has asked for is cancelled.
+   * Makes a new token for the kernel's calls, when another kernel replaces it. Calls with the old token
+   * are refused from now on, and those under way are cancelled.
    *
-   * @returns The token.
+   * @returns The new token.
    */
   renewKernelToken(): string {
     this.#journal?.cancelAll();
@@ -178,25 +177,25 @@ export class ToolServer implements AsyncDisposable {
   }
 
   /**
-   * Answers the requests of code in the kernel that come on a connection.
+   * Answers the calls of code in the kernel on a connection.
    *
    * @param stream The connection, which is closed at the end.
-   * @returns Resolves, never rejects, when nothing of them is left.
+   * @returns Resolves, never rejects, when the connection has ended.
    */
   async serveKernel(stream: ByteStream): Promise<void> {
     await this.#kernel.serve(stream);
   }
 
   /**
-   * Makes a link to the approval page. It works once, and for some minutes.
+   * Makes a link to the approval page. It works once, and only for a few minutes.
    *
-   * @returns The link, only for the person who decides.
+   * @returns The link. Show it only to the person who decides.
    */
   approvalPage(): URL {
     return this.page.url();
   }
 
-  /** Refuses what waits for approval, cancels what runs, and stops the servers. */
+  /** Refuses pending approvals, cancels running calls and stops the servers. */
   async reset(): Promise<void> {
     await this.runner.reset();
   }
@@ -207,7 +206,7 @@ export class ToolServer implements AsyncDisposable {
   }
 }
 
-/** What a {@linkcode ToolServer} is made of. */
+/** The parts of a {@linkcode ToolServer}. */
 interface Parts {
   readonly runner: ToolRunner;
   readonly page: ApprovalPage;
@@ -228,7 +227,7 @@ function listen(
       hostname: "127.0.0.1",
       port: 0,
       handler: (request, { completed }) => {
-        // It rejects when the other side has hung up, which is an end like any other.
+        // It rejects when the other side has hung up, which is a normal end.
         const over = completed.catch(() => {}).finally(() => underWay.delete(over));
         underWay.add(over);
         return handler(request);

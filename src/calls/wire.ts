@@ -1,9 +1,9 @@
 /**
- * What goes through the kernel's door. The Python half is `templates/runtime/ipybox_runtime`.
+ * The protocol of the kernel's door. The Python half is `templates/runtime/ipybox_runtime`.
  *
  * A call is a line `{"token": …, "call": "run" | "catalog" | "approve", "size": …, "line": …, "id": …}`
- * and then a JSON body of `size` bytes. It is answered with any number of lines `{"progress": …}` and then one
- * with `result`, `approved`, `error`, or, where the call was not looked at, `refused`.
+ * followed by a JSON body of `size` bytes. The answer is any number of lines `{"progress": …}` and then
+ * one with `result`, `approved`, `error`, or, if the call was not processed, `refused`.
  *
  * @module
  */
@@ -19,7 +19,7 @@ import type { ToolResult } from "../mcp/results.ts";
 import type { CatalogCall, ToolCall } from "./calls.ts";
 import { MAX_VALUES, Refused } from "./door.ts";
 
-/** All words for `error.type`. Each is an exception class of the Python runtime. */
+/** All values of `error.type`. Each is an exception class of the Python runtime. */
 export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
   "tool_error",
   "protocol_error",
@@ -48,7 +48,7 @@ export interface WireError {
   readonly signal?: string;
 }
 
-/** What code in the kernel may ask for. */
+/** What code in the kernel can call. */
 const CALLS = ["run", "catalog", "approve"] as const;
 
 const callHead = z.strictObject({
@@ -61,15 +61,15 @@ const callHead = z.strictObject({
 
 /** The first line of a call. */
 export interface CallHead {
-  /** Opens the door. */
+  /** The door's token. */
   readonly token: string;
-  /** What is asked for. */
+  /** The kind of call. */
   readonly call: typeof CALLS[number];
   /** The size of the body, in bytes. */
   readonly size: number;
-  /** The line of the execution's code that calls. */
+  /** The number of the calling line in the executing code. */
   readonly line?: number | undefined;
-  /** Tells the call from all others of the session, also when it comes again. */
+  /** Identifies the call in its session; a repeated call has the same id. */
   readonly id?: string | undefined;
 }
 
@@ -102,13 +102,13 @@ const approveRequest = z.strictObject({
   arguments: z.unknown(),
 });
 
-/** A request for a tool. */
+/** A tool call of the kernel. */
 export interface RunRequest {
   /** The call, with sealed arguments. */
   readonly call: ToolCall;
-  /** How long it may take once it is approved. */
+  /** The time limit once it is approved. */
   readonly timeoutMs: number | undefined;
-  /** Whether lines with its progress come before the answer. */
+  /** Whether the caller wants progress ahead of the answer. */
   readonly progress: boolean;
 }
 
@@ -123,11 +123,11 @@ export function parseRunRequest(body: Uint8Array): RunRequest {
   return { call, timeoutMs: timeout_ms, progress };
 }
 
-/** A request for what a server offers beside tools. */
+/** A request of the kernel for a resource, a prompt, a completion or a list. */
 export interface CatalogRequest {
-  /** What is asked. */
+  /** The request. */
   readonly call: CatalogCall;
-  /** How long it may take once it is approved. */
+  /** The time limit once it is approved. */
   readonly timeoutMs: number | undefined;
 }
 
@@ -138,39 +138,39 @@ export function parseCatalogRequest(body: Uint8Array): CatalogRequest {
   return { call, timeoutMs: timeout_ms };
 }
 
-/** Writes what reports a call's progress. */
+/** Writes a progress report. */
 export function progressLine({ progress, total, message }: ToolProgress): string {
   return JSON.stringify({ progress: { progress, total, message } });
 }
 
-/** Reads the body of an `approve`, by which only shell commands are approved. */
+/** Reads the body of an `approve`, which is only for shell commands. */
 export function parseApproveRequest(body: Uint8Array): ApprovalCall {
   const { kind, arguments: args } = parse(approveRequest, body, LIMITS);
   return { kind, serverName: "ipybox", toolName: kind, arguments: sealed(args) };
 }
 
-/** Writes the answer to a call that has a result. */
+/** Writes the answer to a successful call. */
 export function resultText(result: ToolResult | Readonly<Record<string, unknown>>): string {
   return JSON.stringify({ result }); // all of it was parsed from JSON, or exact
 }
 
-/** Writes the answer to an approved request: the arguments to use. */
+/** Writes the answer to an approved request, with the arguments to use. */
 export function approvedText(args: ExactObject): string {
   return JSON.stringify({ approved: true, arguments: args });
 }
 
-/** Writes the answer to a call that failed. */
+/** Writes the answer to a failed call. */
 export function errorText(error: WireError): string {
   return stringifyExact({ error });
 }
 
-/** Writes the answer to a call that was not looked at. */
+/** Writes the answer to a call that was refused without processing it. */
 export function refusedText({ message }: Refused): string {
   return JSON.stringify({ refused: message });
 }
 
 /**
- * Tells the kernel of an error: what the error says for it, and nothing that it does not say for it.
+ * An error as the kernel may see it: details of unexpected errors stay on the host.
  */
 export function wireError(error: unknown): WireError {
   if (!(error instanceof ToolCallError)) {
@@ -191,9 +191,9 @@ export function wireError(error: unknown): WireError {
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** What is looked at name by name is short. */
+/** These bodies are validated name by name, so they must be small. */
 const LIMITS: JsonLimits = { maxValues: 2000, maxNames: 200 };
-/** Arguments can be tables. */
+/** Arguments of tools can be large tables. */
 const RUN_LIMITS: JsonLimits = { maxValues: MAX_VALUES, maxNames: 100_000 };
 
 function parse<T>(schema: z.ZodType<T>, body: Uint8Array, limits: JsonLimits): T {

@@ -16,8 +16,8 @@ import { failureHint, type HintContext, type Raised } from "./traceback.ts";
 /** Options of one execution. */
 export interface ExecuteOptions {
   /**
-   * Cancels the execution: it is interrupted, and if it does not end within the client's
-   * `interruptGraceMs`, its kernel is replaced by a fresh one.
+   * Cancels the execution: its code is interrupted, and if it does not end within the client's
+   * `interruptGraceMs`, the kernel is replaced by a fresh one.
    */
   readonly signal?: AbortSignal;
   /**
@@ -27,27 +27,26 @@ export interface ExecuteOptions {
    */
   readonly storeHistory?: boolean;
   /**
-   * Receives what the code asks with `input()`, `getpass.getpass()` or a debugger.
+   * Receives questions that the code asks with `input()`, `getpass.getpass()` or a debugger.
    *
-   * @default {undefined} asking raises an exception
+   * @default {undefined} asking raises an exception in the code
    */
   readonly onInput?: (request: InputRequest) => void;
 }
 
 /** How an execution ended. */
 export interface Outcome {
-  /** Whether the kernel's variables survived it. */
+  /** Whether the kernel's variables survived. */
   readonly state: KernelState;
-  /** Why there is no result. */
+  /** The reason if there is no result. */
   readonly failure?: { readonly error: unknown };
 }
 
 /**
- * One run of code in a kernel: text as it is produced by iterating, the whole by `result`.
+ * One run of code in a kernel: iterate over it for text as it is produced, or await `result`.
  *
- * It runs whether or not anybody iterates. Leaving the loop cancels it. A loop that does not keep up
- * does not get what comes on top of 16 MiB of unread text, and is told so by a chunk; the result has
- * all.
+ * It runs whether or not you iterate. Leaving the loop cancels it. A loop that does not keep up misses
+ * what exceeds 16 MiB of unread text, and a chunk says so; the result is complete.
  *
  * @example
  * ```ts
@@ -81,25 +80,25 @@ export class Execution implements AsyncIterable<OutputChunk> {
   }
 
   /**
-   * The output so far: useful when `result` rejects with something that is not a
+   * Returns the output so far, which helps when `result` rejects with anything but a
    * {@linkcode CodeExecutionError}.
    *
-   * @returns Text, images and outputs up to now.
+   * @returns Text, images and outputs so far.
    */
   partial(): PartialResult {
     return this.#run.partial();
   }
 
   /**
-   * Resolves when what the code has written to stdout and stderr so far has been received, which
-   * may otherwise come a moment later than the tool calls that it makes. Never rejects.
+   * Resolves when everything that the code has written to stdout and stderr so far has arrived; it can
+   * arrive a moment later than the code's tool calls. Never rejects.
    */
   async flush(): Promise<void> {
     await this.#run.flush();
   }
 
   /**
-   * Cancels the execution, as its signal would. Does nothing after its end.
+   * Cancels the execution, as its signal would. Does nothing if it has ended.
    *
    * @param reason What `result` rejects with.
    * @returns Whether the kernel's variables survived.
@@ -109,61 +108,61 @@ export class Execution implements AsyncIterable<OutputChunk> {
   }
 
   /**
-   * Iterates over the text as it is produced, and throws at the end what `result` rejects with.
-   * Leaving the loop before its end cancels the execution and waits until that is done.
+   * Iterates over the text as it is produced; at the end, throws what `result` rejects with. Leaving
+   * the loop early cancels the execution and waits until it has ended.
    */
   [Symbol.asyncIterator](): AsyncGenerator<OutputChunk, void, undefined> {
     return this.#run[Symbol.asyncIterator]();
   }
 }
 
-/** What a {@linkcode Run} is made of. */
+/** Options of {@linkcode Run}. */
 interface RunParts extends ExecuteOptions {
   /**
    * The id of its request, by which another host finds it.
    *
-   * @default {undefined} one is made
+   * @default {undefined} a new one
    */
   readonly id?: string;
   readonly code: string;
   readonly maxOutputBytes: number;
   readonly images: ArtifactFolder;
   readonly spill: ArtifactFolder;
-  /** How long the code may take to end once it is interrupted. */
+  /** How long interrupted code may take to end, in milliseconds. */
   readonly graceMs: number;
-  /** Aborts when the one that is to run it is closed. */
+  /** Aborts when the kernel's host is closed. */
   readonly closed: AbortSignal;
   /**
-   * Whether text is queued for a reader.
+   * Whether to queue text for a reader.
    *
    * @default {true}
    */
   readonly chunks?: boolean;
 }
 
-/** Where code runs. */
+/** The kernel that runs the code. */
 interface Running {
   readonly kernel: Kernel;
   readonly request: KernelRequest;
 }
 
-/** How long a kernel whose interrupted code has ended may take to be ready for other code. */
+/** How long a kernel may take to be ready for other code once its interrupted code has ended. */
 const IDLE_GRACE_MS = 10_000;
 
 /**
- * Code that a kernel is to run, runs or has run: its output, and how it ended. Text and other events
- * wait in one bounded queue for a reader, if there is one. `KernelHost` decides when it runs.
+ * Code that waits for a kernel, runs or has ended, with its output and outcome. Text and other events
+ * wait for the reader, if there is one, in one bounded queue. `KernelHost` decides when the code runs.
  */
 export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
-  /** What the code produced, or why that is not known. */
+  /** The result of the code; rejects if there is none. */
   readonly result: Promise<ExecutionResult>;
-  /** Whether the kernel's variables survived, known at its end. */
+  /** Whether the kernel's variables survived; resolves when the code has ended. */
   readonly state: Promise<KernelState>;
   /** The id of its request. */
   readonly id: string;
   /** Aborts when it is cancelled. */
   readonly signal: AbortSignal;
-  /** What iterating yields, as far as there is room for it. */
+  /** The events for the reader, as far as there is room. */
   readonly events: ChunkQueue<Extra>;
   readonly #parts: RunParts;
   readonly #collector: OutputCollector;
@@ -173,7 +172,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   #running: Running | undefined;
   #found: KernelRequest | undefined;
   readonly #sent = Promise.withResolvers<KernelRequest>();
-  /** What the code asked last. */
+  /** The last question of the code. */
   #question: InputRequest | undefined;
   #ended = false;
 
@@ -196,17 +195,17 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     this.result.catch(() => {}); // who only iterates, or only cancels, does not wait for it
   }
 
-  /** What was produced so far. */
+  /** The output so far. */
   partial(): PartialResult {
     return this.#collector.partial();
   }
 
-  /** Resolves when what the code has written so far is here. Never rejects. */
+  /** Resolves when everything that the code has written so far has arrived. Never rejects. */
   async flush(): Promise<void> {
     if (!this.#ended) await this.#running?.kernel.flush();
   }
 
-  /** Cancels it, and says at its end whether the kernel's variables survived. */
+  /** Cancels the code; resolves with whether the kernel's variables survived. */
   cancel(
     reason: unknown = new DOMException("The execution was cancelled", "AbortError"),
   ): Promise<KernelState> {
@@ -214,12 +213,12 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     return this.state;
   }
 
-  /** Whether an error is nothing but {@linkcode cancel}. */
+  /** Whether an error is just the effect of {@linkcode cancel}. */
   isCancellation(error: unknown): boolean {
     return this.#cancel.signal.aborted && error === this.#cancel.signal.reason;
   }
 
-  /** What happens until its end. Leaving the loop cancels it and waits for that. */
+  /** The events until the end. Leaving the loop cancels the code and waits for its end. */
   async *[Symbol.asyncIterator](): AsyncGenerator<OutputChunk | Extra, void, undefined> {
     try {
       for (;;) {
@@ -234,8 +233,8 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   }
 
   /**
-   * Runs the code in an idle kernel until it ends or is cancelled. The outcome is what
-   * {@linkcode end} takes. With `"lost"` the code may still run: its kernel has to be ended.
+   * Runs the code in an idle kernel until it ends or is cancelled, and returns the outcome for
+   * {@linkcode end}. With `"lost"`, the code may still run: end its kernel.
    */
   async runIn(kernel: Kernel, cancelled: AbortSignal): Promise<Outcome> {
     const { code, storeHistory = false, onInput } = this.#parts;
@@ -274,14 +273,14 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   }
 
   /**
-   * The request of an execution that another host has begun, which {@linkcode runIn} waits for in place
-   * of sending one. `kernel` is only there once the request has been found.
+   * Takes over the request of an execution that an earlier host began: {@linkcode runIn} waits for it
+   * and sends none. `kernel` is called only once the request has been found.
    */
   find(kernel: () => Kernel): KernelRequest {
     return this.#found = new KernelRequest(this.#listeners(kernel));
   }
 
-  /** Resolves when the kernel has begun with it, or it has ended. */
+  /** Resolves when the kernel has begun to run the code, or the code has ended. */
   async begun(): Promise<void> {
     const begun = this.#sent.promise.then((request) => request.begun);
     await Promise.race([begun, this.#outcome.promise]);
@@ -300,12 +299,12 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     return this.#ended;
   }
 
-  /** Says how it ended. The first time counts. */
+  /** Settles the outcome. The first call counts. */
   end(outcome: Outcome): void {
     this.#outcome.resolve(outcome);
   }
 
-  /** Interrupts the code, but never before it has begun: an idle kernel ignores interrupts. */
+  /** Interrupts the code once it has begun: an idle kernel ignores interrupts. */
   interrupt(): Promise<void> {
     this.#question?.withdraw("The code was interrupted");
     const interrupted = this.#interruptOnceBegun();
@@ -320,7 +319,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     if (!request.isIdle) await kernel.interrupt();
   }
 
-  /** What the code asks now: it waits for one answer at a time. */
+  /** Replaces the open question: code waits for one answer at a time. */
   #ask(content: JsonObject, kernel: () => Kernel): InputRequest {
     this.#question?.withdraw("The code asked again");
     const question = inputQuestion(content);
@@ -328,24 +327,24 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   }
 
   /**
-   * Waits until the execution is over and none of its interrupts can reach the next one, which a
-   * kernel may be too slow for.
+   * Waits until the execution is over and none of its interrupts can reach the next one. The
+   * result is `"lost"` if the kernel does not manage that in time.
    */
   async #settle(running: Running): Promise<KernelState> {
     const { graceMs } = this.#parts;
     const { request } = running;
     const kept = this.#untilSettled(running).then(() => true, () => false);
     if (!await settledWithin(kept, graceMs / 2) && !request.isIdle) {
-      // A few in a thousand of the interrupts that come just as the code begins get lost inside.
+      // A few in a thousand interrupts that arrive just as the code begins get lost in the kernel.
       this.interrupt().catch(() => {}); // #untilSettled() waits for it
     }
     if (await settledWithin(kept, graceMs / 2) && await kept) return "kept";
-    // Code that has ended leaves a kernel that answers, if late: a busy machine must not cost variables.
+    // Once the code has ended, the kernel will answer, if late: a busy machine must not cost variables.
     if (request.isIdle && await settledWithin(kept, IDLE_GRACE_MS) && await kept) return "kept";
     return "lost";
   }
 
-  /** Resolves when the execution is over and all its interrupts have been seen by the kernel. */
+  /** Resolves when the execution is over and the kernel has handled all its interrupts. */
   async #untilSettled({ kernel, request }: Running): Promise<void> {
     await Promise.all(this.#interrupts);
     await request.idle;
@@ -378,9 +377,9 @@ function codeError(
   return new CodeExecutionError(ename, evalue, traceback, produced);
 }
 
-/** What code asks for. */
+/** A question of the code. */
 export interface InputQuestion {
-  /** The code's own words, which nobody has checked; of long ones the end. */
+  /** The code's own, unchecked words; only the end of a long text. */
   readonly prompt: string;
   /** Whether to hide the answer while it is typed. */
   readonly isPassword: boolean;
@@ -396,13 +395,13 @@ export interface InputEnd {
   readonly reason?: string;
 }
 
-/** More than a person reads before typing a line. */
+/** The longest prompt that is shown, in characters. */
 const MAX_PROMPT = 2000;
 
-/** What the kernel takes for the end of all input. */
+/** The kernel treats this as the end of the input. */
 export const END_OF_INPUT = "\x04";
 
-/** Reads what code asks for, which it may have forged. */
+/** Reads an input request, which code may have forged. */
 function inputQuestion(content: Readonly<Record<string, unknown>>): InputQuestion {
   const { prompt, password } = content;
   const text = typeof prompt === "string" ? prompt : "";
@@ -425,7 +424,7 @@ function inputQuestion(content: Readonly<Record<string, unknown>>): InputQuestio
  * ```
  */
 export class InputRequest implements InputQuestion {
-  /** The code's own words, which nobody has checked; of long ones the end. */
+  /** The code's own, unchecked words; only the end of a long text. */
   readonly prompt: string;
   /** Whether to hide the answer while it is typed. */
   readonly isPassword: boolean;
@@ -451,17 +450,17 @@ export class InputRequest implements InputQuestion {
     return this.#withdrawn.signal;
   }
 
-  /** Resolves, once the question is answered or withdrawn, with how. */
+  /** Resolves with how the question ended: answered, declined or withdrawn. */
   get closed(): Promise<InputEnd> {
     return this.#closed.promise;
   }
 
   /**
-   * Answers.
+   * Answers the question.
    *
-   * @param text A line, without its end.
-   * @param by Where; for the audit log.
-   * @returns Whether this answer counted: `false` after another one, or when it came too late.
+   * @param text A line, without its line break.
+   * @param by Where it was answered; for the audit log.
+   * @returns Whether this answer counted: `false` after another one, or if it came too late.
    */
   answer(text: string, by: "application" | "terminal" = "application"): boolean {
     if (!this.#close({ action: text === END_OF_INPUT ? "decline" : "accept", by })) return false;
@@ -479,7 +478,7 @@ export class InputRequest implements InputQuestion {
   }
 
   /**
-   * Withdraws the question. For the code that passed it on.
+   * Withdraws the question. For whoever passed it on.
    *
    * @param reason Why.
    */
@@ -501,5 +500,5 @@ export class InputRequest implements InputQuestion {
   }
 }
 
-/** What is invisible, moves the cursor or turns the direction. */
+/** Characters that are invisible, move the cursor or change the direction of text. */
 const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]+/gu;

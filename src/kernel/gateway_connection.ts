@@ -10,9 +10,9 @@ import { describeExit } from "./traceback.ts";
 export interface CheckerProcess {
   /** Its stdin and stdout. It ends when this is closed. */
   readonly stream: ByteStream;
-  /** A folder that only it and the host see, for the stubs that it reads. */
+  /** A folder for the stubs that it reads, which only it and the host see. */
   readonly stubs: string;
-  /** Where that folder is on the checker's machine, if that is another one, and what copies it there. */
+  /** The path of that folder on the checker's machine, if that is another one, and how it is copied there. */
   readonly elsewhere?: { readonly folder: string; readonly publish: () => Promise<void> };
 }
 
@@ -20,15 +20,15 @@ export interface CheckerProcess {
 export interface GatewayAddress {
   /** Its base URL, such as `http://127.0.0.1:8888`. */
   readonly url: URL;
-  /** Its access token, which is only ever sent in a header. */
+  /** Its access token, which is sent only in a header. */
   readonly token: string;
   /** Resolves when the gateway's process has ended. */
   readonly exited?: Promise<ProcessEvidence>;
   /** The last part of what the gateway wrote to stderr. */
   readonly stderrTail?: string;
   /**
-   * Whether code in one kernel is kept from tracing another one. In a sandbox without that, no kernel
-   * is started before the one that it replaces has ended.
+   * Whether the sandbox keeps code in one kernel from tracing another one. Otherwise a kernel is only
+   * started once the one that it replaces has ended.
    */
   readonly kernelsApart?: boolean;
   /** Whether kernels run in a sandbox. */
@@ -37,11 +37,11 @@ export interface GatewayAddress {
   readonly limits?: EffectiveLimits;
 }
 
-/** What can be done with a gateway besides asking it. */
+/** What a host can do with a gateway besides sending it requests. */
 interface GatewayControl {
   /** Ends it with all its kernels. */
   readonly end?: (() => Promise<void>) | undefined;
-  /** Whether it ends with the connection, too. */
+  /** Whether it ends with the connection. */
   readonly owned?: boolean;
   /** Starts a type checker beside its kernels. */
   readonly openChecker?: (() => CheckerProcess | undefined) | undefined;
@@ -49,10 +49,10 @@ interface GatewayControl {
   readonly sync?: (() => Promise<void>) | undefined;
 }
 
-/** How long a gateway may take to answer whether it is still there. */
+/** How long a gateway may take to show that it still answers. */
 const PROBE_TIMEOUT_MS = 1000;
 
-/** How long the exit status of a gateway that is gone is waited for. */
+/** How long to wait for the exit status of a gateway that is gone. */
 const EVIDENCE_TIMEOUT_MS = 5000;
 
 /** One gateway, as its client sees it: requests, and its end. */
@@ -77,7 +77,7 @@ export class GatewayConnection implements AsyncDisposable {
     return this.#end.signal;
   }
 
-  /** The error to report if it ended: it may have died just now, which is noticed a little later. */
+  /** The error to report if it ended: its death may be noticed a little later than a failed request. */
   async death(): Promise<unknown> {
     if (this.address.exited === undefined) return undefined;
     if (!this.ended.aborted && await this.#answers()) return undefined;
@@ -88,17 +88,17 @@ export class GatewayConnection implements AsyncDisposable {
     return this.ended.reason;
   }
 
-  /** Starts a type checker beside its kernels; `undefined` where there is none. */
+  /** Starts a type checker beside its kernels; `undefined` if there is none. */
   openChecker(): CheckerProcess | undefined {
     return this.#options.openChecker?.();
   }
 
-  /** Brings generated modules to its kernels, where these do not see them. */
+  /** Copies generated modules to its kernels, if they do not see the host's. */
   async sync(): Promise<void> {
     await this.#options.sync?.();
   }
 
-  /** Ends it, where that is possible. */
+  /** Ends it, if that is possible. */
   async end(): Promise<void> {
     await this.#options.end?.();
   }
@@ -191,10 +191,10 @@ export class GatewayConnection implements AsyncDisposable {
   }
 }
 
-/** More than a gateway has to say. What answers is in reach of executed code. */
+/** The limit on an answer, in bytes: executed code can control the gateway. */
 const MAX_ANSWER_BYTES = 64 * 1024;
 
-/** The text of an answer, or the beginning of a long one. */
+/** The text of an answer, cut to the limit. */
 async function startOf(response: Response, signal: AbortSignal): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";

@@ -15,10 +15,10 @@ import { validateMessage } from "@jupyterlab/services/lib/kernel/validate.js";
 import { settledWithin } from "../base/signals.ts";
 import { checkJson, JsonLimitError } from "../json/measure.ts";
 
-/** The WebSocket subprotocol in which a message is binary and its text is not escaped twice. */
+/** The WebSocket subprotocol with binary messages, whose text is not escaped twice. */
 export const KERNEL_PROTOCOL = "v1.kernel.websocket.jupyter.org";
 
-/** The requests we send. */
+/** The requests that are sent. */
 export type RequestContent =
   | {
     readonly type: "kernel_info_request";
@@ -34,20 +34,20 @@ export type RequestContent =
     readonly code: string;
     readonly silent: boolean;
     readonly storeHistory: boolean;
-    /** Whether somebody answers what the code asks. */
+    /** Whether somebody answers the code's questions. */
     readonly allowStdin: boolean;
-    /** What to evaluate after it, by names; the reply has the results. */
+    /** Expressions to evaluate afterwards, by name; the reply contains the results. */
     readonly expressions?: Readonly<Record<string, string>>;
   }
   | { readonly type: "is_complete_request"; readonly code: string }
   | {
     readonly type: "complete_request";
     readonly code: string;
-    /** Where, in code points. */
+    /** The position, in code points. */
     readonly cursor: number;
   };
 
-/** The parts of a received message that we use. Its content is still to be checked. */
+/** The used parts of a received message. Its content has not been checked. */
 export interface JupyterMessage {
   readonly channel: string;
   readonly type: string;
@@ -72,7 +72,7 @@ export function encodeRequest(
   return { id: message.header.msg_id, data: serialize(message, KERNEL_PROTOCOL) };
 }
 
-/** Makes the message that answers what code asks. */
+/** Makes the message that answers a question of code. */
 export function encodeInputReply(value: string, session: string): string | ArrayBuffer {
   const content = { status: "ok", value } as const;
   const message = createMessage({ channel: "stdin", msgType: "input_reply", session, content });
@@ -102,23 +102,23 @@ function messageOf(request: RequestContent, session: string): IMessage {
           store_history: request.storeHistory,
           user_expressions: { ...request.expressions },
           allow_stdin: request.allowStdin,
-          // Else the kernel refuses the requests that follow a failed one for a moment.
+          // Otherwise the kernel aborts the requests that follow a failed one for a moment.
           stop_on_error: false,
         },
       });
   }
 }
 
-/** The most values of a message: parsing more holds up all else, and takes far more memory than bytes. */
+/** The limit on a message's values: parsing more blocks the event loop, and takes too much memory. */
 const MAX_VALUES = 250_000;
-/** The most names of objects, which take several times as long. A chart has a few for each of its points. */
+/** The limit on names in objects, which take several times as long. A chart has a few per point. */
 const MAX_NAMES = 50_000;
-/** The most values of a header. */
+/** The limit on a header's values. */
 const MAX_HEADER_VALUES = 1000;
 
 /**
- * Reads a message, which executed code may have forged. Of one with too many values, the content
- * is left out: what should have been output is a text that says so.
+ * Reads a message, which executed code may have forged. If it has too many values, its content is
+ * dropped, and output is replaced by a text that says so.
  */
 export function decodeMessage(data: ArrayBuffer): JupyterMessage {
   const { channel, header, parent, content: bytes } = partsOf(data);
@@ -145,12 +145,12 @@ export function decodeMessage(data: ArrayBuffer): JupyterMessage {
   };
 }
 
-/** The library's check takes what is still to be checked for a message. */
+/** The library's check has the type of a message for its unchecked parameter. */
 function requireMessage(message: unknown): asserts message is IMessage {
   validateMessage(message as IMessage);
 }
 
-/** The content, or instead of one with too many values, a text that says so. */
+/** The content, or, if that has too many values, a text that says so. */
 function contentOf(bytes: Uint8Array, type: unknown): { type: unknown; content: unknown } {
   try {
     return { type, content: parseJson(bytes, MAX_VALUES) };
@@ -179,7 +179,7 @@ function parseJson(bytes: Uint8Array, maxValues: number): unknown {
   return JSON.parse(decoder.decode(bytes));
 }
 
-/** The bytes of a message's parts; its binary buffers are not looked at. */
+/** The bytes of a message's parts, without its binary buffers. */
 function partsOf(
   data: ArrayBuffer,
 ): Record<"channel" | "header" | "parent" | "content", Uint8Array> {
@@ -205,12 +205,12 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** How long a closing handshake may take before the socket is left to the process's end. */
+/** How long a closing handshake may take before the socket is abandoned. */
 const CLOSE_TIMEOUT_MS = 1000;
 
 /** The open WebSocket of a kernel's channels. */
 export class KernelSocket implements AsyncDisposable {
-  /** Resolves, with what is known of the reason, when the socket is closed for whatever reason. */
+  /** Resolves when the socket is closed, with what is known of the reason. */
   readonly closed: Promise<string>;
   readonly #socket: WebSocket;
 
@@ -268,7 +268,7 @@ export class KernelSocket implements AsyncDisposable {
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(data);
   }
 
-  /** Whether all that was sent has left. */
+  /** Whether everything was sent. */
   get isDrained(): boolean {
     return this.#socket.bufferedAmount === 0;
   }
@@ -280,29 +280,29 @@ export class KernelSocket implements AsyncDisposable {
   }
 }
 
-/** Who hears of what a request leads to. */
+/** The callbacks of a request. */
 export interface RequestListeners {
   /**
-   * Takes each message on iopub, besides the status, and what threads and tasks of earlier requests
-   * have said since those ended.
+   * Takes each message on iopub except the status, including those that threads and tasks of earlier
+   * requests have sent since those ended.
    */
   readonly onOutput?: (message: JupyterMessage) => void;
-  /** Takes what the code asks. */
+  /** Takes the code's questions. */
   readonly onInput?: (content: JsonObject) => void;
 }
 
 /**
- * A request that a kernel works on.
+ * A request that a kernel processes.
  *
- * It is over at its reply on the shell channel *and* the kernel's `idle` on iopub, which come in
- * either order: who stops at the reply loses output.
+ * It ends with its reply on the shell channel *and* the kernel's `idle` on iopub, which arrive in
+ * either order: stopping at the reply would lose output.
  */
 export class KernelRequest {
   readonly #listeners: RequestListeners;
   readonly #begun = Promise.withResolvers<void>();
   readonly #idle = Promise.withResolvers<void>();
   readonly #reply = Promise.withResolvers<JsonObject>();
-  /** Resolves with the reply's content at reply and idle; rejects when the kernel ends before. */
+  /** Resolves with the reply's content after reply and idle; rejects if the kernel ends before. */
   readonly done: Promise<JsonObject>;
 
   #isIdle = false;
@@ -316,12 +316,12 @@ export class KernelRequest {
     }
   }
 
-  /** Resolves when the kernel runs the code, from when on an interrupt reaches it. */
+  /** Resolves when the kernel runs the code, so that interrupts reach it. */
   get begun(): Promise<void> {
     return this.#begun.promise;
   }
 
-  /** Resolves when the kernel has turned to other work, in an interruption also without a reply. */
+  /** Resolves when the kernel is idle again; after an interrupt also without a reply. */
   get idle(): Promise<void> {
     return this.#idle.promise;
   }
@@ -331,7 +331,7 @@ export class KernelRequest {
     return this.#isIdle;
   }
 
-  /** Whether somebody takes its output, and it may still come. */
+  /** Whether somebody takes its output, and more may arrive. */
   get takesOutput(): boolean {
     return this.#listeners.onOutput !== undefined && !this.#isIdle;
   }
@@ -353,7 +353,7 @@ export class KernelRequest {
     }
   }
 
-  /** Takes what its code asks. */
+  /** Takes a question of its code. */
   ask(content: JsonObject): boolean {
     const { onInput } = this.#listeners;
     if (onInput === undefined || this.#isIdle) return false;
@@ -361,7 +361,7 @@ export class KernelRequest {
     return true;
   }
 
-  /** Ends the request with the reason why the kernel will not answer any more. */
+  /** Fails the request with the reason why the kernel will not answer. */
   fail(reason: unknown): void {
     this.#begun.reject(reason);
     this.#idle.reject(reason);

@@ -31,7 +31,7 @@ import {
 import { formatBytes } from "./text.ts";
 import { deathHint, describeExit, exitStatus, lastWords } from "./traceback.ts";
 
-/** How a kernel is started. */
+/** Options of {@linkcode Kernel.start}. */
 export interface KernelOptions {
   readonly gateway: GatewayConnection;
   readonly bootstrap: BootstrapConfig;
@@ -39,7 +39,7 @@ export interface KernelOptions {
   readonly log: Logger;
 }
 
-/** A kernel that another host has started. */
+/** A kernel that an earlier host started. */
 export interface KernelReference {
   /** Its id at its gateway. */
   readonly id: string;
@@ -47,25 +47,25 @@ export interface KernelReference {
   readonly session: string;
 }
 
-/** How often a kernel is started that ends as it starts. */
+/** How many attempts are made to start a kernel whose process ends while it starts. */
 const MAX_ATTEMPTS = 3;
 
-/** After this time a request that may have been sent before the kernel listened is sent again. */
+/** A request that may have been sent before the kernel listened is repeated after this time. */
 const HANDSHAKE_RETRY_MS = 1000;
 
-/** How long the end of a kernel may take; the gateway kills one that does not end by itself. */
+/** How long a shutdown may take; the gateway kills a kernel that does not end by itself. */
 const DELETE_TIMEOUT_MS = 15_000;
 
-/** How long code that keeps the kernel from doing anything else can delay what waits for a flush. */
+/** How long to wait for a flush while code keeps the kernel busy. */
 const FLUSH_TIMEOUT_MS = 1000;
 
-/** How long one may take to say whether a kernel died: where memory ran out, the machine is slow. */
+/** How long the gateway may take to say whether a kernel died: a machine out of memory is slow. */
 const DOUBT_TIMEOUT_MS = 5000;
 
-/** A kernel's process ended as it started. A free port may have been taken since. */
+/** A kernel's process ended while it started. Another program may have taken one of its ports. */
 class UnansweredError extends Error {}
 
-/** How long a kernel may take to get ready for code, where it was started ahead. */
+/** How long a kernel that was started ahead may take to get ready for code. */
 const BEGIN_TIMEOUT_MS = 5000;
 
 /** One running IPython kernel, set up and reachable. Disposing it ends the kernel. */
@@ -73,7 +73,7 @@ export class Kernel implements AsyncDisposable {
   readonly #id: string;
   readonly #options: Pick<KernelOptions, "gateway" | "log">;
   readonly #session: string;
-  /** Of requests about code being typed: what that writes, be it later, belongs to no execution. */
+  /** Requests about code being typed: their output, even late, belongs to no execution. */
   readonly #asideSession: string = crypto.randomUUID();
   readonly #requests = new Map<string, KernelRequest>();
   readonly #end = new AbortController();
@@ -96,7 +96,7 @@ export class Kernel implements AsyncDisposable {
     ended.addEventListener("abort", onEnd, { once: true, signal: this.#end.signal });
   }
 
-  /** Starts a kernel and sets it up, within a limit of time. */
+  /** Starts a kernel and sets it up, within a time limit. */
   static async start(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
     const { gateway, startTimeoutMs } = options;
     const timeout = new AbortController();
@@ -117,7 +117,7 @@ export class Kernel implements AsyncDisposable {
     }
   }
 
-  /** Starts a kernel, once more where it ended as it started: the next one gets other ports. */
+  /** Starts a kernel, and tries again if it ended while it started: the next one gets other ports. */
   static async #startAtLast(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
     for (let attempt = 1;; attempt++) {
       try {
@@ -144,8 +144,8 @@ export class Kernel implements AsyncDisposable {
   }
 
   /**
-   * Attaches to a kernel that another host has started. `execution` is its last one, whose messages come
-   * again from the first.
+   * Attaches to a kernel that an earlier host started. `execution` is its last execution, whose messages
+   * are repeated from the first.
    */
   static async attach(
     reference: KernelReference,
@@ -168,24 +168,24 @@ export class Kernel implements AsyncDisposable {
     return kernel;
   }
 
-  /** What another host needs to attach to it. */
+  /** What the next host needs to attach to it. */
   get reference(): KernelReference {
     return { id: this.#id, session: this.#session };
   }
 
-  /** Leaves it to another host: nothing of it is told any more. */
+  /** Leaves it to the next host: no more of its messages are delivered here. */
   async leave(reason: unknown): Promise<void> {
     this.abandon(reason);
     await this.#socket?.[Symbol.asyncDispose]();
   }
 
-  /** Ends a request that reached no kernel, or whose end was lost: what follows it is answered. */
+  /** Ends a request that never reached the kernel or whose end was lost: a later request was answered. */
   #follow(request: KernelRequest): void {
     const forget = () => {
       for (const [id, known] of this.#requests) if (known === request) this.#requests.delete(id);
     };
     request.done.then(forget, forget);
-    // Its reply comes after that of the execution, as its idle state does: they are on two channels.
+    // Its reply follows the execution's, and so does its idle status: these are two channels.
     this.request({ type: "kernel_info_request" }).done.then(() => {
       request.fail(
         new OutcomeLostError(
@@ -195,12 +195,12 @@ export class Kernel implements AsyncDisposable {
     }, () => {}); // the kernel has ended, of which the request hears
   }
 
-  /** The gateway that it runs at. */
+  /** Its gateway. */
   get gateway(): GatewayConnection {
     return this.#options.gateway;
   }
 
-  /** Aborts when the kernel cannot be used any more; the reason is the error to report. */
+  /** Aborts when the kernel can no longer be used; the reason is the error to report. */
   get ended(): AbortSignal {
     return this.#end.signal;
   }
@@ -229,10 +229,10 @@ export class Kernel implements AsyncDisposable {
   }
 
   /**
-   * Asks something that an idle kernel should answer immediately.
+   * Makes a request that an idle kernel should answer immediately.
    *
-   * To complete `value.` it runs code of the value's class, which may take forever: one that is given
-   * up is interrupted, and the next request waits until that is over, for up to `graceMs`.
+   * Completing `value.` runs code of the value's class, which may take forever. A request that is given
+   * up is interrupted, and the next one waits up to `graceMs` until that is over.
    */
   async ask(
     content: RequestContent,
@@ -249,37 +249,37 @@ export class Kernel implements AsyncDisposable {
     }
   }
 
-  /** Looks at code that it is about to run, and gives what it found as JSON. */
+  /** Inspects code that is about to run, and returns its findings as JSON. */
   async look(code: string, signal: AbortSignal): Promise<string> {
     const request = this.request(silently("", { look: lookCode(code) }));
     return lookAnswer(await abortable(request.done, signal));
   }
 
-  /** Answers what the code asks. */
+  /** Answers an input request of the code. */
   reply(value: string): void {
     this.#socket?.send(encodeInputReply(value, this.#session));
   }
 
-  /** Interrupts what the kernel runs; resolves when the signal has been sent. */
+  /** Interrupts the running code; resolves when the signal has been sent. */
   async interrupt(): Promise<void> {
     await this.gateway.interruptKernel(this.#id, this.ended);
-    // An event loop that only waits, as in `await asyncio.sleep(60)`, takes no notice of the signal
-    // until something else wakes it.
+    // An idle event loop, as in `await asyncio.sleep(60)`, does not notice the signal until something
+    // else wakes it.
     this.request({ type: "kernel_info_request" });
   }
 
   /**
-   * Resolves when the kernel is idle after everything that reached it before: an interrupt that was
-   * late for its execution hits this request and not the next execution.
+   * Resolves when the kernel has handled everything sent before: an interrupt that was late for its
+   * execution hits this request and not the next execution.
    */
   async settled(): Promise<void> {
     await this.request({ type: "kernel_info_request" }).idle;
   }
 
   /**
-   * Has the kernel send what its code has written so far, and resolves when that is here: before it
-   * says that it is idle after a request, which it can say while code runs, it flushes its streams.
-   * A kernel that has no time for that is not waited for.
+   * Resolves when the output of the code so far has arrived. The kernel flushes its streams before it
+   * reports idle after a control request, which it answers while code runs. If code keeps the kernel
+   * busy, this stops waiting.
    */
   async flush(): Promise<void> {
     const { idle } = this.request({ type: "kernel_info_request", channel: "control" });
@@ -287,15 +287,15 @@ export class Kernel implements AsyncDisposable {
   }
 
   /**
-   * Has a kernel that was started ahead begin again: code of the kernel that it replaces could write
-   * to its folder. For after that one's end, and before any code.
+   * Reinitializes a kernel that was started ahead: code of the kernel that it replaces could write to
+   * its folder. Call it after that kernel has ended, and before any code runs.
    */
   async begin(toolToken: string | undefined): Promise<void> {
     const code = beginCode(toolToken);
     await this.#runSilently(code, "Cannot hand over the kernel", BEGIN_TIMEOUT_MS);
   }
 
-  /** Gives the kernel up: all that is under way fails with `reason`. */
+  /** Gives up the kernel: everything under way fails with `reason`. */
   abandon(reason: unknown): void {
     if (this.ended.aborted) return;
     this.#end.abort(reason);
@@ -307,7 +307,7 @@ export class Kernel implements AsyncDisposable {
     using _stage = stage("end the kernel");
     this.abandon(new DOMException("The kernel was closed", "AbortError"));
     await this.#socket?.[Symbol.asyncDispose]();
-    // Also one that is said to have died: its code may have said so, to live on.
+    // Also if it was reported dead: its own code may have sent the report, to survive.
     if (await deleteKernel(this.#options, this.#id)) return;
     await this.gateway.end().catch((error: unknown) => {
       this.#options.log.error(
@@ -342,7 +342,7 @@ export class Kernel implements AsyncDisposable {
     await this.#runSilently(bootstrapCode(bootstrap), "Cannot set up the kernel");
   }
 
-  /** Runs code of ours. */
+  /** Runs ipybox's own code. */
   async #runSilently(code: string, failure: string, timeoutMs = Infinity): Promise<void> {
     const { done } = this.request(silently(code));
     if (timeoutMs !== Infinity && !await settledWithin(done, timeoutMs)) {
@@ -361,7 +361,7 @@ export class Kernel implements AsyncDisposable {
     try {
       message = decodeMessage(data);
     } catch (error) {
-      // Executed code can send what it likes; what is not a message belongs to nobody.
+      // Executed code can send anything; ignore what is not a message.
       this.#options.log.debug(`kernel ${this.#id} sent no Jupyter message: ${messageOf(error)}`);
       return;
     }
@@ -388,15 +388,15 @@ export class Kernel implements AsyncDisposable {
     }
   }
 
-  /** Passes on what code asks. Where nobody answers, code must not wait forever. */
+  /** Passes on an input request. If nobody answers, the code must not wait forever. */
   #takeQuestion({ type, content }: JupyterMessage, request: KernelRequest | undefined): void {
     if (type !== "input_request" || request?.ask(content)) return;
     if (this.#socket?.isDrained) this.reply(END_OF_INPUT); // forged ones may be many
   }
 
   /**
-   * Somebody says that the kernel's process has ended. Its code can say so, too, so the gateway is
-   * asked: it forgets those that have.
+   * A message says that the kernel's process has ended. Executed code can forge that, so ask the
+   * gateway, which no longer lists ended kernels.
    */
   async #doubt(content: JsonObject): Promise<void> {
     if (this.#asking) return;
@@ -417,7 +417,7 @@ export class Kernel implements AsyncDisposable {
     this.abandon(new KernelDiedError(message, evidence));
   }
 
-  /** The gateway found the kernel's process ended. */
+  /** The gateway confirmed that the kernel's process ended. */
   #die(content: JsonObject): void {
     const evidence = { ...exitStatus(content.returncode), stderrTail: this.#stderr() };
     const outOfMemory = content.oom_killer === true && evidence.signal === "SIGKILL";
@@ -434,7 +434,7 @@ export class Kernel implements AsyncDisposable {
     );
   }
 
-  /** What the gateway and its kernels wrote to stderr since this one was started. */
+  /** The stderr of the gateway and its kernels since this kernel started. */
   #stderr(): string {
     return lastWords(this.#stderrBefore, this.gateway.address.stderrTail ?? "");
   }
@@ -449,14 +449,14 @@ export class Kernel implements AsyncDisposable {
   }
 }
 
-/** An execution that another host has begun, whose messages are to come. */
+/** An execution that an earlier host began, whose messages are still to come. */
 export interface FoundExecution {
   /** The id of its request. */
   readonly id: string;
   readonly request: KernelRequest;
 }
 
-/** Has the kernel run code of ours, which leaves no trace in the session. */
+/** Runs ipybox's own code in the kernel, without a trace in the session. */
 function silently(code: string, expressions: Readonly<Record<string, string>> = {}) {
   return {
     type: "execute_request",
@@ -476,7 +476,7 @@ function startError(
   return new KernelStartError(message, { exitCode: null, signal: null, stderrTail }, { cause });
 }
 
-/** The error of a kernel whose end no host has seen. */
+/** The error for a kernel that ended while no host was attached. */
 function diedAlone(
   { address: { stderrTail = "" } }: GatewayConnection,
   cause?: unknown,
@@ -487,7 +487,7 @@ function diedAlone(
   });
 }
 
-/** Why a kernel could not be started: the end of the gateway explains a failed request better. */
+/** Why a kernel could not be started: if the gateway ended, that explains a failed request better. */
 async function explain(gateway: GatewayConnection, error: unknown): Promise<unknown> {
   const death = await gateway.death();
   if (death !== undefined) return death;
@@ -495,7 +495,7 @@ async function explain(gateway: GatewayConnection, error: unknown): Promise<unkn
   return startError(gateway, `The kernel could not be started: ${messageOf(error)}`, error);
 }
 
-/** Has the gateway start a process. One that nobody waits for any more is ended. */
+/** Asks the gateway to start a process, and ends it if nobody waits for it any more. */
 async function createKernel(options: KernelOptions, signal: AbortSignal): Promise<string> {
   signal.throwIfAborted();
   const giveUp = new AbortController();
@@ -509,8 +509,8 @@ async function createKernel(options: KernelOptions, signal: AbortSignal): Promis
 }
 
 /**
- * Has the gateway end a process, which may still be about to start, and what that has left. Never
- * rejects, but says whether the gateway did.
+ * Asks the gateway to end a process, even one that is still starting, and its leftovers. Never
+ * rejects; resolves with whether the gateway did it.
  */
 async function deleteKernel(
   { gateway, log }: Pick<KernelOptions, "gateway" | "log">,
@@ -533,12 +533,12 @@ function isDeath(state: unknown): boolean {
   return state === "restarting" || state === "dead";
 }
 
-/** The most that is kept between two executions, in bytes of messages. */
+/** The limit on messages kept between two executions, in bytes. */
 const MAX_BYTES = 1024 ** 2;
 
 /**
- * What threads and tasks say while no execution is under way. The next execution gets it, as a
- * terminal would show it below.
+ * The output of threads and tasks while no execution is under way. The next execution gets it, just as
+ * a terminal would show it there.
  */
 class LateOutput {
   #messages: JupyterMessage[] = [];
@@ -555,7 +555,7 @@ class LateOutput {
     this.#messages.push(message);
   }
 
-  /** Gives what is kept, and forgets it. */
+  /** Takes the kept messages. */
   take(): JupyterMessage[] {
     const messages = this.#messages;
     if (this.#leftOut > 0) messages.push(note(this.#leftOut));
@@ -565,7 +565,7 @@ class LateOutput {
   }
 }
 
-/** Whether a message is output that stands for itself. */
+/** Whether a message is output that makes sense without its execution. */
 function isOutput({ channel, type }: JupyterMessage): boolean {
   return channel === "iopub" && ["stream", "display_data", "update_display_data"].includes(type);
 }

@@ -9,34 +9,34 @@ import { type DataEntry, LineJoiner, OutputLog, type Shown } from "./output_log.
 import { cut, formatBytes } from "./text.ts";
 import { type Raised, raisedIn } from "./traceback.ts";
 
-/** Where the parts of an execution's output go, and how much of it is kept. */
+/** Where the parts of an execution's output go, and their limits. */
 export interface CollectorOptions {
-  /** The most text that is kept in memory: half of it from the start, half from the end. */
+  /** The limit on text in memory, in bytes: half of it from the start, half from the end. */
   readonly maxOutputBytes: number;
-  /** Where the whole text goes when it is longer. */
+  /** The folder for the file of a longer text. */
   readonly spill: ArtifactFolder;
-  /** Where image files go. */
+  /** The folder for image files. */
   readonly images: ArtifactFolder;
   /** Called with each piece of text. */
   readonly onText: (stream: TextSource, text: string) => void;
 }
 
-/** The most that the displays and errors of one execution may hold in memory, besides the text. */
+/** The memory limit on displays and errors of one execution, besides the text, in bytes. */
 const MAX_KEPT_BYTES = 128 * 1024 ** 2;
 
-/** The most displays and errors of one execution. */
+/** The limit on displays and errors of one execution. */
 const MAX_KEPT = 10_000;
 
 /**
- * The most images of one result that become files. They are written in one go, which holds up all other
- * sessions of the process.
+ * The limit on image files of one result. They are written at once, which blocks all other sessions of
+ * the process.
  */
 const MAX_IMAGES = 1000;
 
-/** What each of them takes besides what it holds. */
+/** The memory of a display or error besides its content, in bytes. */
 const ENTRY_BYTES = 512;
 
-/** Metadata of displays is kept up to this size: a picture's width, not another display. */
+/** The limit on a display's metadata, in bytes: enough for a picture's width. */
 const MAX_METADATA_BYTES = 65_536;
 
 const OUTPUT_TYPES: ReadonlySet<string> = new Set([
@@ -46,7 +46,7 @@ const OUTPUT_TYPES: ReadonlySet<string> = new Set([
   "error",
 ]);
 
-/** Tracebacks are kept whole up to this size, however small the limit of the text. */
+/** Tracebacks are kept whole up to this size, even if the limit on the text is smaller. */
 const MIN_ERROR_BYTES = 65_536;
 
 /** Collects the outputs of one execution from its messages, within bounded memory. */
@@ -66,7 +66,7 @@ export class OutputCollector implements Disposable {
     this.#log = new OutputLog(options.maxOutputBytes, () => this.#startSpilling());
   }
 
-  /** Takes one message of the iopub channel; kinds that are not output are ignored. */
+  /** Takes a message of the iopub channel; ignores those that are not output. */
   add(message: JupyterMessage): void {
     const { type, content } = message;
     if (type === "clear_output") {
@@ -82,10 +82,10 @@ export class OutputCollector implements Disposable {
   }
 
   /**
-   * Takes the payload of the reply, in which IPython has what it shows in a pager, such as the help
-   * of `print?`. The text for the next cell (`set_next_input`, of `%load` and `%recall`) is left out:
-   * there is no cell to put it in, and who wrote the code can get it as a value. So are requests to
-   * open an editor or to end the frontend.
+   * Takes the payload of the reply, in which IPython puts the text for a pager, such as the help of
+   * `print?`. Ignores text for the next cell (`set_next_input`, from `%load` and `%recall`): there is
+   * no cell to put it in, and the code's author can get it as a value. Also ignores requests to open an
+   * editor or to close the frontend.
    */
   addPayload(payload: unknown): void {
     if (!Array.isArray(payload)) return;
@@ -95,14 +95,14 @@ export class OutputCollector implements Disposable {
     }
   }
 
-  /** Reads an exception from a message, within what is kept of one. */
+  /** Reads an exception from a message, within its limits. */
   raisedIn(content: JsonObject): Raised {
     return raisedIn(content, Math.max(this.#options.maxOutputBytes, MIN_ERROR_BYTES));
   }
 
   /**
-   * What was produced so far. Its images become files now, so that what code replaces all the time, or
-   * clears, costs no work with the disk.
+   * The output so far. Its images become files only now, so that images which code keeps replacing, or
+   * clears, cost no disk access.
    */
   partial(): PartialResult {
     this.#saveImages();
@@ -121,7 +121,7 @@ export class OutputCollector implements Disposable {
     this.#spill?.[Symbol.dispose]();
   }
 
-  /** Leaves out all that was produced; chunks and the file of the whole text keep it. */
+  /** Clears the output; chunks and the file of the whole text keep it. */
   #clear(): void {
     this.#clearsNext = false;
     const images = this.#log.images();
@@ -149,7 +149,7 @@ export class OutputCollector implements Disposable {
     const line = text === undefined ? undefined : this.#joiner.joinLine(text);
     if (line !== undefined) this.#publish(type === "execute_result" ? "result" : "stdout", line);
     if (shown === undefined) {
-      // Its text is worth keeping, which has its own limit.
+      // Keep its text, which has its own limit.
       if (line !== undefined) this.#log.addStream("stdout", `${line}\n`);
       return;
     }
@@ -162,7 +162,7 @@ export class OutputCollector implements Disposable {
 
   #update(content: JsonObject): void {
     const entries = this.#displays.get(displayIdOf(content) ?? "");
-    // A display of an earlier execution, whose result is already out: here it is a new one.
+    // A display of an earlier execution, whose result was already returned: treat it as a new one.
     if (entries === undefined) return this.#addData("display_data", content);
     const { first, others } = entries;
     const before = shownText(first.shown.data);
@@ -173,7 +173,7 @@ export class OutputCollector implements Disposable {
     const oldImages = new Set(olds.map(({ image }) => image));
     entries.others = [];
     this.#log.update(first, others, { ...shown, image: undefined });
-    // After the log, which may have had the texts before it written to a file.
+    // After the log, which may have written the preceding texts to a file.
     if (text !== undefined && text !== before) {
       this.#publish("stdout", this.#joiner.joinLine(text));
     }
@@ -187,13 +187,13 @@ export class OutputCollector implements Disposable {
     }
   }
 
-  /** What a message displays, its text within the limit of the text; and its whole text. */
+  /** The display of a message, its text cut to the limit; and its whole text. */
   #read(content: JsonObject): { shown: Omit<Shown, "image">; text: string | undefined } {
     const data = isObject(content.data) ? readBundle(content.data) : {};
     const metadata = isObject(content.metadata) ? content.metadata : {};
     const text = shownText(data);
     const shortened = text === undefined ? undefined : cut(text, this.#options.maxOutputBytes / 2);
-    // The log would otherwise be the first to know that text is left out.
+    // Otherwise the log would be the first to learn that text is missing.
     if (shortened !== text) this.#startSpilling();
     return {
       shown: {
@@ -204,7 +204,7 @@ export class OutputCollector implements Disposable {
     };
   }
 
-  /** Takes memory for a display: for all of it, or else for its text. */
+  /** Takes memory for a display: for all of it, or at least for its text. */
   #fit(
     shown: Omit<Shown, "image">,
     besides: { readonly entries: number; readonly bytes: number },
@@ -216,7 +216,7 @@ export class OutputCollector implements Disposable {
     );
   }
 
-  /** Takes memory from the budget, if it has that; else, the user reads it once. */
+  /** Takes memory from the budget if it has enough; otherwise says so once in the text. */
   #take({ entries, bytes }: { readonly entries: number; readonly bytes: number }): boolean {
     if (this.#kept + entries <= MAX_KEPT && this.#keptBytes + bytes <= MAX_KEPT_BYTES) {
       this.#kept += entries;
@@ -256,7 +256,7 @@ export class OutputCollector implements Disposable {
     try {
       return writeImage(data, this.#options.images) ?? null;
     } catch (error) {
-      // The result is worth more than one of its files, so the text reports the failure.
+      // One lost file must not lose the result: the text reports the failure.
       this.#say(`An image could not be saved: ${messageOf(error)}`);
       return null;
     }

@@ -9,15 +9,15 @@ interface StreamEntry {
   bytes: number;
 }
 
-/** What a display shows now. Displays of one id share it once they were updated. */
+/** The current content of a display. Displays of one id share it once they are updated. */
 export interface Shown {
   data: MimeBundle;
   metadata: MimeBundle;
-  /** The path of its image: `null` where it has none, `undefined` as long as that is not known. */
+  /** The path of its image; `null` if it has none, `undefined` until that is known. */
   image?: string | null;
 }
 
-/** Where an entry is: before the gap, or after it; all of them are in the tail before there is one. */
+/** Where an entry is: before or after the gap; without a gap, all are in the tail. */
 type Part = "head" | "tail";
 
 /** A result or a display. */
@@ -38,15 +38,15 @@ type ErrorEntry = Extract<Output, { type: "error" }>;
 
 type Entry = StreamEntry | DataEntry | ErrorEntry | { readonly type: "gap" };
 
-/** Memory that an entry takes besides its text. */
+/** The memory of an entry besides its text, in bytes. */
 const ENTRY_BYTES = 64;
 
-/** Text is cut at the borders of entries where they are small, so they stay this small. */
+/** Entries stay this small, so that text can be cut between them. */
 const MAX_STREAM_ENTRY_BYTES = 65_536;
 
 /**
- * The outputs of one execution in order. Of their text, at most a number of bytes is kept: half of
- * it from the start and half from the end. All work is linear in the text.
+ * The outputs of one execution in order. Their text is limited: half of the limit is kept from the
+ * start and half from the end. All work is linear in the text.
  */
 export class OutputLog {
   readonly #half: number;
@@ -98,9 +98,8 @@ export class OutputLog {
   }
 
   /**
-   * Puts displays into their next state, which they share from then on: one that is shown many times
-   * and updated often costs no more than one that is shown once. The merged text has a copy for each of
-   * them, so it is not made before it is known that all of them fit.
+   * Updates displays, which share their content from then on: many displays that are updated often cost
+   * no more than one. The merged text has a copy for each of them, so check first that all of them fit.
    */
   update(first: DataEntry, others: readonly DataEntry[], next: Shown): void {
     const { shown } = first;
@@ -128,7 +127,7 @@ export class OutputLog {
     this.#entries.push(error);
   }
 
-  /** Forgets all, as after `clear_output()`. */
+  /** Forgets everything, as for `clear_output()`. */
   clear(): void {
     this.#entries = [];
     this.#gap = undefined;
@@ -168,7 +167,7 @@ export class OutputLog {
     return [...images];
   }
 
-  /** What is shown whose images nobody has looked for yet. */
+  /** The displays whose images were not saved yet. */
   unsaved(): Shown[] {
     const unsaved = new Set<Shown>();
     for (const entry of this.#entries) {
@@ -216,7 +215,7 @@ export class OutputLog {
   }
 
   #trimIfLarge(): void {
-    // The tail may grow to twice its size before it is cut, so that each byte is moved only once.
+    // Let the tail grow to twice its size before cutting it, so that each byte is moved only once.
     const limit = this.#gap === undefined
       ? this.maxBytes
       : this.maxBytes + MAX_STREAM_ENTRY_BYTES + ENTRY_BYTES;
@@ -232,7 +231,7 @@ export class OutputLog {
     this.#trimTail();
   }
 
-  /** Fixes the head: the entries, and the part of one, that fit into half of the limit. */
+  /** Fixes the head: the entries, and a part of the last one, that fit into half of the limit. */
   #openGap(): void {
     let index = 0;
     let room = this.#half;
@@ -260,7 +259,7 @@ export class OutputLog {
     this.#cost.tail -= this.#cost.head;
   }
 
-  /** Leaves text before the gap out, newest first, where an update has made it more than half. */
+  /** Drops text before the gap, newest first, if an update made it exceed half of the limit. */
   #trimHead(): void {
     if (this.#gap === undefined) return;
     const kept: Entry[] = [];
@@ -274,7 +273,7 @@ export class OutputLog {
     this.#gap = index + kept.length;
   }
 
-  /** Leaves the text after the gap out, oldest first, until the rest fits into half of the limit. */
+  /** Drops text after the gap, oldest first, until the rest fits into half of the limit. */
   #trimTail(): void {
     if (this.#gap === undefined || this.#cost.tail <= this.#half) return;
     const tail = this.#entries.splice(this.#gap + 1);
@@ -283,14 +282,14 @@ export class OutputLog {
         for (const rest of tail.slice(index)) this.#entries.push(rest);
         return;
       }
-      // The newest display keeps its text, which its caller has cut to the limit.
+      // The newest display keeps its text: the caller has cut it to the limit.
       const isLast = index === tail.length - 1 && entry.type !== "stream";
       const shorter = isLast ? entry : this.#shorter(entry, "tail");
       if (shorter !== undefined) this.#entries.push(shorter);
     }
   }
 
-  /** Makes the text of an entry shorter by what its part has too much; of a stream, all may go. */
+  /** Shortens the text of an entry by the excess of its part; a stream's entry may become empty. */
   #shorter(entry: Entry, part: Part): Entry | undefined {
     if (entry.type === "stream") {
       const limit = entry.bytes - (this.#cost[part] - this.#half);
@@ -336,7 +335,7 @@ function outputOf(entry: DataEntry | ErrorEntry): Output {
     : { type, data, metadata, displayId };
 }
 
-/** Says what belongs between texts, so that each result and each display is on its own lines. */
+/** The line break between two texts, so that each result and each display is on its own lines. */
 export class LineJoiner {
   #atLineStart = true;
   #afterLine = false;
@@ -346,7 +345,7 @@ export class LineJoiner {
     return this.#next(this.#afterLine && !this.#atLineStart ? "\n" + text : text, false);
   }
 
-  /** Text that is to be on separate lines, with the line break that it needs before it. */
+  /** Text that belongs on its own lines, with the line break that it needs before it. */
   joinLine(text: string): string {
     return this.#next(this.#atLineStart ? text : "\n" + text, true);
   }
@@ -358,7 +357,7 @@ export class LineJoiner {
   }
 }
 
-/** Without blank lines around it. The first line stays indented: it may be the head of a table. */
+/** Removes blank lines around a text. The first line stays indented: it may be the head of a table. */
 function withoutBlankEdges(text: string): string {
   return text.trimEnd().replace(/^(?:[^\S\n]*\n)+/, "");
 }

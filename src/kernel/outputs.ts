@@ -1,5 +1,5 @@
 /**
- * What an execution produces, as data.
+ * The output of an execution, as data.
  *
  * @module
  */
@@ -26,23 +26,23 @@ export type Output =
     readonly traceback: readonly string[];
   };
 
-/** A file with all text of an execution, of which only the beginning and the end are in memory. */
+/** A file with the whole text of an execution, if only its beginning and its end are in memory. */
 export interface WholeText {
   /** Its path. */
   readonly path: string;
-  /** How many characters it has. */
+  /** Its length in characters. */
   readonly characters: number;
 }
 
-/** What an execution produced. */
+/** The output of an execution. */
 export interface ExecutionResult {
   /**
-   * The text of stdout, stderr, results and displays in their order, without blank lines
-   * around it; each result and display is on its own lines and a progress bar is its last state.
-   * `null` when there was none.
+   * The text of stdout, stderr, results and displays in order, without blank lines around it. Each
+   * result and display is on its own lines, and progress bars are in their last state. `null` if there
+   * was none.
    */
   readonly text: string | null;
-  /** Paths of the images' files, in order: one for each of the first 1000 outputs with a PNG, a JPEG or an SVG. */
+  /** Paths of the image files, in order: one for each of the first 1000 outputs with a PNG, JPEG or SVG. */
   readonly images: readonly string[];
   /** All outputs in order, displays in their last state. */
   readonly outputs: readonly Output[];
@@ -51,8 +51,8 @@ export interface ExecutionResult {
 }
 
 /**
- * Reads a bundle. Jupyter allows a text to be a list of lines, which is joined here, once: what is shown
- * is looked at as often as it is displayed.
+ * Reads a bundle. Jupyter allows a text to be a list of lines; join it once, as a bundle is read as
+ * often as it is displayed.
  */
 export function readBundle(value: JsonObject): MimeBundle {
   return Object.fromEntries(
@@ -71,7 +71,7 @@ function isString(value: unknown): value is string {
 
 const encoder = new TextEncoder();
 
-/** The image formats that become files; of a bundle with several, the first. */
+/** The image formats that become files, in order of preference. */
 const FORMATS: readonly {
   mime: string;
   extension: string;
@@ -91,7 +91,7 @@ export function writeImage(data: MimeBundle, folder: ArtifactFolder): string | u
   return undefined;
 }
 
-/** The text that a bundle shows: all but the `repr` of an image, or of Markdown, that is shown. */
+/** The text of a bundle; not the `repr` of a displayed image or Markdown object. */
 export function shownText(data: MimeBundle): string | undefined {
   const text = textOf(data["text/plain"]);
   if (text === undefined || text.length > MAX_BARE_REPR || !BARE_REPR.test(text)) return text;

@@ -4,14 +4,14 @@ import { type ArtifactFolder, writeAll } from "../files/artifact_folder.ts";
 import type { WholeText } from "./outputs.ts";
 import { formatBytes } from "./text.ts";
 
-/** The most of one execution that is written to disk, as executed code decides how much it prints. */
+/** The disk limit of one execution: its code decides how much it prints. */
 const MAX_SPILL_BYTES = 1024 ** 3;
 
 const encoder = new TextEncoder();
 
 /**
- * The file of a text that is too long to be kept in memory. A failure to write it does not throw,
- * as the result is worth more than its file, but {@linkcode note} reports it.
+ * The file of a text that is too long to be kept in memory. A failure to write it does not throw, so
+ * that the result is not lost with its file; {@linkcode note} reports it.
  */
 export class SpillFile implements Disposable {
   #file: Deno.FsFile | undefined;
@@ -32,12 +32,12 @@ export class SpillFile implements Disposable {
     }
   }
 
-  /** Where the whole text is, or why it is not. */
+  /** Where the whole text is, or why it is missing. */
   get note(): string {
     return this.#note;
   }
 
-  /** The file and its length, or `undefined` where it could not be made. */
+  /** The file and its length; `undefined` if it could not be written. */
   get text(): WholeText | undefined {
     return this.#path === undefined
       ? undefined
@@ -73,33 +73,32 @@ export class SpillFile implements Disposable {
   }
 }
 
-/** Where text comes from: `"result"` is the value of the code. */
+/** The origin of text: `"result"` is the value of the code. */
 export type TextSource = "stdout" | "stderr" | "result";
 
 /** A piece of an execution's text, as it was produced. */
 export interface OutputChunk {
-  /** Tells it from other events. */
+  /** Distinguishes it from other events. */
   readonly type: "chunk";
   /** Where it was written. Results and displays count as stdout. */
   readonly stream: "stdout" | "stderr";
-  /** The text, as it came. */
+  /** The text, unchanged. */
   readonly text: string;
   /** Whether it is the value of the code. */
   readonly isResult?: boolean;
 }
 
-/** The most characters of output that wait for a reader of the chunks. */
+/** The limit on unread output, in characters. */
 export const MAX_UNREAD: number = 16 * 1024 ** 2;
 
-/** What a value costs besides its text: code can print its output one character at a time. */
+/** The cost of a chunk besides its text: code can print its output one character at a time. */
 const VALUE_COST = 128;
 
 /**
- * The chunks between an execution and its consumer, and what else happens, in order.
+ * The queue of an execution's chunks and other events, in order, for its consumer.
  *
- * A consumer may be slow or absent and the socket cannot be held back, so the unread part is
- * bounded: chunks that come on top of it are left out, and a chunk says how much. Other values
- * are not.
+ * The consumer may be slow or absent, and the socket has no back-pressure, so the unread part is
+ * bounded: further chunks are dropped, and a chunk says how much is missing. Other events are kept.
  */
 export class ChunkQueue<Other = never> {
   readonly #queue = new AsyncQueue<
@@ -109,7 +108,7 @@ export class ChunkQueue<Other = never> {
   #unread = 0;
   #leftOut = 0;
 
-  /** @param limit The most that waits to be read: about so many characters. */
+  /** @param limit The limit on unread output, in characters. */
   constructor(limit: number = MAX_UNREAD) {
     this.#limit = limit;
   }
@@ -135,7 +134,7 @@ export class ChunkQueue<Other = never> {
     this.#add(value, size + VALUE_COST);
   }
 
-  /** Whether something of a size may wait besides what does. */
+  /** Whether there is room for a value of some size. */
   hasRoom(size: number): boolean {
     return this.#unread === 0 || this.#unread + size <= this.#limit;
   }

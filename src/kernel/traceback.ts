@@ -5,14 +5,14 @@ import type { JsonObject } from "./jupyter.ts";
 import { cut, formatBytes } from "./text.ts";
 
 /**
- * Makes a traceback show what the user wrote: without frames of ipybox, and with `!command`,
- * `%magic` and `%%magic` instead of the calls that IPython makes of them.
+ * Makes a traceback show the user's code: without frames of ipybox, and with `!command`, `%magic` and
+ * `%%magic` instead of the calls that IPython turns them into.
  */
 export function cleanTraceback(traceback: readonly string[]): string[] {
   return traceback.filter((entry) => !isOwnFrame(entry)).map(showMagics);
 }
 
-/** Whether the code of a frame is ipybox's own. */
+/** Whether a frame is ipybox's own. */
 function isOwnFrame(entry: string): boolean {
   const [first = ""] = entry.split("\n", 1);
   const folder = RUNTIME.exec(first);
@@ -21,7 +21,7 @@ function isOwnFrame(entry: string): boolean {
 
 const RUNTIME = /[\\/]ipybox_runtime[\\/]/;
 
-/** Shows `!command`, `%magic` and `%%magic` instead of the calls that IPython makes of them. */
+/** Shows `!command`, `%magic` and `%%magic` instead of the calls that IPython turns them into. */
 function showMagics(entry: string): string {
   let shown = "";
   let done = 0;
@@ -40,7 +40,7 @@ function showMagics(entry: string): string {
 
 const SHELL = "get_ipython().";
 
-/** The calls that IPython makes, and how many literals each takes. */
+/** The calls that IPython generates, and how many literals each takes. */
 const CALLS: readonly {
   readonly start: string;
   readonly count: number;
@@ -60,7 +60,7 @@ const CALLS: readonly {
   },
 ];
 
-/** The call that stands at a place of a text, read by characters: that is linear. */
+/** The call at a position of a text, read character by character, which is linear. */
 function callAt(
   text: string,
   at: number,
@@ -107,21 +107,21 @@ function unquote(literal: string): string {
 
 const LAST_CODE_POINT = 0x10ffff;
 
-/** An exception, as a kernel tells it. */
+/** An exception, as a kernel reports it. */
 export interface Raised {
   readonly ename: string;
   readonly evalue: string;
   readonly traceback: readonly string[];
 }
 
-/** The longest name of an exception. */
+/** The longest name of an exception, in characters. */
 const MAX_NAME_BYTES = 1024;
-/** More entries are not looked at one by one. */
+/** The limit on a traceback's entries. */
 const MAX_ENTRIES = 1000;
 
 /**
- * Reads an exception from a message, which executed code may have forged: all of it is cut before
- * anything is looked for in it.
+ * Reads an exception from a message, which executed code may have forged: everything is cut to its
+ * limit before it is searched.
  */
 export function raisedIn(content: JsonObject, limit: number): Raised {
   const { ename, evalue, traceback, status } = content;
@@ -147,10 +147,10 @@ function tracebackIn(traceback: unknown, limit: number): readonly string[] {
     : [showMagics(shortened)]; // frames cannot be told apart in it
 }
 
-/** What of a gateway explains why code fails. */
+/** The properties of a gateway that explain why code fails. */
 export type HintContext = Pick<GatewayAddress, "limits" | "sandboxed">;
 
-/** Says what ipybox has to do with an exception, and what helps. */
+/** Explains what ipybox has to do with an exception, and what helps. */
 export function failureHint(raised: RaisedException, context: HintContext): string | undefined {
   const { limits, sandboxed = false } = context;
   return (limits && limitHint(raised, limits)) ?? moduleHint(raised) ??
@@ -158,8 +158,8 @@ export function failureHint(raised: RaisedException, context: HintContext): stri
 }
 
 /**
- * Names the module that code lacked where installing packages may help. Who reads the error knows how
- * that is done: by a command, a tool or a method.
+ * Names a missing module if installing a package may help. How to install it depends on the reader: by
+ * a command, a tool or a method.
  */
 export function missingModule(
   { ename, evalue }: Pick<RaisedException, "ename" | "evalue">,
@@ -188,7 +188,7 @@ function networkHint({ evalue }: RaisedException): string | undefined {
     "--sandbox-config (docs/network.md)";
 }
 
-/** What a lookup, a connection and the sandbox's proxy say of hosts that are not allowed. */
+/** The messages of name resolution, connections and the sandbox's proxy for hosts that are not allowed. */
 const UNREACHABLE: readonly string[] = [
   "name resolution",
   "Name or service not known",
@@ -225,7 +225,7 @@ export function limitHint(raised: RaisedException, limits: EffectiveLimits): str
   return undefined;
 }
 
-/** Names the limit that may have ended a kernel. */
+/** Names the limit that may have killed a kernel. */
 export function deathHint(signal: string | null, limits: EffectiveLimits): string | undefined {
   const { cpuSeconds } = limits;
   if (cpuSeconds === null || (signal !== "SIGXCPU" && signal !== "SIGKILL")) return undefined;
@@ -237,22 +237,22 @@ function hint(option: keyof EffectiveLimits, limit: string): string {
     `--limit ${option}=N on the command line`;
 }
 
-/** The frames of a fatal error's stack that run the user's code, from the innermost one on. */
+/** The user's frames in the stack of a fatal error, innermost first. */
 const OWN_FRAMES =
   /(\n {2}File "[^"\n]*\/IPython\/core\/interactiveshell\.py", line \d+ in run_code)(?:\n {2}File [^\n]*)*/g;
 
-/** The modules that are loaded in every kernel, which follow such a stack. */
+/** The list of extension modules that follows such a stack: every kernel loads them. */
 const EXTENSION_MODULES = /(?<!\n)\n+Extension modules: [^\n]*/g;
 
 /**
- * What a process has said since an earlier moment, as far as it helps to understand its end: of the
- * stack of a crash, only the frames that are the user's.
+ * The stderr of a process since an earlier moment, as far as it explains its end: of a crash's stack,
+ * only the user's frames.
  */
 export function lastWords(before: string, now: string): string {
   return writtenSince(before, now).replace(OWN_FRAMES, "").replace(EXTENSION_MODULES, "");
 }
 
-/** What was added to a text of which only whole lines at the end are kept. */
+/** What was added to a text of which only the last whole lines are kept. */
 function writtenSince(before: string, now: string): string {
   for (let start = 0;;) {
     const kept = before.slice(start);
@@ -263,13 +263,13 @@ function writtenSince(before: string, now: string): string {
   }
 }
 
-/** How a process ended: one of both, or neither where nothing is known. */
+/** How a process ended: with one of the two, or neither if nothing is known. */
 interface ExitStatus {
   readonly exitCode: number | null;
   readonly signal: string | null;
 }
 
-/** What is likely behind a signal. */
+/** The likely cause of a signal. */
 const HINTS: Readonly<Record<string, string>> = {
   SIGKILL: "it was killed (SIGKILL), perhaps because it ran out of memory",
   SIGSEGV: "it crashed (SIGSEGV)",
@@ -288,7 +288,7 @@ export function exitStatus(returnCode: unknown): ExitStatus {
   return { exitCode: null, signal: name };
 }
 
-/** Says how a process ended, with what is likely behind it. */
+/** Describes how a process ended, with the likely cause. */
 export function describeExit({ exitCode, signal }: ExitStatus): string {
   // A shell, and the sandbox, tell a signal as 128 and its number.
   const name = signal ??
