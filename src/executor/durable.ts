@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { randomToken } from "../base/tokens.ts";
-import { openPlainFile, readHostileFile } from "../files/safe.ts";
+import { openPlainFile, readHostileFile, replaceFile } from "../files/safe.ts";
 import { stateFolder } from "../files/user_folders.ts";
 import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
 import {
@@ -201,10 +201,7 @@ async function placeOf(path: string): Promise<string> {
 }
 
 async function writeRecord(record: SessionRecord): Promise<void> {
-  const path = join(folderOf(record.id), "record.json");
-  const fresh = `${path}.${randomToken().slice(0, 12)}`;
-  await Deno.writeTextFile(fresh, JSON.stringify(record), { mode: 0o600 });
-  await Deno.rename(fresh, path);
+  await replaceFile(join(folderOf(record.id), "record.json"), JSON.stringify(record));
 }
 
 /** Reads a session's record. */

@@ -5,7 +5,7 @@ import { messageOf } from "../base/message_of.ts";
 import { FairTurns } from "../base/signals.ts";
 import { mayRead, mayUse } from "../base/permission.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
-import { lockUserFolder } from "../files/safe.ts";
+import { lockUserFolder, replaceFile } from "../files/safe.ts";
 import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { isInside } from "../process/trusted_path.ts";
@@ -570,7 +570,5 @@ async function readRecord(path: string, workspace: string): Promise<Entries["pat
 }
 
 async function writeRecord(path: string, entries: Entries): Promise<void> {
-  const fresh = `${path}.new`;
-  await Deno.writeTextFile(fresh, JSON.stringify(entries, null, 2) + "\n", { mode: 0o600 });
-  await Deno.rename(fresh, path);
+  await replaceFile(path, JSON.stringify(entries, null, 2) + "\n");
 }

@@ -575,9 +575,14 @@ class Supervisor:
         with open(path) as file:
             record = json.load(file)
         record["lost"] = {"exit": self.exit, "at": time.time() * 1000}
-        with open(f"{path}.new", "w") as file:
-            json.dump(record, file)
-        os.rename(f"{path}.new", path)
+        fresh = f"{path}.new"
+        try:
+            with open(fresh, "w") as file:
+                json.dump(record, file)
+            os.rename(fresh, path)
+        except OSError:
+            os.unlink(fresh)  # on a full disk it is empty
+            raise
 
 
 def peer_of(sock):

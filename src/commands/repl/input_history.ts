@@ -1,4 +1,5 @@
-import { dirname, join } from "node:path";
+import { join } from "node:path";
+import { replaceFile } from "../../files/safe.ts";
 
 /** The most entries, and the longest one, that are kept. */
 const MAX_ENTRIES = 1000;
@@ -65,9 +66,7 @@ async function readHistory(path: string): Promise<string> {
 }
 
 async function replaceHistory(path: string, entries: readonly string[]): Promise<void> {
-  const copy = await Deno.makeTempFile({ dir: dirname(path), prefix: "history-" }); // mode 0600
-  await Deno.writeTextFile(copy, entries.map(lineOf).join(""));
-  await Deno.rename(copy, path);
+  await replaceFile(path, entries.map(lineOf).join(""));
 }
 
 function lineOf(text: string): string {
