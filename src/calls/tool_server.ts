@@ -187,6 +187,11 @@ export class ToolServer implements AsyncDisposable {
     await this.#kernel.serve(stream);
   }
 
+  /** @internal Ends the connections of code in the kernel without answers: it asks the next host again. */
+  cutKernel(): void {
+    this.#kernel.cut();
+  }
+
   /**
    * Makes a link to the approval page. It works once, and for some minutes.
    *

@@ -9,6 +9,7 @@
 import { join } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
+import type { TimeBudget } from "../base/time_budget.ts";
 import { randomToken } from "../base/tokens.ts";
 import { openPlainFile, readHostileFile, replaceFile } from "../files/safe.ts";
 import { stateFolder } from "../files/user_folders.ts";
@@ -106,6 +107,13 @@ const keptSchema = z.object({
     startedAt: z.number(),
     /** Whether a host has seen its end. */
     ended: z.boolean(),
+    /** Its time limit, and what was left of it when this was kept. */
+    limit: z.object({
+      timeoutMs: z.number().positive(),
+      leftMs: z.number(),
+      /** Whether the time passed, as nobody was asked for a decision. */
+      runs: z.boolean(),
+    }).optional(),
   }).optional(),
 });
 
@@ -115,10 +123,38 @@ export type KeptState = Readonly<z.infer<typeof keptSchema>>;
 /** The longest code that is left for the next host, which numbers its lines. */
 const MAX_CODE = 8 * 1024;
 
+/** What is left of the time limit of an execution. */
+export interface LeftTime {
+  /** The limit. */
+  readonly timeoutMs: number;
+  /** What is left of it. */
+  readonly leftMs: number;
+}
+
+/**
+ * How much time an execution has that another host has begun. Only the time counts in which a host was
+ * attached, by the clock of the supervisor: one that is set does not matter.
+ */
+export function leftTime(
+  { limit }: NonNullable<KeptState["execution"]>,
+  { heldMs }: SessionStatus,
+): LeftTime | undefined {
+  if (limit === undefined) return undefined;
+  const { timeoutMs, leftMs, runs } = limit;
+  return { timeoutMs, leftMs: leftMs - (runs ? heldMs : 0) };
+}
+
+/** The time limit of an execution, and the clock that measures it. */
+interface TimedRun {
+  readonly timeoutMs: number;
+  readonly budget: TimeBudget;
+}
+
 /** What is known of a session while a host is attached to it. */
 export class SessionState {
   readonly #gateway: KernelGateway;
   #kept: Partial<KeptState>;
+  #timed: TimedRun | undefined;
 
   constructor(gateway: KernelGateway, kept: Partial<KeptState>) {
     this.#gateway = gateway;
@@ -128,20 +164,45 @@ export class SessionState {
   /** Leaves something for the next host. Before there is a kernel, the session ends with this one. */
   keep(more: Partial<KeptState>): void {
     this.#kept = { ...this.#kept, ...more };
+    this.#noteTime();
     if (this.#kept.kernel !== undefined) this.#gateway.keep(this.#kept);
   }
 
-  /** Notes that an execution begins, unless it has before. */
-  begin(id: string, code: string): void {
-    if (this.#kept.execution?.id === id) return;
-    const kept = code.length > MAX_CODE ? "" : code;
-    this.keep({ execution: { id, code: kept, startedAt: Date.now(), ended: false } });
+  /** Notes that an execution begins, or goes on here, and how much time it has. */
+  begin(id: string, code: string, timed: TimedRun | undefined): void {
+    this.#timed = timed;
+    const { execution: before } = this.#kept;
+    const execution = before?.id === id ? before : {
+      id,
+      code: code.length > MAX_CODE ? "" : code,
+      startedAt: Date.now(),
+      ended: false,
+    };
+    this.keep({ execution: { ...execution, limit: undefined } }); // its time is added
+  }
+
+  /** Notes that its time begins to pass, or stands still. */
+  turn(): void {
+    if (this.#timed !== undefined) this.keep({});
   }
 
   /** Notes that its end has been seen. */
   end(): void {
+    this.#timed = undefined;
     const { execution } = this.#kept;
-    if (execution !== undefined) this.keep({ execution: { ...execution, ended: true } });
+    if (execution !== undefined) {
+      this.keep({ execution: { ...execution, ended: true, limit: undefined } });
+    }
+  }
+
+  #noteTime(): void {
+    const { execution } = this.#kept;
+    if (execution === undefined || this.#timed === undefined) return;
+    const { timeoutMs, budget: { leftMs, runs } } = this.#timed;
+    this.#kept = {
+      ...this.#kept,
+      execution: { ...execution, limit: { timeoutMs, leftMs, runs } },
+    };
   }
 }
 

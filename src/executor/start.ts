@@ -23,6 +23,8 @@ import {
   folderOf,
   type KeptState,
   keptState,
+  type LeftTime,
+  leftTime,
   removeEnded,
   type SessionRecord,
   SessionState,
@@ -64,6 +66,8 @@ interface FoundRun {
   /** Whether a host has seen its end. */
   readonly ended: boolean;
   readonly inputs: CodeInputs;
+  /** The time that it has, if that is limited. */
+  readonly left: LeftTime | undefined;
 }
 
 /** Starts the tool server, and then the kernel that it serves. */
@@ -188,7 +192,8 @@ export async function attachParts(
               const inputs = new CodeInputs(execution.code, (question) => {
                 tools.runner.questionEnded(question);
               });
-              found = foundRun(host, { ...execution, inputs });
+              const left = leftTime(execution, launcher.status);
+              found = foundRun(host, { ...execution, inputs, left });
               return found.run.find(kernel);
             },
           },
@@ -227,8 +232,9 @@ function leaveWith({ exited }: KernelGateway, journal: CallJournal): void {
 
 function foundRun(
   host: KernelHost,
-  { id, code, ended, inputs }: NonNullable<KeptState["execution"]> & {
+  { id, code, ended, inputs, left }: NonNullable<KeptState["execution"]> & {
     readonly inputs: CodeInputs;
+    readonly left: LeftTime | undefined;
   },
 ): FoundRun {
   const run: Run<RunEvent> = host.prepare(code, {
@@ -236,7 +242,7 @@ function foundRun(
     chunks: true,
     onInput: (request) => inputs.take(request, run),
   });
-  return { run, code, ended, inputs };
+  return { run, code, ended, inputs, left };
 }
 
 function kernelOptions(
