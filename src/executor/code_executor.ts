@@ -167,6 +167,11 @@ export class CodeExecutor implements AsyncDisposable {
     return this.#found?.ended === false ? this.#found.code : undefined;
   }
 
+  /** The id of that execution: the option `id` of {@linkcode stream}, or a random one. */
+  get unfinishedId(): string | undefined {
+    return this.#found?.ended === false ? this.#found.run.id : undefined;
+  }
+
   /**
    * Aborts when a durable session has ended, or is no longer this process's; `undefined` where it is not
    * durable. The reason is the error with which its executions end from then on: a
@@ -561,13 +566,17 @@ export class CodeExecutor implements AsyncDisposable {
     options: StreamOptions,
     onRun: (execution: Run<RunEvent>) => void = () => {},
   ): AsyncGenerator<ExecutionEvent, ExecutionResult | undefined, undefined> {
-    const { storeHistory, chunks = false, inputs: tellsInputs = false } = options;
+    const { id, storeHistory, chunks = false, inputs: tellsInputs = false } = options;
+    if (id !== undefined && !/^[\w-]{1,64}$/.test(id)) {
+      throw new TypeError(`"${id}" is no id of an execution: use letters, digits, "-" and "_"`);
+    }
     const signal = anySignal(options.signal, this.#closed.signal);
     using turn = await this.#kernel.turn(signal);
     const inputs = new CodeInputs(code, (question) => {
       this.#tools.runner.questionEnded(question);
     });
     const execution: Run<RunEvent> = this.#kernel.prepare(code, {
+      id,
       signal,
       storeHistory,
       chunks,
