@@ -1,5 +1,5 @@
 import { ApprovalPage } from "../approval/page/page.ts";
-import { type ApprovalPageOptions, PageDesk } from "../approval/page/desk.ts";
+import { type ApprovalPageOptions, PageDesk, type PersonDesks } from "../approval/page/desk.ts";
 import { settledWithin } from "../base/signals.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { LastingServer } from "../base/lasting_server.ts";
@@ -40,6 +40,12 @@ export interface ToolServerOptions extends ToolRunnerOptions {
    * @default {undefined} a new one
    */
   kernelToken?: string;
+  /**
+   * Looks for calls that wait in other sessions, which pages name.
+   *
+   * @internal
+   */
+  elsewhere?: PersonDesks["elsewhere"];
   /** How long links to the approval page, and pages that have gone, are waited for. */
   approvalPage?: ApprovalPageOptions;
 }
@@ -120,9 +126,11 @@ export class ToolServer implements AsyncDisposable {
     const { maxBodyBytes = MAX_BODY_BYTES, kernelPort = true, log = stderrLogger() } = options;
     await using stack = new AsyncDisposableStack();
     const runner = await ToolRunner.start({ ...options, log });
-    const { workspace, approvalPage } = options;
+    const { workspace, approvalPage, elsewhere } = options;
     const { channel, elicitations } = runner;
-    const desk = stack.use(new PageDesk({ channel, elicitations, workspace }, approvalPage));
+    const desk = stack.use(
+      new PageDesk({ channel, elicitations, workspace, elsewhere }, approvalPage),
+    );
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
 

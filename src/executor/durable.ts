@@ -46,6 +46,8 @@ export interface DurableOptions {
 export interface NotedOptions extends DurableOptions {
   /** What is noted, as JSON, where code cannot see it. */
   readonly note?: unknown;
+  /** Sessions of the same group name each other's waiting calls, also those of other workspaces. */
+  readonly group?: string;
 }
 
 const DAY_MS = 24 * 60 * 60_000;
@@ -64,6 +66,7 @@ const recordSchema = z.object({
   startedAt: z.number(),
   /** What its program has noted for the next one. */
   note: z.unknown().optional(),
+  group: z.string().optional(),
   /** How it was lost, if its supervisor could say so. */
   lost: z.object({
     exit: z.object({ code: z.number().nullable(), signal: z.string().nullable() }).nullable(),
@@ -237,7 +240,7 @@ export function checkSessionName(name: string): void {
 /** Makes the folder of a new session. */
 export async function createSession(
   workspace: string,
-  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note }: NotedOptions,
+  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note, group }: NotedOptions,
 ) {
   for (const [option, value] of Object.entries({ idleMs, maxMs })) {
     if (value > 0 && Number.isFinite(value)) continue;
@@ -249,10 +252,10 @@ export async function createSession(
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   const place = await placeOf(workspace);
   const startedAt = Date.now();
-  const common = { version: VERSION, id, name, workspace, place, startedAt, note };
+  const common = { version: VERSION, id, name, workspace, place, startedAt, note, group };
   const onSocket = ({ secret, socket }: SessionAddress) =>
     writeRecord({ ...common, secret, socket });
-  return { id, secret: randomToken(), folder, idleMs, maxMs, onSocket };
+  return { id, secret: randomToken(), folder, group, idleMs, maxMs, onSocket };
 }
 
 /** Which folder stands at a path: another one can come to stand there. */
@@ -314,6 +317,12 @@ export function isRunning({ status, error }: ListedSession): boolean {
   return status !== undefined || error !== undefined;
 }
 
+/** Whether its code had not ended when the last host went: what it has asked since then nobody knows. */
+export function wentOn({ status }: ListedSession): boolean {
+  if (status === undefined || status.attached) return false;
+  return keptSchema.safeParse(status.kept).data?.execution?.ended === false;
+}
+
 /** A session of the workspace has the name already. */
 export class NameTakenError extends ConfigError {
   /** The name of the class. */
@@ -371,8 +380,17 @@ export async function claimName(
 /** How long a session may take to start. What is younger may be about to have a record, or a supervisor. */
 const STARTING_MS = 10 * 60_000;
 
-/** Lists the user's durable sessions, also those that were lost in the last day. Others are forgotten. */
-export async function listSessions(workspace?: string): Promise<ListedSession[]> {
+/**
+ * Lists the user's durable sessions, also those that were lost in the last day. Others are forgotten.
+ *
+ * @param which Those that are asked how they are: all, of a workspace, or of certain records.
+ */
+export async function listSessions(
+  which: string | ((record: SessionRecord) => boolean) = () => true,
+): Promise<ListedSession[]> {
+  const isMeant = typeof which === "string"
+    ? ({ workspace }: SessionRecord) => workspace === which
+    : which;
   if (stateFolder() === undefined) return [];
   const ids: string[] = [];
   try {
@@ -390,6 +408,7 @@ export async function listSessions(workspace?: string): Promise<ListedSession[]>
         if (Date.now() - (mtime?.getTime() ?? 0) > STARTING_MS) await removeFolder(folderOf(id));
         return undefined; // it is being made, or was left so
       }
+      if (!isMeant(record)) return undefined;
       if (record.lost !== undefined) {
         if (Date.now() - record.lost.at < DAY_MS) return { id, record };
         await removeFolder(folderOf(id));
@@ -404,11 +423,11 @@ export async function listSessions(workspace?: string): Promise<ListedSession[]>
         return { id, record };
       }
     } catch (error) {
-      return error instanceof Deno.errors.NotFound ? undefined : { id, error }; // it has just ended
+      const isOver = error instanceof Deno.errors.NotFound; // it has just ended
+      return isOver || typeof which === "string" ? undefined : { id, error };
     }
   }));
   return sessions.filter((session) => session !== undefined)
-    .filter(({ record }) => workspace === undefined || record?.workspace === workspace)
     .sort((one, other) => (one.record?.startedAt ?? 0) - (other.record?.startedAt ?? 0));
 }
 

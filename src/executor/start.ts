@@ -12,6 +12,7 @@ import { KernelHost } from "../kernel/host.ts";
 import type { KernelReference } from "../kernel/kernel.ts";
 import { SupervisedLauncher } from "../kernel/supervisor.ts";
 import { findPython, type PythonEnvironment } from "../python/environment.ts";
+import { callsElsewhere } from "./elsewhere.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { makeOwnFolders } from "../sandbox/protect.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
@@ -89,9 +90,16 @@ export async function startParts(
   using _name = durable?.name === undefined ? undefined : await claimName(durable.name, workspace);
   const session = durable === undefined ? undefined : await createSession(workspace, durable);
   const left = { is: false };
+  const own = { group: session?.group, log: options.log ?? silentLogger };
   const journal = session && await openJournal(parts, { id: session.id, left, log: options.log });
   const tools = parts.use(
-    await ToolServer.start({ ...options, workspace, kernelPort: false, journal }),
+    await ToolServer.start({
+      ...options,
+      workspace,
+      elsewhere: () => callsElsewhere(workspace, { ...own, id: session?.id }),
+      kernelPort: false,
+      journal,
+    }),
   );
   const { settingsFiles } = tools.runner;
   const { packages, importable } = python === undefined
@@ -151,6 +159,7 @@ export async function attachParts(
       await ToolServer.start({
         ...options,
         workspace,
+        elsewhere: () => callsElsewhere(workspace, { id, group: record.group, log }),
         kernelPort: false,
         journal,
         kernelToken,
