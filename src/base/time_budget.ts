@@ -20,8 +20,8 @@ export class TimeBudget implements Disposable {
   #startedAt = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** Starts the clock. */
-  constructor(readonly timeoutMs?: number) {
+  /** Starts the clock. `onTurn` is called whenever it starts again or stands still. */
+  constructor(readonly timeoutMs?: number, readonly onTurn: () => void = () => {}) {
     if (timeoutMs !== undefined && !(timeoutMs > 0)) {
       throw new RangeError(`Cannot use a time limit of ${timeoutMs} ms: it must be above 0`);
     }
@@ -39,12 +39,24 @@ export class TimeBudget implements Disposable {
     return this.#expiry.signal.aborted;
   }
 
+  /** Whether the clock runs. */
+  get runs(): boolean {
+    return this.#pending === 0;
+  }
+
+  /** How much of the time is left. */
+  get leftMs(): number {
+    return this.#left - (this.runs ? performance.now() - this.#startedAt : 0);
+  }
+
   /** Says how many decisions are pending. The clock runs while there are none. */
   setPending(count: number): void {
     const [before, now] = [this.#pending > 0, count > 0];
     this.#pending = count;
-    if (now && !before) this.#stop();
-    if (before && !now) this.#start();
+    if (now === before) return;
+    if (now) this.#stop();
+    else this.#start();
+    this.onTurn();
   }
 
   /**

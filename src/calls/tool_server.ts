@@ -1,5 +1,5 @@
 import { ApprovalPage } from "../approval/page/page.ts";
-import { type ApprovalPageOptions, PageDesk } from "../approval/page/desk.ts";
+import { type ApprovalPageOptions, PageDesk, type PersonDesks } from "../approval/page/desk.ts";
 import { settledWithin } from "../base/signals.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { LastingServer } from "../base/lasting_server.ts";
@@ -39,6 +39,12 @@ export interface ToolServerOptions extends ToolRunnerOptions {
    * @default {undefined} a new one
    */
   kernelToken?: string;
+  /**
+   * Looks for calls that wait in other sessions, which pages name.
+   *
+   * @internal
+   */
+  elsewhere?: PersonDesks["elsewhere"];
   /** Time limits of the approval page, in milliseconds. */
   approvalPage?: ApprovalPageOptions;
 }
@@ -119,9 +125,11 @@ export class ToolServer implements AsyncDisposable {
     const { maxBodyBytes = MAX_BODY_BYTES, kernelPort = true, log = stderrLogger() } = options;
     await using stack = new AsyncDisposableStack();
     const runner = await ToolRunner.start({ ...options, log });
-    const { workspace, approvalPage } = options;
+    const { workspace, approvalPage, elsewhere } = options;
     const { channel, elicitations } = runner;
-    const desk = stack.use(new PageDesk({ channel, elicitations, workspace }, approvalPage));
+    const desk = stack.use(
+      new PageDesk({ channel, elicitations, workspace, elsewhere }, approvalPage),
+    );
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
 
@@ -184,6 +192,11 @@ export class ToolServer implements AsyncDisposable {
    */
   async serveKernel(stream: ByteStream): Promise<void> {
     await this.#kernel.serve(stream);
+  }
+
+  /** @internal Ends the connections of code in the kernel without answers: it asks the next host again. */
+  cutKernel(): void {
+    this.#kernel.cut();
   }
 
   /**

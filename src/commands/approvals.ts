@@ -1,5 +1,6 @@
 import { ApprovalClient } from "../approval/client.ts";
 import type { PersonRequest } from "../approval/wire.ts";
+import { isInside } from "../process/trusted_path.ts";
 import { Mutex } from "../base/mutex.ts";
 import { settledWithin } from "../base/signals.ts";
 import {
@@ -8,6 +9,7 @@ import {
   runningSessions,
 } from "../mcp_server/running_sessions.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { linesOfAlone } from "./sessions.ts";
 import { printable } from "./terminal/columns.ts";
 import { workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
@@ -81,6 +83,12 @@ async function serve(io: CommandIo, workspace: string | undefined): Promise<numb
     if (connected.size > 1) io.err(`${nameOf(session)}:`);
     await act(request);
   };
+  const tellAlone = async () => {
+    const isMeant = (session: { readonly workspace: string }) =>
+      workspace === undefined || isInside(session.workspace, workspace);
+    for (const line of await linesOfAlone(isMeant, io)) io.err(line);
+  };
+  await tellAlone();
   io.err("Waiting for approval requests. Press Ctrl-C to stop.");
   while (!io.signal.aborted) {
     for (const session of await runningSessions(workspace)) {
@@ -99,10 +107,11 @@ async function serve(io: CommandIo, workspace: string | undefined): Promise<numb
         connected.add(url);
         refused.delete(url);
         io.err(`Deciding for ${nameOf(session)}`);
-        client.closed.then(() => {
+        client.closed.then(async () => {
           connected.delete(url);
           io.err(`${nameOf(session)} has ended`);
-        });
+          if (!io.signal.aborted) await tellAlone();
+        }).catch((error: unknown) => io.log.warn(`Cannot list sessions: ${error}`));
       } catch (error) {
         // Another terminal decides, or a cell runs that its client is asked about.
         if (refused.has(url) || !(error instanceof Error)) continue;

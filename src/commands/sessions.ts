@@ -1,5 +1,11 @@
 import { visible } from "../approval/call_text.ts";
-import { endDurable, folderOf, type ListedSession, listSessions } from "../executor/durable.ts";
+import {
+  endDurable,
+  folderOf,
+  type ListedSession,
+  listSessions,
+  wentOn,
+} from "../executor/durable.ts";
 import { CallJournal, type WaitingCall } from "../calls/journal.ts";
 import {
   type Command,
@@ -81,16 +87,30 @@ interface Described {
   readonly startedAt: string | undefined;
   readonly detachedSeconds: number | undefined;
   readonly error: string | undefined;
+  /** Whether its code had not ended when its program went, so that further calls may wait. */
+  readonly wentOn: boolean;
   readonly waiting: readonly {
     readonly call: string;
     readonly since: string;
   }[];
 }
 
-function describe(
-  { id, record, status, error }: ListedSession,
-  waiting: readonly WaitingCall[],
-): Described {
+/** What is said of sessions whose calls wait while no program is attached: nobody can decide them. */
+export async function linesOfAlone(
+  isMeant: (session: { readonly workspace: string }) => boolean,
+  io: CommandIo,
+): Promise<string[]> {
+  const sessions = await listSessions(isMeant);
+  const found = await Promise.all(
+    sessions.filter(({ status }) => status?.attached === false)
+      .map(async (session) => describe(session, await waitingIn(session, io))),
+  );
+  return found.filter(({ waiting }) => waiting.length > 0)
+    .map((session) => `Session ${session.id} is ${lineOf(session)}`);
+}
+
+function describe(session: ListedSession, waiting: readonly WaitingCall[]): Described {
+  const { id, record, status, error } = session;
   const state = error !== undefined
     ? "unreachable"
     : status === undefined
@@ -106,6 +126,7 @@ function describe(
     startedAt: record && new Date(record.startedAt).toISOString(),
     detachedSeconds: status?.aloneMs == null ? undefined : Math.round(status.aloneMs / 1000),
     error: error instanceof Error ? error.message : undefined,
+    wentOn: wentOn(session),
     waiting: waiting.map(({ serverName, toolName, since }) => ({
       call: serverName === "" ? toolName : `${serverName}.${toolName}`,
       since: since.toISOString(),
@@ -136,7 +157,7 @@ function clip(name: string): string {
 }
 
 function lineOf(session: Described): string {
-  const { id, name, workspace, state, detachedSeconds, error, waiting } = session;
+  const { id, name, workspace, state, detachedSeconds, error, wentOn, waiting } = session;
   const since = detachedSeconds === undefined ? "" : ` for ${ago(detachedSeconds)}`;
   const parts = [
     `${state}${since}`,
@@ -147,6 +168,7 @@ function lineOf(session: Described): string {
       `${clip(call)} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`
     ),
     ...(waiting.length > MAX_WAITING ? ["more calls wait"] : []),
+    ...(waiting.length === 0 && wentOn ? ["its code went on, and may wait for you"] : []),
     ...(waiting.length > 0 && state === "detached" ? [`\`ipybox attach ${id}\` asks you`] : []),
   ];
   return printable(parts.join("; "));

@@ -39,7 +39,7 @@ import type {
   StreamOptions,
 } from "./options.ts";
 import { attachParts, type Durably, type RunningParts, startParts } from "./start.ts";
-import { findSession } from "./durable.ts";
+import { findSession, type LeftTime } from "./durable.ts";
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it ends
@@ -167,6 +167,11 @@ export class CodeExecutor implements AsyncDisposable {
     return this.#found?.ended === false ? this.#found.code : undefined;
   }
 
+  /** The id of that execution: the option `id` of {@linkcode stream}, or a random one. */
+  get unfinishedId(): string | undefined {
+    return this.#found?.ended === false ? this.#found.run.id : undefined;
+  }
+
   /**
    * Aborts when a durable session has ended, or is no longer this process's; `undefined` where it is not
    * durable. The reason is the error with which its executions end from then on: a
@@ -188,6 +193,7 @@ export class CodeExecutor implements AsyncDisposable {
     if (this.#durably === undefined) throw new TypeError("Only durable sessions can be left");
     if (options.code !== undefined) await this.#begin(options.code);
     this.#durably.left.is = true;
+    this.#tools.cutKernel(); // who is asked here goes, which must not refuse the calls
     await this.#kernel.leave();
     await this.#durably.gateway.leave();
     await this[Symbol.asyncDispose]();
@@ -211,20 +217,22 @@ export class CodeExecutor implements AsyncDisposable {
    * @param options Its limits, and which events come.
    * @returns The events, as of {@linkcode stream}; none where no code has been run.
    * @throws {CodeExecutionError} The code raised an exception.
-   * @throws {ExecutionTimeoutError} It took longer than `timeoutMs` from now on.
+   * @throws {ExecutionTimeoutError} It took longer than `timeoutMs` from now on or, without that, than the
+   * process before allowed: time without a process does not count.
    * @throws {KernelDiedError} Its kernel died, perhaps while no process was attached.
    */
   async *resume(options: ResumeOptions = {}): AsyncGenerator<ExecutionEvent, void, undefined> {
     const found = this.#found;
     if (found === undefined) return;
     this.#found = undefined;
-    const { run, code, inputs } = found;
+    const { run, code, inputs, left } = found;
     const { chunks = false, inputs: tellsInputs = false } = options;
     using turn = found.turn ?? await this.#kernel.turn(this.#closed.signal);
     this.#current = run;
     using span = startSpan("execute_code");
     try {
-      const events = this.#events(run, { code, names: undefined, options, turn, inputs, span });
+      const told = { code, names: undefined, options, turn, inputs, span, left };
+      const events = this.#events(run, told);
       for (;;) {
         const { done, value } = await events.next();
         if (done) {
@@ -558,13 +566,17 @@ export class CodeExecutor implements AsyncDisposable {
     options: StreamOptions,
     onRun: (execution: Run<RunEvent>) => void = () => {},
   ): AsyncGenerator<ExecutionEvent, ExecutionResult | undefined, undefined> {
-    const { storeHistory, chunks = false, inputs: tellsInputs = false } = options;
+    const { id, storeHistory, chunks = false, inputs: tellsInputs = false } = options;
+    if (id !== undefined && !/^[\w-]{1,64}$/.test(id)) {
+      throw new TypeError(`"${id}" is no id of an execution: use letters, digits, "-" and "_"`);
+    }
     const signal = anySignal(options.signal, this.#closed.signal);
     using turn = await this.#kernel.turn(signal);
     const inputs = new CodeInputs(code, (question) => {
       this.#tools.runner.questionEnded(question);
     });
     const execution: Run<RunEvent> = this.#kernel.prepare(code, {
+      id,
       signal,
       storeHistory,
       chunks,
@@ -605,13 +617,14 @@ export class CodeExecutor implements AsyncDisposable {
   /** Runs code with its time limit, and with what becomes of its calls. */
   async *#events(
     execution: Run<RunEvent>,
-    { code, names, options, turn, inputs, span }: Turn,
+    { code, names, options, turn, inputs, span, left }: Turn,
   ): AsyncGenerator<ExecutionEvent, ExecutionResult, undefined> {
-    const { timeoutMs, elicitations = false, calls = false } = options;
+    const { timeoutMs = left?.timeoutMs, elicitations = false, calls = false } = options;
     const { runner } = this.#tools;
     const { channel, events: serverEvents, elicitations: questions } = runner;
     const { events } = execution;
-    using budget = new TimeBudget(timeoutMs);
+    const leftMs = options.timeoutMs ?? (left && Math.max(left.leftMs, FAREWELL_MS));
+    using budget = new TimeBudget(leftMs, () => this.#durably?.state.turn());
     using _clock = budget.standStillFor([channel, questions, inputs]);
     using _watcher = serverEvents.watch((event) => {
       const size = JSON.stringify(event).length;
@@ -631,7 +644,8 @@ export class CodeExecutor implements AsyncDisposable {
       });
     using _cell = span.run(() => runner.enterCell(code, names));
     this.#durably?.follow?.();
-    this.#durably?.state.begin(execution.id, code);
+    const timed = timeoutMs === undefined ? undefined : { timeoutMs, budget };
+    this.#durably?.state.begin(execution.id, code, timed);
     const ended = this.#kernel.run(execution, { turn, limit: budget.signal });
     try {
       yield* execution;
@@ -676,6 +690,9 @@ export class CodeExecutor implements AsyncDisposable {
   }
 }
 
+/** How long code has to say that it ended without a program, also where its time was almost over. */
+const FAREWELL_MS = 2000;
+
 /** How long a check may take that nothing waits behind. */
 const CHECK_TIMEOUT_MS = 20_000;
 
@@ -687,6 +704,8 @@ interface Turn {
   readonly options: StreamOptions;
   readonly turn: Disposable;
   readonly inputs: CodeInputs;
+  /** What a host before has left of its time. */
+  readonly left?: LeftTime | undefined;
   /** Observes the execution; its calls are a part of it. */
   readonly span: Span;
 }

@@ -9,8 +9,9 @@
 import { join } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
+import type { TimeBudget } from "../base/time_budget.ts";
 import { randomToken } from "../base/tokens.ts";
-import { openPlainFile, readHostileFile } from "../files/safe.ts";
+import { openPlainFile, readHostileFile, replaceFile } from "../files/safe.ts";
 import { stateFolder } from "../files/user_folders.ts";
 import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
 import {
@@ -45,6 +46,8 @@ export interface DurableOptions {
 export interface NotedOptions extends DurableOptions {
   /** What is noted, as JSON, where code cannot see it. */
   readonly note?: unknown;
+  /** Sessions of the same group name each other's waiting calls, also those of other workspaces. */
+  readonly group?: string;
 }
 
 const DAY_MS = 24 * 60 * 60_000;
@@ -63,6 +66,7 @@ const recordSchema = z.object({
   startedAt: z.number(),
   /** What its program has noted for the next one. */
   note: z.unknown().optional(),
+  group: z.string().optional(),
   /** How it was lost, if its supervisor could say so. */
   lost: z.object({
     exit: z.object({ code: z.number().nullable(), signal: z.string().nullable() }).nullable(),
@@ -106,6 +110,13 @@ const keptSchema = z.object({
     startedAt: z.number(),
     /** Whether a host has seen its end. */
     ended: z.boolean(),
+    /** Its time limit, and what was left of it when this was kept. */
+    limit: z.object({
+      timeoutMs: z.number().positive(),
+      leftMs: z.number(),
+      /** Whether the time passed, as nobody was asked for a decision. */
+      runs: z.boolean(),
+    }).optional(),
   }).optional(),
 });
 
@@ -115,10 +126,38 @@ export type KeptState = Readonly<z.infer<typeof keptSchema>>;
 /** The longest code that is left for the next host, which numbers its lines. */
 const MAX_CODE = 8 * 1024;
 
+/** What is left of the time limit of an execution. */
+export interface LeftTime {
+  /** The limit. */
+  readonly timeoutMs: number;
+  /** What is left of it. */
+  readonly leftMs: number;
+}
+
+/**
+ * How much time an execution has that another host has begun. Only the time counts in which a host was
+ * attached, by the clock of the supervisor: one that is set does not matter.
+ */
+export function leftTime(
+  { limit }: NonNullable<KeptState["execution"]>,
+  { heldMs }: SessionStatus,
+): LeftTime | undefined {
+  if (limit === undefined) return undefined;
+  const { timeoutMs, leftMs, runs } = limit;
+  return { timeoutMs, leftMs: leftMs - (runs ? heldMs : 0) };
+}
+
+/** The time limit of an execution, and the clock that measures it. */
+interface TimedRun {
+  readonly timeoutMs: number;
+  readonly budget: TimeBudget;
+}
+
 /** What is known of a session while a host is attached to it. */
 export class SessionState {
   readonly #gateway: KernelGateway;
   #kept: Partial<KeptState>;
+  #timed: TimedRun | undefined;
 
   constructor(gateway: KernelGateway, kept: Partial<KeptState>) {
     this.#gateway = gateway;
@@ -128,20 +167,45 @@ export class SessionState {
   /** Leaves something for the next host. Before there is a kernel, the session ends with this one. */
   keep(more: Partial<KeptState>): void {
     this.#kept = { ...this.#kept, ...more };
+    this.#noteTime();
     if (this.#kept.kernel !== undefined) this.#gateway.keep(this.#kept);
   }
 
-  /** Notes that an execution begins, unless it has before. */
-  begin(id: string, code: string): void {
-    if (this.#kept.execution?.id === id) return;
-    const kept = code.length > MAX_CODE ? "" : code;
-    this.keep({ execution: { id, code: kept, startedAt: Date.now(), ended: false } });
+  /** Notes that an execution begins, or goes on here, and how much time it has. */
+  begin(id: string, code: string, timed: TimedRun | undefined): void {
+    this.#timed = timed;
+    const { execution: before } = this.#kept;
+    const execution = before?.id === id ? before : {
+      id,
+      code: code.length > MAX_CODE ? "" : code,
+      startedAt: Date.now(),
+      ended: false,
+    };
+    this.keep({ execution: { ...execution, limit: undefined } }); // its time is added
+  }
+
+  /** Notes that its time begins to pass, or stands still. */
+  turn(): void {
+    if (this.#timed !== undefined) this.keep({});
   }
 
   /** Notes that its end has been seen. */
   end(): void {
+    this.#timed = undefined;
     const { execution } = this.#kept;
-    if (execution !== undefined) this.keep({ execution: { ...execution, ended: true } });
+    if (execution !== undefined) {
+      this.keep({ execution: { ...execution, ended: true, limit: undefined } });
+    }
+  }
+
+  #noteTime(): void {
+    const { execution } = this.#kept;
+    if (execution === undefined || this.#timed === undefined) return;
+    const { timeoutMs, budget: { leftMs, runs } } = this.#timed;
+    this.#kept = {
+      ...this.#kept,
+      execution: { ...execution, limit: { timeoutMs, leftMs, runs } },
+    };
   }
 }
 
@@ -176,7 +240,7 @@ export function checkSessionName(name: string): void {
 /** Makes the folder of a new session. */
 export async function createSession(
   workspace: string,
-  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note }: NotedOptions,
+  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note, group }: NotedOptions,
 ) {
   for (const [option, value] of Object.entries({ idleMs, maxMs })) {
     if (value > 0 && Number.isFinite(value)) continue;
@@ -188,10 +252,10 @@ export async function createSession(
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   const place = await placeOf(workspace);
   const startedAt = Date.now();
-  const common = { version: VERSION, id, name, workspace, place, startedAt, note };
+  const common = { version: VERSION, id, name, workspace, place, startedAt, note, group };
   const onSocket = ({ secret, socket }: SessionAddress) =>
     writeRecord({ ...common, secret, socket });
-  return { id, secret: randomToken(), folder, idleMs, maxMs, onSocket };
+  return { id, secret: randomToken(), folder, group, idleMs, maxMs, onSocket };
 }
 
 /** Which folder stands at a path: another one can come to stand there. */
@@ -201,10 +265,7 @@ async function placeOf(path: string): Promise<string> {
 }
 
 async function writeRecord(record: SessionRecord): Promise<void> {
-  const path = join(folderOf(record.id), "record.json");
-  const fresh = `${path}.${randomToken().slice(0, 12)}`;
-  await Deno.writeTextFile(fresh, JSON.stringify(record), { mode: 0o600 });
-  await Deno.rename(fresh, path);
+  await replaceFile(join(folderOf(record.id), "record.json"), JSON.stringify(record));
 }
 
 /** Reads a session's record. */
@@ -254,6 +315,12 @@ export interface ListedSession {
 /** Whether a session has not ended, as far as is known. */
 export function isRunning({ status, error }: ListedSession): boolean {
   return status !== undefined || error !== undefined;
+}
+
+/** Whether its code had not ended when the last host went: what it has asked since then nobody knows. */
+export function wentOn({ status }: ListedSession): boolean {
+  if (status === undefined || status.attached) return false;
+  return keptSchema.safeParse(status.kept).data?.execution?.ended === false;
 }
 
 /** A session of the workspace has the name already. */
@@ -313,8 +380,17 @@ export async function claimName(
 /** How long a session may take to start. What is younger may be about to have a record, or a supervisor. */
 const STARTING_MS = 10 * 60_000;
 
-/** Lists the user's durable sessions, also those that were lost in the last day. Others are forgotten. */
-export async function listSessions(workspace?: string): Promise<ListedSession[]> {
+/**
+ * Lists the user's durable sessions, also those that were lost in the last day. Others are forgotten.
+ *
+ * @param which Those that are asked how they are: all, of a workspace, or of certain records.
+ */
+export async function listSessions(
+  which: string | ((record: SessionRecord) => boolean) = () => true,
+): Promise<ListedSession[]> {
+  const isMeant = typeof which === "string"
+    ? ({ workspace }: SessionRecord) => workspace === which
+    : which;
   if (stateFolder() === undefined) return [];
   const ids: string[] = [];
   try {
@@ -332,6 +408,7 @@ export async function listSessions(workspace?: string): Promise<ListedSession[]>
         if (Date.now() - (mtime?.getTime() ?? 0) > STARTING_MS) await removeFolder(folderOf(id));
         return undefined; // it is being made, or was left so
       }
+      if (!isMeant(record)) return undefined;
       if (record.lost !== undefined) {
         if (Date.now() - record.lost.at < DAY_MS) return { id, record };
         await removeFolder(folderOf(id));
@@ -346,11 +423,11 @@ export async function listSessions(workspace?: string): Promise<ListedSession[]>
         return { id, record };
       }
     } catch (error) {
-      return error instanceof Deno.errors.NotFound ? undefined : { id, error }; // it has just ended
+      const isOver = error instanceof Deno.errors.NotFound; // it has just ended
+      return isOver || typeof which === "string" ? undefined : { id, error };
     }
   }));
   return sessions.filter((session) => session !== undefined)
-    .filter(({ record }) => workspace === undefined || record?.workspace === workspace)
     .sort((one, other) => (one.record?.startedAt ?? 0) - (other.record?.startedAt ?? 0));
 }
 

@@ -88,7 +88,7 @@ export type AttachOptions = Omit<
 >;
 
 /** Options of `CodeExecutor.resume()`. */
-export type ResumeOptions = Omit<StreamOptions, "signal" | "storeHistory">;
+export type ResumeOptions = Omit<StreamOptions, "id" | "signal" | "storeHistory">;
 
 /** Options of `CodeExecutor.detach()`. */
 export interface DetachOptions {
@@ -114,6 +114,13 @@ export interface ExecuteOptions {
 
 /** Options of `CodeExecutor.stream()`. */
 export interface StreamOptions extends ExecuteOptions {
+  /**
+   * An id of the execution, by which a program that attaches to a durable session knows it again: see
+   * `CodeExecutor.unfinishedId`. Letters, digits, `-` and `_`; another one for each execution.
+   *
+   * @default {undefined} one that is random
+   */
+  id?: string;
   /**
    * Whether pieces of output come as events as they are produced.
    *

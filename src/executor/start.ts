@@ -12,6 +12,7 @@ import { KernelHost } from "../kernel/host.ts";
 import type { KernelReference } from "../kernel/kernel.ts";
 import { SupervisedLauncher } from "../kernel/supervisor.ts";
 import { findPython, type PythonEnvironment } from "../python/environment.ts";
+import { callsElsewhere } from "./elsewhere.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { makeOwnFolders } from "../sandbox/protect.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
@@ -23,6 +24,8 @@ import {
   folderOf,
   type KeptState,
   keptState,
+  type LeftTime,
+  leftTime,
   removeEnded,
   type SessionRecord,
   SessionState,
@@ -64,6 +67,8 @@ interface FoundRun {
   /** Whether a host has seen its end. */
   readonly ended: boolean;
   readonly inputs: CodeInputs;
+  /** The time that it has, if that is limited. */
+  readonly left: LeftTime | undefined;
 }
 
 /** Starts the tool server, and then the kernel that it serves. */
@@ -85,9 +90,16 @@ export async function startParts(
   using _name = durable?.name === undefined ? undefined : await claimName(durable.name, workspace);
   const session = durable === undefined ? undefined : await createSession(workspace, durable);
   const left = { is: false };
+  const own = { group: session?.group, log: options.log ?? silentLogger };
   const journal = session && await openJournal(parts, { id: session.id, left, log: options.log });
   const tools = parts.use(
-    await ToolServer.start({ ...options, workspace, kernelPort: false, journal }),
+    await ToolServer.start({
+      ...options,
+      workspace,
+      elsewhere: () => callsElsewhere(workspace, { ...own, id: session?.id }),
+      kernelPort: false,
+      journal,
+    }),
   );
   const { settingsFiles } = tools.runner;
   const { packages, importable } = python === undefined
@@ -147,6 +159,7 @@ export async function attachParts(
       await ToolServer.start({
         ...options,
         workspace,
+        elsewhere: () => callsElsewhere(workspace, { id, group: record.group, log }),
         kernelPort: false,
         journal,
         kernelToken,
@@ -188,7 +201,8 @@ export async function attachParts(
               const inputs = new CodeInputs(execution.code, (question) => {
                 tools.runner.questionEnded(question);
               });
-              found = foundRun(host, { ...execution, inputs });
+              const left = leftTime(execution, launcher.status);
+              found = foundRun(host, { ...execution, inputs, left });
               return found.run.find(kernel);
             },
           },
@@ -227,8 +241,9 @@ function leaveWith({ exited }: KernelGateway, journal: CallJournal): void {
 
 function foundRun(
   host: KernelHost,
-  { id, code, ended, inputs }: NonNullable<KeptState["execution"]> & {
+  { id, code, ended, inputs, left }: NonNullable<KeptState["execution"]> & {
     readonly inputs: CodeInputs;
+    readonly left: LeftTime | undefined;
   },
 ): FoundRun {
   const run: Run<RunEvent> = host.prepare(code, {
@@ -236,7 +251,7 @@ function foundRun(
     chunks: true,
     onInput: (request) => inputs.take(request, run),
   });
-  return { run, code, ended, inputs };
+  return { run, code, ended, inputs, left };
 }
 
 function kernelOptions(

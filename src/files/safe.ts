@@ -102,17 +102,22 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
   throw new ConfigError(`Cannot use ${folder}: it is not a plain folder`);
 }
 
-/** Replaces a text file atomically, readable only by its owner. */
+/** Replaces a text file in a folder that code may write to, as {@linkcode replaceFile} does. */
 export async function replaceHostileFile(path: string, text: string): Promise<void> {
   await using folder = await PinnedFolder.open(dirname(path));
-  const temporary = join(folder.path, `.${crypto.randomUUID()}.tmp`);
+  await replaceFile(join(folder.path, basename(path)), text);
+}
+
+/** Replaces a text file atomically, readable only by its owner. Where that fails, nothing is left of it. */
+export async function replaceFile(path: string, text: string): Promise<void> {
+  const temporary = join(dirname(path), `.${crypto.randomUUID()}.tmp`);
   try {
     // createNew fails if anything exists already, even a link.
     using file = await Deno.open(temporary, { write: true, createNew: true, mode: 0o600 });
     let bytes = new TextEncoder().encode(text);
     while (bytes.length > 0) bytes = bytes.subarray(await file.write(bytes));
     await file.sync();
-    await Deno.rename(temporary, join(folder.path, basename(path))); // replaces even a link
+    await Deno.rename(temporary, path); // replaces even a link
   } catch (error) {
     await Deno.remove(temporary).catch(() => {}); // it may not have been created
     throw error;

@@ -5,6 +5,7 @@ import {
   openIfPresent,
   readHostileBytes,
   readHostileFile,
+  replaceFile,
   replaceHostileFile,
 } from "./safe.ts";
 
@@ -115,5 +116,14 @@ Deno.test("replaceHostileFile() does not write into a folder that is a link", as
     await assertRejects(() => replaceHostileFile(`${folder}/link/file`, "x"), ConfigError);
     await assertRejects(() => isPlainFolder(`${folder}/link`), ConfigError, "not a plain folder");
     assertEquals((await Array.fromAsync(Deno.readDir(`${folder}/elsewhere`))).length, 0);
+  });
+});
+
+Deno.test("replaceFile() leaves nothing where it fails", async () => {
+  await inFolder(async (folder) => {
+    await Deno.mkdir(`${folder}/taken/inside`, { recursive: true });
+    await assertRejects(() => replaceFile(`${folder}/taken`, "text"));
+    const names = (await Array.fromAsync(Deno.readDir(folder))).map(({ name }) => name);
+    assertEquals(names, ["taken"]);
   });
 });

@@ -112,6 +112,8 @@ export interface SessionStatus {
   readonly stderr: string;
   /** What the host before has left for this one. */
   readonly kept: unknown;
+  /** For how long that host was attached after it had said so. */
+  readonly heldMs: number;
 }
 
 const welcomeSchema: z.ZodType<SessionStatus> = z.object({
@@ -122,6 +124,7 @@ const welcomeSchema: z.ZodType<SessionStatus> = z.object({
   aloneMs: z.number().nullable(),
   stderr: z.string(),
   kept: z.unknown(),
+  heldMs: z.number().default(0), // supervisors of before did not say it
 });
 
 const refusedSchema = z.object({

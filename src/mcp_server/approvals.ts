@@ -47,7 +47,7 @@ const ANSWER_TIMEOUT_MS = 10 * 60_000;
  * How long it still waits once the same client asks for another cell. Few clients do that while their
  * user has a form open: it has most likely been closed. In the newer era nothing else tells.
  */
-const ABANDONED_MS = 30_000;
+export const ABANDONED_MS = 30_000;
 /** Nobody reads a question and refuses in less: a client that does has nobody to ask. */
 const FASTEST_PERSON_MS = 400;
 /** How many questions are asked concurrently: more would overwhelm a person. */
@@ -110,23 +110,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     }
     const { run, shown } = round;
     this.#forget(id);
-    const { inputResponses } = ctx.mcpReq;
-    for (const request of shown.approvals) {
-      if (isUnasked(inputResponses?.[request.id], askedAt)) {
-        leave(run, request);
-        continue;
-      }
-      const answer = acceptedContent(inputResponses, request.id, decisionForm(request));
-      await run.decide(request.id, decisionsOn(request).get(answer?.decision ?? "deny") ?? "deny");
-    }
-    for (const request of shown.questions) {
-      const { data: answer = { action: "cancel" as const } } = elicitationAnswer.safeParse(
-        inputResponses?.[request.id],
-      );
-      // A person who dismisses a server's form has answered, if there was time to read it.
-      if (answer.action !== "accept" && isTooFast(askedAt)) leave(run, request);
-      else run.answer(request.id, answer);
-    }
+    await takeAnswers(run, shown, { given: ctx.mcpReq.inputResponses, askedAt, leave });
     return run;
   }
 
@@ -151,17 +135,13 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     waiting: Waiting,
     { ctx, isLeft = false }: { readonly ctx: RoundRequest; readonly isLeft?: boolean },
   ): Promise<InputRequiredResult> {
-    const approvals = waiting.approvals.slice(0, MAX_AT_ONCE);
-    const questions = waiting.questions.slice(0, MAX_AT_ONCE - approvals.length);
-    const inputRequests: InputRequests = {};
-    for (const request of approvals) inputRequests[request.id] = approvalForm(request);
-    for (const request of questions) inputRequests[request.id] = questionForm(request);
+    const { shown, inputRequests } = formsOf(waiting);
     // In the older era the request stays open while the client asks, and may be cancelled during that time;
     // in the newer one it ends here.
     const isOpen = ctx.mcpReq.envelope === undefined;
     const id = crypto.randomUUID();
     const expiry = setTimeout(() => this.#drop(id), ANSWER_TIMEOUT_MS);
-    this.#rounds.set(id, { run, shown: { approvals, questions }, isOpen, isLeft, expiry });
+    this.#rounds.set(id, { run, shown, isOpen, isLeft, expiry });
     if (isOpen) {
       ctx.mcpReq.signal.addEventListener("abort", () => this.#drop(id), { once: true });
     }
@@ -206,6 +186,51 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     clearTimeout(round?.expiry);
     this.#rounds.delete(id);
     return round;
+  }
+}
+
+/** The forms for what a cell waits for, and what they are about: no more than a person can look at. */
+export function formsOf(
+  waiting: Waiting,
+): { readonly shown: Waiting; readonly inputRequests: InputRequests } {
+  const approvals = waiting.approvals.slice(0, MAX_AT_ONCE);
+  const questions = waiting.questions.slice(0, MAX_AT_ONCE - approvals.length);
+  const inputRequests: InputRequests = {};
+  for (const request of approvals) inputRequests[request.id] = approvalForm(request);
+  for (const request of questions) inputRequests[request.id] = questionForm(request);
+  return { shown: { approvals, questions }, inputRequests };
+}
+
+/** What a client gave for the forms that it was sent. */
+interface GivenAnswers<Cell> {
+  readonly given: RoundRequest["mcpReq"]["inputResponses"];
+  /** When it was sent them. */
+  readonly askedAt: number | undefined;
+  /** Leaves what nobody was asked to somebody else. */
+  readonly leave: (run: Cell, request: PersonRequest) => void;
+}
+
+/** Gives a cell the answers to what was shown. */
+export async function takeAnswers<Cell extends AskingCell>(
+  run: Cell,
+  shown: Waiting,
+  { given, askedAt, leave }: GivenAnswers<Cell>,
+): Promise<void> {
+  for (const request of shown.approvals) {
+    if (isUnasked(given?.[request.id], askedAt)) {
+      leave(run, request);
+      continue;
+    }
+    const answer = acceptedContent(given, request.id, decisionForm(request));
+    await run.decide(request.id, decisionsOn(request).get(answer?.decision ?? "deny") ?? "deny");
+  }
+  for (const request of shown.questions) {
+    const { data: answer = { action: "cancel" as const } } = elicitationAnswer.safeParse(
+      given?.[request.id],
+    );
+    // A person who dismisses a server's form has answered, if there was time to read it.
+    if (answer.action !== "accept" && isTooFast(askedAt)) leave(run, request);
+    else run.answer(request.id, answer);
   }
 }
 

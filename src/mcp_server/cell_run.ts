@@ -49,8 +49,8 @@ export interface Patience {
 export interface CellRunOptions {
   /** How long it may run, approvals excluded. */
   readonly timeoutMs?: number;
-  /** Whether it is the execution that the session's host before has begun. */
-  readonly resumes?: boolean;
+  /** The execution, where the session's host before has begun it. */
+  readonly resumes?: string;
   readonly patience?: Patience;
   /** The cell that was asked for before it, if any: cells run in their order. */
   readonly after?: CellRun;
@@ -70,8 +70,8 @@ const MAX_LAST_TEXT = 10_000;
  * the request that started it.
  */
 export class CellRun {
-  /** Identifies it in its session; random. */
-  readonly id: string = crypto.randomUUID().slice(0, 8);
+  /** Its execution, which a server that takes the session over finds by that, too; random. */
+  readonly execution: string;
   readonly patience: Patience;
   /** Resolves, never rejects, when it has ended. */
   readonly ended: Promise<void>;
@@ -93,7 +93,8 @@ export class CellRun {
 
   /** Starts the cell. */
   constructor(executor: CodeExecutor, code: string, options: CellRunOptions) {
-    const { patience = ENDLESS, after, news = [] } = options;
+    const { patience = ENDLESS, after, news = [], resumes } = options;
+    this.execution = resumes ?? crypto.randomUUID();
     this.#code = code;
     this.patience = patience;
     this.#after = after;
@@ -112,6 +113,11 @@ export class CellRun {
       };
       this.#tell();
     });
+  }
+
+  /** Identifies it in its session, in words that a model repeats. */
+  get id(): string {
+    return this.execution.slice(0, 8);
   }
 
   /** Its code, as long as it runs. */
@@ -245,14 +251,14 @@ export class CellRun {
 
   async #run(
     executor: CodeExecutor,
-    { timeoutMs, resumes = false }: CellRunOptions,
+    { timeoutMs, resumes }: CellRunOptions,
   ): Promise<CellOutcome["end"]> {
     try {
       const { signal } = this.#cancel;
       const told = { timeoutMs, chunks: true, elicitations: true, calls: true };
-      const stream = resumes
-        ? executor.resume(told)
-        : executor.stream(this.code, { ...told, signal });
+      const stream = resumes === undefined
+        ? executor.stream(this.code, { ...told, signal, id: this.execution })
+        : executor.resume(told);
       for await (const event of stream) {
         switch (event.type) {
           case "result":

@@ -7,10 +7,18 @@ export interface ClientAbilities {
   readonly form: boolean;
   /** It can open an address. */
   readonly url: boolean;
+  /** It takes a task in place of a result. */
+  readonly tasks: boolean;
 }
 
+/** The extension by which clients take tasks, which only the newer era has. */
+export const TASKS = "io.modelcontextprotocol/tasks";
+
 /** The part of the capabilities that each request of the newer era carries. */
-const declared = z.object({ elicitation: z.record(z.string(), z.unknown()).optional() });
+const declared = z.object({
+  elicitation: z.record(z.string(), z.unknown()).optional(),
+  extensions: z.record(z.string(), z.unknown()).optional(),
+});
 
 /** What a client has declared: once in the older era, with each request in the newer one. */
 export function abilitiesOf(server: SdkMcpServer, ctx: ServerContext): ClientAbilities {
@@ -19,7 +27,9 @@ export function abilitiesOf(server: SdkMcpServer, ctx: ServerContext): ClientAbi
   const elicitation = own.success
     ? own.data.elicitation
     : server.server.getClientCapabilities()?.elicitation;
-  if (elicitation === undefined) return { form: false, url: false };
+  const tasks = own.data?.extensions?.[TASKS] !== undefined;
+  if (elicitation === undefined) return { form: false, url: false, tasks };
   // A client of the first versions declares an empty object, which means forms.
-  return { form: "form" in elicitation || !("url" in elicitation), url: "url" in elicitation };
+  const form = "form" in elicitation || !("url" in elicitation);
+  return { form, url: "url" in elicitation, tasks };
 }

@@ -4,6 +4,7 @@ import { registerResources } from "./resources.ts";
 import { SdkMcpServer } from "./sdk.ts";
 import type { Session } from "./session.ts";
 import { forClients, withSession } from "./tool_input.ts";
+import { registerTasks, type TaskServerOptions } from "./tasks.ts";
 import { registerExecute, registerReset, registerWait } from "./tools/execute.ts";
 import { registerInstall } from "./tools/install.ts";
 import { registerRegister } from "./tools/register.ts";
@@ -16,6 +17,8 @@ export interface ServerForOptions {
   readonly version: string;
   /** Whether tools say that they take the argument `session`. */
   readonly sessionArgument?: boolean;
+  /** How clients find cells as tasks, in the newer era. */
+  readonly tasks?: TaskServerOptions | undefined;
   /** Adds more to the server before it is connected. */
   readonly extend?: (server: SdkMcpServer, session: Session) => void;
 }
@@ -25,14 +28,14 @@ export async function serverFor(
   session: Session,
   options: ServerForOptions,
 ): Promise<SdkMcpServer> {
-  const { version, sessionArgument = false, extend } = options;
+  const { version, sessionArgument = false, tasks, extend } = options;
   const declare = sessionArgument ? withSession : forClients;
   const server = new SdkMcpServer({ name: "ipybox", title: "ipybox", version }, {
     instructions: instructionsFor(session),
     ...session.rounds.serverOptions,
   });
   const nameServers = registerSearch(server, session, declare);
-  registerExecute(server, session, declare);
+  registerExecute(server, session, { declare, tasks });
   registerWait(server, session, declare);
   if (session.changes !== "fixed") {
     registerRegister(server, session, declare);
@@ -42,6 +45,7 @@ export async function serverFor(
   registerReset(server, session, declare);
   registerResources(server, session);
   registerPrompts(server, session);
+  if (tasks !== undefined) registerTasks(server, session, tasks);
   extend?.(server, session);
   const refresh = async () => {
     try {

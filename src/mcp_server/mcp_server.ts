@@ -104,7 +104,10 @@ export class McpServer implements AsyncDisposable {
     if (session.prefersPage) session.begin();
     else onSentTools(transport, () => session.begin());
     const closed = Promise.withResolvers<void>();
-    const handle = serveStdio(() => serverFor(session, { version }), { transport });
+    const handle = serveStdio(
+      ({ era }) => serverFor(session, { version, tasks: era === "modern" ? {} : undefined }),
+      { transport },
+    );
     // The SDK has set its own handler by now, and a client may go before it has said anything.
     const onclose = transport.onclose;
     transport.onclose = () => {

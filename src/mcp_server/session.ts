@@ -17,10 +17,12 @@ import { ServerRegistry } from "../servers/registry.ts";
 import { ApprovalRounds } from "./approvals.ts";
 import { CellRun, type Patience } from "./cell_run.ts";
 import { type Artifact, Artifacts } from "./images.ts";
+import type { PersonRequest } from "../approval/wire.ts";
 import { PageAsker } from "./page_asker.ts";
 import { shownActivity } from "./request_progress.ts";
 import { announceSession, prepareSessionsFolder } from "./running_sessions.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
+import { CellTasks } from "./tasks.ts";
 
 /** What the tools of one MCP session work with. */
 export interface SessionParts {
@@ -119,6 +121,8 @@ export interface SessionOptions extends McpServerOptions {
 export class Session implements AsyncDisposable {
   /** The cells that wait for the client's user. */
   readonly rounds: ApprovalRounds = new ApprovalRounds();
+  /** The cells that its client looks for as tasks. */
+  readonly tasks: CellTasks = new CellTasks(this);
   /** The form in which tools answer. */
   readonly answers: Answers;
   /** The files that cells have left. */
@@ -242,6 +246,7 @@ export class Session implements AsyncDisposable {
     try {
       const { executor } = await kernel();
       this.rounds.newcomer(code);
+      this.tasks.newcomer();
       const news = this.#news.splice(0);
       const busy = this.#left.find(({ isOver }) => !isOver);
       if (busy !== undefined) {
@@ -286,9 +291,20 @@ export class Session implements AsyncDisposable {
 
   /** A cell that was left. */
   leftCell(id: string): CellRun {
-    const cell = this.#left.find((left) => left.id === id);
+    const cell = [...this.#left, ...this.tasks.runs].find((left) => left.id === id);
     if (cell !== undefined) return cell;
     throw new Error(`There is no cell "${id}": none was left with this ID, or long ago`);
+  }
+
+  /** Finds a cell by its execution, also one that goes on from the session's host before. */
+  async runOf(execution: string): Promise<CellRun | undefined> {
+    if (this.#name !== undefined) await this.parts;
+    return [...this.#underWay, ...this.#left].find((run) => run.execution === execution);
+  }
+
+  /** Leaves what a cell waits for, and of which the client has asked nobody, to the approval page. */
+  leaveToPage(run: CellRun, request: PersonRequest): void {
+    run.leave(request, this.parts.then(({ page }) => page.decide(request, true)));
   }
 
   /** Makes a cell's whole text a resource. */
@@ -319,6 +335,7 @@ export class Session implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort(new DOMException("The session was closed", "AbortError"));
     this.rounds[Symbol.dispose]();
+    this.tasks[Symbol.dispose]();
     await this.#filled?.catch(() => {}); // it ends now; its callers got the error
     await this.#parts?.catch(() => {}); // its callers got the error
     await this.#running?.[Symbol.asyncDispose]();
@@ -394,7 +411,7 @@ export class Session implements AsyncDisposable {
     const { startNamed } = await import("../executor/named.ts");
     const { executor, before } = await startNamed(name, { ...options, replacesLost: true });
     parts.defer(() => this.#ends ? executor[Symbol.asyncDispose]() : executor.detach());
-    const { unfinished } = executor;
+    const { unfinished, unfinishedId: resumes } = executor;
     if (before === "lost" || (before === "nothing" && this.#hasRun)) {
       this.#news.push(
         `[Session ${name} was lost: this is a new one, without the variables of before]`,
@@ -403,7 +420,7 @@ export class Session implements AsyncDisposable {
       this.#news.push(`[Session ${name} goes on: the variables of before are there]`);
     }
     if (unfinished !== undefined) {
-      const cell = this.#follow(new CellRun(executor, unfinished, { resumes: true }));
+      const cell = this.#follow(new CellRun(executor, unfinished, { resumes }));
       this.leaveCell(cell);
       this.#news.push(`[A cell of before has ID ${cell.id}: wait_for_cell gets its result]`);
     }

@@ -518,8 +518,8 @@ async function madeFolder(path: string, workspace: string): Promise<boolean> {
   if (await isThere(join(path, WORKSPACE))) return false;
   const fresh = `${path}.${crypto.randomUUID()}.tmp`;
   await Deno.mkdir(fresh);
-  await Deno.writeTextFile(join(fresh, WORKSPACE), workspace);
   try {
+    await Deno.writeTextFile(join(fresh, WORKSPACE), workspace);
     await Deno.rename(fresh, path); // also over an empty folder
     return true;
   } catch (error) {

@@ -4,7 +4,7 @@ import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { FairTurns } from "../base/signals.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
-import { lockUserFolder, replaceHostileFile } from "../files/safe.ts";
+import { lockUserFolder, replaceFile } from "../files/safe.ts";
 import { isUnwritable, usableState } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
@@ -538,7 +538,7 @@ export async function lastingPaths(
     );
     if (known === undefined || lasting.length < Object.keys(known).length) {
       const entries: Entries = { workspace: identity, paths: Object.fromEntries(lasting) };
-      await replaceHostileFile(record, JSON.stringify(entries, null, 2) + "\n");
+      await replaceFile(record, JSON.stringify(entries, null, 2) + "\n");
     }
     return { paths: lasting.map(([path]) => join(workspace, path)), record };
   } catch (error) {

@@ -13,6 +13,9 @@ export class Board {
   settled = [];
   /** How many decided ones ipybox no longer tells. */
   dropped = 0;
+  /** What waits in other sessions, the oldest first; and whether that is not all. */
+  elsewhere = [];
+  hasMoreElsewhere = false;
   /** The folder that the code works in; `null` where there is none. */
   workspace = null;
   /** `"connecting"`, `"open"`, `"lost"`, `"ended"` or `"closed"`. */
@@ -21,7 +24,7 @@ export class Board {
   #retryMs = RETRY_MS;
   #listener;
 
-  /** @param listener Told of each change: `{ type: "state" | "board" | "asked" | "settled", id? }`. */
+  /** @param listener Told of each change: `{ type: "state" | "board" | "elsewhere" | "asked" | "settled", id? }`. */
   constructor(listener) {
     this.#listener = listener;
     this.#connect();
@@ -84,9 +87,13 @@ export class Board {
         this.settled = message.settled.reverse();
         this.dropped = message.dropped;
         this.workspace = message.workspace;
+        this.#takeElsewhere(message);
         this.#retryMs = RETRY_MS;
         this.state = "open";
         return this.#listener({ type: "board" });
+      case "elsewhere":
+        this.#takeElsewhere(message);
+        return this.#listener({ type: "elsewhere" });
       case "asked":
         this.pending.set(message.request.id, message.request);
         return this.#listener({ type: "asked", id: message.request.id });
@@ -99,5 +106,10 @@ export class Board {
         return this.#listener({ type: "settled", id: outcome.id });
       }
     }
+  }
+
+  #takeElsewhere({ elsewhere, more }) {
+    this.elsewhere = elsewhere;
+    this.hasMoreElsewhere = more;
   }
 }

@@ -26,6 +26,32 @@ export function showLists(board, selected, onSelect) {
   const note = byId("dropped");
   note.hidden = dropped === 0;
   note.textContent = `${count(dropped, "older decision")} in the audit log only`;
+  showElsewhere(board);
+}
+
+/** Names what waits in other sessions, where it cannot be decided from here. */
+function showElsewhere({ elsewhere, hasMoreElsewhere }) {
+  byId("elsewhere").hidden = elsewhere.length === 0;
+  byId("elsewhere-more").hidden = !hasMoreElsewhere;
+  byId("elsewhere-list").replaceChildren(...elsewhere.map(elsewhereView));
+}
+
+function elsewhereView(call) {
+  const { session, name, asked_at: since, is_attached: isAttached } = call;
+  const where = name === undefined ? session : `${name} (${session})`;
+  const how = isAttached
+    ? ["Decide it with the program that has this session: on its page or where it asks you"]
+    : [
+      "Nobody can decide it now. Continue the session: ",
+      el("code", {}, `ipybox attach ${session}`),
+    ];
+  return el(
+    "li",
+    {},
+    el("span", { class: "name" }, nameView(call)),
+    el("span", { class: "below" }, "since ", timeView(since), " in session ", where),
+    el("span", { class: "how" }, ...how),
+  );
 }
 
 /** Reuses what is there: an element that is replaced loses the focus. */

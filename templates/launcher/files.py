@@ -23,16 +23,19 @@ def put(path, archive):
     for left in (fresh, old):
         shutil.rmtree(left, ignore_errors=True)
     os.makedirs(fresh, mode=0o700)
-    for name, text in texts.items():
-        parts = name.split("/")
-        if any(part in ("", ".", "..") or "\0" in part for part in parts):
-            raise ValueError(f"the archive has a file {name!r}")
-        os.makedirs(os.path.join(fresh, *parts[:-1]), mode=0o700, exist_ok=True)
-        with open(os.path.join(fresh, *parts), "x", encoding="utf-8", newline="") as file:
-            file.write(text)
-    if os.path.lexists(path):
-        os.rename(path, old)
-    os.rename(fresh, path)
+    try:
+        for name, text in texts.items():
+            parts = name.split("/")
+            if any(part in ("", ".", "..") or "\0" in part for part in parts):
+                raise ValueError(f"the archive has a file {name!r}")
+            os.makedirs(os.path.join(fresh, *parts[:-1]), mode=0o700, exist_ok=True)
+            with open(os.path.join(fresh, *parts), "x", encoding="utf-8", newline="") as file:
+                file.write(text)
+        if os.path.lexists(path):
+            os.rename(path, old)
+        os.rename(fresh, path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)
 
 

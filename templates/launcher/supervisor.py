@@ -116,6 +116,8 @@ class Supervisor:
         self.resets = 0  # how often a host has gone
         self.awaits_ready = False  # frames of before the last one that went are dropped
         self.kept = None  # what the host knows of the session, for the next one
+        self.kept_at = None  # since when, as long as the host that said it is attached
+        self.held = 0  # for how long that host was attached after it had said it
         self.folders = []  # control groups
         self.held_back = True  # the command waits until it is in its control group
         self.host = None
@@ -369,6 +371,7 @@ class Supervisor:
             aloneMs=None if self.host is not None else int((now - self.alone_since) * 1000),
             stderr=self.stderr.decode(errors="replace"),
             kept=self.kept,
+            heldMs=int(self.held * 1000),
         )
 
     def refuse(self, host, why, **more):
@@ -386,6 +389,7 @@ class Supervisor:
             said = json.loads(whole[HEADER.size :])
             if "kept" in said:
                 self.kept = said["kept"]
+                self.kept_at, self.held = time.monotonic(), 0
             if "folders" in said and self.held_back:
                 self.folders = [str(folder) for folder in said["folders"]]
                 self.held_back = False
@@ -403,6 +407,8 @@ class Supervisor:
         """The launcher hears that the host has gone; what it says until the next one is dropped."""
         self.host = None
         self.alone_since = time.monotonic()
+        if self.kept_at is not None:
+            self.held, self.kept_at = self.alone_since - self.kept_at, None
         self.resets += 1
         self.awaits_ready = True
         self.to_launcher(frame(DETACH, self.resets))
@@ -575,9 +581,14 @@ class Supervisor:
         with open(path) as file:
             record = json.load(file)
         record["lost"] = {"exit": self.exit, "at": time.time() * 1000}
-        with open(f"{path}.new", "w") as file:
-            json.dump(record, file)
-        os.rename(f"{path}.new", path)
+        fresh = f"{path}.new"
+        try:
+            with open(fresh, "w") as file:
+                json.dump(record, file)
+            os.rename(fresh, path)
+        except OSError:
+            os.unlink(fresh)  # on a full disk it is empty
+            raise
 
 
 def peer_of(sock):

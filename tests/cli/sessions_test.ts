@@ -2,6 +2,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { JournalFile } from "../../src/calls/journal_file.ts";
 import { folderOf } from "../../src/executor/durable.ts";
 import { ipybox } from "../support/cli.ts";
+import { ipyboxAtTerminal } from "../support/terminal.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -43,10 +44,18 @@ Deno.test("ipybox sessions end ends a session whose code runs", async () => {
     assertStringIncludes(shown.stdout, `${id}  detached for `);
     assertMatch(shown.stdout, /^.+bank\S+0123456789ab.+\n$/); // one line
     assert(!shown.stdout.includes("\x1b"));
+    const told = await ipyboxAtTerminal(["approvals", ...at], [["Waiting for", "\x03"]], {
+      env,
+      columns: 500,
+    });
+    assertMatch(
+      told.output,
+      new RegExp(`Session ${id} is detached.+bank.+ipybox attach ${id}\` asks`),
+    );
     await Deno.writeTextFile(journal.path, "no database");
     const unread = await ipybox(["sessions", ...at], { env });
     assertStringIncludes(unread.stderr, `Cannot read the call journal ${journal.path}: `);
-    assertStringIncludes(unread.stdout, id);
+    assertMatch(unread.stdout, new RegExp(`${id}.*; its code went on, and may wait for you\n$`));
   }
   const ended = await ipybox(["sessions", "end", id], { env });
   assertEquals([ended.code, ended.stderr], [0, ""]);

@@ -66,6 +66,34 @@ browserTest("the page names the workspace, and the door's address leads to it", 
   assertEquals(browser.problems, []);
 });
 
+browserTest("what waits in other sessions is named, and who can decide it", async (browser) => {
+  const since = new Date();
+  const call = { kind: "tool", serverName: "raw", since, session: "3f2a9c01d4e8" };
+  const waiting = [
+    { ...call, toolName: `<b>\u202e${"x".repeat(1000)}`, name: "work", isAttached: true },
+    { ...call, toolName: "mark", name: undefined, isAttached: false },
+  ];
+  let calls = waiting;
+  await using server = await ToolServer.start({
+    elsewhere: () => Promise.resolve(calls),
+    log: silentLogger,
+  });
+  const page = await openPage(browser, server);
+  await page.getByText("In other sessions").waitFor();
+  const [first = "", second = ""] = await page.locator("#elsewhere-list li").allInnerTexts();
+  assertMatch(first, /^raw\.<b>U\+202Ex+… \(1.004 characters\)\n/);
+  assertMatch(first, /in session work \(3f2a9c01d4e8\)\nDecide it with the program/);
+  assertMatch(second, /^raw\.mark\n.*\nNobody can decide it now\..* ipybox attach 3f2a9c01d4e8$/s);
+  assertEquals(await page.title(), "ipybox approvals");
+  assertEquals(await page.getByRole("button", { name: "Allow" }).count(), 0);
+  calls = Array.from({ length: 60 }, () => waiting[1] ?? waiting).flat();
+  await page.getByText("More calls wait").waitFor();
+  assertEquals(await page.locator("#elsewhere-list li").count(), 50);
+  calls = [];
+  await page.getByText("In other sessions").waitFor({ state: "hidden" });
+  assertEquals(browser.problems, []);
+});
+
 browserTest("a call is allowed by a click", async (browser) => {
   await using server = await askingServer();
   const page = await openPage(browser, server);

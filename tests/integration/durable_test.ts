@@ -3,7 +3,12 @@ import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { callHash } from "../../src/approval/call_text.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { ConfigError, KernelDiedError, SessionTakenError } from "../../src/base/errors.ts";
+import {
+  ConfigError,
+  ExecutionTimeoutError,
+  KernelDiedError,
+  SessionTakenError,
+} from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { startNamed } from "../../src/executor/named.ts";
 import {
@@ -11,12 +16,14 @@ import {
   endDurable,
   findSession,
   folderOf,
+  keptState,
+  leftTime,
   listSessions,
   NameTakenError,
 } from "../../src/executor/durable.ts";
 import { settledWithin } from "../../src/base/signals.ts";
 import { parseExact, sealObject } from "../../src/json/exact.ts";
-import { SessionGoneError } from "../../src/kernel/supervisor.ts";
+import { SessionGoneError, statusOf } from "../../src/kernel/supervisor.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { ownProgram } from "../../src/process/program.ts";
 import { ipybox } from "../support/cli.ts";
@@ -168,6 +175,11 @@ class Host implements AsyncDisposable {
     await this.#process.stop();
   }
 }
+
+const STATUS = {
+  ...{ epoch: 1, pid: 1, attached: false, tookOver: false, aloneMs: 0, stderr: "", kept: null },
+  heldMs: 0,
+};
 
 /** Follows the execution of a session to its end, and accepts what it asks. */
 async function follow(executor: CodeExecutor): Promise<string | null> {
@@ -443,6 +455,47 @@ Deno.test("code that was begun without a host asks the next one", async () => {
     if (event.type === "result") text = event.result.text;
   }
   assertEquals(text, "'NAME? ANA'");
+});
+
+Deno.test("the time limit of code goes on with the next host, from where the last one left it", async () => {
+  await using session = await TestSession.create();
+  const executor = await session.start();
+  const { sessionId: id = "" } = executor;
+  const code = 'ToolRunner("raw").run_sync("mark", {"name": "0"})\nwhile True: pass';
+  const { promise: asked, resolve } = Promise.withResolvers<void>();
+  const over = (async () => {
+    const events = executor.stream(`from ipybox_runtime import ToolRunner\n${code}`, {
+      timeoutMs: 3000,
+    });
+    for await (const event of events) if (event.type === "approval") resolve();
+  })().catch(() => {}); // it is left
+  await asked;
+  await executor.detach();
+  await over;
+  const record = await findSession(id);
+  const left = async () => {
+    const status = await statusOf(record);
+    const { execution } = keptState(record, status);
+    assert(execution !== undefined);
+    return leftTime(execution, status);
+  };
+  const atFirst = await left();
+  assert(atFirst !== undefined && atFirst.leftMs > 0 && atFirst.leftMs < 3000);
+  assertEquals(await left(), atFirst); // no time passes without a host
+  const next = await session.attach(id);
+  const error = await assertRejects(() => follow(next), ExecutionTimeoutError);
+  assertEquals(error.timeoutMs, 3000);
+});
+
+Deno.test("only the time in which a host was attached counts towards a limit", () => {
+  const kept = { id: "", code: "", startedAt: 0, ended: false };
+  const left = (runs: boolean) =>
+    leftTime(
+      { ...kept, limit: { timeoutMs: 5000, leftMs: 1000, runs } },
+      { ...STATUS, heldMs: 400 },
+    )?.leftMs;
+  assertEquals([left(true), left(false)], [600, 1000]);
+  assertEquals(leftTime(kept, STATUS), undefined);
 });
 
 Deno.test("a name has one session, also where two begin it; a lost one is not replaced", async () => {

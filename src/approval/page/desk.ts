@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { messageOf } from "../../base/message_of.ts";
+import { settledWithin } from "../../base/signals.ts";
 import { parseExact, stringifyExact } from "../../json/exact.ts";
 import type { ElicitationAnswer } from "../../mcp/questions.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "../channel.ts";
@@ -33,7 +34,30 @@ export interface PersonDesks {
   readonly elicitations: ElicitationChannel;
   /** The workspace of the code that asks, which pages name. */
   readonly workspace?: string | undefined;
+  /** Looks for what waits in other sessions, which pages name, too. */
+  readonly elsewhere?: (() => Promise<readonly CallElsewhere[]>) | undefined;
 }
+
+/** A call that waits for a decision in another session: it cannot be decided here. */
+export interface CallElsewhere {
+  /** What asks, as in `ApprovalRequest.kind`. */
+  readonly kind: string;
+  readonly serverName: string;
+  readonly toolName: string;
+  /** Since when. */
+  readonly since: Date;
+  /** The session's id. */
+  readonly session: string;
+  readonly name: string | undefined;
+  /** Whether a program is attached to it, which asks for the decision. */
+  readonly isAttached: boolean;
+}
+
+/** How often other sessions are looked at while a page is open. */
+const LOOK_MS = 5000;
+/** How many of their calls are shown, and how long their names may be. Code can make any. */
+const MAX_ELSEWHERE = 50;
+const MAX_NAME = 2000;
 
 /**
  * What the application's door serves pages from: the requests, who may see them, and who is there.
@@ -53,6 +77,8 @@ export class PageDesk implements Disposable {
   readonly #desks: PersonDesks;
   #deputy: Disposable | undefined;
   #visited = false;
+  readonly #closed = Promise.withResolvers<void>();
+  #looking: Promise<void> | undefined;
 
   constructor(desks: PersonDesks, options: ApprovalPageOptions = {}) {
     this.#linkTimeoutMs = options.linkTimeoutMs ?? LINK_TIMEOUT_MS;
@@ -116,10 +142,23 @@ export class PageDesk implements Disposable {
   /** A page has connected. Disposing the returned object means that it has gone. */
   enter(): Disposable {
     this.#visited = true;
-    return this.presence.enter(this.#graceMs);
+    const entered = this.presence.enter(this.#graceMs);
+    const { elsewhere } = this.#desks;
+    if (elsewhere !== undefined) this.#looking ??= this.#look(elsewhere);
+    return entered;
+  }
+
+  /** Looks at other sessions, again and again while a page is open. */
+  async #look(elsewhere: NonNullable<PersonDesks["elsewhere"]>): Promise<void> {
+    while (this.presence.state === "open") {
+      this.board.showElsewhere(await elsewhere());
+      if (await settledWithin(this.#closed.promise, LOOK_MS)) return;
+    }
+    this.#looking = undefined;
   }
 
   [Symbol.dispose](): void {
+    this.#closed.resolve();
     this.#stack[Symbol.dispose]();
     this.#deputy?.[Symbol.dispose]();
   }
@@ -286,6 +325,8 @@ class RequestBoard implements Disposable {
   readonly #workspace: string | undefined;
   #settledCharacters = 0;
   #dropped = 0;
+  /** What waits in other sessions, as a JSON list, and whether there is more. */
+  #elsewhere = '"elsewhere":[],"more":false';
 
   /** @param desks Whose requests are shown. */
   constructor({ channel, elicitations, workspace }: PersonDesks) {
@@ -307,7 +348,27 @@ class RequestBoard implements Disposable {
     const pending = [...this.#open.values()].map(({ view }) => view);
     const workspace = JSON.stringify(this.#workspace ?? null);
     return `{"type":"board","workspace":${workspace},"pending":[${pending.join(",")}],` +
-      `"settled":[${this.#settled.join(",")}],"dropped":${this.#dropped}}`;
+      `"settled":[${this.#settled.join(",")}],"dropped":${this.#dropped},${this.#elsewhere}}`;
+  }
+
+  /** Shows what waits in other sessions, the oldest first. */
+  showElsewhere(calls: readonly CallElsewhere[]): void {
+    const shown = calls.toSorted((one, other) => one.since.getTime() - other.since.getTime())
+      .slice(0, MAX_ELSEWHERE)
+      .map(({ kind, serverName, toolName, since, session, name, isAttached }) => ({
+        kind,
+        server_name: clip(serverName),
+        tool_name: clip(toolName),
+        asked_at: since.getTime(),
+        session,
+        name,
+        is_attached: isAttached,
+      }));
+    const more = calls.length > MAX_ELSEWHERE;
+    const elsewhere = `"elsewhere":${JSON.stringify(shown)},"more":${more}`;
+    if (elsewhere === this.#elsewhere) return;
+    this.#elsewhere = elsewhere;
+    this.#tell(`{"type":"elsewhere",${elsewhere}}`);
   }
 
   /** Calls back with each change as a JSON message, until disposed. */
@@ -379,6 +440,10 @@ function viewOf(request: PersonRequest): string {
     : callJson(request, request.argumentsJson);
   const since = "askedAt" in request ? request.askedAt : undefined;
   return JSON.stringify({ id: request.id, ...asked, asked_at: since?.getTime() ?? Date.now() });
+}
+
+function clip(name: string): string {
+  return name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name;
 }
 
 async function answeredByPage({ answers }: OpenRequest): Promise<boolean> {

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { replaceHostileFile } from "../../files/safe.ts";
+import { replaceFile } from "../../files/safe.ts";
 import { stateFolder } from "../../files/user_folders.ts";
 import { isInside } from "../../process/trusted_path.ts";
 
@@ -35,7 +35,7 @@ export class InputHistory {
     const lines = (await readHistory(path)).split("\n").filter((line) => line !== "");
     const entries = lines.slice(-MAX_ENTRIES).map(entryOf).filter((entry) => entry !== undefined);
     if (lines.length > 2 * MAX_ENTRIES) {
-      await replaceHostileFile(path, entries.map(lineOf).join(""));
+      await replaceFile(path, entries.map(lineOf).join(""));
     }
     return new InputHistory(path, entries);
   }

@@ -3,6 +3,7 @@ import type { Logger } from "../../base/log.ts";
 import { serverFor, type ServerForOptions } from "../connection.ts";
 import { explained, failure } from "../failure.ts";
 import { createMcpHandler, type McpHttpHandler, SdkMcpServer } from "../sdk.ts";
+import { registerTasks, type TaskServerOptions } from "../tasks.ts";
 import { forClients } from "../tool_input.ts";
 import { rpcError, untilSent, withErrorStatus } from "./answers.ts";
 import type { PooledSession, SessionPool } from "./sessions.ts";
@@ -18,6 +19,27 @@ const forSession = z.object({
     arguments: z.object({ session: z.string().min(1) }), // empty or null: none is named
   }),
 });
+
+/** A request about a task, whose id begins with its session's. */
+const ofTask = z.object({
+  method: z.enum(["tasks/get", "tasks/update", "tasks/cancel"]),
+  params: z.object({ taskId: z.string() }),
+});
+
+/** How the tasks of a session are told from those of others. */
+function tasksOf(id: string): TaskServerOptions {
+  return { prefix: `${id}.` };
+}
+
+/** Answers a request about a task of a session that there is not. */
+async function refuseTask(request: Request, body: unknown): Promise<Response> {
+  const handler = createMcpHandler(() => {
+    const server = new SdkMcpServer({ name: "ipybox", version: "0" });
+    registerTasks(server, undefined);
+    return server;
+  }, { legacy: "reject", responseMode: "sse" });
+  return await withErrorStatus(await handler.fetch(request, { parsedBody: body }));
+}
 
 /** Answers a call for a session that there is not, so that the model reads what to do. */
 async function refuseSession(
@@ -68,11 +90,16 @@ export class ModernHandlers implements AsyncDisposable {
       return rpcError(400, -32600, "The body is not a JSON-RPC request"); // no session for that
     }
     const call = forSession.safeParse(body).data?.params;
-    const named = call?.arguments.session;
+    const task = ofTask.safeParse(body).data?.params.taskId;
+    const named = task?.split(".")[0] ?? call?.arguments.session;
     const pooled = named === undefined
       ? await this.#pool.default(owner)
       : await this.#pool.find(owner, named);
-    if (pooled === undefined) return await refuseSession(request, body, call);
+    if (pooled === undefined) {
+      return await (task === undefined
+        ? refuseSession(request, body, call)
+        : refuseTask(request, body));
+    }
     const owned = this.#owned.get(owner) ?? this.#own(owner);
     this.#tell(owned, pooled);
     const gone = new AbortController();
@@ -99,7 +126,12 @@ export class ModernHandlers implements AsyncDisposable {
     const handler = createMcpHandler(async ({ requestInfo }) => {
       const pooled = requestInfo && this.#serving.get(requestInfo);
       if (pooled === undefined) throw new Error("A request without a session");
-      const server = await serverFor(pooled.session, { ...this.#told, sessionArgument: true });
+      const tasks = tasksOf(pooled.id);
+      const server = await serverFor(pooled.session, {
+        ...this.#told,
+        sessionArgument: true,
+        tasks,
+      });
       registerSessionTools(server, { pool: this.#pool, owner, current: pooled });
       return server;
     }, {

@@ -319,13 +319,14 @@ export class SessionPool implements AsyncDisposable {
 
   /** How a session outlives this server. */
   #durably(id: string, note: Note): Pick<SessionOptions, "durable" | "onEnded"> {
-    const { durable, sessionIdleMs: idleMs = IDLE_MS } = this.#options;
+    const { durable, workspace, sessionIdleMs: idleMs = IDLE_MS } = this.#options;
     if (!durable) return {};
+    const group = `${workspace} ${note.owner}`;
     const onEnded = () => {
       const entry = this.#entries.get(id);
       if (entry !== undefined) this.#end(entry);
     };
-    return { durable: { name: id, idleMs, note }, onEnded };
+    return { durable: { name: id, idleMs, note, group }, onEnded };
   }
 
   /** How a session gets the workspace's files. */

@@ -10,6 +10,7 @@ import { filesNote } from "../instructions.ts";
 import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { CallToolResult, InputRequiredResult, SdkMcpServer, ServerContext } from "../sdk.ts";
 import type { Session } from "../session.ts";
+import { reportTask, TASK_AFTER_MS, type TaskServerOptions } from "../tasks.ts";
 import type { DeclareInput } from "../tool_input.ts";
 
 const DESCRIPTION = `
@@ -29,7 +30,11 @@ the user refuses raises ApprovalRejectedError: do not retry, ask the user.
 export function registerExecute(
   server: SdkMcpServer,
   session: Session,
-  declare: DeclareInput,
+  { declare, tasks }: {
+    readonly declare: DeclareInput;
+    /** How clients that take tasks find them; without it there are none. */
+    readonly tasks: TaskServerOptions | undefined;
+  },
 ): void {
   server.registerTool("execute_ipython_cell", {
     title: "Execute Python code",
@@ -55,7 +60,9 @@ export function registerExecute(
       const patience = { limit, waitMs: wait === undefined ? undefined : wait * 1000 };
       return session.startCell(() => work.kernel(), { code, timeoutMs: timeout * 1000, patience });
     };
-    return await follow(begin, { session, server, ctx, isLeft: false });
+    // Who says how long it waits wants an answer by then.
+    const taken = wait === undefined ? tasks : undefined;
+    return await follow(begin, { session, server, ctx, isLeft: false, tasks: taken });
   });
 }
 
@@ -83,32 +90,35 @@ interface CellRequest {
   readonly ctx: ServerContext;
   /** Whether the cell goes on when the request is cancelled. */
   readonly isLeft: boolean;
+  /** How its client finds it as a task, where it takes one. */
+  readonly tasks?: TaskServerOptions | undefined;
 }
 
 /** Waits for a cell, as long as its client does, and has the user asked what it asks. */
 async function follow(
   find: (work: Preparation) => Promise<CellRun>,
-  { session, server, ctx, isLeft }: CellRequest,
+  { session, server, ctx, isLeft, tasks: offered }: CellRequest,
 ): Promise<CallToolResult | InputRequiredResult> {
   try {
     const { rounds, log } = session;
     const work = new Preparation(session);
-    const leave = (run: CellRun, request: PersonRequest) =>
-      run.leave(request, session.parts.then(({ page }) => page.decide(request, true)));
+    const can = abilitiesOf(server, ctx);
+    const tasks = can.tasks ? offered : undefined;
+    const leave = (run: CellRun, request: PersonRequest) => session.leaveToPage(run, request);
     using progress = RequestProgress.of(work, ctx, log);
     const run = await rounds.resume(ctx, leave) ?? await find(work);
     progress.follow(run);
     const { limit, waitMs } = run.patience;
-    using deadline = new Deadline(waitMs);
+    using deadline = new Deadline(tasks === undefined ? waitMs : TASK_AFTER_MS);
     using _cancelling = isLeft ? undefined : run.cancelledBy(ctx.mcpReq.signal);
     const patience = anySignal(deadline.signal, isLeft ? ctx.mcpReq.signal : undefined);
-    const can = abilitiesOf(server, ctx);
     for (;;) {
       const step = await run.next(patience);
       switch (step.type) {
         case "ended":
           return await reportCell(step.outcome, session, limit);
         case "running":
+          if (tasks !== undefined) return reportTask(run, session, tasks);
           session.leaveCell(run);
           return reportRunning(run, session);
         case "waiting": {
@@ -116,6 +126,7 @@ async function follow(
           const by = { can, page, prefersPage: session.prefersPage };
           const { approvals, questions } = leaveUnaskable(run, step.waiting, by);
           if (approvals.length + questions.length === 0) continue;
+          if (tasks !== undefined) return reportTask(run, session, tasks);
           progress.keep();
           return await rounds.ask(run, { approvals, questions }, { ctx, isLeft });
         }

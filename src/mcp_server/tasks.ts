@@ -1,0 +1,282 @@
+/**
+ * The tasks extension of protocol 2026-07-28: clients that declare it get a task in place of the result
+ * of a cell that takes long, or that asks its user something, and look for the result later.
+ *
+ * A task is a cell, whose state is looked up when its client asks for it.
+ *
+ * @module
+ */
+import { z } from "zod";
+import type { PersonRequest } from "../approval/wire.ts";
+import { ABANDONED_MS, formsOf, leaveUnaskable, takeAnswers } from "./approvals.ts";
+import { reportCell, reportRunning } from "./cell_report.ts";
+import type { CellRun, Waiting } from "./cell_run.ts";
+import { abilitiesOf, TASKS } from "./client_abilities.ts";
+import { shownActivity } from "./request_progress.ts";
+import {
+  type CallToolResult,
+  MissingRequiredClientCapabilityError,
+  ProtocolError,
+  ProtocolErrorCode,
+  type SdkMcpServer,
+  type ServerContext,
+} from "./sdk.ts";
+import type { Session } from "./session.ts";
+
+/** After how long a client that takes tasks gets one. */
+export const TASK_AFTER_MS = 5000;
+/** How often clients should look. */
+const POLL_MS = 1000;
+/** How long the result of a task that has ended is kept, and of how many. */
+const KEPT_MS = 10 * 60_000;
+const MAX_ENDED = 8;
+
+/** What is said of a task. */
+interface TaskState {
+  readonly taskId: string;
+  readonly status: "working" | "input_required" | "completed" | "cancelled";
+  readonly statusMessage?: string;
+  readonly createdAt: string;
+  readonly lastUpdatedAt: string;
+  readonly ttlMs: number | null;
+  readonly pollIntervalMs: number;
+}
+
+/** A cell for whose result its client does not keep a request open. */
+class CellTask implements Disposable {
+  readonly run: CellRun;
+  readonly #session: Session;
+  readonly #createdAt = Date.now();
+  /** When its client was first sent a question. */
+  readonly #askedAt = new Map<string, number>();
+  #updatedAt = this.#createdAt;
+  #status: TaskState["status"] = "working";
+  #shown: Waiting = { approvals: [], questions: [] };
+  #result: Promise<CallToolResult> | undefined;
+  #isCancelled = false;
+  #abandoning: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(run: CellRun, session: Session) {
+    this.run = run;
+    this.#session = session;
+  }
+
+  /** When nothing of it need be kept any more; `undefined` before its end. */
+  get keptUntil(): number | undefined {
+    return this.run.isOver ? this.#updatedAt + KEPT_MS : undefined;
+  }
+
+  /** What the client is told in place of the cell's result. */
+  get begun(): Omit<TaskState, "taskId"> {
+    return this.#state("working", shownActivity(this.run));
+  }
+
+  /** Looks how far it is. */
+  async look(server: SdkMcpServer, ctx: ServerContext): Promise<object> {
+    clearTimeout(this.#abandoning);
+    const { run } = this;
+    for (;;) {
+      const step = await run.next(NO_PATIENCE);
+      switch (step.type) {
+        case "running":
+          return this.#state("working", shownActivity(run));
+        case "ended": {
+          if (this.#isCancelled && step.outcome.cancelled) return this.#state("cancelled");
+          this.#result ??= reportCell(step.outcome, this.#session, run.patience.limit);
+          const result = { resultType: "complete", ...await this.#result };
+          return { ...this.#state("completed"), result };
+        }
+        case "waiting": {
+          const { page } = await this.#session.parts; // long there
+          const by = {
+            can: abilitiesOf(server, ctx),
+            page,
+            prefersPage: this.#session.prefersPage,
+          };
+          const askable = leaveUnaskable(run, step.waiting, by);
+          if (askable.approvals.length + askable.questions.length === 0) continue;
+          const { shown, inputRequests } = formsOf(askable);
+          this.#shown = shown;
+          for (const key of Object.keys(inputRequests)) {
+            this.#askedAt.getOrInsert(key, Date.now());
+          }
+          return { ...this.#state("input_required", shownActivity(run)), inputRequests };
+        }
+      }
+    }
+  }
+
+  /** Takes answers to what was asked. Others are ignored. */
+  async answer(given: ServerContext["mcpReq"]["inputResponses"] = {}): Promise<void> {
+    const { approvals, questions } = this.#shown;
+    const isGiven = ({ id }: PersonRequest) => Object.hasOwn(given, id);
+    const askedAt = Math.max(
+      ...[...approvals, ...questions].filter(isGiven).map(({ id }) => this.#askedAt.get(id) ?? 0),
+    );
+    const answered = {
+      approvals: approvals.filter(isGiven),
+      questions: questions.filter(isGiven),
+    };
+    this.#shown = {
+      approvals: approvals.filter((request) => !isGiven(request)),
+      questions: questions.filter((request) => !isGiven(request)),
+    };
+    await takeAnswers(this.run, answered, {
+      given,
+      askedAt,
+      leave: (run, request) => this.#session.leaveToPage(run, request),
+    });
+  }
+
+  /** Ends the cell. */
+  cancel(): void {
+    this.#isCancelled = true;
+    this.run.cancel(new DOMException("The task was cancelled", "AbortError"));
+  }
+
+  /** Ends the cell if it waits for a client that does not ask for it any more. */
+  abandon(): void {
+    clearTimeout(this.#abandoning);
+    if (this.#status !== "input_required") return;
+    this.#abandoning = setTimeout(async () => {
+      const { type } = await this.run.next(NO_PATIENCE); // somebody else may have decided
+      if (type !== "waiting") return;
+      this.run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
+    }, ABANDONED_MS);
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#abandoning);
+  }
+
+  #state(status: TaskState["status"], statusMessage?: string): Omit<TaskState, "taskId"> {
+    if (status !== this.#status) this.#updatedAt = Date.now();
+    this.#status = status;
+    return {
+      status,
+      ...(statusMessage === undefined ? {} : { statusMessage }),
+      createdAt: new Date(this.#createdAt).toISOString(),
+      lastUpdatedAt: new Date(this.#updatedAt).toISOString(),
+      ttlMs: status === "completed" || status === "cancelled"
+        ? this.#updatedAt + KEPT_MS - this.#createdAt
+        : null,
+      pollIntervalMs: POLL_MS,
+    };
+  }
+}
+
+const NO_PATIENCE = AbortSignal.abort();
+
+/** The tasks of a session. Those that ended last are kept with their results. */
+export class CellTasks implements Disposable {
+  readonly #session: Session;
+  readonly #tasks = new Map<string, CellTask>();
+
+  constructor(session: Session) {
+    this.#session = session;
+  }
+
+  /** Their cells. */
+  get runs(): CellRun[] {
+    return this.#tasks.values().map(({ run }) => run).toArray();
+  }
+
+  /** Makes a task of a cell, or gives the one that it is. */
+  of(run: CellRun): CellTask {
+    this.#forgetOld();
+    return this.#tasks.getOrInsertComputed(
+      run.execution,
+      () => new CellTask(run, this.#session),
+    );
+  }
+
+  /** Finds a task, also one that the session's host before has begun. */
+  async find(execution: string): Promise<CellTask | undefined> {
+    this.#forgetOld();
+    const known = this.#tasks.get(execution);
+    if (known !== undefined) return known;
+    const run = await this.#session.runOf(execution);
+    return run && this.of(run);
+  }
+
+  /** Another cell is requested: one that waits for a client that has gone does not hold it up. */
+  newcomer(): void {
+    for (const task of this.#tasks.values()) task.abandon();
+  }
+
+  [Symbol.dispose](): void {
+    for (const task of this.#tasks.values()) task[Symbol.dispose]();
+  }
+
+  #forgetOld(): void {
+    const ended = [...this.#tasks].filter(([, { run }]) => run.isOver);
+    for (const [index, [execution, { keptUntil = Infinity }]] of ended.entries()) {
+      const isOneTooMany = index < ended.length - MAX_ENDED;
+      if (isOneTooMany || keptUntil < Date.now()) this.#tasks.delete(execution);
+    }
+  }
+}
+
+/** How the tasks of a server's sessions are told apart. */
+export interface TaskServerOptions {
+  /** What their ids begin with. */
+  readonly prefix?: string;
+}
+
+/** Answers in place of a cell's result. */
+export function reportTask(
+  run: CellRun,
+  session: Session,
+  { prefix = "" }: TaskServerOptions,
+): CallToolResult {
+  const { structuredContent } = reportRunning(run, session); // the SDK wants what the tool declares
+  return {
+    content: [],
+    ...(structuredContent === undefined ? {} : { structuredContent }),
+    resultType: "task",
+    taskId: prefix + run.execution,
+    ...session.tasks.of(run).begun,
+  };
+}
+
+const idParams = z.object({ taskId: z.string() });
+
+/** Serves the tasks of a session; of one that there is not, none is found. */
+export function registerTasks(
+  server: SdkMcpServer,
+  session: Session | undefined,
+  { prefix = "" }: TaskServerOptions = {},
+): void {
+  const { server: low } = server;
+  low.registerCapabilities({ extensions: { [TASKS]: {} } });
+  const serve = (
+    method: string,
+    act: (task: CellTask, ctx: ServerContext, taskId: string) => Promise<object> | object,
+  ) =>
+    low.setRequestHandler(method, { params: idParams }, async ({ taskId }, ctx) => {
+      if (!abilitiesOf(server, ctx).tasks) {
+        throw new MissingRequiredClientCapabilityError({
+          requiredCapabilities: { extensions: { [TASKS]: {} } },
+        });
+      }
+      const task = taskId.startsWith(prefix)
+        ? await session?.tasks.find(taskId.slice(prefix.length))
+        : undefined;
+      if (task === undefined) {
+        const message = `There is no task "${
+          taskId.slice(0, 100)
+        }": it ended long ago, or never was`;
+        throw new ProtocolError(ProtocolErrorCode.InvalidParams, message);
+      }
+      return { ...await act(task, ctx, taskId) };
+    });
+  serve("tasks/get", async (task, ctx, taskId) => ({ taskId, ...await task.look(server, ctx) }));
+  serve("tasks/update", async (task, ctx) => {
+    await task.answer(ctx.mcpReq.inputResponses);
+    return {};
+  });
+  serve("tasks/cancel", (task) => {
+    task.cancel();
+    return {};
+  });
+}
