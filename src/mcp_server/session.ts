@@ -31,6 +31,12 @@ export interface SessionParts {
   readonly outputs: ArtifactFolder;
 }
 
+/** What of a session's parts can be there before its client. */
+interface PreparedParts extends Pick<SessionParts, "executor" | "outputs"> {
+  /** What ends with them. */
+  readonly stack: AsyncDisposableStack;
+}
+
 /**
  * What becomes of changes that a client asks for: registering and removing servers, installing from a
  * repository. Where the setup is `"fixed"`, clients are not offered what would change it.
@@ -143,7 +149,10 @@ export class Session implements AsyncDisposable {
   #hasRun: boolean;
   /** Whether the durable session ends when this one is disposed of. */
   #ends = false;
+  #disposing: Promise<void> | undefined;
   #closingLost: Promise<void> | undefined;
+  /** The executor that was started before anybody needed it. */
+  #prepared: Promise<PreparedParts> | undefined;
   /** What ends with it, once it has started. */
   #running: AsyncDisposable | undefined;
   #workspace: Promise<string> | undefined;
@@ -166,6 +175,16 @@ export class Session implements AsyncDisposable {
     this.parts.catch((error: unknown) => {
       if (!this.#closing.signal.aborted) this.log.error(`Cannot start the kernel: ${error}`);
     });
+  }
+
+  /** Starts the kernel for a client that is yet to come. What tells the user of the session waits. */
+  async prepare(): Promise<void> {
+    await (this.#prepared ??= this.#prepare());
+  }
+
+  /** Whether the kernel that {@linkcode prepare} started can run code. */
+  async isReady(): Promise<boolean> {
+    return await (await this.#prepared)?.executor.isReady() ?? false;
   }
 
   /** What is done before the kernel runs code, in one line; `undefined` once it does. */
@@ -317,10 +336,15 @@ export class Session implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await (this.#disposing ??= this.#dispose());
+  }
+
+  async #dispose(): Promise<void> {
     this.#closing.abort(new DOMException("The session was closed", "AbortError"));
     this.rounds[Symbol.dispose]();
     await this.#filled?.catch(() => {}); // it ends now; its callers got the error
     await this.#parts?.catch(() => {}); // its callers got the error
+    await (await this.#prepared?.catch(() => undefined))?.stack[Symbol.asyncDispose]();
     await this.#running?.[Symbol.asyncDispose]();
     await this.#closingLost;
     const audit = await this.#audit?.catch(() => undefined); // its callers got the error
@@ -345,6 +369,24 @@ export class Session implements AsyncDisposable {
   }
 
   async #start(): Promise<SessionParts> {
+    const prepared = this.#prepared ?? this.#prepare();
+    this.#prepared = undefined;
+    const { executor, outputs, stack } = await prepared;
+    await using parts = stack;
+    const workspace = await this.workspace;
+    const { label = "" } = this.#options;
+    parts.use(await announceSession({ workspace, label, ...doorOf(executor) }));
+    const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
+    if (this.prefersPage) page.invite();
+    const { sessionEnded } = executor;
+    const running = this.#running = parts.move();
+    const lose = () => this.#lose(sessionEnded?.reason, running);
+    if (sessionEnded?.aborted) lose();
+    sessionEnded?.addEventListener("abort", lose, { once: true });
+    return { executor, outputs, page };
+  }
+
+  async #prepare(): Promise<PreparedParts> {
     const { signal } = this.#closing;
     signal.throwIfAborted();
     if (this.isFilled) this.#starting = "Copying the files of the workspace";
@@ -359,8 +401,8 @@ export class Session implements AsyncDisposable {
     const { imagesDir = "images", approve = "ask", approveShell = "allow", policy } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
     await prepareSessionsFolder();
-    await using parts = new AsyncDisposableStack();
-    const executor = await this.#open(parts, {
+    await using stack = new AsyncDisposableStack();
+    const executor = await this.#open(stack, {
       ...this.#options,
       approval: policy ?? { tools: approve, resources: approve, shell: approveShell },
       audit: await this.#auditLog(),
@@ -368,16 +410,7 @@ export class Session implements AsyncDisposable {
       python,
       signal,
     });
-    const { label = "" } = this.#options;
-    parts.use(await announceSession({ workspace, label, ...doorOf(executor) }));
-    const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
-    if (this.prefersPage) page.invite();
-    const { sessionEnded } = executor;
-    const running = this.#running = parts.move();
-    const lose = () => this.#lose(sessionEnded?.reason, running);
-    if (sessionEnded?.aborted) lose();
-    sessionEnded?.addEventListener("abort", lose, { once: true });
-    return { executor, outputs, page };
+    return { executor, outputs, stack: stack.move() };
   }
 
   /** Starts the kernel, or finds that of the durable session, which goes on when the parts are disposed of. */
