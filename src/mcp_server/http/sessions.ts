@@ -405,6 +405,7 @@ export class SessionPool implements AsyncDisposable {
     } finally {
       signal.removeEventListener("abort", stop);
     }
+    session.log.debug(`Session ${id} is ready for a client`);
     return { id, session, place, basis, [Symbol.asyncDispose]: end };
   }
 
