@@ -144,7 +144,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     io.log,
   );
   const kernel = kernelOptions(parsed, io, workspace);
-  const name = sessionNameOf(parsed);
+  const name = await sessionNameOf(parsed);
   if (name !== undefined && parsed.given("http")) {
     throw new UsageError("Options --session and --http cannot be combined: use --durable");
   }

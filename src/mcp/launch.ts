@@ -358,8 +358,3 @@ function splitOption(arg: string): [string, string | undefined] {
   const at = arg.startsWith("--") ? arg.indexOf("=") : -1;
   return at === -1 ? [arg, undefined] : [arg.slice(0, at), arg.slice(at + 1)];
 }
-
-/** Writes a text as one word of a shell's command line, for people to copy. */
-export function shellWord(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
-}

@@ -1,8 +1,7 @@
 import { join, resolve } from "node:path";
 import type { z } from "zod";
 import { ToolIndex, type ToolMatches } from "../apigen/search.ts";
-import { AuditLog, type AuditLogOptions } from "../approval/audit/log.ts";
-import { AuditTrail } from "../approval/audit/trail.ts";
+import type { AuditLog, AuditLogOptions } from "../approval/audit/log.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { EnvironmentNotReadyError, SessionEndedError, SessionTakenError } from "../base/errors.ts";
@@ -12,14 +11,13 @@ import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { DurableOptions, NotedOptions } from "../executor/durable.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
-import { buildPythonEnvironment, findPython } from "../python/environment.ts";
+import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { ApprovalRounds } from "./approvals.ts";
 import { CellRun, type Patience } from "./cell_run.ts";
 import { type Artifact, Artifacts } from "./images.ts";
-import { PageAsker } from "./page_asker.ts";
+import type { PageAsker } from "./page_asker.ts";
 import { shownActivity } from "./request_progress.ts";
-import { announceSession, prepareSessionsFolder } from "./running_sessions.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 
 /** What the tools of one MCP session work with. */
@@ -119,6 +117,8 @@ export interface SessionOptions extends McpServerOptions {
  * One MCP session: its kernel, which starts with {@linkcode begin} or when it is needed, and all that its client has to do with.
  * Disposing it ends the kernel.
  *
+ * What only runs once the kernel starts is loaded then, as clients need not wait for it.
+ *
  * A start that failed is tried again by the next call that needs the kernel: its error says what the
  * user can do, and who has done it need not restart the client.
  */
@@ -204,7 +204,9 @@ export class Session implements AsyncDisposable {
   /** The observers that note changes in the audit log, like the calls of executed code. */
   async observers(): Promise<readonly CallObserver[]> {
     const log = await this.#auditLog();
-    return log === false ? [] : [new AuditTrail(log)];
+    if (log === false) return [];
+    const { AuditTrail } = await import("../approval/audit/trail.ts");
+    return [new AuditTrail(log)];
   }
 
   /** The workspace, as an absolute path without symbolic links. */
@@ -358,6 +360,7 @@ export class Session implements AsyncDisposable {
 
   async #openAudit(): Promise<AuditLog> {
     const { auditLog = { workspace: await this.workspace }, policy } = this.#options;
+    const { AuditLog } = await import("../approval/audit/log.ts");
     return new AuditLog({ ...auditLog, redact: policy?.redact, log: this.log });
   }
 
@@ -372,6 +375,8 @@ export class Session implements AsyncDisposable {
     const prepared = this.#prepared ?? this.#prepare();
     this.#prepared = undefined;
     const { executor, outputs, stack } = await prepared;
+    const { announceSession } = await import("./running_sessions.ts");
+    const { PageAsker } = await import("./page_asker.ts");
     await using parts = stack;
     const workspace = await this.workspace;
     const { label = "" } = this.#options;
@@ -400,6 +405,7 @@ export class Session implements AsyncDisposable {
     this.#starting = "Starting the kernel";
     const { imagesDir = "images", approve = "ask", approveShell = "allow", policy } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
+    const { prepareSessionsFolder } = await import("./running_sessions.ts");
     await prepareSessionsFolder();
     await using stack = new AsyncDisposableStack();
     const executor = await this.#open(stack, {
@@ -420,7 +426,6 @@ export class Session implements AsyncDisposable {
   ): Promise<CodeExecutor> {
     const name = this.#name;
     if (name === undefined) {
-      // Half of what this server loads, which clients need not wait for.
       const { CodeExecutor } = await import("../executor/code_executor.ts");
       return parts.use(await CodeExecutor.start(options));
     }
@@ -469,8 +474,9 @@ export class Session implements AsyncDisposable {
   }
 
   /** The Python that runs the kernel; the managed one is built where it is missing. */
-  async #python(): ReturnType<typeof findPython> {
+  async #python(): Promise<PythonEnvironment> {
     const { python } = this.#options;
+    const { buildPythonEnvironment, findPython } = await import("../python/environment.ts");
     try {
       return await findPython({ python, workspace: await this.workspace, log: this.log });
     } catch (error) {
