@@ -29,6 +29,8 @@
  * @module
  */
 export { CodeExecutor } from "./src/executor/code_executor.ts";
+export { ExecutorPool } from "./src/executor/pool.ts";
+export type { ExecutorPoolOptions } from "./src/executor/pool.ts";
 export { CheckReport } from "./src/check/report.ts";
 export type { NamedTool } from "./src/check/report.ts";
 export type { CodeProblem } from "./src/check/problems.ts";

@@ -3,7 +3,7 @@
  * What a start and an end cost, in time and memory: of `ipybox run`, with and without the sandbox, times
  * a kernel that `jupyter_client` starts, executes in and ends; of a `CodeExecutor` until its first
  * result, and its end; of `ipybox mcp` until it answers, as the SDK's least server does, and until its
- * first cell has; and the memory (PSS) of each process of one, ten, … sessions of one host.
+ * first cell has; of a session over HTTP until its first cell has, with and without `--pool`; and the memory (PSS) of each process of one, ten, … sessions of one host.
  *
  * `deno run -A benchmarks/start.ts [ROUNDS] [SESSIONS…]`, on Linux. `--other FOLDER` adds the `ipybox run`
  * and `ipybox mcp` of another checkout. All take turns; the least of each is what to quote while other
@@ -59,6 +59,8 @@ async function subjectsIn(workspace: string): Promise<Times> {
       timeMcp([Deno.execPath(), "run", "-A", `${here}benchmarks/bare_mcp.ts`], false),
     "mcp, initialize": () => timeMcp(cli(here, "mcp"), false),
     "mcp, first cell": () => timeMcp(cli(here, "mcp"), true),
+    "http, first cell": () => timeHttp(cli(here, "mcp"), 0),
+    "http, first cell, pool": () => timeHttp(cli(here, "mcp"), 1),
     ...(other === undefined ? {} : {
       "other run": run(other),
       "other run, no sandbox": run(other, "--no-sandbox"),
@@ -114,11 +116,58 @@ async function timeMcp([program = "", ...args]: string[], cell: boolean): Promis
   return time;
 }
 
-async function until(lines: ReadableStreamDefaultReader<string>, part: string): Promise<void> {
-  for (let seen = ""; !seen.includes(part);) {
+/** From a client's first request to an idle server until its first cell has run. */
+async function timeHttp([program = "", ...args]: string[], pool: number): Promise<number> {
+  const options = ["--http", "0", "--no-token", "--verbose", "--pool", `${pool}`];
+  const server = new Deno.Command(program, {
+    args: [...args, ...options],
+    stdin: "null",
+    stdout: "null",
+    stderr: "piped",
+  }).spawn();
+  const lines = server.stderr.pipeThrough(new TextDecoderStream()).getReader();
+  const seen = await until(lines, pool === 0 ? "Serving MCP at" : "is ready for a client");
+  const url = /Serving MCP at (\S+)/.exec(seen)?.[1] ?? "";
+  const drained = (async () => {
+    while (!(await lines.read()).done);
+  })();
+  const begin = performance.now();
+  const headers = new Headers({
+    accept: "application/json, text/event-stream",
+    "content-type": "application/json",
+  });
+  const post = async (message: Record<string, unknown>) => {
+    const body = JSON.stringify({ jsonrpc: "2.0", ...message });
+    const answer = await fetch(url, { method: "POST", headers, body });
+    const session = answer.headers.get("mcp-session-id");
+    if (session !== null) headers.set("mcp-session-id", session);
+    return await answer.text();
+  };
+  const clientInfo = { name: "bench", version: "1" };
+  const protocolVersion = "2025-06-18";
+  await post({
+    id: 1,
+    method: "initialize",
+    params: { protocolVersion, capabilities: {}, clientInfo },
+  });
+  headers.set("mcp-protocol-version", protocolVersion);
+  await post({ method: "notifications/initialized" });
+  const params = { name: "execute_ipython_cell", arguments: { code: "print(6 * 7)" } };
+  const answer = await post({ id: 2, method: "tools/call", params });
+  const time = performance.now() - begin;
+  if (!answer.includes('"42')) throw new Error(`It does not answer: ${answer}`);
+  server.kill("SIGTERM");
+  await drained;
+  await server.status;
+  return time;
+}
+
+async function until(lines: ReadableStreamDefaultReader<string>, part: string): Promise<string> {
+  for (let seen = "";;) {
     const { value, done } = await lines.read();
     if (done) throw new Error(`The server has ended, having written: ${seen}`);
     seen += value;
+    if (seen.includes(part)) return seen;
   }
 }
 

@@ -6,7 +6,6 @@
 import { resolve } from "node:path";
 import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall } from "../approval/request.ts";
-import { checkSessionName } from "../executor/durable.ts";
 import type { CheckMode, CodeExecutorOptions } from "../executor/options.ts";
 import { readDotenv } from "../mcp/env.ts";
 import { messageOf } from "../base/message_of.ts";
@@ -262,10 +261,12 @@ export function sandboxOf(args: ParsedArgs): boolean | SandboxOptions {
 }
 
 /** The name of the durable session, by `--session`. */
-export function sessionNameOf(parsed: ParsedArgs): string | undefined {
+export async function sessionNameOf(parsed: ParsedArgs): Promise<string | undefined> {
   const name = parsed.value("session");
+  if (name === undefined) return undefined;
+  const { checkSessionName } = await import("../executor/durable.ts"); // few commands need it
   try {
-    if (name !== undefined) checkSessionName(name);
+    checkSessionName(name);
     return name;
   } catch (cause) {
     throw new UsageError(`Option --session: ${messageOf(cause)}`, { cause });

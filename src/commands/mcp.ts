@@ -66,6 +66,10 @@ export const mcp: Command = {
       value: "N",
       help: "With --http, concurrent sessions, shared equally among tokens (default: 8)",
     },
+    pool: {
+      value: "N",
+      help: "With --http, sessions to keep ready for new clients besides, 70 MB each (default: 0)",
+    },
     "allow-registrations": {
       help:
         "With --http, let clients register servers, which run outside the sandbox with your access",
@@ -140,7 +144,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     io.log,
   );
   const kernel = kernelOptions(parsed, io, workspace);
-  const name = sessionNameOf(parsed);
+  const name = await sessionNameOf(parsed);
   if (name !== undefined && parsed.given("http")) {
     throw new UsageError("Options --session and --http cannot be combined: use --durable");
   }
@@ -233,6 +237,7 @@ async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefi
         "restarted server would generate another one",
     );
   }
+  const shareWorkspace = shareOf(parsed);
   return {
     port: Number(port),
     hostname,
@@ -243,7 +248,8 @@ async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefi
     durable,
     sessionIdleMs: parsed.milliseconds("session-idle"),
     keepSessions: parsed.positiveNumber("keep-sessions"),
-    shareWorkspace: shareOf(parsed),
+    shareWorkspace,
+    pool: poolOf(parsed, { durable, shareWorkspace }),
   };
 }
 
@@ -255,12 +261,37 @@ function shareOf(parsed: ParsedArgs): McpHttpServerOptions["shareWorkspace"] {
   );
 }
 
+function poolOf(
+  parsed: ParsedArgs,
+  { durable, shareWorkspace }: Pick<McpHttpServerOptions, "durable" | "shareWorkspace">,
+): McpHttpServerOptions["pool"] {
+  const size = parsed.value("pool");
+  if (size === undefined) return undefined;
+  if (!/^\d{1,4}$/.test(size)) {
+    throw new UsageError(`Option --pool needs a whole number: received "${size}"`);
+  }
+  if (durable) {
+    throw new UsageError(
+      "Options --pool and --durable cannot be combined: a durable session says from its start " +
+        "whose it is",
+    );
+  }
+  if (shareWorkspace === "copy") {
+    throw new UsageError(
+      "Options --pool and --share-workspace copy cannot be combined: a copy that is made ahead " +
+        "would be old; use --share-workspace read-only",
+    );
+  }
+  return { size: Number(size) };
+}
+
 const HTTP_ONLY = [
   "host",
   "allow-host",
   "token-file",
   "no-token",
   "max-sessions",
+  "pool",
   "allow-registrations",
   "durable",
   "session-idle",

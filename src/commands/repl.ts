@@ -55,7 +55,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       "A session needs a terminal: use `ipybox run -` to run code from stdin",
     );
   }
-  const name = sessionNameOf(parsed);
+  const name = await sessionNameOf(parsed);
   const workspace = await workspaceOf(parsed);
   const options = await executorOptions(parsed, io, workspace);
   const { names } = await ServerRegistry.open({ workspace });

@@ -286,6 +286,16 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
+   * Whether code could run right now: none runs, no variables were lost since the last code ended, and the
+   * kernel has just answered. For the health checks of servers.
+   *
+   * @returns Whether it is so; `false` after a second without an answer.
+   */
+  async isReady(): Promise<boolean> {
+    return await this.#kernel.isReady(this.#closed.signal);
+  }
+
+  /**
    * Runs code and tells what happens: approvals that wait for a decision, the progress of tool calls,
    * what MCP servers log, and at the end the result. Leaving the loop cancels the execution.
    *

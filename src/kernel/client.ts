@@ -196,7 +196,7 @@ export interface KernelClientOptions
   /**
    * Whether a second kernel is kept ready, so that `reset()` takes milliseconds and a kernel that died
    * is replaced immediately. It costs the memory of one idle kernel, some 45 MB, and is started half a
-   * second after the one in use.
+   * second after the first code has begun.
    *
    * @default {true}
    */

@@ -84,8 +84,11 @@ type State =
 /** How long interrupted code may take to end before its kernel is replaced. */
 const INTERRUPT_GRACE_MS = 2000;
 
-/** The spare kernel is started after the one in use has had this time, for its first result comes first. */
+/** The spare kernel is started once code has run for this time, for its first result comes first. */
 const HEAD_START_MS = 500;
+
+/** How long a kernel that does nothing may take to answer. */
+const READY_TIMEOUT_MS = 1000;
 
 /** One that dies sooner is only replaced when it is needed: something may keep killing them. */
 export const SHORT_LIFE_MS: number = 1000;
@@ -110,6 +113,8 @@ export class KernelHost implements AsyncDisposable {
   /** The start that looks for the kernel of a host before: where that died, an execution must tell. */
   #attaching: Promise<Kernel> | undefined;
   #spare: Promise<Kernel> | undefined;
+  /** Whether code has run. */
+  #isUsed = false;
   #spareTimer: ReturnType<typeof setTimeout> | undefined;
   #disposing: Promise<void> | undefined;
 
@@ -208,6 +213,18 @@ export class KernelHost implements AsyncDisposable {
     if (this.#untold !== undefined) throw this.#untold.reason;
     const kernel = await abortable(this.#usable(), signal);
     return await kernel.look(code, signal);
+  }
+
+  /** Whether code could run now: no other does, no loss is to be told, and the kernel has just answered. */
+  async isReady(signal: AbortSignal): Promise<boolean> {
+    if (this.#state.is !== "idle") return false;
+    try {
+      await this.isComplete("", { timeoutMs: READY_TIMEOUT_MS, signal });
+      return this.#state.is === "idle";
+    } catch (error) {
+      this.#log.debug(`The kernel does not answer: ${messageOf(error)}`);
+      return false;
+    }
   }
 
   /** Starts a type checker beside the kernel; `undefined` where there is none. */
@@ -364,6 +381,8 @@ export class KernelHost implements AsyncDisposable {
     const { is } = this.#state;
     if (is === "idle" && this.#state.start === start) {
       this.#state = { is: "busy", start, execution };
+      this.#isUsed = true;
+      this.#prepareSpare();
     }
   }
 
@@ -513,6 +532,7 @@ export class KernelHost implements AsyncDisposable {
    */
   #prepareSpare(): void {
     if (this.#options.spareKernel === false || this.#state.is === "closed") return;
+    if (!this.#isUsed) return; // there is nothing to reset, and the memory may never be needed
     if (this.#spare !== undefined || this.#spareTimer !== undefined) return;
     this.#spareTimer = setTimeout(() => {
       this.#spareTimer = undefined;

@@ -339,8 +339,3 @@ function splitOption(arg: string): [string, string | undefined] {
   const at = arg.startsWith("--") ? arg.indexOf("=") : -1;
   return at === -1 ? [arg, undefined] : [arg.slice(0, at), arg.slice(at + 1)];
 }
-
-/** Quotes a text as one word of a shell command that a person can copy. */
-export function shellWord(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
-}

@@ -1,5 +1,4 @@
 import { basename } from "node:path";
-import { asset } from "../assets/mod.ts";
 import { joinBytes } from "../base/bytes.ts";
 import { Mutex } from "../base/mutex.ts";
 import { readHostileBytes } from "../files/safe.ts";
@@ -160,6 +159,7 @@ const TIMEOUT_MS = 30_000;
 async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage | undefined> {
   using _turn = await turns.acquire();
   // Its module comes with this one, also where all is one file.
+  const { asset } = await import("../assets/mod.ts");
   const code = `data:text/javascript,${encodeURIComponent(asset("images/scale.js"))}`;
   const worker = new Worker(code, { type: "module" });
   const { promise, resolve } = Promise.withResolvers<InlineImage | undefined>();

@@ -129,7 +129,8 @@ export class McpServer implements AsyncDisposable {
    * @param options The workspace, the address and the tokens.
    * @returns The running server; {@linkcode McpServer.http} has its address.
    * @throws {Deno.errors.AddrInUse} The port is taken.
-   * @throws {TypeError} A token is too easy to guess, or sessions are durable and no tokens were given.
+   * @throws {TypeError} A token is too easy to guess, or sessions are durable and no tokens were given, or
+   * `pool` is combined with what sessions made ahead cannot have.
    * @throws {RangeError} A number of sessions or a time limit is not positive.
    * @throws {ConfigError} The workspace lies in another one, or must not be shared with sessions.
    */
@@ -138,13 +139,14 @@ export class McpServer implements AsyncDisposable {
     // On stdio, an answer would have to wait for all of this.
     const { BearerTokens, EVERYBODY } = await import("./http/bearer_tokens.ts");
     const { HttpMcpServer } = await import("./http/server.ts");
-    const { SessionPool } = await import("./http/sessions.ts");
+    const { refuseReady, SessionPool } = await import("./http/sessions.ts");
     const { refuseUnshareable } = await import("./http/workspace_share.ts");
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
     const { version = "0", allowRegistrations = false, workspace, durable, ...session } = more;
     if (durable && tokens === undefined) {
       throw new TypeError("Durable sessions need tokens that stay the same: pass tokens, or false");
     }
+    refuseReady(options);
     const { log = stderrLogger(), shareWorkspace: share } = session;
     const token = tokens === undefined ? randomToken() : undefined;
     const given = token === undefined ? tokens : [token];

@@ -1,8 +1,7 @@
 import { join, resolve } from "node:path";
 import type { z } from "zod";
 import { ToolIndex, type ToolMatches } from "../apigen/search.ts";
-import { AuditLog, type AuditLogOptions } from "../approval/audit/log.ts";
-import { AuditTrail } from "../approval/audit/trail.ts";
+import type { AuditLog, AuditLogOptions } from "../approval/audit/log.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { EnvironmentNotReadyError, SessionEndedError, SessionTakenError } from "../base/errors.ts";
@@ -12,15 +11,14 @@ import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { DurableOptions, NotedOptions } from "../executor/durable.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
-import { buildPythonEnvironment, findPython } from "../python/environment.ts";
+import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { ApprovalRounds } from "./approvals.ts";
 import { CellRun, type Patience } from "./cell_run.ts";
 import { type Artifact, Artifacts } from "./images.ts";
 import type { PersonRequest } from "../approval/wire.ts";
-import { PageAsker } from "./page_asker.ts";
+import type { PageAsker } from "./page_asker.ts";
 import { shownActivity } from "./request_progress.ts";
-import { announceSession, prepareSessionsFolder } from "./running_sessions.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 import { CellTasks } from "./tasks.ts";
 
@@ -31,6 +29,12 @@ export interface SessionParts {
   readonly page: PageAsker;
   /** Where the whole output of cells goes: where images go too. */
   readonly outputs: ArtifactFolder;
+}
+
+/** What of a session's parts can be there before its client. */
+interface PreparedParts extends Pick<SessionParts, "executor" | "outputs"> {
+  /** What ends with them. */
+  readonly stack: AsyncDisposableStack;
 }
 
 /**
@@ -115,6 +119,8 @@ export interface SessionOptions extends McpServerOptions {
  * One MCP session: its kernel, which starts with {@linkcode begin} or when it is needed, and all that its client has to do with.
  * Disposing it ends the kernel.
  *
+ * What only runs once the kernel starts is loaded then, as clients need not wait for it.
+ *
  * A start that failed is tried again by the next call that needs the kernel: its error says what the
  * user can do, and who has done it need not restart the client.
  */
@@ -147,7 +153,10 @@ export class Session implements AsyncDisposable {
   #hasRun: boolean;
   /** Whether the durable session ends when this one is disposed of. */
   #ends = false;
+  #disposing: Promise<void> | undefined;
   #closingLost: Promise<void> | undefined;
+  /** The executor that was started before anybody needed it. */
+  #prepared: Promise<PreparedParts> | undefined;
   /** What ends with it, once it has started. */
   #running: AsyncDisposable | undefined;
   #workspace: Promise<string> | undefined;
@@ -172,6 +181,16 @@ export class Session implements AsyncDisposable {
     });
   }
 
+  /** Starts the kernel for a client that is yet to come. What tells the user of the session waits. */
+  async prepare(): Promise<void> {
+    await (this.#prepared ??= this.#prepare());
+  }
+
+  /** Whether the kernel that {@linkcode prepare} started can run code. */
+  async isReady(): Promise<boolean> {
+    return await (await this.#prepared)?.executor.isReady() ?? false;
+  }
+
   /** What is done before the kernel runs code, in one line; `undefined` once it does. */
   get starting(): string | undefined {
     return this.#starting;
@@ -189,7 +208,9 @@ export class Session implements AsyncDisposable {
   /** The observers that note changes in the audit log, like the calls of executed code. */
   async observers(): Promise<readonly CallObserver[]> {
     const log = await this.#auditLog();
-    return log === false ? [] : [new AuditTrail(log)];
+    if (log === false) return [];
+    const { AuditTrail } = await import("../approval/audit/trail.ts");
+    return [new AuditTrail(log)];
   }
 
   /** The workspace, as an absolute path without symbolic links. */
@@ -333,11 +354,16 @@ export class Session implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await (this.#disposing ??= this.#dispose());
+  }
+
+  async #dispose(): Promise<void> {
     this.#closing.abort(new DOMException("The session was closed", "AbortError"));
     this.rounds[Symbol.dispose]();
     this.tasks[Symbol.dispose]();
     await this.#filled?.catch(() => {}); // it ends now; its callers got the error
     await this.#parts?.catch(() => {}); // its callers got the error
+    await (await this.#prepared?.catch(() => undefined))?.stack[Symbol.asyncDispose]();
     await this.#running?.[Symbol.asyncDispose]();
     await this.#closingLost;
     const audit = await this.#audit?.catch(() => undefined); // its callers got the error
@@ -351,6 +377,7 @@ export class Session implements AsyncDisposable {
 
   async #openAudit(): Promise<AuditLog> {
     const { auditLog = { workspace: await this.workspace }, policy } = this.#options;
+    const { AuditLog } = await import("../approval/audit/log.ts");
     return new AuditLog({ ...auditLog, redact: policy?.redact, log: this.log });
   }
 
@@ -362,6 +389,26 @@ export class Session implements AsyncDisposable {
   }
 
   async #start(): Promise<SessionParts> {
+    const prepared = this.#prepared ?? this.#prepare();
+    this.#prepared = undefined;
+    const { executor, outputs, stack } = await prepared;
+    const { announceSession } = await import("./running_sessions.ts");
+    const { PageAsker } = await import("./page_asker.ts");
+    await using parts = stack;
+    const workspace = await this.workspace;
+    const { label = "" } = this.#options;
+    parts.use(await announceSession({ workspace, label, ...doorOf(executor) }));
+    const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
+    if (this.prefersPage) page.invite();
+    const { sessionEnded } = executor;
+    const running = this.#running = parts.move();
+    const lose = () => this.#lose(sessionEnded?.reason, running);
+    if (sessionEnded?.aborted) lose();
+    sessionEnded?.addEventListener("abort", lose, { once: true });
+    return { executor, outputs, page };
+  }
+
+  async #prepare(): Promise<PreparedParts> {
     const { signal } = this.#closing;
     signal.throwIfAborted();
     if (this.isFilled) this.#starting = "Copying the files of the workspace";
@@ -375,9 +422,10 @@ export class Session implements AsyncDisposable {
     this.#starting = "Starting the kernel";
     const { imagesDir = "images", approve = "ask", approveShell = "allow", policy } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
+    const { prepareSessionsFolder } = await import("./running_sessions.ts");
     await prepareSessionsFolder();
-    await using parts = new AsyncDisposableStack();
-    const executor = await this.#open(parts, {
+    await using stack = new AsyncDisposableStack();
+    const executor = await this.#open(stack, {
       ...this.#options,
       approval: policy ?? { tools: approve, resources: approve, shell: approveShell },
       audit: await this.#auditLog(),
@@ -385,16 +433,7 @@ export class Session implements AsyncDisposable {
       python,
       signal,
     });
-    const { label = "" } = this.#options;
-    parts.use(await announceSession({ workspace, label, ...doorOf(executor) }));
-    const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
-    if (this.prefersPage) page.invite();
-    const { sessionEnded } = executor;
-    const running = this.#running = parts.move();
-    const lose = () => this.#lose(sessionEnded?.reason, running);
-    if (sessionEnded?.aborted) lose();
-    sessionEnded?.addEventListener("abort", lose, { once: true });
-    return { executor, outputs, page };
+    return { executor, outputs, stack: stack.move() };
   }
 
   /** Starts the kernel, or finds that of the durable session, which goes on when the parts are disposed of. */
@@ -404,7 +443,6 @@ export class Session implements AsyncDisposable {
   ): Promise<CodeExecutor> {
     const name = this.#name;
     if (name === undefined) {
-      // Half of what this server loads, which clients need not wait for.
       const { CodeExecutor } = await import("../executor/code_executor.ts");
       return parts.use(await CodeExecutor.start(options));
     }
@@ -453,8 +491,9 @@ export class Session implements AsyncDisposable {
   }
 
   /** The Python that runs the kernel; the managed one is built where it is missing. */
-  async #python(): ReturnType<typeof findPython> {
+  async #python(): Promise<PythonEnvironment> {
     const { python } = this.#options;
+    const { buildPythonEnvironment, findPython } = await import("../python/environment.ts");
     try {
       return await findPython({ python, workspace: await this.workspace, log: this.log });
     } catch (error) {

@@ -217,6 +217,11 @@ export class PackageFolder {
     return hasManagedDirectory() && isGranted({ name: "read" }) && isGranted({ name: "write" });
   }
 
+  /** Where the packages of a workspace are, in a folder for every Python, if there are any. */
+  static async folder(workspace: string): Promise<string> {
+    return await folderOf(workspace);
+  }
+
   /** Removes a workspace's packages for every Python. */
   static async remove(workspace: string): Promise<void> {
     await PackageFolder.discard(await folderOf(workspace));

@@ -63,6 +63,15 @@ Deno.test("A spare kernel is kept ready", async (t) => {
   });
 });
 
+Deno.test("No spare kernel is started before code has run", async () => {
+  const log = new ReadyCount();
+  await using kernel = await TestKernel.start({ log });
+  await kernel.client.reset();
+  assertEquals(log.count, 2);
+  await kernel.client.execute("1").result;
+  await until("there is a spare kernel", () => log.count === 3);
+});
+
 Deno.test("Without spareKernel there is one kernel, and a reset starts the next", async () => {
   const log = new ReadyCount();
   await using kernel = await TestKernel.start({ spareKernel: false, log });
@@ -79,6 +88,7 @@ for (const [name, ready] of [["", 2], [", also one that starts", 1]] as const) {
     const log = new ReadyCount();
     await using kernel = await TestKernel.start({ log });
     const { client, gateway } = kernel;
+    await client.execute("1").result;
     await until(
       "there is a spare kernel",
       async () => log.count >= ready && (await kernels(gateway)).length === 2,

@@ -16,6 +16,8 @@ export const KEPT_DAYS = 30;
 export interface SessionFolder extends Disposable {
   /** The folder. */
   readonly path: string;
+  /** Says whose the session is, where it was made ahead. */
+  belongTo(owner: string): void;
 }
 
 /** Which folders of ended sessions are old. */
@@ -36,6 +38,8 @@ interface OldSessions {
  */
 const LOCK = ".ipybox/in-use";
 const MAX_OWNER = 100;
+/** Whose a session is that was made ahead. Its folder is of no use to anybody once it has ended. */
+export const NOBODY = "nobody";
 
 /**
  * The folders of a workspace's sessions. They are in its `.ipybox`, where neither the workspace's own
@@ -62,7 +66,7 @@ export async function makeSessionFolder(
   const lock = await Deno.open(making, { createNew: true, write: true, mode: 0o600 });
   try {
     await lock.lock(true);
-    await lock.write(new TextEncoder().encode(owner));
+    write(lock, owner);
     await Deno.rename(making, join(own.path, basename(LOCK))); // nobody ever sees it unlocked
   } catch (error) {
     lock.close();
@@ -70,12 +74,19 @@ export async function makeSessionFolder(
   }
   return {
     path,
+    belongTo: (owner) => write(lock, owner),
     [Symbol.dispose]() {
       const now = new Date();
       lock.utimeSync(now, now);
       lock.close();
     },
   };
+}
+
+function write(lock: Deno.FsFile, owner: string): void {
+  lock.truncateSync();
+  lock.seekSync(0, Deno.SeekMode.Start);
+  lock.writeSync(new TextEncoder().encode(owner));
 }
 
 /** Does something with the old folders of a workspace's ended sessions. */
@@ -109,7 +120,7 @@ export async function forEachOldSession(
     if (typeof state === "object") {
       const count = (ended.get(state.owner) ?? 0) + 1;
       ended.set(state.owner, count);
-      isSurplus = count > keep;
+      isSurplus = count > keep || state.owner === NOBODY;
     }
     if (isSurplus || endedAt < before && (await folderUsage(path)).changedAt < before) {
       await visit(path);

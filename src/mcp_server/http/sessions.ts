@@ -1,26 +1,24 @@
 import { cp } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { z } from "zod";
-import { ConfigError } from "../../base/errors.ts";
+import { silentLogger } from "../../base/log.ts";
+import { ReadyPool } from "../../base/ready_pool.ts";
 import { CallJournal } from "../../calls/journal.ts";
 import { endDurable, folderOf, isRunning, listSessions } from "../../executor/durable.ts";
+import { removeFromWorkspace } from "../../files/remove_tree.ts";
 import { isPlainFolder } from "../../files/safe.ts";
-import { withSettingsOf } from "../../mcp/launch.ts";
-import {
-  type ServerParams,
-  type VariableLookup,
-  variableLookup,
-  WORKSPACE_VARIABLE,
-} from "../../mcp/params.ts";
+import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../mcp/params.ts";
 import { PackageFolder } from "../../python/packages.ts";
-import { ServerRegistry } from "../../servers/registry.ts";
+import { forgetWorkspace } from "../../sandbox/protect.ts";
+import { Session, type SessionOptions } from "../session.ts";
+import { basisOf, type SessionBasisOptions, sessionServers } from "./session_basis.ts";
 import {
   makeSessionFolder,
+  NOBODY,
   SessionCleanup,
   type SessionFolder,
   sessionFolders,
 } from "./session_folders.ts";
-import { Session, type SessionOptions } from "../session.ts";
 import { copyWorkspace } from "./workspace_share.ts";
 
 /** How an MCP server over HTTP keeps its sessions. */
@@ -48,6 +46,15 @@ export interface HttpSessionsOptions {
    */
   durable?: boolean;
   /**
+   * How many sessions are kept ready besides, each with a folder and a running kernel, for whoever opens
+   * the next one. Nobody has had them before. One that is older than a change of the workspace's servers,
+   * their modules, its settings or its Python is replaced, and so is one whose kernel died. While memory
+   * is short, none are kept. Cannot be combined with `durable`, nor with copies of the workspace.
+   *
+   * @default {{ size: 0 }}
+   */
+  pool?: { readonly size: number };
+  /**
    * How long a session may go unused before it is closed, in milliseconds.
    *
    * @default {3600000}
@@ -64,6 +71,26 @@ export interface HttpSessionsOptions {
 }
 
 const IDLE_MS = 3_600_000;
+
+/** Refuses what sessions that are made ahead cannot have. */
+export function refuseReady(
+  { pool, durable, shareWorkspace }: HttpSessionsOptions,
+): void {
+  const size = pool?.size ?? 0;
+  if (!(Number.isSafeInteger(size) && size >= 0)) {
+    throw new RangeError(`pool.size must be a whole number of 0 or more, not ${size}`);
+  }
+  if (size > 0 && durable) {
+    throw new TypeError(
+      "Cannot combine pool and durable: a durable session says from its start whose it is",
+    );
+  }
+  if (size > 0 && shareWorkspace === "copy") {
+    throw new TypeError(
+      'Cannot combine pool and shareWorkspace "copy": a copy made ahead would be old',
+    );
+  }
+}
 
 /** Options of {@linkcode SessionPool}. */
 interface SessionPoolOptions extends HttpSessionsOptions {
@@ -125,6 +152,19 @@ interface Absent {
   returning?: Promise<Entry | undefined>;
 }
 
+/** A session and its folder, which no client has yet. */
+interface Created {
+  readonly id: string;
+  readonly session: Session;
+  readonly place: SessionFolder;
+}
+
+/** One that was made ahead, with a kernel that runs. */
+interface ReadySession extends Created, AsyncDisposable {
+  /** What it was made from. */
+  readonly basis: string;
+}
+
 interface Entry extends PooledSession {
   readonly place: SessionFolder;
   readonly owner: string;
@@ -150,15 +190,26 @@ export class SessionPool implements AsyncDisposable {
   readonly #ending = new Set<Promise<void>>();
   #closed = false;
   readonly #cleanup: SessionCleanup;
+  readonly #ready: ReadyPool<ReadySession> | undefined;
   /** How many sessions each owner has: those that are opened, absent or have not ended yet, too. */
   readonly #held = new Map<string, number>();
 
   /** @param options Where sessions work, and how many there may be. */
   constructor(options: SessionPoolOptions) {
     this.#options = options;
-    const { workspace, keepSessions: keep = 100, session: { log } } = options;
+    const { workspace, keepSessions: keep = 100, pool: { size } = { size: 0 } } = options;
+    const { log = silentLogger } = options.session;
     this.#cleanup = new SessionCleanup({ workspace, keep, log });
     this.#cleanup.begin();
+    if (size === 0) return;
+    this.#ready = new ReadyPool({
+      size,
+      start: (signal) => this.#prepare(signal),
+      isFit: async ({ session, basis }) =>
+        basis === await basisOf(this.#basis) && await session.isReady(),
+      log,
+    });
+    this.#ready.keep();
   }
 
   /**
@@ -229,10 +280,12 @@ export class SessionPool implements AsyncDisposable {
   /** Closes all sessions, also those that are being opened. Durable ones are left. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
+    const unused = this.#ready?.[Symbol.asyncDispose]();
     await Promise.allSettled(this.#opening);
     const isLeft = this.#options.durable;
     await Promise.all([...this.#entries.values()].map((entry) => this.#end(entry, { isLeft })));
     await Promise.all(this.#ending);
+    await unused;
     await this.#cleanup[Symbol.asyncDispose]();
   }
 
@@ -280,33 +333,14 @@ export class SessionPool implements AsyncDisposable {
   }
 
   async #make(note: Note, absent: string | undefined): Promise<Entry> {
-    const { workspace, session } = this.#options;
     const { owner } = note;
     const continues = absent !== undefined;
     if (!continues) await this.#take(owner);
-    using stack = new DisposableStack();
     try {
-      const id = absent ?? crypto.randomUUID();
-      const place = stack.use(await makeSessionFolder(workspace, id, { owner, continues }));
-      const folder = place.path;
-      if (!continues) await this.#copyApis(folder);
-      const opened = new Session({
-        ...this.#options.session,
-        workspace: folder,
-        nestedWorkspace: true, // in a place that no code reaches
-        servers: await this.#servers(),
-        variables: await this.#variables(folder),
-        consents: session.consents ?? workspace, // what its own folder says must not count
-        auditLog: { workspace, session: id }, // which outlives the session, and no server of it writes to
-        packages: session.packages ?? workspace, // beside its own, which go with it
-        label: `session ${id}`,
-        ...this.#shared(folder),
-        ...this.#durably(id, note),
-        continues,
-      });
-      opened.begin();
-      const entry = this.#entry(note, id, opened, place);
-      stack.move();
+      const { id, session, place } = (continues ? undefined : await this.#readyFor(owner)) ??
+        await this.#create(absent ?? crypto.randomUUID(), note, continues);
+      session.begin();
+      const entry = this.#entry(note, id, session, place);
       this.#entries.set(id, entry);
       this.#absent.delete(id);
       this.#watch(entry);
@@ -315,6 +349,76 @@ export class SessionPool implements AsyncDisposable {
       if (!continues) this.#count(owner, -1);
       throw error;
     }
+  }
+
+  /** Makes a session's folder, and the session in it, which has not begun. */
+  async #create(id: string, note: Note | undefined, continues: boolean): Promise<Created> {
+    const { workspace, session } = this.#options;
+    const owner = note?.owner ?? NOBODY;
+    using stack = new DisposableStack();
+    const place = stack.use(await makeSessionFolder(workspace, id, { owner, continues }));
+    const folder = place.path;
+    if (!continues) await this.#copyApis(folder);
+    const created = new Session({
+      ...session,
+      workspace: folder,
+      nestedWorkspace: true, // in a place that no code reaches
+      servers: await sessionServers(this.#options),
+      variables: await this.#variables(folder),
+      consents: session.consents ?? workspace, // what its own folder says must not count
+      auditLog: { workspace, session: id }, // which outlives the session, and no server of it writes to
+      packages: session.packages ?? workspace, // beside its own, which go with it
+      label: `session ${id}`,
+      ...this.#shared(folder),
+      ...(note && this.#durably(id, note)),
+      continues,
+    });
+    stack.move();
+    return { id, session: created, place };
+  }
+
+  /** Takes a session that was made ahead. */
+  async #readyFor(owner: string): Promise<Created | undefined> {
+    await using unused = new AsyncDisposableStack();
+    const ready = await this.#ready?.take({ waits: false });
+    if (ready === undefined) return undefined;
+    unused.use(ready);
+    ready.place.belongTo(owner);
+    unused.move();
+    return ready;
+  }
+
+  /** Makes a session for whoever opens the next one. */
+  async #prepare(signal: AbortSignal): Promise<ReadySession> {
+    const basis = await basisOf(this.#basis);
+    const { id, session, place } = await this.#create(crypto.randomUUID(), undefined, false);
+    const { workspace } = this.#options;
+    const end = async () => {
+      await session[Symbol.asyncDispose]();
+      await PackageFolder.remove(place.path);
+      place[Symbol.dispose]();
+      await removeFromWorkspace(place.path, workspace);
+      await forgetWorkspace(place.path);
+    };
+    const stop = () => void session[Symbol.asyncDispose](); // which end() waits for
+    signal.addEventListener("abort", stop, { once: true });
+    try {
+      signal.throwIfAborted();
+      await session.prepare();
+    } catch (error) {
+      await end();
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", stop);
+    }
+    session.log.debug(`Session ${id} is ready for a client`);
+    return { id, session, place, basis, [Symbol.asyncDispose]: end };
+  }
+
+  /** What sessions are made from now; those that were made ahead must not be older. */
+  get #basis(): SessionBasisOptions {
+    const { session, workspace } = this.#options;
+    return { workspace, session: { ...session, ...this.#shared(workspace) } };
   }
 
   /** How a session outlives this server. */
@@ -443,31 +547,6 @@ export class SessionPool implements AsyncDisposable {
     const { workspace, session: { log } } = this.#options;
     const lookup = await variableLookup(workspace, { log });
     return (name) => name === WORKSPACE_VARIABLE ? folder : lookup(name);
-  }
-
-  /** A session's registry has no file: a server that may write to its folder could write there, too. */
-  async #servers(): Promise<ServerRegistry> {
-    const { workspace, session: { servers, log } } = this.#options;
-    const registry = await ServerRegistry.open({ workspace, servers });
-    const own = registry.entries.filter(([name, params]) => registry.isOwn(name, params));
-    const others = registry.names.filter((name) => !own.some(([other]) => other === name));
-    if (others.length > 0) {
-      // Only the operator decides on servers, not clients.
-      log?.warn(
-        `Not available in sessions because you have not registered them: ${others.join(", ")} in ` +
-          `${registry.path}. See \`ipybox servers\`, then \`ipybox register\``,
-      );
-    }
-    const settled: Record<string, ServerParams> = {};
-    for (const entry of own) {
-      try {
-        settled[entry[0]] = await withSettingsOf(workspace, entry);
-      } catch (error) {
-        if (!(error instanceof ConfigError)) throw error;
-        log?.warn(`Not available in sessions: ${entry[0]}. ${error.message}`);
-      }
-    }
-    return await ServerRegistry.open({ servers: settled });
   }
 }
 

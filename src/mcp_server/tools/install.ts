@@ -6,7 +6,6 @@ import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
 import { foreignBlock } from "../cell_report.ts";
-import { makeChange } from "./make_change.ts";
 
 const FROM_GIT = ', or, if the user agrees, "git+https://HOST/OWNER/REPO@TAG"';
 
@@ -58,6 +57,7 @@ export function registerInstall(
             `Installs from a Git repository. The installation runs in a sandbox that can reach ${host}`,
         },
       };
+      const { makeChange } = await import("./make_change.ts");
       return await makeChange(change, { session, server, ctx, work, progress }, async () => {
         work.activity = `Installing ${text}`;
         const { executor } = await work.kernel();

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { GeneratedTool } from "../../apigen/generate.ts";
-import { shellWord } from "../../mcp/launch.ts";
+import { shellWord } from "../../process/shell_word.ts";
 import {
   checkServerName,
   type HttpServerParams,
@@ -15,7 +15,6 @@ import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import { type DeclareInput, isObject } from "../tool_input.ts";
-import { makeChange } from "./make_change.ts";
 
 const DESCRIPTION = `
 Connects to an MCP server and generates a Python module for each of its tools; \
@@ -76,6 +75,7 @@ export function registerRegister(
             `Registers this server, which runs or is reached outside the code's sandbox: ${launch}`,
         },
       };
+      const { makeChange } = await import("./make_change.ts");
       return await makeChange(change, { session, server, ctx, work, progress }, async () => {
         work.activity = `Connecting to ${name}`;
         const { executor } = await work.kernel();

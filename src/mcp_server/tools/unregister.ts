@@ -5,7 +5,6 @@ import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
-import { makeChange } from "./make_change.ts";
 import { knownServers } from "./search.ts";
 
 const DESCRIPTION = `
@@ -54,6 +53,7 @@ export function registerUnregister(
           effect: "Removes the MCP server and its Python API",
         },
       };
+      const { makeChange } = await import("./make_change.ts");
       return await makeChange(change, { session, server, ctx, work, progress }, async () => {
         work.activity = `Removing ${name}`;
         await (await work.kernel()).executor.unregisterServer(name);

@@ -1,0 +1,178 @@
+import type { Logger } from "./log.ts";
+import { messageOf } from "./message_of.ts";
+import { isGranted } from "./permission.ts";
+import { pause, settledWithin } from "./signals.ts";
+
+/** Options of {@linkcode ReadyPool}. */
+export interface ReadyPoolOptions<Item> {
+  /** How many are kept ready. */
+  readonly size: number;
+  /** Starts one. The signal aborts when the pool is disposed of. */
+  readonly start: (signal: AbortSignal) => Promise<Item>;
+  /** Whether one that was ready still is. */
+  readonly isFit: (item: Item) => Promise<boolean>;
+  /** Receives what cannot be started or ended. */
+  readonly log: Logger;
+  /**
+   * The share of the machine's memory that is free.
+   *
+   * @default {what the system says}
+   */
+  readonly freeMemory?: () => number;
+}
+
+/** What was handed out has this time to itself before the next one is started. */
+const HEAD_START_MS = 500;
+/** How often those that wait are looked at. */
+const CHECK_MS = 30_000;
+/** Nothing is started ahead while less of the memory is free, and below half of it nothing is kept. */
+const LEAST_FREE = 0.1;
+
+/**
+ * Keeps a number of things ready that take long to start. Each is handed out once and belongs to its taker
+ * from then on. Disposing the pool ends those that are left.
+ */
+export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable {
+  readonly #options: ReadyPoolOptions<Item>;
+  readonly #closed = new AbortController();
+  readonly #ready: Item[] = [];
+  readonly #endings = new Set<Promise<void>>();
+  readonly #takings = new Set<Promise<Item | undefined>>();
+  /** The one that is being started, until somebody waits for it. */
+  #starting: Promise<Item> | undefined;
+  /** When one was handed out last. */
+  #takenAt = -Infinity;
+  /** Whether the last start failed. Another one is tried when somebody asks. */
+  #hasFailed = false;
+  #woken = Promise.withResolvers<void>();
+  #keeping: Promise<void> = Promise.resolve();
+
+  /** @param options What is kept ready. */
+  constructor(options: ReadyPoolOptions<Item>) {
+    this.#options = options;
+  }
+
+  /** Aborts when the pool is disposed of. */
+  get closed(): AbortSignal {
+    return this.#closed.signal;
+  }
+
+  /** Starts those that are missing, one after the other. */
+  async fill(): Promise<void> {
+    const { size, start } = this.#options;
+    while (this.#ready.length < size && this.#freeMemory() >= LEAST_FREE) {
+      await pause(this.#takenAt + HEAD_START_MS - performance.now(), this.closed);
+      const starting = this.#starting = start(this.closed);
+      try {
+        const item = await starting;
+        if (this.#starting === starting) this.#ready.push(item); // else somebody has it
+      } finally {
+        if (this.#starting === starting) this.#starting = undefined;
+      }
+    }
+  }
+
+  /** Keeps it full and fit from now on. */
+  keep(): void {
+    this.#keeping = this.#keep();
+  }
+
+  /**
+   * Hands one out; `undefined` where there is none.
+   *
+   * @param options Whether one is waited for that is being started.
+   */
+  async take({ waits }: { readonly waits: boolean }): Promise<Item | undefined> {
+    const taking = this.#take(waits);
+    this.#takings.add(taking);
+    try {
+      return await taking;
+    } finally {
+      this.#takings.delete(taking);
+      this.#hasFailed = false;
+      this.#woken.resolve();
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed.abort(new DOMException("The pool was closed", "AbortError"));
+    this.#woken.resolve();
+    await this.#keeping;
+    await Promise.allSettled(this.#takings);
+    for (const item of this.#ready.splice(0)) this.#end(item);
+    while (this.#endings.size > 0) await Promise.all(this.#endings);
+  }
+
+  async #take(waits: boolean): Promise<Item | undefined> {
+    for (let item = await this.#next(waits); item !== undefined; item = await this.#next(waits)) {
+      if (await this.#isFit(item) && !this.closed.aborted) {
+        this.#takenAt = performance.now();
+        return item;
+      }
+      this.#end(item);
+    }
+    return undefined;
+  }
+
+  async #next(waits: boolean): Promise<Item | undefined> {
+    const ready = this.#ready.shift();
+    if (ready !== undefined || !waits) return ready;
+    const starting = this.#starting;
+    this.#starting = undefined;
+    return await starting?.catch(() => undefined); // fill() says why
+  }
+
+  async #keep(): Promise<void> {
+    while (!this.closed.aborted) {
+      this.#woken = Promise.withResolvers();
+      try {
+        await this.#check();
+        if (!this.#hasFailed) await this.fill();
+      } catch (error) {
+        this.#hasFailed = true;
+        if (this.closed.aborted) return;
+        this.#options.log.warn(`Nothing is kept ready: ${messageOf(error)}`);
+      }
+      await settledWithin(this.#woken.promise, CHECK_MS);
+    }
+  }
+
+  /** Ends those that nobody should get any more. */
+  async #check(): Promise<void> {
+    const isShort = this.#freeMemory() < LEAST_FREE / 2;
+    for (const item of [...this.#ready]) {
+      if (!isShort && await this.#isFit(item)) continue;
+      const place = this.#ready.indexOf(item);
+      if (place === -1) continue; // handed out meanwhile, and checked there
+      this.#ready.splice(place, 1);
+      this.#end(item);
+    }
+  }
+
+  async #isFit(item: Item): Promise<boolean> {
+    try {
+      return await this.#options.isFit(item);
+    } catch (error) {
+      this.#options.log.debug(`Cannot tell whether what was kept ready still is: ${error}`);
+      return false;
+    }
+  }
+
+  #end(item: Item): void {
+    const ending = Promise.resolve(item[Symbol.asyncDispose]()).catch((error: unknown) => {
+      this.#options.log.error(`What was kept ready did not end cleanly: ${error}`);
+    }).then(() => void this.#endings.delete(ending));
+    this.#endings.add(ending);
+  }
+
+  #freeMemory(): number {
+    return (this.#options.freeMemory ?? freeMemory)();
+  }
+}
+
+/** The share of the machine's memory that programs can still have; all where Deno may not tell. */
+function freeMemory(): number {
+  if (!isGranted({ name: "sys", kind: "systemMemoryInfo" })) return 1;
+  const { available, total } = Deno.systemMemoryInfo();
+  return available / total;
+}

@@ -1,0 +1,99 @@
+import { dirname, join } from "node:path";
+import { ConfigError } from "../../base/errors.ts";
+import { silentLogger } from "../../base/log.ts";
+import { folderUsage } from "../../files/copy_beneath.ts";
+import { lstatIfPresent, readHostileFile } from "../../files/safe.ts";
+import { readDotenv } from "../../mcp/env.ts";
+import { withSettingsOf } from "../../mcp/launch.ts";
+import type { ServerParams } from "../../mcp/params.ts";
+import { readManagedEnvironment } from "../../python/environment.ts";
+import { PackageFolder } from "../../python/packages.ts";
+import { projectPaths } from "../../sandbox/workspace.ts";
+import { ServerRegistry } from "../../servers/registry.ts";
+import type { SessionOptions } from "../session.ts";
+import { sessionFolders } from "./session_folders.ts";
+
+/** What a workspace's sessions are made from, besides the server's own options. */
+export interface SessionBasisOptions {
+  readonly workspace: string;
+  readonly session: Pick<
+    SessionOptions,
+    "servers" | "python" | "placement" | "sandbox" | "consents" | "log"
+  >;
+}
+
+/**
+ * The servers of a workspace that its sessions have. A session's registry has no file: a server that may
+ * write to its folder could write there, too.
+ */
+export async function sessionServers(
+  { workspace, session: { servers, log } }: SessionBasisOptions,
+): Promise<ServerRegistry> {
+  const registry = await ServerRegistry.open({ workspace, servers });
+  const own = registry.entries.filter(([name, params]) => registry.isOwn(name, params));
+  const others = registry.names.filter((name) => !own.some(([other]) => other === name));
+  if (others.length > 0) {
+    // Only the operator decides on servers, not clients.
+    log?.warn(
+      `Not available in sessions because you have not registered them: ${others.join(", ")} in ` +
+        `${registry.path}. See \`ipybox servers\`, then \`ipybox register\``,
+    );
+  }
+  const settled: Record<string, ServerParams> = {};
+  for (const entry of own) {
+    try {
+      settled[entry[0]] = await withSettingsOf(workspace, entry);
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      log?.warn(`Not available in sessions: ${entry[0]}. ${error.message}`);
+    }
+  }
+  return await ServerRegistry.open({ servers: settled });
+}
+
+/**
+ * Says what a session that is made now would be made from, in a text that differs where that does: the
+ * servers and their modules, variables, decisions that count always, the Python and its packages, and
+ * what the sandbox is made by.
+ */
+export async function basisOf(options: SessionBasisOptions): Promise<string> {
+  const { workspace, session } = options;
+  const servers = await sessionServers({ ...options, session: { ...session, log: silentLogger } });
+  const { sandbox, consents } = session;
+  const { config, project } = typeof sandbox === "object" ? sandbox : {};
+  const decided = typeof consents === "string" ? consents : workspace;
+  return JSON.stringify([
+    servers.entries,
+    await folderUsage(join(workspace, "mcptools")),
+    await readDotenv(workspace),
+    await readHostileFile(join(decided, ".ipybox", "consents.json")),
+    await pythonOf(session),
+    await entriesOf(await PackageFolder.folder(workspace)),
+    typeof config === "string" ? await Deno.readTextFile(config) : null,
+    project === undefined ? null : await projectPaths(project, sessionFolders(workspace)),
+  ]);
+}
+
+/** Which Python there is. One that was built again is another one. */
+async function pythonOf(
+  { python, placement }: SessionBasisOptions["session"],
+): Promise<readonly unknown[]> {
+  if (placement !== undefined) return [];
+  const named = python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
+  const executable = named ?? (await readManagedEnvironment())?.executable;
+  if (executable === undefined) return [];
+  const settings = join(dirname(dirname(executable)), "pyvenv.cfg");
+  return [executable, await fileOf(executable), await fileOf(settings)];
+}
+
+async function entriesOf(folder: string): Promise<readonly unknown[]> {
+  if (await lstatIfPresent(folder) === undefined) return [];
+  const names = (await Array.fromAsync(Deno.readDir(folder))).map(({ name }) => name).sort();
+  return await Promise.all(names.map(async (name) => [name, await fileOf(join(folder, name))]));
+}
+
+/** Which file is at a path. */
+async function fileOf(path: string): Promise<readonly unknown[]> {
+  const info = await lstatIfPresent(path);
+  return [info?.dev, info?.ino, info?.birthtime?.getTime()];
+}

@@ -1,0 +1,213 @@
+import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
+import { join } from "node:path";
+import { runningSessions } from "../../src/mcp_server/running_sessions.ts";
+import { ipybox } from "../support/cli.ts";
+import { until } from "../support/executor.ts";
+import { HttpMcp } from "../support/http_mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
+import { workspaceWithServer } from "../support/mcp_workspace.ts";
+import { processesWith } from "../support/processes.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const CELL = "execute_ipython_cell";
+const ALICE = "alice-alice-alice-alice";
+const BOB = "bob-bob-bob-bob-bob-bob";
+
+/** What code says of the process that runs it: its folder, and when it was started, in ticks since the boot. */
+const SELF = "import os\nprint(os.getcwd())\n" +
+  "print(open('/proc/self/stat').read().rsplit(')', 1)[1].split()[19])";
+
+/** A server that keeps sessions ready. */
+class PoolServer implements AsyncDisposable {
+  private constructor(
+    readonly server: HttpMcp,
+    readonly workspace: string,
+    readonly tokens: TempFolder,
+  ) {}
+
+  static async start(workspace: string, ...args: string[]): Promise<PoolServer> {
+    const tokens = await TempFolder.create();
+    await Deno.writeTextFile(`${tokens.path}/tokens`, `${ALICE}\n${BOB}\n`);
+    const server = await HttpMcp.start([
+      ...["--workspace", workspace, "--token-file", `${tokens.path}/tokens`, "--verbose"],
+      ...args,
+    ]);
+    return new PoolServer(server, workspace, tokens);
+  }
+
+  /** How many sessions got ready before their clients. */
+  get started(): number {
+    return [...this.server.stderr.matchAll(/Session \S+ is ready for a client/g)].length;
+  }
+
+  async folders(): Promise<string[]> {
+    const sessions = Deno.readDir(join(this.workspace, ".ipybox", "sessions"));
+    return (await Array.fromAsync(sessions)).map(({ name }) => name);
+  }
+
+  async connect(token: string = ALICE): Promise<McpHost> {
+    return await McpHost.join({ ...this.server.address, token }, { kind: "1.x" });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.server[Symbol.asyncDispose]();
+    await this.tokens[Symbol.asyncDispose]();
+  }
+}
+
+async function selfOf(host: McpHost): Promise<{ id: string; startedAt: number }> {
+  const [folder = "", ticks] = (await host.call(CELL, { code: SELF })).text.split("\n");
+  return { id: folder.split("/").at(-1) ?? "", startedAt: Number(ticks) };
+}
+
+/** The time since the boot, in ticks. */
+async function ticks(): Promise<number> {
+  return Number((await Deno.readTextFile("/proc/uptime")).split(" ")[0]) * 100;
+}
+
+Deno.test("ipybox mcp --http --pool hands out sessions that run already, each to one client", async () => {
+  await using workspace = await workspaceWithServer();
+  await using pool = await PoolServer.start(workspace.path, "--pool", "1", "--max-sessions", "2");
+  await until("one is ready", () => pool.started === 1);
+  const [ready] = await pool.folders();
+  assertEquals(await runningSessions(workspace.path), []); // it is no session of anybody
+
+  const before = await ticks();
+  await using alice = await pool.connect();
+  const { id, startedAt } = await selfOf(alice);
+  assertEquals(id, ready);
+  assert(startedAt < before, `${startedAt} ${before}`);
+  await alice.call(CELL, { code: "secret = 'of alice'; open('secret', 'w').write('x')" });
+
+  await until("another one is ready", () => pool.started === 2);
+  const [next] = (await pool.folders()).filter((name) => name !== id);
+  await using bob = await pool.connect(BOB);
+  assertEquals((await selfOf(bob)).id, next);
+  const look =
+    "import os; print('secret' in globals(), os.path.exists('secret'), os.listdir('..'))";
+  assertEquals((await bob.call(CELL, { code: look })).text, `False False ['${next}']`);
+  const files = new URL(`/sessions/${next}/files/secret`, pool.server.address.url);
+  const theirs = await fetch(files, { headers: { authorization: `Bearer ${ALICE}` } });
+  await theirs.body?.cancel();
+  assertEquals(theirs.status, 404);
+});
+
+for (
+  const [name, change] of [
+    ["a server that was unregistered", async (workspace: string) => {
+      const { code, stderr } = await ipybox(["unregister", "raw", "--workspace", workspace]);
+      assertEquals(code, 0, stderr);
+    }],
+    ["a variable of the workspace's", async (workspace: string) => {
+      await Deno.writeTextFile(join(workspace, ".env"), "X=1\n");
+    }],
+  ] as const
+) {
+  Deno.test(`A session that was made before a change is not handed out: ${name}`, async () => {
+    await using workspace = await workspaceWithServer();
+    await using pool = await PoolServer.start(workspace.path, "--pool", "1");
+    await until("one is ready", () => pool.started === 1);
+    const [old] = await pool.folders();
+
+    await change(workspace.path);
+
+    await using host = await pool.connect();
+    const { id } = await selfOf(host);
+    assertNotEquals(id, old);
+    await until("the old one is gone", async () => !(await pool.folders()).includes(old ?? ""));
+    await until("another one is ready", () => pool.started === 2);
+  });
+}
+
+Deno.test("A session whose kernel died is not handed out", async () => {
+  await using workspace = await TempFolder.create();
+  await using pool = await PoolServer.start(workspace.path, "--pool", "1");
+  await until("one is ready", () => pool.started === 1);
+  const [old] = await pool.folders();
+  const [kernel = 0] = await kernelsOf(pool.server.pid);
+
+  Deno.kill(kernel, "SIGKILL");
+
+  await until("it is gone", async () => !(await kernelsOf(pool.server.pid)).includes(kernel));
+  await using host = await pool.connect();
+  assertNotEquals((await selfOf(host)).id, old);
+});
+
+for (const [when, count] of [["while one is started", 0], ["with one that is ready", 1]] as const) {
+  Deno.test(`SIGTERM ends a server ${when}, and leaves nothing of it`, async () => {
+    await using workspace = await TempFolder.create();
+    await using pool = await PoolServer.start(workspace.path, "--pool", "1");
+    let kernels: number[] = [];
+    await until("it is on its way", async () => {
+      kernels = await descendantsOf(pool.server.pid);
+      return kernels.length > 0 && pool.started === count;
+    });
+
+    assertEquals((await pool.server.stop("SIGTERM")).code, 0);
+
+    await until("no process is left", async () => {
+      const running = await Promise.all(kernels.map((pid) => isRunning(pid)));
+      return !running.includes(true);
+    });
+    assertEquals(await pool.folders(), []);
+  });
+}
+
+Deno.test("What a server that was killed kept ready is removed by the next one", async () => {
+  await using workspace = await TempFolder.create();
+  {
+    await using pool = await PoolServer.start(workspace.path, "--pool", "1");
+    await until("one is ready", () => pool.started === 1);
+    await pool.server.stop("SIGKILL");
+    assertEquals((await pool.folders()).length, 1);
+  }
+  await using next = await PoolServer.start(workspace.path);
+  await until("its folder is gone", async () => (await next.folders()).length === 0);
+});
+
+Deno.test("--pool refuses what sessions that are made ahead cannot have", async () => {
+  await using workspace = await TempFolder.create();
+  for (
+    const [args, problem] of [
+      [["--http", "0", "--pool", "x"], 'Option --pool needs a whole number: received "x"'],
+      [["--pool", "1"], "Option --pool needs --http"],
+      [["--http", "0", "--no-token", "--durable", "--pool", "1"], "a durable session says"],
+      [["--http", "0", "--share-workspace", "copy", "--pool", "1"], "a copy that is made ahead"],
+    ] as const
+  ) {
+    const { code, stderr } = await ipybox(["mcp", "--workspace", workspace.path, ...args]);
+    assertEquals(code, 2);
+    assertStringIncludes(stderr, problem);
+  }
+});
+
+async function descendantsOf(root: number): Promise<number[]> {
+  const found = await childrenOf(root);
+  for (const pid of found) found.push(...await childrenOf(pid));
+  return found;
+}
+
+async function childrenOf(pid: number): Promise<number[]> {
+  const found: number[] = [];
+  try {
+    for await (const { name } of Deno.readDir(`/proc/${pid}/task`)) {
+      const children = await Deno.readTextFile(`/proc/${pid}/task/${name}/children`);
+      found.push(...children.split(" ").filter(Boolean).map(Number));
+    }
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error; // it has ended meanwhile
+  }
+  return found;
+}
+
+async function kernelsOf(server: number): Promise<number[]> {
+  const [all, kernels] = await Promise.all([
+    descendantsOf(server),
+    processesWith("launcher/kernel.py"),
+  ]);
+  return kernels.filter((pid) => all.includes(pid));
+}
+
+async function isRunning(pid: number): Promise<boolean> {
+  return await Deno.stat(`/proc/${pid}`).then(() => true, () => false);
+}
