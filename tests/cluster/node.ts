@@ -101,7 +101,7 @@ async function bringUp(place: Place, onEnd: (error: Error) => void): Promise<voi
   await writeIdentities(place, write);
   const etcd = "http://127.0.0.1:2379";
   start("etcd", ...[
-    ...["--data-dir", `${folder}/etcd`, "--listen-client-urls", etcd],
+    ...["--data-dir", "/var/lib/etcd", "--listen-client-urls", etcd],
     ...["--advertise-client-urls", etcd],
   ]);
   start(`${built}/kube-apiserver`, ...[
@@ -120,6 +120,7 @@ async function bringUp(place: Place, onEnd: (error: Error) => void): Promise<voi
   ]);
   await until("the API server is ready", () => works(kubectl(["get", "--raw=/readyz"])));
   await kubectl(["apply", "--server-side", "--kustomize", `${built}/agent-sandbox`]);
+  await kubectl(["wait", "--for=condition=Established", "crd", "--all"]);
   await kubectl(["apply", "--filename=-"], JSON.stringify(NETWORKED));
 
   start(`${built}/kube-controller-manager`, ...[
@@ -168,6 +169,11 @@ async function shieldMachine({ folder, name }: Place, write: Write): Promise<voi
   for (const path of ["/run", "/var/lib", "/var/log"]) {
     await Deno.mkdir(`${folder}${path}`, { recursive: true });
     await run("mount", ["--bind", `${folder}${path}`, path]);
+  }
+  // What is written often and goes with the node; volumes of pods are no memory.
+  for (const path of ["/var/lib/containerd", "/var/lib/etcd"]) {
+    await Deno.mkdir(path);
+    await run("mount", ["-t", "tmpfs", "tmpfs", path]);
   }
   for (const [setting, value] of Object.entries(TUNABLES)) {
     const file = setting.replaceAll("/", "-");
