@@ -170,7 +170,7 @@ async function shieldMachine({ folder, name }: Place, write: Write): Promise<voi
     await Deno.mkdir(`${folder}${path}`, { recursive: true });
     await run("mount", ["--bind", `${folder}${path}`, path]);
   }
-  // What is written often and goes with the node; volumes of pods are no memory.
+  // Images and the database go with the node. Volumes must not count as the memory of pods.
   for (const path of ["/var/lib/containerd", "/var/lib/etcd"]) {
     await Deno.mkdir(path);
     await run("mount", ["-t", "tmpfs", "tmpfs", path]);
