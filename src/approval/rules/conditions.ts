@@ -46,9 +46,7 @@ const COMPARISON_COST = 50;
 const RAW_COST = 4000;
 /** The cost of a text for each pattern, besides its characters. */
 const TEXT_COST = 400;
-/**
- * The cost of a path for each folder and each component, which are looked up in the file system.
- */
+/** The cost of a path for each folder and each component, which are looked up in the file system. */
 const PART_COST = 2000;
 /** Paths with more components are not followed. */
 const MAX_PARTS = 200;
