@@ -49,9 +49,7 @@ export function callOf(
   return { kind, serverName, toolName, arguments: isExactObject(args) ? args : {} };
 }
 
-/**
- * Formats a call with each argument on its own line, so that no value can imitate another argument.
- */
+/** Formats a call with each argument on its own line, so that no value can imitate another argument. */
 export function callLines(call: ApprovalCall): string[] {
   const args = Object.entries(call.arguments);
   if (args.length === 0) return [`${callName(call)}()`];
@@ -100,10 +98,7 @@ export function quoted(text: string): string {
   return `'${shown}'`;
 }
 
-/**
- * Escapes marks that belong to no script, many of which look like quotes, unless they form a
- * letter.
- */
+/** Escapes marks that belong to no script, many of which look like quotes, unless they form a letter. */
 function withoutLooseMarks(text: string): string {
   return text.replace(
     /[^\p{M}](?:(?=\p{Script=Inherited})\p{M})+|(?=\p{Script=Inherited})\p{M}/gu,

@@ -36,9 +36,7 @@ type Recollection =
   | {
     /** No consent applies. */
     readonly decision: undefined;
-    /**
-     * What has changed since a consent was given and invalidated it; `undefined` if there was none.
-     */
+    /** What has changed since a consent was given and invalidated it; `undefined` if there was none. */
     readonly changes: readonly string[] | undefined;
   };
 

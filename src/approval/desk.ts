@@ -308,9 +308,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
 
 const CANCELLED: Refusal = { accepted: false, type: "cancelled", reason: "The call was cancelled" };
 
-/**
- * The refusal for questions that are no longer needed: their signal aborts with this as the reason.
- */
+/** The refusal for questions that are no longer needed: their signal aborts with this as the reason. */
 export const DECIDED: Refusal = {
   accepted: false,
   type: "cancelled",

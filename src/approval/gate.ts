@@ -12,9 +12,7 @@ import type { ApprovalCall, ApprovalResponse, RefusalType } from "./request.ts";
 export interface GateDecision {
   /** The decision. */
   readonly decision: "allow" | "deny";
-  /**
-   * Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or the reason why nobody did.
-   */
+  /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or the reason why nobody did. */
   readonly by: "policy" | "consent" | "approver" | Exclude<RefusalType, "approval_rejected">;
   /** The rule, the consent, or the approver's reason. */
   readonly reason?: string;
@@ -24,10 +22,7 @@ export interface GateDecision {
 
 /** Options of {@linkcode ApprovalGate.decide}. */
 export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes"> {
-  /**
-   * Returns what a remembered decision is bound to. Without it, server and tool count as
-   * unchanging.
-   */
+  /** Returns what a remembered decision is bound to. Without it, server and tool count as unchanging. */
   readonly facets?: () => readonly Facet[];
   /** A person's earlier decision on this very call, which could not be sent then. */
   readonly earlier?: GateDecision | undefined;

@@ -44,9 +44,7 @@ interface CallBeginning {
   readonly entry?: CallObserver & { readonly id: string };
 }
 
-/**
- * A call in progress and everything known about it so far. Its observers are informed of each step.
- */
+/** A call in progress and everything known about it so far. Its observers are informed of each step. */
 export class ObservedCall {
   /** The call's id. */
   readonly id: string;

@@ -90,10 +90,7 @@ export interface CallSource {
  */
 export type RememberScope = "cell" | "session" | "always";
 
-/**
- * The calls that a decision applies to: all calls of the tool, or those with exactly these
- * arguments.
- */
+/** The calls that a decision applies to: all calls of the tool, or those with exactly these arguments. */
 export type RememberMatch = "tool" | "arguments";
 
 /** How to remember a decision. */
@@ -104,9 +101,7 @@ export interface Remember {
   readonly match: RememberMatch;
 }
 
-/**
- * Why a call was refused: a decision, the time limit, a missing approver, or the end of the call.
- */
+/** Why a call was refused: a decision, the time limit, a missing approver, or the end of the call. */
 export type RefusalType =
   | "approval_rejected"
   | "approval_timeout"
@@ -138,10 +133,7 @@ export type Refusal = ApprovalResponse & { readonly accepted: false };
 export interface AcceptOptions {
   /** Arguments to use instead: anything that JSON can express and the tool's schema allows. */
   arguments?: Readonly<Record<string, unknown>>;
-  /**
-   * Also allows later calls without asking. If arguments were edited, the edited ones are
-   * remembered.
-   */
+  /** Also allows later calls without asking. If arguments were edited, the edited ones are remembered. */
   remember?: Remember;
 }
 

@@ -142,9 +142,7 @@ function staysBelow(target: string, parts: readonly string[]): boolean {
   return true;
 }
 
-/**
- * Skips names that a folder seems to list twice: different names that are not UTF-8 may look equal.
- */
+/** Skips names that a folder seems to list twice: different names that are not UTF-8 may look equal. */
 async function ifNew<T>(making: Promise<T>): Promise<T | undefined> {
   try {
     return await making;

@@ -189,10 +189,7 @@ export async function lockPlainFolder(folder: string, name: string): Promise<Dis
   }
 }
 
-/**
- * The same for a folder of the user's, which executed code cannot reach. Creates it with its
- * parents.
- */
+/** The same for a folder of the user's, which executed code cannot reach. Creates it with its parents. */
 export async function lockUserFolder(folder: string): Promise<Disposable> {
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   return await lockPlainFolder(folder, "lock");

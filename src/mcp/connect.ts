@@ -428,9 +428,7 @@ async function isChildless(pid: number): Promise<boolean> {
   }
 }
 
-/**
- * Servers may end their streams and request immediate reconnection: `retry: 0` would loop forever.
- */
+/** Servers may end their streams and request immediate reconnection: `retry: 0` would loop forever. */
 const STREAMS_PER_SECOND = 2;
 const STREAMS_AT_ONCE = 60;
 /** The SDK forgets some of its timers, which would keep this process alive. */

@@ -76,9 +76,7 @@ async function jsonText(
   return text;
 }
 
-/**
- * The JSON-RPC error that replaces an unusable response: the SDK keeps waiting when a stream fails.
- */
+/** The JSON-RPC error that replaces an unusable response: the SDK keeps waiting when a stream fails. */
 function errorMessage(error: unknown, init: RequestInit | undefined): string {
   const request: unknown = typeof init?.body === "string" ? JSON.parse(init.body) : undefined;
   const isAnswer = error instanceof UnusableMessageError && isRecord(request) && "id" in request;
@@ -203,9 +201,7 @@ const MAX_NAME = 16;
 /** The most data lines in one event: the next reader joins them one by one. */
 const MAX_LINES = 100_000;
 
-/**
- * A server that ends its stream and requests an immediate reconnection would keep the host busy.
- */
+/** A server that ends its stream and requests an immediate reconnection would keep the host busy. */
 const MIN_RETRY_MS = 250;
 
 const encoder = new TextEncoder();

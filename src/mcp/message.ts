@@ -176,9 +176,7 @@ export class MessageBudget {
 /** The limit for this process. */
 export const hostBudget: MessageBudget = new MessageBudget(MAX_BYTES);
 
-/**
- * A message while it arrives, or successive messages of a stream. Disposing it releases its memory.
- */
+/** A message while it arrives, or successive messages of a stream. Disposing it releases its memory. */
 export class IncomingMessage implements Disposable {
   /** The session that receives it. */
   readonly owner: object;

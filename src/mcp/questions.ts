@@ -226,9 +226,7 @@ const property = z.discriminatedUnion("type", [
   }),
 ]);
 
-/**
- * Stands in for a question on its way through the SDK, which takes long to validate a hostile one.
- */
+/** Stands in for a question on its way through the SDK, which takes long to validate a hostile one. */
 const STAND_IN = { mode: "form", message: "", requestedSchema: { type: "object", properties: {} } };
 const SEALED = "ipybox/question";
 

@@ -75,9 +75,7 @@ export class StdioTransport implements Transport {
     this.#options = options;
   }
 
-  /**
-   * The process id. From this and `stderr`, the SDK concludes that this is not an HTTP transport.
-   */
+  /** The process id. From this and `stderr`, the SDK concludes that this is not an HTTP transport. */
   get pid(): number | null {
     return this.#process?.pid ?? null;
   }

@@ -28,10 +28,7 @@ export interface SandboxConfig {
     readonly denyRead?: readonly string[];
     /** What it may write besides the workspace. */
     readonly allowWrite?: readonly string[];
-    /**
-     * What it may not write. If a path is missing, it exists as an empty file while the sandbox
-     * runs.
-     */
+    /** What it may not write. If a path is missing, it exists as an empty file while the sandbox runs. */
     readonly denyWrite?: readonly string[];
     /** Unsafe: allows everything. */
     readonly disabled?: boolean;

@@ -46,10 +46,7 @@ const MAX_DEPTH = 4;
 export const STATE_FOLDER = ".ipybox";
 const GENERATED = "mcptools";
 
-/**
- * `srt` makes this folder writable in all sandboxes of a user, so they could communicate through
- * it.
- */
+/** `srt` makes this folder writable in all sandboxes of a user, so they could communicate through it. */
 export const SHARED_BY_SANDBOXES = "/tmp/claude";
 
 const SECRET_FILES: ReadonlySet<string> = new Set([
@@ -212,9 +209,7 @@ const OBEYED: ReadonlySet<string> = new Set([
   "venv",
 ]);
 
-/**
- * Entries that mark a folder as a Python environment, whatever its name: those of `venv` and conda.
- */
+/** Entries that mark a folder as a Python environment, whatever its name: those of `venv` and conda. */
 const ENVIRONMENTS: ReadonlySet<string> = new Set(["pyvenv.cfg", "conda-meta"]);
 /**
  * The parts of an environment with code; in a workspace that is an environment, only they are

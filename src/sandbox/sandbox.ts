@@ -214,9 +214,7 @@ interface ProtectOptions
   readonly byEngine?: boolean;
 }
 
-/**
- * Records that code begins to write to a workspace, and returns the paths that can be protected.
- */
+/** Records that code begins to write to a workspace, and returns the paths that can be protected. */
 async function protect(
   workspace: string,
   found: Awaited<ReturnType<typeof findProtectedPaths>>,
@@ -335,9 +333,7 @@ async function userConfig(options: SandboxOptions, workspace: string): Promise<S
     : parseSandboxConfig(config, { allowUnsafe });
 }
 
-/**
- * The paths in the workspace that code must not change, such as the settings of the next sandbox.
- */
+/** The paths in the workspace that code must not change, such as the settings of the next sandbox. */
 async function readOnlyInside(options: SandboxOptions, workspace: string): Promise<string[]> {
   const { config, readOnly = [] } = options;
   const files = [...readOnly, ...(typeof config === "string" ? [config] : [])];
@@ -348,10 +344,7 @@ async function readOnlyInside(options: SandboxOptions, workspace: string): Promi
   return paths.flat().filter((path) => path !== workspace && isInside(path, workspace));
 }
 
-/**
- * Refuses a workspace that contains the folder for temporary files, where the host keeps its
- * secrets.
- */
+/** Refuses a workspace that contains the folder for temporary files, where the host keeps its secrets. */
 function refuseWorkspaceAround(hostPrivate: string, workspace: string): void {
   if (!isInside(hostPrivate, workspace)) return;
   throw new ConfigError(
@@ -360,9 +353,7 @@ function refuseWorkspaceAround(hostPrivate: string, workspace: string): void {
   );
 }
 
-/**
- * Refuses a workspace that contains the home directory, because code can read all of a workspace.
- */
+/** Refuses a workspace that contains the home directory, because code can read all of a workspace. */
 function refuseWideWorkspace(workspace: string): void {
   if (isWide(workspace)) {
     throw new ConfigError(
@@ -385,9 +376,7 @@ interface GuardOptions {
 /** The unit of file sizes in POSIX. */
 const BLOCK = 512;
 
-/**
- * Prepends a check of the sandbox, from inside, to a command. For kernels, the launcher does this.
- */
+/** Prepends a check of the sandbox, from inside, to a command. For kernels, the launcher does this. */
 export async function guarded(
   command: readonly string[],
   { hostPrivate, cwd, limits }: GuardOptions,

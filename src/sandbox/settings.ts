@@ -29,9 +29,7 @@ export interface SandboxSettings {
   readonly allowNestedUserNamespaces?: boolean;
   /** The program to run as `bwrap`. */
   readonly bwrapPath?: string;
-  /**
-   * The program that starts the command in the sandbox, instead of `srt`'s own system call filter.
-   */
+  /** The program that starts the command in the sandbox, instead of `srt`'s own system call filter. */
   readonly seccomp?: { readonly applyPath: string };
 }
 

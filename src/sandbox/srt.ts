@@ -17,9 +17,7 @@ import type { Prerequisite } from "./prerequisites.ts";
 /** The sandbox runtime's name on npm. */
 export const SRT_PACKAGE = "@anthropic-ai/sandbox-runtime";
 
-/**
- * The version that is run through Deno. It is updated only after the tests pass with a newer one.
- */
+/** The version that is run through Deno. It is updated only after the tests pass with a newer one. */
 export const SRT_VERSION = "0.0.83";
 
 const SPECIFIER = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;

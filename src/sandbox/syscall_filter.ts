@@ -138,9 +138,7 @@ const OWN_ONLY: readonly (readonly [calls: Numbers, id: number, all?: number])[]
   [{ setpriority: [141, 140] }, 1, 2],
   [{ ioprio_set: [251, 30] }, 1, 3],
 ];
-/**
- * ZeroMQ calls this for its threads, but only with their current policy: `SCHED_OTHER`, which is 0.
- */
+/** ZeroMQ calls this for its threads, but only with their current policy: `SCHED_OTHER`, which is 0. */
 const SET_SCHEDULER: Numbers = { sched_setscheduler: [144, 119] };
 
 /** `F_SETLEASE` and `F_NOTIFY`. */
@@ -149,9 +147,7 @@ const WATCHES = [1024, 1026];
 
 /** `CLONE_NEWNS`, `…CGROUP`, `…UTS`, `…IPC`, `…USER`, `…PID` and `…NET`. */
 const NEW_NAMESPACES = 0x7e020000;
-/**
- * The personalities that Docker's profile allows: none of them makes memory layout easier to guess.
- */
+/** The personalities that Docker's profile allows: none of them makes memory layout easier to guess. */
 const PERSONALITIES = [0, 0x8, 0x20000, 0x20008, 0xffffffff];
 const AF = { unix: 1, inet: 2, inet6: 10, netlink: 16 } as const;
 /** `SOCK_STREAM` and `SOCK_SEQPACKET`: a pair of these cannot send to anyone else. */

@@ -46,9 +46,7 @@ interface WallOptions {
   readonly home?: string;
 }
 
-/**
- * The files and folders in the settings. A pattern stands for the folder that contains its matches.
- */
+/** The files and folders in the settings. A pattern stands for the folder that contains its matches. */
 interface Places {
   /** The paths that may be read or written. */
   readonly named: readonly string[];

@@ -41,9 +41,7 @@ export async function statesAround(workspace: string): Promise<string[]> {
   return (await workspacesAbove(workspace)).map((folder) => join(folder, STATE_FOLDER));
 }
 
-/**
- * Refuses a workspace inside another one, whose code could write files that this one's host obeys.
- */
+/** Refuses a workspace inside another one, whose code could write files that this one's host obeys. */
 export async function refuseNested(workspace: string): Promise<void> {
   const [outer] = await workspacesAbove(workspace);
   if (outer === undefined) return;
@@ -69,9 +67,7 @@ export function refuseNesting(workspace: string, states: readonly string[]): voi
   );
 }
 
-/**
- * Another user's folder does not count, because their code cannot write to the files of this one.
- */
+/** Another user's folder does not count, because their code cannot write to the files of this one. */
 async function hasState(folder: string, owner: number | null | undefined): Promise<boolean> {
   const state = await lstatIfAllowed(join(folder, STATE_FOLDER));
   return state !== undefined && (owner === undefined || state.uid === owner);

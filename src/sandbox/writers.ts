@@ -8,9 +8,7 @@ import { isUnwritable, usableState } from "../files/user_folders.ts";
 /** A sandbox whose programs may write to a folder, from before they start until they have ended. */
 interface Writer {
   readonly folder: string;
-  /**
-   * The paths in it that they cannot touch: mounts keep these and their parent folders in place.
-   */
+  /** The paths in it that they cannot touch: mounts keep these and their parent folders in place. */
   readonly kept: ReadonlySet<string>;
 }
 

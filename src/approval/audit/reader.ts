@@ -14,9 +14,7 @@ export interface AuditVerdict {
   readonly first?: number;
   /** The number of torn lines that were sealed off. */
   readonly sealed: number;
-  /**
-   * The number of calls without an outcome: those in progress, and those whose process was killed.
-   */
+  /** The number of calls without an outcome: those in progress, and those whose process was killed. */
   readonly unfinished: number;
   /** The number of requests that were only counted, because there were too many. */
   readonly leftOut: number;

@@ -43,10 +43,7 @@ const MAYBE_SECRET =
 const MAX_REDACTED = 2 ** 20;
 /** The most secrets of a call to replace one by one, since each takes time. */
 const MAX_MARKS = 1000;
-/**
- * The most texts of a call to search; a name counts as several. More are too long for the log
- * anyway.
- */
+/** The most texts of a call to search; a name counts as several. More are too long for the log anyway. */
 const MAX_TEXTS = 100_000;
 const NAME_TEXTS = 5;
 const MAX_TEXT = 4096;

@@ -14,9 +14,7 @@ export class AuditTrail implements CallObserver {
     this.#log = log;
   }
 
-  /**
-   * Records the call, and waits until it is written. A call that cannot be recorded is not made.
-   */
+  /** Records the call, and waits until it is written. A call that cannot be recorded is not made. */
   async sending(call: Readonly<ObservedCall>): Promise<void> {
     const entry = entryOf(call);
     if (!await this.#log.append(entry)) {

@@ -35,10 +35,7 @@ interface OtherText {
 const MAX_LENGTH = 64 * 1024;
 /** Folders of system programs, which a rule need not name. */
 const SYSTEM_FOLDER = /^\/(usr\/(local\/)?)?s?bin\/(?=[^/]+$)/;
-/**
- * Characters that every shell takes literally. Some shells treat certain non-ASCII letters as
- * spaces.
- */
+/** Characters that every shell takes literally. Some shells treat certain non-ASCII letters as spaces. */
 const PLAIN = /[\w@%+=:,./-]+/y;
 /** Escapes that mean the same in all shells, unlike a backslash before a letter. */
 const ESCAPED = /\\[ -/:-@[-`{-~]/y;
@@ -139,9 +136,7 @@ export function allowsCommand(pattern: string, text: ShellText): Match {
   return match === "yes" && text.starts && !namesProgram(items) ? "maybe" : match;
 }
 
-/**
- * Whether a rule with this pattern restricts a text, because the text contains its words anywhere.
- */
+/** Whether a rule with this pattern restricts a text, because the text contains its words anywhere. */
 export function restrictsCommand(pattern: string, text: ShellText): Match {
   const items = itemsOf(pattern);
   if (text.type === "other") return mentions(items, text) ? "yes" : "maybe";
@@ -243,9 +238,7 @@ const STARTING: ReadonlySet<string> = new Set(
   ).split(" "),
 );
 
-/**
- * Whether a program runs what is in its arguments, so that only a rule that names it may allow it.
- */
+/** Whether a program runs what is in its arguments, so that only a rule that names it may allow it. */
 export function startsPrograms(name: string): boolean {
   const file = name.split("/").at(-1) ?? name;
   let end = file.length; // without a version, as in python3.11

@@ -178,10 +178,7 @@ async function readNamed(file: string): Promise<string> {
   }
 }
 
-/**
- * Reads a policy file if it exists. Code may have created the workspace's; the user's may be a
- * link.
- */
+/** Reads a policy file if it exists. Code may have created the workspace's; the user's may be a link. */
 async function readIfThere(
   path: string,
   workspace: string | undefined,

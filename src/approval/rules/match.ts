@@ -102,10 +102,7 @@ function nextCharacter(text: string, at: number): number {
   return at + ((text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1);
 }
 
-/**
- * Whether a text has a `..` between slashes, so that its beginning does not determine where it
- * leads.
- */
+/** Whether a text has a `..` between slashes, so that its beginning does not determine where it leads. */
 export function hasParentPart(text: string): boolean {
   const plain = withoutLookalikes(text);
   return /(^|[/\\])(\.|%2e){2}([/\\?#]|$)/i.test(plain) || /%2f|%5c/i.test(plain);

@@ -189,9 +189,7 @@ function targetOf(path: string): { readonly path: string } | "none" | "missing" 
   }
 }
 
-/**
- * Letters and digits of all scripts, and characters that every program treats as part of a name.
- */
+/** Letters and digits of all scripts, and characters that every program treats as part of a name. */
 const PLAIN = /^\/(?!\/)[\p{L}\p{M}\p{N} /._@+=()-]*$/u;
 
 /** Whether all programs interpret a path alike. */

@@ -163,9 +163,7 @@ function chosen(saved: readonly SavedAction[], names: readonly string[]): readon
   });
 }
 
-/**
- * Imports the actions in the sandbox, where they cannot call anything, and checks their interfaces.
- */
+/** Imports the actions in the sandbox, where they cannot call anything, and checks their interfaces. */
 async function structureOf(
   saved: readonly SavedAction[],
   workspace: string,

@@ -110,9 +110,7 @@ export class ReplSession implements Disposable {
     this.#terminal.dispose();
   }
 
-  /**
-   * Runs something that Ctrl-C cancels. {@linkcode #runCell} replaces this with its own handling.
-   */
+  /** Runs something that Ctrl-C cancels. {@linkcode #runCell} replaces this with its own handling. */
   async #interruptible(act: () => Promise<void>): Promise<void> {
     this.#stop = new AbortController();
     const before = this.#onInterrupt;

@@ -132,10 +132,7 @@ export interface Authority {
   readonly issuer: string;
   /** Its metadata; servers of the oldest kind have none. */
   readonly metadata?: AuthorizationServerMetadata;
-  /**
-   * The resource that tokens are requested for (RFC 8707), spelled as the server does if it names
-   * it.
-   */
+  /** The resource that tokens are requested for (RFC 8707), spelled as the server does if it names it. */
   readonly resource: string;
   /** The scopes that the server supports. */
   readonly scopes?: readonly string[];
@@ -229,10 +226,7 @@ function wrongIssuer(named: string): never {
   throw new OAuthHttpError(`it names ${host}, which is not the configured authorization server`);
 }
 
-/**
- * Without PKCE, a stolen code could be exchanged for a token, so the standard requires stopping
- * here.
- */
+/** Without PKCE, a stolen code could be exchanged for a token, so the standard requires stopping here. */
 function requirePkce({ code_challenge_methods_supported: methods }: AuthorizationServerMetadata) {
   if (methods?.includes("S256")) return;
   throw new OAuthHttpError("its authorization server does not advertise PKCE with S256");

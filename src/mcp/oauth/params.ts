@@ -1,8 +1,6 @@
 import { z } from "zod";
 
-/**
- * How to log in to a remote server that requires it. Most servers announce all of this themselves.
- */
+/** How to log in to a remote server that requires it. Most servers announce all of this themselves. */
 export interface OAuthParams {
   /** The id of a client that you registered with the authorization server. */
   clientId?: string;

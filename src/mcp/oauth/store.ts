@@ -121,9 +121,7 @@ export class LoginStore {
     throw new LoginFileError(`${this.path} is not a valid login: delete it and log in again`);
   }
 
-  /**
-   * Replaces the login atomically. A caller that changes a login it has read must hold the lock.
-   */
+  /** Replaces the login atomically. A caller that changes a login it has read must hold the lock. */
   async write(login: Login): Promise<void> {
     await Deno.mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
     await replaceHostileFile(this.path, JSON.stringify(login) + "\n");
