@@ -259,16 +259,6 @@ export class ExecutionTimeoutError extends Error implements PartialResult {
 export class ConfigError extends Error {
   /** The name of the class. */
   override readonly name: string = "ConfigError";
-
-  /**
-   * Made by ipybox, for callers to catch.
-   *
-   * @param message The problem and its fix, with file, line and column if known.
-   * @param options The cause, if any.
-   */
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-  }
 }
 
 /** An MCP server could not be reached or started, or it stopped answering. */
@@ -344,7 +334,6 @@ export interface ToolCallErrorDetails {
 
 /** A tool call had no result. `type` gives the reason. */
 export class ToolCallError extends Error {
-  /** The class's name. */
   /** The name of the class. */
   override readonly name: string = "ToolCallError";
 

@@ -1,3 +1,4 @@
+import { isGranted } from "./permission.ts";
 import { LinkedSignal } from "./signals.ts";
 
 /**
@@ -6,8 +7,7 @@ import { LinkedSignal } from "./signals.ts";
  * did not grant access to that variable is not asked for it, and may set it.
  */
 export function directClient(hostname: string): Deno.HttpClient {
-  const variable = { name: "env", variable: "NO_PROXY" } as const;
-  if (Deno.permissions.querySync(variable).state !== "granted") return Deno.createHttpClient({});
+  if (!isGranted({ name: "env", variable: "NO_PROXY" })) return Deno.createHttpClient({});
   const before = Deno.env.get("NO_PROXY");
   Deno.env.set("NO_PROXY", hostname);
   try {

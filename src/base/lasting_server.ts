@@ -1,5 +1,5 @@
 import type { Logger } from "./log.ts";
-import { settledWithin } from "./signals.ts";
+import { pause } from "./signals.ts";
 
 /** What a {@linkcode LastingServer} is made of. */
 interface LastingServerOptions {
@@ -25,7 +25,6 @@ const RETRY_MS = 500;
 export class LastingServer implements AsyncDisposable {
   readonly #options: LastingServerOptions;
   readonly #cut = new AbortController();
-  readonly #disposed = Promise.withResolvers<void>();
   readonly #ended: Promise<void>;
   #server: Deno.HttpServer<Deno.NetAddr>;
 
@@ -44,7 +43,6 @@ export class LastingServer implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     // Not shutdown(), which waits for clients, and after which nothing can cut them off.
     this.#cut.abort();
-    this.#disposed.resolve();
     await this.#ended;
   }
 
@@ -80,7 +78,7 @@ export class LastingServer implements AsyncDisposable {
   }
 
   async #isCutWithin(ms: number): Promise<boolean> {
-    return await settledWithin(this.#disposed.promise, ms);
+    return await pause(ms, this.#cut.signal).then(() => false, () => true);
   }
 }
 
