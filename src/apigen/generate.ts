@@ -12,7 +12,7 @@ import { shellWord } from "../mcp/launch.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import type { ObservedResults } from "../json/shape.ts";
 import { withAdditions } from "./additions.ts";
-import { isObject, type Json, type JsonObject, toJson } from "./json.ts";
+import { isObject, type Json, type JsonObject, toJson, writeJson } from "./json.ts";
 import type { ModuleModel } from "./model.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
@@ -26,7 +26,7 @@ import {
   writeFolder,
   writeStubs,
 } from "./package.ts";
-import { renderDefinitions, renderModule, renderPackage, renderResults } from "./render.ts";
+import { renderModule, renderPackage, renderResults } from "./render.ts";
 import {
   LIST_WORK,
   READ_LIST_WORK,
@@ -157,7 +157,7 @@ function* renderSteps(serverName: string, listing: ToolListing): Generator<void,
     listing.results,
   );
   files.set("__init__.py", renderPackage({ server: serverName, ...about, modules: summaries }));
-  files.set("schema.json", renderDefinitions(listingOf(serverName, about, definitions)));
+  files.set("schema.json", `${writeJson(listingOf(serverName, about, definitions), 2)}\n`);
   if (listing.results !== undefined && listing.results.size > 0) {
     files.set("observed.json", renderResults(listing.results));
   }

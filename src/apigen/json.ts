@@ -44,11 +44,6 @@ const MAX_DEPTH = 2_000;
 /** Digits that are read of one number: Python refuses to read integers of more than 4,300. */
 const MAX_DIGITS = 1_000;
 
-/** A value nests too deeply to be read. */
-export class JsonDepthError extends RangeError {
-  override readonly name: string = "JsonDepthError";
-}
-
 /** Reads a value that `JSON.parse()` made, also one whose numbers are `bigint`s or raw JSON. */
 export function toJson(value: unknown): Json | undefined {
   return read(value, 0);
@@ -56,7 +51,7 @@ export function toJson(value: unknown): Json | undefined {
 
 function read(value: unknown, depth: number): Json | undefined {
   spend(5);
-  if (depth > MAX_DEPTH) throw new JsonDepthError(`JSON nests more than ${MAX_DEPTH} levels deep`);
+  if (depth > MAX_DEPTH) throw new RangeError(`JSON nests more than ${MAX_DEPTH} levels deep`);
   switch (typeof value) {
     case "string":
       spendText(value);

@@ -11,6 +11,7 @@ import { MAX_HINT } from "./names.ts";
 import {
   ANNOTATIONS,
   constraintsOf,
+  type Draft,
   type JsonType,
   type Keyword,
   keywordsOf,
@@ -23,8 +24,6 @@ import { spend } from "./work.ts";
 
 /** Merges for one document. After these, hostile ones cannot make it grow any more. */
 const MAX_MERGES = 20_000;
-
-type Draft = { -readonly [Key in keyof SchemaNode]: SchemaNode[Key] };
 
 /** Merges schemas. */
 export class Merger {

@@ -1,10 +1,10 @@
 /**
- * A generated module as plain data: what `model_builder.ts` makes of schemas and `render.ts` turns
+ * A generated module as plain data: what `module_builder.ts` makes of schemas and `render.ts` turns
  * into Python.
  *
  * @module
  */
-import { type Json, type JsonNumber, keyOf } from "./json.ts";
+import type { Json, JsonNumber } from "./json.ts";
 import { spend } from "./work.ts";
 
 /** A type in a generated module. */
@@ -25,7 +25,7 @@ export type PyType =
   };
 
 /** A type that is a name of Python, of `typing` or of the runtime. */
-export type SimpleType = "str" | "Int" | "Num" | "Bool" | "None" | "Null" | "Any" | "Never";
+type SimpleType = "str" | "Int" | "Num" | "Bool" | "None" | "Null" | "Any" | "Never";
 
 /** A restriction of a type. */
 export type Constraint =
@@ -83,29 +83,18 @@ export interface ClassDefinition {
   readonly schema: string | undefined;
 }
 
-/** A class for a value that is not a JSON object. */
-export interface RootDefinition {
-  readonly kind: "root";
-  readonly name: string;
-  readonly type: PyType;
-}
-
-/** A name for a type that refers to itself or would be too long to repeat. */
-export interface AliasDefinition {
-  readonly kind: "alias";
-  readonly name: string;
-  readonly type: PyType;
-}
-
-/** A name for listed strings that several fields take. */
-export interface ValuesDefinition {
-  readonly kind: "values";
+/**
+ * A name for a type: the `root` class of a result that is not an object, an `alias` for a type that
+ * refers to itself or is too long to repeat, or the `values` that several fields take.
+ */
+export interface NamedType {
+  readonly kind: "root" | "alias" | "values";
   readonly name: string;
   readonly type: PyType;
 }
 
 /** Something that a module defines. */
-export type Definition = ClassDefinition | RootDefinition | AliasDefinition | ValuesDefinition;
+export type Definition = ClassDefinition | NamedType;
 
 /** What a tool's results have been like, where its server does not say it. */
 export interface ObservedResult {
@@ -164,41 +153,6 @@ export const ANY: PyType = { kind: "name", name: "Any" };
 export const NEVER: PyType = { kind: "name", name: "Never" };
 /** Null where it is sent, though None is the default and stands for "not given". */
 export const NULL: PyType = { kind: "name", name: "Null" };
-
-/** A union of types, flat and without repetitions; `None` comes last. */
-export function unionOf(types: readonly PyType[], textOf: (type: PyType) => string): PyType {
-  spend(types.length);
-  const members = new Map<string, PyType>();
-  for (const type of types.flatMap(membersOf)) {
-    if (type !== NEVER) members.set(textOf(type), type);
-  }
-  if (members.delete("None")) members.set("None", NONE);
-  const all = joinLists([...members.values()]);
-  // Any takes everything, but beside a class it leaves the class as a hint.
-  if (members.has("Any") && !all.some((type) => type.kind === "class")) return ANY;
-  return all.length > 1 ? { kind: "union", members: all } : all[0] ?? NEVER;
-}
-
-/** Makes one list of all that list values, where the first of them is. */
-function joinLists(types: readonly PyType[]): PyType[] {
-  const listed = types.filter(isListed);
-  const [first] = listed;
-  if (first === undefined || listed.length === 1) return [...types];
-  const byKey = new Map(
-    listed.flatMap((type): readonly Json[] => type.values).map((value) => [keyOf(value), value]),
-  );
-  const values = [...byKey.values()];
-  const joined: PyType = listed.every((type) => type.kind === "literal")
-    ? { kind: "literal", values: values.filter((value) => typeof value === "string") }
-    : { kind: "oneOf", values };
-  return types
-    .filter((type) => type === first || !isListed(type))
-    .map((type) => type === first ? joined : type);
-}
-
-function isListed(type: PyType): type is Extract<PyType, { kind: "literal" | "oneOf" }> {
-  return type.kind === "literal" || type.kind === "oneOf";
-}
 
 /** The members of a union, or the type itself. */
 export function membersOf(type: PyType): readonly PyType[] {

@@ -7,7 +7,7 @@ import type { ObservedResults } from "../json/shape.ts";
 import { checkSchema } from "./check_schema.ts";
 import { isTextEnvelope } from "./class_builder.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf } from "./json.ts";
-import { type ClassDefinition, type Definition, type ModuleModel, unionOf } from "./model.ts";
+import type { ClassDefinition, Definition, ModuleModel } from "./model.ts";
 import { ClassNames } from "./names.ts";
 import { observedResult } from "./observed.ts";
 import { declaresResult } from "./package.ts";
@@ -15,7 +15,7 @@ import { omit, type Schema, type SchemaNode } from "./schema.ts";
 import { SchemaReader } from "./schema_reader.ts";
 import { settled } from "./settle.ts";
 import { TypeBuilder } from "./type_builder.ts";
-import { typeText } from "./value_types.ts";
+import { unionOf } from "./value_types.ts";
 import { spend, spendText } from "./work.ts";
 
 /** Where a module comes from and goes to. */
@@ -150,7 +150,7 @@ function defineRoot(builder: TypeBuilder, root: Schema): void {
     builder.definitions.push({ kind: "alias", name, type });
     type = { kind: "class", name };
   }
-  builder.definitions.push({ kind: "root", name: "Result", type: unionOf([type], typeText) });
+  builder.definitions.push({ kind: "root", name: "Result", type: unionOf([type]) });
 }
 
 function asSchema(schema: Schema): SchemaNode {

@@ -6,11 +6,8 @@
 import { isArray, isObject, type Json, type JsonObject } from "./json.ts";
 import { spend, spendText } from "./work.ts";
 
-/** The dialect of a schema, as far as it matters here. */
-export interface Dialect {
-  /** 4, 6, 7, or 8 for drafts 2019-09 and later, which is also what is taken without a `$schema`. */
-  readonly draft: 4 | 6 | 7 | 8;
-}
+/** The draft of a schema. 8 stands for 2019-09 and later, and for schemas without a `$schema`. */
+export type DraftNumber = 4 | 6 | 7 | 8;
 
 /**
  * How long a URI or a reference may be. Each place is joined with the URI around it, and what is longer
@@ -51,7 +48,7 @@ const IN_PLACE = new Set([
 /** The places in a document that references can name. */
 export class References {
   readonly #root: Json;
-  readonly #draft: number;
+  readonly #draft: DraftNumber;
   readonly #rootBase: string;
   readonly #bases = new Map<JsonObject, string>();
   readonly #resources = new Map<string, Json>();
@@ -59,9 +56,9 @@ export class References {
   readonly #dynamicAnchors = new Map<string, number>();
   #recursiveAnchors = 0;
 
-  constructor(root: Json, dialect: Dialect) {
+  constructor(root: Json, draft: DraftNumber) {
     this.#root = root;
-    this.#draft = dialect.draft;
+    this.#draft = draft;
     this.#rootBase = this.#baseOf(root, DEFAULT_BASE);
     this.#resources.set(DEFAULT_BASE, root);
     this.#index(root, DEFAULT_BASE);

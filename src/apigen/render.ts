@@ -5,7 +5,6 @@
  */
 import { type ObservedResults, resultsToJson } from "../json/shape.ts";
 import { asset, type AssetPath } from "../assets/mod.ts";
-import { writeJson } from "./json.ts";
 import { breakable, docstring, laidOut, literal, WIDTH } from "./python.ts";
 import {
   annotated,
@@ -202,11 +201,6 @@ export function renderPackage(model: PackageModel): string {
 function importOf(name: string): string {
   const line = `from . import ${name}`;
   return 4 + line.length <= 88 ? line : `from . import (\n        ${name},\n    )`;
-}
-
-/** The text of a package's `schema.json`. */
-export function renderDefinitions(definitions: Parameters<typeof writeJson>[0]): string {
-  return writeJson(definitions, 2) + "\n";
 }
 
 /** The text of a package's `observed.json`, a line for each tool. */

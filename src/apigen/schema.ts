@@ -73,6 +73,9 @@ export interface SchemaNode {
   readonly else?: Schema;
 }
 
+/** A schema while it is built. */
+export type Draft = { -readonly [Key in keyof SchemaNode]: SchemaNode[Key] };
+
 /** A keyword of {@linkcode SchemaNode}. */
 export type Keyword = keyof SchemaNode;
 

@@ -5,11 +5,9 @@
  * @module
  */
 import { isArray, isObject, type Json, JsonNumber, type JsonObject, keyOf } from "./json.ts";
-import { type Dialect, References } from "./references.ts";
-import type { JsonType, Schema, SchemaNode } from "./schema.ts";
+import { type DraftNumber, References } from "./references.ts";
+import type { Draft, JsonType, Schema, SchemaNode } from "./schema.ts";
 import { spend, spendText } from "./work.ts";
-
-type Draft = { -readonly [Key in keyof SchemaNode]: SchemaNode[Key] };
 
 const TYPES = new Set<Json>(
   ["null", "boolean", "integer", "number", "string", "array", "object"] satisfies JsonType[],
@@ -18,7 +16,7 @@ const TYPES = new Set<Json>(
 /** Reads the schemas of one document. */
 export class SchemaReader {
   readonly #references: References;
-  readonly #draft: Dialect["draft"];
+  readonly #draft: DraftNumber;
   readonly #known = new Map<JsonObject, SchemaNode>();
   /** What was dropped or not found, for the caller to read. */
   readonly warnings: Set<string> = new Set();
@@ -26,7 +24,7 @@ export class SchemaReader {
   /** @param root The document. */
   constructor(readonly root: Json) {
     this.#draft = draftOf(root);
-    this.#references = new References(root, { draft: this.#draft });
+    this.#references = new References(root, this.#draft);
   }
 
   /** Reads a schema of the document. */
@@ -279,7 +277,7 @@ const LIMITS = [["minimum", "exclusiveMinimum"], ["maximum", "exclusiveMaximum"]
 /** What fits into the sizes that Pydantic counts with. */
 const MAX_COUNT = 2n ** 53n - 1n;
 
-function draftOf(root: Json): Dialect["draft"] {
+function draftOf(root: Json): DraftNumber {
   const dialect = isObject(root) ? root.get("$schema") : undefined;
   const draft = typeof dialect === "string" ? /\/draft-0([3467])\//.exec(dialect)?.[1] : undefined;
   switch (draft) {

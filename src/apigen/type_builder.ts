@@ -15,7 +15,6 @@ import {
   NEVER,
   NONE,
   type PyType,
-  unionOf,
 } from "./model.ts";
 import { type ClassNames, singular } from "./names.ts";
 import {
@@ -38,6 +37,7 @@ import {
   sizeLimits,
   stringType,
   typeText,
+  unionOf,
 } from "./value_types.ts";
 import { spend } from "./work.ts";
 
@@ -133,7 +133,7 @@ export class TypeBuilder {
     const others = membersOf(type).filter((member) =>
       member.kind !== "class" || member.name !== name
     );
-    const rest = unionOf(others, typeText);
+    const rest = unionOf(others);
     this.definitions.push({ kind: "alias", name, type: rest === NEVER ? ANY : rest });
     return { kind: "class", name };
   }
@@ -226,7 +226,7 @@ export class TypeBuilder {
   }
 
   #union(types: readonly PyType[]): PyType {
-    const union = unionOf(types, typeText);
+    const union = unionOf(types);
     if (membersOf(union).length <= MAX_MEMBERS) return union;
     this.cut = true;
     this.noteInexact();

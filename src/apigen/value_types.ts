@@ -7,10 +7,12 @@ import { compareNumbers, type Json, JsonNumber, keyOf } from "./json.ts";
 import { breakable, joined, type Layout, literal } from "./python.ts";
 import {
   annotated,
+  ANY,
   BOOL,
   type Constraint,
   type FieldArgument,
   INT,
+  membersOf,
   NEVER,
   NONE,
   NUM,
@@ -150,6 +152,41 @@ function keeps(value: Json, constraint: Constraint): boolean {
     }
     return keyword === "pattern";
   });
+}
+
+/** A union of types, flat and without repetitions; `None` comes last. */
+export function unionOf(types: readonly PyType[]): PyType {
+  spend(types.length);
+  const members = new Map<string, PyType>();
+  for (const type of types.flatMap(membersOf)) {
+    if (type !== NEVER) members.set(typeText(type), type);
+  }
+  if (members.delete("None")) members.set("None", NONE);
+  const all = joinLists([...members.values()]);
+  // Any takes everything, but beside a class it leaves the class as a hint.
+  if (members.has("Any") && !all.some((type) => type.kind === "class")) return ANY;
+  return all.length > 1 ? { kind: "union", members: all } : all[0] ?? NEVER;
+}
+
+/** Makes one list of all that list values, where the first of them is. */
+function joinLists(types: readonly PyType[]): PyType[] {
+  const listed = types.filter(isListed);
+  const [first] = listed;
+  if (first === undefined || listed.length === 1) return [...types];
+  const byKey = new Map(
+    listed.flatMap((type): readonly Json[] => type.values).map((value) => [keyOf(value), value]),
+  );
+  const values = [...byKey.values()];
+  const joined: PyType = listed.every((type) => type.kind === "literal")
+    ? { kind: "literal", values: values.filter((value) => typeof value === "string") }
+    : { kind: "oneOf", values };
+  return types
+    .filter((type) => type === first || !isListed(type))
+    .map((type) => type === first ? joined : type);
+}
+
+function isListed(type: PyType): type is Extract<PyType, { kind: "literal" | "oneOf" }> {
+  return type.kind === "literal" || type.kind === "oneOf";
 }
 
 // Types as the text of Python annotations.
