@@ -25,35 +25,6 @@ interface ReadPackage {
   readonly tools: readonly IndexedTool[];
 }
 
-/** How much better a tool is found whose server the query names. */
-const NAMED_SERVER = 2;
-
-/** Tools in the order of how well they answer a query. */
-export class ToolRanking {
-  readonly #ranking: Bm25<IndexedTool>;
-
-  /** @param tools The tools. */
-  constructor(tools: readonly IndexedTool[]) {
-    this.#ranking = new Bm25(tools, textsOf);
-  }
-
-  /** Finds tools, best first. */
-  search(query: string): IndexedTool[] {
-    const words = wordsOf(query);
-    // Also as one word: "eleven labs" is "elevenlabs".
-    const named = new Set([...words, ...words.slice(1).map((word, i) => `${words[i]}${word}`)]);
-    const isNamed = new Map<string, boolean>();
-    const matches = this.#ranking.search(query).map(({ item, score }) => {
-      const { server } = item;
-      if (!isNamed.has(server)) {
-        isNamed.set(server, wordsOf(server).some((word) => named.has(word)));
-      }
-      return { item, score: isNamed.get(server) ? score * NAMED_SERVER : score };
-    });
-    return matches.sort((a, b) => b.score - a.score).map(({ item }) => item);
-  }
-}
-
 /**
  * Finds tools in the generated packages. A package is read again when it was written again; no server
  * is started.
@@ -107,7 +78,9 @@ async function versionOf(path: string): Promise<string | undefined> {
 }
 
 /** The words of a name say more than those of a description, and these more than a parameter's. */
-function textsOf({ server, name, description, definition }: IndexedTool): WeightedText[] {
+function textsOf(
+  { server, name, description, definition }: IndexedTool,
+): { text: string; weight: number }[] {
   const title = definition.get("title");
   return [
     { text: name, weight: 5 },
@@ -129,18 +102,6 @@ function propertyText([name, schema]: [string, Json]): string {
   return typeof description === "string" ? `${name} ${description}` : name;
 }
 
-/** A text of a document, and how much its words count. */
-interface WeightedText {
-  readonly text: string;
-  readonly weight: number;
-}
-
-/** A document that matches a query. */
-interface Match<T> {
-  readonly item: T;
-  readonly score: number;
-}
-
 /** How soon more of the same word in one document stops to count; the usual value. */
 const SATURATION = 1.2;
 /** How much long documents are held back; the usual value. */
@@ -150,58 +111,67 @@ const PREFIX_WEIGHT = 0.5;
 /** How much better a document is that has all words of a query. */
 const COVERAGE = 1;
 const SHORTEST_PREFIX = 3;
+/** How much better a tool matches if the query names its server. */
+const NAMED_SERVER = 2;
 /** What another word for the one asked for counts. */
 const RELATED_WEIGHT = 0.6;
 /** Words of a query that are looked for: each costs a pass over all known words. */
 const MAX_QUERY_WORDS = 32;
 
-/** Ranks documents by how well they answer a query, with Okapi BM25. */
-export class Bm25<T> {
-  readonly #documents: { readonly item: T; readonly length: number }[] = [];
+/** Ranks tools by how well they answer a query, with Okapi BM25. */
+export class ToolRanking {
+  readonly #documents: { readonly tool: IndexedTool; readonly length: number }[] = [];
   readonly #postings = new Map<string, Map<number, number>>();
   readonly #averageLength: number;
 
-  /** Reads all documents. */
-  constructor(items: Iterable<T>, textsOf: (item: T) => readonly WeightedText[]) {
+  constructor(tools: readonly IndexedTool[]) {
     let total = 0;
-    for (const item of items) {
-      const id = this.#documents.length;
+    for (const [id, tool] of tools.entries()) {
       let length = 0;
-      for (const { text, weight } of textsOf(item)) {
+      for (const { text, weight } of textsOf(tool)) {
         for (const word of wordsOf(text).map(stem)) {
           const posting = this.#postings.get(word) ?? new Map<number, number>();
           this.#postings.set(word, posting.set(id, (posting.get(id) ?? 0) + weight));
           length += weight;
         }
       }
-      this.#documents.push({ item, length });
+      this.#documents.push({ tool, length });
       total += length;
     }
-    this.#averageLength = total / Math.max(1, this.#documents.length);
+    this.#averageLength = total / Math.max(1, tools.length);
   }
 
   /**
-   * Finds the documents that have a word of the query, another form of it, another word for it, or one
-   * that begins with it.
+   * Finds the tools that have a word of the query, another form of it, a related word, or one that
+   * begins with it; best first.
    */
-  search(query: string): Match<T>[] {
+  search(query: string): IndexedTool[] {
+    const words = wordsOf(query);
+    // Also as one word: "eleven labs" is "elevenlabs".
+    const named = new Set([...words, ...words.slice(1).map((word, i) => `${words[i]}${word}`)]);
+    const isNamed = new Map<string, boolean>();
     const scores = new Map<number, number>();
     const found = new Map<number, number>();
-    const words = new Set(wordsOf(query).slice(0, MAX_QUERY_WORDS).map(stem));
-    for (const word of words) {
+    const stems = new Set(words.slice(0, MAX_QUERY_WORDS).map(stem));
+    for (const word of stems) {
       for (const [id, score] of this.#scoresOf(word)) {
         scores.set(id, (scores.get(id) ?? 0) + score);
         found.set(id, (found.get(id) ?? 0) + 1);
       }
     }
-    // What has most of the words is meant, even where a single one is rare.
-    const covered = (id: number) => 1 + COVERAGE * (found.get(id) ?? 0) / words.size;
-    return [...scores].map(([id, score]): [number, number] => [id, score * covered(id)])
-      .sort(([a, one], [b, other]) => other - one || a - b)
-      .flatMap(([id, score]) => {
-        const document = this.#documents[id];
-        return document === undefined ? [] : [{ item: document.item, score }];
-      });
+    return this.#documents.map(({ tool }, id) => {
+      const { server } = tool;
+      if (!isNamed.has(server)) {
+        isNamed.set(server, wordsOf(server).some((word) => named.has(word)));
+      }
+      // What has most of the words is meant, even where a single one is rare.
+      const covered = 1 + COVERAGE * (found.get(id) ?? 0) / stems.size;
+      const score = (scores.get(id) ?? 0) * covered * (isNamed.get(server) ? NAMED_SERVER : 1);
+      return { tool, score };
+    })
+      .filter(({ score }) => score > 0)
+      .sort((a, b) => b.score - a.score)
+      .map(({ tool }) => tool);
   }
 
   /** What one word of a query is worth, by document: its best form in each. */
