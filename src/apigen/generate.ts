@@ -3,7 +3,6 @@
  *
  * @module
  */
-import { join } from "node:path";
 import { assetTree } from "../assets/mod.ts";
 import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
 import { FairTurns } from "../base/signals.ts";
@@ -17,12 +16,13 @@ import type { ModuleModel } from "./model.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
 import {
+  compareTools,
   type Files,
-  findStaleTools,
   firstSentence,
-  type PackageListing,
+  type PackageTool,
   parseListing,
   readListing,
+  toolsOf,
   writeFolder,
   writeStubs,
 } from "./package.ts";
@@ -107,7 +107,7 @@ async function knownResults(
   // What cannot be read is replaced, or nothing is written, for a reason that is said then.
   const before = await readListing(rootDir, serverName).catch(() => undefined);
   if (before === undefined || before.results.size === 0) return new Map();
-  const { changed, removed } = await findStaleTools(join(rootDir, serverName), tools);
+  const { changed, removed } = await compareTools(before.tools, tools);
   const stale = new Set([...changed, ...removed]);
   return new Map([...before.results].filter(([name]) => !stale.has(name)));
 }
@@ -368,37 +368,31 @@ function isGeneratedFile(name: string, text: string | undefined): boolean {
 class FormerPackage {
   readonly #server: string;
   readonly #work = new WorkBudget(LIST_WORK);
-  readonly #listing: PackageListing | undefined;
-  /** The definitions of tools by their modules' files. */
-  readonly #definitions: ReadonlyMap<string, JsonObject>;
+  /** The tools by their modules' files. */
+  readonly #tools: ReadonlyMap<string, PackageTool>;
 
   constructor(server: string, old: Files) {
     this.#server = server;
-    this.#listing = listingIn(old);
-    const tools = this.#listing?.tools ?? [];
-    const modules = moduleNames(tools.map((tool) => nameOf(tool) ?? ""));
-    this.#definitions = new Map(
-      tools.map((tool) => [`${modules.get(nameOf(tool) ?? "")}.py`, tool]),
-    );
+    this.#tools = new Map(toolsIn(old).map((tool) => [`${tool.module}.py`, tool]));
   }
 
   /** The text of a file; without it, generated code is told by its looks. */
   text(file: string): string | undefined {
-    const definition = this.#definitions.get(file);
-    if (definition === undefined) return undefined;
-    const tool = nameOf(definition) ?? "";
-    const origin = { server: this.#server, tool, module: file.slice(0, -".py".length) };
-    const results = this.#listing?.results.get(tool);
+    const known = this.#tools.get(file);
+    if (known === undefined) return undefined;
+    const { name: tool, module, definition, results } = known;
+    const origin = { server: this.#server, tool, module };
     return this.#work.run(() => renderTool(origin, definition, results))?.text;
   }
 }
 
-function listingIn(files: Files): PackageListing | undefined {
+function toolsIn(files: Files): PackageTool[] {
   try {
-    return parseListing("", files.get("schema.json") ?? "", files.get("observed.json"));
+    const text = files.get("schema.json") ?? "";
+    return toolsOf(parseListing("", text, files.get("observed.json")));
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return undefined; // it is damaged
+    return []; // it is damaged
   }
 }
 

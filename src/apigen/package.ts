@@ -213,9 +213,13 @@ export async function readPackage(
 ): Promise<PackageTool[] | undefined> {
   const listing = await readListing(root, server);
   if (listing === undefined) return undefined;
-  const { tools: definitions, results } = listing;
-  const modules = moduleNames(definitions.map(nameOf));
-  return definitions.map((definition) => {
+  return toolsOf(listing);
+}
+
+/** Names the module of each tool that a package was made of. */
+export function toolsOf({ tools, results }: PackageListing): PackageTool[] {
+  const modules = moduleNames(tools.map(nameOf));
+  return tools.map((definition) => {
     const name = nameOf(definition);
     return {
       name,
@@ -340,15 +344,17 @@ export interface StaleTools {
   readonly removed: readonly string[];
 }
 
-/** A `schema.json` that is larger was not generated. */
-const MAX_SIZE = 64 * 1024 * 1024;
-
 /** Compares a server's tools with those that its package was generated from. */
 export async function findStaleTools(
-  folder: string,
+  root: string,
+  server: string,
   tools: readonly unknown[],
 ): Promise<StaleTools> {
-  return await compareTools(await storedTools(`${folder}/schema.json`), tools);
+  const listing = await readListing(root, server).catch((error) => {
+    if (!(error instanceof ConfigError)) throw error;
+    return undefined; // what cannot be compared counts as new
+  });
+  return await compareTools(listing?.tools ?? [], tools);
 }
 
 /** Compares a server's tools with those that it had. */
@@ -365,19 +371,6 @@ export async function compareTools(
     added: [...now.keys()].filter((name) => !before.has(name)),
     removed: [...before.keys()].filter((name) => !now.has(name)),
   };
-}
-
-async function storedTools(path: string): Promise<readonly Json[]> {
-  try {
-    // Code in the sandbox can write here, and must not make the host read another file.
-    const bytes = await readHostileBytes(path, MAX_SIZE);
-    const stored = bytes && toJson(JSON.parse(new TextDecoder().decode(bytes)));
-    const tools = isObject(stored) ? stored.get("tools") : undefined;
-    return isArray(tools) ? tools : [];
-  } catch (error) {
-    if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
-    return []; // what cannot be compared counts as new
-  }
 }
 
 /** Each tool's definition as text that is the same for equal ones. The first of a name counts. */

@@ -85,7 +85,7 @@ export class ServerApis {
   /** Compares a server's tools with its API. */
   async stale(name: string): Promise<StaleTools> {
     const tools = await this.#options.runner.listTools(name);
-    return await findStaleTools(join(this.#mcptools, name), tools);
+    return await findStaleTools(this.#mcptools, name, tools);
   }
 
   /**
