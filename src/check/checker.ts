@@ -9,7 +9,7 @@ import { CheckReport } from "./report.ts";
 import type { StubTree } from "./stub_tree.ts";
 
 /** What the check asks of the kernel. */
-export interface CheckedKernel {
+interface CheckedKernel {
   /** Has the kernel look at code, in a turn that the caller holds; JSON. */
   look(code: string, signal: AbortSignal): Promise<string>;
   /** Starts a type checker beside the kernel; `undefined` where there is none. */

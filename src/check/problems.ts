@@ -264,54 +264,43 @@ class Reader {
     },
   ): Promise<Verdict | undefined> {
     if (!/^mcptools(\.|$)/.test(module) || name === "" || isSpecial(name)) return undefined;
-    if (await this.names.isAdded(module, name)) return undefined;
-    const members = await this.names.members(module);
     const problem = isImported
       ? { ename: "ImportError", evalue: `cannot import name '${name}' from '${module}'` }
       : { ename: "AttributeError", evalue: `module '${module}' has no attribute '${name}'` };
-    return this.#unlisted(diagnostic, { ...problem, module, name, members });
+    return await this.#unlisted(diagnostic, { ...problem, module, name });
+  }
+
+  async #notFound(
+    diagnostic: Diagnostic,
+    path: string | undefined,
+  ): Promise<Verdict | undefined> {
+    const [, module, name = ""] = /^(.+)\.(.*)$/.exec(path ?? "") ?? [];
+    if (module === undefined) return undefined;
+    const evalue = `No module named '${path}'`;
+    return await this.#unlisted(diagnostic, { ename: "ModuleNotFoundError", evalue, module, name });
   }
 
   /**
    * A server or a tool that is not there. A tool can come while the code runs, by what that calls: so
    * it is certain only where nothing was called before, or where the name looks like another one.
    */
-  #unlisted(
+  async #unlisted(
     diagnostic: Diagnostic,
-    { ename, evalue, module, name, members }: {
+    { ename, evalue, module, name }: {
       readonly ename: string;
       readonly evalue: string;
       readonly module: string;
       readonly name: string;
-      readonly members: readonly string[];
     },
-  ): Verdict {
+  ): Promise<Verdict | undefined> {
+    if (await this.names.isAdded(module, name)) return undefined;
+    const members = await this.names.members(module);
     const [line, column] = this.look.calls ?? [Infinity, 0];
     const isFirst = !isBefore(line, column, diagnostic.line, diagnostic.column);
     const isCertain = module === "mcptools" || isFirst || isMisspelt(name, members);
     const near = nearestNames(name, members, 1)
       .map((near) => ename === "ModuleNotFoundError" ? `${module}.${near}` : near);
     return { problem: problemAt(diagnostic, ename, evalue + suggestion(near)), isCertain };
-  }
-
-  async #notFound(
-    diagnostic: Diagnostic,
-    module: string | undefined,
-  ): Promise<Verdict | undefined> {
-    if (module === undefined) return undefined;
-    const end = module.lastIndexOf(".");
-    const parent = module.slice(0, Math.max(0, end));
-    const name = module.slice(end + 1);
-    if (parent === "" || await this.names.isAdded(parent, name)) return undefined;
-    const members = await this.names.members(parent);
-    const evalue = `No module named '${module}'`;
-    return this.#unlisted(diagnostic, {
-      ename: "ModuleNotFoundError",
-      evalue,
-      module: parent,
-      name,
-      members,
-    });
   }
 
   /** The function or class that a message is about, and its keywords. */
