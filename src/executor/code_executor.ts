@@ -86,18 +86,18 @@ export class CodeExecutor implements AsyncDisposable {
 
   private constructor(
     parts: AsyncDisposableStack,
-    running: RunningParts & { readonly checkMode: CheckMode; readonly apis: ServerApis },
+    { workspace, kernel, tools, packages, checker, durably }: RunningParts,
+    options: CodeExecutorOptions,
   ) {
-    const { workspace, kernel, tools, packages, checker, checkMode, apis } = running;
     this.#parts = parts;
     this.workspace = workspace;
     this.#kernel = kernel;
     this.#tools = tools;
     this.#packages = packages;
     this.#checker = checker;
-    this.#checkMode = checkMode;
-    this.#apis = apis;
-    this.#durably = running.durably;
+    this.#checkMode = options.check ?? "block";
+    this.#apis = new ServerApis({ ...options, workspace, runner: tools.runner });
+    this.#durably = durably;
   }
 
   /**
@@ -117,11 +117,9 @@ export class CodeExecutor implements AsyncDisposable {
     await using parts = new AsyncDisposableStack();
     const logged = { ...options, log: options.log ?? stderrLogger() };
     const running = await startParts(parts, logged);
-    const { workspace, tools: { runner } } = running;
-    const apis = new ServerApis({ ...logged, workspace, runner });
-    await apis.learn();
-    const checkMode = logged.check ?? "block";
-    return new CodeExecutor(parts.move(), { ...running, checkMode, apis });
+    const executor = new CodeExecutor(parts.move(), running, logged);
+    await executor.#apis.learn();
+    return executor;
   }
 
   /**
@@ -142,10 +140,8 @@ export class CodeExecutor implements AsyncDisposable {
     const record = await findSession(id);
     const logged = { ...options, log: options.log ?? stderrLogger() };
     const running = await attachParts(parts, logged, record);
-    const { workspace, kernel, durably, tools: { runner } } = running;
-    const apis = new ServerApis({ ...logged, workspace, runner });
-    const checkMode = logged.check ?? "block";
-    const executor = new CodeExecutor(parts.move(), { ...running, checkMode, apis });
+    const { kernel, durably } = running;
+    const executor = new CodeExecutor(parts.move(), running, logged);
     const found = durably?.found;
     if (found !== undefined) {
       const turn = found.ended ? undefined : await kernel.turn(executor.#closed.signal);
@@ -331,10 +327,10 @@ export class CodeExecutor implements AsyncDisposable {
         case "chunk":
           break;
         case "approval":
-          if (event.request.kind !== "change") await event.request.accept();
-          else {await event.request.reject(
-              "execute() approves calls, but not the start of unregistered servers",
-            );}
+          if (event.request.kind === "change") {
+            const reason = "execute() approves calls, but not the start of unregistered servers";
+            await event.request.reject(reason);
+          } else await event.request.accept();
           break;
         case "result":
           result = event.result;

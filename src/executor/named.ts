@@ -5,14 +5,14 @@ import { endDurable, findSession, keptState, NameTakenError } from "./durable.ts
 import type { CodeExecutorOptions } from "./options.ts";
 
 /** Options of {@linkcode startNamed}. */
-export interface NamedSessionOptions extends CodeExecutorOptions {
+interface NamedSessionOptions extends CodeExecutorOptions {
   readonly workspace: string;
   /** Whether a session that was lost is forgotten for a new one. */
   readonly replacesLost?: boolean;
 }
 
 /** A durable session that has a name. */
-export interface NamedSession {
+interface NamedSession {
   readonly executor: CodeExecutor;
   /** What there was of this name: nothing, the session itself, or one that was lost. */
   readonly before: "nothing" | "itself" | "lost";
