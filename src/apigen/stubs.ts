@@ -31,7 +31,7 @@ export interface StubbedClass {
 }
 
 /** A field of a class, or an argument. */
-export interface StubbedField {
+interface StubbedField {
   /** Its name on the wire, by which Python takes it, too. */
   readonly wire: string;
   /** Its type as the stub has it. */

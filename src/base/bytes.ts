@@ -75,7 +75,7 @@ export async function fill(
 }
 
 /** Options of {@linkcode readWhole}. */
-export interface ReadWholeOptions {
+interface ReadWholeOptions {
   /** The most bytes. */
   readonly maxBytes: number;
   /** Makes the error of a body that has more. */

@@ -141,11 +141,6 @@ class ByteQueue {
   #ended = false;
   #taker: PromiseWithResolvers<Uint8Array | null> | undefined;
 
-  /** How many bytes wait to be taken. */
-  get length(): number {
-    return this.#waiting.length;
-  }
-
   /** Adds bytes, which must not change any more. After the end they are dropped. */
   push(bytes: Uint8Array): void {
     if (this.#ended || bytes.length === 0) return;

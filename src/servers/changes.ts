@@ -3,7 +3,7 @@ import { settledWithin } from "../base/signals.ts";
 import type { Logger } from "../base/log.ts";
 
 /** Brings what was made of a server's tools up to date. */
-export type Renew = (serverName: string) => Promise<void>;
+type Renew = (serverName: string) => Promise<void>;
 
 /** How long calls and cells wait until what was made of a server's tools is up to date. */
 const PATIENCE_MS = 5000;

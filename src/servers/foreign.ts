@@ -10,7 +10,7 @@ import {
 } from "../mcp/params.ts";
 
 /** Servers of another program's file. */
-export interface ForeignServers {
+interface ForeignServers {
   /** Their parameters by the names that they can have here, in the file's order. */
   readonly servers: ReadonlyMap<string, ServerParams>;
   /** What the file calls those that cannot have its names here, by the names that they can have. */

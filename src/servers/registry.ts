@@ -228,7 +228,6 @@ function sameParams(one: ServerParams, other: ServerParams): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
 
-/** A workspace is the same one however its path is written. */
 function put<T>(map: Map<string, T>, name: string, value: T | undefined): void {
   if (value === undefined) map.delete(name);
   else map.set(name, value);
