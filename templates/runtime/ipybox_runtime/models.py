@@ -191,8 +191,9 @@ def _misspellings(value: Any) -> Iterator[tuple[str, str]]:
         if extra:
             from difflib import get_close_matches
 
-            fields = type(value).model_fields
-            declared = [*fields, *(field.alias for field in fields.values() if field.alias)]
+            from .arguments_error import names_of
+
+            declared = names_of(type(value))
             for name in extra:
                 close: list[str] = get_close_matches(name, declared, n=1, cutoff=0.8)
                 yield from ((name, match) for match in close)

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..approval_requestor import ApprovalRequestor
+from ..approval import request_approval
 from ..errors import ApprovalRejectedError
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ _MAGICS_WITH_A_SHELL = (["bash"], ["sh"])
 
 def install(shell: InteractiveShell, one_process: OneProcess) -> None:
     """Ask before whatever IPython has for starting processes does so."""
-    approve = _approver()
-    _ask_before_commands(shell, approve, one_process)
-    _ask_before_scripts(shell, approve, one_process)
+    _ask_before_commands(shell, one_process)
+    _ask_before_scripts(shell, one_process)
     # It starts a window of its own, which nobody would see, and by no shell.
     manager: Any = shell.magics_manager
     manager.magics["line"].pop("qtconsole", None)
@@ -43,20 +42,15 @@ def unguarded(
     return contextlib.nullcontext()
 
 
-def _approver() -> Callable[[str, dict[str, Any]], str]:
-    request = ApprovalRequestor().request_sync
-
-    def approve(kind: str, arguments: dict[str, Any]) -> str:
-        approved = request(kind, arguments)
-        command = approved.get("cmd")
-        # An approver can put another command in its place, and nothing else.
-        if not isinstance(command, str) or approved != {**arguments, "cmd": command}:
-            raise ApprovalRejectedError(
-                "Approved with unusable arguments: only `cmd`, a string, can be edited"
-            )
-        return command
-
-    return approve
+def _approve(kind: str, arguments: dict[str, Any]) -> str:
+    approved = request_approval(kind, arguments)
+    command = approved.get("cmd")
+    # An approver can put another command in its place, and nothing else.
+    if not isinstance(command, str) or approved != {**arguments, "cmd": command}:
+        raise ApprovalRejectedError(
+            "Approved with unusable arguments: only `cmd`, a string, can be edited"
+        )
+    return command
 
 
 class _WithoutExpansion:
@@ -72,11 +66,7 @@ class _WithoutExpansion:
         return cmd
 
 
-def _ask_before_commands(
-    shell: InteractiveShell,
-    approve: Callable[[str, dict[str, Any]], str],
-    one_process: OneProcess,
-) -> None:
+def _ask_before_commands(shell: InteractiveShell, one_process: OneProcess) -> None:
     """Replace ``!cmd``, ``x = !cmd`` and all that is made of them: ``%sx``, ``%pip``, aliases."""
     as_it_is = _WithoutExpansion(shell)
     kind: Any = type(shell)
@@ -88,7 +78,7 @@ def _ask_before_commands(
             raise ApprovalRejectedError(
                 "SHELL was changed: only commands for the shell that the kernel started with can be approved"
             )
-        return approve("shell", {"cmd": cmd})
+        return _approve("shell", {"cmd": cmd})
 
     def system_by(run: Callable[[Any, str], None]) -> Callable[[str], None]:
         def system(cmd: str) -> None:
@@ -112,11 +102,7 @@ def _ask_before_commands(
     instance.getoutput = _like(get, getoutput)
 
 
-def _ask_before_scripts(
-    shell: InteractiveShell,
-    approve: Callable[[str, dict[str, Any]], str],
-    one_process: OneProcess,
-) -> None:
+def _ask_before_scripts(shell: InteractiveShell, one_process: OneProcess) -> None:
     """Replace ``%%script``, by which ``%%bash``, ``%%perl`` and the like do their work."""
     from IPython.core.magics import script
     from IPython.utils import process
@@ -131,7 +117,7 @@ def _ask_before_scripts(
         arguments = {"cmd": cell}
         if program not in _MAGICS_WITH_A_SHELL:
             arguments["program"] = shlex.join(program)
-        text = approve("shell_magic", arguments)
+        text = _approve("shell_magic", arguments)
         with one_process(lambda command_line: list(command_line) == program):
             return run(self, line, text)
 
