@@ -608,7 +608,7 @@ export class CodeExecutor implements AsyncDisposable {
     const { channel, events: serverEvents, elicitations: questions } = runner;
     const { events } = execution;
     using budget = new TimeBudget(timeoutMs);
-    using _clock = budget.standStillFor([channel, questions, inputs]);
+    using _clock = budget.pauseWhilePending([channel, questions, inputs]);
     using _watcher = serverEvents.watch((event) => {
       const size = JSON.stringify(event).length;
       if (events.hasRoom(size)) events.add(event, size);
