@@ -14,17 +14,17 @@ import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
 import type { ServerRegistry } from "./registry.ts";
 
-/** How MCP servers are used, beside how they are reached. */
+/** Options for the use of MCP servers. */
 export interface ServerPoolOptions extends ConnectOptions {
   /**
-   * How many concurrent requests one MCP server receives; the others wait.
+   * How many concurrent requests one MCP server receives; others wait.
    *
    * @default {64}
    */
   maxConcurrentCalls?: number;
   /**
-   * How long an MCP server is kept running without a request, in milliseconds. What it keeps in its
-   * memory is lost then; the next request starts it again.
+   * How long an MCP server keeps running without requests, in milliseconds. Stopping it loses its
+   * in-memory state; the next request starts it again.
    *
    * @default {3600000}
    */
@@ -35,26 +35,24 @@ export interface ServerPoolOptions extends ConnectOptions {
 interface McpPoolOptions extends ServerPoolOptions, Pick<SessionConnectOptions, "settingsFiles"> {
   /** The servers. */
   readonly registry: ServerRegistry;
-  /** What a server may tell and ask. */
+  /** Handles what servers report and ask. */
   readonly hooks?: (serverName: string) => ServerHooks;
-  /** Says whether a server may be started, by throwing where it may not. */
+  /** Throws if a server may not be started. */
   readonly admit: (serverName: string, params: ServerParams, signal: AbortSignal) => Promise<void>;
 }
 
-/** What is done with a connection. */
+/** A request on a connection. */
 type Use<T> = (connection: McpConnection, signal: AbortSignal) => Promise<T>;
 
-/** How many concurrent requests a server receives. */
 const MAX_CONCURRENT_CALLS = 64;
-/** How long a list must stay as it is: servers that add several tools report each. */
+/** How long a list must stay unchanged: servers that add several tools report each. */
 const SETTLE_MS = 100;
-/** How long a server is kept without a request. */
 const IDLE_MS = 60 * 60_000;
 
 /**
- * The connections to MCP servers: started by the first call, one for each server, each for itself.
+ * The connections to MCP servers: one for each server, opened by its first request.
  *
- * A server that died is started again by the next call, later each time as long as it keeps dying.
+ * The next request restarts a server that died, with an increasing delay if it keeps dying.
  */
 export class McpPool implements AsyncDisposable {
   readonly #options: McpPoolOptions;
@@ -64,7 +62,7 @@ export class McpPool implements AsyncDisposable {
   readonly #ending = new Set<Promise<void>>();
   #lifetime = new AbortController();
 
-  /** @param options The servers and how they are connected to. Nothing is started yet. */
+  /** @param options The servers, none of which is started yet. */
   constructor(options: McpPoolOptions) {
     const { registry, log = silentLogger } = options;
     this.#options = options;
@@ -72,7 +70,7 @@ export class McpPool implements AsyncDisposable {
     this.#log = log;
   }
 
-  /** Lists a server's tools as they are now. */
+  /** Lists a server's current tools. */
   async listTools(serverName: string, signal?: AbortSignal): Promise<readonly unknown[]> {
     return await this.#use(
       serverName,
@@ -81,7 +79,7 @@ export class McpPool implements AsyncDisposable {
     );
   }
 
-  /** Asks a server for all that an API is made of, once it reports no more changes of its tools. */
+  /** Requests everything for a server's API, once the server reports no more changes of its tools. */
   async describe(serverName: string, signal?: AbortSignal): Promise<ServerDescription> {
     return await this.#use(
       serverName,
@@ -90,12 +88,12 @@ export class McpPool implements AsyncDisposable {
     );
   }
 
-  /** Finds a file that a result names and that lies where only its server can reach it. */
+  /** Finds a file that a result names and that only its server can reach. */
   async ownFileIn(serverName: string, result: ToolResult): Promise<string | undefined> {
     return await this.#slots.get(serverName)?.connected?.ownFileIn(result);
   }
 
-  /** The names of the tools that a server lists, as far as that is known. */
+  /** The names of a server's tools, as far as they are known. */
   knownNames(serverName: string): readonly string[] {
     return this.#slots.get(serverName)?.connected?.knownNames ?? [];
   }
@@ -107,17 +105,17 @@ export class McpPool implements AsyncDisposable {
     signal?: AbortSignal,
   ): Promise<Tool | undefined> {
     const slot = this.#slot(serverName);
-    const known = slot.connected?.knownTool(toolName); // without a turn, which asking takes
+    const known = slot.connected?.knownTool(toolName); // takes no turn, unlike a request
     if (known === undefined) {
       return await this.#use(serverName, signal, (connection, signal) => {
         return connection.findTool(toolName, signal);
       });
     }
-    slot.stay(); // a caller that looks a tool up is about to call it, once approved
+    slot.restartIdleTimer(); // the caller is about to call the tool, once approved
     return known;
   }
 
-  /** Calls a tool, at most once: it was approved once. Nothing here asks for approval. */
+  /** Calls an approved tool, at most once. */
   async callTool(
     serverName: string,
     toolName: string,
@@ -129,7 +127,7 @@ export class McpPool implements AsyncDisposable {
     });
   }
 
-  /** Asks a server for what it offers beside tools. Nothing here asks for approval. */
+  /** Sends an approved request for resources or prompts. */
   async catalog(
     serverName: string,
     method: CatalogMethod,
@@ -141,7 +139,7 @@ export class McpPool implements AsyncDisposable {
     });
   }
 
-  /** Cancels the calls in flight and stops all servers. The next call starts its server again. */
+  /** Cancels running calls and stops all servers. The next request starts its server again. */
   async reset(): Promise<void> {
     const lifetime = this.#lifetime;
     this.#lifetime = new AbortController();
@@ -150,7 +148,7 @@ export class McpPool implements AsyncDisposable {
     await Promise.all(this.#ending);
   }
 
-  /** Stops one server, as after it was removed from the registry. */
+  /** Stops one server, for example when it was removed from the registry. */
   async drop(serverName: string): Promise<void> {
     this.#end(serverName);
     await Promise.all(this.#ending);
@@ -161,7 +159,7 @@ export class McpPool implements AsyncDisposable {
     await this.reset();
   }
 
-  /** Asks something that changes nothing: again where the server no longer knew the session. */
+  /** Sends a request without side effects, and repeats it if the server had lost the session. */
   async #use<T>(serverName: string, signal: AbortSignal | undefined, use: Use<T>): Promise<T> {
     return await this.#once(serverName, signal, async (connection, signal, slot) => {
       try {
@@ -204,7 +202,7 @@ export class McpPool implements AsyncDisposable {
     }
   }
 
-  /** Makes sure that there is such a server, before anybody is asked about it. */
+  /** Throws if a server is not registered. */
   requireRegistered(serverName: string): ServerParams {
     const params = this.#registry.get(serverName);
     if (params === undefined) throw unknownServer(serverName, this.#registry.names);
@@ -231,7 +229,7 @@ export class McpPool implements AsyncDisposable {
     return slot;
   }
 
-  /** Stops a server without waiting for it, so that a new one can take its place immediately. */
+  /** Stops a server without waiting, so that a new one can replace it immediately. */
   #end(serverName: string): void {
     const slot = this.#slots.get(serverName);
     if (slot === undefined) return;
@@ -263,30 +261,30 @@ function unknownServer(serverName: string, names: readonly string[]): ToolCallEr
   return new ToolCallError("unknown_server", `No MCP server ${shown} is registered: ${known}`);
 }
 
-/** What a {@linkcode ServerSlot} is made of. */
+/** Options of {@linkcode ServerSlot}. */
 interface ServerSlotOptions {
   /** The server's registered name. */
   readonly serverName: string;
   /** How it is started or reached. */
   readonly params: ServerParams;
-  /** How it is connected to. */
+  /** How to connect. */
   readonly connect: Omit<SessionConnectOptions, "signal">;
-  /** How many concurrent requests it receives; the others wait. */
+  /** How many concurrent requests it receives; others wait. */
   readonly maxConcurrentCalls: number;
-  /** How long it is kept without a request, in milliseconds. */
+  /** How long it keeps running without requests, in milliseconds. */
   readonly idleMs: number;
 }
 
-/** A connection that lived this long was a working one: the next is made immediately. */
+/** A connection that lasted this long worked: reconnect without delay. */
 const STABLE_MS = 10_000;
 const FIRST_DELAY_MS = 200;
 const LONGEST_DELAY_MS = 10_000;
 
-/** The place of one server: its connection, how often it failed, and who uses it. */
+/** One server: its connection, its failures and its users. */
 class ServerSlot implements AsyncDisposable {
   /** How the server is started or reached. */
   readonly params: ServerParams;
-  /** The same as text, to tell whether they changed. */
+  /** The parameters as JSON, for comparisons. */
   readonly wanted: string;
 
   readonly #options: ServerSlotOptions;
@@ -300,7 +298,7 @@ class ServerSlot implements AsyncDisposable {
   #users = 0;
   readonly #idle = new Alarm(() => this.#stopIdle());
 
-  /** @param options The server. Nothing is started yet. */
+  /** @param options The server, which is not started yet. */
   constructor(options: ServerSlotOptions) {
     this.#options = options;
     this.params = options.params;
@@ -308,14 +306,14 @@ class ServerSlot implements AsyncDisposable {
     this.#turns = new Semaphore(options.maxConcurrentCalls);
   }
 
-  /** Waits for a turn, and keeps the server from being stopped as idle in the meantime. */
+  /** Waits for a turn, and keeps the server from being stopped as idle until the turn ends. */
   async turn(signal: AbortSignal): Promise<Disposable> {
     signal.throwIfAborted();
     this.#users++;
     this.#idle.unset();
     const leave = () => {
       this.#users--;
-      this.stay();
+      this.restartIdleTimer();
     };
     try {
       const turn = this.#turns.tryAcquire() ??
@@ -332,17 +330,17 @@ class ServerSlot implements AsyncDisposable {
     }
   }
 
-  /** Counts the time in which nobody uses the server from now on. */
-  stay(): void {
+  /** Restarts the idle timer if nobody uses the server. */
+  restartIdleTimer(): void {
     if (this.#users === 0 && !this.#ended.signal.aborted) this.#idle.set(this.#options.idleMs);
   }
 
-  /** The connection, where there is one already. */
+  /** The connection, if there is one. */
   get connected(): McpConnection | undefined {
     return this.#connected;
   }
 
-  /** Gives the connection, which is made where there is none. */
+  /** Returns the connection, or connects. */
   connection(): Promise<McpConnection> {
     if (this.#current !== undefined) return this.#current;
     const current = this.#start();
@@ -360,9 +358,9 @@ class ServerSlot implements AsyncDisposable {
     this.#idle[Symbol.dispose]();
     const current = this.#current;
     this.#ended.abort(new DOMException("The MCP server is stopped", "AbortError"));
-    const connection = await current?.catch(() => undefined); // it was never there
+    const connection = await current?.catch(() => undefined); // it was never made
     await connection?.[Symbol.asyncDispose]();
-    await Promise.all(this.#watched); // those that died before are still cleared away
+    await Promise.all(this.#watched); // connections that ended before are still being cleaned up
   }
 
   async #start(): Promise<McpConnection> {
@@ -398,7 +396,7 @@ class ServerSlot implements AsyncDisposable {
   }
 
   #fail(current: Promise<McpConnection>, error: unknown): void {
-    // Here, as many calls may wait for the same start.
+    // Logged once here: many calls may wait for the same start.
     if (!this.#ended.signal.aborted && error instanceof Error) {
       this.#options.connect.log?.warn(error.message);
     }
