@@ -29,44 +29,44 @@ import {
 } from "./durable.ts";
 import type { CodeExecutorOptions } from "./options.ts";
 
-/** What an executor consists of, running. */
+/** The running parts of an executor. */
 export interface RunningParts {
   /** The workspace, as an absolute path without symbolic links. */
   readonly workspace: string;
   readonly kernel: KernelHost;
   readonly tools: ToolServer;
-  /** The workspace's packages, where there may be any. */
+  /** The workspace's packages, if it can have any. */
   readonly packages: PackageFolder | undefined;
   /** Checks code before it runs, unless that is off. */
   readonly checker: CodeChecker | undefined;
-  /** The durable session that it is, if it is one. */
+  /** The durable session, if it is one. */
   readonly durably: Durably | undefined;
 }
 
-/** What an executor has of its durable session. */
+/** An executor's part of a durable session. */
 export interface Durably {
   readonly id: string;
   readonly gateway: KernelGateway;
   readonly state: SessionState;
-  /** Whether the session continues when its parts here are disposed of. */
+  /** Whether the session continues when these parts are disposed. */
   readonly left: { is: boolean };
   readonly journal: CallJournal;
-  /** The last execution of the host before. */
+  /** The last execution of the previous host. */
   readonly found?: FoundRun | undefined;
-  /** Called when somebody decides on what code asks. */
+  /** Called when somebody is ready to decide on the calls of the code. */
   readonly follow?: () => void;
 }
 
-/** An execution that another host has begun. */
+/** An execution that another host started. */
 interface FoundRun {
   readonly run: Run<RunEvent>;
   readonly code: string;
-  /** Whether a host has seen its end. */
+  /** Whether a host has already seen its end. */
   readonly ended: boolean;
   readonly inputs: CodeInputs;
 }
 
-/** Starts the tool server, and then the kernel that it serves. */
+/** Starts the tool server, then the kernel. */
 export async function startParts(
   parts: AsyncDisposableStack,
   options: CodeExecutorOptions,
@@ -122,7 +122,7 @@ export async function startParts(
   return { workspace, kernel, tools, packages, checker, durably };
 }
 
-/** Attaches to the kernel of a durable session, and starts the tool server that serves it from here on. */
+/** Attaches to the kernel of a durable session, and starts a tool server for it. */
 export async function attachParts(
   parts: AsyncDisposableStack,
   options: CodeExecutorOptions,
@@ -153,7 +153,7 @@ export async function attachParts(
         settingsFiles,
       }),
     );
-    // Nobody decides on calls before somebody follows the execution that makes them.
+    // Calls wait until somebody follows their execution and can decide on them.
     const { promise: isFollowed, resolve: follow } = Promise.withResolvers<void>();
     const gateway = parts.use(
       await KernelGateway.attach(
@@ -199,13 +199,13 @@ export async function attachParts(
     const durably = { id, gateway, state, left, journal, found, follow };
     return { workspace, kernel, tools, packages, checker, durably };
   } catch (error) {
-    left.is = true; // the session is still there for another attempt
+    left.is = true; // keep the session for another attempt
     await launcher.leave();
     throw error;
   }
 }
 
-/** Opens the journal of a session's calls. Where the session ends, its folder goes with it. */
+/** Opens the journal of a session's calls. If the session ends, its folder is removed. */
 async function openJournal(
   parts: AsyncDisposableStack,
   { id, left, log = silentLogger }: {
@@ -220,7 +220,7 @@ async function openJournal(
   return parts.use(await CallJournal.open(folderOf(id), log));
 }
 
-/** Without its gateway, a host can say nothing of the session's calls any more: the next one can. */
+/** Once its gateway is gone, a host no longer records calls: that is up to the next one. */
 function leaveWith({ exited }: KernelGateway, journal: CallJournal): void {
   exited.then(() => journal.leave());
 }
@@ -246,8 +246,8 @@ function kernelOptions(
 ) {
   return {
     imagesDir: resolve(workspace, imagesDir),
-    workingDir: placement === undefined ? workspace : undefined, // else what is the workspace there
-    // Another host would not know of a second one.
+    workingDir: placement === undefined ? workspace : undefined, // the placement has its own workspace
+    // Another host would not know about a spare kernel.
     spareKernel: state === undefined ? spareKernel : false,
     toolToken: () => {
       const toolToken = tools.renewKernelToken();
@@ -268,14 +268,18 @@ function checkerOf(
 }
 
 function otherShell(id: string, shell: ShellGuard): ConfigError {
-  const how = shell === "none" ? "without approval of shell commands" : `with "${shell}" for them`;
+  const how = {
+    none: "without approval of shell commands",
+    approval: "with approval of shell commands",
+    escape: "with approval of shell commands and requireShellEscape",
+  }[shell];
   return new ConfigError(
-    `Cannot attach to session ${id}: it was started ${how}, which cannot be changed while it runs; ` +
-      "attach with the same approval of shell commands",
+    `Cannot attach to session ${id}: it was started ${how}, which cannot change while it runs. ` +
+      "Attach with the same settings",
   );
 }
 
-/** The packages that code can import, and the folder that further ones are installed into. */
+/** The package folders that code can import from, and the one that packages are installed into. */
 async function openPackages(
   { packages = true, sandbox, log }: CodeExecutorOptions,
   workspace: string,
@@ -292,7 +296,7 @@ async function openPackages(
   return { packages: undefined, importable: found === undefined ? shared : [found, ...shared] };
 }
 
-/** What code in the kernel must ask for before it runs commands. */
+/** How the kernel guards shell commands and processes. */
 function shellGuard({ approval, requireShellEscape = false }: CodeExecutorOptions): ShellGuard {
   if (guardsShell(approval)) return requireShellEscape ? "escape" : "approval";
   if (!requireShellEscape) return "none";
@@ -302,7 +306,7 @@ function shellGuard({ approval, requireShellEscape = false }: CodeExecutorOption
   );
 }
 
-/** Keeps code from changing the settings that decide on servers' sandboxes. */
+/** Makes the settings files of servers' sandboxes read-only for code. */
 function withReadOnly(
   sandbox: CodeExecutorOptions["sandbox"] = true,
   files: readonly string[],

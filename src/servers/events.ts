@@ -17,7 +17,7 @@ import type {
 
 /** The server reports the progress of a running tool call. */
 export interface ProgressEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "progress";
   /** The call's id; approvals of the same call carry it too. */
   readonly callId: string;
@@ -35,7 +35,7 @@ export interface ProgressEvent {
 
 /** An MCP server logs something. The text comes from the server and is not verified. */
 export interface LogEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "log";
   /** The running call, if there is exactly one on that server. */
   readonly callId?: string;
@@ -51,7 +51,7 @@ export interface LogEvent {
 
 /** An MCP server's tools have changed since its Python API was generated. */
 export interface ToolsChangedEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "tools_changed";
   /** The registered server. A `CodeExecutor` updates its API, and then emits a note. */
   readonly serverName: string;
@@ -62,7 +62,7 @@ export type ServerEvent = ProgressEvent | LogEvent | ToolsChangedEvent;
 
 /** A tool call, a resource request or a shell command has begun. */
 export interface CallStartedEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "call_started";
   /** The call's id; its approval and its progress carry it too. */
   readonly callId: string;
@@ -76,7 +76,7 @@ export interface CallStartedEvent {
 
 /** A tool call, a resource request or a shell command has ended, successfully or not. */
 export interface CallEndedEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "call_ended";
   /** The call's id. */
   readonly callId: string;
