@@ -1,5 +1,5 @@
 /**
- * Makes classes of schemas for objects.
+ * Builds classes from schemas of objects.
  *
  * @module
  */
@@ -24,9 +24,9 @@ import type { TypeBuilder } from "./type_builder.ts";
 import { fits, type Mode } from "./value_types.ts";
 import { spend, spendText } from "./work.ts";
 
-/** Makes the classes of one schema document. */
+/** Builds the classes of one schema document. */
 export class ClassBuilder {
-  /** @param types Makes the types of fields, and keeps what is defined. */
+  /** @param types Builds the types of fields, and collects the definitions. */
   constructor(readonly types: TypeBuilder) {}
 
   /** Defines a class for an object. */
@@ -41,7 +41,7 @@ export class ClassBuilder {
     spend(200 + (schema.required?.length ?? 0));
     this.types.openClasses.add(name);
     const names = fieldNames(
-      // Pydantic cannot hold a lone surrogate; such a name is left to the undeclared ones.
+      // Pydantic cannot represent lone surrogates; such properties stay undeclared.
       [...properties.keys()].filter((property) => property.isWellFormed()),
     );
     const fields = [...names].length === 0 ? [] : this.#fields(schema, properties, names);
@@ -119,7 +119,7 @@ export class ClassBuilder {
     return fields;
   }
 
-  /** Description and default of a property, taken from what it refers to where it has none itself. */
+  /** Description and default of a property, or those of the schema that it refers to. */
   #notes(schema: SchemaNode): { description?: string; default?: Json } {
     if (schema.ref === undefined) return schema;
     const { target } = followReference(schema);
@@ -129,7 +129,7 @@ export class ClassBuilder {
   }
 }
 
-/** The base of a class of a result. */
+/** The base of a class in a result. */
 function outputBase(fields: readonly Field[], name: string): ClassBase {
   if (name !== "Result") return "OutputModel";
   const [only, second] = fields;
@@ -138,12 +138,12 @@ function outputBase(fields: readonly Field[], name: string): ClassBase {
   return isEnvelope ? "ResultValue" : "ResultModel";
 }
 
-/** Whether a class is an envelope around a text. */
+/** Whether a class is an envelope around text. */
 export function isTextEnvelope(definition: ClassDefinition): boolean {
   return definition.base === "ResultValue" && definition.fields[0]?.type === STR;
 }
 
-/** The patterns of a property that Python has no way to check. */
+/** The patterns of a property that cannot be checked in Python. */
 function uncheckedPatterns(schema: Schema, depth = 0): string[] {
   if (typeof schema === "boolean" || depth > 5) return [];
   spend(3);
@@ -153,14 +153,14 @@ function uncheckedPatterns(schema: Schema, depth = 0): string[] {
   return [...new Set([...own, ...parts.flatMap((part) => uncheckedPatterns(part, depth + 1))])];
 }
 
-/** What undeclared properties must be, if that holds for all of them. */
+/** The schema of undeclared properties, if it is the same for all of them. */
 export function undeclared(schema: SchemaNode, mode: Mode): Schema | undefined {
   if (schema.patternProperties !== undefined) return undefined;
   const { additionalProperties: rest } = schema;
   return rest === true || (rest === false && mode === "output") ? undefined : rest;
 }
 
-/** The name for one of several. */
+/** The name for an item of a list. */
 export function itemHint(hint: string): string {
   return singular(hint) ?? `${hint} Item`;
 }
