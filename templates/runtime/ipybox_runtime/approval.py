@@ -10,10 +10,10 @@ from .session import default_session
 
 
 def request_approval(kind: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Ask whether a ``"shell"`` or ``"shell_magic"`` command may run, and wait for the decision.
+    """Ask for approval of a ``"shell"`` or ``"shell_magic"`` command and wait for the decision.
 
-    Returns the arguments to use, which the approver may have edited, and raises an exception of the
-    ``ToolCallError`` family where the command must not run.
+    Returns the arguments to use, which the approver may have edited. Raises a ``ToolCallError`` if
+    the command must not run.
     """
     body = encode({"kind": kind, "arguments": dict(arguments)})
     answer = default_session().call("approve", body)
