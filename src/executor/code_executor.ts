@@ -38,7 +38,7 @@ import type {
   ResumeOptions,
   StreamOptions,
 } from "./options.ts";
-import { attachParts, type Durably, type RunningParts, startParts } from "./start.ts";
+import { attachParts, type DurableParts, type RunningParts, startParts } from "./start.ts";
 import { findSession } from "./durable.ts";
 
 /**
@@ -75,9 +75,11 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #packages: PackageFolder | undefined;
   readonly #checker: CodeChecker | undefined;
   readonly #checkMode: CheckMode;
-  readonly #durably: Durably | undefined;
+  readonly #durable: DurableParts | undefined;
   readonly #closed = new AbortController();
-  #found: (NonNullable<Durably["found"]> & { readonly turn: Disposable | undefined }) | undefined;
+  #found:
+    | (NonNullable<DurableParts["found"]> & { readonly turn: Disposable | undefined })
+    | undefined;
   #current: Run<RunEvent> | undefined;
   #state: KernelState = "kept";
   #resetting: Promise<void> = Promise.resolve();
@@ -85,7 +87,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   private constructor(
     parts: AsyncDisposableStack,
-    { workspace, kernel, tools, packages, checker, durably }: RunningParts,
+    { workspace, kernel, tools, packages, checker, durable }: RunningParts,
     options: CodeExecutorOptions,
   ) {
     this.#parts = parts;
@@ -96,7 +98,7 @@ export class CodeExecutor implements AsyncDisposable {
     this.#checker = checker;
     this.#checkMode = options.check ?? "block";
     this.#apis = new ServerApis({ ...options, workspace, runner: tools.runner });
-    this.#durably = durably;
+    this.#durable = durable;
   }
 
   /**
@@ -139,19 +141,19 @@ export class CodeExecutor implements AsyncDisposable {
     const record = await findSession(id);
     const logged = { ...options, log: options.log ?? stderrLogger() };
     const running = await attachParts(parts, logged, record);
-    const { kernel, durably } = running;
+    const { kernel, durable } = running;
     const executor = new CodeExecutor(parts.move(), running, logged);
-    const found = durably?.found;
+    const found = durable?.found;
     if (found !== undefined) {
       const turn = found.ended ? undefined : await kernel.turn(executor.#closed.signal);
       executor.#found = { ...found, turn };
-    } else durably?.follow?.();
+    } else durable?.follow?.();
     return executor;
   }
 
   /** The id of the durable session; `undefined` if the session is not durable. */
   get sessionId(): string | undefined {
-    return this.#durably?.id;
+    return this.#durable?.id;
   }
 
   /**
@@ -168,7 +170,7 @@ export class CodeExecutor implements AsyncDisposable {
    * a {@linkcode SessionTakenError} if another process has attached.
    */
   get sessionEnded(): AbortSignal | undefined {
-    return this.#durably && this.#kernel.gatewayEnded;
+    return this.#durable && this.#kernel.gatewayEnded;
   }
 
   /**
@@ -181,13 +183,13 @@ export class CodeExecutor implements AsyncDisposable {
    * open.
    */
   async detach(options: DetachOptions = {}): Promise<void> {
-    if (this.#durably === undefined) {
+    if (this.#durable === undefined) {
       throw new TypeError("Cannot detach from a session that is not durable");
     }
     if (options.code !== undefined) await this.#begin(options.code);
-    this.#durably.left.is = true;
+    this.#durable.detached.value = true;
     await this.#kernel.leave();
-    await this.#durably.gateway.leave();
+    await this.#durable.gateway.leave();
     await this[Symbol.asyncDispose]();
   }
 
@@ -218,7 +220,7 @@ export class CodeExecutor implements AsyncDisposable {
     if (found === undefined) return;
     this.#found = undefined;
     const { run, code, inputs } = found;
-    const { chunks = false, inputs: tellsInputs = false } = options;
+    const { chunks = false, inputs: withInputs = false } = options;
     using turn = found.turn ?? await this.#kernel.turn(this.#closed.signal);
     this.#current = run;
     using span = startSpan("execute_code");
@@ -231,7 +233,7 @@ export class CodeExecutor implements AsyncDisposable {
           yield { type: "result", result: value };
           return;
         }
-        if (value.type === "input" && !tellsInputs) value.request.end(); // nobody can answer it
+        if (value.type === "input" && !withInputs) value.request.end(); // nobody can answer it
         else if (chunks || value.type !== "chunk") yield value;
       }
     } catch (error) {
@@ -555,7 +557,7 @@ export class CodeExecutor implements AsyncDisposable {
     options: StreamOptions,
     onRun: (execution: Run<RunEvent>) => void = () => {},
   ): AsyncGenerator<ExecutionEvent, ExecutionResult | undefined, undefined> {
-    const { storeHistory, chunks = false, inputs: tellsInputs = false } = options;
+    const { storeHistory, chunks = false, inputs: withInputs = false } = options;
     const signal = anySignal(options.signal, this.#closed.signal);
     using turn = await this.#kernel.turn(signal);
     const inputs = new CodeInputs(code, (question) => {
@@ -565,7 +567,7 @@ export class CodeExecutor implements AsyncDisposable {
       signal,
       storeHistory,
       chunks,
-      onInput: tellsInputs ? (request) => inputs.take(request, execution) : undefined,
+      onInput: withInputs ? (request) => inputs.take(request, execution) : undefined,
     });
     this.#current = execution;
     using span = startSpan("execute_code");
@@ -615,7 +617,7 @@ export class CodeExecutor implements AsyncDisposable {
       if (events.hasRoom(size)) events.add(event, size);
     });
     using _follower = calls ? serverEvents.followCalls((event) => events.add(event)) : undefined;
-    // Whoever decides first sees the output that precedes the request.
+    // The output before a request must be delivered first.
     using _approver = channel.attached ? undefined : channel.attach(async (request) => {
       await execution.flush();
       events.add({ type: "approval", request });
@@ -627,8 +629,8 @@ export class CodeExecutor implements AsyncDisposable {
         events.add({ type: "elicitation", request });
       });
     using _cell = span.run(() => runner.enterCell(code, names));
-    this.#durably?.follow?.();
-    this.#durably?.state.begin(execution.id, code);
+    this.#durable?.follow?.();
+    this.#durable?.state.begin(execution.id, code);
     const ended = this.#kernel.run(execution, { turn, limit: budget.signal });
     try {
       yield* execution;
@@ -641,9 +643,9 @@ export class CodeExecutor implements AsyncDisposable {
     } finally {
       await ended;
       this.#state = await execution.state;
-      if (this.#durably?.left.is === false) {
-        this.#durably.state.end();
-        if (this.#state === "kept") this.#durably.journal.forgetUnasked();
+      if (this.#durable?.detached.value === false) {
+        this.#durable.state.end();
+        if (this.#state === "kept") this.#durable.journal.forgetUnasked();
       }
       span.set({ "ipybox.kernel.state": this.#state });
     }

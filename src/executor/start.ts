@@ -40,16 +40,16 @@ export interface RunningParts {
   /** Checks code before it runs, unless that is off. */
   readonly checker: CodeChecker | undefined;
   /** The durable session, if it is one. */
-  readonly durably: Durably | undefined;
+  readonly durable: DurableParts | undefined;
 }
 
 /** An executor's part of a durable session. */
-export interface Durably {
+export interface DurableParts {
   readonly id: string;
   readonly gateway: KernelGateway;
   readonly state: SessionState;
   /** Whether the session continues when these parts are disposed. */
-  readonly left: { is: boolean };
+  readonly detached: { value: boolean };
   readonly journal: CallJournal;
   /** The last execution of the previous host. */
   readonly found?: FoundRun | undefined;
@@ -84,8 +84,9 @@ export async function startParts(
   const python = placement === undefined ? await findPython({ ...options, workspace }) : undefined;
   using _name = durable?.name === undefined ? undefined : await claimName(durable.name, workspace);
   const session = durable === undefined ? undefined : await createSession(workspace, durable);
-  const left = { is: false };
-  const journal = session && await openJournal(parts, { id: session.id, left, log: options.log });
+  const detached = { value: false };
+  const journal = session &&
+    await openJournal(parts, { id: session.id, detached, log: options.log });
   const tools = parts.use(
     await ToolServer.start({ ...options, workspace, kernelPort: false, journal }),
   );
@@ -115,11 +116,11 @@ export async function startParts(
       shell,
     }),
   );
-  const durably = session && lasting && state && journal &&
-    { id: session.id, gateway: lasting, state, left, journal };
+  const durableParts = session && lasting && state && journal &&
+    { id: session.id, gateway: lasting, state, detached, journal };
   const checker = checkerOf(parts, options, { kernel, workspace });
   if (tools.runner.registry.names.length > 0) checker?.warm();
-  return { workspace, kernel, tools, packages, checker, durably };
+  return { workspace, kernel, tools, packages, checker, durable: durableParts };
 }
 
 /** Attaches to the kernel of a durable session, and starts a tool server for it. */
@@ -132,7 +133,7 @@ export async function attachParts(
   const { log = silentLogger } = options;
   const python = await findPython({ ...options, workspace });
   const { packages } = await openPackages(options, workspace, python);
-  const left = { is: false };
+  const detached = { value: false };
   const launcher = await SupervisedLauncher.attach(record, log);
   try {
     if (launcher.status.tookOver) {
@@ -142,7 +143,7 @@ export async function attachParts(
     const { shell } = kept;
     if (shellGuard(options) !== shell) throw otherShell(id, shell);
     const { toolToken: kernelToken, settingsFiles } = kept;
-    const journal = await openJournal(parts, { id, left, log });
+    const journal = await openJournal(parts, { id, detached, log });
     const tools = parts.use(
       await ToolServer.start({
         ...options,
@@ -196,10 +197,10 @@ export async function attachParts(
       }),
     );
     const checker = checkerOf(parts, options, { kernel, workspace });
-    const durably = { id, gateway, state, left, journal, found, follow };
-    return { workspace, kernel, tools, packages, checker, durably };
+    const durable = { id, gateway, state, detached, journal, found, follow };
+    return { workspace, kernel, tools, packages, checker, durable };
   } catch (error) {
-    left.is = true; // keep the session for another attempt
+    detached.value = true; // keep the session for another attempt
     await launcher.leave();
     throw error;
   }
@@ -208,14 +209,14 @@ export async function attachParts(
 /** Opens the journal of a session's calls. If the session ends, its folder is removed. */
 async function openJournal(
   parts: AsyncDisposableStack,
-  { id, left, log = silentLogger }: {
+  { id, detached, log = silentLogger }: {
     readonly id: string;
-    readonly left: { readonly is: boolean };
+    readonly detached: { readonly value: boolean };
     readonly log: Logger | undefined;
   },
 ): Promise<CallJournal> {
   parts.defer(async () => {
-    if (!left.is) await removeEnded(id);
+    if (!detached.value) await removeEnded(id);
   });
   return parts.use(await CallJournal.open(folderOf(id), log));
 }

@@ -58,7 +58,7 @@ export class McpPool implements AsyncDisposable {
   readonly #options: McpPoolOptions;
   readonly #registry: ServerRegistry;
   readonly #log: Logger;
-  readonly #slots = new Map<string, ServerSlot>();
+  readonly #servers = new Map<string, PooledServer>();
   readonly #ending = new Set<Promise<void>>();
   #lifetime = new AbortController();
 
@@ -90,12 +90,12 @@ export class McpPool implements AsyncDisposable {
 
   /** Finds a file that a result names and that only its server can reach. */
   async ownFileIn(serverName: string, result: ToolResult): Promise<string | undefined> {
-    return await this.#slots.get(serverName)?.connected?.ownFileIn(result);
+    return await this.#servers.get(serverName)?.connected?.ownFileIn(result);
   }
 
   /** The names of a server's tools, as far as they are known. */
   knownNames(serverName: string): readonly string[] {
-    return this.#slots.get(serverName)?.connected?.knownNames ?? [];
+    return this.#servers.get(serverName)?.connected?.knownNames ?? [];
   }
 
   /** Finds a tool in a server's list. */
@@ -104,14 +104,14 @@ export class McpPool implements AsyncDisposable {
     toolName: string,
     signal?: AbortSignal,
   ): Promise<Tool | undefined> {
-    const slot = this.#slot(serverName);
-    const known = slot.connected?.knownTool(toolName); // takes no turn, unlike a request
+    const server = this.#server(serverName);
+    const known = server.connected?.knownTool(toolName); // takes no turn, unlike a request
     if (known === undefined) {
       return await this.#use(serverName, signal, (connection, signal) => {
         return connection.findTool(toolName, signal);
       });
     }
-    slot.restartIdleTimer(); // the caller is about to call the tool, once approved
+    server.restartIdleTimer(); // the caller is about to call the tool, once approved
     return known;
   }
 
@@ -144,7 +144,7 @@ export class McpPool implements AsyncDisposable {
     const lifetime = this.#lifetime;
     this.#lifetime = new AbortController();
     lifetime.abort(new DOMException("The tool server was reset", "AbortError"));
-    for (const serverName of [...this.#slots.keys()]) this.#end(serverName);
+    for (const serverName of [...this.#servers.keys()]) this.#end(serverName);
     await Promise.all(this.#ending);
   }
 
@@ -161,12 +161,12 @@ export class McpPool implements AsyncDisposable {
 
   /** Sends a request without side effects, and repeats it if the server had lost the session. */
   async #use<T>(serverName: string, signal: AbortSignal | undefined, use: Use<T>): Promise<T> {
-    return await this.#once(serverName, signal, async (connection, signal, slot) => {
+    return await this.#once(serverName, signal, async (connection, signal, server) => {
       try {
         return await use(connection, signal);
       } catch (error) {
         if (!connection.forgotten) throw error;
-        return await use(await this.#connection(serverName, slot, signal), signal);
+        return await use(await this.#connection(serverName, server, signal), signal);
       }
     });
   }
@@ -174,31 +174,31 @@ export class McpPool implements AsyncDisposable {
   async #once<T>(
     serverName: string,
     ownSignal: AbortSignal | undefined,
-    use: (connection: McpConnection, signal: AbortSignal, slot: ServerSlot) => Promise<T>,
+    use: (connection: McpConnection, signal: AbortSignal, server: PooledServer) => Promise<T>,
   ): Promise<T> {
     using linked = new LinkedSignal(ownSignal, this.#lifetime.signal);
     const { signal } = linked;
-    const slot = this.#slot(serverName);
-    using _turn = await slot.turn(signal).catch((error) => {
+    const server = this.#server(serverName);
+    using _turn = await server.turn(signal).catch((error) => {
       throw cancelled(error);
     });
-    const connection = slot.connected ?? await this.#connection(serverName, slot, signal);
-    return await use(connection, signal, slot);
+    const connection = server.connected ?? await this.#connection(serverName, server, signal);
+    return await use(connection, signal, server);
   }
 
   async #connection(
     serverName: string,
-    slot: ServerSlot,
+    server: PooledServer,
     signal: AbortSignal,
   ): Promise<McpConnection> {
-    await this.#options.admit(serverName, slot.params, signal).catch((error) => {
+    await this.#options.admit(serverName, server.params, signal).catch((error) => {
       throw signal.aborted ? cancelled(error) : error;
     });
     try {
-      return await abortable(slot.connection(), signal);
+      return await abortable(server.connection(), signal);
     } catch (error) {
       if (signal.aborted) throw cancelled(error);
-      throw this.#unreachable(serverName, slot.params, error);
+      throw this.#unreachable(serverName, server.params, error);
     }
   }
 
@@ -209,32 +209,32 @@ export class McpPool implements AsyncDisposable {
     return params;
   }
 
-  #slot(serverName: string): ServerSlot {
+  #server(serverName: string): PooledServer {
     const params = this.requireRegistered(serverName);
-    const present = this.#slots.get(serverName);
+    const present = this.#servers.get(serverName);
     if (present?.params === params || present?.wanted === JSON.stringify(params)) return present;
     if (present !== undefined) {
       this.#log.info(`MCP server "${serverName}" was registered again; restarting it`);
       this.#end(serverName);
     }
     const { hooks, ...connect } = this.#options;
-    const slot = new ServerSlot({
+    const server = new PooledServer({
       serverName,
       params,
       connect: { ...connect, log: this.#log, hooks: hooks?.(serverName), owner: this },
       maxConcurrentCalls: connect.maxConcurrentCalls ?? MAX_CONCURRENT_CALLS,
       idleMs: connect.serverIdleMs ?? IDLE_MS,
     });
-    this.#slots.set(serverName, slot);
-    return slot;
+    this.#servers.set(serverName, server);
+    return server;
   }
 
   /** Stops a server without waiting, so that a new one can replace it immediately. */
   #end(serverName: string): void {
-    const slot = this.#slots.get(serverName);
-    if (slot === undefined) return;
-    this.#slots.delete(serverName);
-    const ending: Promise<void> = slot[Symbol.asyncDispose]()
+    const server = this.#servers.get(serverName);
+    if (server === undefined) return;
+    this.#servers.delete(serverName);
+    const ending: Promise<void> = server[Symbol.asyncDispose]()
       .catch((error) => this.#log.error(`Cannot stop MCP server "${serverName}": ${error}`))
       .then(() => void this.#ending.delete(ending));
     this.#ending.add(ending);
@@ -261,8 +261,8 @@ function unknownServer(serverName: string, names: readonly string[]): ToolCallEr
   return new ToolCallError("unknown_server", `No MCP server ${shown} is registered: ${known}`);
 }
 
-/** Options of {@linkcode ServerSlot}. */
-interface ServerSlotOptions {
+/** Options of {@linkcode PooledServer}. */
+interface PooledServerOptions {
   /** The server's registered name. */
   readonly serverName: string;
   /** How it is started or reached. */
@@ -281,13 +281,13 @@ const FIRST_DELAY_MS = 200;
 const LONGEST_DELAY_MS = 10_000;
 
 /** One server: its connection, its failures and its users. */
-class ServerSlot implements AsyncDisposable {
+class PooledServer implements AsyncDisposable {
   /** How the server is started or reached. */
   readonly params: ServerParams;
   /** The parameters as JSON, for comparisons. */
   readonly wanted: string;
 
-  readonly #options: ServerSlotOptions;
+  readonly #options: PooledServerOptions;
   readonly #turns: Semaphore;
   readonly #ended = new AbortController();
   readonly #watched = new Set<Promise<void>>();
@@ -299,7 +299,7 @@ class ServerSlot implements AsyncDisposable {
   readonly #idle = new Alarm(() => this.#stopIdle());
 
   /** @param options The server, which is not started yet. */
-  constructor(options: ServerSlotOptions) {
+  constructor(options: PooledServerOptions) {
     this.#options = options;
     this.params = options.params;
     this.wanted = JSON.stringify(options.params);
