@@ -13,120 +13,95 @@ import {
   NONE,
   NULL,
   optional,
-  type PyType,
   STR,
 } from "./model.ts";
 import { fieldNames, singular } from "./names.ts";
 import { translatePattern } from "./pattern.ts";
 import { quoted } from "./python.ts";
-import { BEYOND_TYPES, constraintsOf, type Schema, type SchemaNode } from "./schema.ts";
+import { BEYOND_TYPES, type Schema, type SchemaNode } from "./schema.ts";
 import type { TypeBuilder } from "./type_builder.ts";
 import { fits, type Mode } from "./value_types.ts";
 import { spend, spendText } from "./work.ts";
 
-/** Builds the classes of one schema document. */
-export class ClassBuilder {
-  /** @param types Builds the types of fields, and collects the definitions. */
-  constructor(readonly types: TypeBuilder) {}
+/** Defines a class for an object. */
+export function defineClass(types: TypeBuilder, schema: SchemaNode, name: string): void {
+  const { required = [], additionalProperties, patternProperties } = schema;
+  const properties = propertiesOf(schema);
+  const unexpressed = [...BEYOND_TYPES, "minProperties", "maxProperties"] as const;
+  if (unexpressed.some((keyword) => schema[keyword] !== undefined)) types.noteInexact();
+  if (required.some((property) => !properties.has(property))) types.noteInexact();
+  spend(200 + required.length);
+  types.openClasses.add(name);
+  const fields = fieldsOf(schema, types);
+  const rest = undeclared(schema, types.mode);
+  const extra = rest === undefined || rest === false
+    ? undefined
+    : types.typeOf(rest, `${name === types.className ? "" : name} Extra`);
+  types.openClasses.delete(name);
+  if (fields.length < properties.size) types.noteInexact();
+  const isInput = types.mode === "input";
+  types.definitions.push({
+    kind: "class",
+    name,
+    base: isInput ? "InputModel" : outputBase(fields, name),
+    description: schema.description ?? "",
+    fields,
+    closed: isInput && additionalProperties === false && patternProperties === undefined &&
+      fields.length === properties.size,
+    open: patternProperties !== undefined || (additionalProperties ?? false) !== false,
+    extra: extra === ANY ? undefined : extra,
+    schema: undefined,
+  });
+}
 
-  /** Defines a class for an object. */
-  define(schema: SchemaNode, name: string, description: string): void {
-    const properties = schema.properties ?? new Map<string, Schema>();
-    const keywords = constraintsOf(schema);
-    if (keywords.includes("minProperties") || keywords.includes("maxProperties")) {
-      this.types.noteInexact();
-    }
-    if (BEYOND_TYPES.some((keyword) => schema[keyword] !== undefined)) this.types.noteInexact();
-    if (schema.required?.some((required) => !properties.has(required))) this.types.noteInexact();
-    spend(200 + (schema.required?.length ?? 0));
-    this.types.openClasses.add(name);
-    const names = fieldNames(
-      // Pydantic cannot represent lone surrogates; such properties stay undeclared.
-      [...properties.keys()].filter((property) => property.isWellFormed()),
-    );
-    const fields = [...names].length === 0 ? [] : this.#fields(schema, properties, names);
-    const rest = undeclared(schema, this.types.mode);
-    const extra = rest === undefined || rest === false
-      ? undefined
-      : this.types.typeOf(rest, `${name === this.types.className ? "" : name} Extra`);
-    this.types.openClasses.delete(name);
-    this.types.definitions.push(this.#classDefinition(schema, name, description, fields, extra));
-  }
+function propertiesOf(schema: SchemaNode): ReadonlyMap<string, Schema> {
+  return schema.properties ?? new Map();
+}
 
-  #classDefinition(
-    schema: SchemaNode,
-    name: string,
-    description: string,
-    fields: readonly Field[],
-    extra: PyType | undefined,
-  ): ClassDefinition {
-    const properties = schema.properties ?? new Map<string, Schema>();
-    const isInput = this.types.mode === "input";
-    const closed = isInput && schema.additionalProperties === false &&
-      schema.patternProperties === undefined && fields.length === properties.size;
-    if (fields.length < properties.size) this.types.noteInexact();
-    return {
-      kind: "class",
+function fieldsOf(schema: SchemaNode, types: TypeBuilder): Field[] {
+  const isInput = types.mode === "input";
+  const properties = propertiesOf(schema);
+  // Pydantic cannot represent lone surrogates; such properties stay undeclared.
+  const names = fieldNames([...properties.keys()].filter((name) => name.isWellFormed()));
+  const required = new Set(schema.required);
+  const fields: Field[] = [];
+  for (const [wire, part] of properties) {
+    const name = names.get(wire);
+    if (name === undefined) continue;
+    spend(100);
+    const type = types.typeOf(part, wire);
+    const { description = "", default: preset } = typeof part === "object" ? notesOf(part) : {};
+    spendText(description);
+    const shown = preset !== undefined && preset !== null && fits(preset, type);
+    const sent = isInput && shown && required.has(wire);
+    const isRequired = required.has(wire) && !sent;
+    const none = isInput && allowsNull(part) ? NULL : NONE;
+    fields.push({
       name,
-      base: isInput ? "InputModel" : outputBase(fields, name),
-      description,
-      fields,
-      closed,
-      open: schema.patternProperties !== undefined ||
-        (schema.additionalProperties ?? false) !== false,
-      extra: extra === ANY ? undefined : extra,
-      schema: undefined,
-    };
+      wire,
+      type: isRequired || sent ? type : optional(type, none),
+      required: isRequired,
+      default: shown && isInput && !isRequired ? preset : undefined,
+      sent,
+      description: [
+        description.trimEnd(),
+        ...(isInput && !shown && preset !== undefined && preset !== null
+          ? [`Default: ${quoted(preset)}`]
+          : []),
+        ...(isInput ? uncheckedPatterns(part).map((source) => `Not checked: ${source}`) : []),
+      ].filter((line) => line.trim() !== "").join("\n"),
+    });
   }
+  return fields;
+}
 
-  #fields(
-    schema: SchemaNode,
-    properties: ReadonlyMap<string, Schema>,
-    names: ReadonlyMap<string, string>,
-  ): Field[] {
-    const required = new Set(schema.required);
-    const fields: Field[] = [];
-    for (const [wire, part] of properties) {
-      const name = names.get(wire);
-      if (name === undefined) continue;
-      spend(100);
-      const type = this.types.typeOf(part, wire);
-      const isInput = this.types.mode === "input";
-      const { description = "", default: preset } = typeof part === "object"
-        ? this.#notes(part)
-        : {};
-      spendText(description);
-      const shown = preset !== undefined && preset !== null && fits(preset, type);
-      const sent = isInput && shown && required.has(wire);
-      const isRequired = required.has(wire) && !sent;
-      const none = isInput && allowsNull(part) ? NULL : NONE;
-      fields.push({
-        name,
-        wire,
-        type: isRequired || sent ? type : optional(type, none),
-        required: isRequired,
-        default: shown && isInput && !isRequired ? preset : undefined,
-        sent,
-        description: [
-          description.trimEnd(),
-          ...(isInput && !shown && preset !== undefined && preset !== null
-            ? [`Default: ${quoted(preset)}`]
-            : []),
-          ...(isInput ? uncheckedPatterns(part).map((source) => `Not checked: ${source}`) : []),
-        ].filter((line) => line.trim() !== "").join("\n"),
-      });
-    }
-    return fields;
-  }
-
-  /** Description and default of a property, or those of the schema that it refers to. */
-  #notes(schema: SchemaNode): { description?: string; default?: Json } {
-    if (schema.ref === undefined) return schema;
-    const { target } = followReference(schema);
-    return typeof target === "object" && target.properties === undefined
-      ? { ...target, ...schema }
-      : schema;
-  }
+/** Description and default of a property, or those of the schema that it refers to. */
+function notesOf(schema: SchemaNode): { description?: string; default?: Json } {
+  if (schema.ref === undefined) return schema;
+  const { target } = followReference(schema);
+  return typeof target === "object" && target.properties === undefined
+    ? { ...target, ...schema }
+    : schema;
 }
 
 /** The base of a class in a result. */

@@ -7,6 +7,7 @@ import { assetTree } from "../assets/mod.ts";
 import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
 import { FairTurns } from "../base/signals.ts";
 import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
+import type { ServerDescription } from "../mcp/connection.ts";
 import { shellWord } from "../mcp/launch.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import type { ObservedResults } from "../json/shape.ts";
@@ -51,16 +52,9 @@ export interface GeneratedTool {
 /** The observed results of tools, by the tools' names. */
 type Results = ReadonlyMap<string, ObservedResults>;
 
-/** A server's description of itself and its tools. */
-interface ToolListing {
-  /** The tools from all pages of `tools/list`, unchanged. */
-  readonly tools: readonly unknown[];
-  /** For each tool, why it cannot be called; such tools are omitted. */
-  readonly unusable?: readonly (string | undefined)[];
-  /** The server's `serverInfo`: name, title and version. */
-  readonly serverInfo?: unknown;
-  /** The server's instructions. */
-  readonly instructions?: string;
+/** What a package is generated from. */
+interface ToolListing
+  extends Pick<ServerDescription, "tools">, Partial<Omit<ServerDescription, "tools">> {
   /** Observed results; by default those that the present package knows. */
   readonly results?: Results;
 }

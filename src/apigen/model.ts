@@ -159,6 +159,15 @@ export function membersOf(type: PyType): readonly PyType[] {
   return type.kind === "union" ? type.members : [type];
 }
 
+/** The class with a name, if a module defines one. */
+export function classNamed(
+  { definitions }: Pick<ModuleModel, "definitions">,
+  name: string,
+): ClassDefinition | undefined {
+  const found = definitions.find((definition) => definition.name === name);
+  return found?.kind === "class" ? found : undefined;
+}
+
 /** A type or None. */
 export function optional(type: PyType, none: PyType): PyType {
   if (type === ANY && none === NULL) return ANY;

@@ -5,9 +5,9 @@
  */
 import type { ObservedResults } from "../json/shape.ts";
 import { checkSchema } from "./check_schema.ts";
-import { isTextEnvelope } from "./class_builder.ts";
+import { defineClass, isTextEnvelope } from "./class_builder.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf } from "./json.ts";
-import type { ClassDefinition, Definition, ModuleModel } from "./model.ts";
+import { type ClassDefinition, classNamed, type Definition, type ModuleModel } from "./model.ts";
 import { ClassNames } from "./names.ts";
 import { observedResult } from "./observed.ts";
 import { declaresResult } from "./package.ts";
@@ -80,8 +80,8 @@ interface Side {
 
 function returnsOf(result: Side | undefined): ModuleModel["returns"] {
   if (result === undefined) return "text";
-  const definition = result.definitions.find(({ name }) => name === "Result");
-  return definition?.kind === "class" && isTextEnvelope(definition) ? "envelope" : "result";
+  const definition = classNamed(result, "Result");
+  return definition !== undefined && isTextEnvelope(definition) ? "envelope" : "result";
 }
 
 function buildParams(
@@ -101,7 +101,7 @@ function buildParams(
     );
     object = {};
   }
-  builder.classes.define(object, "Params", object.description ?? "");
+  defineClass(builder, object, "Params");
   const definitions = [...builder.definitions];
   if (builder.inexact && isPossible) {
     const schema = checkSchema(root);
@@ -132,8 +132,7 @@ function buildResult(
   const builder = new TypeBuilder(root, "Result", names);
   const flat = builder.flatten(root);
   if (typeof flat === "object" && describesObject(flat)) {
-    const object = rootObject(root, builder);
-    builder.classes.define(object, "Result", object.description ?? "");
+    defineClass(builder, rootObject(root, builder), "Result");
   } else {
     defineRoot(builder, root);
   }

@@ -6,14 +6,15 @@
 import type { ObservedResults } from "../json/shape.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { type Json, JsonNumber, type JsonObject } from "./json.ts";
-import type {
-  ClassDefinition,
-  Definition,
-  Field,
-  ModuleModel,
-  ObservedField,
-  ObservedResult,
-  PyType,
+import {
+  type ClassDefinition,
+  classNamed,
+  type Definition,
+  type Field,
+  type ModuleModel,
+  type ObservedField,
+  type ObservedResult,
+  type PyType,
 } from "./model.ts";
 import { observedIn } from "./observed.ts";
 import { breakable, laidOut, type Layout, literal } from "./python.ts";
@@ -86,7 +87,7 @@ export function stubOf(
   results?: ObservedResults,
 ): string {
   const model = modelOf(origin, definition, results);
-  const params = paramsOf(model);
+  const params = classNamed(model, "Params");
   const fields = params?.fields ?? [];
   const open = params?.extra === undefined ? [] : ["    **others,"];
   const lines = [
@@ -117,12 +118,8 @@ function stubOfDefinition(definition: Definition): string {
   }
 }
 
-function paramsOf({ definitions }: ModuleModel): ClassDefinition | undefined {
-  return definitions.filter((part) => part.kind === "class").find(({ name }) => name === "Params");
-}
-
 function argumentsOf(model: ModuleModel): string[] {
-  const params = paramsOf(model);
+  const params = classNamed(model, "Params");
   const fields = (params?.fields ?? []).map(argument);
   return params?.extra === undefined ? fields : [...fields, "**others"];
 }
@@ -267,18 +264,13 @@ const BUILTINS = new Set(
 );
 
 function samplesOf(model: ModuleModel, name: string, depth: number): Layout[] {
-  return requiredFields(model, name).map((field) => {
+  const required = classNamed(model, name)?.fields.filter((field) => field.required) ?? [];
+  return required.slice(0, 12).map((field) => {
     const value = sample(field.type, model, depth);
     return typeof value === "string"
       ? `${field.name}=${value}`
       : { ...value, open: `${field.name}=${value.open}` };
   });
-}
-
-function requiredFields(model: ModuleModel, name: string): ClassDefinition["fields"] {
-  const definition = model.definitions.find((definition) => definition.name === name);
-  if (definition?.kind !== "class") return [];
-  return definition.fields.filter((field) => field.required).slice(0, 12);
 }
 
 function sample(type: PyType, model: ModuleModel, depth: number): Sample {

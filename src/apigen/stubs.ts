@@ -4,7 +4,14 @@
  *
  * @module
  */
-import type { ClassDefinition, Definition, Field, ModuleModel, PyType } from "./model.ts";
+import {
+  type ClassDefinition,
+  classNamed,
+  type Definition,
+  type Field,
+  type ModuleModel,
+  type PyType,
+} from "./model.ts";
 import type { ModuleOrigin } from "./module_builder.ts";
 import { KEYWORDS } from "./names.ts";
 import type { PackageTool } from "./package.ts";
@@ -111,7 +118,7 @@ class ModuleStub {
       ["run", result],
       ...observed === undefined ? [] : [["run_json", "Any"] as const],
     ]);
-    const keywords = this.#keywords(this.#params());
+    const keywords = this.#keywords(classNamed(this.#model, "Params"));
     const names = this.#functions();
     const members = [
       ...names.map((name) => [name, `staticmethod(${prefix}${name})`]),
@@ -136,11 +143,6 @@ class ModuleStub {
       `    __call__ = staticmethod(${run})`,
       ...members.map(([name, value]) => `    ${name} = ${value}`),
     ].join("\n") + "\n";
-  }
-
-  #params(): ClassDefinition | undefined {
-    const params = this.#model.definitions.find(({ name }) => name === "Params");
-    return params?.kind === "class" ? params : undefined;
   }
 
   #definition(definition: Definition): string {
@@ -194,9 +196,8 @@ class ModuleStub {
       case "name":
         return { str: "str", Int: "int", Bool: "int" }[type.name as string];
       case "class": {
-        const definition = this.#model.definitions.find((part) => part.name === type.name);
-        const isKnown = definition?.kind === "class" && !definition.open;
-        return isKnown ? this.#prefix + type.name : undefined;
+        const definition = classNamed(this.#model, type.name);
+        return definition?.open === false ? this.#prefix + type.name : undefined;
       }
       default:
         return undefined;

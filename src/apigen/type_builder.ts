@@ -4,7 +4,7 @@
  * @module
  */
 import { areApart, distinctiveNames, followReference, Merger, tagHint, tagOf } from "./merge.ts";
-import { ClassBuilder, itemHint, undeclared } from "./class_builder.ts";
+import { defineClass, itemHint, undeclared } from "./class_builder.ts";
 import {
   annotated,
   ANY,
@@ -60,7 +60,6 @@ export class TypeBuilder {
   readonly #active = new Map<SchemaNode, { alias: string | undefined }>();
   #schemas = 0;
 
-  readonly classes: ClassBuilder = new ClassBuilder(this);
   /** The names of the classes whose fields are being built. */
   readonly openClasses: Set<string> = new Set();
   /** The definitions so far, inner ones first. */
@@ -91,11 +90,6 @@ export class TypeBuilder {
   /** Merges references and `allOf` into a schema. */
   flatten(schema: Schema): Schema {
     return this.#merger.flatten(schema);
-  }
-
-  /** Merges two schemas into one. */
-  intersect(left: Schema, right: Schema): Schema {
-    return this.#merger.intersect(left, right);
   }
 
   /** The type of a schema. */
@@ -213,7 +207,7 @@ export class TypeBuilder {
     }
     if (others.some((other) => other !== "types")) this.noteInexact();
     const wholes = branches.map((branch) =>
-      others.length > 0 ? this.intersect(rest, this.flatten(branch)) : branch
+      others.length > 0 ? this.#merger.intersect(rest, this.flatten(branch)) : branch
     );
     const names = distinctiveNames(wholes, this.#merger);
     const parts = wholes.map((whole, index) => {
@@ -342,7 +336,7 @@ export class TypeBuilder {
     const type: PyType = { kind: "class", name: this.names.next(hint) };
     // Registered before its fields are built, so that they can refer to it.
     if (identity !== undefined) this.#types.set(identity, type);
-    this.classes.define(schema, type.name, schema.description ?? "");
+    defineClass(this, schema, type.name);
     return type;
   }
 }

@@ -126,14 +126,7 @@ interface StartEvidence {
 }
 
 /** Options of {@linkcode startEvidence}. */
-interface StartEvidenceOptions {
-  /** The workspace. */
-  readonly workspace: string | undefined;
-  /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
-  readonly variables: VariableLookup | undefined;
-  /** Receives a warning if a `.env` is ignored. */
-  readonly log: Logger;
-}
+type StartEvidenceOptions = Pick<FirstStartsOptions, "workspace" | "variables" | "log">;
 
 /** More words, files or bytes than this are too much to ask about. */
 const MAX_WORDS = 10_000;

@@ -173,14 +173,10 @@ async function read(folder: string): Promise<ToolShape[]> {
   return tools.flatMap((entry: unknown): ToolShape[] => {
     if (!isRecord(entry)) return [];
     const { server, tool, hash } = entry;
-    const isNamed = [server, tool, hash].every((name) => typeof name === "string");
-    if (!isNamed) return [];
-    return [{
-      server: String(server),
-      tool: String(tool),
-      hash: String(hash),
-      results: resultsFromJson(entry),
-    }];
+    if (typeof server !== "string" || typeof tool !== "string" || typeof hash !== "string") {
+      return [];
+    }
+    return [{ server, tool, hash, results: resultsFromJson(entry) }];
   });
 }
 
