@@ -179,7 +179,7 @@ export class CodeChecker implements Disposable {
     if (process === undefined) {
       this.#ends = MAX_ENDS;
       this.#options.log.warn(
-        "Tool calls in code are not checked before it runs: the type checker ty is not installed. " +
+        "Tool calls are not checked before code runs: the type checker ty is not installed. " +
           "Run `ipybox setup`",
       );
       return undefined;

@@ -171,7 +171,9 @@ async function settingsText(serverName: string, path: string): Promise<string | 
   const status = await ifPresent(Deno.stat(path));
   if (status === undefined) return undefined; // starting the server reports it
   if (status.isFile && status.size <= MAX_SETTINGS) return await Deno.readTextFile(path);
-  throw new ConfigError(`Cannot start MCP server "${serverName}": ${path} has no sandbox settings`);
+  throw new ConfigError(
+    `Cannot start MCP server "${serverName}": its sandbox settings ${path} are not a file of up to 1 MiB`,
+  );
 }
 
 /** Digests of the files in a workspace that a registration names and that may be code. */

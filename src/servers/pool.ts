@@ -256,9 +256,12 @@ function cancelled(cause: unknown): ToolCallError {
 }
 
 function unknownServer(serverName: string, names: readonly string[]): ToolCallError {
-  const known = names.length === 0 ? "there are none yet" : `there are ${names.join(", ")}`;
+  const known = names.length === 0 ? "none yet" : names.join(", ");
   const shown = JSON.stringify(serverName.slice(0, 80));
-  return new ToolCallError("unknown_server", `No MCP server ${shown} is registered: ${known}`);
+  return new ToolCallError(
+    "unknown_server",
+    `No MCP server ${shown} is registered. Registered servers: ${known}`,
+  );
 }
 
 /** Options of {@linkcode PooledServer}. */
