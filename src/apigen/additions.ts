@@ -1,23 +1,26 @@
 /**
- * Finds what a user added to a generated module, such as `run_parsed`, so that it can be kept when the
- * module is generated again. Changes of generated code are not additions.
+ * Finds what a user added to a generated module, such as `run_parsed`, so that regenerating the module
+ * keeps it. Edits to generated code are not kept.
  *
  * @module
  */
 
-/** The line that separates generated code from what was added to it. */
+/** The line between generated code and additions. */
 const MARKER = "# Additions: ipybox keeps everything below when it regenerates this module.";
 
-/** A statement at the top level of a module. */
+/** A top-level statement. */
 interface Statement {
-  /** Its text, with the comments and decorators above it. */
+  /** Its source, with the comments and decorators above it. */
   readonly text: string;
   readonly isImport: boolean;
   /** The names that it binds. */
   readonly names: readonly string[];
 }
 
-/** A module with what a user had added to its former version. */
+/**
+ * Adds a user's additions to a regenerated module. `present` is the file as it is, `former` what was
+ * generated there before, if known.
+ */
 export function withAdditions(
   generated: string,
   present: string,
@@ -25,7 +28,7 @@ export function withAdditions(
 ): string {
   const ours = [...statementsOf(generated), ...statementsOf(former ?? "")];
   const texts = new Set(ours.map((statement) => statement.text));
-  // What was not generated before is the user's, also where it has the name of something new.
+  // What was not generated before is the user's, even if something new has the same name.
   const names = new Set(
     statementsOf(former ?? generated).filter((statement) => !statement.isImport)
       .flatMap((statement) => statement.names),
@@ -49,7 +52,7 @@ export function withAdditions(
   return `${generated}\n\n${MARKER}\n\n${head === "" ? "" : `${head}\n\n\n`}${body}\n`;
 }
 
-/** Whether a statement looks like one of ours, where that cannot be known for sure. */
+/** Whether a statement looks generated. If the former text is known, few kinds remain in doubt. */
 function looksGenerated(statement: Statement, isKnown: boolean): boolean {
   if (/^\s*(?:[rbuf]*["'])/i.test(statement.text)) return true; // a docstring
   if (/^\w+\.model_rebuild\(\)$/.test(statement.text)) return true;
@@ -60,7 +63,7 @@ function looksGenerated(statement: Statement, isKnown: boolean): boolean {
     /^(?:@tool\(Params\)\ndef run_json\(|run_json_async = )/.test(statement.text);
 }
 
-/** What the classes in generated modules derive from. */
+/** The bases of generated classes. */
 const BASES: ReadonlySet<string> = new Set([
   "InputModel",
   "OutputModel",
@@ -69,7 +72,7 @@ const BASES: ReadonlySet<string> = new Set([
   "RootModel[",
 ]);
 
-/** Splits a module into its statements. */
+/** Splits a module into top-level statements. */
 function statementsOf(source: string): Statement[] {
   const statements: Statement[] = [];
   let comments: string[] = [];
@@ -96,7 +99,7 @@ function statementsOf(source: string): Statement[] {
   return statements;
 }
 
-/** The lines of a source, and whether a statement could start there: not in strings or brackets. */
+/** The lines of a module, and whether a statement can start there: not inside strings or brackets. */
 function* physicalLines(source: string): Generator<{ text: string; isStart: boolean }> {
   let quote = "";
   let depth = 0;
@@ -108,7 +111,7 @@ function* physicalLines(source: string): Generator<{ text: string; isStart: bool
   }
 }
 
-/** Follows strings and brackets through a line. */
+/** Tracks strings and brackets through a line. */
 function scan(line: string, quote: string, depth: number): { quote: string; depth: number } {
   for (let at = 0; at < line.length; at++) {
     const char = line[at] ?? "";
@@ -125,7 +128,7 @@ function scan(line: string, quote: string, depth: number): { quote: string; dept
     } else if ("([{".includes(char)) depth++;
     else if (")]}".includes(char)) depth = Math.max(0, depth - 1);
   }
-  // A string in one kind of quotes ends with its line.
+  // A string that is not triple-quoted ends with its line.
   return { quote: quote.length === 1 && !line.endsWith("\\") ? "" : quote, depth };
 }
 

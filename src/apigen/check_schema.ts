@@ -1,8 +1,8 @@
 /**
- * Writes the schema that the runtime checks arguments against, where types cannot say all of it.
+ * Writes the schema that the runtime checks arguments against, if types cannot express all of it.
  *
- * It is in one form whatever the dialect: references are `#` or `#/$defs/NAME`, patterns are
- * translated, `patternProperties` is a list of pairs, annotations are gone.
+ * It has one form for all dialects: references are `#` or `#/$defs/NAME`, patterns are translated,
+ * `patternProperties` is a list of pairs, and annotations are dropped.
  *
  * @module
  */
@@ -12,13 +12,13 @@ import { translatePattern } from "./pattern.ts";
 import type { Schema, SchemaNode } from "./schema.ts";
 import { spend } from "./work.ts";
 
-/** Levels after which a schema continues in a definition, so that Python can read the text. */
+/** Deeper schemas become definitions, so that Python can parse the text. */
 const MAX_DEPTH = 30;
 
-/** Schemas that are written. A check of more would not end in useful time. */
+/** How many schemas are written. Checking more would take too long. */
 const MAX_SCHEMAS = 50_000;
 
-/** The text of the schema to check. */
+/** Writes a schema; `undefined` if it is too large. */
 export function checkSchema(root: Schema): string | undefined {
   if (typeof root === "boolean") return String(root);
   return new CheckWriter(root).write();
@@ -52,7 +52,7 @@ class CheckWriter {
     return this.#object(schema);
   }
 
-  /** A reference to a schema, which is written as a definition. */
+  /** Returns a reference to a schema, which becomes a definition. */
   #refer(schema: SchemaNode, wanted: string | undefined): string {
     if (schema === this.root) return "#";
     let name = this.#names.get(schema);
@@ -95,7 +95,7 @@ class CheckWriter {
 
   #writeReference(object: Map<string, Json>, schema: SchemaNode): void {
     if (schema.ref === undefined) {
-      // Where a dynamic reference leads is not known, so the check gives up when it gets there.
+      // The target of a dynamic reference is unknown: the check treats "?" as undecidable.
       if (schema.dynamic) object.set("$ref", "?");
       return;
     }

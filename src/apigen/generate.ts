@@ -3,30 +3,31 @@
  *
  * @module
  */
-import { join } from "node:path";
 import { assetTree } from "../assets/mod.ts";
 import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
 import { FairTurns } from "../base/signals.ts";
 import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
+import type { ServerDescription } from "../mcp/connection.ts";
 import { shellWord } from "../process/shell_word.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import type { ObservedResults } from "../json/shape.ts";
 import { withAdditions } from "./additions.ts";
-import { isObject, type Json, type JsonObject, toJson } from "./json.ts";
+import { isObject, type Json, type JsonObject, toJson, writeJson } from "./json.ts";
 import type { ModuleModel } from "./model.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
 import {
+  compareTools,
   type Files,
-  findStaleTools,
   firstSentence,
-  type PackageListing,
+  type PackageTool,
   parseListing,
   readListing,
+  toolsOf,
   writeFolder,
   writeStubs,
 } from "./package.ts";
-import { renderDefinitions, renderModule, renderPackage, renderResults } from "./render.ts";
+import { renderModule, renderPackage, renderResults } from "./render.ts";
 import {
   LIST_WORK,
   READ_LIST_WORK,
@@ -38,43 +39,36 @@ import {
   workLeft,
 } from "./work.ts";
 
-/** What became of one tool. */
+/** The outcome for one tool. */
 export interface GeneratedTool {
-  /** The tool's name on the wire. */
+  /** The tool's name, as the server knows it. */
   readonly tool: string;
-  /** The name of its module in the server's package; `null` if the tool was left out. */
+  /** The name of its module in the server's package; `null` if the tool was omitted. */
   readonly module: string | null;
-  /** What in its definition could not be followed, or why it was left out. */
+  /** What in its definition is not supported, or why it was omitted. */
   readonly warnings: readonly string[];
 }
 
-/** What the results of tools have been like, by the tools' names. */
+/** The observed results of tools, by the tools' names. */
 type Results = ReadonlyMap<string, ObservedResults>;
 
-/** What a server says of itself and of its tools. */
-interface ToolListing {
-  /** The tools of all pages of `tools/list`, as they came. */
-  readonly tools: readonly unknown[];
-  /** For each of them, why it cannot be called; such a tool is left out. */
-  readonly unusable?: readonly (string | undefined)[];
-  /** The server's name, title and version, as it gives them. */
-  readonly serverInfo?: unknown;
-  /** The server's instructions for its users. */
-  readonly instructions?: string;
-  /** What is known of results; what the package that is there knows where nothing is given. */
+/** What a package is generated from. */
+interface ToolListing
+  extends Pick<ServerDescription, "tools">, Partial<Omit<ServerDescription, "tools">> {
+  /** Observed results; by default those that the present package knows. */
   readonly results?: Results;
 }
 
 /** Options for {@linkcode generatePackage}. */
 interface GeneratePackageOptions {
-  /** The folder that holds the packages of all servers. */
+  /** The folder with the packages of all servers. */
   readonly rootDir: string;
 }
 
 /**
- * Generates the Python package for a server's tools. It takes the place of an older one as a whole;
- * what a user has added to a module stays, and so does what is known of the results of tools whose
- * definition is the same.
+ * Generates the Python package for a server's tools and replaces an older package as a whole. Users'
+ * additions to modules are kept, and so are the observed results of tools whose definition has not
+ * changed.
  */
 export async function generatePackage(
   serverName: string,
@@ -98,21 +92,21 @@ export async function generatePackage(
   return tools;
 }
 
-/** What the package that is there knows of the results of tools that have not changed. */
+/** The results that the present package knows of tools that have not changed. */
 async function knownResults(
   serverName: string,
   { tools }: ToolListing,
   { rootDir }: GeneratePackageOptions,
 ): Promise<Results> {
-  // What cannot be read is replaced, or nothing is written, for a reason that is said then.
+  // If the package cannot be read, writing replaces it or reports why not.
   const before = await readListing(rootDir, serverName).catch(() => undefined);
   if (before === undefined || before.results.size === 0) return new Map();
-  const { changed, removed } = await findStaleTools(join(rootDir, serverName), tools);
+  const { changed, removed } = await compareTools(before.tools, tools);
   const stale = new Set([...changed, ...removed]);
   return new Map([...before.results].filter(([name]) => !stale.has(name)));
 }
 
-/** Characters of what a package keeps of results. */
+/** How many characters of observed results a package keeps. */
 const MAX_RESULTS = 2 ** 20;
 
 function limited(results: Results): Results {
@@ -120,15 +114,15 @@ function limited(results: Results): Results {
   return new Map([...results].filter((entry) => (room -= renderResults([entry]).length) >= 0));
 }
 
-/** A package that is not written yet. */
+/** A package before it is written. */
 interface RenderedPackage {
   /** The files by name. */
   readonly files: Files;
-  /** What became of each tool. */
+  /** The outcome for each tool. */
   readonly tools: GeneratedTool[];
 }
 
-/** Makes the files of a package without writing them. */
+/** Renders the files of a package without writing them. */
 export function renderFiles(serverName: string, listing: ToolListing): RenderedPackage {
   const steps = renderSteps(serverName, listing);
   for (;;) {
@@ -137,7 +131,7 @@ export function renderFiles(serverName: string, listing: ToolListing): RenderedP
   }
 }
 
-/** Takes steps one after the other, while everything else has its turn. */
+/** Runs steps without blocking the event loop. */
 async function inTurns<T>(steps: Generator<void, T>): Promise<T> {
   const turns = new FairTurns();
   for (;;) {
@@ -147,7 +141,7 @@ async function inTurns<T>(steps: Generator<void, T>): Promise<T> {
   }
 }
 
-/** Makes the files of a package: a step for each module. */
+/** Renders the files of a package, in one step for each module. */
 function* renderSteps(serverName: string, listing: ToolListing): Generator<void, RenderedPackage> {
   const entries = withWork(READ_LIST_WORK, () => readTools(listing));
   const about = aboutServer(listing);
@@ -157,7 +151,7 @@ function* renderSteps(serverName: string, listing: ToolListing): Generator<void,
     listing.results,
   );
   files.set("__init__.py", renderPackage({ server: serverName, ...about, modules: summaries }));
-  files.set("schema.json", renderDefinitions(listingOf(serverName, about, definitions)));
+  files.set("schema.json", `${writeJson(listingOf(serverName, about, definitions), 2)}\n`);
   if (listing.results !== undefined && listing.results.size > 0) {
     files.set("observed.json", renderResults(listing.results));
   }
@@ -165,7 +159,7 @@ function* renderSteps(serverName: string, listing: ToolListing): Generator<void,
   return { files, tools };
 }
 
-/** The modules of all tools for which there is work left. */
+/** Renders modules until the work budget is used up. */
 function* renderTools(
   serverName: string,
   entries: readonly ToolEntry[],
@@ -205,7 +199,7 @@ function* renderTools(
 
 const RUNTIME = "ipybox_runtime";
 
-/** The runtime as far as generated code imports it: its folders are for kernels. */
+/** The part of the runtime that generated code imports: its folders are for kernels only. */
 function runtimeFiles(): Files {
   const files = assetTree(`runtime/${RUNTIME}`)
     .filter(({ path }) => !path.includes("/"))
@@ -213,24 +207,24 @@ function runtimeFiles(): Files {
   return new Map([...files, ["py.typed", ""]]);
 }
 
-/** What the text of a module takes that no schema adds to. */
+/** The work for a module without any schema. */
 const MODULE_WORK = 2_000;
 
-/** Tools of a server that get a module. The largest real servers have some hundreds. */
+/** How many tools of a server get a module. The largest real servers have a few hundred. */
 const MAX_TOOLS = 5_000;
 
-/** Characters of a tool's name. MCP recommends 128 at most. */
+/** The longest name of a tool. MCP recommends at most 128 characters. */
 const MAX_NAME = 1_000;
 
-/** Characters of instructions that a package's docstring shows. Real ones have some thousands. */
+/** The longest instructions that a package's docstring shows. Real ones have a few thousand characters. */
 const MAX_INSTRUCTIONS = 100_000;
 
 const LEFT_OUT =
   "The server's list of tools is too large to generate an API for all of them: this tool is omitted";
 
 /**
- * Renders a tool. One that defeats the generator gets a module that takes any arguments; `undefined`
- * where there is not even work left for that.
+ * Renders a tool. If its schema is too deep or too large, its module takes any arguments; `undefined` if
+ * there is not enough work left even for that.
  */
 function renderTool(
   origin: ModuleOrigin,
@@ -238,7 +232,7 @@ function renderTool(
   results: ObservedResults | undefined,
 ): { model: ModuleModel; text: string } | undefined {
   const render = (build: () => ModuleModel) =>
-    withWork(workLeft() / 4, () => { // so that some tools do not take all of it
+    withWork(workLeft() / 4, () => { // so that a few tools do not use up all of it
       spend(MODULE_WORK);
       const model = build();
       return { model, text: renderModule(model) };
@@ -292,7 +286,7 @@ function readTool(tool: unknown, place: string): ToolEntry {
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     if (name === undefined) return { name: place, reason: error.message };
-    // The name alone still makes a tool that can be called.
+    // With only its name, the tool can still be called.
     const warning = `Its definition is too deep or too large to be read (${error.message})`;
     return { name, definition: new Map([["name", name]]), warning };
   }
@@ -309,15 +303,15 @@ function nameOf(tool: unknown): string | undefined {
   return typeof name === "string" ? name : undefined;
 }
 
-/** What a server says of itself. */
-interface ServerWords {
+/** A server's description of itself. */
+interface ServerAbout {
   readonly info: JsonObject | undefined;
   readonly title: string;
   readonly instructions: string;
 }
 
-/** What a server says of itself, as far as that is not too long to be read. */
-function aboutServer({ serverInfo, instructions = "" }: ToolListing): ServerWords {
+/** A server's description of itself, without instructions that are too long. */
+function aboutServer({ serverInfo, instructions = "" }: ToolListing): ServerAbout {
   const info = readInfo(serverInfo);
   const title = textOf(info?.get("title")) || textOf(info?.get("name"));
   const isReadable = instructions.length <= MAX_INSTRUCTIONS;
@@ -340,7 +334,7 @@ function textOf(value: Json | undefined): string {
 
 function listingOf(
   serverName: string,
-  { info, instructions }: ServerWords,
+  { info, instructions }: ServerAbout,
   definitions: readonly JsonObject[],
 ): JsonObject {
   const object = new Map<string, Json>([["server", serverName]]);
@@ -357,85 +351,79 @@ const DATA_FILES: ReadonlySet<string> = new Set([
   "py.typed",
 ]);
 
-/** Whether a file in a package is one of ours, so that it goes when its tool does. */
+/** Whether a file in a package was generated, so that it is removed with its tool. */
 function isGeneratedFile(name: string, text: string | undefined): boolean {
   if (DATA_FILES.has(name)) return true;
   if (name === "__pycache__") return true;
   return name.endsWith(".py") && (text?.slice(0, 1_000).includes("(generated by ipybox") ?? false);
 }
 
-/** What had been generated before, made again from the definitions beside it. */
+/** The package as it was generated before, rendered again from its definitions. */
 class FormerPackage {
   readonly #server: string;
   readonly #work = new WorkBudget(LIST_WORK);
-  readonly #listing: PackageListing | undefined;
-  /** The definitions of tools by their modules' files. */
-  readonly #definitions: ReadonlyMap<string, JsonObject>;
+  /** The tools by their modules' files. */
+  readonly #tools: ReadonlyMap<string, PackageTool>;
 
   constructor(server: string, old: Files) {
     this.#server = server;
-    this.#listing = listingIn(old);
-    const tools = this.#listing?.tools ?? [];
-    const modules = moduleNames(tools.map((tool) => nameOf(tool) ?? ""));
-    this.#definitions = new Map(
-      tools.map((tool) => [`${modules.get(nameOf(tool) ?? "")}.py`, tool]),
-    );
+    this.#tools = new Map(toolsIn(old).map((tool) => [`${tool.module}.py`, tool]));
   }
 
-  /** The text of a file; without it, generated code is told by its looks. */
+  /** The generated text of a file; `undefined` if it is unknown. */
   text(file: string): string | undefined {
-    const definition = this.#definitions.get(file);
-    if (definition === undefined) return undefined;
-    const tool = nameOf(definition) ?? "";
-    const origin = { server: this.#server, tool, module: file.slice(0, -".py".length) };
-    const results = this.#listing?.results.get(tool);
+    const known = this.#tools.get(file);
+    if (known === undefined) return undefined;
+    const { name: tool, module, definition, results } = known;
+    const origin = { server: this.#server, tool, module };
     return this.#work.run(() => renderTool(origin, definition, results))?.text;
   }
 }
 
-function listingIn(files: Files): PackageListing | undefined {
+function toolsIn(files: Files): PackageTool[] {
   try {
-    return parseListing("", files.get("schema.json") ?? "", files.get("observed.json"));
+    const text = files.get("schema.json") ?? "";
+    return toolsOf(parseListing("", text, files.get("observed.json")));
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return undefined; // it is damaged
+    return []; // it is damaged
   }
 }
 
 /** Options of {@linkcode generateMcpSources}. */
 export interface GenerateMcpSourcesOptions extends ConnectOptions {
   /**
-   * The settings files in the workspace, for sandboxes of servers, that executed code cannot change.
-   * Others there are refused; without the list, all are taken.
+   * The sandbox settings files in the workspace that executed code cannot change. Other settings files
+   * there are refused; without this list, all are accepted.
    */
   settingsFiles?: readonly string[];
-  /** Cancels it. */
+  /** Cancels the generation. */
   signal?: AbortSignal;
-  /** The folder that holds the packages of all servers, usually `mcptools` in the workspace. */
+  /** The folder with the packages of all servers, usually `mcptools` in the workspace. */
   rootDir: string;
   /**
-   * Called before anything is written, once the server has told its tools. What it returns is called
-   * if the package then cannot be written, and undoes what it did.
+   * Called once the server has listed its tools, before anything is written. It returns a function that
+   * undoes what it did, which is called if the package cannot be written.
    */
   beforeWrite?: () => Promise<() => Promise<void>>;
 }
 
-/** How long a server's list must stay as it is: some servers add tools after the handshake. */
+/** How long a server's list must stay unchanged: some servers add tools after the handshake. */
 const SETTLE_MS = 300;
 
 /**
- * Connects to an MCP server and generates the Python package for its tools, in place of an older one.
- * What a user has added to a module stays.
+ * Connects to an MCP server and generates the Python package for its tools, replacing an older one.
+ * Users' additions to modules are kept.
  *
- * @param serverName The name of the package: a Python identifier in lower case.
- * @param params How the server is started or reached. `${VAR}` is filled in now and not written.
+ * @param serverName The name of the package: a lowercase Python identifier.
+ * @param params How the server is started or reached. `${VAR}` is filled in now; its value is not saved.
  * @param options Where the package goes, and how long to wait for the server.
- * @returns What became of each tool, in the order of the server's list.
- * @throws {TypeError} The server's name is none that a package can have.
- * @throws {ConfigError} A variable is not set or the parameters make no sense; nothing was started.
- * @throws {McpLoginRequiredError} The server asks for a login, and `login` is not given.
+ * @returns The outcome for each tool, in the server's order.
+ * @throws {TypeError} The server's name is not a valid package name.
+ * @throws {ConfigError} A variable is not set or the parameters are invalid; nothing was started.
+ * @throws {McpLoginRequiredError} The server requires a login, and `login` is not set.
  * @throws {McpConnectionError} The server does not start, cannot be reached, or does not answer in
- * time. The older package stays.
+ * time. An older package stays.
  *
  * @example
  * ```ts
@@ -458,7 +446,7 @@ export async function generateMcpSources(
       throw asRegistration(error, params, options);
     });
   const listOptions = { settleMs: SETTLE_MS, signal: options.signal };
-  // Some servers ask for a login only here.
+  // Some servers require a login only for this.
   const listing = await connection.describe(listOptions).catch((error) => {
     throw asRegistration(error, params, options);
   });
@@ -472,7 +460,7 @@ export async function generateMcpSources(
   }
 }
 
-/** A server that is not registered yet is not logged in to by its name. */
+/** A server that is not registered yet has no name for `ipybox login`: suggest `register` instead. */
 function asRegistration(
   error: unknown,
   params: ServerParams,

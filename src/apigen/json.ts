@@ -1,6 +1,6 @@
 /**
- * JSON values as the generator reads them: objects are maps, so that `__proto__` is a name like any
- * other, and numbers keep their spelling, so that none is rounded.
+ * The generator's JSON values: objects are maps, so that `__proto__` is an ordinary name, and numbers
+ * keep their source text, so that none is rounded.
  *
  * @module
  */
@@ -12,7 +12,7 @@ export type Json = null | boolean | string | JsonNumber | readonly Json[] | Json
 /** A JSON object. */
 export type JsonObject = ReadonlyMap<string, Json>;
 
-/** A finite JSON number in its own spelling. */
+/** A finite JSON number with its source text. */
 export class JsonNumber {
   constructor(readonly source: string, readonly exact: boolean = true) {}
 
@@ -21,42 +21,37 @@ export class JsonNumber {
     return Number(this.source);
   }
 
-  /** Its value if it is an integer, however it is spelled. */
+  /** Its value if it is an integer, also if written as 1.0 or 1e3. */
   get integer(): bigint | undefined {
     if (/^-?\d+$/.test(this.source)) return BigInt(this.source);
     return Number.isSafeInteger(this.value) ? BigInt(this.value) : undefined;
   }
 }
 
-/** The engine's access to a number's source text, which TypeScript's library does not list yet. */
+/** Access to the source text of numbers, which TypeScript's library does not declare yet. */
 interface SourceTextAccess {
   isRawJSON(value: unknown): value is { readonly rawJSON: string };
 }
 
 const { isRawJSON } = JSON as typeof JSON & SourceTextAccess;
 
-/** Levels that get their own lines in written JSON; deeper ones would be mostly indentation. */
+/** Deeper levels are written on one line, as they would be mostly indentation. */
 const MAX_INDENTED = 20;
 
-/** Levels of nesting that are read. The rest of the generator recurses over what is read. */
+/** The deepest nesting that is read. The rest of the generator recurses over it. */
 const MAX_DEPTH = 2_000;
 
-/** Digits that are read of one number: Python refuses to read integers of more than 4,300. */
+/** The longest number that is read. Python refuses integers of more than 4,300 digits. */
 const MAX_DIGITS = 1_000;
 
-/** A value nests too deeply to be read. */
-export class JsonDepthError extends RangeError {
-  override readonly name: string = "JsonDepthError";
-}
-
-/** Reads a value that `JSON.parse()` made, also one whose numbers are `bigint`s or raw JSON. */
+/** Converts the result of `JSON.parse()`. Numbers can also be `bigint`s or raw JSON. */
 export function toJson(value: unknown): Json | undefined {
   return read(value, 0);
 }
 
 function read(value: unknown, depth: number): Json | undefined {
   spend(5);
-  if (depth > MAX_DEPTH) throw new JsonDepthError(`JSON nests more than ${MAX_DEPTH} levels deep`);
+  if (depth > MAX_DEPTH) throw new RangeError(`JSON nests more than ${MAX_DEPTH} levels deep`);
   switch (typeof value) {
     case "string":
       spendText(value);
@@ -79,7 +74,7 @@ function readObject(value: object | null, depth: number): Json | undefined {
   if (isRawJSON(value)) return readNumber(value.rawJSON, Number(value.rawJSON), true);
   if (Array.isArray(value)) {
     const items: Json[] = [];
-    // A loop, not a callback: each level of nesting costs as little of the stack as can be.
+    // A loop rather than a callback saves stack at each level of nesting.
     for (const item of value) items.push(read(item, depth + 1) ?? null);
     return items;
   }
@@ -148,7 +143,7 @@ export function isArray(value: Json | undefined): value is readonly Json[] {
 }
 
 /**
- * A text that is the same for equal values: 1 equals 1.0, and the order of names does not count.
+ * A string that is the same for equal values. 1 equals 1.0, and the order of names does not count.
  */
 export function keyOf(value: Json): string {
   spend(2);
@@ -162,7 +157,7 @@ export function keyOf(value: Json): string {
   return JSON.stringify(value);
 }
 
-/** Which of two numbers is greater. */
+/** Compares numbers, exactly if both are integers. */
 export function compareNumbers(left: JsonNumber, right: JsonNumber): number {
   if (left.integer !== undefined && right.integer !== undefined) {
     return left.integer < right.integer ? -1 : left.integer > right.integer ? 1 : 0;

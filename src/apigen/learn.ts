@@ -4,9 +4,9 @@ import { readTool, toolHash } from "../mcp/tools.ts";
 import { type JsonObject, writeJson } from "./json.ts";
 import { declaresResult, readListing } from "./package.ts";
 
-/** What is known of a tool's results. */
+/** What is known about a tool's results. */
 interface KnownResults {
-  /** The tool's name on the wire. */
+  /** The tool's name, as the server knows it. */
   readonly tool: string;
   /** The hash of its definition. */
   readonly hash: string;
@@ -14,7 +14,7 @@ interface KnownResults {
 }
 
 /**
- * Generates a package again of what it was made of, if more is known of its tools' results than it
+ * Regenerates a package from its own definitions if more is known about its tools' results than it
  * shows: another type, or ten times as many calls. No server is started.
  */
 export async function learnResults(
@@ -25,25 +25,25 @@ export async function learnResults(
   const listing = await readListing(root, server);
   if (listing === undefined) return;
   const definitions = new Map(listing.tools.map((tool) => [tool.get("name"), tool]));
-  const news = known.filter(({ tool, hash, results }) => {
+  const updates = known.filter(({ tool, hash, results }) => {
     const definition = definitions.get(tool);
     return definition !== undefined && !declaresResult(definition) &&
       saysMore(results, listing.results.get(tool)) && hashOf(definition) === hash;
   });
-  if (news.length === 0) return;
-  const fresh = news.map(({ tool, results }) => [tool, results] as const);
+  if (updates.length === 0) return;
+  const fresh = updates.map(({ tool, results }) => [tool, results] as const);
   const results = new Map([...listing.results, ...fresh]);
-  const { generatePackage } = await import("./generate.ts"); // few sessions need it
+  const { generatePackage } = await import("./generate.ts"); // loaded on demand: few sessions need it
   await generatePackage(server, { ...listing, results }, { rootDir: root });
 }
 
-/** A package may have come with the results of more calls than this workspace has seen. */
+/** Whether results are worth an update. The package may already show more calls than this workspace made. */
 function saysMore(known: ObservedResults, shown: ObservedResults | undefined): boolean {
   if (shown === undefined || known.calls >= 10 * shown.calls) return true;
   return known.calls > shown.calls && !isSameShape(known.shape, shown.shape);
 }
 
-/** The hash that calls of a tool are bound to. */
+/** The hash that identifies a tool's definition. */
 function hashOf(definition: JsonObject): string | undefined {
   const tool = readTool(parseExact(writeJson(definition)));
   return tool && toolHash(tool);

@@ -1,8 +1,8 @@
 /**
- * Folds `allOf` and references into one schema, so that they become one class or type.
+ * Merges `allOf` and references into one schema, so that they become one class or type.
  *
- * The outcome allows at least what the parts allow together. Where it allows more, that is noted, and
- * a check of the whole schema makes up for it.
+ * The result allows everything that the parts allow together. If it allows more, that is recorded, and
+ * the runtime checks the whole schema.
  *
  * @module
  */
@@ -11,6 +11,7 @@ import { MAX_HINT } from "./names.ts";
 import {
   ANNOTATIONS,
   constraintsOf,
+  type Draft,
   type JsonType,
   type Keyword,
   keywordsOf,
@@ -21,10 +22,8 @@ import {
 } from "./schema.ts";
 import { spend } from "./work.ts";
 
-/** Merges for one document. After these, hostile ones cannot make it grow any more. */
+/** How many merges one document can cause: hostile ones could make it grow endlessly. */
 const MAX_MERGES = 20_000;
-
-type Draft = { -readonly [Key in keyof SchemaNode]: SchemaNode[Key] };
 
 /** Merges schemas. */
 export class Merger {
@@ -32,16 +31,16 @@ export class Merger {
   readonly #open = new Set<SchemaNode>();
   #merges = 0;
 
-  /** @param onInexact Called when an outcome allows more than the parts do. */
+  /** @param onInexact Called when a result allows more than its parts do. */
   constructor(readonly onInexact: () => void) {}
 
-  /** A schema with its references and its `allOf` folded in. */
+  /** Merges references and `allOf` into a schema. */
   flatten(schema: Schema): Schema {
     if (typeof schema === "boolean") return schema;
     if (schema.ref === undefined && schema.allOf === undefined) return schema;
     const known = this.#flattened.get(schema);
     if (known !== undefined) return known;
-    // A schema that holds itself in place says nothing by that.
+    // A schema that includes itself adds nothing by that.
     if (this.#open.has(schema) || this.#open.size > 100) {
       this.onInexact();
       return omit(schema, "ref", "allOf");
@@ -64,7 +63,7 @@ export class Merger {
     return this.intersect(flat, this.#intersectAll(parts));
   }
 
-  /** Halves first, so that what has been merged is not copied again for each part. */
+  /** Merges halves first, so that results are not copied again for every part. */
   #intersectAll(parts: readonly Schema[]): Schema {
     if (parts.length <= 1) return parts[0] ?? true;
     const middle = parts.length >> 1;
@@ -74,7 +73,7 @@ export class Merger {
     );
   }
 
-  /** One schema for what two allow together. */
+  /** The schema of what both allow. */
   intersect(left: Schema, right: Schema): Schema {
     if (left === false || right === false) return false;
     if (right === true) return left;
@@ -146,7 +145,7 @@ export class Merger {
         both[keyword] = Math.min(left[keyword] ?? Infinity, right[keyword] ?? Infinity);
         return;
       default:
-        // One side is kept, which allows more than both together.
+        // Keeping one side allows more than both together.
         if (left[keyword] !== right[keyword]) this.onInexact();
     }
   }
@@ -166,8 +165,8 @@ export class Merger {
   }
 
   /**
-   * A closed object beside other properties forbids those, but they stay so that each has its type;
-   * the check says no.
+   * Opens closed objects with different properties. Together they forbid these properties, but keep
+   * them here so that each has its type; the runtime's check refuses them.
    */
   #openObjects(left: SchemaNode, right: SchemaNode): [SchemaNode, SchemaNode] {
     const restricts = (schema: SchemaNode) =>
@@ -183,7 +182,7 @@ export class Merger {
     return [omit(left, "additionalProperties"), omit(right, "additionalProperties")];
   }
 
-  /** Tuples of different lengths, or a tuple and a list, have no common shape. */
+  /** Drops the items of two arrays if one is a tuple: they have no common shape. */
   #openArrays(left: SchemaNode, right: SchemaNode): [SchemaNode, SchemaNode] {
     const tuples = left.prefixItems !== undefined || right.prefixItems !== undefined;
     const others = (schema: SchemaNode) =>
@@ -213,11 +212,11 @@ function commonTypes(
   return [...new Set(common)];
 }
 
-// What is known of the branches of a union without looking at values.
+// Properties of the branches of a union.
 
-/** Whether no value can fit two of the branches, so that `oneOf` says no more than `anyOf`. */
+/** Whether no value can match two of the branches, so that `oneOf` means the same as `anyOf`. */
 export function areApart(branches: readonly Schema[], merger: Merger): boolean {
-  if (branches.length > 200) return false; // the comparison of all pairs would take too long
+  if (branches.length > 200) return false; // comparing all pairs would take too long
   const flat = branches.map((branch) => merger.flatten(branch));
   return flat.every((branch, index) =>
     flat.slice(0, index).every((other) => arePairApart(branch, other, merger))
@@ -260,7 +259,7 @@ function shareValue(left: SchemaNode, right: SchemaNode): boolean {
   return right.values?.some((value) => values.has(keyOf(value))) ?? false;
 }
 
-/** The property that tells the branches of a union of objects apart. */
+/** The property that discriminates the branches of a union of objects. */
 export function tagOf(branches: readonly Schema[], merger: Merger): string | undefined {
   const [first, ...others] = branches.map((branch) => merger.flatten(branch));
   if (typeof first !== "object" || others.length === 0) return undefined;
@@ -286,7 +285,7 @@ function tagValues(branch: SchemaNode, name: string, merger: Merger): readonly s
   return texts.length === values.length ? texts : [];
 }
 
-/** The first string that a property of an object must be, which is good for a name. */
+/** The first constant string among an object's properties, for names. */
 export function tagHint(branch: Schema): string {
   if (typeof branch === "boolean") return "";
   for (const schema of branch.properties?.values() ?? []) {
@@ -298,7 +297,7 @@ export function tagHint(branch: Schema): string {
 }
 
 /**
- * For each branch of a union of objects a property that no other branch has, which is good for a name.
+ * For each branch of a union of objects, a property that no other branch has, for names.
  */
 export function distinctiveNames(branches: readonly Schema[], merger: Merger): string[] {
   const objects = branches.map((branch) => {
@@ -342,7 +341,7 @@ export function allowsNull(schema: Schema, known: Map<SchemaNode, boolean> = new
   return allowed;
 }
 
-/** Follows references that say nothing else, and names what they lead to. */
+/** Follows references without further constraints; returns the target and its name. */
 export function followReference(
   schema: SchemaNode,
 ): { target: Schema | undefined; name: string | undefined } {

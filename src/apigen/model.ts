@@ -1,17 +1,17 @@
 /**
- * A generated module as plain data: what `model_builder.ts` makes of schemas and `render.ts` turns
- * into Python.
+ * A generated module as plain data: `module_builder.ts` builds it from schemas, `render.ts` renders it as
+ * Python.
  *
  * @module
  */
-import { type Json, type JsonNumber, keyOf } from "./json.ts";
+import type { Json, JsonNumber } from "./json.ts";
 import { spend } from "./work.ts";
 
 /** A type in a generated module. */
 export type PyType =
   | { readonly kind: "name"; readonly name: SimpleType }
   | { readonly kind: "class"; readonly name: string }
-  /** Only strings; other values need a check, since Python holds True for 1. */
+  /** Strings only: other values need a check, since Python considers True equal to 1. */
   | { readonly kind: "literal"; readonly values: readonly string[] }
   | { readonly kind: "oneOf"; readonly values: readonly Json[] }
   | { readonly kind: "list"; readonly item: PyType }
@@ -24,8 +24,8 @@ export type PyType =
     readonly constraints: readonly Constraint[];
   };
 
-/** A type that is a name of Python, of `typing` or of the runtime. */
-export type SimpleType = "str" | "Int" | "Num" | "Bool" | "None" | "Null" | "Any" | "Never";
+/** A type that Python, `typing` or the runtime names. */
+type SimpleType = "str" | "Int" | "Num" | "Bool" | "None" | "Null" | "Any" | "Never";
 
 /** A restriction of a type. */
 export type Constraint =
@@ -44,26 +44,26 @@ export type FieldArgument = readonly [
 export interface Field {
   /** Its name in Python. */
   readonly name: string;
-  /** Its name on the wire. */
+  /** Its name in JSON. */
   readonly wire: string;
   readonly type: PyType;
   readonly required: boolean;
-  /** What the server takes for it when it is not given, if Python can show that as its default. */
+  /** The schema's default, if Python can show it as the field's default. */
   readonly default: Json | undefined;
-  /** The schema requires it though it has a default: that is sent where nothing else is given. */
+  /** Whether the default is sent if no value is given, as the schema requires the field. */
   readonly sent: boolean;
   readonly description: string;
 }
 
-/** A base of generated classes, all of which are the runtime's. */
+/** A base of generated classes, from the runtime. */
 export type ClassBase =
   | "InputModel"
   | "CheckedModel"
   | "OutputModel"
   | "ResultModel"
-  /** Without declared fields: it behaves like a dictionary. */
+  /** For results without declared fields: behaves like a dictionary. */
   | "ResultMapping"
-  /** With one field, `result`: it behaves like that. */
+  /** For results with the one field `result`: behaves like its value. */
   | "ResultValue";
 
 /** A class for a JSON object. */
@@ -73,46 +73,35 @@ export interface ClassDefinition {
   readonly base: ClassBase;
   readonly description: string;
   readonly fields: readonly Field[];
-  /** Whether undeclared fields are refused. */
+  /** Whether undeclared fields are forbidden. */
   readonly closed: boolean;
-  /** Whether its schema says that there may be undeclared fields; most say nothing. */
+  /** Whether the schema explicitly allows undeclared fields. */
   readonly open: boolean;
   /** The type of undeclared fields, if they have one. */
   readonly extra: PyType | undefined;
-  /** The schema for the check of the whole, in JSON; only with the base `CheckedModel`. */
+  /** The schema to check arguments against, as JSON; only with the base `CheckedModel`. */
   readonly schema: string | undefined;
 }
 
-/** A class for a value that is not a JSON object. */
-export interface RootDefinition {
-  readonly kind: "root";
-  readonly name: string;
-  readonly type: PyType;
-}
-
-/** A name for a type that refers to itself or would be too long to repeat. */
-export interface AliasDefinition {
-  readonly kind: "alias";
-  readonly name: string;
-  readonly type: PyType;
-}
-
-/** A name for listed strings that several fields take. */
-export interface ValuesDefinition {
-  readonly kind: "values";
+/**
+ * A name for a type: the `root` class of a result that is not an object, an `alias` for a type that
+ * refers to itself or is too long to repeat, or the `values` that several fields take.
+ */
+export interface NamedType {
+  readonly kind: "root" | "alias" | "values";
   readonly name: string;
   readonly type: PyType;
 }
 
 /** Something that a module defines. */
-export type Definition = ClassDefinition | RootDefinition | AliasDefinition | ValuesDefinition;
+export type Definition = ClassDefinition | NamedType;
 
-/** What a tool's results have been like, where its server does not say it. */
+/** The observed results of a tool that declares none. */
 export interface ObservedResult {
-  /** In how many calls. */
+  /** The number of calls that it is based on. */
   readonly calls: number;
   readonly type: PyType;
-  /** The objects in it, each after those that it holds. */
+  /** The classes of the objects in it, inner ones first. */
   readonly classes: readonly ObservedClass[];
 }
 
@@ -122,34 +111,34 @@ export interface ObservedClass {
   readonly fields: readonly ObservedField[];
 }
 
-/** A name that objects had. */
+/** A field of observed objects. */
 export interface ObservedField {
-  /** Its name on the wire. */
+  /** Its name in JSON. */
   readonly wire: string;
   readonly type: PyType;
   /** Whether every object had it. */
   readonly always: boolean;
 }
 
-/** All that a module holds. */
+/** The content of a module. */
 export interface ModuleModel {
   /** The server's name. */
   readonly server: string;
-  /** The tool's name on the wire. */
+  /** The tool's name, as the server knows it. */
   readonly tool: string;
-  /** The module's own name. */
+  /** The module's name. */
   readonly module: string;
   readonly title: string;
   readonly description: string;
-  /** What the server says of the tool's effects, such as `"read-only"`. */
+  /** The server's hints about the tool's effects, such as `"read-only"`. */
   readonly hints: readonly string[];
-  /** In the order in which they are written; `Params` is one, `Result` is one if there is a schema. */
+  /** In the order of the module. Includes `Params`, and `Result` if there is an output schema. */
   readonly definitions: readonly Definition[];
-  /** What a call gives: the text that the tool sends, that in an envelope, or a `Result`. */
+  /** What a call returns: the tool's text, the text in its envelope, or a `Result`. */
   readonly returns: "text" | "envelope" | "result";
-  /** What `run_json` gives, if that is known though there is no `Result`. */
+  /** What `run_json` returns, if results of a tool without `Result` were observed. */
   readonly observed?: ObservedResult;
-  /** Classes with a cycle, which Pydantic has to be told to finish. */
+  /** Recursive classes, which need Pydantic's `model_rebuild()`. */
   readonly rebuild: readonly ("Params" | "Result")[];
   readonly warnings: readonly string[];
 }
@@ -162,50 +151,24 @@ export const BOOL: PyType = { kind: "name", name: "Bool" };
 export const NONE: PyType = { kind: "name", name: "None" };
 export const ANY: PyType = { kind: "name", name: "Any" };
 export const NEVER: PyType = { kind: "name", name: "Never" };
-/** Null where it is sent, though None is the default and stands for "not given". */
+/** A null that is sent. The default None of such a field means "not given". */
 export const NULL: PyType = { kind: "name", name: "Null" };
-
-/** A union of types, flat and without repetitions; `None` comes last. */
-export function unionOf(types: readonly PyType[], textOf: (type: PyType) => string): PyType {
-  spend(types.length);
-  const members = new Map<string, PyType>();
-  for (const type of types.flatMap(membersOf)) {
-    if (type !== NEVER) members.set(textOf(type), type);
-  }
-  if (members.delete("None")) members.set("None", NONE);
-  const all = joinLists([...members.values()]);
-  // Any takes everything, but beside a class it leaves the class as a hint.
-  if (members.has("Any") && !all.some((type) => type.kind === "class")) return ANY;
-  return all.length > 1 ? { kind: "union", members: all } : all[0] ?? NEVER;
-}
-
-/** Makes one list of all that list values, where the first of them is. */
-function joinLists(types: readonly PyType[]): PyType[] {
-  const listed = types.filter(isListed);
-  const [first] = listed;
-  if (first === undefined || listed.length === 1) return [...types];
-  const byKey = new Map(
-    listed.flatMap((type): readonly Json[] => type.values).map((value) => [keyOf(value), value]),
-  );
-  const values = [...byKey.values()];
-  const joined: PyType = listed.every((type) => type.kind === "literal")
-    ? { kind: "literal", values: values.filter((value) => typeof value === "string") }
-    : { kind: "oneOf", values };
-  return types
-    .filter((type) => type === first || !isListed(type))
-    .map((type) => type === first ? joined : type);
-}
-
-function isListed(type: PyType): type is Extract<PyType, { kind: "literal" | "oneOf" }> {
-  return type.kind === "literal" || type.kind === "oneOf";
-}
 
 /** The members of a union, or the type itself. */
 export function membersOf(type: PyType): readonly PyType[] {
   return type.kind === "union" ? type.members : [type];
 }
 
-/** A type that also takes None. */
+/** The class with a name, if a module defines one. */
+export function classNamed(
+  { definitions }: Pick<ModuleModel, "definitions">,
+  name: string,
+): ClassDefinition | undefined {
+  const found = definitions.find((definition) => definition.name === name);
+  return found?.kind === "class" ? found : undefined;
+}
+
+/** A type or None. */
 export function optional(type: PyType, none: PyType): PyType {
   if (type === ANY && none === NULL) return ANY;
   spend(membersOf(type).length);
@@ -213,7 +176,7 @@ export function optional(type: PyType, none: PyType): PyType {
   return members.length === 0 ? none : { kind: "union", members: [...members, none] };
 }
 
-/** Changes the names of classes and the like in a type; the same type where there are none. */
+/** Renames the classes in a type. Returns the same type if nothing changes. */
 export function renamed(type: PyType, nameOf: (name: string) => string): PyType {
   spend(1);
   switch (type.kind) {

@@ -1,13 +1,13 @@
 /**
- * Makes the model of a module of a tool's definition.
+ * Builds the model of a module from a tool's definition.
  *
  * @module
  */
 import type { ObservedResults } from "../json/shape.ts";
 import { checkSchema } from "./check_schema.ts";
-import { isTextEnvelope } from "./class_builder.ts";
+import { defineClass, isTextEnvelope } from "./class_builder.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf } from "./json.ts";
-import { type ClassDefinition, type Definition, type ModuleModel, unionOf } from "./model.ts";
+import { type ClassDefinition, classNamed, type Definition, type ModuleModel } from "./model.ts";
 import { ClassNames } from "./names.ts";
 import { observedResult } from "./observed.ts";
 import { declaresResult } from "./package.ts";
@@ -15,20 +15,20 @@ import { omit, type Schema, type SchemaNode } from "./schema.ts";
 import { SchemaReader } from "./schema_reader.ts";
 import { settled } from "./settle.ts";
 import { TypeBuilder } from "./type_builder.ts";
-import { typeText } from "./value_types.ts";
+import { unionOf } from "./value_types.ts";
 import { spend, spendText } from "./work.ts";
 
 /** Where a module comes from and goes to. */
 export interface ModuleOrigin {
   /** The server's name. */
   readonly server: string;
-  /** The tool's name on the wire. */
+  /** The tool's name, as the server knows it. */
   readonly tool: string;
   /** The module's name. */
   readonly module: string;
 }
 
-/** Makes the model of a module. What results were like counts where the tool does not declare it. */
+/** Builds the model of a module. Observed results are used only if the tool declares no schema. */
 export function buildModule(
   origin: ModuleOrigin,
   definition: JsonObject,
@@ -61,7 +61,7 @@ export function buildModule(
   };
 }
 
-/** The model of a module for a tool whose schema defeated the generator: it takes any arguments. */
+/** Builds a model without schemas, for a tool whose schema is too deep or too large. */
 export function openModule(
   origin: ModuleOrigin,
   definition: JsonObject,
@@ -80,8 +80,8 @@ interface Side {
 
 function returnsOf(result: Side | undefined): ModuleModel["returns"] {
   if (result === undefined) return "text";
-  const definition = result.definitions.find(({ name }) => name === "Result");
-  return definition?.kind === "class" && isTextEnvelope(definition) ? "envelope" : "result";
+  const definition = classNamed(result, "Result");
+  return definition !== undefined && isTextEnvelope(definition) ? "envelope" : "result";
 }
 
 function buildParams(
@@ -101,7 +101,7 @@ function buildParams(
     );
     object = {};
   }
-  builder.classes.define(object, "Params", object.description ?? "");
+  defineClass(builder, object, "Params");
   const definitions = [...builder.definitions];
   if (builder.inexact && isPossible) {
     const schema = checkSchema(root);
@@ -132,8 +132,7 @@ function buildResult(
   const builder = new TypeBuilder(root, "Result", names);
   const flat = builder.flatten(root);
   if (typeof flat === "object" && describesObject(flat)) {
-    const object = rootObject(root, builder);
-    builder.classes.define(object, "Result", object.description ?? "");
+    defineClass(builder, rootObject(root, builder), "Result");
   } else {
     defineRoot(builder, root);
   }
@@ -141,16 +140,16 @@ function buildResult(
   return { definitions: builder.definitions, recursive: builder.recursive };
 }
 
-/** Defines a `Result` that is no object. */
+/** Defines a `Result` that is not an object. */
 function defineRoot(builder: TypeBuilder, root: Schema): void {
   let type = builder.typeOf(root, "Result Value");
   if (builder.recursive) {
-    // A base class is evaluated at once, so it cannot name what is still to come.
+    // A base class is evaluated immediately, so it cannot refer to later classes.
     const name = builder.names.next("Result Value");
     builder.definitions.push({ kind: "alias", name, type });
     type = { kind: "class", name };
   }
-  builder.definitions.push({ kind: "root", name: "Result", type: unionOf([type], typeText) });
+  builder.definitions.push({ kind: "root", name: "Result", type: unionOf([type]) });
 }
 
 function asSchema(schema: Schema): SchemaNode {
@@ -167,7 +166,7 @@ function note(
   if (builder.cut) warnings.add(`${where} is too deep or too large to be fully typed`);
 }
 
-/** All names of properties in schemas: no class may be called so. */
+/** The names of all properties in schemas, which no class may have. */
 function propertyNames(schemas: readonly (Json | undefined)[]): Set<string> {
   const names = new Set<string>();
   const waiting: Json[] = schemas.filter((schema) => schema !== undefined);
@@ -209,14 +208,14 @@ function hintsOf(definition: JsonObject): string[] {
   return HINTS.filter(([hint]) => annotations.get(hint) === true).map(([, word]) => word);
 }
 
-// Makes one object schema of what a tool's schema says at its root, since `Params` is one class.
+// Reduces the root of a schema to one object, since `Params` is one class.
 
-/** Unions inside of unions that are unfolded at a root. */
+/** How many nested unions are unfolded at a root. */
 const MAX_UNFOLDED = 8;
 
 /**
- * The object that a root schema describes. The properties of all branches of its unions come
- * together; which go with which is left to the check of the whole.
+ * The object that a root schema describes, with the properties of all branches of its unions. Whether a
+ * combination is valid is left to the runtime's check of the whole schema.
  */
 function rootObject(root: Schema, builder: TypeBuilder): SchemaNode {
   let schema = folded(root, builder);
@@ -282,7 +281,7 @@ function united(
   };
 }
 
-/** What a property is in any of the branches. One that does not name it leaves it open. */
+/** The schema of a property in any of the branches. Open branches without the property allow anything. */
 function anyOfBranches(
   name: string,
   branches: readonly SchemaNode[],
@@ -306,7 +305,7 @@ function anyOfBranches(
 const identities = new WeakMap<SchemaNode, string>();
 let count = 0;
 
-/** Tells schemas apart; listed values are compared, so that equal ones are not repeated. */
+/** A key that is the same for schemas that are obviously equal. */
 function identityOf(schema: Schema): string {
   if (typeof schema === "boolean") return String(schema);
   if (Object.keys(schema).length === 1 && schema.types !== undefined) return schema.types.join();

@@ -1,19 +1,19 @@
 /**
- * Python names for the names that servers give: deterministic, free of collisions, importable.
+ * Derives Python names from the names that servers give: deterministic, unique and importable.
  *
  * @module
  */
 import { sha256 } from "../json/digest.ts";
 import { spend, spendText } from "./work.ts";
 
-/** Words that are no names in Python. */
+/** Python's keywords. */
 export const KEYWORDS: ReadonlySet<string> = new Set(
   ("False None True and as assert async await break class continue def del elif else except " +
     "finally for from global if import in is lambda nonlocal not or pass raise return try while " +
     "with yield").split(" "),
 );
 
-/** Public attributes of Pydantic's `BaseModel`, of all versions from 2.11 on, and of our bases. */
+/** Public attributes of Pydantic's `BaseModel` since version 2.11, and of the runtime's bases. */
 const MODEL_ATTRIBUTES = ("construct copy dict from_orm json model_computed_fields model_config " +
   "model_construct model_copy model_dump model_dump_json model_extra model_fields " +
   "model_fields_set model_json_schema model_parametrized_name model_post_init model_rebuild " +
@@ -21,15 +21,15 @@ const MODEL_ATTRIBUTES = ("construct copy dict from_orm json model_computed_fiel
   "schema schema_json from_arguments to_arguments tool_result update_forward_refs validate")
   .split(" ");
 
-/** Names that the bodies of generated classes use; a field of that name would shadow them. */
+/** Names that the bodies of generated classes use. A field with such a name would shadow them. */
 const CLASS_BODY_NAMES =
   ("str int float bool list dict tuple Any Literal Annotated Field ClassVar " +
     "Int Num Bool Null Never pattern multiple_of unique one_of sent").split(" ");
 
-/** `self` would be a second one in the constructor that type checkers make up. */
+/** `self` would clash in the constructor that type checkers synthesize. */
 const FIELD_RESERVED = new Set([...KEYWORDS, ...MODEL_ATTRIBUTES, ...CLASS_BODY_NAMES, "self"]);
 
-/** Names at the top of generated modules, and builtins that a class should not hide. */
+/** Global names of generated modules, and builtins that a class should not shadow. */
 const CLASS_RESERVED = new Set([
   ...KEYWORDS,
   ...CLASS_BODY_NAMES,
@@ -51,13 +51,13 @@ const CLASS_RESERVED = new Set([
 ]);
 
 /**
- * All but letters, digits and marks of the Unicode 13 that Python 3.10 knows, in the basic plane: what
- * came later would be a syntax error there.
+ * Everything except letters, digits and marks of the basic plane in Unicode 13, which Python 3.10
+ * supports: later characters would be a syntax error there.
  */
 const NOT_IN_NAME =
   /[^\p{XID_Continue}]|[\u{10000}-\u{10ffff}]|[\u0870-\u088e\u0890-\u089f\u0c3c\u0c5c-\u0c5d\u0cdc-\u0cdd\u0cf3\u0ece\u1700-\u171f\u180f\u1ac1-\u1aff\u1c89\u1c8a\u1df5-\u1dff\u200c\u200d\u2c2f\u2c5f\u30fb\u9ffd-\u9fff\ua7c0\ua7c1\ua7cb-\ua7f4\uff65]/gu;
 
-/** Gives every property of a class a field name. */
+/** Assigns a field name to every property of a class. */
 export function fieldNames(properties: Iterable<string>): Map<string, string> {
   const wanted = new Map([...properties].map((name) => [name, fieldName(name)]));
   const real = new Set(wanted.keys());
@@ -71,25 +71,25 @@ export function fieldNames(properties: Iterable<string>): Map<string, string> {
 
 function fieldName(property: string): string {
   spendText(property);
-  // Python takes names that are equal after this normalisation for the same.
+  // Python normalizes identifiers in this way.
   let name = property.normalize("NFKC").replace(NOT_IN_NAME, "_");
-  // Pydantic makes names with an underscore in front private.
+  // Pydantic treats names with a leading underscore as private.
   if (/^_*$/.test(name) || name.startsWith("_")) name = `field${name}`;
   if (!/^[\p{XID_Start}]/u.test(name)) name = `field_${name}`;
   return FIELD_RESERVED.has(name) ? `${name}_` : name;
 }
 
-/** Gives out the names of the classes of a module. */
+/** Assigns the names of a module's classes. */
 export class ClassNames {
   readonly #pool: NamePool;
   readonly #hints = new Map<string, string>();
 
-  /** @param avoid Names that no class may have: those of all properties, so that no field hides one. */
+  /** @param avoid The names of all properties: no class may have one, or a field would shadow it. */
   constructor(readonly avoid: ReadonlySet<string>) {
     this.#pool = new NamePool((name) => avoid.has(name) || CLASS_RESERVED.has(name), "");
   }
 
-  /** A new name. */
+  /** A new name from the first hint whose name is free. */
   next(...hints: readonly [string, ...string[]]): string {
     spend(20);
     const wanted = hints.map(pascalCase);
@@ -99,13 +99,13 @@ export class ClassNames {
     return name;
   }
 
-  /** What a name was given for. */
+  /** The hint that a name was made from. */
   hintOf(name: string): string {
     return this.#hints.get(name) ?? name;
   }
 }
 
-/** As much of a hint as counts. */
+/** The longest part of a hint that counts. */
 export const MAX_HINT = 200;
 
 /** A hint in PascalCase. */
@@ -115,7 +115,7 @@ export function pascalCase(hint: string): string {
   return (/^\d/.test(name) ? `N${name}` : name || "Item").slice(0, 80);
 }
 
-/** Gives every tool of a server a module name. */
+/** Assigns a module name to every tool of a server. */
 export function moduleNames(tools: readonly string[]): Map<string, string> {
   const wanted = tools.map((tool): [string, string] => [tool, moduleName(tool)]).sort(byName);
   const unchanged = new Set(wanted.filter(([tool, name]) => tool === name).map(([tool]) => tool));
@@ -128,13 +128,13 @@ export function moduleNames(tools: readonly string[]): Map<string, string> {
 function moduleName(tool: string): string {
   let name = tool.replaceAll(/[^a-zA-Z0-9_]/g, "_").toLowerCase();
   if (/^_*$/.test(name)) name = "tool";
-  // A module with an underscore in front looks private, and __init__ and __main__ are special.
+  // A leading underscore looks private, and __init__ and __main__ are special.
   else if (/^[_\d]/.test(name)) name = `tool_${name.replace(/^_+/, "")}`;
   if (name.length > 100) name = `${name.slice(0, 91)}_${sha256(tool).slice(0, 8)}`;
   return KEYWORDS.has(name) ? `${name}_` : name;
 }
 
-/** Names that are given out once each. */
+/** Assigns each name once, with a number if it is taken. */
 export class NamePool {
   readonly #taken = new Set<string>();
   readonly #numbers = new Map<string, number>();
@@ -162,7 +162,7 @@ function byName([left]: [string, string], [right]: [string, string]): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-// The singular of English nouns, for the names of classes.
+// Singular forms of English nouns, for class names.
 
 const IRREGULAR: ReadonlyMap<string, string> = new Map([
   ...pairs("people person children child men man women woman mice mouse feet foot teeth tooth"),
@@ -176,14 +176,14 @@ const IRREGULAR: ReadonlyMap<string, string> = new Map([
   ...pairs("bases base oases oasis synopses synopsis niches niche psyches psyche"),
 ]);
 
-/** Words that end like plurals, or are both. */
+/** Words that only look like plurals, or are both. */
 const UNCHANGED = new Set(
   ("news series species means lens bus gas alias bias canvas atlas always status progress access " +
     "address process class this is has was as us yes plus minus js css https dns aws ios os " +
     "kubernetes redis analytics metadata data media info").split(" "),
 );
 
-/** The name for one of several. */
+/** The singular of the last word of a name; `undefined` if it is not a plural. */
 export function singular(plural: string): string | undefined {
   const word = lastWord(plural);
   if (word === "") return undefined;
@@ -195,7 +195,7 @@ export function singular(plural: string): string | undefined {
   return start + (isCapital ? one.charAt(0).toUpperCase() + one.slice(1) : one);
 }
 
-/** `Id` of `userId`, `IDs` of `userIDs`; read from the end, which is linear. */
+/** `Id` of `userId`, `IDs` of `userIDs`. Scans from the end, in linear time. */
 function lastWord(name: string): string {
   const startOf = (end: number, isPart: RegExp) => {
     let at = end;

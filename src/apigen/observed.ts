@@ -1,6 +1,6 @@
 /**
- * Types for results whose shape is known from calls alone. They are a help and no promise: nothing
- * checks results against them.
+ * Python types for results whose shape is known only from calls. They are hints: results are not
+ * checked against them.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import { type ClassNames, singular } from "./names.ts";
 import { laidOut, literal } from "./python.ts";
 import { typeLayout, typeText } from "./value_types.ts";
 
-/** The type of results, and the `TypedDict`s in it. Its names must not be those of other classes. */
+/** The type of observed results with its `TypedDict`s, whose names are taken from `names`. */
 export function observedResult(
   { calls, shape }: ObservedResults,
   names: ClassNames,
@@ -23,7 +23,7 @@ export function observedResult(
 class ObservedBuilder {
   readonly classes: ObservedClass[] = [];
   readonly #names: ClassNames;
-  /** The classes by what is in them: equal ones are one. */
+  /** The classes by their fields: equal ones are merged. */
   readonly #known = new Map<string, PyType>();
 
   constructor(names: ClassNames) {
@@ -38,7 +38,7 @@ class ObservedBuilder {
     if (object?.kind === "mapping") {
       types.push({ kind: "dict", value: this.typeOf(object.values, oneOf(hint)) });
     } else if (object !== undefined) types.push(this.#recordOf(object.seen, object.fields, hint));
-    const [first = ANY] = types; // of null alone one learns nothing
+    const [first = ANY] = types; // null alone says nothing
     if (first === ANY) return ANY;
     if (scalars.includes("null")) types.push(NONE);
     return types.length === 1 ? first : { kind: "union", members: types };
@@ -66,7 +66,7 @@ function oneOf(hint: string): string {
   return hint === "Json Result" ? "Json Item" : singular(hint) ?? hint;
 }
 
-/** The `TypedDict`s of a result, in Python. */
+/** Renders the `TypedDict`s of a result. */
 export function typedDicts({ classes }: ObservedResult): string {
   return classes.map(({ name, fields }) => {
     const lines = fields.map(({ wire, type, always }) => {
@@ -80,7 +80,7 @@ export function typedDicts({ classes }: ObservedResult): string {
   }).join("\n");
 }
 
-/** How sure a type is, in words. */
+/** On how many calls a type is based, in words. */
 export function observedIn({ calls }: ObservedResult, verb = "observed"): string {
   return `${verb} in ${calls} call${calls === 1 ? "" : "s"}`;
 }

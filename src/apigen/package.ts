@@ -1,6 +1,6 @@
 /**
- * The folders of generated files: written, read and compared with what a server has now. Code in the
- * sandbox can write to the same place, so nothing here goes through a symbolic link.
+ * Writes and reads the folders of generated files, and compares them with a server's current tools. Code
+ * in the sandbox can write there too, so nothing follows symbolic links.
  *
  * @module
  */
@@ -30,23 +30,23 @@ export type Files = ReadonlyMap<string, string>;
 /** How a folder is written. */
 export interface WriteOptions {
   /**
-   * Makes the text of a file of what is generated and what is there.
+   * Merges the generated text of a file with the present one.
    *
    * @default The generated text.
    */
   readonly merge?: (name: string, generated: string, present: string, old: Files) => string;
-  /** Whether a file that is there and not generated any more was generated before. */
+  /** Whether a present file that is no longer generated was generated before. */
   readonly isGenerated: (name: string, text: string | undefined) => boolean;
 }
 
-/** Files larger than this were not generated, and are not read. */
+/** Larger files were not generated, and are not read. */
 const MAX_FILE_SIZE = 32 * 1024 * 1024;
 
 const writing = new Mutex();
 
 /**
- * Replaces a folder as a whole. If it already holds just that, nothing is written; files that stay the
- * same keep their time of change.
+ * Replaces a folder as a whole. If nothing changes, nothing is written; unchanged files keep their
+ * modification time.
  */
 export async function writeFolder(
   rootDir: string,
@@ -79,9 +79,9 @@ export async function writeFolder(
   }
 }
 
-/** A file that is there. */
+/** A present file. */
 interface PresentFile {
-  /** Its text; `undefined` for what is no file of a reasonable size. */
+  /** Its text; `undefined` if it is not a plain file or too large. */
   readonly text: string | undefined;
   readonly modified: Date | null;
 }
@@ -94,7 +94,7 @@ async function openRoot(rootDir: string): Promise<PinnedFolder> {
   return await PinnedFolder.open(rootDir, { mode: 0o755 });
 }
 
-/** Reads the files in a folder; `undefined` if there is none. */
+/** Reads the files in a folder; `undefined` if the folder does not exist. */
 async function readPresent(
   root: PinnedFolder,
   name: string,
@@ -105,7 +105,7 @@ async function readPresent(
   return await readFolder(folder.path);
 }
 
-/** Says what is in the place of a folder, if that is no folder. */
+/** Whether a folder exists. Throws if there is something else in its place. */
 async function requireFolder(folder: string): Promise<boolean> {
   const info = await lstatIfPresent(folder);
   if (info === undefined || info.isDirectory) return info !== undefined;
@@ -166,7 +166,7 @@ async function fillFolder(
   }
 }
 
-/** Puts the staged folder into the place of the target, or leaves that as it was. */
+/** Replaces the target with the staged folder. If that fails, the target stays as it was. */
 async function swap(staging: string, target: string): Promise<void> {
   const old = `${staging}-old`;
   await Deno.rename(target, old);
@@ -178,7 +178,7 @@ async function swap(staging: string, target: string): Promise<void> {
   }
 }
 
-/** Moves a file or folder of the user's, unless something new has its name. */
+/** Moves a file or folder of the user, unless something new has its name. */
 async function moveOver(from: string, to: string): Promise<void> {
   const { isSymlink } = await Deno.lstat(from);
   if (isSymlink) return;
@@ -192,30 +192,34 @@ async function moveOver(from: string, to: string): Promise<void> {
 
 /** A tool of a generated package. */
 export interface PackageTool {
-  /** Its name on the wire. */
+  /** Its name, as the server knows it. */
   readonly name: string;
   /** Its module in the package. */
   readonly module: string;
-  /** What its server says of it. */
+  /** The server's description. */
   readonly description: string;
-  /** What its server says that it does, and does not do. */
+  /** The server's boolean hints about its effects. */
   readonly annotations: Readonly<Record<string, boolean>>;
-  /** Its whole definition. */
+  /** Its definition. */
   readonly definition: JsonObject;
-  /** What its results have been like, as far as it does not declare that. */
+  /** Observed results, if it declares no output schema. */
   readonly results?: ObservedResults;
 }
 
-/** Reads which tools a generated package has, from the definitions that it keeps. */
+/** Reads the tools of a generated package from the definitions in it; `undefined` if there is none. */
 export async function readPackage(
   root: string,
   server: string,
 ): Promise<PackageTool[] | undefined> {
   const listing = await readListing(root, server);
   if (listing === undefined) return undefined;
-  const { tools: definitions, results } = listing;
-  const modules = moduleNames(definitions.map(nameOf));
-  return definitions.map((definition) => {
+  return toolsOf(listing);
+}
+
+/** The tools of a package, with the names of their modules. */
+export function toolsOf({ tools, results }: PackageListing): PackageTool[] {
+  const modules = moduleNames(tools.map(nameOf));
+  return tools.map((definition) => {
     const name = nameOf(definition);
     return {
       name,
@@ -228,21 +232,21 @@ export async function readPackage(
   });
 }
 
-/** Whether a tool says what its results are like. */
+/** Whether a tool declares an output schema. */
 export function declaresResult(definition: JsonObject): boolean {
   return (definition.get("outputSchema") ?? undefined) !== undefined;
 }
 
-/** What a package was made of. */
+/** What a package was generated from. */
 export interface PackageListing {
   readonly tools: readonly JsonObject[];
   readonly serverInfo?: unknown;
   readonly instructions: string;
-  /** What the results of tools have been like, by the tools' names. */
+  /** Observed results by the tools' names. */
   readonly results: ReadonlyMap<string, ObservedResults>;
 }
 
-/** Reads what a package was made of. */
+/** Reads what a package was generated from; `undefined` if there is none. */
 export async function readListing(
   root: string,
   server: string,
@@ -279,7 +283,7 @@ export function parseListing(path: string, text: string, observed = "{}"): Packa
   };
 }
 
-/** One that is damaged says nothing: it is made again of what calls show. */
+/** A damaged file counts as empty: calls will fill it again. */
 function parseResults(text: string): Map<string, ObservedResults> {
   let json: unknown;
   try {
@@ -306,7 +310,7 @@ function textOf(value: Json | undefined): string {
   return typeof value === "string" ? value : "";
 }
 
-/** Removes the Python package of a server. Neither it nor the folder above it may be a link. */
+/** Removes a server's package; `false` if it does not exist, or it or its parent is a link. */
 export async function removePackage(root: string, server: string): Promise<boolean> {
   const path = join(root, server);
   try {
@@ -321,37 +325,39 @@ export async function removePackage(root: string, server: string): Promise<boole
   }
 }
 
-/** The first sentence of a description, on one line of at most 120 characters. */
+/** The first sentence of a description, at most 120 characters. */
 export function firstSentence(description: string): string {
   const line = description.split("\n").find((line) => line.trim() !== "")?.trim() ?? "";
   const sentence = /^.{10,}?[.!?](?=\s|$)/.exec(line)?.[0] ?? line;
   return sentence.length <= 120 ? sentence : `${sentence.slice(0, 119).trimEnd()}…`;
 }
 
-// Tells which modules of a package no longer fit the server's tools.
+// Compares packages with the current tools of servers.
 
 /** How a server's tools differ from those that its package was generated from. */
 export interface StaleTools {
-  /** Tools whose definition is another now. */
+  /** Tools whose definition changed. */
   readonly changed: readonly string[];
-  /** Tools that the package does not have. */
+  /** Tools that the package lacks. */
   readonly added: readonly string[];
   /** Tools that the server no longer has. */
   readonly removed: readonly string[];
 }
 
-/** A `schema.json` that is larger was not generated. */
-const MAX_SIZE = 64 * 1024 * 1024;
-
 /** Compares a server's tools with those that its package was generated from. */
 export async function findStaleTools(
-  folder: string,
+  root: string,
+  server: string,
   tools: readonly unknown[],
 ): Promise<StaleTools> {
-  return await compareTools(await storedTools(`${folder}/schema.json`), tools);
+  const listing = await readListing(root, server).catch((error) => {
+    if (!(error instanceof ConfigError)) throw error;
+    return undefined; // what cannot be compared counts as new
+  });
+  return await compareTools(listing?.tools ?? [], tools);
 }
 
-/** Compares a server's tools with those that it had. */
+/** Compares a server's tools with its former ones. */
 export async function compareTools(
   former: readonly Json[],
   tools: readonly unknown[],
@@ -367,20 +373,7 @@ export async function compareTools(
   };
 }
 
-async function storedTools(path: string): Promise<readonly Json[]> {
-  try {
-    // Code in the sandbox can write here, and must not make the host read another file.
-    const bytes = await readHostileBytes(path, MAX_SIZE);
-    const stored = bytes && toJson(JSON.parse(new TextDecoder().decode(bytes)));
-    const tools = isObject(stored) ? stored.get("tools") : undefined;
-    return isArray(tools) ? tools : [];
-  } catch (error) {
-    if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
-    return []; // what cannot be compared counts as new
-  }
-}
-
-/** Each tool's definition as text that is the same for equal ones. The first of a name counts. */
+/** Each tool's definition as text that is equal for equal ones. The first tool of a name counts. */
 async function byName(tools: readonly unknown[]): Promise<Map<string, string>> {
   const texts = new Map<string, string>();
   const turns = new FairTurns();
@@ -395,7 +388,7 @@ async function byName(tools: readonly unknown[]): Promise<Map<string, string>> {
   return texts;
 }
 
-/** A tool as JSON; `undefined` if it nests so deeply that it was not generated from either. */
+/** A tool as JSON; `undefined` if it is nested too deeply, so that it was not generated either. */
 function readable(tool: unknown): Json | undefined {
   try {
     return toJson(tool);
@@ -405,8 +398,8 @@ function readable(tool: unknown): Json | undefined {
   }
 }
 
-// Tells editors and type checkers where the runtime is. They look beside `mcptools` for what code
-// imports; Python finds no module in stubs, and kernels have a runtime of their own.
+// Stubs that lead editors and type checkers to the runtime: they look for imported modules beside
+// `mcptools`. Python ignores stubs, and kernels have their own runtime.
 
 const MCPTOOLS = "mcptools";
 const RUNTIME = "ipybox_runtime";
@@ -417,15 +410,15 @@ const STUBS: ReadonlyMap<string, string> = new Map([
   ["models.pyi", `${MCPTOOLS}.${RUNTIME}.models`],
 ]);
 
-/** A script with few permissions does without: only `/proc/self/fd` makes writing there safe. */
+/** Whether stubs can be written safely, which on Linux requires `/proc/self/fd`. */
 function isPermitted(): boolean {
   if (Deno.build.os !== "linux") return true;
   return mayUse("/proc/self/fd");
 }
 
 /**
- * Writes the stubs beside the folder of all packages. Executed code may write there, too: what has
- * taken their place is left alone.
+ * Writes the stubs beside the folder of the packages. Executed code can write there too: anything else
+ * in their place is left alone.
  */
 export async function writeStubs(rootDir: string): Promise<void> {
   const path = resolve(rootDir);
@@ -438,7 +431,7 @@ export async function writeStubs(rootDir: string): Promise<void> {
     const text = `# Generated by ipybox, for editors and type checkers.\nfrom ${module} import *\n`;
     const present = await readHostileBytes(file, text.length);
     if (present !== undefined && new TextDecoder().decode(present) === text) continue;
-    // Only Linux has a sandbox whose code could exchange the folder in this moment.
+    // Only on Linux could sandboxed code swap the folder at this moment.
     if (Deno.build.os === "linux") {
       await using folder = await PinnedFolder.open(parent, { create: false });
       await writeBeneath(folder.path, [RUNTIME, name], new Blob([text]).stream());

@@ -127,17 +127,18 @@ Deno.test("findStaleTools() tells what changed since the package was generated",
     tool("new", {}),
   ];
 
-  assertEquals(await findStaleTools(`${rootDir}/demo`, now), {
+  assertEquals(await findStaleTools(rootDir, "demo", now), {
     changed: ["other"],
     added: ["new"],
     removed: ["gone"],
   });
-  assertEquals((await findStaleTools(`${rootDir}/nowhere`, now)).added, ["same", "other", "new"]);
+  assertEquals((await findStaleTools(rootDir, "nowhere", now)).added, ["same", "other", "new"]);
 });
 
 Deno.test("findStaleTools() reads nothing but a file", async () => {
   await using directory = await TempDirectory.create();
   await Deno.writeTextFile(`${directory.path}/secret`, '{"tools": [{"name": "a"}]}');
-  await Deno.symlink(`${directory.path}/secret`, `${directory.path}/schema.json`);
-  assertEquals((await findStaleTools(directory.path, [])).removed, []);
+  await Deno.mkdir(`${directory.path}/demo`);
+  await Deno.symlink(`${directory.path}/secret`, `${directory.path}/demo/schema.json`);
+  assertEquals((await findStaleTools(directory.path, "demo", [])).removed, []);
 });

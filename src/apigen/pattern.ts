@@ -1,7 +1,7 @@
 /**
- * Regular expressions of JSON Schema (ECMA-262) in the dialect of Pydantic's engine, which takes
- * linear time. What that engine does not have, look-around and back-references, stays unchecked: the
- * server checks its arguments itself, and its patterns must not be able to hang a kernel.
+ * Translates regular expressions of JSON Schema (ECMA-262) for Pydantic's engine, which takes linear
+ * time. Patterns with look-around or back-references, which it does not support, are not checked: the
+ * server validates its arguments anyway, and its patterns must not be able to hang a kernel.
  *
  * @module
  */
@@ -10,31 +10,31 @@ import { spend } from "./work.ts";
 
 /** A regular expression that Pydantic can apply. */
 export interface Pattern {
-  /** The expression, in the dialect of the engine. */
+  /** The expression in the engine's syntax. */
   readonly source: string;
-  /** Whether the engine is sure to compile it, so that no import can fail. */
+  /** Whether the engine certainly compiles it: otherwise an import could fail. */
   readonly certain: boolean;
 }
 
-/** How long a pattern may be. */
+/** The longest pattern. */
 const MAX_LENGTH = 5_000;
 
-/** Groups that a pattern may have, so that none nests deeper than the parser can follow. */
+/** The most groups, so that they cannot nest too deeply for the parser. */
 const MAX_GROUPS = 1_000;
 
-/** How deep groups may nest. The engine has such a limit, too. */
+/** The deepest nesting of groups. The engine has a limit as well. */
 const MAX_DEPTH = 100;
 
-/** Repetitions, and characters times them, up to which the engine's size limit cannot be reached. */
+/** Limits on repetitions, alone and times the length, below which the engine's size limit is safe. */
 const MAX_CERTAIN_REPETITIONS = 250;
 const MAX_CERTAIN_SIZE = 20_000;
 
 const parser = new RegExpParser({ ecmaVersion: 2024 });
 
-/** The expression has something that no translation exists for. */
+/** The expression cannot be translated. */
 class UntranslatableError extends Error {}
 
-/** Translates a pattern; `undefined` if that is not possible. */
+/** Translates a pattern; `undefined` if it cannot be translated. */
 export function translatePattern(source: string): Pattern | undefined {
   if (source.length > MAX_LENGTH || source.split("(").length > MAX_GROUPS) return undefined;
   spend(20 + 20 * source.length);
@@ -48,7 +48,7 @@ export function translatePattern(source: string): Pattern | undefined {
   }
 }
 
-/** JSON Schema recommends the flag `u`; some servers write patterns that only do without it. */
+/** Parses with the flag `u`, as JSON Schema recommends, or without it, as some patterns require. */
 function parse(source: string): AST.Pattern {
   try {
     return parser.parsePattern(source, 0, source.length, { unicode: true });
@@ -60,7 +60,7 @@ function parse(source: string): AST.Pattern {
 
 class Printer {
   #depth = 0;
-  /** All bounded repetitions multiplied: more than nesting would give, and simple. */
+  /** The product of all bounded repetitions: an upper bound for nested ones. */
   #repetitions = 1;
   #hasProperties = false;
 
@@ -82,7 +82,7 @@ class Printer {
     switch (node.type) {
       case "Assertion":
         return assertion(node);
-      case "CapturingGroup": // its name is of no use without references
+      case "CapturingGroup": // names are useless without back-references
         return `(${this.print(node.alternatives)})`;
       case "Group":
         return `(?:${this.print(node.alternatives)})`;
@@ -119,7 +119,7 @@ class Printer {
     }
   }
 
-  /** A set by its Unicode property. Which names the engine knows is found out there. */
+  /** A set by its Unicode property. Only the engine knows whether it supports the name. */
   #property({ raw }: AST.UnicodePropertyCharacterSet): string {
     this.#hasProperties = true;
     return raw.replace(/General_Category=|Script=|gc=|sc=/, "");
@@ -135,16 +135,16 @@ function assertion(node: AST.Assertion): string {
   return node.negate ? "\\B" : "(?-u:\\b)"; // words are ASCII in ECMA-262
 }
 
-/** The character that a part of a pattern stands for. */
+/** The character that a node stands for. */
 function characterOf({ raw, value }: AST.Character): string {
-  // A letter that has no meaning in ECMA-262 was meant to have one, and so was an octal number.
+  // Escaped letters without meaning in ECMA-262, and octal escapes, were meant for another engine.
   const isMeaningless = raw.length === 2 && /^\\[A-Za-z]/.test(raw) && value === raw.charCodeAt(1);
   const isSurrogate = value >= 0xd800 && value < 0xe000;
   if (isMeaningless || isSurrogate || /^\\(?:[1-9]|0\d)/.test(raw)) throw new UntranslatableError();
   return String.fromCodePoint(value);
 }
 
-/** A member of a set. The engine has operators for sets, which are characters twice. */
+/** A character in a set, with the engine's set operators (doubled characters) escaped. */
 function memberCharacter(node: AST.Character): string {
   return escaped(characterOf(node), /[\\^\][&~|-]/);
 }

@@ -1,14 +1,13 @@
 /**
- * Python code as text: literals and docstrings, and brackets that break into lines of a width. Nothing
- * of what servers say can become code: literals and docstrings are the only forms in which it reaches
- * a file.
+ * Writes Python: literals, docstrings, and bracketed code that wraps at a width. Text from servers
+ * cannot become code: it reaches a file only as a literal or a docstring.
  *
  * @module
  */
 import { isArray, isObject, type Json, JsonNumber } from "./json.ts";
 import { spend, spendText } from "./work.ts";
 
-/** Characters that end lines in some tools, or turn the direction of text in editors. */
+/** Characters that end lines in some tools, are invisible, or reverse text in editors. */
 const UNSEEN =
   /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
@@ -32,7 +31,7 @@ export function literal(value: Json): string {
   return "None";
 }
 
-/** A JSON value as a docstring shows it: as a literal, with the quotes that need no escape there. */
+/** A JSON value for docstrings: a literal, with single quotes where nothing needs escaping. */
 export function quoted(value: Json): string {
   const text = literal(value);
   return typeof value === "string" && !/["'\\]/.test(text.slice(1, -1))
@@ -40,12 +39,12 @@ export function quoted(value: Json): string {
     : text;
 }
 
-/** A text as a docstring. */
+/** A docstring. */
 export function docstring(text: string, indent: number, width: number): string {
   spend(20 + text.length);
   const safe = normalized(text).replaceAll("\\", "\\\\").replace(UNSEEN_IN_DOC, escaped);
   const pad = " ".repeat(indent);
-  // The first line shares its place with the quotes, and a lone line with all six.
+  // The first line shares its row with three quotes, a single line with all six.
   const body = protectQuotes(wrap(safe || ".", width - indent - 6, width - indent).join("\n"));
   if (!body.includes("\n")) return `"""${body}"""`;
   return `"""${body.replaceAll(/\n(?=[^\n])/g, `\n${pad}`)}\n${pad}"""`;
@@ -57,7 +56,7 @@ function normalized(text: string): string {
   return dedented(text.toWellFormed().replaceAll(/\r\n?/g, "\n")).trim();
 }
 
-/** Takes away the indentation that all lines but the first have, as `inspect.cleandoc()` does. */
+/** Removes the common indentation of all lines but the first, like `inspect.cleandoc()`. */
 function dedented(text: string): string {
   const [first = "", ...others] = text.split("\n");
   const indents = others.filter((line) => line.trim() !== "")
@@ -70,12 +69,12 @@ function escaped(char: string): string {
   return `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
-/** Keeps three quotes in a row, and one at the end, from ending the docstring. */
+/** Escapes quotes that would end the docstring. */
 function protectQuotes(text: string): string {
   return text.replaceAll(/"""|"$/g, (quotes) => quotes.replace(/"$/, '\\"'));
 }
 
-/** Wraps text at white space; lines keep their own indentation. */
+/** Wraps text at white space; lines keep their indentation. */
 function wrap(text: string, first: number, width: number): string[] {
   const lines: string[] = [];
   for (const line of text.split("\n")) {
@@ -105,7 +104,7 @@ function wrapLine(line: string, first: number, width: number): string[] {
   return [...lines, current];
 }
 
-/** Code, with the places where it may break. */
+/** Code that can break into lines in certain places. */
 export type Layout =
   | string
   | {
@@ -116,15 +115,15 @@ export type Layout =
   }
   | { readonly kind: "union"; readonly members: readonly Layout[] };
 
-/** How long a line may be. Only literals that cannot be broken are longer. */
+/** The longest line, except for literals that cannot be broken. */
 export const WIDTH = 100;
 
-/** Code in brackets that may break after each part. */
+/** Bracketed code that can break after each part. */
 export function breakable(open: string, parts: readonly Layout[], close: string): Layout {
   return { kind: "brackets", open, parts, close };
 }
 
-/** The code in one line. */
+/** The code on one line. */
 export function joined(layout: Layout): string {
   spend(1);
   if (typeof layout === "string") return layout;
@@ -132,7 +131,7 @@ export function joined(layout: Layout): string {
   return layout.open + layout.parts.map(joined).join(", ") + layout.close;
 }
 
-/** The code in lines. */
+/** The code, broken into lines where it is too long. */
 export function laidOut(layout: Layout, column: number, indent: number, after = 0): string {
   const line = joined(layout);
   spendText(line);
@@ -150,7 +149,7 @@ export function laidOut(layout: Layout, column: number, indent: number, after = 
   return `${layout.open}${parts.join("")}\n${" ".repeat(indent)}${layout.close}`;
 }
 
-/** Short parts, as many in a line as fit. */
+/** Parts, as many on each line as fit. */
 function filled(parts: readonly string[], pad: string): string {
   let text = "";
   let column = Infinity;
@@ -162,7 +161,7 @@ function filled(parts: readonly string[], pad: string): string {
   return text;
 }
 
-/** A part on its own line. Unions need no brackets there, since they are in brackets already. */
+/** A part on its own line. Unions need no parentheses there, inside the outer brackets. */
 function partOf(part: Layout, indent: number): string {
   if (typeof part === "string" || part.kind !== "union") return laidOut(part, indent, indent, 1);
   const line = joined(part);

@@ -1,24 +1,20 @@
 /**
- * Finds what a `$ref` means inside one document. Nothing is ever fetched.
+ * Resolves `$ref` within one document. Nothing is ever fetched.
  *
  * @module
  */
 import { isArray, isObject, type Json, type JsonObject } from "./json.ts";
 import { spend, spendText } from "./work.ts";
 
-/** The dialect of a schema, as far as it matters here. */
-export interface Dialect {
-  /** 4, 6, 7, or 8 for drafts 2019-09 and later, which is also what is taken without a `$schema`. */
-  readonly draft: 4 | 6 | 7 | 8;
-}
+/** The draft of a schema. 8 stands for 2019-09 and later, and for schemas without a `$schema`. */
+export type DraftNumber = 4 | 6 | 7 | 8;
 
 /**
- * How long a URI or a reference may be. Each place is joined with the URI around it, and what is longer
- * than this names nothing that a server means.
+ * The longest URI or reference. Each one is joined with its base, and no legitimate one is longer.
  */
 const MAX_URI = 2_048;
 
-/** Any base will do for documents that name none; this one is nobody's. */
+/** The base URI of documents without one. */
 const DEFAULT_BASE = "ipybox:///schema";
 
 const IN_MAP = new Set([
@@ -48,10 +44,10 @@ const IN_PLACE = new Set([
   "propertyNames",
 ]);
 
-/** The places in a document that references can name. */
+/** Indexes the places in a document that references can name. */
 export class References {
   readonly #root: Json;
-  readonly #draft: number;
+  readonly #draft: DraftNumber;
   readonly #rootBase: string;
   readonly #bases = new Map<JsonObject, string>();
   readonly #resources = new Map<string, Json>();
@@ -59,9 +55,9 @@ export class References {
   readonly #dynamicAnchors = new Map<string, number>();
   #recursiveAnchors = 0;
 
-  constructor(root: Json, dialect: Dialect) {
+  constructor(root: Json, draft: DraftNumber) {
     this.#root = root;
-    this.#draft = dialect.draft;
+    this.#draft = draft;
     this.#rootBase = this.#baseOf(root, DEFAULT_BASE);
     this.#resources.set(DEFAULT_BASE, root);
     this.#index(root, DEFAULT_BASE);
@@ -83,7 +79,7 @@ export class References {
   }
 
   /**
-   * Whether a dynamic reference may mean several places, depending on where evaluation comes from.
+   * Whether a dynamic reference has several possible targets, depending on the dynamic scope.
    */
   isAmbiguous(reference: string): boolean {
     const anchor = reference.slice(reference.indexOf("#") + 1);
@@ -113,7 +109,7 @@ export class References {
   #baseOf(schema: Json, outer: string): string {
     if (!isObject(schema)) return outer;
     const id = schema.get(this.#draft === 4 ? "id" : "$id");
-    // In drafts before 2019-09 nothing beside $ref counts, and an id may be an anchor.
+    // Before draft 2019-09, siblings of $ref are ignored, and an id may be an anchor.
     if (typeof id !== "string" || id.startsWith("#")) return outer;
     if (this.#draft < 8 && schema.has("$ref")) return outer;
     return join(id, outer) ?? outer;
@@ -168,6 +164,6 @@ function decode(fragment: string): string {
   try {
     return decodeURIComponent(fragment);
   } catch {
-    return fragment; // a stray percent sign is taken as it is
+    return fragment; // keep a stray percent sign
   }
 }

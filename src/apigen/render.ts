@@ -5,7 +5,6 @@
  */
 import { type ObservedResults, resultsToJson } from "../json/shape.ts";
 import { asset, type AssetPath } from "../assets/mod.ts";
-import { writeJson } from "./json.ts";
 import { breakable, docstring, laidOut, literal, WIDTH } from "./python.ts";
 import {
   annotated,
@@ -39,7 +38,7 @@ export function renderModule(model: ModuleModel): string {
     : `${text}\n\n${renderObserved(model, model.observed)}`;
 }
 
-/** The function that gives the JSON of a result, and its type. */
+/** Renders `run_json()` with its types. */
 function renderObserved({ tool }: ModuleModel, observed: ObservedResult): string {
   const classes = typedDicts(observed);
   return (classes === "" ? "" : `${classes}\n\n`) + fill("observed", {
@@ -56,7 +55,7 @@ function renderObserved({ tool }: ModuleModel, observed: ObservedResult): string
   });
 }
 
-/** Assignments follow the imports at once, classes after two lines. */
+/** Definitions after the imports: assignments follow directly, classes after two blank lines. */
 function renderDefinitionsOf({ definitions, rebuild }: ModuleModel): string {
   const blocks: string[] = [];
   const values = definitions.filter(({ kind }) => kind === "values").map(renderDefinition);
@@ -132,7 +131,7 @@ function renderClass(definition: ClassDefinition): string {
   });
 }
 
-/** A long text as literals in several lines, which Python joins. */
+/** A long string as literals on several lines, which Python concatenates. */
 function brokenText(text: string): string {
   const whole = literal(text);
   if (whole.length < 60) return whole;
@@ -150,7 +149,7 @@ function renderField(field: Field): string {
   return `${line}\n    ${docstring(field.description, 4, WIDTH)}`;
 }
 
-/** The alias is in `Annotated`, so that type checkers take the Python name for the keyword. */
+/** Puts the alias into `Annotated`, so that type checkers use the Python name as the keyword. */
 function withAlias(type: PyType, wire: string): PyType {
   if (type.kind === "annotated") {
     return annotated(type.base, [
@@ -168,14 +167,14 @@ function renderExtra(type: PyType): string {
   return `${start}${laidOut(annotation, 4 + start.length, 4, end.length)}${end}`;
 }
 
-/** What the package of a server is made of. */
+/** The content of a server's package. */
 interface PackageModel {
   /** The server's name. */
   readonly server: string;
-  /** Its title and what it says of itself. */
+  /** Its title and instructions. */
   readonly title: string;
   readonly instructions: string;
-  /** Each module with a line about its tool. */
+  /** The modules, each with a summary of its tool. */
   readonly modules: readonly { readonly module: string; readonly summary: string }[];
 }
 
@@ -198,15 +197,10 @@ export function renderPackage(model: PackageModel): string {
   });
 }
 
-/** An import in a package, as tools that sort imports write it. */
+/** An import, as import sorters format it. */
 function importOf(name: string): string {
   const line = `from . import ${name}`;
   return 4 + line.length <= 88 ? line : `from . import (\n        ${name},\n    )`;
-}
-
-/** The text of a package's `schema.json`. */
-export function renderDefinitions(definitions: Parameters<typeof writeJson>[0]): string {
-  return writeJson(definitions, 2) + "\n";
 }
 
 /** The text of a package's `observed.json`, a line for each tool. */
@@ -217,19 +211,19 @@ export function renderResults(results: Iterable<readonly [string, ObservedResult
   return `{\n${lines.join(",\n")}\n}\n`;
 }
 
-// Fills the templates of `templates/package/`, which are Python whose holes are names.
+// Fills the templates in `templates/package/`: Python with names as placeholders.
 
 /** A template of the package's files. */
 type TemplateName = Extract<AssetPath, `package/${string}`> extends `package/${infer Name}.py`
   ? Name
   : never;
 
-/** Text between holes, and the names of holes, in turns. */
+/** Alternating text and names of placeholders. */
 type Parts = readonly string[];
 
 const parsed = new Map<TemplateName, Parts>();
 
-/** Fills a template. Values go in as they are, once: nothing in them is looked at again. */
+/** Fills a template. Placeholders in values are not replaced. */
 function fill(name: TemplateName, values: Readonly<Record<string, string>>): string {
   const parts = parsed.get(name) ?? parse(name);
   const used = new Set<string>();
@@ -240,13 +234,15 @@ function fill(name: TemplateName, values: Readonly<Record<string, string>>): str
       return;
     }
     const value = values[part];
-    if (value === undefined) throw new TypeError(`Template ${name}: no value for the hole ${part}`);
+    if (value === undefined) {
+      throw new TypeError(`Template ${name}: no value for the placeholder ${part}`);
+    }
     used.add(part);
     text += value;
   });
   const unused = Object.keys(values).find((key) => !used.has(key));
   if (unused !== undefined) {
-    throw new TypeError(`Template ${name}: no hole for the value ${unused}`);
+    throw new TypeError(`Template ${name}: no placeholder for the value ${unused}`);
   }
   return text;
 }
@@ -257,7 +253,7 @@ function parse(name: TemplateName): Parts {
   return parts;
 }
 
-// The imports that a generated module needs, and no others.
+// The imports that a generated module needs.
 
 const SOURCES: ReadonlyMap<string, readonly string[]> = new Map([
   ["typing", ["Annotated", "Any", "ClassVar", "Literal"]],
@@ -288,7 +284,7 @@ const SOURCES: ReadonlyMap<string, readonly string[]> = new Map([
   ]],
 ]);
 
-/** Standard library, packages, ours: groups that a blank line sets apart. */
+/** Import groups, separated by blank lines. */
 const GROUPS = [["typing"], ["pydantic", "typing_extensions"], ["ipybox_runtime.models"]];
 
 /** The import statements of a module. */
@@ -309,7 +305,7 @@ function importLines(model: ModuleModel): string {
 function importLine(source: string, names: readonly string[]): string {
   const start = `from ${source} import `;
   const line = start + names.join(", ");
-  // What tools that sort imports take for the longest line, though others may be longer.
+  // The line length of import sorters, which may differ from that of other lines.
   if (line.length <= 88) return `${line}\n`;
   return `${start}(\n${names.map((name) => `    ${name},\n`).join("")})\n`;
 }
@@ -319,7 +315,7 @@ function useDefinition(definition: Definition, used: Set<string>): void {
     case "values":
       useType(definition.type, used);
       return;
-    case "alias": // its type is text
+    case "alias": // its type is a string
       used.add("TypeAliasType");
       useType(definition.type, used);
       return;

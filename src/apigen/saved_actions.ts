@@ -1,8 +1,7 @@
 /**
- * Code actions that were saved as tools, in `gentools/<category>/<name>/`.
+ * Code actions that were saved as tools in `gentools/<category>/<name>/`.
  *
- * Executed code can write there, so nothing of it is run outside the sandbox, and links are not
- * followed.
+ * Executed code can write there, so nothing there runs outside the sandbox, and links are not followed.
  *
  * @module
  */
@@ -15,17 +14,17 @@ import { type IndexedTool, ToolRanking } from "./search.ts";
 export interface SavedAction {
   /** Category and name, such as `github.commits_of_top_repos`. */
   readonly name: string;
-  /** The first line of its interface's documentation; empty where there is none. */
+  /** The first line of its docstring; empty if there is none. */
   readonly summary: string;
 }
 
 /** The folder of all saved actions in a workspace, and the package that code imports them from. */
 export const ACTIONS = "gentools";
-/** Names become paths and modules, so only these are looked at. */
+/** Valid names: they become paths and modules. */
 const NAME = /^[A-Za-z][A-Za-z0-9_]{0,99}$/;
-/** Where a summary must end: what follows may be anything. */
+/** How much of a file is searched for the summary, in bytes. */
 const MAX_HEAD = 4096;
-/** More are not listed, and larger interfaces are none: code can write what it likes. */
+/** Limits on the number of actions and the size of their files, as code can write anything. */
 const MAX_ACTIONS = 1000;
 const MAX_API_BYTES = 65_536;
 const MAX_SOURCE_BYTES = 4 * 2 ** 20;
@@ -47,7 +46,7 @@ export async function listActions(workspace: string): Promise<SavedAction[]> {
   return actions;
 }
 
-/** The saved actions that a query finds, best first, as if they were tools of a server. */
+/** Searches saved actions, best first, as if they were tools of a server. */
 export async function searchActions(
   workspace: string,
   query: string,
@@ -63,7 +62,7 @@ export async function searchActions(
   return query.trim() === "" ? actions : new ToolRanking(actions).search(query);
 }
 
-/** The first line of the text that a module begins with, after comments. */
+/** The first line of a module's docstring. */
 function summaryIn(api: string): string {
   let rest = api.trimStart();
   while (rest.startsWith("#")) {

@@ -1,6 +1,6 @@
 /**
- * What JSON Schemas say, in one form for all dialects: malformed keywords dropped, old spellings
- * turned into new ones, references resolved to places in the same document.
+ * JSON Schemas in one form for all dialects: malformed keywords are dropped, old keywords converted to
+ * new ones, and references resolved within the document.
  *
  * @module
  */
@@ -14,23 +14,23 @@ export type Schema = boolean | SchemaNode;
 
 /** A `$ref`. */
 export interface Reference {
-  /** A name for what it refers to, if it is a definition. */
+  /** The name of the target, if it is a definition. */
   readonly name: string | undefined;
-  /** What it refers to; `undefined` if that is nowhere in the document. Nothing is ever fetched. */
+  /** The target; `undefined` if it is not in the document. Nothing is ever fetched. */
   readonly target: () => Schema | undefined;
 }
 
-/** A schema with keywords, named and meant as in draft 2020-12. */
+/** A schema with keywords, with the names and semantics of draft 2020-12. */
 export interface SchemaNode {
   readonly title?: string;
   readonly description?: string;
   readonly default?: Json;
 
   readonly ref?: Reference;
-  /** A reference whose target depends on where evaluation came from. */
+  /** The target of the reference depends on the dynamic scope. */
   readonly dynamic?: true;
   readonly types?: readonly JsonType[];
-  /** Of `enum`, `const` or both. */
+  /** The values of `enum`, `const` or both. */
   readonly values?: readonly Json[];
 
   readonly minimum?: JsonNumber;
@@ -73,13 +73,16 @@ export interface SchemaNode {
   readonly else?: Schema;
 }
 
+/** A schema while it is built. */
+export type Draft = { -readonly [Key in keyof SchemaNode]: SchemaNode[Key] };
+
 /** A keyword of {@linkcode SchemaNode}. */
 export type Keyword = keyof SchemaNode;
 
-/** Keywords that say nothing about which values are valid. */
+/** Keywords that do not restrict values. */
 export const ANNOTATIONS: ReadonlySet<Keyword> = new Set(["title", "description", "default"]);
 
-/** Keywords that concern arrays only. */
+/** Keywords that apply only to arrays. */
 export const ARRAY_KEYWORDS: ReadonlySet<Keyword> = new Set([
   "prefixItems",
   "items",
@@ -92,7 +95,7 @@ export const ARRAY_KEYWORDS: ReadonlySet<Keyword> = new Set([
   "unevaluatedItems",
 ]);
 
-/** Keywords that types do not express, wherever they are. */
+/** Keywords that Python types cannot express. */
 export const BEYOND_TYPES: readonly Keyword[] = [
   "dynamic",
   "not",
@@ -113,18 +116,18 @@ export function constraintsOf(schema: SchemaNode): Keyword[] {
 
 /** The names of all keywords that a schema has. */
 export function keywordsOf(schema: SchemaNode): Keyword[] {
-  // Object.keys() says string for good reasons, none of which holds for what the reader makes.
+  // Safe, as the reader creates these objects and gives them no other keys.
   return Object.keys(schema).filter((key): key is Keyword => schema[key as Keyword] !== undefined);
 }
 
-/** A copy of a schema with only some of its keywords. */
+/** Copies a schema with some of its keywords. */
 export function pick(schema: SchemaNode, keep: (keyword: Keyword) => boolean): SchemaNode {
   return Object.fromEntries(
     Object.entries(schema).filter(([keyword]) => keep(keyword as Keyword)),
   );
 }
 
-/** A copy of a schema without some of its keywords. */
+/** Copies a schema without some of its keywords. */
 export function omit(schema: SchemaNode, ...keywords: readonly Keyword[]): SchemaNode {
   return pick(schema, (keyword) => !keywords.includes(keyword));
 }

@@ -1,15 +1,13 @@
 /**
- * Reads JSON Schemas of drafts 4 to 2020-12 into the one form of `schema.ts`. Hand-written servers
- * send keywords that no draft allows; those are dropped, so that they cost nobody the tool.
+ * Reads JSON Schemas of drafts 4 to 2020-12 into the form of `schema.ts`. Some servers send malformed
+ * keywords; these are dropped, so that the tool stays usable.
  *
  * @module
  */
 import { isArray, isObject, type Json, JsonNumber, type JsonObject, keyOf } from "./json.ts";
-import { type Dialect, References } from "./references.ts";
-import type { JsonType, Schema, SchemaNode } from "./schema.ts";
+import { type DraftNumber, References } from "./references.ts";
+import type { Draft, JsonType, Schema, SchemaNode } from "./schema.ts";
 import { spend, spendText } from "./work.ts";
-
-type Draft = { -readonly [Key in keyof SchemaNode]: SchemaNode[Key] };
 
 const TYPES = new Set<Json>(
   ["null", "boolean", "integer", "number", "string", "array", "object"] satisfies JsonType[],
@@ -18,15 +16,15 @@ const TYPES = new Set<Json>(
 /** Reads the schemas of one document. */
 export class SchemaReader {
   readonly #references: References;
-  readonly #draft: Dialect["draft"];
+  readonly #draft: DraftNumber;
   readonly #known = new Map<JsonObject, SchemaNode>();
-  /** What was dropped or not found, for the caller to read. */
+  /** What was dropped or not found. */
   readonly warnings: Set<string> = new Set();
 
   /** @param root The document. */
   constructor(readonly root: Json) {
     this.#draft = draftOf(root);
-    this.#references = new References(root, { draft: this.#draft });
+    this.#references = new References(root, this.#draft);
   }
 
   /** Reads a schema of the document. */
@@ -37,7 +35,7 @@ export class SchemaReader {
     if (known !== undefined) return known;
     spend(30 + 10 * raw.size);
     const schema: Draft = {};
-    this.#known.set(raw, schema); // before its parts: a document is a tree, but only by convention
+    this.#known.set(raw, schema); // before its parts, as the input may contain cycles
     this.#readInto(schema, raw);
     return schema;
   }
@@ -45,7 +43,7 @@ export class SchemaReader {
   #readInto(schema: Draft, raw: JsonObject): void {
     this.#readAnnotations(schema, raw);
     this.#readReference(schema, raw);
-    // Up to draft 7, everything else beside a reference is ignored.
+    // Up to draft 7, siblings of $ref are ignored.
     if (schema.ref !== undefined && this.#draft < 8) return;
     this.#readValues(schema, raw);
     this.#readNumbers(schema, raw);
@@ -70,7 +68,7 @@ export class SchemaReader {
     if (typeof reference !== "string") return;
     if (!raw.has("$ref")) {
       schema.dynamic = true;
-      // Which of several places is meant depends on the way that led here: leave it open.
+      // The target depends on the dynamic scope: leave it open.
       if (this.#references.isAmbiguous(reference)) return;
     }
     spendText(reference);
@@ -121,7 +119,7 @@ export class SchemaReader {
     for (const [limit, exclusive] of LIMITS) {
       const value = this.#number(raw, limit);
       const other = raw.get(exclusive);
-      if (typeof other === "boolean") { // draft 4: it says how the limit is meant
+      if (typeof other === "boolean") { // draft 4: a flag for the limit
         if (value !== undefined) schema[other ? exclusive : limit] = value;
         continue;
       }
@@ -138,7 +136,7 @@ export class SchemaReader {
     if (value === undefined) return undefined;
     if (value instanceof JsonNumber) {
       if (value.exact) return value;
-      // A rounded limit is taken as the widest that it can have been.
+      // Widen a rounded limit to include the exact one.
       if (/inimum$/.test(keyword)) return widened(value, -1);
       if (/aximum$/.test(keyword)) return widened(value, 1);
     }
@@ -160,7 +158,7 @@ export class SchemaReader {
       const count = value instanceof JsonNumber ? value.integer : undefined;
       if (count === undefined || count < 0n) this.#drop(keyword);
       else if (count <= MAX_COUNT) schema[keyword] = Number(count);
-      // No string or list is longer anyway, so a greater maximum is none.
+      // Nothing is longer anyway, so a greater maximum is no limit.
       else if (keyword.startsWith("min")) schema[keyword] = Number(MAX_COUNT);
     }
   }
@@ -276,10 +274,10 @@ type PartMapKeyword = "properties" | "patternProperties";
 
 const LIMITS = [["minimum", "exclusiveMinimum"], ["maximum", "exclusiveMaximum"]] as const;
 
-/** What fits into the sizes that Pydantic counts with. */
+/** The greatest count that Pydantic and doubles can represent. */
 const MAX_COUNT = 2n ** 53n - 1n;
 
-function draftOf(root: Json): Dialect["draft"] {
+function draftOf(root: Json): DraftNumber {
   const dialect = isObject(root) ? root.get("$schema") : undefined;
   const draft = typeof dialect === "string" ? /\/draft-0([3467])\//.exec(dialect)?.[1] : undefined;
   switch (draft) {
@@ -307,7 +305,7 @@ function uniqueValues(values: readonly Json[]): Json[] {
   return [...new Map(values.map((value) => [keyOf(value), value])).values()];
 }
 
-/** The neighbouring double of a whole number above 2^53, upwards or downwards. */
+/** The next double above or below an integer beyond 2^53. */
 function widened(number: JsonNumber, sign: 1 | -1): JsonNumber {
   const step = 2 ** (Math.floor(Math.log2(Math.abs(number.value))) - 52);
   return new JsonNumber(String(BigInt(number.value) + BigInt(sign) * BigInt(step)));
@@ -319,7 +317,7 @@ function isRounded(value: Json): boolean {
   return isObject(value) && [...value.values()].some(isRounded);
 }
 
-/** Whether `propertyNames` says only what is true of all names; zod writes it so. */
+/** Whether `propertyNames` only requires strings, which is always true; zod writes this. */
 function saysStringsOnly(value: Json | undefined): boolean {
   return isObject(value) && value.size === 1 && value.get("type") === "string";
 }

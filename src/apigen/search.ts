@@ -12,51 +12,21 @@ export interface IndexedTool extends PackageTool {
 
 /** What {@linkcode ToolIndex.search} found. */
 export interface ToolMatches {
-  /** The tools, best first; for an empty query all, by server and in its order. */
+  /** The tools, best first; for an empty query all, in the order of servers and their lists. */
   readonly tools: readonly IndexedTool[];
   /** Servers without a Python API. */
   readonly missing: readonly string[];
 }
 
-/** A package as it was read. */
+/** A package that was read. */
 interface ReadPackage {
-  /** Tells whether it was written again since. */
+  /** Changes when the package is rewritten. */
   readonly version: string;
   readonly tools: readonly IndexedTool[];
 }
 
-/** How much better a tool is found whose server the query names. */
-const NAMED_SERVER = 2;
-
-/** Tools in the order of how well they answer a query. */
-export class ToolRanking {
-  readonly #ranking: Bm25<IndexedTool>;
-
-  /** @param tools The tools. */
-  constructor(tools: readonly IndexedTool[]) {
-    this.#ranking = new Bm25(tools, textsOf);
-  }
-
-  /** Finds tools, best first. */
-  search(query: string): IndexedTool[] {
-    const words = wordsOf(query);
-    // Also as one word: "eleven labs" is "elevenlabs".
-    const named = new Set([...words, ...words.slice(1).map((word, i) => `${words[i]}${word}`)]);
-    const isNamed = new Map<string, boolean>();
-    const matches = this.#ranking.search(query).map(({ item, score }) => {
-      const { server } = item;
-      if (!isNamed.has(server)) {
-        isNamed.set(server, wordsOf(server).some((word) => named.has(word)));
-      }
-      return { item, score: isNamed.get(server) ? score * NAMED_SERVER : score };
-    });
-    return matches.sort((a, b) => b.score - a.score).map(({ item }) => item);
-  }
-}
-
 /**
- * Finds tools in the generated packages. A package is read again when it was written again; no server
- * is started.
+ * Searches the tools of generated packages. Rewritten packages are read again; no server is started.
  */
 export class ToolIndex {
   readonly #root: string;
@@ -64,7 +34,7 @@ export class ToolIndex {
   readonly #turns = new Mutex();
   #index: { readonly key: string; readonly ranking: ToolRanking } | undefined;
 
-  /** @param root The folder of all packages. */
+  /** @param root The folder of the packages. */
   constructor(root: string) {
     this.#root = root;
   }
@@ -106,8 +76,10 @@ async function versionOf(path: string): Promise<string | undefined> {
   return info && `${info.ino}-${info.size}-${info.mtime?.getTime()}`;
 }
 
-/** The words of a name say more than those of a description, and these more than a parameter's. */
-function textsOf({ server, name, description, definition }: IndexedTool): WeightedText[] {
+/** Words count most in a name, less in a description, least in parameters. */
+function textsOf(
+  { server, name, description, definition }: IndexedTool,
+): { text: string; weight: number }[] {
   const title = definition.get("title");
   return [
     { text: name, weight: 5 },
@@ -129,82 +101,79 @@ function propertyText([name, schema]: [string, Json]): string {
   return typeof description === "string" ? `${name} ${description}` : name;
 }
 
-/** A text of a document, and how much its words count. */
-interface WeightedText {
-  readonly text: string;
-  readonly weight: number;
-}
-
-/** A document that matches a query. */
-interface Match<T> {
-  readonly item: T;
-  readonly score: number;
-}
-
-/** How soon more of the same word in one document stops to count; the usual value. */
+/** BM25's k1, how soon repetitions of a word stop counting: the usual value. */
 const SATURATION = 1.2;
-/** How much long documents are held back; the usual value. */
+/** BM25's b, how much long documents are penalized: the usual value. */
 const LENGTH_PENALTY = 0.75;
-/** What a word counts that only begins like the one asked for. */
+/** The weight of words that start with a word of the query. */
 const PREFIX_WEIGHT = 0.5;
-/** How much better a document is that has all words of a query. */
+/** How much better a document is if it has all words of the query. */
 const COVERAGE = 1;
 const SHORTEST_PREFIX = 3;
-/** What another word for the one asked for counts. */
+/** How much better a tool matches if the query names its server. */
+const NAMED_SERVER = 2;
+/** The weight of related words. */
 const RELATED_WEIGHT = 0.6;
-/** Words of a query that are looked for: each costs a pass over all known words. */
+/** How many words of a query count: each takes a pass over all known words. */
 const MAX_QUERY_WORDS = 32;
 
-/** Ranks documents by how well they answer a query, with Okapi BM25. */
-export class Bm25<T> {
-  readonly #documents: { readonly item: T; readonly length: number }[] = [];
+/** Ranks tools by how well they answer a query, with Okapi BM25. */
+export class ToolRanking {
+  readonly #documents: { readonly tool: IndexedTool; readonly length: number }[] = [];
   readonly #postings = new Map<string, Map<number, number>>();
   readonly #averageLength: number;
 
-  /** Reads all documents. */
-  constructor(items: Iterable<T>, textsOf: (item: T) => readonly WeightedText[]) {
+  constructor(tools: readonly IndexedTool[]) {
     let total = 0;
-    for (const item of items) {
-      const id = this.#documents.length;
+    for (const [id, tool] of tools.entries()) {
       let length = 0;
-      for (const { text, weight } of textsOf(item)) {
+      for (const { text, weight } of textsOf(tool)) {
         for (const word of wordsOf(text).map(stem)) {
           const posting = this.#postings.get(word) ?? new Map<number, number>();
           this.#postings.set(word, posting.set(id, (posting.get(id) ?? 0) + weight));
           length += weight;
         }
       }
-      this.#documents.push({ item, length });
+      this.#documents.push({ tool, length });
       total += length;
     }
-    this.#averageLength = total / Math.max(1, this.#documents.length);
+    this.#averageLength = total / Math.max(1, tools.length);
   }
 
   /**
-   * Finds the documents that have a word of the query, another form of it, another word for it, or one
-   * that begins with it.
+   * Finds the tools that have a word of the query, another form of it, a related word, or one that
+   * begins with it; best first.
    */
-  search(query: string): Match<T>[] {
+  search(query: string): IndexedTool[] {
+    const words = wordsOf(query);
+    // Also joined pairs: "eleven labs" names "elevenlabs".
+    const named = new Set([...words, ...words.slice(1).map((word, i) => `${words[i]}${word}`)]);
+    const isNamed = new Map<string, boolean>();
     const scores = new Map<number, number>();
     const found = new Map<number, number>();
-    const words = new Set(wordsOf(query).slice(0, MAX_QUERY_WORDS).map(stem));
-    for (const word of words) {
+    const stems = new Set(words.slice(0, MAX_QUERY_WORDS).map(stem));
+    for (const word of stems) {
       for (const [id, score] of this.#scoresOf(word)) {
         scores.set(id, (scores.get(id) ?? 0) + score);
         found.set(id, (found.get(id) ?? 0) + 1);
       }
     }
-    // What has most of the words is meant, even where a single one is rare.
-    const covered = (id: number) => 1 + COVERAGE * (found.get(id) ?? 0) / words.size;
-    return [...scores].map(([id, score]): [number, number] => [id, score * covered(id)])
-      .sort(([a, one], [b, other]) => other - one || a - b)
-      .flatMap(([id, score]) => {
-        const document = this.#documents[id];
-        return document === undefined ? [] : [{ item: document.item, score }];
-      });
+    return this.#documents.map(({ tool }, id) => {
+      const { server } = tool;
+      if (!isNamed.has(server)) {
+        isNamed.set(server, wordsOf(server).some((word) => named.has(word)));
+      }
+      // Matching most of the words counts more than one rare word.
+      const covered = 1 + COVERAGE * (found.get(id) ?? 0) / stems.size;
+      const score = (scores.get(id) ?? 0) * covered * (isNamed.get(server) ? NAMED_SERVER : 1);
+      return { tool, score };
+    })
+      .filter(({ score }) => score > 0)
+      .sort((a, b) => b.score - a.score)
+      .map(({ tool }) => tool);
   }
 
-  /** What one word of a query is worth, by document: its best form in each. */
+  /** The score of one word of a query in each document, by its best match there. */
   #scoresOf(word: string): Map<number, number> {
     const best = new Map<number, number>();
     const related = relatedTo(word);
@@ -231,7 +200,7 @@ export class Bm25<T> {
   }
 }
 
-/** Words so common that they say nothing of a tool. */
+/** Words too common to describe a tool. */
 const STOP_WORDS: ReadonlySet<string> = new Set(
   ("a an and are as at be by can did do does for from had has have how i in into is it its me much " +
     "my of on one or our over some somebody that the their there this to together use want was we " +
@@ -239,7 +208,7 @@ const STOP_WORDS: ReadonlySet<string> = new Set(
 );
 
 /**
- * The words of a text: lower case, `camelCase` and `snake_case` apart, plural and singular the same.
+ * The words of a text: lower case, singular, with `camelCase` and `snake_case` split.
  */
 export function wordsOf(text: string): string[] {
   const words = text
@@ -250,11 +219,11 @@ export function wordsOf(text: string): string[] {
   return words.filter((word) => !STOP_WORDS.has(word)).map((word) => singular(word) ?? word);
 }
 
-// Words that mean the same to someone who looks for a tool: forms of one word, and other words for it.
+// Words that mean the same in a search: forms of one word, and related words.
 
 /**
- * Other words for what tools do and what they do it to. A word may stand in several groups; what is
- * related to one group's word is not to the other's.
+ * Groups of related words for what tools do and what they work on. A word can be in several groups;
+ * the relation is not transitive across groups.
  */
 const GROUPS: readonly string[] = [
   "create add new make insert open post register generate",
@@ -335,7 +304,7 @@ const GROUPS: readonly string[] = [
 ];
 
 /**
- * The form that a word's forms share, such as `creat` for create, creates, creating and creation.
+ * The common form of a word's forms, such as `creat` for create, creates, creating and creation.
  */
 export function stem(word: string): string {
   if (word.length < 4 || !/^[a-z]+$/.test(word)) return word;
@@ -345,7 +314,7 @@ export function stem(word: string): string {
   return single.length > 3 && single.endsWith("y") ? `${single.slice(0, -1)}i` : single;
 }
 
-/** Other words for a word. */
+/** The stems of related words. */
 export function relatedTo(stemmed: string): ReadonlySet<string> {
   return related.get(stemmed) ?? NONE;
 }
@@ -361,7 +330,7 @@ function withoutEnding(word: string): string {
   return /[st]ion$/.test(word) && word.length > 5 ? word.slice(0, -3) : word;
 }
 
-/** What is cut off, and how much must be left. */
+/** Endings to cut off, and how many letters must remain. */
 const ENDINGS: readonly (readonly [ending: string, shortest: number])[] = [
   ["ing", 3],
   ["ment", 4],

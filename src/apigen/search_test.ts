@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
 import { generatePackage } from "./generate.ts";
-import { Bm25, relatedTo, stem, ToolIndex, wordsOf } from "./search.ts";
+import { relatedTo, stem, ToolIndex, ToolRanking, wordsOf } from "./search.ts";
 
 /** Writes a package of a server with these tools. */
 async function write(rootDir: string, server: string, ...names: string[]): Promise<void> {
@@ -95,8 +95,10 @@ Deno.test("ToolIndex finds tools by other words, by the server's name, and by th
 });
 
 function ranked(query: string, ...texts: string[]): string[] {
-  const index = new Bm25(texts, (text) => [{ text, weight: 1 }]);
-  return index.search(query).map(({ item }) => item);
+  const described = texts.map((description) => (
+    { server: "", name: "", module: "", description, annotations: {}, definition: new Map() }
+  ));
+  return new ToolRanking(described).search(query).map(({ description }) => description);
 }
 
 Deno.test("wordsOf() takes names apart and knows plurals", () => {
@@ -111,19 +113,19 @@ Deno.test("wordsOf() takes names apart and knows plurals", () => {
   ]);
 });
 
-Deno.test("Bm25 puts documents with the rarer word first", () => {
+Deno.test("ToolRanking puts documents with the rarer word first", () => {
   const found = ranked("create issue", "create file", "create branch", "close issue", "create tag");
   assertEquals(found, ["close issue", "create file", "create branch", "create tag"]);
 });
 
-Deno.test("Bm25 finds what has most of the words, and shorter texts before longer ones", () => {
+Deno.test("ToolRanking finds what has most of the words, and shorter texts before longer ones", () => {
   assertEquals(
     ranked("send message", "send", "a message to send to somebody else", "send message", "other"),
     ["send message", "a message to send to somebody else", "send"],
   );
 });
 
-Deno.test("Bm25 finds words by how they begin, after those that are the same", () => {
+Deno.test("ToolRanking finds words by how they begin, after those that are the same", () => {
   assertEquals(ranked("repo", "search repositories", "a repo of them all and more"), [
     "a repo of them all and more",
     "search repositories",
@@ -131,7 +133,7 @@ Deno.test("Bm25 finds words by how they begin, after those that are the same", (
   assertEquals(ranked("re", "repositories"), []);
 });
 
-Deno.test("Bm25 finds nothing for words that nothing has", () => {
+Deno.test("ToolRanking finds nothing for words that nothing has", () => {
   assertEquals(ranked("xylophone", "search repositories"), []);
   assertEquals(ranked("the of", "search repositories"), []);
   assertEquals(ranked("anything"), []);

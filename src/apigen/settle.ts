@@ -1,6 +1,6 @@
 /**
- * Settles what the classes of a module are: equal ones become one, each gets its name, and what was
- * said twice is said once.
+ * Finalizes the definitions of a module: merges equal classes, assigns names, and removes repeated
+ * descriptions.
  *
  * @module
  */
@@ -17,17 +17,17 @@ import { literal } from "./python.ts";
 import { typeText } from "./value_types.ts";
 import { spendText } from "./work.ts";
 
-/** How long listed values are, in characters, before they get a name if several fields take them. */
+/** Lists of values longer than this, in characters, get a name if several fields use them. */
 const MAX_REPEATED = 40;
 
-/** Settles the definitions of a module. */
+/** Finalizes the definitions of a module. */
 export function settled(definitions: readonly Definition[], names: ClassNames): Definition[] {
   const united = unite(definitions, names);
   const named = rename(united.definitions, united.hints, names);
   return shareValues(withoutEchoes(named), names);
 }
 
-/** Lets equal classes be one, from the innermost on. */
+/** Merges equal classes, inner ones first. */
 function unite(definitions: readonly Definition[], names: ClassNames) {
   const same = new Map<string, string>();
   const known = new Map<string, string>();
@@ -45,7 +45,7 @@ function unite(definitions: readonly Definition[], names: ClassNames) {
     if (first !== undefined) {
       same.set(name, first);
       hints.get(first)?.add(hint);
-      // What is said of one of them need not be true of the other.
+      // A description need not be true of the other class.
       if (definition.kind === "class" && definition.description !== about.get(first)) {
         about.set(first, "");
       }
@@ -56,7 +56,7 @@ function unite(definitions: readonly Definition[], names: ClassNames) {
     if (own.kind === "class") about.set(name, own.description);
     kept.push(own);
   }
-  // A class that refers to itself may name one that turned out to be another.
+  // A recursive class may refer to one that was merged later.
   const nameOf = (name: string) => same.get(name) ?? name;
   const left = kept.map((definition) => {
     const own = withNames(definition, nameOf);
@@ -65,7 +65,7 @@ function unite(definitions: readonly Definition[], names: ClassNames) {
   return { definitions: left, hints };
 }
 
-/** What makes a class what it is: in types alone, and with what is said of its fields. */
+/** Keys for comparing classes: by types alone, and with the descriptions of fields. */
 function keyOf({ base, closed, open, extra, fields }: ClassDefinition) {
   for (const { type } of fields) spendText(typeText(type));
   const head = [base, closed, open, extra && typeText(extra)];
@@ -83,7 +83,7 @@ function keyOf({ base, closed, open, extra, fields }: ClassDefinition) {
   };
 }
 
-/** Gives the classes their names, from the outermost on. */
+/** Assigns final names to classes, outer ones first. */
 function rename(
   definitions: readonly Definition[],
   hints: ReadonlyMap<string, ReadonlySet<string>>,
@@ -111,7 +111,7 @@ function rename(
   });
 }
 
-/** One name for what has several: the words that all end with, or the first and the second. */
+/** One hint for several: their common last words, or both of two. */
 function commonName(hints: readonly string[]): string {
   const words = hints.map((hint) => pascalCase(hint).match(/[A-Z]?[a-z0-9]+|[A-Z]+/g) ?? []);
   const [first = [], ...others] = words;
@@ -125,7 +125,7 @@ function commonName(hints: readonly string[]): string {
   return hints.length === 2 ? hints.join(" or ") : hints[0] ?? "";
 }
 
-/** Says once what was said more often: of a class and its field, of equal fields in a row of classes. */
+/** Removes repeated descriptions: of a class that a field describes too, and of equal fields. */
 function withoutEchoes(definitions: readonly Definition[]): Definition[] {
   const said = new Map<string, Set<string>>();
   const aboutFields = new Map<string, Set<string>>();
@@ -153,7 +153,7 @@ function withoutEchoes(definitions: readonly Definition[]): Definition[] {
   });
 }
 
-/** Gives long lists of values that several fields take a name. */
+/** Names long lists of values that several fields use. */
 function shareValues(definitions: readonly Definition[], { avoid }: ClassNames): Definition[] {
   const fields = definitions.flatMap((definition) =>
     definition.kind === "class" ? definition.fields : []
@@ -221,7 +221,7 @@ function literalsIn(type: PyType): PyType[] {
   }
 }
 
-/** A definition whose types name others by their new names. */
+/** Renames the classes in the types of a definition. */
 function withNames(definition: Definition, nameOf: (name: string) => string): Definition {
   if (definition.kind !== "class") return { ...definition, type: renamed(definition.type, nameOf) };
   const { extra, fields } = definition;

@@ -1,36 +1,36 @@
 /**
- * Tools as a person would write them, for those who read in order to call: without what the
- * generated modules need beside.
+ * Signatures and stubs of tools for readers who want to call them, in plain Python types.
  *
  * @module
  */
 import type { ObservedResults } from "../json/shape.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { type Json, JsonNumber, type JsonObject } from "./json.ts";
-import type {
-  ClassDefinition,
-  Definition,
-  Field,
-  ModuleModel,
-  ObservedField,
-  ObservedResult,
-  PyType,
+import {
+  type ClassDefinition,
+  classNamed,
+  type Definition,
+  type Field,
+  type ModuleModel,
+  type ObservedField,
+  type ObservedResult,
+  type PyType,
 } from "./model.ts";
 import { observedIn } from "./observed.ts";
 import { breakable, laidOut, type Layout, literal } from "./python.ts";
 import { typeText } from "./value_types.ts";
 import { spend, TOOL_WORK, withWork } from "./work.ts";
 
-/** How much of a result's classes a signature shows, beside the fields of the result itself. */
+/** How many characters of nested classes a signature shows. */
 const MAX_NESTED = 300;
-/** How much of the objects in results whose type is not declared a signature shows. */
+/** How many characters of observed classes a signature shows. */
 const MAX_OBSERVED = 600;
-/** How much is shown of the description of one argument or field. */
+/** How many characters of a description are shown. */
 const MAX_DESCRIPTION = 240;
 
 /**
- * A tool's function as one line of Python, with the fields of its result and, as far as there is room,
- * the classes in these on their own lines. Restrictions of arguments are left out.
+ * A tool's function on one line, with the fields of its result, followed by the classes of these fields
+ * as far as there is room. Constraints are omitted.
  */
 export function signatureOf(
   origin: ModuleOrigin,
@@ -50,7 +50,7 @@ export function signatureOf(
   return [head, ...nested, ...observedLines(model)].join("\n");
 }
 
-/** What `run_json()` gives. */
+/** The signature of `run_json()`. */
 function observedLines({ module, observed }: ModuleModel, room?: number): string[] {
   if (observed === undefined) return [];
   const type = typeText(observed.type);
@@ -60,7 +60,7 @@ function observedLines({ module, observed }: ModuleModel, room?: number): string
   ];
 }
 
-/** The objects in results, the outermost first, as far as there is room. */
+/** The classes of observed results, outer ones first, as far as there is room. */
 export function observedClasses({ classes }: ObservedResult, room = MAX_OBSERVED): string[] {
   const lines: string[] = [];
   for (const { name, fields } of classes.toReversed()) {
@@ -78,8 +78,8 @@ function observedField({ wire, type, always }: ObservedField): string {
 }
 
 /**
- * All that one needs to know of a tool: its function with its arguments, and the classes of these and
- * of its result, with their descriptions.
+ * Everything needed to call a tool: its function, and the classes of its arguments and its result, with
+ * descriptions and constraints.
  */
 export function stubOf(
   origin: ModuleOrigin,
@@ -87,7 +87,7 @@ export function stubOf(
   results?: ObservedResults,
 ): string {
   const model = modelOf(origin, definition, results);
-  const params = paramsOf(model);
+  const params = classNamed(model, "Params");
   const fields = params?.fields ?? [];
   const open = params?.extra === undefined ? [] : ["    **others,"];
   const lines = [
@@ -118,17 +118,13 @@ function stubOfDefinition(definition: Definition): string {
   }
 }
 
-function paramsOf({ definitions }: ModuleModel): ClassDefinition | undefined {
-  return definitions.filter((part) => part.kind === "class").find(({ name }) => name === "Params");
-}
-
 function argumentsOf(model: ModuleModel): string[] {
-  const params = paramsOf(model);
+  const params = classNamed(model, "Params");
   const fields = (params?.fields ?? []).map(argument);
   return params?.extra === undefined ? fields : [...fields, "**others"];
 }
 
-/** A result with its fields, or the type of one that is not an object. */
+/** The return type, with the fields of an object. */
 function resultOf(model: ModuleModel): string {
   if (model.returns !== "result") return "str";
   const result = model.definitions.find(({ name }) => name === "Result");
@@ -136,7 +132,7 @@ function resultOf(model: ModuleModel): string {
   return result?.kind === "root" ? `Result[${typeText(plain(result.type))}]` : "Result";
 }
 
-/** The classes of a result: those that are written after the parameters. */
+/** The classes of a result, which are defined after the parameters. */
 function resultClasses({ definitions }: ModuleModel): ClassDefinition[] {
   const params = definitions.findIndex(({ name }) => name === "Params");
   return definitions.slice(params + 1).filter((part) => part.kind === "class");
@@ -146,7 +142,7 @@ function resultField({ name, type }: Field): string {
   return `${name}: ${typeText(plain(type))}`;
 }
 
-/** A line with a comment on what it is and which values it takes. */
+/** A line with a comment: its description and constraints. */
 function described(line: string, end: string, { type, description }: Field): string {
   const words = description.replaceAll(/\s+/g, " ").trim();
   const short = words.length <= MAX_DESCRIPTION
@@ -156,7 +152,7 @@ function described(line: string, end: string, { type, description }: Field): str
   return notes.length === 0 ? line + end : `${line}${end}  # ${notes.join("; ")}`;
 }
 
-/** The restrictions of a type, in short. */
+/** The constraints of a type, in short. */
 function limitsOf(type: PyType): string[] {
   if (type.kind === "union") return type.members.flatMap(limitsOf);
   if (type.kind !== "annotated") return [];
@@ -190,7 +186,7 @@ const LIMITS: Readonly<Record<string, string>> = {
   pattern: "matches",
 };
 
-/** The model of a module; where its schema defeats the generator, one that takes any arguments. */
+/** The model of a module; if its schema is too deep or too large, one that takes any arguments. */
 export function modelOf(
   origin: ModuleOrigin,
   definition: JsonObject,
@@ -216,7 +212,7 @@ const PLAIN_NAMES = new Map([
   ["Null", "None"],
 ]);
 
-/** A type as a person would write it. */
+/** A type in plain Python. */
 function plain(type: PyType): PyType {
   switch (type.kind) {
     case "name": {
@@ -240,9 +236,9 @@ function plain(type: PyType): PyType {
   }
 }
 
-// Examples of calls, made of what a tool requires.
+// Example calls, with the required arguments.
 
-/** Lines that import and call a tool. */
+/** The lines of an example that imports and calls a tool. */
 export function callExample(model: ModuleModel): string[] {
   const module = nameIn(model);
   const parameters = samplesOf(model, "Params", 0);
@@ -253,7 +249,7 @@ export function callExample(model: ModuleModel): string[] {
   return [importLine, ...call.split("\n")];
 }
 
-/** What an example calls a module: one such as `set` would hide a builtin that the session needs. */
+/** The module's name in an example. Importing one such as `set` would shadow a builtin. */
 function nameIn({ server, module }: ModuleModel): string {
   return BUILTINS.has(module) ? `${server}.${module}` : module;
 }
@@ -268,18 +264,13 @@ const BUILTINS = new Set(
 );
 
 function samplesOf(model: ModuleModel, name: string, depth: number): Layout[] {
-  return requiredFields(model, name).map((field) => {
+  const required = classNamed(model, name)?.fields.filter((field) => field.required) ?? [];
+  return required.slice(0, 12).map((field) => {
     const value = sample(field.type, model, depth);
     return typeof value === "string"
       ? `${field.name}=${value}`
       : { ...value, open: `${field.name}=${value.open}` };
   });
-}
-
-function requiredFields(model: ModuleModel, name: string): ClassDefinition["fields"] {
-  const definition = model.definitions.find((definition) => definition.name === name);
-  if (definition?.kind !== "class") return [];
-  return definition.fields.filter((field) => field.required).slice(0, 12);
 }
 
 function sample(type: PyType, model: ModuleModel, depth: number): Sample {
@@ -333,7 +324,7 @@ function annotatedSample(
   return least?.[1] instanceof JsonNumber ? literal(least[1]) : sample(type.base, model, depth);
 }
 
-/** A value, which may break into lines. */
+/** A sample value, which may break into lines. */
 type Sample = string | Extract<Layout, { kind: "brackets" }>;
 
 function brackets(open: string, parts: readonly Layout[], close: string): Sample {

@@ -1,10 +1,17 @@
 /**
- * Stubs of generated modules for a type checker: only what a tool declares is there, and every name
- * says of which tool it is.
+ * Stubs of generated modules for the type checker. They contain only what tools declare, and every
+ * name identifies its tool.
  *
  * @module
  */
-import type { ClassDefinition, Definition, Field, ModuleModel, PyType } from "./model.ts";
+import {
+  type ClassDefinition,
+  classNamed,
+  type Definition,
+  type Field,
+  type ModuleModel,
+  type PyType,
+} from "./model.ts";
 import type { ModuleOrigin } from "./module_builder.ts";
 import { KEYWORDS } from "./names.ts";
 import type { PackageTool } from "./package.ts";
@@ -13,38 +20,38 @@ import { modelOf } from "./signature.ts";
 import { hasLiteralBase } from "./value_types.ts";
 import { spend } from "./work.ts";
 
-/** What a checker's messages can name of a tool. */
+/** The names of a tool that the checker's messages can contain. */
 export interface StubbedTool extends ModuleOrigin {
   /** The names in its module. */
   readonly members: readonly string[];
-  /** Its classes. The fields of `Params` are the keywords of its function. */
+  /** Its classes. The fields of `Params` are the function's keywords. */
   readonly classes: ReadonlyMap<string, StubbedClass>;
 }
 
-/** A class for an object. */
+/** A class of a tool. */
 export interface StubbedClass {
   readonly fields: ReadonlyMap<string, StubbedField>;
-  /** What its schema says of undeclared fields. */
+  /** What the schema says about undeclared fields. */
   readonly undeclared: "refused" | "allowed" | "unsaid";
-  /** The type of the one value that it stands for. */
+  /** For an envelope, the type of its value. */
   readonly envelops: string | undefined;
 }
 
 /** A field of a class, or an argument. */
-export interface StubbedField {
-  /** Its name on the wire, by which Python takes it, too. */
+interface StubbedField {
+  /** Its name in JSON, which Python accepts too. */
   readonly wire: string;
-  /** Its type as the stub has it. */
+  /** Its type in the stub. */
   readonly type: string;
 }
 
-/** A module's stub, and what is in it. */
+/** A module's stub and its names. */
 export interface Stub {
   readonly text: string;
   readonly tool: StubbedTool;
 }
 
-/** Renders the stub of a tool's module. Its names begin with `Mcp` and its number. */
+/** Renders the stub of a tool's module. Its names start with `Mcp` and the tool's id. */
 export function stubOfModule(
   origin: ModuleOrigin,
   { definition, results }: Pick<PackageTool, "definition" | "results">,
@@ -56,7 +63,7 @@ export function stubOfModule(
   return { text: stub.text(), tool };
 }
 
-/** Renders the stub of a server's package, with the numbers of its modules. */
+/** Renders the stub of a server's package from the ids of its modules. */
 export function stubOfPackage(modules: ReadonlyMap<string, number>): string {
   const lines = [
     "from typing import Any",
@@ -106,12 +113,12 @@ class ModuleStub {
     const prefix = this.#prefix.toLowerCase();
     const run = `${prefix}run`;
     const result = returns === "result" ? `${this.#prefix}Result` : "ToolText";
-    // What results were like proves nothing: code that expects another one may be right.
+    // Observed results are not reliable: code that expects other ones may be right.
     const functions = new Map([
       ["run", result],
       ...observed === undefined ? [] : [["run_json", "Any"] as const],
     ]);
-    const keywords = this.#keywords(this.#params());
+    const keywords = this.#keywords(classNamed(this.#model, "Params"));
     const names = this.#functions();
     const members = [
       ...names.map((name) => [name, `staticmethod(${prefix}${name})`]),
@@ -136,11 +143,6 @@ class ModuleStub {
       `    __call__ = staticmethod(${run})`,
       ...members.map(([name, value]) => `    ${name} = ${value}`),
     ].join("\n") + "\n";
-  }
-
-  #params(): ClassDefinition | undefined {
-    const params = this.#model.definitions.find(({ name }) => name === "Params");
-    return params?.kind === "class" ? params : undefined;
   }
 
   #definition(definition: Definition): string {
@@ -170,7 +172,7 @@ class ModuleStub {
     return [head, ...lines.map((line) => `    ${line}`), "    ..."].join("\n");
   }
 
-  /** An envelope, which has the names of what is in it. */
+  /** An envelope, which also has the attributes of its value. */
   #value(name: string, [field]: readonly Field[]): string {
     const bases = field === undefined
       ? []
@@ -185,7 +187,7 @@ class ModuleStub {
     return [...parts.flat(), `${name} = ${names.join(" | ")}`].join("\n");
   }
 
-  /** The class of all values of a type, if there is one. */
+  /** The class of all values of a type, if there is a single one. */
   #baseOf(type: PyType): string | undefined {
     switch (type.kind) {
       case "list":
@@ -194,27 +196,26 @@ class ModuleStub {
       case "name":
         return { str: "str", Int: "int", Bool: "int" }[type.name as string];
       case "class": {
-        const definition = this.#model.definitions.find((part) => part.name === type.name);
-        const isKnown = definition?.kind === "class" && !definition.open;
-        return isKnown ? this.#prefix + type.name : undefined;
+        const definition = classNamed(this.#model, type.name);
+        return definition?.open === false ? this.#prefix + type.name : undefined;
       }
       default:
         return undefined;
     }
   }
 
-  /** Also one object, for what is not given by keywords is not looked at here. */
+  /** The parameters of a function. Positional ones are not checked. */
   #keywords(definition: ClassDefinition | undefined): string {
     const { fields, closed } = definition ?? { fields: [], closed: false };
     const names = new Set(fields.map(({ name }) => name));
     const keywords = fields.flatMap((field) => {
       const type = this.#optional(field);
       const keyword = `${field.name}: ${type}${field.required ? "" : " = ..."}`;
-      // A field can be given by its own name, too, where Python can take that.
+      // The name in JSON works too, if it can be a keyword.
       const isEither = !names.has(field.wire) && isKeyword(field.wire);
       return isEither ? [keyword, `${field.wire}: ${type} = ...`] : [keyword];
     });
-    // One that declares nothing takes anything.
+    // Without declared fields, any keyword is accepted.
     const takesOthers = fields.length === 0 && !closed;
     return [
       "_: Any = ...",
@@ -255,7 +256,7 @@ class ModuleStub {
     }
   }
 
-  /** What takes the place of a class: of arguments, also a dictionary. */
+  /** The stub's type for a class. Arguments can also be dictionaries. */
   #named(name: string): string {
     spend(this.#model.definitions.length / 4);
     const definition = this.#model.definitions.find((part) => part.name === name);
@@ -268,7 +269,7 @@ class ModuleStub {
   }
 }
 
-/** Whether Python takes a name for an argument. Others are not looked at. */
+/** Whether a name can be a keyword argument. */
 function isKeyword(name: string): boolean {
   return /^[A-Za-z]\w*$/.test(name) && name !== "self" && !KEYWORDS.has(name);
 }

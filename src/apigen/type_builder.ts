@@ -1,10 +1,10 @@
 /**
- * Makes Python types and classes of schemas.
+ * Builds Python types from schemas.
  *
  * @module
  */
 import { areApart, distinctiveNames, followReference, Merger, tagHint, tagOf } from "./merge.ts";
-import { ClassBuilder, itemHint, undeclared } from "./class_builder.ts";
+import { defineClass, itemHint, undeclared } from "./class_builder.ts";
 import {
   annotated,
   ANY,
@@ -15,7 +15,6 @@ import {
   NEVER,
   NONE,
   type PyType,
-  unionOf,
 } from "./model.ts";
 import { type ClassNames, singular } from "./names.ts";
 import {
@@ -38,39 +37,38 @@ import {
   sizeLimits,
   stringType,
   typeText,
+  unionOf,
 } from "./value_types.ts";
 import { spend } from "./work.ts";
 
-/** How deep types nest. Python reads no deeper brackets, and nobody deeper classes. */
+/** The deepest nesting of types. Python cannot parse deeper brackets. */
 const MAX_DEPTH = 50;
 
-/** Schemas that are looked at, so that references cannot multiply without end. */
+/** How many schemas are processed, as references can multiply them endlessly. */
 const MAX_SCHEMAS = 100_000;
 
-/** How long a type may be, in characters, before what is referred to gets a name. */
+/** Referenced types longer than this, in characters, get a name. */
 const MAX_INLINE = 200;
 
-/** Members of a union. Python reads a longer chain of them only with a larger stack. */
+/** The most members of a union: Python needs a larger stack to parse longer ones. */
 const MAX_MEMBERS = 300;
 
-/** Makes the types of one schema document. */
+/** Builds the types of one schema document. */
 export class TypeBuilder {
   readonly #merger: Merger = new Merger(() => this.noteInexact());
   readonly #types = new Map<SchemaNode, PyType>();
   readonly #active = new Map<SchemaNode, { alias: string | undefined }>();
   #schemas = 0;
 
-  /** Makes the classes. */
-  readonly classes: ClassBuilder = new ClassBuilder(this);
-  /** The names of the classes whose fields are being made. */
+  /** The names of the classes whose fields are being built. */
   readonly openClasses: Set<string> = new Set();
-  /** The classes and other names made so far. */
+  /** The definitions so far, inner ones first. */
   readonly definitions: Definition[] = [];
   /** Whether the types allow more than the schema does. */
   inexact = false;
   /** Whether a class refers to itself. */
   recursive = false;
-  /** Whether a part was too deep or too much to be given types. */
+  /** Whether a part was too deep or too large for types. */
   cut = false;
 
   constructor(
@@ -79,27 +77,22 @@ export class TypeBuilder {
     readonly names: ClassNames,
   ) {}
 
-  /** Which way the values go. */
+  /** The direction of the values. */
   get mode(): Mode {
     return this.className === "Params" ? "input" : "output";
   }
 
-  /** Notes that the types allow more than the schema. */
+  /** Records that the types allow more than the schema does. */
   noteInexact(): void {
     this.inexact = true;
   }
 
-  /** A schema with references and `allOf` folded in. */
+  /** Merges references and `allOf` into a schema. */
   flatten(schema: Schema): Schema {
     return this.#merger.flatten(schema);
   }
 
-  /** Folds two schemas into one. */
-  intersect(left: Schema, right: Schema): Schema {
-    return this.#merger.intersect(left, right);
-  }
-
-  /** The type for a schema. */
+  /** The type of a schema. */
   typeOf(schema: Schema, hint: string): PyType {
     if (typeof schema === "boolean") return schema ? ANY : NEVER;
     const known = this.#types.get(schema);
@@ -109,7 +102,7 @@ export class TypeBuilder {
     }
     spend(20);
     const active = this.#active.get(schema);
-    if (active !== undefined) { // it refers to itself: it needs a name
+    if (active !== undefined) { // it is recursive, so it needs a name
       this.recursive = true;
       active.alias ??= this.names.next(hint);
       return { kind: "class", name: active.alias };
@@ -133,7 +126,7 @@ export class TypeBuilder {
     const others = membersOf(type).filter((member) =>
       member.kind !== "class" || member.name !== name
     );
-    const rest = unionOf(others, typeText);
+    const rest = unionOf(others);
     this.definitions.push({ kind: "alias", name, type: rest === NEVER ? ANY : rest });
     return { kind: "class", name };
   }
@@ -208,13 +201,13 @@ export class TypeBuilder {
     const rest = omit(schema, keyword, "title", "description", "default");
     const others = constraintsOf(rest);
     if (others.length > 0 && this.#isPlainObject(rest) && branches.every(onlyDemands)) {
-      // The branches say which properties go together; the properties are those of one class.
+      // The branches only restrict which properties of the one class go together.
       this.noteInexact();
       return this.#class({ ...annotationsOf(schema), ...rest }, hint, schema);
     }
     if (others.some((other) => other !== "types")) this.noteInexact();
     const wholes = branches.map((branch) =>
-      others.length > 0 ? this.intersect(rest, this.flatten(branch)) : branch
+      others.length > 0 ? this.#merger.intersect(rest, this.flatten(branch)) : branch
     );
     const names = distinctiveNames(wholes, this.#merger);
     const parts = wholes.map((whole, index) => {
@@ -226,14 +219,14 @@ export class TypeBuilder {
   }
 
   #union(types: readonly PyType[]): PyType {
-    const union = unionOf(types, typeText);
+    const union = unionOf(types);
     if (membersOf(union).length <= MAX_MEMBERS) return union;
     this.cut = true;
     this.noteInexact();
     return ANY;
   }
 
-  /** Whether a schema is an object with properties, and nothing but an object. */
+  /** Whether a schema allows only objects, and declares properties. */
   #isPlainObject(schema: SchemaNode): boolean {
     const isObject = schema.types === undefined
       ? this.mode === "output"
@@ -252,7 +245,7 @@ export class TypeBuilder {
     return distinctive === "" ? hint : `${hint} with ${distinctive}`;
   }
 
-  /** A union whose members Pydantic can tell apart by one field: better messages, and faster. */
+  /** A union with a discriminator, which is faster and gives better messages; if there is one. */
   #tagged(branches: readonly Schema[], parts: readonly PyType[]): PyType | undefined {
     const classes = parts.filter((part) => part.kind === "class").map((part) => part.name);
     if (classes.length < 2 || new Set(classes).size < parts.length) return undefined;
@@ -277,7 +270,7 @@ export class TypeBuilder {
     if (schema.properties !== undefined) {
       const own = this.#class(schema, hint, this.mode === "output" ? schema : undefined);
       if (this.mode === "output") return own;
-      this.noteInexact(); // what is not an object is allowed, too
+      this.noteInexact(); // other values than objects are allowed, too
       return { kind: "union", members: [own, ANY] };
     }
     if (this.mode === "output" && keywords.every((keyword) => ARRAY_KEYWORDS.has(keyword))) {
@@ -313,7 +306,7 @@ export class TypeBuilder {
     const parts = prefixItems.map((part, index) => this.typeOf(part, `${item} ${index + 1}`));
     const isTuple = items === false && (schema.minItems ?? 0) >= parts.length;
     if (parts.length > 0 && isTuple && !schema.uniqueItems && schema.contains === undefined) {
-      // Either count beyond the tuple's own cannot be met or says nothing.
+      // Counts other than the tuple's length are impossible or redundant.
       if ((schema.minItems ?? 0) > parts.length) return NEVER;
       if ((schema.maxItems ?? parts.length) < parts.length) return NEVER;
       return { kind: "tuple", items: parts };
@@ -341,14 +334,14 @@ export class TypeBuilder {
     const known = identity === undefined ? undefined : this.#types.get(identity);
     if (known !== undefined) return known;
     const type: PyType = { kind: "class", name: this.names.next(hint) };
-    // Known before its fields are made, so that they can refer to it.
+    // Registered before its fields are built, so that they can refer to it.
     if (identity !== undefined) this.#types.set(identity, type);
-    this.classes.define(schema, type.name, schema.description ?? "");
+    defineClass(this, schema, type.name);
     return type;
   }
 }
 
-/** Whether a branch only says which properties must or must not be there. */
+/** Whether a branch only restricts which properties there are. */
 function onlyDemands(branch: Schema): boolean {
   if (typeof branch === "boolean") return false;
   const demands: readonly Keyword[] = ["required", "not", "properties"];

@@ -1,5 +1,5 @@
 /**
- * Types for schemas that hold no other schemas, and what fits them.
+ * Types for schemas without subschemas, the values that fit them, and types as text.
  *
  * @module
  */
@@ -7,10 +7,12 @@ import { compareNumbers, type Json, JsonNumber, keyOf } from "./json.ts";
 import { breakable, joined, type Layout, literal } from "./python.ts";
 import {
   annotated,
+  ANY,
   BOOL,
   type Constraint,
   type FieldArgument,
   INT,
+  membersOf,
   NEVER,
   NONE,
   NUM,
@@ -21,10 +23,10 @@ import { translatePattern } from "./pattern.ts";
 import { hasType, type SchemaNode } from "./schema.ts";
 import { spend, spendText } from "./work.ts";
 
-/** Which way values go. Parameters are exact; results are generous, so limits are left out there. */
+/** The direction of values. Parameters are strict; results are lenient, so limits are omitted there. */
 export type Mode = "input" | "output";
 
-/** The types of the values that a schema lists. */
+/** The types of the values that a schema enumerates. */
 export function listedTypes(schema: SchemaNode): PyType[] {
   const { types } = schema;
   const values = (schema.values ?? []).filter((value) =>
@@ -34,7 +36,7 @@ export function listedTypes(schema: SchemaNode): PyType[] {
   const others = values.filter((value) => value !== null);
   const listed: PyType[] = [];
   if (others.length > 0) {
-    // A lone surrogate is not a text that Pydantic could hold in a literal.
+    // Pydantic does not support lone surrogates in a Literal.
     listed.push(
       others.every((value) => typeof value === "string" && value.isWellFormed())
         ? { kind: "literal", values: others.filter((value) => typeof value === "string") }
@@ -45,7 +47,7 @@ export function listedTypes(schema: SchemaNode): PyType[] {
   return listed.length === 0 ? [NEVER] : listed;
 }
 
-/** The type for strings. */
+/** The type of strings. */
 export function stringType(schema: SchemaNode, mode: Mode): PyType {
   if (mode === "output") return STR;
   const limits = sizeLimits(schema.minLength, schema.maxLength);
@@ -56,7 +58,7 @@ export function stringType(schema: SchemaNode, mode: Mode): PyType {
   return annotated(STR, constraints);
 }
 
-/** The type for numbers, or for integers only. */
+/** The type of numbers or integers. */
 export function numberType(schema: SchemaNode, type: "integer" | "number", mode: Mode): PyType {
   const base = type === "integer" ? INT : NUM;
   if (mode === "output") return base;
@@ -67,7 +69,7 @@ export function numberType(schema: SchemaNode, type: "integer" | "number", mode:
   return annotated(base, constraints);
 }
 
-/** The arguments of `Field` for limits of a size. */
+/** The arguments of `Field` for size limits. */
 export function sizeLimits(least: number | undefined, most: number | undefined): FieldArgument[] {
   const limits: FieldArgument[] = [];
   if (least !== undefined) limits.push(["min_length", least]);
@@ -75,7 +77,7 @@ export function sizeLimits(least: number | undefined, most: number | undefined):
   return limits;
 }
 
-/** A constraint made of arguments of `Field`, if there are any. */
+/** A constraint with arguments of `Field`, if there are any. */
 export function field(fieldArguments: readonly FieldArgument[]): Constraint[] {
   return fieldArguments.length === 0 ? [] : [{ kind: "field", arguments: fieldArguments }];
 }
@@ -89,7 +91,7 @@ function numberLimits(schema: SchemaNode): FieldArgument[] {
   return limits;
 }
 
-/** Limits for integers must be integers: Pydantic takes no others. */
+/** Limits for integers, rounded to integers as Pydantic requires. */
 function integerLimits(schema: SchemaNode): FieldArgument[] {
   return numberLimits(schema).map(([keyword, limit]): FieldArgument => {
     if (!(limit instanceof JsonNumber)) return [keyword, limit];
@@ -101,7 +103,7 @@ function integerLimits(schema: SchemaNode): FieldArgument[] {
 }
 
 /**
- * Whether a value can be a field's default in the eyes of a type checker, and is within the limits.
+ * Whether a value can be a field's default: type checkers accept it, and it is within the limits.
  */
 export function fits(value: Json, type: PyType): boolean {
   switch (type.kind) {
@@ -152,11 +154,46 @@ function keeps(value: Json, constraint: Constraint): boolean {
   });
 }
 
-// Types as the text of Python annotations.
+/** A flat union without duplicates; `None` comes last. */
+export function unionOf(types: readonly PyType[]): PyType {
+  spend(types.length);
+  const members = new Map<string, PyType>();
+  for (const type of types.flatMap(membersOf)) {
+    if (type !== NEVER) members.set(typeText(type), type);
+  }
+  if (members.delete("None")) members.set("None", NONE);
+  const all = joinLists([...members.values()]);
+  // Any includes everything, but a class beside it stays as a hint.
+  if (members.has("Any") && !all.some((type) => type.kind === "class")) return ANY;
+  return all.length > 1 ? { kind: "union", members: all } : all[0] ?? NEVER;
+}
+
+/** Merges all lists of values into the first one. */
+function joinLists(types: readonly PyType[]): PyType[] {
+  const listed = types.filter(isListed);
+  const [first] = listed;
+  if (first === undefined || listed.length === 1) return [...types];
+  const byKey = new Map(
+    listed.flatMap((type): readonly Json[] => type.values).map((value) => [keyOf(value), value]),
+  );
+  const values = [...byKey.values()];
+  const joined: PyType = listed.every((type) => type.kind === "literal")
+    ? { kind: "literal", values: values.filter((value) => typeof value === "string") }
+    : { kind: "oneOf", values };
+  return types
+    .filter((type) => type === first || !isListed(type))
+    .map((type) => type === first ? joined : type);
+}
+
+function isListed(type: PyType): type is Extract<PyType, { kind: "literal" | "oneOf" }> {
+  return type.kind === "literal" || type.kind === "oneOf";
+}
+
+// Types as Python annotations.
 
 const texts = new WeakMap<PyType, string>();
 
-/** The text of a type in one line. */
+/** A type on one line. */
 export function typeText(type: PyType): string {
   const known = texts.get(type);
   if (known !== undefined) return known;
@@ -166,7 +203,7 @@ export function typeText(type: PyType): string {
   return text;
 }
 
-/** The text of a type with the places where a line may break. */
+/** A type that can break into lines. */
 export function typeLayout(type: PyType): Layout {
   spend(2);
   switch (type.kind) {
@@ -195,8 +232,8 @@ export function typeLayout(type: PyType): Layout {
 type Values = Extract<PyType, { kind: "oneOf" }>["values"];
 
 /**
- * Whether listed values can be a `Literal`, too: Python's knows no floats and no containers, and holds
- * True for 1.
+ * Whether values can form a `Literal`. It supports neither floats nor containers, and considers True
+ * equal to 1.
  */
 export function hasLiteralBase(values: Values): boolean {
   const isText = (value: Json) => typeof value === "string" && value.isWellFormed();

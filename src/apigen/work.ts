@@ -1,34 +1,34 @@
 /**
- * Bounds the work that a list of tools may cause. A few kilobytes of a hostile schema can ask for
- * merges, copies and texts without end, and one process serves all sessions.
+ * Limits the work that a list of tools can cause. A few kilobytes of hostile schema can demand endless
+ * merges, copies and text, and one process serves all sessions.
  *
- * What is counted is work and not time, so that the same list always gives the same files. A unit is
- * about a tenth of a microsecond, or a few bytes of text that are kept.
+ * The budget counts work, not time, so that the same list always yields the same files. A unit is about
+ * a tenth of a microsecond, or a few bytes of text.
  *
  * @module
  */
 
-/** The work for the modules of a list: about a second. The largest real lists take a tenth of it. */
+/** The work for all modules of a list: about a second. The largest real lists take a tenth of it. */
 export const LIST_WORK = 12_000_000;
 
 /** The work for one tool. */
 export const TOOL_WORK = 3_000_000;
 
-/** The work for reading a list, before any module is made of it. */
+/** The work for reading a list, before any module is generated. */
 export const READ_LIST_WORK = 4_000_000;
 
-/** The work for reading one tool of it. */
+/** The work for reading one tool. */
 export const READ_WORK = 500_000;
 
-/** What is being generated takes too much work. */
+/** The work budget is used up. */
 export class TooMuchWorkError extends RangeError {
   override readonly name: string = "TooMuchWorkError";
 }
 
-/** What is left for what is being generated. Generation is synchronous: there is one at a time. */
+/** The remaining work. Generation is synchronous, so there is one budget at a time. */
 let left = Infinity;
 
-/** Bounds the work of a function, which may be a part of another's. */
+/** Limits the work of a function. Budgets nest. */
 export function withWork<T>(limit: number, run: () => T): T {
   const outer = left;
   const given = Math.max(0, Math.min(limit, outer));
@@ -40,16 +40,15 @@ export function withWork<T>(limit: number, run: () => T): T {
   }
 }
 
-/** Work for several functions, between which others have their turn. */
+/** A work budget for several functions with other work in between. */
 export class WorkBudget {
   #left: number;
 
-  /** @param limit All of it. */
   constructor(limit: number) {
     this.#left = limit;
   }
 
-  /** Bounds the work of a function by what the ones before it have left. */
+  /** Runs a function on what is left of the budget. */
   run<T>(part: () => T): T {
     return withWork(this.#left, () => {
       try {
@@ -61,18 +60,18 @@ export class WorkBudget {
   }
 }
 
-/** How much work is left for what is being generated. */
+/** The remaining work. */
 export function workLeft(): number {
   return left;
 }
 
-/** Counts work before it is done. */
+/** Counts work. Call it before doing the work. */
 export function spend(amount: number): void {
   left -= amount;
   if (left < 0) throw new TooMuchWorkError("it takes too much work to process");
 }
 
-/** Counts the work of looking at a text, or of copying it. */
+/** Counts the work of reading or copying text. */
 export function spendText(text: string): void {
   spend(1 + text.length / 8);
 }

@@ -1,15 +1,15 @@
 import { LONGEST_TIMER_MS } from "./signals.ts";
 
 /**
- * A timer whose time is set again and again, mostly without ever coming: moving it on costs no timer.
- * Disposing it leaves none behind.
+ * A timer that is postponed often and rarely fires: postponing it creates no new timer. Disposing it
+ * clears the timer.
  */
 export class Alarm implements Disposable {
   readonly #ring: () => void;
   readonly #keepsAlive: boolean;
   #at = Infinity;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** When the timer fires, which is no later than the time that is set. */
+  /** When the timer fires: at #at or earlier. */
   #timerAt = Infinity;
 
   constructor(ring: () => void, { keepsAlive = false }: { readonly keepsAlive?: boolean } = {}) {
@@ -17,19 +17,19 @@ export class Alarm implements Disposable {
     this.#keepsAlive = keepsAlive;
   }
 
-  /** Whether a time is set that has not come yet. */
+  /** Whether the alarm is going to ring. */
   get isSet(): boolean {
     return this.#at !== Infinity;
   }
 
-  /** Sets the time, in place of the one before. */
+  /** Rings after `ms`, instead of at the time set before. */
   set(ms: number): void {
     if (ms > LONGEST_TIMER_MS) return this.unset();
     this.#at = performance.now() + Math.max(0, ms);
     if (this.#at < this.#timerAt) this.#start();
   }
 
-  /** Takes the time back. */
+  /** Cancels the alarm. */
   unset(): void {
     this.#at = Infinity;
   }

@@ -1,16 +1,16 @@
 import { FairTurns } from "./signals.ts";
 
 /**
- * Bytes that are collected as they come.
+ * A growing buffer of bytes.
  *
- * However small the pieces are, they take no more memory than their bytes, or twice that. A piece that
- * is kept may cost much more: `fetch()` and `Deno.serve()` give each one in a buffer of 64 KiB.
+ * It takes at most twice the memory of its bytes, however small the pieces are. Keeping the pieces
+ * themselves may cost much more: `fetch()` and `Deno.serve()` deliver each in a buffer of 64 KiB.
  */
 export class ByteBuffer {
   #buffer = new Uint8Array(0);
   #length = 0;
 
-  /** How many bytes there are. */
+  /** The number of bytes. */
   get length(): number {
     return this.#length;
   }
@@ -27,7 +27,7 @@ export class ByteBuffer {
     this.#length = length;
   }
 
-  /** Takes all bytes out. */
+  /** Returns all bytes and empties the buffer. */
   take(): Uint8Array<ArrayBuffer> {
     const bytes = this.#buffer.subarray(0, this.#length);
     this.#buffer = new Uint8Array(0);
@@ -36,7 +36,7 @@ export class ByteBuffer {
   }
 }
 
-/** Copies pieces into one. */
+/** Concatenates pieces. */
 export function joinBytes(...pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const whole = new Uint8Array(pieces.reduce((length, piece) => length + piece.length, 0));
   let at = 0;
@@ -47,7 +47,7 @@ export function joinBytes(...pieces: readonly Uint8Array[]): Uint8Array<ArrayBuf
   return whole;
 }
 
-/** Collects small pieces into larger ones, for a reader to whom each piece is costly. */
+/** Joins small pieces into blocks, for consumers to which each piece is expensive. */
 export async function* inBlocks(
   pieces: AsyncIterable<Uint8Array>,
   size: number,
@@ -60,7 +60,7 @@ export async function* inBlocks(
   if (block.length > 0) yield block.take();
 }
 
-/** Fills a buffer, and gives what of it was filled when the source came to its end. */
+/** Reads until a buffer is full or the source ends, and returns the part that was filled. */
 export async function fill(
   buffer: Uint8Array<ArrayBuffer>,
   source: { read(part: Uint8Array): Promise<number | null> },
@@ -75,18 +75,18 @@ export async function fill(
 }
 
 /** Options of {@linkcode readWhole}. */
-export interface ReadWholeOptions {
-  /** The most bytes. */
+interface ReadWholeOptions {
+  /** The longest body that is accepted. */
   readonly maxBytes: number;
-  /** Makes the error of a body that has more. */
+  /** Creates the error for a longer body. */
   readonly tooLong: () => Error;
-  /** Called with the size of each piece before it is taken. What it throws ends the reading. */
+  /** Called with the size of each piece before it is added. If it throws, reading stops. */
   readonly onPiece?: (size: number) => void;
-  /** Cancels it, even if nothing more arrives. */
+  /** Cancels the reading, even if nothing more arrives. */
   readonly signal?: AbortSignal;
 }
 
-/** Reads a body to its end. A body that is not taken is cancelled. */
+/** Reads a body to its end. If that fails, the body is cancelled. */
 export async function readWhole(
   body: ReadableStream<Uint8Array> | null,
   options: ReadWholeOptions,
@@ -96,7 +96,7 @@ export async function readWhole(
   if (body === null) return whole.take();
   const turns = new FairTurns();
   const reader = body.getReader();
-  const stop = () => void reader.cancel().catch(() => {}); // it has failed already
+  const stop = () => void reader.cancel().catch(() => {}); // it has already failed
   signal?.addEventListener("abort", stop, { once: true });
   try {
     signal?.throwIfAborted();
@@ -104,7 +104,7 @@ export async function readWhole(
       if (whole.length + read.value.length > maxBytes) throw tooLong();
       onPiece?.(read.value.length);
       whole.add(read.value);
-      await turns.giveWay(); // a few packed bytes can make a lot
+      await turns.giveWay(); // a few compressed bytes can expand to a lot
     }
     signal?.throwIfAborted();
     return whole.take();

@@ -1,14 +1,14 @@
 /**
  * Every error class that a caller may want to catch.
  *
- * Bad options are `TypeError`s or `RangeError`s; an aborted operation rejects with its signal's own
- * reason. The classes here carry the evidence of what went wrong as data.
+ * Bad options are `TypeError`s or `RangeError`s; an aborted operation rejects with its signal's
+ * reason. The classes here carry what is known about the failure as data.
  *
  * @module
  */
 import type { Output, WholeText } from "../kernel/outputs.ts";
 
-/** What is known of a child process that ended or never worked. */
+/** What is known about a child process that ended or failed to start. */
 export interface ProcessEvidence {
   /** Its exit code, or `null` when a signal ended it or it still runs. */
   readonly exitCode: number | null;
@@ -24,7 +24,7 @@ export class EnvironmentNotReadyError extends Error {
   override readonly name: string = "EnvironmentNotReadyError";
 
   /**
-   * Made by ipybox, for callers to catch.
+   * Created by ipybox, for callers to catch.
    *
    * @param message What is missing.
    * @param fix The command or the step that fixes it.
@@ -35,7 +35,7 @@ export class EnvironmentNotReadyError extends Error {
   }
 }
 
-/** The OS sandbox cannot be started or failed its self-test. No code was run. */
+/** The OS sandbox cannot be started or failed its self-test. No code ran. */
 export class SandboxUnavailableError extends EnvironmentNotReadyError {
   /** The name of the class. */
   override readonly name: string = "SandboxUnavailableError";
@@ -47,10 +47,10 @@ export class PackageInstallError extends Error {
   override readonly name: string = "PackageInstallError";
 
   /**
-   * Made by ipybox, for callers to catch.
+   * Created by ipybox, for callers to catch.
    *
    * @param message Which packages.
-   * @param output What the installer wrote, its last 16 KiB.
+   * @param output The last 16 KiB of the installer's output.
    */
   constructor(message: string, readonly output: string) {
     super(message);
@@ -69,10 +69,10 @@ export class ProcessError extends Error implements ProcessEvidence {
   readonly stderrTail: string;
 
   /**
-   * Made by ipybox, for callers to catch.
+   * Created by ipybox, for callers to catch.
    *
    * @param message What happened.
-   * @param evidence What is known of the process; its last lines become part of the message.
+   * @param evidence The process's exit and stderr; its last lines become part of the message.
    * @param options The cause, if any.
    */
   constructor(message: string, evidence: ProcessEvidence, options?: ErrorOptions) {
@@ -90,14 +90,14 @@ export class GatewayStartError extends ProcessError {
 }
 
 /**
- * A kernel could not be started or set up, or was not ready within `startTimeoutMs`. No code was run.
+ * A kernel could not be started or set up, or was not ready within `startTimeoutMs`. No code ran.
  */
 export class KernelStartError extends ProcessError {
   /** The name of the class. */
   override readonly name: string = "KernelStartError";
 }
 
-/** What a failed execution had produced before it failed. */
+/** What an execution had produced before it failed. */
 export interface PartialResult {
   /** The text so far, as in `ExecutionResult.text`. */
   readonly text: string | null;
@@ -116,7 +116,7 @@ export type KernelState = "kept" | "lost";
 export class KernelDiedError extends ProcessError implements PartialResult {
   /** The name of the class. */
   override readonly name: string = "KernelDiedError";
-  /** Whether the kernel's variables survived: they did not. */
+  /** The kernel's variables are always lost. */
   readonly state: KernelState = "lost";
   /** The text so far, as in `ExecutionResult.text`. */
   readonly text: string | null;
@@ -129,10 +129,10 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   readonly #what: string;
 
   /**
-   * Made by ipybox, for callers to catch.
+   * Created by ipybox, for callers to catch.
    *
    * @param message What happened.
-   * @param evidence What is known of the process; its last lines become part of the message.
+   * @param evidence The process's exit and stderr; its last lines become part of the message.
    * @param partial What was produced before the death.
    * @param options The cause, if any.
    */
@@ -151,7 +151,7 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   }
 
   /**
-   * The same for one of the executions that the death has ended.
+   * Creates the same error for one of the executions that the kernel's death ended.
    *
    * @param partial What that execution had produced.
    * @returns A new error.
@@ -161,16 +161,16 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   }
 }
 
-/** The durable session has ended because a person has ended it, or its time was over. */
+/** The durable session ended: a person ended it, or its time ran out. */
 export class SessionEndedError extends KernelDiedError {}
 
-/** The durable session goes on, but is not this program's any more: another one has attached. */
+/** Another program has attached to the durable session, which continues without this one. */
 export class SessionTakenError extends KernelDiedError {
   /** The name of the class. */
   override readonly name: string = "SessionTakenError";
 
   /**
-   * The same for one of the executions under way.
+   * Creates the same error for one of the running executions.
    *
    * @param partial What that execution had produced.
    * @returns A new error.
@@ -180,7 +180,7 @@ export class SessionTakenError extends KernelDiedError {
   }
 }
 
-/** How an execution ended was not kept while no program was attached to its durable session. */
+/** The outcome of an execution was lost while no program was attached to its durable session. */
 export class OutcomeLostError extends Error {
   /** The name of the class. */
   override readonly name: string = "OutcomeLostError";
@@ -200,7 +200,7 @@ export class CodeExecutionError extends Error implements PartialResult {
   readonly wholeText: WholeText | undefined;
 
   /**
-   * Made by ipybox, for callers to catch.
+   * Created by ipybox, for callers to catch.
    *
    * @param ename The class name of the exception.
    * @param evalue The exception's message.
@@ -235,7 +235,7 @@ export class ExecutionTimeoutError extends Error implements PartialResult {
   readonly wholeText: WholeText | undefined;
 
   /**
-   * Made by ipybox, for callers to catch.
+   * Created by ipybox, for callers to catch.
    *
    * @param timeoutMs The limit that was exceeded, in milliseconds.
    * @param state Whether the kernel's variables survived.
@@ -259,16 +259,6 @@ export class ExecutionTimeoutError extends Error implements PartialResult {
 export class ConfigError extends Error {
   /** The name of the class. */
   override readonly name: string = "ConfigError";
-
-  /**
-   * Made by ipybox, for callers to catch.
-   *
-   * @param message The problem and its fix, with file, line and column if known.
-   * @param options The cause, if any.
-   */
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-  }
 }
 
 /** An MCP server could not be reached or started, or it stopped answering. */
@@ -277,7 +267,7 @@ export class McpConnectionError extends ProcessError {
   override readonly name: string = "McpConnectionError";
 
   /**
-   * Made by ipybox, for callers to catch.
+   * Created by ipybox, for callers to catch.
    *
    * @param serverName The server's registered name.
    * @param message What happened.
@@ -294,16 +284,16 @@ export class McpConnectionError extends ProcessError {
   }
 }
 
-/** A remote MCP server asks for a login, or for more than the present one allows. */
+/** A remote MCP server requires a login, or more access than the current login grants. */
 export class McpLoginRequiredError extends McpConnectionError {
   /** The name of the class. */
   override readonly name: string = "McpLoginRequiredError";
 
   /**
-   * Made by ipybox, for callers to catch.
+   * Created by ipybox, for callers to catch.
    *
    * @param serverName The server's registered name.
-   * @param what What the server asks for.
+   * @param what What the server requires.
    * @param fix The command that logs in.
    */
   constructor(serverName: string, readonly what: string, readonly fix: string) {
@@ -311,7 +301,7 @@ export class McpLoginRequiredError extends McpConnectionError {
   }
 }
 
-/** What went wrong with a tool call. The same words are on the wire to the kernel. */
+/** What went wrong with a tool call. The kernel receives the same identifiers. */
 export type ToolErrorType =
   | "tool_error"
   | "protocol_error"
@@ -328,7 +318,7 @@ export type ToolErrorType =
   | "outcome_unknown"
   | "tool_server_error";
 
-/** Evidence of a failed tool call, as far as there is any. */
+/** What is known about a failed tool call. */
 export interface ToolCallErrorDetails {
   /** Why an approver or a policy refused the call. */
   readonly reason?: string;
@@ -342,19 +332,18 @@ export interface ToolCallErrorDetails {
   readonly signal?: string | null;
 }
 
-/** A tool call had no result. `type` gives the reason. */
+/** A tool call failed. `type` says why. */
 export class ToolCallError extends Error {
-  /** The class's name. */
   /** The name of the class. */
   override readonly name: string = "ToolCallError";
 
   /**
-   * Makes the error.
+   * Creates the error.
    *
    * @param type What went wrong.
-   * @param message What went wrong, in words that executed code may read.
-   * @param details Evidence, which executed code may read too.
-   * @param options The cause, which executed code does not get.
+   * @param message What went wrong. Executed code can read it.
+   * @param details More about the failure. Executed code can read it.
+   * @param options The cause, which executed code does not see.
    */
   constructor(
     readonly type: ToolErrorType,
@@ -366,7 +355,7 @@ export class ToolCallError extends Error {
   }
 }
 
-/** Says the last lines of a process's stderr below a message. */
+/** Appends the last lines of a process's stderr to a message. */
 function withTail(message: string, stderrTail: string): string {
   const lines = stderrTail.trimEnd().split("\n").filter((line) => line.trim() !== "").slice(-8);
   return lines.length === 0

@@ -1,13 +1,13 @@
+import { isGranted } from "./permission.ts";
 import { LinkedSignal } from "./signals.ts";
 
 /**
- * A client that connects to a host directly also where `HTTP_PROXY` is set: Deno sends even loopback
- * addresses, and so the token, through that proxy. `NO_PROXY` is read when a client is created. Who
- * did not grant access to that variable is not asked for it, and may set it.
+ * Creates a client that bypasses `HTTP_PROXY` for a host: Deno sends even requests to loopback
+ * addresses, and with them the token, through that proxy. Deno reads `NO_PROXY` when it creates a
+ * client. Without permission for that variable, the proxy is used unless the user sets it.
  */
 export function directClient(hostname: string): Deno.HttpClient {
-  const variable = { name: "env", variable: "NO_PROXY" } as const;
-  if (Deno.permissions.querySync(variable).state !== "granted") return Deno.createHttpClient({});
+  if (!isGranted({ name: "env", variable: "NO_PROXY" })) return Deno.createHttpClient({});
   const before = Deno.env.get("NO_PROXY");
   Deno.env.set("NO_PROXY", hostname);
   try {
@@ -19,9 +19,9 @@ export function directClient(hostname: string): Deno.HttpClient {
 }
 
 /**
- * The body of a response, for as long as the signal of its request lets it be read. `fetch()` should
- * see to that itself, but the signal that it makes of the given one can be collected as garbage: Deno
- * keeps only those that have listeners.
+ * The body of a response; reading it fails once the request's signal aborts. `fetch()` should do so
+ * itself, but the signal that it derives can be garbage-collected: Deno keeps only signals that have
+ * listeners.
  */
 export function bodyOf(
   response: Response,

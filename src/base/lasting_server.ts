@@ -1,50 +1,46 @@
 import type { Logger } from "./log.ts";
-import { settledWithin } from "./signals.ts";
+import { pause } from "./signals.ts";
 
-/** What a {@linkcode LastingServer} is made of. */
+/** Options of {@linkcode LastingServer}. */
 interface LastingServerOptions {
   readonly hostname: string;
-  /** 0 for any that is free. */
+  /** 0 for any free port. */
   readonly port: number;
-  /** Answers requests. */
   readonly handler: Deno.ServeHandler<Deno.NetAddr>;
   /** Receives failures. */
   readonly log: Logger;
 }
 
-/** Between two attempts to listen. What was used up is given back by others, who do not say when. */
+/** The pause between attempts to listen: nothing announces that descriptors are free again. */
 const RETRY_MS = 500;
 
 /**
- * An HTTP server that continues where `Deno.serve()` gives up: where a connection cannot be accepted, as
- * the process has no descriptor left for it, or the user nothing to watch it by. Anybody who reaches
- * the port can bring that about, and so can code in a sandbox.
+ * An HTTP server that survives what makes `Deno.serve()` stop: a failure to accept a connection, as
+ * when the process runs out of descriptors or the user out of epoll watches. Anyone who reaches the
+ * port can cause that, including code in a sandbox.
  *
- * Connections that there are stay. Disposing it ends all of them.
+ * Open connections stay open. Disposing the server closes them.
  */
 export class LastingServer implements AsyncDisposable {
   readonly #options: LastingServerOptions;
   readonly #cut = new AbortController();
-  readonly #disposed = Promise.withResolvers<void>();
   readonly #ended: Promise<void>;
   #server: Deno.HttpServer<Deno.NetAddr>;
 
-  /** Begins to listen. */
   constructor(options: LastingServerOptions) {
     this.#options = options;
     this.#server = this.#listen(options.port);
     this.#ended = this.#last();
   }
 
-  /** Where it listens. */
+  /** The address that it listens on. */
   get addr(): Deno.NetAddr {
     return this.#server.addr;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // Not shutdown(), which waits for clients, and after which nothing can cut them off.
+    // Not shutdown(): it waits for clients, and nothing can disconnect them afterwards.
     this.#cut.abort();
-    this.#disposed.resolve();
     await this.#ended;
   }
 
@@ -66,7 +62,7 @@ export class LastingServer implements AsyncDisposable {
     }
   }
 
-  /** Listens again; `false` where it is disposed of first. */
+  /** Listens again; `false` if the server is disposed first. */
   async #again(port: number): Promise<boolean> {
     for (let failures = 0;; failures++) {
       try {
@@ -80,16 +76,16 @@ export class LastingServer implements AsyncDisposable {
   }
 
   async #isCutWithin(ms: number): Promise<boolean> {
-    return await settledWithin(this.#disposed.promise, ms);
+    return await pause(ms, this.#cut.signal).then(() => false, () => true);
   }
 }
 
-/** How long to wait where no connection can be accepted: nobody says when one can be again. */
+/** How long to wait after a failed accept: nothing announces that descriptors are free again. */
 const ACCEPT_RETRY_MS = 100;
 
 /**
- * Accepts connections until the listener is closed. Where the process has no descriptor left, or the
- * user nothing to watch one by, the next ones wait.
+ * Accepts connections until the listener is closed. While descriptors or epoll watches are exhausted,
+ * new connections wait.
  */
 export async function acceptAll(
   listener: Deno.TcpListener,

@@ -1,21 +1,21 @@
 /**
- * Where ipybox says what it is doing. Never stdout: that belongs to results and to MCP.
+ * The log. It never goes to stdout, which belongs to results and to MCP.
  *
  * @module
  */
 import { RateLimit } from "./rate_limit.ts";
 import { terminalSize, wordRows } from "./terminal.ts";
 
-/** How much a {@linkcode Logger} says, from everything to nothing. */
+/** The levels of a {@linkcode Logger}, from everything to nothing. */
 export type LogLevel = "debug" | "info" | "warn" | "error" | "silent";
 
-/** Takes ipybox's messages. `console` is one. */
+/** Receives ipybox's messages. `console` is one. */
 export interface Logger {
-  /** Details of use when something goes wrong. */
+  /** Details for troubleshooting. */
   debug(message: string): void;
-  /** What a person would want to know while it works. */
+  /** What a user wants to know while ipybox works. */
   info(message: string): void;
-  /** Something is weaker or slower than it could be. */
+  /** Something is less safe or slower than it could be. */
   warn(message: string): void;
   /** A background error that no caller can catch. */
   error(message: string): void;
@@ -26,7 +26,7 @@ const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error", "silent"]
 /**
  * A logger that writes lines to stderr.
  *
- * @param level The least level that is written.
+ * @param level The lowest level that is written.
  * @returns The logger.
  *
  * @example
@@ -49,11 +49,11 @@ export function stderrLogger(level: LogLevel = "warn"): Logger {
   };
 }
 
-/** A logger that says nothing. */
+/** A logger that discards everything. */
 export const silentLogger: Logger = stderrLogger("silent");
 
 /**
- * A text from code, a server or a file, made safe for a terminal.
+ * Makes text from code, a server or a file safe for a terminal.
  *
  * Control characters, and the invisible ones that reorder text, are shown as escapes.
  */
@@ -66,13 +66,13 @@ export function printable(text: string): string {
   });
 }
 
-/** Controls and formats but line ends and tabs, and letters that fonts show nothing for. */
+/** Control and format characters except newlines and tabs, and letters that fonts leave blank. */
 const UNPRINTABLE =
   /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]/gu;
 
 /**
- * A message that no text in it can make look like two. Further lines are indented, and so is the rest
- * of a line that the terminal would break.
+ * Formats a message so that no text in it can pass for a message of its own: continuation lines are
+ * indented, also where the terminal would wrap.
  */
 function onTerminal(message: string): string {
   const indented = printable(message).replaceAll(/\n(?! {2})/g, "\n  ");
@@ -87,12 +87,12 @@ function onTerminal(message: string): string {
 const encoder = new TextEncoder();
 
 function writeLine(line: string): void {
-  // A short synchronous write keeps lines whole and in order, also just before the process ends.
+  // A synchronous write keeps lines whole and in order, even just before the process exits.
   let bytes = encoder.encode(line + "\n");
   try {
     while (bytes.length > 0) bytes = bytes.subarray(Deno.stderr.writeSync(bytes));
   } catch (error) {
-    if (!(error instanceof Deno.errors.BrokenPipe)) throw error; // nobody listens any more
+    if (!(error instanceof Deno.errors.BrokenPipe)) throw error; // the reader is gone
   }
 }
 
@@ -100,19 +100,19 @@ const LINES_PER_SECOND = 1;
 const LINES_AT_ONCE = 20;
 
 /**
- * A logger for what a server or code can make happen as often as it likes: a flood of messages is cut
- * short, and a line before the next that passes says how many were left out. Debug messages all pass.
+ * Limits the rate of messages that a server or code can trigger at will. The next message that passes
+ * is preceded by the number that were dropped. Debug messages are not limited.
  */
 export function limitedLogger(log: Logger): Logger {
   const limit = new RateLimit(LINES_PER_SECOND, LINES_AT_ONCE);
-  let leftOut = 0;
+  let omitted = 0;
   const at = (level: "info" | "warn" | "error") => (message: string): void => {
     if (!limit.take()) {
-      leftOut++;
+      omitted++;
       return;
     }
-    if (leftOut > 0) log[level](`${leftOut} messages before this one were omitted`);
-    leftOut = 0;
+    if (omitted > 0) log[level](`${omitted} messages before this one were omitted`);
+    omitted = 0;
     log[level](message);
   };
   return {

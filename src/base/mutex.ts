@@ -1,55 +1,24 @@
-/** A lock whose waiters take turns in the order in which they asked. */
-export class Mutex {
-  #last: Promise<void> = Promise.resolve();
-
-  /** Waits for the lock. */
-  async acquire(signal?: AbortSignal): Promise<Disposable> {
-    signal?.throwIfAborted();
-    const turn = Promise.withResolvers<void>();
-    const before = this.#last;
-    this.#last = before.then(() => turn.promise);
-    const release: Disposable = { [Symbol.dispose]: () => turn.resolve() };
-    if (signal === undefined) {
-      await before;
-      return release;
-    }
-    const aborted = Promise.withResolvers<never>();
-    const abort = () => aborted.reject(signal.reason);
-    signal.addEventListener("abort", abort, { once: true });
-    try {
-      await Promise.race([before, aborted.promise]);
-      return release;
-    } catch (reason) {
-      turn.resolve();
-      throw reason;
-    } finally {
-      signal.removeEventListener("abort", abort);
-    }
-  }
-}
-
-/** A wait for a share of a {@linkcode Semaphore}. */
+/** A caller that waits for shares of a {@linkcode Semaphore}. */
 interface Waiter {
   readonly count: number;
   readonly enter: () => void;
 }
 
 /**
- * Lends out a number of equal shares, such as places or bytes. Who cannot have as many as are asked
- * for waits, in the order in which they came.
+ * Lends out a number of equal shares, such as slots or bytes. Callers wait in line until as many are
+ * free as they ask for.
  */
 export class Semaphore {
   readonly #total: number;
   readonly #waiting: Waiter[] = [];
   #free: number;
 
-  /** @param total How many shares there are. */
   constructor(total: number) {
     this.#total = total;
     this.#free = total;
   }
 
-  /** Waits for shares. */
+  /** Waits for shares; asking for more than all waits for all. */
   async acquire(signal?: AbortSignal, count: number = 1): Promise<Disposable> {
     signal?.throwIfAborted();
     const wanted = Math.min(count, this.#total);
@@ -58,7 +27,7 @@ export class Semaphore {
     return this.#lend(wanted);
   }
 
-  /** Takes shares that are free. */
+  /** Takes shares if they are free and nobody waits. */
   tryAcquire(count: number = 1): Disposable | undefined {
     const wanted = Math.min(count, this.#total);
     if (this.#waiting.length > 0 || wanted > this.#free) return undefined;
@@ -97,11 +66,18 @@ export class Semaphore {
       };
       const leave = () => {
         this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
-        this.#admit(); // who wants less than it did may fit now
+        this.#admit(); // a smaller request behind it may fit now
         reject(signal?.reason);
       };
       this.#waiting.push(waiter);
       signal?.addEventListener("abort", leave, { once: true });
     });
+  }
+}
+
+/** A lock that is granted in the order of the calls. */
+export class Mutex extends Semaphore {
+  constructor() {
+    super(1);
   }
 }

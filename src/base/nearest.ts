@@ -1,10 +1,10 @@
-/** Longer names are compared by their beginnings, and further ones not at all: servers choose both. */
+/** Limits on the length and number of names that are compared: servers choose both. */
 const MAX_LENGTH = 100;
 const MAX_NAMES = 2000;
-/** Below that, names have nothing to do with each other. */
+/** Names less similar than this are unrelated. */
 const LEAST = 0.3;
 
-/** Finds the names that look most like another one. */
+/** Finds the names most similar to a name. */
 export function nearestNames(name: string, names: readonly string[], count: number): string[] {
   const wanted = pairsOf(name);
   return names.slice(0, MAX_NAMES)
@@ -15,14 +15,14 @@ export function nearestNames(name: string, names: readonly string[], count: numb
     .map(({ candidate }) => candidate);
 }
 
-/** Whether a name is one of others with a slip or two in it; case and underscores do not count. */
+/** Whether a name is one of the others with one or two typos; case and underscores do not count. */
 export function isMisspelt(name: string, names: readonly string[]): boolean {
   const wrong = plainOf(name);
   const slips = wrong.length <= 5 ? 1 : 2;
   return names.slice(0, MAX_NAMES).some((right) => areAlike(wrong, plainOf(right), slips));
 }
 
-/** Whether so many letters that are left out, added, others or swapped make one text of another. */
+/** Whether at most `slips` missing, extra, wrong or swapped letters turn one text into the other. */
 function areAlike(one: string, other: string, slips: number): boolean {
   let at = 0;
   while (at < one.length && one[at] === other[at]) at++;
@@ -35,7 +35,7 @@ function areAlike(one: string, other: string, slips: number): boolean {
     (isSwapped && areAlike(left.slice(2), right.slice(2), slips - 1));
 }
 
-/** The pairs of neighbouring letters and digits; those that begin and end a name count, too. */
+/** The pairs of adjacent letters and digits, including those with the start and the end of the name. */
 function pairsOf(name: string): ReadonlySet<string> {
   const plain = `^${plainOf(name)}$`;
   return new Set(Array.from({ length: plain.length - 1 }, (_, at) => plain.slice(at, at + 2)));
@@ -45,7 +45,7 @@ function plainOf(name: string): string {
   return name.slice(0, MAX_LENGTH).toLowerCase().replaceAll(/[^a-z0-9]/g, "");
 }
 
-/** How much two sets have in common, from 0 to 1 (Dice's coefficient). */
+/** The similarity of two sets, from 0 to 1 (Dice coefficient). */
 function likeness(one: ReadonlySet<string>, other: ReadonlySet<string>): number {
   return 2 * one.intersection(other).size / (one.size + other.size);
 }

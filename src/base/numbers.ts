@@ -1,4 +1,4 @@
-/** Refuses numbers that are not above 0, in options where these come in. */
+/** Throws if any of the named options is set but is not a number above 0. */
 export function requirePositive<Name extends string>(
   options: { readonly [Each in Name]?: number },
   names: readonly Name[],

@@ -1,30 +1,28 @@
 /**
- * Whether Deno's permissions allow something. What ipybox can do without is asked for here first: Deno
- * would stop a script at a terminal for a prompt, and count the time as ours.
+ * Whether Deno's permissions allow something. Check this before using something optional: otherwise
+ * Deno stops at a terminal to prompt, and the wait counts as ipybox's time.
  */
 export function isGranted(permission: Deno.PermissionDescriptor): boolean {
   return Deno.permissions.querySync(permission).state === "granted";
 }
 
-/** Whether this program runs with all permissions, as with `-A`, which some files of the system need. */
+/** Whether the program has all permissions (`-A`). Deno requires them for some system files. */
 export function isAllGranted(): boolean {
   return (["read", "write", "net", "env", "sys", "run", "ffi"] as const)
     .every((name) => isGranted({ name }));
 }
 
-/** Whether Deno's permissions allow to look at a path, like {@linkcode isGranted}. */
+/** Whether Deno's permissions allow reading a path. */
 export function mayRead(path: string): boolean {
   return isGranted({ name: "read", path });
 }
 
-/**
- * Whether Deno's permissions allow to read and to write in a folder, like {@linkcode isGranted}.
- */
+/** Whether Deno's permissions allow reading and writing a folder. */
 export function mayUse(folder: string): boolean {
   return mayRead(folder) && isGranted({ name: "write", path: folder });
 }
 
-/** Reads a variable of the host's environment, without asking a person for the permission. */
+/** Reads an environment variable of the host without prompting for permission. */
 export function hostEnv(name: string): string | undefined {
   return isGranted({ name: "env", variable: name }) ? Deno.env.get(name) : undefined;
 }

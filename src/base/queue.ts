@@ -1,15 +1,15 @@
 /**
  * An unbounded queue between producers that push and one consumer that iterates.
  *
- * Values pushed before `end()` are all delivered first.
+ * All values pushed before `end()` are delivered.
  */
 export class AsyncQueue<T> implements AsyncIterableIterator<T> {
   #values: T[] = [];
-  #read = 0; // how many of #values are delivered; shift() would be slow in a long queue
+  #read = 0; // the number of #values already delivered; shift() is slow in a long queue
   #waiting: PromiseWithResolvers<IteratorResult<T>>[] = [];
   #ended = false;
 
-  /** Adds a value. After the end it is dropped. */
+  /** Adds a value. After `end()`, values are dropped. */
   push(value: T): void {
     if (this.#ended) return;
     const consumer = this.#waiting.shift();

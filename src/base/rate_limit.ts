@@ -7,26 +7,25 @@ export class RateLimit {
   #left: number;
   #at = performance.now();
 
-  /** Begins with a whole burst. */
   constructor(perSecond: number, burst: number) {
     this.#perSecond = perSecond;
     this.#burst = burst;
     this.#left = burst;
   }
 
-  /** Waits until nothing is owed for what {@linkcode charge} has counted. */
+  /** Waits until the debt from {@linkcode charge} is paid off. */
   async settled(signal?: AbortSignal): Promise<void> {
     this.#gain();
     await pause(-this.#left / this.#perSecond * 1000, signal);
   }
 
-  /** Counts something whose size was known only when it had passed. */
+  /** Counts something whose size is known only afterwards. */
   charge(count: number): void {
     this.#gain();
     this.#left -= count;
   }
 
-  /** Lets something pass, if it may now. */
+  /** Whether something may pass now; if so, it is counted. */
   take(count = 1): boolean {
     this.#gain();
     if (this.#left < count) return false;

@@ -1,14 +1,14 @@
-/** Joins signals, leaving out those that were not given. */
+/** Combines the signals that are defined. */
 export function anySignal(...signals: (AbortSignal | undefined)[]): AbortSignal {
   const given = signals.filter((signal) => signal !== undefined);
   const [only] = given;
   return given.length === 1 && only !== undefined ? only : AbortSignal.any(given);
 }
 
-/** Waits for a promise, but no longer than until a signal aborts. */
+/** Waits for a promise until a signal aborts. */
 export function abortable<T>(promise: PromiseLike<T>, signal: AbortSignal): Promise<T> {
   if (signal.aborted) {
-    Promise.resolve(promise).catch(() => {}); // nobody is left to hear of it
+    Promise.resolve(promise).catch(() => {}); // nobody is waiting for it any more
     return Promise.reject(signal.reason);
   }
   return new Promise<T>((resolve, reject) => {
@@ -21,7 +21,7 @@ export function abortable<T>(promise: PromiseLike<T>, signal: AbortSignal): Prom
 /** A longer timer, such as `Infinity`, would fire immediately. */
 export const LONGEST_TIMER_MS: number = 2 ** 31 - 1;
 
-/** Waits for a promise for a limited time, without leaving a timer behind. */
+/** Waits for a promise for a limited time; whether it settled. */
 export async function settledWithin(promise: PromiseLike<unknown>, ms: number): Promise<boolean> {
   const timeout = Promise.withResolvers<boolean>();
   const timer = setTimeout(() => timeout.resolve(false), Math.min(ms, LONGEST_TIMER_MS));
@@ -35,13 +35,12 @@ export async function settledWithin(promise: PromiseLike<unknown>, ms: number): 
 /**
  * A signal that aborts with the first of some others, until it is disposed.
  *
- * `AbortSignal.any()` does the same for signals whose end nobody knows, in ten times the time.
+ * `AbortSignal.any()` needs no disposal, but takes ten times as long.
  */
 export class LinkedSignal implements Disposable {
   readonly #controller = new AbortController();
   readonly #sources: readonly AbortSignal[];
 
-  /** @param sources The others; those that were not given are left out. */
   constructor(...sources: (AbortSignal | undefined)[]) {
     this.#sources = sources.filter((source) => source !== undefined);
     for (const source of this.#sources) {
@@ -50,12 +49,11 @@ export class LinkedSignal implements Disposable {
     }
   }
 
-  /** The signal. */
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
-  /** Takes the abortion of one of the others. */
+  /** Called when one of the sources aborts. */
   handleEvent({ currentTarget }: Event): void {
     if (currentTarget instanceof AbortSignal) this.#controller.abort(currentTarget.reason);
   }
@@ -65,7 +63,7 @@ export class LinkedSignal implements Disposable {
   }
 }
 
-/** A time limit that leaves no timer behind. */
+/** A time limit. Disposing it clears its timer. */
 export class Deadline implements Disposable {
   readonly #expiry: AbortController | undefined;
   readonly #timer: ReturnType<typeof setTimeout> | undefined;
@@ -96,7 +94,7 @@ export class Deadline implements Disposable {
 }
 
 /**
- * Waits for all promises, as `Promise.all` does, but leaves none of them running when one fails.
+ * Waits for all promises like `Promise.all`, but rejects only once all of them have settled.
  */
 export async function allDone<T extends readonly unknown[] | []>(
   promises: T,
@@ -105,7 +103,7 @@ export async function allDone<T extends readonly unknown[] | []>(
   return await Promise.all(promises);
 }
 
-/** Waits for a while. */
+/** Waits for some time. */
 export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
   signal?.throwIfAborted();
   if (ms <= 0) return;
@@ -118,14 +116,14 @@ export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
   }
 }
 
-/** How long work on what others send may continue before everything else gets its turn. */
+/** How long work on incoming data may block the event loop. */
 const TURN_MS = 5;
 
-/** Lets the rest of the program have its turn while somebody sends more than can be worked off. */
+/** Keeps the event loop responsive during long work on incoming data. */
 export class FairTurns {
   #begun = performance.now();
 
-  /** Waits for a turn of the event loop once enough work was done since the last one. */
+  /** Yields to the event loop if it has been blocked for long enough. */
   async giveWay(): Promise<void> {
     if (performance.now() - this.#begun < TURN_MS) return;
     await new Promise((resolve) => setTimeout(resolve));

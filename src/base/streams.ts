@@ -1,9 +1,9 @@
-/** Bytes in both directions, as of a connection. What comes in waits until it is read. */
+/** A bidirectional byte stream, such as a connection. Incoming bytes wait until they are read. */
 export interface ByteStream {
-  /** Resolves, never rejects, when the stream is known to be gone, as after {@linkcode close}. */
+  /** Resolves when the stream is known to be gone, as after {@linkcode close}. Never rejects. */
   readonly closed: Promise<void>;
   /**
-   * Waits for what comes next. Only one call may be waiting.
+   * Waits for the next bytes. Only one call may be waiting.
    *
    * @returns The bytes, or `null` if the other side has finished sending.
    * @throws {Error} The stream is gone.
@@ -12,7 +12,7 @@ export interface ByteStream {
   /**
    * Sends bytes. Only one call may be under way.
    *
-   * @param bytes What is sent. It does not change until the promise resolves.
+   * @param bytes The bytes. They must not change until the promise resolves.
    * @throws {Error} The stream is gone.
    */
   write(bytes: Uint8Array): Promise<void>;
@@ -26,22 +26,22 @@ export interface ByteStream {
   close(): void;
 }
 
-/** Reads a stream to the end of what comes in. */
+/** Iterates over the incoming bytes of a stream. */
 export async function* bytesOf(stream: ByteStream): AsyncGenerator<Uint8Array> {
   for (let bytes = await stream.read(); bytes !== null; bytes = await stream.read()) yield bytes;
 }
 
 /**
- * Passes on what comes in at either of two streams to the other, until both have ended or one is
- * gone. Both are closed then.
+ * Forwards the incoming bytes of each stream to the other until both have ended or one is gone. Then
+ * closes both.
  */
 export async function joinStreams(one: ByteStream, other: ByteStream): Promise<void> {
-  one.closed.then(() => other.close()); // also while nothing is read, as the other does not take it
+  one.closed.then(() => other.close()); // also while the other does not read
   other.closed.then(() => one.close());
   try {
     await Promise.all([passOn(one, other), passOn(other, one)]);
   } catch {
-    // One is gone; all that the other can be told is the same.
+    // One is gone: close the other.
   } finally {
     one.close();
     other.close();
@@ -57,10 +57,10 @@ async function passOn(from: ByteStream, to: ByteStream): Promise<void> {
 
 /** The size of one read. */
 const CHUNK = 1 << 16;
-/** Up to this many bytes it is cheaper to copy what was read than to get a new buffer. */
+/** Up to this many bytes, copying them is cheaper than a new buffer. */
 const SMALL = 1 << 13;
 
-/** A TCP connection as a stream of bytes. */
+/** A TCP connection as a byte stream, which owns it. */
 export class TcpStream implements ByteStream {
   readonly closed: Promise<void>;
 
@@ -68,7 +68,6 @@ export class TcpStream implements ByteStream {
   readonly #gone = Promise.withResolvers<void>();
   #buffer: Uint8Array<ArrayBuffer> | undefined;
 
-  /** @param connection The connection, which the stream owns from here. */
   constructor(connection: Deno.TcpConn) {
     this.#connection = connection;
     this.closed = this.#gone.promise;
@@ -81,7 +80,7 @@ export class TcpStream implements ByteStream {
     const length = await this.#connection.read(buffer);
     if (length === null) return null;
     if (length <= SMALL) return buffer.slice(0, length);
-    this.#buffer = undefined; // it is the reader's from here
+    this.#buffer = undefined; // the reader owns it now
     return buffer.subarray(0, length);
   }
 
@@ -98,7 +97,7 @@ export class TcpStream implements ByteStream {
     try {
       this.#connection.close();
     } catch {
-      // It was closed by its own failure.
+      // It has already failed and closed.
     }
   }
 }

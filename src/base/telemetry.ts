@@ -1,58 +1,58 @@
 /**
- * OpenTelemetry spans, where a provider is registered, as Deno's own is with `OTEL_DENO=true`. The
- * API is only loaded then; without one, a span costs next to nothing.
+ * OpenTelemetry spans, if a provider is registered (Deno registers its own with `OTEL_DENO=true`).
+ * Only then is the API loaded; without a provider, a span costs next to nothing.
  *
  * @module
  */
 import type * as otel from "@opentelemetry/api";
 
-/** What is said of a span. Never the arguments or results of calls. */
+/** Attributes of a span. Never the arguments or results of calls. */
 type SpanAttributes = Readonly<Record<string, string | number | undefined>>;
 
 /** Options of {@linkcode startSpan}. */
 interface SpanOptions {
   /** `"client"` for requests to another process. */
   readonly kind?: "client" | "internal";
-  /** What is known from the start. */
+  /** Attributes known from the start. */
   readonly attributes?: SpanAttributes;
 }
 
-/** A piece of work under way. Disposing it ends it. */
+/** A running operation. Disposing it ends the span. */
 export interface Span extends Disposable {
-  /** Says more of it. */
+  /** Adds attributes. */
   set(attributes: SpanAttributes): void;
-  /** Says that it failed, by the class of the error. */
+  /** Marks it as failed, with the class of the error. */
   fail(type: string): void;
-  /** Does something as a part of it. */
+  /** Runs work as a child of it. */
   run<T>(work: () => T): T;
 }
 
 type Api = typeof otel;
 
-/** Where providers are registered, whichever version of the API they were built with. */
+/** Where providers of any 1.x version of the API register. */
 const REGISTRY = Symbol.for("opentelemetry.js.api.1");
 
 let api: Api | undefined;
 
-/** Loads the API if a provider is registered. Before this, no span is recorded. */
+/** Loads the API if a provider is registered. Until then, no spans are recorded. */
 export async function loadTelemetry(): Promise<void> {
   if (REGISTRY in globalThis) api ??= await import("@opentelemetry/api");
 }
 
-/** Begins a span, as a part of the one that is running. */
+/** Starts a span as a child of the active one. */
 export function startSpan(name: string, options: SpanOptions = {}): Span {
   return api === undefined ? NO_SPAN : new RecordedSpan(api, name, options);
 }
 
-/** Whether spans are recorded at all. */
+/** Whether spans are recorded. */
 export function recordsSpans(): boolean {
   return api !== undefined;
 }
 
-/** Does something as a part of what was running at an earlier time. */
+/** Runs work in a captured trace context. */
 export type Within = <T>(work: () => T) => T;
 
-/** Keeps which span is running. */
+/** Captures the active trace context. */
 export function captureTrace(): Within {
   if (api === undefined) return (work) => work();
   const { context } = api;
@@ -61,8 +61,8 @@ export function captureTrace(): Within {
 }
 
 /**
- * Tells which span is running, in the form that goes to other processes: W3C Trace Context. Baggage,
- * which may hold anything, is left out.
+ * The active span in the form for other processes: W3C Trace Context, without baggage, which may
+ * contain anything.
  */
 export function traceContext(): Readonly<Record<string, string>> {
   if (api === undefined) return {};
@@ -123,7 +123,7 @@ const NO_SPAN: Span = {
   [Symbol.dispose]() {},
 };
 
-/** Names come from executed code, and are not to fill anybody's disk. */
+/** Executed code chooses the names, and must not fill the disk with them. */
 const MAX_NAME = 100;
 
 /** A request to an MCP server, as its span describes it. */
@@ -136,13 +136,13 @@ export interface McpRequest {
   readonly target?: string;
   /** The request's id in the audit log. */
   readonly callId?: string;
-  /** How the server is started or reached, where that is known. */
+  /** How the server is started or reached, if known. */
   readonly params?: { readonly command: string } | { readonly url: string };
 }
 
 /**
- * Begins the span of a request to an MCP server, by OpenTelemetry's conventions for MCP clients. It
- * says nothing of arguments, URIs of resources, or texts of servers.
+ * Starts the span of a request to an MCP server, following OpenTelemetry's conventions for MCP
+ * clients. It contains no arguments, resource URIs or text from servers.
  */
 export function startMcpSpan(request: McpRequest): Span {
   const { method, serverName, callId, params } = request;
@@ -173,7 +173,7 @@ function targetOf(method: string, target: string | undefined): SpanAttributes {
 function peerOf(params: McpRequest["params"]): SpanAttributes {
   if (params === undefined) return {};
   if ("command" in params) return { "network.transport": "pipe" };
-  // A host with `${VAR}` in it is not one.
+  // A URL with `${VAR}` in it has no known host.
   if (!URL.canParse(params.url) || params.url.includes("${")) return { "network.transport": "tcp" };
   const { protocol, hostname, port } = new URL(params.url);
   return {

@@ -1,24 +1,24 @@
 /**
- * The terminal's size, and texts in rows of that size.
+ * The terminal's size, and wrapping text to it.
  *
  * @module
  */
 
-/** How large the terminal is; as large as usual where that cannot be told. */
+/** The size of the terminal, or 80 × 24 if it is unknown. */
 export function terminalSize(): { readonly columns: number; readonly rows: number } {
   try {
     const { columns, rows } = Deno.consoleSize();
     return { columns: columns || 80, rows: rows || 24 };
   } catch {
-    return { columns: 80, rows: 24 }; // it is not a terminal that has a size
+    return { columns: 80, rows: 24 }; // not a terminal
   }
 }
 
-/** Breaks a text into rows, between words where it can. */
+/** Wraps text into rows, between words if possible. */
 export function wordRows(text: string, width: number): string[] {
   const rows: string[] = [];
   for (let rest = text; rest !== "" || rows.length === 0;) {
-    // A text may be megabytes: only what a row can hold is looked at.
+    // The text may be megabytes: look only at what fits a row.
     const [row = ""] = wrapped(rest.slice(0, 2 * Math.max(width, 2)), width);
     const space = row.length < rest.length ? row.lastIndexOf(" ") : -1;
     const end = space > row.length / 2 ? space + 1 : Math.max(row.length, 1);
@@ -28,7 +28,7 @@ export function wordRows(text: string, width: number): string[] {
   return rows;
 }
 
-/** Breaks a text into rows. */
+/** Wraps text into rows of a width, anywhere. */
 export function wrapped(text: string, width: number): string[] {
   const rows = [""];
   let used = 0;
@@ -45,8 +45,8 @@ export function wrapped(text: string, width: number): string[] {
 }
 
 /**
- * The most columns that a text can take. Terminals differ in what they make of many characters: a
- * row that got longer than expected would continue where no mark is.
+ * The most columns that a text can take. Terminals differ in the width of many characters, and a row
+ * that is wider than expected would wrap without indentation.
  */
 export function widthOf(text: string): number {
   let width = 0;

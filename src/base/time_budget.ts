@@ -1,17 +1,16 @@
 import { LONGEST_TIMER_MS } from "./signals.ts";
 
-/** A place where something waits for a person. */
+/** Something that may be waiting for a person. */
 export interface Waiting {
-  /** How much waits. */
+  /** How many requests are waiting. */
   readonly pending: number;
   /** Calls back with that number whenever it changes, until disposed. */
   onPendingChange(callback: (pending: number) => void): Disposable;
 }
 
 /**
- * A time limit that stands still while decisions are being waited for.
- *
- * It is told how many are pending: with two of them, deciding one does not start the clock again.
+ * A time limit that is paused while decisions are pending. With two pending, deciding one does not
+ * resume the clock.
  */
 export class TimeBudget implements Disposable {
   #expiry = new AbortController();
@@ -20,7 +19,7 @@ export class TimeBudget implements Disposable {
   #startedAt = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** Starts the clock. `onTurn` is called whenever it starts again or stands still. */
+  /** Starts the clock. `onTurn` is called whenever it starts again or pauses. */
   constructor(readonly timeoutMs?: number, readonly onTurn: () => void = () => {}) {
     if (timeoutMs !== undefined && !(timeoutMs > 0)) {
       throw new RangeError(`Cannot use a time limit of ${timeoutMs} ms: it must be above 0`);
@@ -44,12 +43,12 @@ export class TimeBudget implements Disposable {
     return this.#pending === 0;
   }
 
-  /** How much of the time is left. */
+  /** The time left, in milliseconds. */
   get leftMs(): number {
     return this.#left - (this.runs ? performance.now() - this.#startedAt : 0);
   }
 
-  /** Says how many decisions are pending. The clock runs while there are none. */
+  /** Sets how many decisions are pending. The clock runs while there are none. */
   setPending(count: number): void {
     const [before, now] = [this.#pending > 0, count > 0];
     this.#pending = count;
@@ -59,14 +58,12 @@ export class TimeBudget implements Disposable {
     this.onTurn();
   }
 
-  /**
-   * Stands still whenever something waits for a person at one of several places, until disposed.
-   */
-  standStillFor(places: readonly Waiting[]): Disposable {
-    const tell = () => this.setPending(places.reduce((sum, { pending }) => sum + pending, 0));
+  /** Pauses while anything waits for a person in one of these places, until disposed. */
+  pauseWhilePending(places: readonly Waiting[]): Disposable {
+    const update = () => this.setPending(places.reduce((sum, { pending }) => sum + pending, 0));
     const stack = new DisposableStack();
-    for (const place of places) stack.use(place.onPendingChange(tell));
-    tell(); // a thread of earlier code may be waiting for an `ApprovalClient`
+    for (const place of places) stack.use(place.onPendingChange(update));
+    update(); // a thread of earlier code may already be waiting
     return stack;
   }
 

@@ -1,9 +1,9 @@
-/** Makes a random token. */
+/** Creates a random token. */
 export function randomToken(): string {
   return crypto.getRandomValues(new Uint8Array(32)).toHex();
 }
 
-/** Compares two tokens in a time that only depends on the length of the one that was given. */
+/** Compares tokens in a time that depends only on the length of the given one. */
 export function sameToken(given: string, token: string): boolean {
   let difference = given.length ^ token.length;
   for (let at = 0; at < given.length; at++) {
@@ -12,5 +12,5 @@ export function sameToken(given: string, token: string): boolean {
   return difference === 0;
 }
 
-/** The names by which a program on this machine reaches it, as they stand in a `Host` header. */
+/** The names of this machine's loopback interface, as in a `Host` header. */
 export const LOOPBACK_HOSTS: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];

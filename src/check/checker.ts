@@ -8,15 +8,15 @@ import { type CodeProblem, type Findings, judge, undefinedNames } from "./proble
 import { CheckReport } from "./report.ts";
 import type { StubTree } from "./stub_tree.ts";
 
-/** What the check asks of the kernel. */
-export interface CheckedKernel {
-  /** Has the kernel look at code, in a turn that the caller holds; JSON. */
+/** What the check needs from the kernel. */
+interface CheckedKernel {
+  /** Has the kernel analyze code, in a turn that the caller holds; returns JSON. */
   look(code: string, signal: AbortSignal): Promise<string>;
-  /** Starts a type checker beside the kernel; `undefined` where there is none. */
+  /** Starts a type checker beside the kernel; `undefined` if none is installed. */
   openChecker(): CheckerProcess | undefined;
 }
 
-/** What the check is about. */
+/** Options of {@linkcode CodeChecker}. */
 interface CheckerOptions {
   readonly kernel: CheckedKernel;
   /** The folder of generated modules. */
@@ -24,39 +24,39 @@ interface CheckerOptions {
   readonly log: Logger;
 }
 
-/** How long a cell may be held up. */
+/** How long a check may delay a cell. */
 const MAX_DELAY_MS = 300;
-/** What is kept of a session: older cells' names are unknown to the checker. */
+/** How much of a session is kept: the checker does not know the names of older cells. */
 const MAX_CELLS = 100;
 const MAX_HISTORY = 200_000;
-/** After so many ends it is not started again. */
+/** After this many exits, the checker is not restarted. */
 const MAX_ENDS = 3;
 
-/** A checker with its stubs, which know the session's cells. */
+/** A running type checker, with the stubs it reads. */
 interface Session {
   readonly server: LanguageServer;
   readonly stubs: StubTree;
-  /** Has the checker see what was changed in their folder. */
+  /** Makes changes in the stubs' folder visible to the checker; returns the paths as it sees them. */
   readonly publish: (files: ChangedFile[]) => Promise<ChangedFile[]>;
 }
 
-/** A cell that was looked at, and runs or is about to. */
+/** A cell that was checked and runs or is about to. */
 interface Pending {
   look?: Look;
-  /** Whether the checker has it. */
+  /** Whether the checker knows it. */
   isAppended: boolean;
 }
 
 /**
- * Checks cells before they run: names by the kernel, which knows them all, and calls of generated
- * modules by a type checker that knows the cells so far.
+ * Checks cells before they run. The kernel, which knows all names, finds undefined ones; a type checker
+ * that knows the cells so far checks calls of generated modules.
  */
 export class CodeChecker implements Disposable {
   readonly #options: CheckerOptions;
-  /** Of each cell so far what the checker is to know. */
+  /** What the checker has to know of each cell so far. */
   readonly #history: string[] = [];
   #session: Promise<Session> | undefined;
-  /** The session, once its checker knows the history. */
+  /** The session, once the checker knows the history. */
   #live: Session | undefined;
   #pending: Pending | undefined;
   #usesTools = false;
@@ -67,13 +67,13 @@ export class CodeChecker implements Disposable {
     this.#options = options;
   }
 
-  /** Starts the type checker ahead. */
+  /** Starts the type checker in advance. */
   warm(): void {
     this.#usesTools = true;
-    this.#open()?.catch(() => {}); // the next check says so
+    this.#open()?.catch(() => {}); // the next check reports it
   }
 
-  /** Checks code that is about to run, in its turn. Rejects only with the signal's reason. */
+  /** Checks code that is about to run. Rejects only with the signal's reason. */
   async check(
     code: string,
     signal: AbortSignal,
@@ -83,7 +83,7 @@ export class CodeChecker implements Disposable {
     if (code.length > MAX_CODE) return this.#unchecked("it is too long");
     const timeout = AbortSignal.timeout(limitMs);
     try {
-      // What the kernel says late, but before it runs the code, is noted all the same.
+      // An answer of the kernel that arrives late, but before the code runs, is still recorded.
       return await abortable(this.#check(code, pending, { signal, timeout }), timeout);
     } catch (error) {
       signal.throwIfAborted();
@@ -91,7 +91,7 @@ export class CodeChecker implements Disposable {
     }
   }
 
-  /** Takes note of how the code that was checked last ended, if it ran. */
+  /** Records how the code that was checked last ended, if it ran. */
   ended(how: "well" | "failed" | "blocked"): void {
     const pending = this.#pending;
     this.#pending = undefined;
@@ -100,7 +100,7 @@ export class CodeChecker implements Disposable {
     if (how === "blocked") {
       if (isAppended) this.#edit((server) => server.remove(server.size - 1));
     } else if (look === undefined || look.dynamic) {
-      this.reset(); // nobody knows which names are what
+      this.reset(); // it is unknown which names are set now
     } else if (how === "well") {
       this.#history.push(look.text);
       if (!isAppended) this.#edit((server) => server.append(look.text));
@@ -165,21 +165,21 @@ export class CodeChecker implements Disposable {
     const { server, stubs, publish } = session;
     const files = await stubs.update(new Set(look.tools.map(([name]) => name)));
     server.filesChanged(await publish(files));
-    // The code may have begun while the stubs were made.
+    // The code may have started while the stubs were written.
     if (this.#pending !== pending) return undefined;
     server.append(look.text);
     pending.isAppended = true;
     return await judge(await server.diagnose(), look, { names: stubs, signal });
   }
 
-  /** The type checker, which is started anew after its end; `undefined` where there is none. */
+  /** The type checker, restarted if it has ended; `undefined` if there is none. */
   #open(): Promise<Session> | undefined {
     if (this.#session !== undefined || this.#ends >= MAX_ENDS) return this.#session;
     const process = this.#options.kernel.openChecker();
     if (process === undefined) {
       this.#ends = MAX_ENDS;
       this.#options.log.warn(
-        "Tool calls in code are not checked before it runs: the type checker ty is not installed. " +
+        "Tool calls are not checked before code runs: the type checker ty is not installed. " +
           "Run `ipybox setup`",
       );
       return undefined;
@@ -193,7 +193,7 @@ export class CodeChecker implements Disposable {
   }
 
   async #start({ stream, stubs: folder, elsewhere }: CheckerProcess): Promise<Session> {
-    const { StubTree } = await import("./stub_tree.ts"); // and the generator: few sessions need it
+    const { StubTree } = await import("./stub_tree.ts"); // loads the generator, which few sessions need
     const stubs = new StubTree(folder, this.#options.mcptools);
     await stubs.begin();
     const publish = async (files: ChangedFile[]) => {
@@ -241,7 +241,7 @@ function inOrder(problems: readonly CodeProblem[]): CodeProblem[] {
   return problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
 
-/** A cell that failed, for later ones: its names may have their values or not, or be others'. */
+/** What a failed cell looks like to later ones: each of its names may have any value. */
 function afterFailure({ bound, imports }: Look): string {
   const unknown = bound.length === 0 ? [] : [`from _unknown import ${bound.join(", ")}`];
   return [...unknown, ...imports].join("\n") + "\n";

@@ -5,39 +5,39 @@ import { settledWithin } from "../base/signals.ts";
 import { bytesOf, type ByteStream } from "../base/streams.ts";
 import { checkJson } from "../json/measure.ts";
 
-/** A place in a cell: lines and columns from 0, columns in UTF-16. The end is behind it. */
+/** A range in a cell. Lines and columns count from 0, columns in UTF-16; the end is exclusive. */
 export interface CellRange {
-  /** The line in which it begins. */
+  /** The first line. */
   readonly line: number;
-  /** Where in that line. */
+  /** The column in the first line. */
   readonly column: number;
-  /** The line in which it ends. */
+  /** The last line. */
   readonly endLine: number;
-  /** Behind its last character. */
+  /** The column after its last character. */
   readonly endColumn: number;
 }
 
-/** What the checker says of a cell. */
+/** A finding of the type checker in a cell. */
 export interface Diagnostic extends CellRange {
-  /** Its rule, such as `unknown-argument`. */
+  /** The rule, such as `unknown-argument`. */
   readonly code: string;
-  /** What it says, without explanations. */
+  /** The first line of the message. */
   readonly message: string;
 }
 
-/** Longer messages than any about a cell that is checked. */
+/** Longer than any message about a cell that is checked. */
 const MAX_MESSAGE = 8 << 20;
 const MAX_HEADER = 4096;
-/** What does not answer by then is ended. */
+/** A server that does not answer in this time is stopped. */
 const HUNG_MS = 10_000;
 const MAX_VALUES = 200_000;
-/** More than somebody mends at a time; each is compared with what there is in the cell. */
+/** Nobody fixes more at a time, and each is compared with the whole cell. */
 const MAX_DIAGNOSTICS = 100;
 const MAX_TEXT = 4000;
 /** Cells are small, so more than this is waiting only for a server that does not read. */
 const MAX_UNREAD = 4 << 20;
 
-/** What code says in comments must not keep it from being checked. */
+/** Comments in code must not keep it from being checked. */
 const SETTINGS = {
   diagnosticMode: "openFilesOnly",
   configuration: { analysis: { "respect-type-ignore-comments": false } },
@@ -45,7 +45,7 @@ const SETTINGS = {
 
 const CHANGES = { created: 1, changed: 2, deleted: 3 } as const;
 
-/** A file that the server may have read, or not found. */
+/** A file that the server may have read or looked for. */
 export interface ChangedFile {
   readonly path: string;
   readonly change: keyof typeof CHANGES;
@@ -72,9 +72,9 @@ const diagnostics = z.object({
 const configurationRequest = z.object({ items: z.array(z.unknown()).max(100) });
 
 /**
- * A language server that knows the cells of a notebook.
+ * A language server that checks the cells of a notebook.
  *
- * What it says is not trusted: what breaks the protocol ends it.
+ * Its messages are not trusted: any violation of the protocol stops it.
  *
  * @see https://microsoft.github.io/language-server-protocol/
  */
@@ -96,7 +96,7 @@ export class LanguageServer implements Disposable {
     void this.#read();
   }
 
-  /** Begins a notebook without cells in a folder, whose modules it can import, and no others. */
+  /** Opens an empty notebook in a folder. Its cells can import only the modules there. */
   static async start(stream: ByteStream, folder: string): Promise<LanguageServer> {
     const root = toFileUrl(`${folder}/`);
     const server = new LanguageServer(stream, root);
@@ -124,12 +124,12 @@ export class LanguageServer implements Disposable {
     return server;
   }
 
-  /** Aborts when it can be asked no more, with the reason. */
+  /** Aborts when the server has ended, with the reason. */
   get ended(): AbortSignal {
     return this.#end.signal;
   }
 
-  /** How many cells there are. */
+  /** The number of cells. */
   get size(): number {
     return this.#cells.length;
   }
@@ -149,7 +149,7 @@ export class LanguageServer implements Disposable {
     if (uri !== undefined) this.#change(index, 1, [], { didClose: [{ uri }] });
   }
 
-  /** Says which files are there, others or gone since the last time. */
+  /** Reports files that were created, changed or deleted. */
   filesChanged(files: readonly ChangedFile[]): void {
     if (files.length === 0) return;
     const changes = files.map(({ path, change }) => ({
@@ -191,7 +191,7 @@ export class LanguageServer implements Disposable {
     if (this.ended.aborted) return Promise.reject(this.ended.reason);
     const id = ++this.#requests;
     const answer = Promise.withResolvers<unknown>();
-    answer.promise.catch(() => {}); // the caller may have given up
+    answer.promise.catch(() => {}); // the caller may have stopped waiting
     this.#waiting.set(id, answer);
     this.#send({ id, method, params });
     settledWithin(answer.promise, HUNG_MS).then((settled) => {
@@ -246,7 +246,7 @@ export class LanguageServer implements Disposable {
     else waiting.reject(new Error(`The type checker failed: ${error.message}`));
   }
 
-  /** The server's settings. */
+  /** Answers a request of the server: it may ask for its settings. */
   #answer(method: string, params: unknown): unknown {
     if (method !== "workspace/configuration") return null;
     return configurationRequest.parse(params).items.map(() => SETTINGS);
@@ -261,7 +261,7 @@ export class LanguageServer implements Disposable {
   }
 }
 
-/** Cuts bytes into messages: header lines, an empty line, and as many bytes as the header says. */
+/** Splits bytes into messages: header lines, an empty line, and as many bytes as the header says. */
 class MessageReader {
   readonly #buffer = new ByteBuffer();
 

@@ -2,43 +2,43 @@ import { z } from "zod";
 import { checkJson } from "../json/measure.ts";
 import type { CellRange } from "./language_server.ts";
 
-/** What the kernel knows of code before it runs. */
+/** What the kernel knows about code before it runs. */
 export interface Look {
-  /** The file that it was read from. */
+  /** The file that the code was read from. */
   readonly file: string | null;
   /** The code as IPython runs it, without comments. */
   readonly text: string;
-  /** Whether it may set names that nobody can read off it. */
+  /** Whether it may set names that cannot be determined statically. */
   readonly dynamic: boolean;
-  /** Its imports of names that nothing else in it sets. */
+  /** Its imports of names that it does not set otherwise. */
   readonly imports: readonly string[];
-  /** The names of the session that it sets. */
+  /** The global names that it sets. */
   readonly bound: readonly string[];
-  /** The attributes that it and earlier code set, of whatever. */
+  /** The names of attributes that it and earlier code set, on any object. */
   readonly written: readonly string[];
-  /** Names that it uses, and that nothing has set. */
+  /** Names that it uses although nothing has set them. */
   readonly undefined: readonly {
     readonly name: string;
     readonly range: CellRange;
     readonly near: string | null;
   }[];
-  /** The servers and modules of `mcptools` that it names; `""` for a server alone. */
+  /** The servers and modules of `mcptools` that it names; the module is `""` for a server alone. */
   readonly tools: readonly (readonly [server: string, module: string])[];
   /** Where exceptions are expected. */
   readonly guarded: readonly CellRange[];
-  /** Calls with positional or unpacked arguments, and these arguments. */
+  /** Calls with positional or unpacked arguments, and the unpacked arguments themselves. */
   readonly loose: readonly CellRange[];
-  /** The line and the column at which the first call begins. */
+  /** Where the first call begins. */
   readonly calls: readonly [line: number, column: number] | null;
-  /** Calls with arguments by keywords. */
+  /** Calls with keyword arguments. */
   readonly keywords: readonly {
     readonly range: CellRange;
-    /** For each keyword the types of what is written out in the list that is given. */
+    /** For each keyword whose argument is a list display, the types of the literals in it. */
     readonly given: ReadonlyMap<string, readonly string[]>;
   }[];
 }
 
-/** Code that Python cannot read. */
+/** A syntax error. */
 export interface BadSyntax {
   readonly file: string | null;
   readonly name: string;
@@ -48,20 +48,20 @@ export interface BadSyntax {
   readonly source: string;
 }
 
-/** Longer code is not checked: the kernel, which then runs it, would look at it for too long. */
+/** Longer code is not checked: analyzing it would delay the kernel for too long. */
 export const MAX_CODE = 30_000;
 
-// What follows bounds the work that an answer makes. Code of that length needs less.
+// Limits on the work that an answer causes. Code of the length above needs less.
 const MAX_ANSWER = 1 << 20;
 const MAX_VALUES = 100_000;
 const MAX_NAMES = 2000;
 const MAX_RANGES = 10_000;
-/** IPython writes out magics: lines can become longer. */
+/** IPython expands magics, which makes lines longer. */
 const MAX_COLUMN = 10 * MAX_CODE;
 
 const name = z.string().max(1000);
 const names = z.array(name).max(MAX_NAMES);
-/** The types of what Python has a notation for: there are not many. */
+/** The types of Python's literals and displays: there are few. */
 const types = z.array(z.string().regex(/^\w{1,20}$/)).max(20);
 const line = z.number().int().min(0).max(MAX_CODE);
 const column = z.number().int().min(0).max(MAX_COLUMN);
@@ -100,12 +100,12 @@ const syntax = z.object({
     name: z.enum(["SyntaxError", "IndentationError", "TabError"]).catch("SyntaxError"),
     message: z.string().max(1000),
     line,
-    column: z.number().int().min(-1).max(MAX_COLUMN), // -1 where Python does not know it
+    column: z.number().int().min(-1).max(MAX_COLUMN), // -1 if Python does not know it
     source: z.string(),
   }),
 });
 
-/** Reads the kernel's answer, in which code may have had its hand. */
+/** Parses the kernel's answer, which executed code may have tampered with. */
 export function parseLook(answer: string): { look: Look } | { syntax: BadSyntax } | undefined {
   if (answer.length > MAX_ANSWER) return undefined;
   checkJson(new TextEncoder().encode(answer), { maxValues: MAX_VALUES });

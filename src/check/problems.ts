@@ -1,5 +1,5 @@
 /**
- * What is wrong with a cell: which of the checker's findings are certain, and how they read.
+ * Decides which of the type checker's findings are certain, and words them like Python's errors.
  *
  * @module
  */
@@ -9,31 +9,31 @@ import type { CellRange, Diagnostic } from "./language_server.ts";
 import { FairTurns } from "../base/signals.ts";
 import type { Look } from "./look.ts";
 
-/** Something that is wrong with code, as Python would say it when it runs. */
+/** A problem in code, worded as the exception that Python would raise. */
 export interface CodeProblem extends CellRange {
   /** The class of the exception, such as `"TypeError"`. */
   readonly ename: string;
-  /** Its message, with the nearest right name where there is one. */
+  /** Its message, with the most similar valid name if there is one. */
   readonly evalue: string;
 }
 
-/** What the names in a checker's messages stand for. */
+/** Resolves names in the type checker's messages. */
 export interface KnownNames {
-  /** A tool by its number. */
+  /** A tool by its id. */
   tool(id: number): StubbedTool | undefined;
-  /** The names in a module of `mcptools`: servers, tools, or what a tool's module has. */
+  /** The names in `mcptools`, in a server's package or in a tool's module. */
   members(module: string): Promise<readonly string[]>;
-  /** Whether a name is in a module that the person changed. */
+  /** Whether a user added a name to a module. */
   isAdded(module: string, name: string): Promise<boolean>;
 }
 
-/** What was found: `certain` fails whenever it runs, `possible` may be right. */
+/** Problems: `certain` ones fail every time the code runs, `possible` ones may not. */
 export interface Findings {
   readonly certain: readonly CodeProblem[];
   readonly possible: readonly CodeProblem[];
 }
 
-/** Names that code used before anything set them. */
+/** The problems of names that nothing has set. */
 export function undefinedNames({ undefined: names, guarded }: Look): CodeProblem[] {
   return names.filter(({ range }) => !guarded.some((place) => isWithin(range, place)))
     .map(({ name, near, range }) => ({
@@ -43,7 +43,7 @@ export function undefinedNames({ undefined: names, guarded }: Look): CodeProblem
     }));
 }
 
-/** Tells what the checker found about generated modules from all else that it said. */
+/** Picks the findings about generated modules, and decides which are certain. */
 export async function judge(
   diagnostics: readonly Diagnostic[],
   look: Look,
@@ -51,11 +51,11 @@ export async function judge(
 ): Promise<Findings> {
   const certain: CodeProblem[] = [];
   const possible: CodeProblem[] = [];
-  const said = diagnostics.filter((one) => !look.loose.some((place) => isSpread(one, place)));
-  const reader = new Reader(said, look, names);
+  const relevant = diagnostics.filter((one) => !look.loose.some((place) => isSpread(one, place)));
+  const reader = new Reader(relevant, look, names);
   const turns = new FairTurns();
-  for (const diagnostic of said) {
-    await turns.giveWay(); // servers' types can be long
+  for (const diagnostic of relevant) {
+    await turns.giveWay(); // types from servers can be long
     signal.throwIfAborted();
     const verdict = await reader.read(diagnostic);
     if (verdict === undefined) continue;
@@ -76,7 +76,7 @@ interface Verdict {
   readonly isCertain: boolean;
 }
 
-/** A name in a stub: the number of the tool, and which of its names. */
+/** A name in a stub: the id of the tool, and the name in its module. */
 const NAME = /`mcp(\d+)_(\w+?)(?:__\d+)?(?:\.__init__)?`/i;
 /** A module of `mcptools`. */
 const MODULE = /`(mcptools(?:\.\w+)*)`/;
@@ -134,7 +134,7 @@ class Reader {
     return { problem: problemAt(diagnostic, "TypeError", evalue), isCertain };
   }
 
-  /** Whether a call lacks an argument, in the place of which there may be another. */
+  /** Whether a call lacks an argument, so that an unknown one is probably meant to be it. */
   #isIncomplete(call: Look["keywords"][number]): boolean {
     return this.diagnostics.some((one) =>
       one.code === "missing-argument" && this.#callAround(one) === call &&
@@ -142,7 +142,7 @@ class Reader {
     );
   }
 
-  /** The call that something is said of, or of an argument of which. */
+  /** The innermost call around a finding or an argument. */
   #callAround(argument: CellRange): Look["keywords"][number] | undefined {
     return this.look.keywords.filter(({ range }) => isWithin(argument, range))
       .reduce<Look["keywords"][number] | undefined>(
@@ -173,7 +173,7 @@ class Reader {
     const line = this.#lines[diagnostic.line] ?? "";
     const name = /^(\w+)\s*=(?!=)/.exec(line.slice(diagnostic.column))?.[1];
     const what = name === undefined ? "an argument" : `argument '${name}'`;
-    // What the checker says of a type leaves out the most of a long one.
+    // The checker abbreviates long types.
     const expected = called.fields.get(name ?? "")?.type ?? shown;
     const problem = problemAt(
       diagnostic,
@@ -181,7 +181,7 @@ class Reader {
       `${called.text}: ${what} takes ${readable(withoutNone(expected))}, not ${readable(found)}`,
     );
     const items = this.#callAround(diagnostic)?.given.get(name ?? "") ?? [];
-    // A list that is given may be empty, whatever its type; what is written out in it is there.
+    // A list may be empty whatever its type, but the literals in a list display are there.
     const types = parseTypes(found).map((type) => type && { ...type, item: undefined });
     const wanted = this.#parsed(expected);
     const isCertain = excludes(wanted, types) ||
@@ -204,7 +204,7 @@ class Reader {
     const [, owner = "", name = ""] =
       /^Object of type `([\w*| ]+)` has no attribute `(\w+)`/.exec(message) ?? [];
     if (isSpecial(name) || this.look.written.includes(name)) return undefined;
-    // None has no such name either.
+    // None lacks the attribute too, so it decides nothing.
     const owners = owner.split(" | ").filter((type) => type !== "None");
     const verdicts = await Promise.all(
       owners.map((type) => this.#missingIn(diagnostic, type.replace(/\*$/, ""), name)),
@@ -212,7 +212,7 @@ class Reader {
     return verdicts.includes(undefined) ? undefined : verdicts[0];
   }
 
-  /** A name that values of a type do not have; `undefined` where the type is not of a generated module. */
+  /** A missing attribute; `undefined` if the type is not from a generated module. */
   async #missingIn(
     diagnostic: Diagnostic,
     owner: string,
@@ -248,7 +248,7 @@ class Reader {
     return certain(diagnostic, "AttributeError", text);
   }
 
-  /** Whether code may have put other values in the fields of a tool's classes. */
+  /** Whether code may have assigned to fields of a tool's classes. */
   #isWritten({ classes }: StubbedTool): boolean {
     return this.look.written.some((name) =>
       [...classes.values()].some(({ fields }) => fields.has(name))
@@ -264,28 +264,37 @@ class Reader {
     },
   ): Promise<Verdict | undefined> {
     if (!/^mcptools(\.|$)/.test(module) || name === "" || isSpecial(name)) return undefined;
-    if (await this.names.isAdded(module, name)) return undefined;
-    const members = await this.names.members(module);
     const problem = isImported
       ? { ename: "ImportError", evalue: `cannot import name '${name}' from '${module}'` }
       : { ename: "AttributeError", evalue: `module '${module}' has no attribute '${name}'` };
-    return this.#unlisted(diagnostic, { ...problem, module, name, members });
+    return await this.#unlisted(diagnostic, { ...problem, module, name });
+  }
+
+  async #notFound(
+    diagnostic: Diagnostic,
+    path: string | undefined,
+  ): Promise<Verdict | undefined> {
+    const [, module, name = ""] = /^(.+)\.(.*)$/.exec(path ?? "") ?? [];
+    if (module === undefined) return undefined;
+    const evalue = `No module named '${path}'`;
+    return await this.#unlisted(diagnostic, { ename: "ModuleNotFoundError", evalue, module, name });
   }
 
   /**
-   * A server or a tool that is not there. A tool can come while the code runs, by what that calls: so
-   * it is certain only where nothing was called before, or where the name looks like another one.
+   * A name that is not in a module. Calls can make servers add tools while the code runs, so the
+   * problem is certain only if no call comes before it, or if the name looks misspelt.
    */
-  #unlisted(
+  async #unlisted(
     diagnostic: Diagnostic,
-    { ename, evalue, module, name, members }: {
+    { ename, evalue, module, name }: {
       readonly ename: string;
       readonly evalue: string;
       readonly module: string;
       readonly name: string;
-      readonly members: readonly string[];
     },
-  ): Verdict {
+  ): Promise<Verdict | undefined> {
+    if (await this.names.isAdded(module, name)) return undefined;
+    const members = await this.names.members(module);
     const [line, column] = this.look.calls ?? [Infinity, 0];
     const isFirst = !isBefore(line, column, diagnostic.line, diagnostic.column);
     const isCertain = module === "mcptools" || isFirst || isMisspelt(name, members);
@@ -294,27 +303,7 @@ class Reader {
     return { problem: problemAt(diagnostic, ename, evalue + suggestion(near)), isCertain };
   }
 
-  async #notFound(
-    diagnostic: Diagnostic,
-    module: string | undefined,
-  ): Promise<Verdict | undefined> {
-    if (module === undefined) return undefined;
-    const end = module.lastIndexOf(".");
-    const parent = module.slice(0, Math.max(0, end));
-    const name = module.slice(end + 1);
-    if (parent === "" || await this.names.isAdded(parent, name)) return undefined;
-    const members = await this.names.members(parent);
-    const evalue = `No module named '${module}'`;
-    return this.#unlisted(diagnostic, {
-      ename: "ModuleNotFoundError",
-      evalue,
-      module: parent,
-      name,
-      members,
-    });
-  }
-
-  /** The function or class that a message is about, and its keywords. */
+  /** The function or class that a message is about. */
   #called(message: string): Called | undefined {
     const [, callee = ""] = /(?: of (?:function )?|^Argument to (?:function )?)(`[\w.]+`)/
       .exec(message) ?? [];
@@ -322,7 +311,7 @@ class Reader {
     if (named === undefined) return undefined;
     const { tool, name } = named;
     const isTool = /^run(_json)?(_async)?$/.test(name);
-    if (this.look.written.includes(name)) return undefined; // it may be another function
+    if (this.look.written.includes(name)) return undefined; // it may have been replaced
     const text = isTool ? `${tool.server}.${tool.module}.${name}()` : `${name}()`;
     const className = isTool ? "Params" : name;
     const stubbed = tool.classes.get(className);
@@ -336,7 +325,7 @@ class Reader {
   }
 }
 
-/** Every object has some of these, and no tool has one. */
+/** Whether a name is private: objects have such names, generated classes declare none. */
 function isSpecial(name: string): boolean {
   return name.startsWith("_");
 }
@@ -354,7 +343,7 @@ function suggestion(names: readonly string[]): string {
   return names.length === 0 ? "" : `. Did you mean: '${names[0]}'?`;
 }
 
-/** More names than somebody reads in an error. */
+/** Nobody reads more names in an error. */
 const MAX_LISTED = 20;
 
 function listOf(names: readonly string[]): string {
@@ -363,12 +352,12 @@ function listOf(names: readonly string[]): string {
   return names.slice(0, MAX_LISTED).join(", ") + more;
 }
 
-/** What a person would say that an argument takes: it can be left out. */
+/** A type without the `None` that only means that the argument can be omitted. */
 function withoutNone(type: string): string {
   return type.replace(/ \| None$/, "");
 }
 
-/** A type as its tool's module names it. */
+/** A type as it is named in its tool's module. */
 function readable(type: string): string {
   const text = split(type, " | ")
     .map((part) =>
@@ -388,18 +377,18 @@ function isBefore(line: number, column: number, otherLine: number, otherColumn: 
   return line < otherLine || (line === otherLine && column < otherColumn);
 }
 
-/** Whether something is said of a whole call with positional arguments, or of an unpacked one. */
+/** Whether a finding is about a whole call with positional arguments, or about an unpacked one. */
 function isSpread(said: CellRange, place: CellRange): boolean {
   return said.endLine === place.endLine && said.endColumn === place.endColumn &&
     said.line === place.line && said.column <= place.column && said.column >= place.column - 2;
 }
 
-// Types, as the checker writes them: a certain error is one that holds for each that a value may have.
+// Types as the checker writes them. An error is certain if it holds for every type of the value.
 
-/** Values that no argument of another kind accepts. */
+/** A kind of value. `ACCEPTED` says which kinds fit which. */
 type Kind = "str" | "int" | "float" | "bool" | "None" | "list" | "dict" | "model";
 
-/** What the runtime accepts for each kind of argument. */
+/** The kinds of values that the runtime accepts for each kind of argument. */
 const ACCEPTED: Readonly<Record<Kind, readonly Kind[]>> = {
   str: ["str"],
   int: ["int", "float"], // 5.0 is an integer
@@ -411,7 +400,7 @@ const ACCEPTED: Readonly<Record<Kind, readonly Kind[]>> = {
   model: ["dict", "model"],
 };
 
-/** Whether a type takes no value of any of others. */
+/** Whether no value of the given types fits the wanted ones. */
 function excludes(wanted: Types, given: Types): boolean {
   return given.every((one) =>
     one !== undefined && wanted.every((want) => want !== undefined && !accepts(want, one))
@@ -420,13 +409,13 @@ function excludes(wanted: Types, given: Types): boolean {
 
 interface ParsedType {
   readonly kind: Kind;
-  /** The only values, as they are written. */
+  /** The only possible values, as source text. */
   readonly values?: ReadonlySet<string>;
-  /** Of a list's items the types that all must have, or that one has. */
+  /** The type of all items of a wanted list, or of one item of a given one. */
   readonly item?: Types;
 }
 
-/** The members of a type; `undefined` is one of which nothing is known. */
+/** The members of a union; `undefined` for unknown types. */
 type Types = readonly (ParsedType | undefined)[];
 
 function accepts(want: ParsedType, given: ParsedType): boolean {
@@ -452,7 +441,7 @@ function parseType(text: string): ParsedType | undefined | Types {
   return /^Mcp\d+_\w+$/.test(text) ? { kind: "model" } : undefined;
 }
 
-/** Reads listed values. Those that can be spelled in several ways stand for all of their kind. */
+/** Parses `Literal` values. Values that may be escaped in several ways widen to their kind. */
 function parseLiteral(values: readonly string[]): Types {
   return [...Map.groupBy(values, literalKind)].map(([kind, values]) =>
     kind &&
@@ -468,7 +457,7 @@ function literalKind(value: string): Kind | undefined {
   return value === "True" || value === "False" ? "bool" : undefined;
 }
 
-/** Splits a text where it is not in brackets or quotes. */
+/** Splits text at a separator outside of brackets and quotes. */
 function split(text: string, separator: string): string[] {
   const parts: string[] = [];
   let depth = 0;

@@ -10,11 +10,11 @@ export interface NamedTool {
   readonly module: string;
 }
 
-/** The most tools that people are shown of those that code names, and characters of each. */
+/** How many of the tools that code names people are shown, and how many characters of each. */
 const MAX_NAMES = 20;
 const MAX_NAME = 100;
 
-/** How people are shown the tools that code names. It can name any number of any length. */
+/** The tools that code names, as shown to people. Code can name any number of any length. */
 export function shownNames(tools: readonly NamedTool[]): string[] {
   const shown = tools.slice(0, MAX_NAMES).map(({ server, module }) => {
     const name = module === "" ? server : `${server}.${module}`;
@@ -37,19 +37,19 @@ export function shownNames(tools: readonly NamedTool[]): string[] {
  * ```
  */
 export class CheckReport {
-  /** What fails whenever it runs, in the order of the code. */
+  /** What fails every time the code runs, in the order of the code. */
   readonly problems: readonly CodeProblem[];
   /** What may fail, such as an argument that may be `None`. */
   readonly notes: readonly CodeProblem[];
-  /** The tools that the code names: what it says of itself, which nobody has checked. */
+  /** The tools that the code names. This is what the code claims; nothing verifies it. */
   readonly tools: readonly NamedTool[];
-  /** Whether the whole check was made: not where it took too long, or where ty is not installed. */
+  /** Whether the check is complete. It is not if it took too long or ty is not installed. */
   readonly isComplete: boolean;
   readonly #lines: readonly string[];
   readonly #file: string | null;
 
   /**
-   * Nothing was checked.
+   * The report on code that was not checked.
    *
    * @internal
    */
@@ -62,11 +62,11 @@ export class CheckReport {
   });
 
   /**
-   * Made by ipybox; not for direct construction.
+   * Created by ipybox; not for direct construction.
    *
    * @param parts What was found.
    * @param parts.text The code that was checked.
-   * @param parts.file The file that it was read from.
+   * @param parts.file The file that the code was read from.
    */
   constructor(
     { problems, notes, tools, isComplete, text, file = null }:
@@ -85,9 +85,9 @@ export class CheckReport {
   }
 
   /**
-   * The report on code that Python cannot read.
+   * The report on code with a syntax error.
    *
-   * @param syntax What Python says.
+   * @param syntax Python's error.
    * @returns The report.
    * @internal
    */
@@ -112,9 +112,9 @@ export class CheckReport {
   }
 
   /**
-   * The exception with which the code ends in place of running.
+   * The exception that the code ends with instead of running.
    *
-   * @returns It, or `undefined` where nothing is certain to fail.
+   * @returns The exception, or `undefined` if nothing is certain to fail.
    */
   error(): CodeExecutionError | undefined {
     const [first] = this.problems;
@@ -140,11 +140,11 @@ export class CheckReport {
     return ["Traceback (most recent call last):", ...parts, ...rest].join("\n");
   }
 
-  /** A line, with a mark below the place. */
+  /** A line of code, with carets below the problem. */
   #sourceOf({ line, column, endLine, endColumn }: CodeProblem): string {
     const source = this.#lines[line] ?? "";
     const indent = source.length - source.trimStart().length;
-    // Of a long line what is around the place.
+    // Of a long line, show the part around the problem.
     const start = Math.max(Math.min(indent, column), column - MAX_BEFORE);
     const shown = source.slice(start, start + MAX_WIDTH).trimEnd();
     const end = endLine === line ? endColumn : source.length;
@@ -157,7 +157,7 @@ export class CheckReport {
   }
 }
 
-/** More than somebody mends at a time. */
+/** Nobody fixes more at a time. */
 const MAX_SHOWN = 5;
 const MAX_WIDTH = 160;
 const MAX_BEFORE = 100;

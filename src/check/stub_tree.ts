@@ -9,35 +9,35 @@ import { ifPresent, readHostileFile } from "../files/safe.ts";
 import type { ChangedFile } from "./language_server.ts";
 import type { KnownNames } from "./problems.ts";
 
-/** Further tools of a server are not looked at: they could keep the host busy. */
+/** Further tools of a server get no stubs: they could keep the host busy. */
 const MAX_TOOLS = 1000;
 
-/** A server's stubs, and the state of the definitions that they were made of. */
+/** A server's stubs, and the version of the definitions that they were made from. */
 interface Written {
   readonly version: string;
   readonly modules: ReadonlyMap<string, number>;
 }
 
-/** The stubs of a workspace's generated modules, written for those servers that code names. */
+/** The stubs of a workspace's generated modules, written for the servers that code names. */
 export class StubTree implements KnownNames {
   readonly #folder: string;
   readonly #mcptools: string;
   readonly #servers = new Map<string, Written>();
-  /** The tools that have a stub now, by numbers that are not given twice. */
+  /** The tools that have a stub, by ids that are never reused. */
   readonly #tools = new Map<number, StubbedTool>();
   readonly #updates = new Mutex();
   #nextId = 0;
 
   /**
-   * @param folder Where they are written.
-   * @param mcptools The generated modules.
+   * @param folder Where stubs are written.
+   * @param mcptools The folder of generated modules.
    */
   constructor(folder: string, mcptools: string) {
     this.#folder = folder;
     this.#mcptools = mcptools;
   }
 
-  /** Writes what does not depend on servers. */
+  /** Writes the stubs that do not depend on servers. */
   async begin(): Promise<void> {
     const texts = assetTree("stubs").map(({ path, text }) => [path, text] as const);
     for (const [path, text] of [...texts, ["mcptools/__init__.pyi", ""] as const]) {
@@ -47,8 +47,8 @@ export class StubTree implements KnownNames {
   }
 
   /**
-   * Brings the stubs of servers up to date, and says what is different. What was begun is finished,
-   * also when nobody waits for it any longer: the next cell needs it.
+   * Updates the stubs of servers and returns the files that changed. An update always finishes, even
+   * if nobody waits for it any longer: the next cell needs it.
    */
   async update(servers: Iterable<string>): Promise<ChangedFile[]> {
     using _turn = await this.#updates.acquire();
@@ -61,7 +61,7 @@ export class StubTree implements KnownNames {
       if (known !== undefined) await this.#remove(server);
       const written = version === undefined ? undefined : await this.#add(server, version);
       const after = new Set(written === undefined ? [] : this.#pathsOf(server, written));
-      // The checker knows by now which folders there are beside it.
+      // The checker has already listed the folders.
       const folder = join(this.#folder, "mcptools", server);
       if (known === undefined) files.push({ path: folder, change: "created" });
       if (written === undefined) files.push({ path: folder, change: "deleted" });
@@ -94,7 +94,7 @@ export class StubTree implements KnownNames {
   }
 
   async isAdded(module: string, name: string): Promise<boolean> {
-    if (!/^\w+(\.\w+)*$/.test(module)) return true; // nobody knows
+    if (!/^\w+(\.\w+)*$/.test(module)) return true; // cannot be determined
     const path = join(this.#mcptools, ...module.split(".").slice(1));
     for (const candidate of [join(path, name), join(path, `${name}.py`)]) {
       if (await ifPresent(Deno.lstat(candidate)) !== undefined) return true;
@@ -112,7 +112,7 @@ export class StubTree implements KnownNames {
     return names;
   }
 
-  /** What changes with the files that stubs are made of; `undefined` where there are none. */
+  /** Identifies the files that stubs are made from; `undefined` if there are none. */
   async #versionOf(server: string): Promise<string | undefined> {
     const versions = await Promise.all(["schema.json", "observed.json"].map(async (name) => {
       const info = await ifPresent(Deno.lstat(join(this.#mcptools, server, name)));
@@ -125,7 +125,7 @@ export class StubTree implements KnownNames {
     const definitions = await readPackage(this.#mcptools, server) ?? [];
     const modules = new Map<string, number>();
     await Deno.mkdir(join(this.#folder, "mcptools", server));
-    this.#servers.set(server, { version: "", modules }); // what fails halfway is made again
+    this.#servers.set(server, { version: "", modules }); // after a failure, make it again
     const turns = new FairTurns();
     const work = new WorkBudget(LIST_WORK);
     for (const definition of definitions.slice(0, MAX_TOOLS)) {
@@ -135,7 +135,7 @@ export class StubTree implements KnownNames {
       const stub = affordable(() =>
         work.run(() => stubOfModule({ server, tool, module }, definition, id))
       );
-      if (stub === undefined) continue; // one without a stub is not checked
+      if (stub === undefined) continue; // calls of a tool without a stub are not checked
       this.#tools.set(id, stub.tool);
       modules.set(module, id);
       await writeStub(this.#pathOf(server, module), stub.text);
@@ -153,7 +153,7 @@ export class StubTree implements KnownNames {
   }
 }
 
-/** A stub, if it does not take more work than there is. */
+/** A stub, if the work budget allows it. */
 function affordable(make: () => Stub): Stub | undefined {
   try {
     return make();

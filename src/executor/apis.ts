@@ -20,29 +20,28 @@ import { withShapes } from "../servers/shapes.ts";
 interface ServerApisOptions extends ConnectOptions {
   /** The workspace, as an absolute path without symbolic links. */
   readonly workspace: string;
-  /** Knows the registered servers, and runs them. */
+  /** Runs the registered servers. */
   readonly runner: ToolRunner;
 }
 
-/** Loaded when an API is to be made: few sessions make one. */
+/** Loaded on demand: few sessions generate an API. */
 const generator = () => import("../apigen/generate.ts");
 
-/** The MCP servers of a workspace: keeps their registrations and their generated Python APIs in step. */
+/** Keeps a workspace's server registrations and generated Python APIs in sync. */
 export class ServerApis {
   readonly #options: ServerApisOptions;
   readonly #mcptools: string;
   readonly #news = new Map<string, ApiNews>();
-  /** One at a time removes an API, or makes it again. */
+  /** Only one API is removed or regenerated at a time. */
   readonly #writing = new Mutex();
 
-  /** @param options The workspace, and how its servers are reached. */
   constructor(options: ServerApisOptions) {
     this.#options = options;
     this.#mcptools = join(options.workspace, "mcptools");
     options.runner.followTools((name) => this.#renew(name));
   }
 
-  /** Registers a server and generates its API. Whatever fails, either both is done or nothing. */
+  /** Registers a server and generates its API. If either fails, nothing is changed. */
   async add(name: string, params: ServerParams, signal: AbortSignal): Promise<GeneratedTool[]> {
     const { runner } = this.#options;
     const { generateMcpSources } = await generator();
@@ -58,15 +57,15 @@ export class ServerApis {
 
   /** Removes a server from the registry, stops it, and removes its API. */
   async remove(name: string): Promise<boolean> {
-    checkServerName(name); // it is about to become a path
+    checkServerName(name); // it becomes part of a path
     using _turn = await this.#writing.acquire();
     const registered = await this.#options.runner.unregisterServer(name);
     return await removePackage(this.#mcptools, name) || registered;
   }
 
   /**
-   * Has the APIs show what earlier calls have taught of results. It is done before a kernel runs code,
-   * never between its cells: what code has imported would no longer be what it reads.
+   * Updates the APIs with what earlier calls revealed about results. This happens before a kernel runs
+   * code, never between its cells: otherwise the files would differ from what code has imported.
    */
   async learn(): Promise<void> {
     using _stage = stage("learn from results");
@@ -77,7 +76,7 @@ export class ServerApis {
         if (runner.registry.get(name) === undefined) continue;
         await learnResults(this.#mcptools, name, known);
       }
-    }).catch((error: unknown) => { // without it, sessions are as they were
+    }).catch((error: unknown) => { // sessions work without it
       log.warn(`Cannot add the types of results to the Python APIs: ${error}`);
     });
   }
@@ -85,12 +84,12 @@ export class ServerApis {
   /** Compares a server's tools with its API. */
   async stale(name: string): Promise<StaleTools> {
     const tools = await this.#options.runner.listTools(name);
-    return await findStaleTools(join(this.#mcptools, name), tools);
+    return await findStaleTools(this.#mcptools, name, tools);
   }
 
   /**
-   * Generates the API of a server whose tools changed again, from what the server lists now, and notes
-   * for the code what is different. Code plays no part in it: it cannot write to `mcptools/`.
+   * Regenerates the API of a server whose tools changed, and notes the differences for the code. Code
+   * cannot interfere: it has no write access to `mcptools/`.
    */
   async #renew(name: string): Promise<void> {
     const { runner } = this.#options;
@@ -98,7 +97,7 @@ export class ServerApis {
     const listing = await runner.describe(name);
     using _turn = await this.#writing.acquire();
     const before = await readPackage(this.#mcptools, name);
-    // One that has no API needs none now, either.
+    // A server without an API does not get one now.
     if (before === undefined || params === undefined || runner.registry.get(name) !== params) {
       return;
     }
@@ -115,7 +114,7 @@ export class ServerApis {
     news.add(stale, modules);
   }
 
-  /** Receives notes about regenerated APIs, one line each. */
+  /** Takes the notes about regenerated APIs, one line each. */
   takeNews(): string[] {
     const lines = [...this.#news].flatMap(([name, news]) => news.line(name) ?? []);
     this.#news.clear();
@@ -123,16 +122,16 @@ export class ServerApis {
   }
 }
 
-/** How many modules are named of each kind. */
+/** How many modules a note lists of each kind. */
 const MAX_NAMES = 10;
 
-/** What became of a server's modules since somebody was told. */
+/** How a server's modules changed since the last note. */
 class ApiNews {
   readonly #added = new Set<string>();
   readonly #changed = new Set<string>();
   readonly #removed = new Set<string>();
 
-  /** Adds what is different once more. */
+  /** Adds another change. */
   add(stale: StaleTools, modules: ReadonlyMap<string, string>): void {
     const named = (tools: readonly string[]) => tools.flatMap((tool) => modules.get(tool) || []);
     for (const module of named(stale.removed)) {
@@ -148,7 +147,7 @@ class ApiNews {
     }
   }
 
-  /** It in a line; `undefined` where nothing came of it. */
+  /** The note; `undefined` if the changes cancel out. */
   line(server: string): string | undefined {
     const parts = [
       ...part("new", this.#added),

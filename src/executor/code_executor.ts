@@ -38,15 +38,14 @@ import type {
   ResumeOptions,
   StreamOptions,
 } from "./options.ts";
-import { attachParts, type Durably, type RunningParts, startParts } from "./start.ts";
+import { attachParts, type DurableParts, type RunningParts, startParts } from "./start.ts";
 import { findSession, type LeftTime } from "./durable.ts";
 
 /**
- * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it ends
+ * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it stops
  * the kernel and the MCP servers.
  *
- * Executions run one after the other in the order in which they were asked for, and share the
- * kernel's variables.
+ * Executions run one at a time, in the order of the calls, and share the kernel's variables.
  *
  * @example
  * ```ts
@@ -76,9 +75,11 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #packages: PackageFolder | undefined;
   readonly #checker: CodeChecker | undefined;
   readonly #checkMode: CheckMode;
-  readonly #durably: Durably | undefined;
+  readonly #durable: DurableParts | undefined;
   readonly #closed = new AbortController();
-  #found: (NonNullable<Durably["found"]> & { readonly turn: Disposable | undefined }) | undefined;
+  #found:
+    | (NonNullable<DurableParts["found"]> & { readonly turn: Disposable | undefined })
+    | undefined;
   #current: Run<RunEvent> | undefined;
   #state: KernelState = "kept";
   #resetting: Promise<void> = Promise.resolve();
@@ -86,55 +87,53 @@ export class CodeExecutor implements AsyncDisposable {
 
   private constructor(
     parts: AsyncDisposableStack,
-    running: RunningParts & { readonly checkMode: CheckMode; readonly apis: ServerApis },
+    { workspace, kernel, tools, packages, checker, durable }: RunningParts,
+    options: CodeExecutorOptions,
   ) {
-    const { workspace, kernel, tools, packages, checker, checkMode, apis } = running;
     this.#parts = parts;
     this.workspace = workspace;
     this.#kernel = kernel;
     this.#tools = tools;
     this.#packages = packages;
     this.#checker = checker;
-    this.#checkMode = checkMode;
-    this.#apis = apis;
-    this.#durably = running.durably;
+    this.#checkMode = options.check ?? "block";
+    this.#apis = new ServerApis({ ...options, workspace, runner: tools.runner });
+    this.#durable = durable;
   }
 
   /**
-   * Starts a kernel, and the tool server that its calls need.
+   * Starts a kernel and the tool server for its calls.
    *
-   * @param options Where, with which servers, how closed in.
-   * @returns The executor, ready for code.
-   * @throws {EnvironmentNotReadyError} Python or the sandbox is missing; `fix` says how to fix it. A
-   * `SandboxUnavailableError` is one of these.
-   * @throws {ConfigError} The registry or an option cannot be used.
+   * @param options Workspace, servers, sandbox, limits.
+   * @returns The executor, ready to run code.
+   * @throws {EnvironmentNotReadyError} Python or the sandbox is missing; `fix` says what to do. For the
+   * sandbox, it is a `SandboxUnavailableError`.
+   * @throws {ConfigError} The registry or an option is invalid.
    * @throws {RangeError} A time limit or a number is not positive.
-   * @throws {TypeError} `requireShellEscape` is given, but `approval` allows all shell commands.
-   * @throws {GatewayStartError} The kernel gateway ended or did not answer in time.
+   * @throws {TypeError} `requireShellEscape` is set, but `approval` allows all shell commands.
+   * @throws {GatewayStartError} The kernel gateway exited or did not answer in time.
    * @throws {KernelStartError} The kernel could not be set up or was not ready in time.
    */
   static async start(options: CodeExecutorOptions = {}): Promise<CodeExecutor> {
     await using parts = new AsyncDisposableStack();
     const logged = { ...options, log: options.log ?? stderrLogger() };
     const running = await startParts(parts, logged);
-    const { workspace, tools: { runner } } = running;
-    const apis = new ServerApis({ ...logged, workspace, runner });
-    await apis.learn();
-    const checkMode = logged.check ?? "block";
-    return new CodeExecutor(parts.move(), { ...running, checkMode, apis });
+    const executor = new CodeExecutor(parts.move(), running, logged);
+    await executor.#apis.learn();
+    return executor;
   }
 
   /**
-   * Attaches to a durable session that another process has started, or this one has detached from. A
-   * process that is attached is detached.
+   * Attaches to a durable session that another process started or this one detached from. A process
+   * that is still attached gets detached.
    *
-   * MCP servers start anew, and policies are read again. What code asked and nobody has decided is asked
-   * again, once {@linkcode resume} is iterated, which comes before other code.
+   * MCP servers are restarted, and policies are read again. Undecided requests of the running code are
+   * made again once {@linkcode resume} is iterated, which must happen before other code runs.
    *
-   * @param id The session's id, as {@linkcode sessionId} said.
-   * @param options Its servers, approvals and limits.
-   * @returns The executor. Disposing it ends the session; {@linkcode detach} leaves it.
-   * @throws {ConfigError} There is no such session, it is lost, or it refuses this process; the message
+   * @param id The session's id, from {@linkcode sessionId}.
+   * @param options Servers, approvals and limits.
+   * @returns The executor. Disposing it ends the session; {@linkcode detach} keeps it.
+   * @throws {ConfigError} The session does not exist, was lost, or refuses this process; the message
    * says what to do.
    */
   static async attach(id: string, options: AttachOptions = {}): Promise<CodeExecutor> {
@@ -142,26 +141,24 @@ export class CodeExecutor implements AsyncDisposable {
     const record = await findSession(id);
     const logged = { ...options, log: options.log ?? stderrLogger() };
     const running = await attachParts(parts, logged, record);
-    const { workspace, kernel, durably, tools: { runner } } = running;
-    const apis = new ServerApis({ ...logged, workspace, runner });
-    const checkMode = logged.check ?? "block";
-    const executor = new CodeExecutor(parts.move(), { ...running, checkMode, apis });
-    const found = durably?.found;
+    const { kernel, durable } = running;
+    const executor = new CodeExecutor(parts.move(), running, logged);
+    const found = durable?.found;
     if (found !== undefined) {
       const turn = found.ended ? undefined : await kernel.turn(executor.#closed.signal);
       executor.#found = { ...found, turn };
-    } else durably?.follow?.();
+    } else durable?.follow?.();
     return executor;
   }
 
-  /** The id of the durable session; `undefined` where it ends with this process. */
+  /** The id of the durable session; `undefined` if the session is not durable. */
   get sessionId(): string | undefined {
-    return this.#durably?.id;
+    return this.#durable?.id;
   }
 
   /**
-   * The code of the session's last execution where no process has seen its end: {@linkcode resume} tells
-   * what became of it. Empty where it was too long to be kept; `undefined` where there is none.
+   * The code of the session's last execution, if no process has seen its end: {@linkcode resume}
+   * continues it. Empty if the code was too long to keep; `undefined` if there is no such execution.
    */
   get unfinished(): string | undefined {
     return this.#found?.ended === false ? this.#found.code : undefined;
@@ -173,60 +170,64 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Aborts when a durable session has ended, or is no longer this process's; `undefined` where it is not
-   * durable. The reason is the error with which its executions end from then on: a
-   * {@linkcode SessionTakenError} where another process has attached.
+   * Aborts when a durable session has ended or another process has attached to it; `undefined` if the
+   * session is not durable. The reason is the error that executions reject with from then on, such as
+   * a {@linkcode SessionTakenError} if another process has attached.
    */
   get sessionEnded(): AbortSignal | undefined {
-    return this.#durably && this.#kernel.gatewayEnded;
+    return this.#durable && this.#kernel.gatewayEnded;
   }
 
   /**
-   * Leaves a durable session running and closes the executor. An execution under way goes on without
-   * this process, and ends here with an `AbortError`; its tool calls wait for the next process.
+   * Closes the executor and keeps the durable session running. A running execution continues without
+   * this process, and rejects here with an `AbortError`; its tool calls wait for the next process.
    *
-   * @param options Code that is begun before.
+   * @param options Code to start first.
    * @throws {TypeError} The session is not durable.
-   * @throws {CodeExecutionError} The code is certain to fail, so it was not begun. The executor stays.
+   * @throws {CodeExecutionError} The code is certain to fail, so it was not started. The executor stays
+   * open.
    */
   async detach(options: DetachOptions = {}): Promise<void> {
-    if (this.#durably === undefined) throw new TypeError("Only durable sessions can be left");
+    if (this.#durable === undefined) {
+      throw new TypeError("Cannot detach from a session that is not durable");
+    }
     if (options.code !== undefined) await this.#begin(options.code);
-    this.#durably.left.is = true;
-    this.#tools.cutKernel(); // who is asked here goes, which must not refuse the calls
+    this.#durable.detached.value = true;
+    this.#tools.cutKernel(); // detaching the approver must not refuse waiting calls
     await this.#kernel.leave();
-    await this.#durably.gateway.leave();
+    await this.#durable.gateway.leave();
     await this[Symbol.asyncDispose]();
   }
 
-  /** Runs code until the kernel has begun with it. */
+  /** Runs code until the kernel has started it. */
   async #begin(code: string): Promise<void> {
     const { promise: begun, resolve } = Promise.withResolvers<void>();
     const events = this.#run(code, { inputs: true }, (execution) => resolve(execution.begun()));
     const over = (async () => {
-      while (!(await events.next()).done); // what it asks is asked again by the next host
+      while (!(await events.next()).done); // the next host repeats its questions
     })();
     await Promise.race([begun, over]);
-    over.catch(() => {}); // it tells the next host
+    over.catch(() => {}); // the next host gets the outcome
   }
 
   /**
-   * Tells what the session's last execution has done since it began, and does: after {@linkcode attach},
-   * once. One that has ended gives its result once more. Leaving the loop cancels the execution.
+   * Replays the events of the session's last execution and follows it to its end. Call it once, after
+   * {@linkcode attach}. An execution that has ended delivers its result again. Leaving the loop cancels
+   * the execution.
    *
-   * @param options Its limits, and which events come.
-   * @returns The events, as of {@linkcode stream}; none where no code has been run.
+   * @param options Limits, and which events to deliver.
+   * @returns Events as from {@linkcode stream}; none if no code has run.
    * @throws {CodeExecutionError} The code raised an exception.
-   * @throws {ExecutionTimeoutError} It took longer than `timeoutMs` from now on or, without that, than the
-   * process before allowed: time without a process does not count.
-   * @throws {KernelDiedError} Its kernel died, perhaps while no process was attached.
+   * @throws {ExecutionTimeoutError} The code took longer than `timeoutMs`, counted from this call, or,
+   * without that, than the previous process allowed: time without a process does not count.
+   * @throws {KernelDiedError} The kernel died, possibly while no process was attached.
    */
   async *resume(options: ResumeOptions = {}): AsyncGenerator<ExecutionEvent, void, undefined> {
     const found = this.#found;
     if (found === undefined) return;
     this.#found = undefined;
     const { run, code, inputs, left } = found;
-    const { chunks = false, inputs: tellsInputs = false } = options;
+    const { chunks = false, inputs: withInputs = false } = options;
     using turn = found.turn ?? await this.#kernel.turn(this.#closed.signal);
     this.#current = run;
     using span = startSpan("execute_code");
@@ -240,7 +241,7 @@ export class CodeExecutor implements AsyncDisposable {
           yield { type: "result", result: value };
           return;
         }
-        if (value.type === "input" && !tellsInputs) value.request.end(); // nobody answers it
+        if (value.type === "input" && !withInputs) value.request.end(); // nobody can answer it
         else if (chunks || value.type !== "chunk") yield value;
       }
     } catch (error) {
@@ -253,7 +254,7 @@ export class CodeExecutor implements AsyncDisposable {
     }
   }
 
-  /** The door at which an `ApprovalClient` in another process decides on approvals. */
+  /** Where an `ApprovalClient` in another process connects to decide on approvals. */
   get applicationDoor(): Door {
     return this.#tools.applicationDoor;
   }
@@ -264,9 +265,9 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Makes a link to the approval page. It works once, and for some minutes.
+   * Creates a link to the approval page. It works once, for a few minutes.
    *
-   * @returns The link, only for the person who decides.
+   * @returns The link. Give it only to the person who decides.
    */
   approvalPage(): URL {
     return this.#tools.approvalPage();
@@ -278,39 +279,39 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Whether the kernel's variables survived the execution that ended last: `"lost"` after its kernel
-   * died, was reset, or had to be replaced because the code could not be interrupted.
+   * Whether the kernel's variables survived the last execution: `"lost"` if the kernel died, was reset,
+   * or had to be replaced because the code could not be interrupted.
    */
   get state(): KernelState {
     return this.#state;
   }
 
   /**
-   * Whether code could run right now: none runs, no variables were lost since the last code ended, and the
-   * kernel has just answered. For the health checks of servers.
+   * Checks whether code could run now: nothing runs, no variables were lost since the last execution,
+   * and the kernel has just answered. For health checks of servers.
    *
-   * @returns Whether it is so; `false` after a second without an answer.
+   * @returns Whether that is so; `false` after a second without an answer.
    */
   async isReady(): Promise<boolean> {
     return await this.#kernel.isReady(this.#closed.signal);
   }
 
   /**
-   * Runs code and tells what happens: approvals that wait for a decision, the progress of tool calls,
-   * what MCP servers log, and at the end the result. Leaving the loop cancels the execution.
+   * Runs code and delivers events: approvals that wait for a decision, the progress of tool calls, logs
+   * of MCP servers, and finally the result. Leaving the loop cancels the execution.
    *
-   * The iterating code decides on approvals, unless an `ApprovalClient` is connected: then that does.
-   * The approval page may decide as well; the first decision counts. To leave a request to the page,
-   * do nothing, or call `page.decide()`, which rejects it once nobody can be asked there any more.
+   * The loop decides on approvals, unless an `ApprovalClient` is connected. The approval page can decide
+   * as well; the first decision counts. To leave a request to the page, do nothing, or call
+   * `page.decide()`, which rejects it once nobody can decide there any more.
    *
    * @param code IPython code: Python, top-level `await`, magics and `!commands`.
-   * @param options Its limits, and whether output is streamed as it is produced.
-   * @returns The events. After {@linkcode cancel} they end without a result.
+   * @param options Limits, and which events to deliver.
+   * @returns The events. After {@linkcode cancel}, they end without a result.
    * @throws {CodeExecutionError} The code raised an exception.
-   * @throws {ExecutionTimeoutError} It took longer than `timeoutMs`.
-   * @throws {KernelDiedError} Its kernel, or the gateway or sandbox around it, died; the next
+   * @throws {ExecutionTimeoutError} The code took longer than `timeoutMs`.
+   * @throws {KernelDiedError} The kernel, or the gateway or sandbox around it, died; the next
    * execution gets a fresh one.
-   * @throws {DOMException} An `AbortError` if the executor is reset or disposed of during the call.
+   * @throws {DOMException} An `AbortError` if the executor is reset or disposed during the call.
    */
   async *stream(
     code: string,
@@ -324,13 +325,13 @@ export class CodeExecutor implements AsyncDisposable {
    * Runs code and approves every tool call that it makes.
    *
    * @param code IPython code.
-   * @param options Its limits.
-   * @returns What it produced; nothing if {@linkcode cancel} ended it.
+   * @param options Limits.
+   * @returns The result; empty if {@linkcode cancel} ended the execution.
    * @throws {CodeExecutionError} The code raised an exception.
-   * @throws {ExecutionTimeoutError} It took longer than `timeoutMs`.
-   * @throws {KernelDiedError} Its kernel, or the gateway or sandbox around it, died; the next
+   * @throws {ExecutionTimeoutError} The code took longer than `timeoutMs`.
+   * @throws {KernelDiedError} The kernel, or the gateway or sandbox around it, died; the next
    * execution gets a fresh one.
-   * @throws {DOMException} An `AbortError` if the executor is reset or disposed of during the call.
+   * @throws {DOMException} An `AbortError` if the executor is reset or disposed during the call.
    *
    * @example
    * ```ts
@@ -349,10 +350,10 @@ export class CodeExecutor implements AsyncDisposable {
         case "chunk":
           break;
         case "approval":
-          if (event.request.kind !== "change") await event.request.accept();
-          else {await event.request.reject(
-              "execute() approves calls, but not the start of unregistered servers",
-            );}
+          if (event.request.kind === "change") {
+            const reason = "execute() approves calls, but not the start of unregistered servers";
+            await event.request.reject(reason);
+          } else await event.request.accept();
           break;
         case "result":
           result = event.result;
@@ -362,16 +363,16 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Interrupts the execution under way, if there is one: its code sees a `KeyboardInterrupt`, which
-   * it may catch and continue, unlike a cancelled one.
+   * Interrupts the running execution, if any: the code sees a `KeyboardInterrupt`, which it may catch
+   * and continue. {@linkcode cancel} always ends it.
    */
   async interrupt(): Promise<void> {
     await this.#kernel.interrupt();
   }
 
   /**
-   * Cancels the execution under way, if there is one: its events end without a result. Those that
-   * wait for their turn continue.
+   * Cancels the running execution, if any: its events end without a result. Executions that wait for
+   * their turn are not affected.
    *
    * @returns Whether the kernel's variables survived, once the execution has ended.
    */
@@ -382,9 +383,9 @@ export class CodeExecutor implements AsyncDisposable {
   /**
    * Tells whether code is complete or needs more lines.
    *
-   * @param code IPython code, as far as it is typed.
-   * @param options How long the answer is waited for.
-   * @returns Its status, and the indentation of its next line.
+   * @param code The IPython code typed so far.
+   * @param options How long to wait for the answer.
+   * @returns The status, and the indentation of the next line.
    * @throws {DOMException} A `TimeoutError` when code ran for longer than `timeoutMs`.
    *
    * @example
@@ -400,12 +401,12 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Says what can stand at a position of code. Tool calls that completing it would make are refused.
+   * Completes code at a position. Tool calls that the completion would make are refused.
    *
-   * @param code IPython code, as far as it is typed.
-   * @param cursor The position, as an index of the string.
-   * @param options How long the answer is waited for.
-   * @returns The completions, and what of the code each of them replaces.
+   * @param code The IPython code typed so far.
+   * @param cursor The position, as an index into the string.
+   * @param options How long to wait for the answer.
+   * @returns The completions, and the range of the code that they replace.
    * @throws {RangeError} `cursor` is not a position between two characters of the code.
    * @throws {DOMException} A `TimeoutError` when code ran for longer than `timeoutMs`.
    *
@@ -427,13 +428,13 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Checks code as if it were about to run: nothing of it runs.
+   * Checks code as if it were about to run, without running it.
    *
    * @param code IPython code.
-   * @param options What stops it.
+   * @param options A signal that cancels the check.
    * @returns What is certain to fail, what may fail, and which tools the code names.
    * @throws {EnvironmentNotReadyError} The option `check` is `"off"`.
-   * @throws {DOMException} An `AbortError` if the executor is disposed of during the call.
+   * @throws {DOMException} An `AbortError` if the executor is disposed during the call.
    *
    * @example
    * ```ts
@@ -447,7 +448,7 @@ export class CodeExecutor implements AsyncDisposable {
   async check(code: string, options: { readonly signal?: AbortSignal } = {}): Promise<CheckReport> {
     const checker = this.#checker;
     if (checker === undefined) {
-      throw new EnvironmentNotReadyError("Code is not checked", 'Remove `check: "off"`');
+      throw new EnvironmentNotReadyError("Checks are turned off", 'Remove `check: "off"`');
     }
     const signal = anySignal(options.signal, this.#closed.signal);
     using _turn = await this.#kernel.turn(signal);
@@ -458,15 +459,14 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Starts afresh: variables, what code wrote to its home directory and the processes that it started
-   * are gone, and MCP servers stop. Files of the workspace, which the fresh kernel may import,
-   * packages and registrations stay.
-   * An execution under way ends with an `AbortError`; those that wait for their turn run in the
+   * Starts over with a fresh kernel: variables, the code's home directory and the processes that it
+   * started are gone, and MCP servers are stopped. Workspace files, packages and registrations stay.
+   * A running execution rejects with an `AbortError`; executions that wait for their turn run in the
    * fresh kernel.
    */
   async reset(): Promise<void> {
     this.#checker?.reset();
-    // The kernel is stopped immediately: its code must not live to see its calls fail.
+    // The kernel is stopped immediately, so that its code does not see its calls fail.
     const reset = allDone([this.#kernel.reset(), this.#tools.reset()])
       .then(() => this.#apis.learn());
     this.#resetting = reset.then(() => {}, () => {}); // the caller of reset() gets the error
@@ -474,20 +474,20 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Installs Python packages for the workspace's code, which can import them right away and in later
-   * sessions. Packages that already satisfy the requirements are not reinstalled.
+   * Installs Python packages for the workspace. Code can import them immediately and in later sessions.
+   * Packages that already satisfy the requirements are not reinstalled.
    *
-   * The installer runs in a sandbox that reaches only the package indexes which pip or uv is
-   * configured to use, and the hosts of the Git repositories named.
+   * The installer runs in a sandbox that can reach only the package indexes that pip or uv is configured
+   * to use, and the hosts of the given Git repositories.
    *
    * @param requirements Such as `"pandas"`, `"numpy>=2,<3"` or `"git+https://HOST/OWNER/NAME@TAG"`;
    * several are resolved together.
-   * @param options What stops it, and what receives the installer's lines.
-   * @returns What the installer wrote, its last 16 KiB.
-   * @throws {TypeError} One of them is neither a package nor a Git repository.
-   * @throws {PackageInstallError} They could not be installed; `output` says why.
+   * @param options A signal that cancels it, and a callback for the installer's output.
+   * @returns The last 16 KiB of the installer's output.
+   * @throws {TypeError} A requirement is neither a package nor a Git repository.
+   * @throws {PackageInstallError} The installation failed; `output` says why.
    * @throws {EnvironmentNotReadyError} There is no installer, no sandbox, or no packages folder:
-   * `packages` is `false`, or Deno's permissions do not allow to write to the user's cache.
+   * `packages` is `false`, or Deno's permissions do not allow writing to the user's cache.
    *
    * @example
    * ```ts
@@ -517,15 +517,16 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Registers an MCP server with the workspace and generates its Python API in `mcptools/`. Code can
-   * import it immediately; {@linkcode reset} updates one that was already imported.
+   * import it immediately; {@linkcode reset} reloads one that was already imported. If anything fails,
+   * nothing is changed.
    *
-   * @param name The server's name, which is the name of its Python package.
-   * @param params How it is started or reached. `${VAR}` is filled in whenever that happens.
-   * @param options Cancels it. If anything fails, nothing is changed.
-   * @returns What became of each tool, in the server's order.
-   * @throws {TypeError} The name cannot be a server's.
-   * @throws {ConfigError} The parameters make no sense.
-   * @throws {McpConnectionError} The server does not start or answer. Nothing was registered.
+   * @param name The server's name, which is also the name of its Python package.
+   * @param params How the server is started or reached. `${VAR}` is filled in each time.
+   * @param options A signal that cancels it.
+   * @returns The outcome for each tool, in the server's order.
+   * @throws {TypeError} The name is invalid.
+   * @throws {ConfigError} The parameters are invalid.
+   * @throws {McpConnectionError} The server does not start or answer.
    * @throws {McpLoginRequiredError} The server requires a login, and there is no `login` option.
    */
   async registerServer(
@@ -541,7 +542,7 @@ export class CodeExecutor implements AsyncDisposable {
    *
    * @param name The server's name.
    * @returns Whether there was anything to remove.
-   * @throws {TypeError} The name cannot be a server's.
+   * @throws {TypeError} The name is invalid.
    * @throws {ConfigError} The registry cannot be read.
    */
   async unregisterServer(name: string): Promise<boolean> {
@@ -549,20 +550,18 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Compares a server's tools with its generated Python API. Of use after a `tools_changed` event:
-   * {@linkcode registerServer} brings the API up to date.
+   * Compares a server's tools with its generated Python API. {@linkcode registerServer} updates the API.
    *
    * @param name The registered server.
-   * @returns The tools that differ, by their names on the wire.
-   * @throws {ToolCallError} The server cannot be reached or does not give its list.
+   * @returns The tools that differ, by the names that the server uses.
+   * @throws {ToolCallError} The server cannot be reached or does not list its tools.
    */
   async staleTools(name: string): Promise<StaleTools> {
     return await this.#apis.stale(name);
   }
 
   /**
-   * Ends the kernel and the MCP servers. Executions under way or waiting for their turn end with an
-   * `AbortError`.
+   * Stops the kernel and the MCP servers. Running and waiting executions reject with an `AbortError`.
    */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort(new DOMException("The executor was closed", "AbortError"));
@@ -570,15 +569,15 @@ export class CodeExecutor implements AsyncDisposable {
     await (this.#disposing ??= this.#parts.disposeAsync());
   }
 
-  /** Runs code in its turn, which ends before the result is yielded. */
+  /** Runs code when it is its turn. The turn ends before the result is delivered. */
   async *#run(
     code: string,
     options: StreamOptions,
     onRun: (execution: Run<RunEvent>) => void = () => {},
   ): AsyncGenerator<ExecutionEvent, ExecutionResult | undefined, undefined> {
-    const { id, storeHistory, chunks = false, inputs: tellsInputs = false } = options;
+    const { id, storeHistory, chunks = false, inputs: withInputs = false } = options;
     if (id !== undefined && !/^[\w-]{1,64}$/.test(id)) {
-      throw new TypeError(`"${id}" is no id of an execution: use letters, digits, "-" and "_"`);
+      throw new TypeError(`"${id}" cannot be an execution's id: use letters, digits, "-" and "_"`);
     }
     const signal = anySignal(options.signal, this.#closed.signal);
     using turn = await this.#kernel.turn(signal);
@@ -590,16 +589,16 @@ export class CodeExecutor implements AsyncDisposable {
       signal,
       storeHistory,
       chunks,
-      onInput: tellsInputs ? (request) => inputs.take(request, execution) : undefined,
+      onInput: withInputs ? (request) => inputs.take(request, execution) : undefined,
     });
     this.#current = execution;
     using span = startSpan("execute_code");
     using _stage = stage("run code");
     let ended: "well" | "failed" | "blocked" = "blocked";
     try {
-      await abortable(this.#resetting, execution.signal); // calls of the fresh kernel are not the old one's
+      await abortable(this.#resetting, execution.signal); // calls of the fresh kernel are not mixed up with the old one's
       await abortable(this.#kernel.ready(), execution.signal);
-      // The code may import what is new.
+      // The code may import what was just generated.
       await abortable(this.#tools.runner.toolsFollowed(), execution.signal);
       await abortable(this.#kernel.sync(), execution.signal);
       const report = await this.#checker?.check(code, execution.signal);
@@ -612,7 +611,7 @@ export class CodeExecutor implements AsyncDisposable {
       yield* this.#notes();
       return result;
     } catch (error) {
-      execution.end({ state: "kept", failure: { error } }); // where it has not begun
+      execution.end({ state: "kept", failure: { error } }); // if it has not started
       yield* this.#notes();
       span.fail(errorType(error));
       if (!execution.isCancellation(error)) throw error;
@@ -624,7 +623,7 @@ export class CodeExecutor implements AsyncDisposable {
     }
   }
 
-  /** Runs code with its time limit, and with what becomes of its calls. */
+  /** Delivers the events of an execution, within its time limit. */
   async *#events(
     execution: Run<RunEvent>,
     { code, names, options, turn, inputs, span, left }: Turn,
@@ -634,14 +633,14 @@ export class CodeExecutor implements AsyncDisposable {
     const { channel, events: serverEvents, elicitations: questions } = runner;
     const { events } = execution;
     const leftMs = options.timeoutMs ?? (left && Math.max(left.leftMs, FAREWELL_MS));
-    using budget = new TimeBudget(leftMs, () => this.#durably?.state.turn());
-    using _clock = budget.standStillFor([channel, questions, inputs]);
+    using budget = new TimeBudget(leftMs, () => this.#durable?.state.turn());
+    using _clock = budget.pauseWhilePending([channel, questions, inputs]);
     using _watcher = serverEvents.watch((event) => {
       const size = JSON.stringify(event).length;
       if (events.hasRoom(size)) events.add(event, size);
     });
     using _follower = calls ? serverEvents.followCalls((event) => events.add(event)) : undefined;
-    // Who decides sees first what the code has said before.
+    // The output before a request must be delivered first.
     using _approver = channel.attached ? undefined : channel.attach(async (request) => {
       await execution.flush();
       events.add({ type: "approval", request });
@@ -653,9 +652,9 @@ export class CodeExecutor implements AsyncDisposable {
         events.add({ type: "elicitation", request });
       });
     using _cell = span.run(() => runner.enterCell(code, names));
-    this.#durably?.follow?.();
+    this.#durable?.follow?.();
     const timed = timeoutMs === undefined ? undefined : { timeoutMs, budget };
-    this.#durably?.state.begin(execution.id, code, timed);
+    this.#durable?.state.begin(execution.id, code, timed);
     const ended = this.#kernel.run(execution, { turn, limit: budget.signal });
     try {
       yield* execution;
@@ -668,15 +667,15 @@ export class CodeExecutor implements AsyncDisposable {
     } finally {
       await ended;
       this.#state = await execution.state;
-      if (this.#durably?.left.is === false) {
-        this.#durably.state.end();
-        if (this.#state === "kept") this.#durably.journal.forgetUnasked();
+      if (this.#durable?.detached.value === false) {
+        this.#durable.state.end();
+        if (this.#state === "kept") this.#durable.journal.forgetUnasked();
       }
       span.set({ "ipybox.kernel.state": this.#state });
     }
   }
 
-  /** Tells what the check found. What is certain to fail ends here, unless it is only warned of. */
+  /** Reports what the check found. Throws if the code is certain to fail and this blocks it. */
   *#judge(report: CheckReport): Generator<CheckEvent | NoteEvent> {
     const error = report.error();
     if (report.tools.length + report.notes.length > 0 || error !== undefined) {
@@ -687,7 +686,7 @@ export class CodeExecutor implements AsyncDisposable {
       this.#state = "kept";
       throw error;
     }
-    yield { type: "note", text: `[ipybox] The check of the code says:\n${report}` };
+    yield { type: "note", text: `[ipybox] The code check found:\n${report}` };
   }
 
   *#notes(): Generator<NoteEvent> {
@@ -700,27 +699,27 @@ export class CodeExecutor implements AsyncDisposable {
   }
 }
 
-/** How long code has to say that it ended without a program, also where its time was almost over. */
+/** The time for code that ended while no process was attached to say so, if its limit is almost used up. */
 const FAREWELL_MS = 2000;
 
-/** How long a check may take that nothing waits behind. */
+/** How long a check may take if no execution waits for it. */
 const CHECK_TIMEOUT_MS = 20_000;
 
-/** What an execution has while it is its turn. */
+/** The context of an execution during its turn. */
 interface Turn {
   readonly code: string;
-  /** The tools that it names. */
+  /** The tools that the code names. */
   readonly names: readonly string[] | undefined;
   readonly options: StreamOptions;
   readonly turn: Disposable;
   readonly inputs: CodeInputs;
-  /** What a host before has left of its time. */
+  /** The time that an earlier host left to the code. */
   readonly left?: LeftTime | undefined;
-  /** Observes the execution; its calls are a part of it. */
+  /** The span of the execution, parent of the spans of its calls. */
   readonly span: Span;
 }
 
-/** The class of an error, for traces. The names of Python's exceptions are chosen by the code. */
+/** The class of an error, for traces. Code chooses the names of Python exceptions. */
 function errorType(error: unknown): string {
   if (error instanceof CodeExecutionError) return error.ename.slice(0, 100);
   return error instanceof Error ? error.name : "_OTHER";

@@ -4,17 +4,17 @@ import { sha256 } from "../json/digest.ts";
 import type { InputRequest, Run } from "../kernel/execution.ts";
 import type { ExecutionEvent } from "./options.ts";
 
-/** What happens while code runs, apart from its output. */
+/** What happens while code runs, except for its output. */
 export type RunEvent = Exclude<ExecutionEvent, { readonly type: "chunk" | "result" | "note" }>;
 
 /**
- * The questions of one execution's code, each passed on after the output that precedes it. One is open
- * at a time: if code forges more than can be passed on, the last one counts.
+ * The questions that the code of one execution asks, each forwarded after the output that precedes it.
+ * Only one is open at a time: if code forges more, the latest one counts.
  */
 export class CodeInputs implements Waiting {
   readonly #watchers = new Set<(pending: number) => void>();
   #latest: InputRequest | undefined;
-  #isTelling = false;
+  #isForwarding = false;
   #pending = 0;
   readonly #code: string;
   #codeHash: string | undefined;
@@ -22,7 +22,7 @@ export class CodeInputs implements Waiting {
 
   /**
    * @param code What is executed.
-   * @param onEnd Receives each question that has ended.
+   * @param onEnd Called when a question has ended.
    */
   constructor(code: string, onEnd: (question: EndedQuestion) => void) {
     this.#code = code;
@@ -40,7 +40,7 @@ export class CodeInputs implements Waiting {
     return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
   }
 
-  /** Takes a question of an execution's code. */
+  /** Receives a question of the code. */
   take(request: InputRequest, execution: Run<RunEvent>): void {
     this.#count(1);
     const { prompt, isPassword } = request;
@@ -53,16 +53,16 @@ export class CodeInputs implements Waiting {
         serverName: "ipybox",
         toolName: isPassword ? "getpass" : "input",
         arguments: { prompt },
-        codeHash: this.#codeHash ??= sha256(this.#code), // code can ask very often
+        codeHash: this.#codeHash ??= sha256(this.#code), // lazily, as code can ask very often
         time,
       });
     });
     this.#latest = request;
-    if (!this.#isTelling) this.#tellLatest(execution);
+    if (!this.#isForwarding) this.#forwardLatest(execution);
   }
 
-  async #tellLatest(execution: Run<RunEvent>): Promise<void> {
-    this.#isTelling = true;
+  async #forwardLatest(execution: Run<RunEvent>): Promise<void> {
+    this.#isForwarding = true;
     while (this.#latest !== undefined) {
       const request = this.#latest;
       await execution.flush();
@@ -71,9 +71,9 @@ export class CodeInputs implements Waiting {
       if (request.signal.aborted) continue;
       const size = request.prompt.length;
       if (execution.events.hasRoom(size)) execution.events.add({ type: "input", request }, size);
-      else request.end(); // nobody would hear of it in time
+      else request.end(); // nobody would see it in time
     }
-    this.#isTelling = false;
+    this.#isForwarding = false;
   }
 
   #count(change: 1 | -1): void {

@@ -4,21 +4,20 @@ import { CodeExecutor } from "./code_executor.ts";
 import { endDurable, findSession, keptState, NameTakenError } from "./durable.ts";
 import type { CodeExecutorOptions } from "./options.ts";
 
-/** Options of {@linkcode startNamed}. */
-export interface NamedSessionOptions extends CodeExecutorOptions {
+interface NamedSessionOptions extends CodeExecutorOptions {
   readonly workspace: string;
-  /** Whether a session that was lost is forgotten for a new one. */
+  /** Whether to replace a session that was lost. */
   readonly replacesLost?: boolean;
 }
 
-/** A durable session that has a name. */
-export interface NamedSession {
+/** A named durable session. */
+interface NamedSession {
   readonly executor: CodeExecutor;
-  /** What there was of this name: nothing, the session itself, or one that was lost. */
+  /** What had this name before: nothing, the session itself, or a session that was lost. */
   readonly before: "nothing" | "itself" | "lost";
 }
 
-/** Continues the session of a workspace that has a name, or begins it. */
+/** Attaches to the workspace's session with a name, or starts it. */
 export async function startNamed(
   name: string,
   { replacesLost = false, ...options }: NamedSessionOptions,
@@ -39,7 +38,7 @@ export async function startNamed(
   }
 }
 
-/** Refuses a session whose code runs without the sandbox, where its user expects one. */
+/** Throws if the code of a session runs without the sandbox that the user expects. */
 async function requireSandbox(id: string): Promise<void> {
   const record = await findSession(id);
   if (keptState(record, await statusOf(record)).gateway.sandboxed) return;

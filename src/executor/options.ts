@@ -10,9 +10,9 @@ import type { ElicitationRequest } from "../approval/questions.ts";
 import type { CallEvent, ServerEvent } from "../servers/events.ts";
 
 /**
- * Options of `CodeExecutor.start()`: for its tool calls ({@linkcode ToolRunnerOptions}), for the
- * sandbox and its limits ({@linkcode KernelGatewayOptions}), for the kernel in it
- * ({@linkcode KernelClientOptions}), and a few that belong to none of these.
+ * Options of `CodeExecutor.start()`: for tool calls ({@linkcode ToolRunnerOptions}), for the sandbox
+ * and its limits ({@linkcode KernelGatewayOptions}), for the kernel ({@linkcode KernelClientOptions}),
+ * and a few more.
  */
 export interface CodeExecutorOptions extends
   ToolRunnerOptions,
@@ -25,55 +25,55 @@ export interface CodeExecutorOptions extends
     "imagesDir" | "restoreWorkingDir" | "maxOutputBytes" | "spareKernel"
   > {
   /**
-   * The code's working directory. It holds the generated Python APIs in `mcptools/` and the registry
-   * of MCP servers in `.ipybox/mcp.json`. Executed code can read and write it, but for those two.
+   * The code's working directory. It contains the generated Python APIs in `mcptools/` and the registry
+   * of MCP servers in `.ipybox/mcp.json`. Executed code can read and write everything but these two.
    *
    * @default {Deno.cwd()}
    */
   workspace?: string;
   /**
-   * Whether code can start processes only by shell commands (`!cmd`, `%%bash` and the like), which
-   * can be approved, and not by `subprocess`, `os.system` and so on. A guard against code that takes
-   * the direct way, not a boundary: that is the sandbox. `approval` must not allow all shell commands.
+   * Whether code can start processes only with shell commands (`!cmd`, `%%bash` and the like), which
+   * can be approved, and not with `subprocess`, `os.system` and so on. This guards against code that
+   * takes a shortcut; the security boundary is the sandbox. `approval` must not allow all shell
+   * commands.
    *
    * @default {false}
    */
   requireShellEscape?: boolean;
   /**
-   * Whether code can import the packages that were installed for its workspace, by
-   * `installPackages()` or `ipybox install`; with a path, also those of that workspace. Code cannot
-   * change them.
+   * Whether code can import the packages that `installPackages()` or `ipybox install` installed for its
+   * workspace; with a path, also those of the workspace there. Code cannot change them.
    *
    * @default {true}
    */
   packages?: boolean | string;
   /**
-   * Whether code is checked before it runs: for names that nothing has set, and for calls and results
-   * of generated functions that do not fit their tools. With `"block"`, code that is certain to fail
-   * ends with that error, and nothing of it has run; with `"warn"` it runs, and a note says so.
+   * Whether code is checked before it runs: for undefined names, and for calls and results of generated
+   * functions that do not match their tools. With `"block"`, code that is certain to fail raises that
+   * error without running; with `"warn"`, it runs and a note reports the problem.
    *
-   * A check takes some milliseconds. Code that cannot be checked within 300 ms runs unchecked.
+   * A check takes a few milliseconds. Code that cannot be checked within 300 ms runs unchecked.
    *
    * @default {"block"}
    */
   check?: CheckMode;
   /**
    * The path of a Python that has `jupyter_kernel_gateway`, `ipykernel` and `pydantic`. With a
-   * placement, its path there: by default the one of the image, or `python3`.
+   * placement, its path there; the default is the image's Python, or `python3`.
    *
    * @default the environment variable `IPYBOX_PYTHON`, else the environment made by `ipybox setup`
    */
   python?: string;
   /**
-   * Has the session outlive this process: its kernel runs on when the process ends or is killed, and
-   * `CodeExecutor.attach()` continues it. Disposing the executor ends it.
+   * Lets the session outlive this process: its kernel keeps running when the process exits or is
+   * killed, and `CodeExecutor.attach()` continues it. Disposing the executor ends it.
    *
-   * @default {undefined} the session ends with this process, however that ends
+   * @default {undefined} the session ends with this process
    */
   durable?: DurableOptions;
 }
 
-/** Options of `CodeExecutor.attach()`: what holds for the session was said when it was started. */
+/** Options of `CodeExecutor.attach()`. All others were fixed when the session was started. */
 export type AttachOptions = Omit<
   CodeExecutorOptions,
   | "durable"
@@ -92,20 +92,20 @@ export type ResumeOptions = Omit<StreamOptions, "id" | "signal" | "storeHistory"
 
 /** Options of `CodeExecutor.detach()`. */
 export interface DetachOptions {
-  /** Code that is begun before, and goes on. The next process has its result by `resume()`. */
+  /** Code to start before detaching. The next process gets its result from `resume()`. */
   readonly code?: string;
 }
 
-/** What becomes of code that is certain to fail. */
+/** What happens to code that is certain to fail. */
 export type CheckMode = "off" | "warn" | "block";
 
 /** Options of `CodeExecutor.execute()`. */
 export interface ExecuteOptions {
   /**
-   * How long the code may run, in milliseconds. Tool calls count; waiting for approvals, and for the
-   * executions before it, does not.
+   * How long the code may run, in milliseconds. Tool calls count; waiting for approvals or for earlier
+   * executions does not.
    *
-   * @default {undefined} forever
+   * @default {undefined} no limit
    */
   timeoutMs?: number;
   /** Cancels the execution, which then rejects with the signal's reason. */
@@ -115,17 +115,17 @@ export interface ExecuteOptions {
 /** Options of `CodeExecutor.stream()`. */
 export interface StreamOptions extends ExecuteOptions {
   /**
-   * An id of the execution, by which a program that attaches to a durable session knows it again: see
-   * `CodeExecutor.unfinishedId`. Letters, digits, `-` and `_`; another one for each execution.
+   * The id of the execution, by which a process that attaches to a durable session recognizes it: see
+   * `CodeExecutor.unfinishedId`. Letters, digits, `-` and `_`; unique for each execution.
    *
-   * @default {undefined} one that is random
+   * @default {undefined} a random id
    */
   id?: string;
   /**
-   * Whether pieces of output come as events as they are produced.
+   * Whether output is delivered as events while it is produced.
    *
-   * A loop that pauses, as while a person decides, does not get what comes on top of 16 MiB of unread
-   * events, and is told by a chunk how much that is. The result is not affected.
+   * If the loop pauses, for example while a person decides, events beyond 16 MiB of unread ones are
+   * dropped, and a chunk says how much. The result is not affected.
    *
    * @default {false}
    */
@@ -137,21 +137,21 @@ export interface StreamOptions extends ExecuteOptions {
    */
   storeHistory?: boolean;
   /**
-   * Whether questions of MCP servers come as events, to be answered. Otherwise they wait for an
-   * approval page, or are declined if none is open or expected.
+   * Whether questions of MCP servers are delivered as events, for the loop to answer. Otherwise they
+   * wait for an approval page, or are declined if none is open or expected.
    *
    * @default {false}
    */
   elicitations?: boolean;
   /**
-   * Whether what the code asks by `input()`, `getpass.getpass()` or a debugger comes as events, to be
-   * answered. Otherwise asking raises an exception.
+   * Whether questions of the code (`input()`, `getpass.getpass()`, a debugger) are delivered as events,
+   * for the loop to answer. Otherwise asking raises an exception.
    *
    * @default {false}
    */
   inputs?: boolean;
   /**
-   * Whether the beginning and the end of each call come as events, with what was decided.
+   * Whether the beginning and the end of each call are delivered as events, with the decision.
    *
    * @default {false}
    */
@@ -160,27 +160,27 @@ export interface StreamOptions extends ExecuteOptions {
 
 /** Options of `CodeExecutor.installPackages()`. */
 export interface InstallPackagesOptions {
-  /** Stops the installation. */
+  /** Cancels the installation. */
   signal?: AbortSignal;
-  /** Receives each line that the installer writes. */
+  /** Called with each line of the installer's output. */
   onLine?: (line: string) => void;
 }
 
 /** Options of `CodeExecutor.registerServer()`. */
 export interface RegisterServerOptions {
-  /** Cancels it. */
+  /** Cancels the registration. */
   signal?: AbortSignal;
 }
 
-// What an execution tells its caller while it runs.
+// The events of an execution.
 
-/** A piece of output as it was produced. */
+/** A piece of output. */
 export interface ChunkEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "chunk";
-  /** Where the code wrote it. Results and displays count as stdout. */
+  /** The stream that the code wrote to. Results and displays count as stdout. */
   readonly stream: "stdout" | "stderr";
-  /** The text, as it came. */
+  /** The text. */
   readonly text: string;
   /** Whether it is the value of the code, which IPython shows as `Out[N]`. */
   readonly isResult?: boolean;
@@ -188,47 +188,47 @@ export interface ChunkEvent {
 
 /** A tool call or a shell command waits for a decision. The time limit is paused until then. */
 export interface ApprovalEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "approval";
-  /** What is asked for; answer it by `accept()` or `reject()`. */
+  /** The request; answer it with `accept()` or `reject()`. */
   readonly request: ApprovalRequest;
 }
 
 /** An MCP server asks a question. The time limit is paused until it is answered. */
 export interface ElicitationEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "elicitation";
-  /** What is asked; answer it by `accept()`, `decline()` or `cancel()`. */
+  /** The question; answer it with `accept()`, `decline()` or `cancel()`. */
   readonly request: ElicitationRequest;
 }
 
-/** The code asks for a line. The time limit is paused until it is answered. */
+/** The code asks for a line of input. The time limit is paused until it is answered. */
 export interface InputEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "input";
-  /** What it asks for; answer it by `answer()` or `end()`. */
+  /** The question; answer it with `answer()` or `end()`. */
   readonly request: InputRequest;
 }
 
-/** What the check found before code runs: the tools that it names, and what may be wrong with it. */
+/** The result of checking code before it runs: the tools that it names, and its problems. */
 export interface CheckEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "check";
-  /** What was found. */
+  /** The result. */
   readonly report: CheckReport;
 }
 
-/** Something that the code's author should know about the servers it calls. */
+/** A note for the author of the code. */
 export interface NoteEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "note";
-  /** It, in a line, such as which tools a server has now that it did not have before. */
+  /** The note, for example that the tools of a server changed. */
   readonly text: string;
 }
 
 /** The code has run to its end. */
 export interface ResultEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "result";
   /** What it produced. */
   readonly result: ExecutionResult;

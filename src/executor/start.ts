@@ -32,46 +32,46 @@ import {
 } from "./durable.ts";
 import type { CodeExecutorOptions } from "./options.ts";
 
-/** What an executor consists of, running. */
+/** The running parts of an executor. */
 export interface RunningParts {
   /** The workspace, as an absolute path without symbolic links. */
   readonly workspace: string;
   readonly kernel: KernelHost;
   readonly tools: ToolServer;
-  /** The workspace's packages, where there may be any. */
+  /** The workspace's packages, if it can have any. */
   readonly packages: PackageFolder | undefined;
   /** Checks code before it runs, unless that is off. */
   readonly checker: CodeChecker | undefined;
-  /** The durable session that it is, if it is one. */
-  readonly durably: Durably | undefined;
+  /** The durable session, if it is one. */
+  readonly durable: DurableParts | undefined;
 }
 
-/** What an executor has of its durable session. */
-export interface Durably {
+/** An executor's part of a durable session. */
+export interface DurableParts {
   readonly id: string;
   readonly gateway: KernelGateway;
   readonly state: SessionState;
-  /** Whether the session continues when its parts here are disposed of. */
-  readonly left: { is: boolean };
+  /** Whether the session continues when these parts are disposed. */
+  readonly detached: { value: boolean };
   readonly journal: CallJournal;
-  /** The last execution of the host before. */
+  /** The last execution of the previous host. */
   readonly found?: FoundRun | undefined;
-  /** Called when somebody decides on what code asks. */
+  /** Called when somebody is ready to decide on the calls of the code. */
   readonly follow?: () => void;
 }
 
-/** An execution that another host has begun. */
+/** An execution that another host started. */
 interface FoundRun {
   readonly run: Run<RunEvent>;
   readonly code: string;
-  /** Whether a host has seen its end. */
+  /** Whether a host has already seen its end. */
   readonly ended: boolean;
   readonly inputs: CodeInputs;
   /** The time that it has, if that is limited. */
   readonly left: LeftTime | undefined;
 }
 
-/** Starts the tool server, and then the kernel that it serves. */
+/** Starts the tool server, then the kernel. */
 export async function startParts(
   parts: AsyncDisposableStack,
   options: CodeExecutorOptions,
@@ -89,9 +89,10 @@ export async function startParts(
   const python = placement === undefined ? await findPython({ ...options, workspace }) : undefined;
   using _name = durable?.name === undefined ? undefined : await claimName(durable.name, workspace);
   const session = durable === undefined ? undefined : await createSession(workspace, durable);
-  const left = { is: false };
+  const detached = { value: false };
   const own = { group: session?.group, log: options.log ?? silentLogger };
-  const journal = session && await openJournal(parts, { id: session.id, left, log: options.log });
+  const journal = session &&
+    await openJournal(parts, { id: session.id, detached, log: options.log });
   const tools = parts.use(
     await ToolServer.start({
       ...options,
@@ -127,14 +128,14 @@ export async function startParts(
       shell,
     }),
   );
-  const durably = session && lasting && state && journal &&
-    { id: session.id, gateway: lasting, state, left, journal };
+  const durableParts = session && lasting && state && journal &&
+    { id: session.id, gateway: lasting, state, detached, journal };
   const checker = checkerOf(parts, options, { kernel, workspace });
   if (tools.runner.registry.names.length > 0) checker?.warm();
-  return { workspace, kernel, tools, packages, checker, durably };
+  return { workspace, kernel, tools, packages, checker, durable: durableParts };
 }
 
-/** Attaches to the kernel of a durable session, and starts the tool server that serves it from here on. */
+/** Attaches to the kernel of a durable session, and starts a tool server for it. */
 export async function attachParts(
   parts: AsyncDisposableStack,
   options: CodeExecutorOptions,
@@ -144,7 +145,7 @@ export async function attachParts(
   const { log = silentLogger } = options;
   const python = await findPython({ ...options, workspace });
   const { packages } = await openPackages(options, workspace, python);
-  const left = { is: false };
+  const detached = { value: false };
   const launcher = await SupervisedLauncher.attach(record, log);
   try {
     if (launcher.status.tookOver) {
@@ -154,7 +155,7 @@ export async function attachParts(
     const { shell } = kept;
     if (shellGuard(options) !== shell) throw otherShell(id, shell);
     const { toolToken: kernelToken, settingsFiles } = kept;
-    const journal = await openJournal(parts, { id, left, log });
+    const journal = await openJournal(parts, { id, detached, log });
     const tools = parts.use(
       await ToolServer.start({
         ...options,
@@ -166,7 +167,7 @@ export async function attachParts(
         settingsFiles,
       }),
     );
-    // Nobody decides on calls before somebody follows the execution that makes them.
+    // Calls wait until somebody follows their execution and can decide on them.
     const { promise: isFollowed, resolve: follow } = Promise.withResolvers<void>();
     const gateway = parts.use(
       await KernelGateway.attach(
@@ -210,31 +211,31 @@ export async function attachParts(
       }),
     );
     const checker = checkerOf(parts, options, { kernel, workspace });
-    const durably = { id, gateway, state, left, journal, found, follow };
-    return { workspace, kernel, tools, packages, checker, durably };
+    const durable = { id, gateway, state, detached, journal, found, follow };
+    return { workspace, kernel, tools, packages, checker, durable };
   } catch (error) {
-    left.is = true; // the session is still there for another attempt
+    detached.value = true; // keep the session for another attempt
     await launcher.leave();
     throw error;
   }
 }
 
-/** Opens the journal of a session's calls. Where the session ends, its folder goes with it. */
+/** Opens the journal of a session's calls. If the session ends, its folder is removed. */
 async function openJournal(
   parts: AsyncDisposableStack,
-  { id, left, log = silentLogger }: {
+  { id, detached, log = silentLogger }: {
     readonly id: string;
-    readonly left: { readonly is: boolean };
+    readonly detached: { readonly value: boolean };
     readonly log: Logger | undefined;
   },
 ): Promise<CallJournal> {
   parts.defer(async () => {
-    if (!left.is) await removeEnded(id);
+    if (!detached.value) await removeEnded(id);
   });
   return parts.use(await CallJournal.open(folderOf(id), log));
 }
 
-/** Without its gateway, a host can say nothing of the session's calls any more: the next one can. */
+/** Once its gateway is gone, a host no longer records calls: that is up to the next one. */
 function leaveWith({ exited }: KernelGateway, journal: CallJournal): void {
   exited.then(() => journal.leave());
 }
@@ -261,8 +262,8 @@ function kernelOptions(
 ) {
   return {
     imagesDir: resolve(workspace, imagesDir),
-    workingDir: placement === undefined ? workspace : undefined, // else what is the workspace there
-    // Another host would not know of a second one.
+    workingDir: placement === undefined ? workspace : undefined, // the placement has its own workspace
+    // Another host would not know about a spare kernel.
     spareKernel: state === undefined ? spareKernel : false,
     toolToken: () => {
       const toolToken = tools.renewKernelToken();
@@ -283,14 +284,18 @@ function checkerOf(
 }
 
 function otherShell(id: string, shell: ShellGuard): ConfigError {
-  const how = shell === "none" ? "without approval of shell commands" : `with "${shell}" for them`;
+  const how = {
+    none: "without approval of shell commands",
+    approval: "with approval of shell commands",
+    escape: "with approval of shell commands and requireShellEscape",
+  }[shell];
   return new ConfigError(
-    `Cannot attach to session ${id}: it was started ${how}, which cannot be changed while it runs; ` +
-      "attach with the same approval of shell commands",
+    `Cannot attach to session ${id}: it was started ${how}, which cannot change while it runs. ` +
+      "Attach with the same settings",
   );
 }
 
-/** The packages that code can import, and the folder that further ones are installed into. */
+/** The package folders that code can import from, and the one that packages are installed into. */
 async function openPackages(
   { packages = true, sandbox, log }: CodeExecutorOptions,
   workspace: string,
@@ -307,7 +312,7 @@ async function openPackages(
   return { packages: undefined, importable: found === undefined ? shared : [found, ...shared] };
 }
 
-/** What code in the kernel must ask for before it runs commands. */
+/** How the kernel guards shell commands and processes. */
 function shellGuard({ approval, requireShellEscape = false }: CodeExecutorOptions): ShellGuard {
   if (guardsShell(approval)) return requireShellEscape ? "escape" : "approval";
   if (!requireShellEscape) return "none";
@@ -317,7 +322,7 @@ function shellGuard({ approval, requireShellEscape = false }: CodeExecutorOption
   );
 }
 
-/** Keeps code from changing the settings that decide on servers' sandboxes. */
+/** Makes the settings files of servers' sandboxes read-only for code. */
 function withReadOnly(
   sandbox: CodeExecutorOptions["sandbox"] = true,
   files: readonly string[],

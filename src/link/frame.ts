@@ -6,40 +6,40 @@
 
 import { joinBytes } from "../base/bytes.ts";
 
-/** What a frame says. The launcher has the same numbers. */
+/** The types of frames. The launcher uses the same numbers. */
 export const FrameType = {
-  /** A stream begins; only from the host, its payload may name a program that is started for it. */
+  /** Opens a stream. From the host, the payload may name a program to start for it. */
   OPEN: 0,
-  /** Bytes of a stream. */
+  /** Carries bytes of a stream. */
   DATA: 1,
-  /** The sender will send no more bytes of this stream. */
+  /** The sender will send no more bytes on this stream. */
   EOF: 2,
   /** The stream is gone, in both directions. */
   RST: 3,
-  /** The sender has taken so many bytes (u32); as many more may be sent. */
+  /** Credit: the sender has consumed this many bytes (u32), so as many more may be sent. */
   WIN: 4,
   /** The launcher is up (JSON). */
   READY: 5,
-  /** What the launcher shall start (JSON). */
+  /** What the launcher is to start (JSON). */
   START: 6,
   /** What the launcher started has ended (JSON). */
   EXIT: 7,
-  // Between the host and the supervisor of a durable session; 8 and 9 are the supervisor's to the launcher.
-  /** Where the session stands (JSON), the first words of the supervisor. */
+  // Between the host and the supervisor of a durable session. The supervisor sends 8 and 9 to the launcher.
+  /** The state of the session (JSON), the supervisor's first frame. */
   GREETING: 10,
-  /** Who wants what (JSON), the first words of the host. */
+  /** Who connects and what for (JSON), the host's first frame. */
   HELLO: 11,
   /** The host is attached (JSON). */
   WELCOME: 12,
-  /** It is not, or not any more (JSON). */
+  /** The host is not attached, or no longer (JSON). */
   REFUSED: 13,
-  /** A sign of life. */
+  /** A heartbeat. */
   BEAT: 14,
-  /** The session shall end. */
+  /** Ends the session. */
   END: 15,
-  /** What the next host has to know (JSON). */
+  /** State for the next host (JSON). */
   KEEP: 16,
-  /** What was written to stderr. */
+  /** Output on stderr. */
   STDERR: 17,
 } as const;
 
@@ -48,27 +48,26 @@ export type FrameType = (typeof FrameType)[keyof typeof FrameType];
 
 /** A frame of the link. */
 export interface Frame {
-  /** What it says. */
   readonly type: FrameType;
-  /** The stream that it belongs to; 0 for frames that belong to none. */
+  /** The stream that it belongs to, or 0. */
   readonly stream: number;
   /** The bytes after its header. */
   readonly payload: Uint8Array;
 }
 
-/** The link carried what it must not carry; it cannot be used any more. */
+/** The link carried something invalid and can no longer be used. */
 export class LinkError extends Error {
   /** The name of the class. */
   override readonly name: string = "LinkError";
 }
 
-/** How many bytes come before a frame's payload. */
+/** The size of a frame's header. */
 const HEADER_LENGTH = 9;
 
 /** The longest payload that is accepted. */
 export const MAX_PAYLOAD: number = 1 << 16;
 
-/** What a host left for the next one, twice as long where all of it is escaped, and the last of stderr. */
+/** A `WELCOME` has the state for the next host, twice as long if all of it is escaped, and stderr. */
 const MAX_WELCOME = 1 << 19;
 
 const NOTHING = new Uint8Array(0);
@@ -111,18 +110,18 @@ export function creditOf(frame: Frame): number {
 }
 
 /**
- * Cuts a sequence of bytes into frames. It never keeps more than one frame, and it copies only
- * payloads that were split between two chunks.
+ * Splits incoming bytes into frames. It keeps at most one frame, and copies only payloads that are
+ * split across chunks.
  */
 export class FrameDecoder {
   #rest = NOTHING;
 
-  /** How many bytes of a frame that is not complete are kept. */
+  /** How many bytes of an incomplete frame are kept. */
   get pending(): number {
     return this.#rest.length;
   }
 
-  /** Takes the next bytes. */
+  /** Adds bytes and returns the frames that they complete. */
   *push(chunk: Uint8Array): Generator<Frame, void, undefined> {
     const bytes = this.#rest.length === 0 ? chunk : joinBytes(this.#rest, chunk);
     this.#rest = NOTHING;

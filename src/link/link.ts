@@ -9,22 +9,22 @@ import { LinkStream, type StreamCarrier } from "./link_stream.ts";
 /** How many streams may be open concurrently. */
 const MAX_STREAMS = 256;
 
-/** How much may wait to be sent before connections are no longer read. */
+/** How many bytes may wait to be sent before connections are no longer read. */
 const CONGESTED = 1 << 20;
 
-/** How much may wait to be sent at all: only a launcher that does not read gets here. */
+/** How many bytes may wait to be sent at all. Only a launcher that stops reading reaches this. */
 const MAX_OUTBOX = 64 << 20;
 
-/** The size of one write. */
+/** The most bytes in one write. */
 const MAX_BATCH = 1 << 18;
 
 /** What {@linkcode Link.open} needs. */
 interface LinkOptions {
-  /** What the launcher writes and reads, which the link owns from here. */
+  /** The launcher's stdin and stdout, which the link now owns. */
   pipes: ByteStream;
   /**
-   * Takes each stream that is opened from inside. Without it none may be. The promise resolves once
-   * nothing is left of what the stream asked for; that many streams can be open.
+   * Handles a stream that is opened from inside; without it, none may be. The promise resolves once
+   * nothing is left of the work for the stream, which counts as open until then.
    */
   accept?: (stream: ByteStream) => Promise<void>;
 }
@@ -32,14 +32,14 @@ interface LinkOptions {
 /**
  * The host's end of the link: streams in both directions over a child's stdin and stdout.
  *
- * Everything that comes out of it is hostile input. What breaks its rules breaks the link.
+ * Everything it receives is hostile input. Any violation of the protocol breaks the link.
  */
 export class Link implements AsyncDisposable {
-  /** The launcher's first words, any JSON value. Rejects when the link ends before them. */
+  /** The launcher's first message, any JSON value. Rejects if the link ends before it. */
   readonly ready: Promise<unknown>;
-  /** How what the launcher started ended, or `null` when the link ended without saying so. */
+  /** The exit status of what the launcher started, or `null` if the link ended without one. */
   readonly exit: Promise<ExitStatus | null>;
-  /** Resolves when the link has ended. Rejects when it was broken. */
+  /** Resolves when the link has ended. Rejects if it broke. */
   readonly closed: Promise<void>;
 
   readonly #options: LinkOptions;
@@ -70,7 +70,7 @@ export class Link implements AsyncDisposable {
     this.ready = this.#ready.promise;
     this.exit = this.#exit.promise;
     this.closed = this.#run();
-    for (const promise of [this.ready, this.closed]) promise.catch(() => {}); // not all await both
+    for (const promise of [this.ready, this.closed]) promise.catch(() => {}); // not everyone awaits both
   }
 
   /** Takes over a child's stdin and stdout. */
@@ -84,8 +84,8 @@ export class Link implements AsyncDisposable {
   }
 
   /**
-   * Leads a connection to what the launcher started. A link that has ended, or that has too many
-   * streams, closes it.
+   * Forwards a connection to what the launcher started. If the link has ended or has too many
+   * streams, the connection is closed.
    */
   connect(connection: Deno.TcpConn): void {
     const tcp = new TcpStream(connection);
@@ -93,8 +93,8 @@ export class Link implements AsyncDisposable {
   }
 
   /**
-   * Starts one of the launcher's programs, and leads to its stdin and stdout. It ends with the stream;
-   * `undefined` where there is no room for it.
+   * Starts one of the launcher's programs and returns its stdin and stdout as a stream; closing the
+   * stream ends it. `undefined` if there are too many streams.
    */
   startProgram(name: string): ByteStream | undefined {
     let program: ByteStream | undefined;
@@ -117,7 +117,7 @@ export class Link implements AsyncDisposable {
   /** Ends all streams and the two pipes. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#end();
-    await this.closed.catch(() => {}); // it may have been broken before, which closed says
+    await this.closed.catch(() => {}); // `closed` reports a link that broke before
     await this.#flushing;
     while (this.#uses.size > 0) await Promise.all(this.#uses);
   }
@@ -159,12 +159,12 @@ export class Link implements AsyncDisposable {
         return this.#find(frame)?.receiveCredit(creditOf(frame));
       case FrameType.RST:
         return this.#find(frame)?.abandon();
-      default: // between host and supervisor
+      default: // only between host and supervisor
         throw new LinkError(`The link carried a frame of type ${frame.type} from inside`);
     }
   }
 
-  /** The stream of a frame; `undefined` when it was closed while the frame was on its way. */
+  /** The stream of a frame; `undefined` if it was closed while the frame was in flight. */
   #find(frame: Frame): LinkStream | undefined {
     const id = frame.stream;
     const known = id % 2 === 0 ? id > 0 && id < this.#nextStream : id <= this.#lastPeerStream;
@@ -180,7 +180,7 @@ export class Link implements AsyncDisposable {
       throw new LinkError(`The link must not open stream ${id}`);
     }
     this.#lastPeerStream = id;
-    // What is left of streams that are gone counts, so that opening and resetting gains nothing.
+    // Unfinished work of closed streams counts too, so that opening and resetting gains nothing.
     if (this.#uses.size >= MAX_STREAMS) return this.#send(encodeFrame(FrameType.RST, id));
     this.#add(id, accept);
   }
@@ -188,7 +188,7 @@ export class Link implements AsyncDisposable {
   #add(id: number, use: (stream: ByteStream) => Promise<void>): void {
     const stream = new LinkStream(id, this.#carrier);
     this.#streams.set(id, stream);
-    const used = use(stream).catch(() => {}) // its user reports failures
+    const used = use(stream).catch(() => {}) // the handler reports its failures
       .then(() => {
         stream.close();
         this.#uses.delete(used);
@@ -208,7 +208,7 @@ export class Link implements AsyncDisposable {
     this.#flushing ??= this.#flush();
   }
 
-  /** Writes what is pending; data that arrives during the write goes into the next one. */
+  /** Writes what is pending. Frames that arrive during a write go into the next one. */
   async #flush(): Promise<void> {
     try {
       while (this.#outbox.length > 0) {
@@ -221,7 +221,7 @@ export class Link implements AsyncDisposable {
         }
       }
     } catch {
-      this.#end(); // the launcher is gone; its process's owner knows how it ended
+      this.#end(); // the launcher is gone; the owner of its process knows how it ended
     } finally {
       this.#flushing = undefined;
     }
@@ -274,7 +274,7 @@ function parseExit(payload: Uint8Array): ExitStatus {
   return { exitCode: exit.data.code, signal: exit.data.signal };
 }
 
-/** A loopback port of the host whose connections lead through a link. Disposing it closes it. */
+/** A loopback port of the host whose connections go through a link. Disposing it closes the port. */
 export class LinkPort implements AsyncDisposable {
   readonly #listener: Deno.TcpListener;
   readonly #accepting: Promise<void>;
@@ -294,12 +294,12 @@ export class LinkPort implements AsyncDisposable {
     return this.#listener.addr.port;
   }
 
-  /** Closes the port. Connections that were made stay. */
+  /** Closes the port. Open connections stay. */
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       this.#listener.close();
     } catch {
-      // A failure of its own has closed it already.
+      // It has already failed and closed.
     }
     await this.#accepting;
   }

@@ -2,23 +2,23 @@ import { ByteBuffer } from "../base/bytes.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { encodeCredit, encodeFrame, FrameType, LinkError } from "./frame.ts";
 
-/** How many bytes of a stream may be on their way in each direction. The launcher agrees. */
+/** How many bytes of a stream may be in flight in each direction, as in the launcher. */
 const WINDOW: number = 1 << 18;
 
-/** How much goes into one frame. */
+/** The most bytes in one frame. */
 const CHUNK = 1 << 16;
 
-/** What a stream needs of the link that carries it. */
+/** What a stream needs from its link. */
 export interface StreamCarrier {
   /** Sends a frame. */
   send(frame: Uint8Array): void;
-  /** Resolves when the link is not congested. */
+  /** Resolves once the link is no longer congested; `undefined` if it is not. */
   uncongested(): Promise<void> | undefined;
-  /** Called once, when the stream is over. */
+  /** Called once, when the stream is closed. */
   over(stream: LinkStream): void;
 }
 
-/** One stream on the link, as this side sees it. */
+/** This side of a stream on the link. */
 export class LinkStream implements ByteStream {
   /** Its number on the link. */
   readonly id: number;
@@ -77,7 +77,7 @@ export class LinkStream implements ByteStream {
     this.abandon();
   }
 
-  /** Takes bytes that the other side sent. */
+  /** Receives bytes from the other side. */
   receive(bytes: Uint8Array): void {
     this.#window -= bytes.length;
     if (this.#window < 0) {
@@ -91,13 +91,13 @@ export class LinkStream implements ByteStream {
     this.#received.push(bytes);
   }
 
-  /** Takes the end of what the other side sends. */
+  /** Receives the end of the other side's bytes. */
   receiveEnd(): void {
     this.#peerEnded = true;
     this.#received.end();
   }
 
-  /** Takes credit for sending more. */
+  /** Receives credit for sending more. */
   receiveCredit(count: number): void {
     this.#credit += count;
     if (this.#credit > WINDOW) {
@@ -107,7 +107,7 @@ export class LinkStream implements ByteStream {
     this.#creditGiven = undefined;
   }
 
-  /** Closes the stream immediately in both directions without telling the other side. */
+  /** Closes the stream immediately in both directions without notifying the other side. */
   abandon(): void {
     if (this.#over) return;
     this.#over = true;
@@ -131,41 +131,35 @@ function gone(): Error {
 }
 
 /**
- * Bytes between a producer that pushes and one consumer that takes everything that is pending.
+ * A queue of bytes whose one consumer takes everything that is pending.
  *
- * Bytes that have to wait are copied together, so that many small pieces take no more memory than
- * their bytes.
+ * Waiting bytes are copied into one buffer, so that many small pieces take no extra memory.
  */
 class ByteQueue {
   readonly #waiting = new ByteBuffer();
   #ended = false;
   #taker: PromiseWithResolvers<Uint8Array | null> | undefined;
 
-  /** How many bytes wait to be taken. */
-  get length(): number {
-    return this.#waiting.length;
-  }
-
-  /** Adds bytes, which must not change any more. After the end they are dropped. */
+  /** Adds bytes, which must not change afterwards. Bytes after the end are dropped. */
   push(bytes: Uint8Array): void {
     if (this.#ended || bytes.length === 0) return;
     if (this.#taker !== undefined) return this.#give(bytes);
     this.#waiting.add(bytes);
   }
 
-  /** Ends the queue; what waits can still be taken. */
+  /** Ends the queue; pending bytes can still be taken. */
   end(): void {
     this.#ended = true;
     this.#give(null);
   }
 
-  /** Ends the queue and drops what waits. */
+  /** Ends the queue and drops pending bytes. */
   discard(): void {
     this.#waiting.take();
     this.end();
   }
 
-  /** Takes all bytes that wait, or waits for some. Only one call may be waiting. */
+  /** Takes all pending bytes, or waits for some. Only one call may be waiting. */
   take(): Promise<Uint8Array | null> {
     if (this.#waiting.length > 0) return Promise.resolve(this.#waiting.take());
     if (this.#ended) return Promise.resolve(null);

@@ -2,59 +2,59 @@ import { RateLimit } from "../base/rate_limit.ts";
 import { settledWithin } from "../base/signals.ts";
 import type { Logger } from "../base/log.ts";
 
-/** Brings what was made of a server's tools up to date. */
-export type Renew = (serverName: string) => Promise<void>;
+/** Updates the Python API of a server. */
+type Renew = (serverName: string) => Promise<void>;
 
-/** How long calls and cells wait until what was made of a server's tools is up to date. */
+/** How long calls and cells wait for the update of a server's API. */
 const PATIENCE_MS = 5000;
-/** How often one server's tools are followed: it may report changes without end. */
+/** How often the API of one server is updated: servers may report changes without end. */
 const RENEWALS_PER_SECOND = 0.5;
 const RENEWALS_AT_ONCE = 20;
 
-/** Which servers' tools changed since their APIs were made, and who follows that. */
+/** Updates the Python APIs of servers that report changed tools. */
 export class ToolChanges implements AsyncDisposable {
   readonly #log: Logger;
   readonly #changed = new Set<string>();
-  /** The servers that ever reported a change: what they list depends on what was done before. */
+  /** The servers that have ever reported a change: their lists depend on their state. */
   readonly #changeable = new Set<string>();
   readonly #renewals = new Map<string, Promise<void>>();
   readonly #limits = new Map<string, RateLimit>();
   #renew: Renew | undefined;
 
-  /** @param log Receives what cannot be followed. */
+  /** @param log Receives failed updates. */
   constructor(log: Logger) {
     this.#log = log;
   }
 
-  /** The servers whose changes nobody followed yet, sorted. */
+  /** The servers whose API has not been updated yet, sorted. */
   get servers(): string[] {
     return [...this.#changed].sort();
   }
 
-  /** Has changes followed from now on. */
+  /** Updates APIs from now on. */
   follow(renew: Renew): void {
     this.#renew = renew;
   }
 
-  /** A server reports that its tools changed. */
+  /** Call this when a server reports that its tools changed. */
   add(serverName: string): void {
     this.#changeable.add(serverName);
     this.#changed.add(serverName);
     this.#begin(serverName);
   }
 
-  /** A server was started: one whose tools changed before has its first ones again. */
+  /** Call this when a server was started: if its tools changed before, it has its first ones again. */
   started(serverName: string): void {
     if (this.#changeable.has(serverName)) this.add(serverName);
   }
 
-  /** A server was registered again, or is no more. */
+  /** Call this when a server was registered again or removed. */
   forget(serverName: string): void {
     this.#changed.delete(serverName);
     this.#changeable.delete(serverName);
   }
 
-  /** Waits for a while until changes have been followed. */
+  /** Waits a few seconds for updates. */
   async settled(serverName?: string): Promise<void> {
     if (serverName === undefined) { for (const name of this.#changed) this.#begin(name); }
     else if (this.#changed.has(serverName)) this.#begin(serverName);
@@ -64,7 +64,7 @@ export class ToolChanges implements AsyncDisposable {
     if (renewals.length > 0) await settledWithin(Promise.all(renewals), PATIENCE_MS);
   }
 
-  /** Ends the following, once what is under way has ended. */
+  /** Stops updating APIs, once the running updates have ended. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#renew = undefined;
     await Promise.all(this.#renewals.values());
@@ -82,11 +82,11 @@ export class ToolChanges implements AsyncDisposable {
     while (
       this.#renew === renew && this.#changed.has(serverName) && this.#limit(serverName).take()
     ) {
-      this.#changed.delete(serverName); // what is reported from here on is another change
+      this.#changed.delete(serverName); // a later report is another change
       try {
         await renew(serverName);
       } catch (error) {
-        if (this.#renew === undefined) return; // it was given up
+        if (this.#renew === undefined) return; // stopped
         this.#log.warn(`Cannot update the API of MCP server "${serverName}": ${error}`);
       }
     }

@@ -15,9 +15,9 @@ import type {
   QuestionEnd,
 } from "../approval/questions.ts";
 
-/** A tool call is under way, and its server says how far it is. */
+/** The server reports the progress of a running tool call. */
 export interface ProgressEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "progress";
   /** The call's id; approvals of the same call carry it too. */
   readonly callId: string;
@@ -29,44 +29,44 @@ export interface ProgressEvent {
   readonly progress: number;
   /** The total amount, if the server knows it. */
   readonly total?: number;
-  /** What is being done, in words. */
+  /** What is being done. */
   readonly message?: string;
 }
 
-/** An MCP server logs something. It is the server's text, which nobody has checked. */
+/** An MCP server logs something. The text comes from the server and is not verified. */
 export interface LogEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "log";
-  /** The current call, if there was exactly one on that server. */
+  /** The running call, if there is exactly one on that server. */
   readonly callId?: string;
   /** The registered server. */
   readonly serverName: string;
-  /** How grave it is, in the words of syslog, such as `"info"` or `"error"`. */
+  /** The syslog severity, such as `"info"` or `"error"`. */
   readonly level: string;
-  /** The part of the server that says it. */
+  /** The part of the server that logs it. */
   readonly logger?: string;
-  /** What it says: text or any other JSON value. */
+  /** The message: text or any other JSON value. */
   readonly data: unknown;
 }
 
 /** An MCP server's tools have changed since its Python API was generated. */
 export interface ToolsChangedEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "tools_changed";
-  /** The registered server. A `CodeExecutor` brings its API up to date, and then has a note. */
+  /** The registered server. A `CodeExecutor` updates its API, and then emits a note. */
   readonly serverName: string;
 }
 
 /** What MCP servers report while they work. */
 export type ServerEvent = ProgressEvent | LogEvent | ToolsChangedEvent;
 
-/** A tool call, a request for a resource or a shell command has begun. */
+/** A tool call, a resource request or a shell command has begun. */
 export interface CallStartedEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "call_started";
   /** The call's id; its approval and its progress carry it too. */
   readonly callId: string;
-  /** What it is. */
+  /** The kind of call. */
   readonly kind: ApprovalKind;
   /** The registered server; `"ipybox"` for shell commands. */
   readonly serverName: string;
@@ -74,50 +74,50 @@ export interface CallStartedEvent {
   readonly toolName: string;
 }
 
-/** A tool call, a request for a resource or a shell command is over, however it went. */
+/** A tool call, a resource request or a shell command has ended, successfully or not. */
 export interface CallEndedEvent {
-  /** Tells it from the other events. */
+  /** The type of the event. */
   readonly type: "call_ended";
   /** The call's id. */
   readonly callId: string;
   /** The decision; absent if the call failed before it. */
   readonly decision?: "allow" | "deny";
-  /** Who decided: `"policy"`, `"consent"`, `"approver"`, or why nobody did. */
+  /** Who decided (`"policy"`, `"consent"`, `"approver"`), or why nobody did. */
   readonly by?: string;
   /** The rule, or the approver's reason. */
   readonly reason?: string;
   /** How it ended: `"ok"`, `"approved"` for a shell command, or the type of the error. */
   readonly status: string;
-  /** How long it took in all, in milliseconds. */
+  /** The total duration, in milliseconds. */
   readonly durationMs: number;
-  /** How much of that the decision took, in milliseconds. */
+  /** The part of it that the decision took, in milliseconds. */
   readonly waitMs?: number;
 }
 
 /** The beginning or the end of a call. */
 export type CallEvent = CallStartedEvent | CallEndedEvent;
 
-/** How many events of one server are passed on: more would only fill memory. */
+/** How many events of one server are forwarded: more would only fill memory. */
 const EVENTS_PER_SECOND = 100;
 const EVENTS_AT_ONCE = 500;
 
-/** Passes what servers report to observers, and knows which calls are running. */
+/** Forwards what servers report to watchers, and knows which calls are running. */
 export class ServerEvents {
   readonly #watchers = new Set<(event: ServerEvent) => void>();
   readonly #followers = new Set<(event: CallEvent) => void>();
   readonly #calls = new Map<string, Set<string>>();
   readonly #limits = new Map<string, RateLimit>();
 
-  /** Whether anybody watches. */
+  /** Whether there are watchers. */
   get watched(): boolean {
     return this.#watchers.size > 0;
   }
 
   /**
-   * Calls back with each event until disposed. A server that reports too much in a burst is cut short.
+   * Calls back with each event until disposed. Bursts of one server are cut short.
    *
-   * @param watcher Called with each event. What it throws would be lost, so it does not.
-   * @returns Disposing it ends the watch.
+   * @param watcher Called with each event. It must not throw.
+   * @returns Disposing it ends the calls.
    */
   watch(watcher: (event: ServerEvent) => void): Disposable {
     this.#watchers.add(watcher);
@@ -137,8 +137,8 @@ export class ServerEvents {
   /**
    * Calls back with the beginning and the end of each call until disposed.
    *
-   * @param follower Called with each event. What it throws would be lost, so it does not.
-   * @returns Disposing it ends that.
+   * @param follower Called with each event. It must not throw.
+   * @returns Disposing it ends the calls.
    */
   followCalls(follower: (event: CallEvent) => void): Disposable {
     this.#followers.add(follower);
@@ -155,11 +155,11 @@ export class ServerEvents {
   }
 
   /**
-   * Notes a call that is under way until disposed.
+   * Records that a call is running until disposed.
    *
-   * @param serverName Where.
-   * @param callId Which.
-   * @returns Disposing it says that the call has ended.
+   * @param serverName The registered server.
+   * @param callId The call's id.
+   * @returns Dispose it when the call has ended.
    */
   track(serverName: string, callId: string): Disposable {
     const calls = this.#calls.get(serverName) ?? new Set();
@@ -167,7 +167,7 @@ export class ServerEvents {
     return { [Symbol.dispose]: () => void calls.delete(callId) };
   }
 
-  /** The call that is under way at a server, where there is just one. */
+  /** The id of the call that is running on a server, if there is exactly one. */
   onlyCall(serverName: string): string | undefined {
     const calls = this.#calls.get(serverName);
     return calls?.size === 1 ? [...calls][0] : undefined;
@@ -181,7 +181,7 @@ export class ServerEvents {
   }
 }
 
-/** Passes the beginning and the end of each call on to the application. */
+/** Forwards the beginning and the end of each call to the application. */
 export class CallEvents implements CallObserver {
   readonly #events: ServerEvents;
 
@@ -215,9 +215,9 @@ interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "ro
   readonly events: ServerEvents;
   /** Receives changed tools, and servers that start. */
   readonly changes: ToolChanges;
-  /** Where questions are asked. */
+  /** Asks questions of servers. */
   readonly elicitations: ElicitationChannel;
-  /** Says which questions are declined without asking. */
+  /** Decides which questions the policy declines. */
   readonly gate: ApprovalGate;
   /** Receives each question when it has ended. */
   readonly questionEnded: (question: EndedQuestion) => void;
@@ -225,11 +225,10 @@ interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "ro
   readonly log: Logger;
 }
 
-/** Passes on what servers report and ask, to the application and to the person who answers. */
+/** Forwards what servers report and ask, to the application and to the person who answers. */
 export class ServerMessages {
   readonly #options: ServerMessagesOptions;
 
-  /** @param options The recipients. */
   constructor(options: ServerMessagesOptions) {
     this.#options = options;
   }
@@ -253,7 +252,7 @@ export class ServerMessages {
     };
   }
 
-  /** Passes a server's question on, unless the policy denies it. */
+  /** Asks a server's question, unless the policy denies it. */
   async #elicit(
     serverName: string,
     question: ElicitationQuestion,
@@ -275,7 +274,7 @@ export class ServerMessages {
   }
 }
 
-/** How a question ends that the policy denies. */
+/** The outcome of a question that the policy denies. */
 function declined(reason = "Denied by the approval policy"): {
   readonly answer: ElicitationAnswer;
   readonly end: QuestionEnd;
@@ -284,12 +283,12 @@ function declined(reason = "Denied by the approval policy"): {
   return { answer, end: { ...answer, by: "policy", reason } };
 }
 
-/** What is noted of a question. The rest of an address may open something once. */
+/** The arguments that are recorded: of a URL only the origin, as the rest may be a one-time link. */
 function notedArguments({ arguments: args }: ApprovalCall): ExactObject {
   return typeof args.url === "string" ? { ...args, url: new URL(args.url).origin } : args;
 }
 
-/** A server's question as policies see it. */
+/** A server's question in the form that policies judge. */
 function questionCall(source: ElicitationSource, question: ElicitationQuestion): ApprovalCall {
   const { kind: mode, message } = question;
   const args = question.kind === "url"

@@ -1,5 +1,5 @@
 /**
- * What a server and a tool are like: what people are shown of them, and what consents are bound to.
+ * Describes servers and tools: what people see of them, and what consents are bound to.
  *
  * @module
  */
@@ -10,16 +10,16 @@ import { toExact } from "../json/exact.ts";
 import type { Tool } from "../mcp/tools.ts";
 import { replaceVariables, type ServerParams, type StdioServerParams } from "../mcp/params.ts";
 
-/** More parameters than that are one facet. */
+/** More parameters than this become one facet. */
 const MAX_PARAMETERS = 200;
 
-/** By the parameters, which do not change: each call asks for it. */
+/** Cached by the immutable parameters, as every call needs it. */
 const launchTexts = new WeakMap<ServerParams, string>();
 
 /**
- * Writes how a server is started or reached: its command line with its environment variables, or its
- * URL with the names of its headers. `${VAR}` stays. Nothing is left out but values whose names say
- * that they are secret, as all else can change what runs.
+ * Describes how a server is started or reached: its command line with its environment variables, or
+ * its URL with the names of its headers. `${VAR}` stays. Only values with secret-sounding names are
+ * omitted: everything else can change what runs.
  */
 export function launchText(params: ServerParams): string {
   const known = launchTexts.get(params);
@@ -41,11 +41,11 @@ function writeLaunch(params: ServerParams): string {
   return headers.length === 0 ? url : `${url} (headers: ${names})`;
 }
 
-/** Lists what a consent to a server's tools is bound to, as the server is registered. */
+/** Lists what in a server's registration a consent to its tools is bound to. */
 export function serverFacets(params: ServerParams): Facet[] {
   if ("command" in params) {
     const { command, args = [], env = {}, cwd, sandbox, protocol, ...rest } = params;
-    const { connectTimeoutMs: _, ...others } = rest; // changes nothing that runs
+    const { connectTimeoutMs: _, ...others } = rest; // does not change what runs
     return [
       {
         name: "command",
@@ -71,7 +71,7 @@ export function serverFacets(params: ServerParams): Facet[] {
   ];
 }
 
-/** By the definitions, which do not change: each call that may have been allowed before asks for it. */
+/** Cached by the immutable definitions, as calls with a possible consent need it. */
 const facetsOfTools = new WeakMap<Tool, readonly Facet[]>();
 
 /** Lists what a consent to a tool is bound to. */
@@ -116,13 +116,13 @@ function jsonFacets(about: Facet["about"], values: Readonly<Record<string, unkno
     .flatMap(([name, value]) => value === undefined ? [] : [shown(about, name, json(value))]);
 }
 
-/** A value of which people see `text`, or only that it changed. */
+/** A value that people see as `text`, or of which they see only that it changed. */
 function hidden(name: string, value: string, text: string | undefined): Facet {
   const facet = { name, about: "server", value } as const;
   return text === undefined ? facet : { ...facet, shown: text };
 }
 
-/** Parameters of kinds that this module knows nothing of, which may be secret. */
+/** Parameters that this module does not know. They may be secret. */
 function otherFacets(values: Readonly<Record<string, unknown>>): Facet[] {
   return jsonFacets("server", values).map(({ shown: _hidden, ...facet }) => facet);
 }
@@ -131,18 +131,18 @@ function json(value: unknown): string {
   return canonicalJson(toExact(value));
 }
 
-/** The command and its arguments, told apart: nothing of them is invisible. */
+/** The command and its arguments, with every character visible. */
 function commandWords({ command, args = [] }: StdioServerParams): string[] {
   return [visibleWord(withoutPassword(command)), ...args.map(argumentText)];
 }
 
-/** What is shown of an environment variable; `undefined` for a secret. */
+/** The shown value of an environment variable; `undefined` for a secret. */
 function variableText(name: string, value: string): string | undefined {
   const isSecret = saysSecret(name) && !RUNS.test(name) && !isVariable(value) && isData(value);
   return isSecret ? undefined : visibleWord(withoutPassword(value));
 }
 
-/** An argument, without the value of one such as `--token=abc` or `Authorization: Bearer abc`. */
+/** An argument, without secret values as in `--token=abc` or `Authorization: Bearer abc`. */
 function argumentText(word: string): string {
   const [, name = "", value = ""] = NAMED_SECRET.exec(word) ?? [];
   const isSecret = value !== "" && saysSecret(name);
@@ -150,16 +150,16 @@ function argumentText(word: string): string {
 }
 
 /**
- * A name and a value that is one word, as secrets are. What a shell or another program would make
- * more of, such as `X_TOKEN=$(curl …)` or `--plugin-key=/tmp/x.so`, is none.
+ * A name with a value of one word, as secrets are. Values that a shell or another program would
+ * interpret, such as in `X_TOKEN=$(curl …)` or `--plugin-key=/tmp/x.so`, are not secrets.
  */
 const NAMED_SECRET =
   /^(-{0,2}[A-Za-z][\w-]*(?:=|: ?))((?:(?:Bearer|Basic|Token) )?(?![./~])[\w.+/=~-]+)$/;
-/** Neither a path, nor options, nor what a shell would run. */
+/** Neither a path nor options nor anything that a shell would run. */
 const PLAIN = /^(?![./~-])(?:[^(){};|&<>`$'"\\\p{Cc}]|\$\{\w+\})*$/u;
 const PRIVATE_KEY = /^-----BEGIN [A-Z ]+-----[\w+/=\s]+-----END [A-Z ]+-----\s*$/;
 
-/** Whether a variable's value can only be data, as secrets are: what could run must be seen. */
+/** Whether a value can only be data, as secrets are. Anything that could run must be visible. */
 function isData(value: string): boolean {
   if (PLAIN.test(value)) return !value.includes(" ") || !value.includes("/", value.indexOf(" "));
   if (PRIVATE_KEY.test(value)) return true;
@@ -172,30 +172,30 @@ function isData(value: string): boolean {
   }
 }
 
-/** Variables that decide what runs, whatever words are in their names. */
+/** Variables that decide what runs, even if their names sound secret. */
 const RUNS = /^(BASH_|LD_|DYLD_|GIT_)|_OPTIONS$|_OPTS$/;
 const SECRET_WORDS: ReadonlySet<string> = new Set([
   ...["token", "tokens", "key", "keys", "apikey", "secret", "secrets", "password", "passwords"],
   ...["passwd", "passphrase", "credential", "credentials", "authorization", "cookie"],
 ]);
 
-/** Whether a word of a name says that its value is secret. */
+/** Whether a name contains a word for secrets. */
 function saysSecret(name: string): boolean {
   const words = name.replace(/([a-z0-9])([A-Z])/g, "$1 $2").toLowerCase().split(/[^a-z0-9]+/);
   return words.some((word) => SECRET_WORDS.has(word));
 }
 
-/** A text without the passwords of URLs in it. */
+/** Replaces passwords in URLs. */
 function withoutPassword(text: string): string {
   return text.replace(/(:\/\/[^\s/:@]*:)([^\s/@$]+)(?=@)/g, "$1…");
 }
 
-/** Not for a shell, unlike `shellWord()`: people see each character, and `${VAR}` as it is. */
+/** Quotes a word for people, not for a shell like `shellWord()`: `${VAR}` stays as it is. */
 function visibleWord(word: string): string {
   return /^[\w@%+=:,./${}~-]+$/.test(word) ? word : quoted(word);
 }
 
-/** A URL without what may be secret: a password, and values of parameters with such names. */
+/** A URL without its password and the values of query parameters with secret-sounding names. */
 function urlText(text: string): string {
   const parts = /^([^?#]*)(\?[^#]*)?(#.*)?$/s.exec(text);
   const [, address = "", query = "", fragment = ""] = parts ?? [];

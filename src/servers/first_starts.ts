@@ -22,47 +22,46 @@ import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
 import { launchText } from "./facets.ts";
 import type { ServerRegistry } from "./registry.ts";
 
-/** What {@linkcode FirstStarts} are decided with. */
+/** Options of {@linkcode FirstStarts}. */
 interface FirstStartsOptions {
-  /** Knows which registrations are the person's own. */
+  /** Knows which servers the user registered. */
   readonly registry: ServerRegistry;
-  /** The workspace that the registry is of. */
+  /** The registry's workspace. */
   readonly workspace: string | undefined;
   /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
   readonly variables: VariableLookup | undefined;
-  /** Has the others approved. */
+  /** Asks for approval of the others. */
   readonly approve: Calls["approve"];
-  /** Receives servers that nobody could be asked about. */
+  /** Receives the servers that were not started. */
   readonly log: Logger;
 }
 
 /**
- * Lets servers be started that the person has registered, and asks about others: a registry may have
- * come with a repository, or may have been written by code.
+ * Admits servers that the user registered, and asks about others: a registry may have come with a
+ * repository, or code may have written it.
  */
 export class FirstStarts {
   readonly #options: FirstStartsOptions;
   readonly #log: Logger;
   readonly #turns = new Mutex();
 
-  /** @param options Who decides. */
   constructor(options: FirstStartsOptions) {
     this.#options = options;
-    this.#log = limitedLogger(options.log); // code can call such a server as often as it likes
+    this.#log = limitedLogger(options.log); // code can trigger these messages at will
   }
 
   /**
-   * Decides whether a server may be started. A yes is remembered, and counts until its registration
-   * changes, or what that refers to: variables of the `.env`, settings of its sandbox, files.
+   * Throws if a server may not be started. A yes is remembered until the registration changes, or what
+   * it refers to: variables in `.env`, the settings of its sandbox, files.
    */
   async admit(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
     const { registry, approve } = this.#options;
     if (registry.isOwn(serverName, params)) return;
-    // Who answers for such a registry's sessions may be the one who would have it started.
+    // Without a registry file, the approver may be the very client that wants the server started.
     if (registry.path === undefined) {
       throw new ToolCallError("unknown_server", `MCP server "${serverName}" is not registered`);
     }
-    using _turn = await this.#turns.acquire(signal); // one question for all that wait for the server
+    using _turn = await this.#turns.acquire(signal); // one question for all callers of the server
     const evidence = await this.#evidence(serverName, params);
     if (registry.isAccepted(serverName, evidence)) return;
     const call: ApprovalCall = {
@@ -73,8 +72,8 @@ export class FirstStarts {
       description: `Starts or connects to this, outside the code's sandbox: ` +
         `${launchText(evidence.params)}\n` +
         `The workspace's ${registry.path} names it, but you have not registered it: it may have ` +
-        "come with these files, or code may have written it. Only what your own environment fills " +
-        "in is still shown as ${VAR}.",
+        "come with these files, or code may have written it. Only variables from your own " +
+        "environment are shown as ${VAR}.",
     };
     // Without the values of variables and headers, which may be secret.
     const launch = launchText(params);
@@ -94,7 +93,7 @@ export class FirstStarts {
     await registry.accept(serverName, evidence);
   }
 
-  /** What is asked about. What cannot be started is not. */
+  /** What the question is about. Throws for a server that cannot be started. */
   async #evidence(serverName: string, params: ServerParams): Promise<StartEvidence> {
     const { workspace, variables } = this.#options;
     try {
@@ -116,35 +115,28 @@ function shownOf({ params, settings, files }: StartEvidence): Readonly<Record<st
   };
 }
 
-/** What decides on what a registration starts or reaches: the registration, and what it refers to. */
+/** What decides what is started or reached: the registration, and everything it refers to. */
 interface StartEvidence {
-  /** How it is started or reached. `${VAR}` is what the user's environment fills in, else filled. */
+  /** How it is started or reached. Only variables of the user's environment stay as `${VAR}`. */
   readonly params: ServerParams;
-  /** The text of its sandbox's settings. */
+  /** The content of its sandbox's settings file. */
   readonly settings: string | undefined;
-  /** Digests of the files and folders of the workspace that it names, by their paths in there. */
+  /** Digests of the files and folders in the workspace that it names, by relative path. */
   readonly files: Readonly<Record<string, string>>;
 }
 
-/** Where {@linkcode startEvidence} looks. */
-interface StartEvidenceOptions {
-  /** The workspace. */
-  readonly workspace: string | undefined;
-  /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
-  readonly variables: VariableLookup | undefined;
-  /** Called with a `.env` that is ignored. */
-  readonly log: Logger;
-}
+/** Options of {@linkcode startEvidence}. */
+type StartEvidenceOptions = Pick<FirstStartsOptions, "workspace" | "variables" | "log">;
 
-/** More words, files or bytes are too much to ask a person about. */
+/** More words, files or bytes than this are too much to ask about. */
 const MAX_WORDS = 10_000;
 const MAX_FILES = 5000;
 const MAX_BYTES = 256 * 1024 * 1024;
 const MAX_SETTINGS = 1024 * 1024;
 
 /**
- * Collects what a person accepts when they accept a registration that is not theirs. Where any of it
- * changes, something else would run, so they are to be asked again.
+ * Collects what users accept when they accept a registration that is not theirs. If any of it changes,
+ * something else would run, so they are asked again.
  */
 export async function startEvidence(
   serverName: string,
@@ -177,12 +169,14 @@ export async function startEvidence(
 
 async function settingsText(serverName: string, path: string): Promise<string | undefined> {
   const status = await ifPresent(Deno.stat(path));
-  if (status === undefined) return undefined; // said when the server is started
+  if (status === undefined) return undefined; // starting the server reports it
   if (status.isFile && status.size <= MAX_SETTINGS) return await Deno.readTextFile(path);
-  throw new ConfigError(`Cannot start MCP server "${serverName}": ${path} has no sandbox settings`);
+  throw new ConfigError(
+    `Cannot start MCP server "${serverName}": its sandbox settings ${path} are not a file of up to 1 MiB`,
+  );
 }
 
-/** The digests of what a registration names in a workspace, as far as it may be code. */
+/** Digests of the files in a workspace that a registration names and that may be code. */
 class NamedFiles {
   readonly digests = new Map<string, string>();
   readonly #serverName: string;
@@ -195,7 +189,7 @@ class NamedFiles {
     this.#workspace = workspace;
   }
 
-  /** Adds what texts name, whole or in parts, from the working directory or from the workspace. */
+  /** Adds the files that texts or words in them name, relative to the working directory or workspace. */
   async add(texts: readonly string[], cwd: string): Promise<void> {
     const words = new Set(texts.flatMap((text) => [text, ...text.split(/[\s:=;,'"`()]+/)]));
     if (words.size > MAX_WORDS) throw this.#tooMuch();
@@ -210,11 +204,11 @@ class NamedFiles {
     }
   }
 
-  /** Adds a file that may be code. What code can write is data, unless it has a name or mode of code. */
+  /** Adds a file that may be code: anything in `.ipybox`, elsewhere what has the name or mode of code. */
   async #addPath(path: string): Promise<void> {
     const hidden = join(this.#workspace, ".ipybox");
     if (isInside(path, hidden)) {
-      // What is beside a program may be part of it.
+      // Files beside a program may be part of it.
       const [name] = relative(hidden, path).split("/");
       if (name === undefined || name === "") throw this.#tooMuch();
       return await this.#addRoot(join(hidden, name));
@@ -230,7 +224,7 @@ class NamedFiles {
   async #addRoot(path: string): Promise<void> {
     const name = relative(this.#workspace, path);
     if (this.digests.has(name)) return;
-    this.digests.set(name, ""); // links may lead here again
+    this.digests.set(name, ""); // links may lead back here
     this.digests.set(name, await this.#digestOf(path));
   }
 
@@ -248,7 +242,7 @@ class NamedFiles {
       for (const name of names.sort()) parts.push([name, await this.#digestOf(join(path, name))]);
       return sha256(`folder ${JSON.stringify(parts)}`);
     }
-    if (!status.isFile) return sha256("no file"); // a socket, say
+    if (!status.isFile) return sha256("no file"); // such as a socket
     this.#bytes += status.size;
     if (this.#bytes > MAX_BYTES) throw this.#tooMuch();
     return sha256(await Deno.readFile(path));
@@ -265,5 +259,5 @@ class NamedFiles {
 
 async function realOrNone(path: string): Promise<string | undefined> {
   if (!mayRead(path)) return undefined;
-  return await Deno.realPath(path).catch(() => undefined); // what is not there is not run
+  return await Deno.realPath(path).catch(() => undefined); // a missing file cannot run
 }

@@ -9,25 +9,25 @@ import {
   type ServerParams,
 } from "../mcp/params.ts";
 
-/** Servers of another program's file. */
-export interface ForeignServers {
-  /** Their parameters by the names that they can have here, in the file's order. */
+/** The servers in another program's configuration file. */
+interface ForeignServers {
+  /** Their parameters by the names that they get here, in the order of the file. */
   readonly servers: ReadonlyMap<string, ServerParams>;
-  /** What the file calls those that cannot have its names here, by the names that they can have. */
+  /** The names in the file of servers that get another name here, by their new names. */
   readonly renamed: ReadonlyMap<string, string>;
-  /** Those that cannot be used, by the file's names. */
+  /** Why servers cannot be used, by their names in the file. */
   readonly unusable: ReadonlyMap<string, ConfigError>;
 }
 
-/** Where programs keep servers in their files: most, VS Code's `mcp.json`, VS Code's settings. */
+/** Where files list servers: most programs, VS Code's `mcp.json`, VS Code's settings. */
 const PLACES: readonly (readonly string[])[] = [["mcpServers"], ["servers"], ["mcp", "servers"]];
 
-/** What editors write for what is `${VAR}` here: `${env:VAR}`, `${userHome}`, `${input:NAME}`. */
+/** Variables in editors' files: `${env:VAR}`, `${userHome}`, `${input:NAME}`. */
 const EDITOR_VARIABLE = /^(?:env:(\w+)|(userHome)|([A-Za-z]+:[^]*))$/;
 
 /**
- * Reads servers from a file of another program, such as `{"mcpServers": {…}}`, `.vscode/mcp.json` or
- * VS Code's `settings.json`. It may have comments and trailing commas. Names need not be Python's:
+ * Reads servers from another program's file, such as `{"mcpServers": {…}}`, `.vscode/mcp.json` or VS
+ * Code's `settings.json`. Comments and trailing commas are allowed. Names become Python identifiers:
  * `brave-search` becomes `brave_search`. `${env:VAR}` becomes `${VAR}`.
  */
 export function parseServersFile(path: string, text: string): ForeignServers {
@@ -64,7 +64,7 @@ function serversIn(path: string, file: unknown): Readonly<Record<string, unknown
   throw new ConfigError(`No servers in ${path}: it has none of ${places}`);
 }
 
-/** Writes an editor's variables as ours. What only the editor can fill in is refused by its name. */
+/** Converts an editor's variables to ours. Throws for those that only the editor can fill in. */
 function withOwnVariables(server: string, value: unknown): unknown {
   if (typeof value === "string") {
     return replaceVariables(value, (body) => {

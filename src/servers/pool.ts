@@ -14,17 +14,17 @@ import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
 import type { ServerRegistry } from "./registry.ts";
 
-/** How MCP servers are used, beside how they are reached. */
+/** Options for the use of MCP servers. */
 export interface ServerPoolOptions extends ConnectOptions {
   /**
-   * How many concurrent requests one MCP server receives; the others wait.
+   * How many concurrent requests one MCP server receives; others wait.
    *
    * @default {64}
    */
   maxConcurrentCalls?: number;
   /**
-   * How long an MCP server is kept running without a request, in milliseconds. What it keeps in its
-   * memory is lost then; the next request starts it again.
+   * How long an MCP server keeps running without requests, in milliseconds. Stopping it loses its
+   * in-memory state; the next request starts it again.
    *
    * @default {3600000}
    */
@@ -35,36 +35,34 @@ export interface ServerPoolOptions extends ConnectOptions {
 interface McpPoolOptions extends ServerPoolOptions, Pick<SessionConnectOptions, "settingsFiles"> {
   /** The servers. */
   readonly registry: ServerRegistry;
-  /** What a server may tell and ask. */
+  /** Handles what servers report and ask. */
   readonly hooks?: (serverName: string) => ServerHooks;
-  /** Says whether a server may be started, by throwing where it may not. */
+  /** Throws if a server may not be started. */
   readonly admit: (serverName: string, params: ServerParams, signal: AbortSignal) => Promise<void>;
 }
 
-/** What is done with a connection. */
+/** A request on a connection. */
 type Use<T> = (connection: McpConnection, signal: AbortSignal) => Promise<T>;
 
-/** How many concurrent requests a server receives. */
 const MAX_CONCURRENT_CALLS = 64;
-/** How long a list must stay as it is: servers that add several tools report each. */
+/** How long a list must stay unchanged: servers that add several tools report each. */
 const SETTLE_MS = 100;
-/** How long a server is kept without a request. */
 const IDLE_MS = 60 * 60_000;
 
 /**
- * The connections to MCP servers: started by the first call, one for each server, each for itself.
+ * The connections to MCP servers: one for each server, opened by its first request.
  *
- * A server that died is started again by the next call, later each time as long as it keeps dying.
+ * The next request restarts a server that died, with an increasing delay if it keeps dying.
  */
 export class McpPool implements AsyncDisposable {
   readonly #options: McpPoolOptions;
   readonly #registry: ServerRegistry;
   readonly #log: Logger;
-  readonly #slots = new Map<string, ServerSlot>();
+  readonly #servers = new Map<string, PooledServer>();
   readonly #ending = new Set<Promise<void>>();
   #lifetime = new AbortController();
 
-  /** @param options The servers and how they are connected to. Nothing is started yet. */
+  /** @param options The servers, none of which is started yet. */
   constructor(options: McpPoolOptions) {
     const { registry, log = silentLogger } = options;
     this.#options = options;
@@ -72,7 +70,7 @@ export class McpPool implements AsyncDisposable {
     this.#log = log;
   }
 
-  /** Lists a server's tools as they are now. */
+  /** Lists a server's current tools. */
   async listTools(serverName: string, signal?: AbortSignal): Promise<readonly unknown[]> {
     return await this.#use(
       serverName,
@@ -81,7 +79,7 @@ export class McpPool implements AsyncDisposable {
     );
   }
 
-  /** Asks a server for all that an API is made of, once it reports no more changes of its tools. */
+  /** Requests everything for a server's API, once the server reports no more changes of its tools. */
   async describe(serverName: string, signal?: AbortSignal): Promise<ServerDescription> {
     return await this.#use(
       serverName,
@@ -90,14 +88,14 @@ export class McpPool implements AsyncDisposable {
     );
   }
 
-  /** Finds a file that a result names and that lies where only its server can reach it. */
+  /** Finds a file that a result names and that only its server can reach. */
   async ownFileIn(serverName: string, result: ToolResult): Promise<string | undefined> {
-    return await this.#slots.get(serverName)?.connected?.ownFileIn(result);
+    return await this.#servers.get(serverName)?.connected?.ownFileIn(result);
   }
 
-  /** The names of the tools that a server lists, as far as that is known. */
+  /** The names of a server's tools, as far as they are known. */
   knownNames(serverName: string): readonly string[] {
-    return this.#slots.get(serverName)?.connected?.knownNames ?? [];
+    return this.#servers.get(serverName)?.connected?.knownNames ?? [];
   }
 
   /** Finds a tool in a server's list. */
@@ -106,18 +104,18 @@ export class McpPool implements AsyncDisposable {
     toolName: string,
     signal?: AbortSignal,
   ): Promise<Tool | undefined> {
-    const slot = this.#slot(serverName);
-    const known = slot.connected?.knownTool(toolName); // without a turn, which asking takes
+    const server = this.#server(serverName);
+    const known = server.connected?.knownTool(toolName); // takes no turn, unlike a request
     if (known === undefined) {
       return await this.#use(serverName, signal, (connection, signal) => {
         return connection.findTool(toolName, signal);
       });
     }
-    slot.stay(); // a caller that looks a tool up is about to call it, once approved
+    server.restartIdleTimer(); // the caller is about to call the tool, once approved
     return known;
   }
 
-  /** Calls a tool, at most once: it was approved once. Nothing here asks for approval. */
+  /** Calls an approved tool, at most once. */
   async callTool(
     serverName: string,
     toolName: string,
@@ -129,7 +127,7 @@ export class McpPool implements AsyncDisposable {
     });
   }
 
-  /** Asks a server for what it offers beside tools. Nothing here asks for approval. */
+  /** Sends an approved request for resources or prompts. */
   async catalog(
     serverName: string,
     method: CatalogMethod,
@@ -141,16 +139,16 @@ export class McpPool implements AsyncDisposable {
     });
   }
 
-  /** Cancels the calls in flight and stops all servers. The next call starts its server again. */
+  /** Cancels running calls and stops all servers. The next request starts its server again. */
   async reset(): Promise<void> {
     const lifetime = this.#lifetime;
     this.#lifetime = new AbortController();
     lifetime.abort(new DOMException("The tool server was reset", "AbortError"));
-    for (const serverName of [...this.#slots.keys()]) this.#end(serverName);
+    for (const serverName of [...this.#servers.keys()]) this.#end(serverName);
     await Promise.all(this.#ending);
   }
 
-  /** Stops one server, as after it was removed from the registry. */
+  /** Stops one server, for example when it was removed from the registry. */
   async drop(serverName: string): Promise<void> {
     this.#end(serverName);
     await Promise.all(this.#ending);
@@ -161,14 +159,14 @@ export class McpPool implements AsyncDisposable {
     await this.reset();
   }
 
-  /** Asks something that changes nothing: again where the server no longer knew the session. */
+  /** Sends a request without side effects, and repeats it if the server had lost the session. */
   async #use<T>(serverName: string, signal: AbortSignal | undefined, use: Use<T>): Promise<T> {
-    return await this.#once(serverName, signal, async (connection, signal, slot) => {
+    return await this.#once(serverName, signal, async (connection, signal, server) => {
       try {
         return await use(connection, signal);
       } catch (error) {
         if (!connection.forgotten) throw error;
-        return await use(await this.#connection(serverName, slot, signal), signal);
+        return await use(await this.#connection(serverName, server, signal), signal);
       }
     });
   }
@@ -176,67 +174,67 @@ export class McpPool implements AsyncDisposable {
   async #once<T>(
     serverName: string,
     ownSignal: AbortSignal | undefined,
-    use: (connection: McpConnection, signal: AbortSignal, slot: ServerSlot) => Promise<T>,
+    use: (connection: McpConnection, signal: AbortSignal, server: PooledServer) => Promise<T>,
   ): Promise<T> {
     using linked = new LinkedSignal(ownSignal, this.#lifetime.signal);
     const { signal } = linked;
-    const slot = this.#slot(serverName);
-    using _turn = await slot.turn(signal).catch((error) => {
+    const server = this.#server(serverName);
+    using _turn = await server.turn(signal).catch((error) => {
       throw cancelled(error);
     });
-    const connection = slot.connected ?? await this.#connection(serverName, slot, signal);
-    return await use(connection, signal, slot);
+    const connection = server.connected ?? await this.#connection(serverName, server, signal);
+    return await use(connection, signal, server);
   }
 
   async #connection(
     serverName: string,
-    slot: ServerSlot,
+    server: PooledServer,
     signal: AbortSignal,
   ): Promise<McpConnection> {
-    await this.#options.admit(serverName, slot.params, signal).catch((error) => {
+    await this.#options.admit(serverName, server.params, signal).catch((error) => {
       throw signal.aborted ? cancelled(error) : error;
     });
     try {
-      return await abortable(slot.connection(), signal);
+      return await abortable(server.connection(), signal);
     } catch (error) {
       if (signal.aborted) throw cancelled(error);
-      throw this.#unreachable(serverName, slot.params, error);
+      throw this.#unreachable(serverName, server.params, error);
     }
   }
 
-  /** Makes sure that there is such a server, before anybody is asked about it. */
+  /** Throws if a server is not registered. */
   requireRegistered(serverName: string): ServerParams {
     const params = this.#registry.get(serverName);
     if (params === undefined) throw unknownServer(serverName, this.#registry.names);
     return params;
   }
 
-  #slot(serverName: string): ServerSlot {
+  #server(serverName: string): PooledServer {
     const params = this.requireRegistered(serverName);
-    const present = this.#slots.get(serverName);
+    const present = this.#servers.get(serverName);
     if (present?.params === params || present?.wanted === JSON.stringify(params)) return present;
     if (present !== undefined) {
       this.#log.info(`MCP server "${serverName}" was registered again; restarting it`);
       this.#end(serverName);
     }
     const { hooks, ...connect } = this.#options;
-    const slot = new ServerSlot({
+    const server = new PooledServer({
       serverName,
       params,
       connect: { ...connect, log: this.#log, hooks: hooks?.(serverName), owner: this },
       maxConcurrentCalls: connect.maxConcurrentCalls ?? MAX_CONCURRENT_CALLS,
       idleMs: connect.serverIdleMs ?? IDLE_MS,
     });
-    this.#slots.set(serverName, slot);
-    return slot;
+    this.#servers.set(serverName, server);
+    return server;
   }
 
-  /** Stops a server without waiting for it, so that a new one can take its place immediately. */
+  /** Stops a server without waiting, so that a new one can replace it immediately. */
   #end(serverName: string): void {
-    const slot = this.#slots.get(serverName);
-    if (slot === undefined) return;
-    this.#slots.delete(serverName);
-    const ending: Promise<void> = slot[Symbol.asyncDispose]()
+    const server = this.#servers.get(serverName);
+    if (server === undefined) return;
+    this.#servers.delete(serverName);
+    const ending: Promise<void> = server[Symbol.asyncDispose]()
       .catch((error) => this.#log.error(`Cannot stop MCP server "${serverName}": ${error}`))
       .then(() => void this.#ending.delete(ending));
     this.#ending.add(ending);
@@ -258,38 +256,41 @@ function cancelled(cause: unknown): ToolCallError {
 }
 
 function unknownServer(serverName: string, names: readonly string[]): ToolCallError {
-  const known = names.length === 0 ? "there are none yet" : `there are ${names.join(", ")}`;
+  const known = names.length === 0 ? "none yet" : names.join(", ");
   const shown = JSON.stringify(serverName.slice(0, 80));
-  return new ToolCallError("unknown_server", `No MCP server ${shown} is registered: ${known}`);
+  return new ToolCallError(
+    "unknown_server",
+    `No MCP server ${shown} is registered. Registered servers: ${known}`,
+  );
 }
 
-/** What a {@linkcode ServerSlot} is made of. */
-interface ServerSlotOptions {
+/** Options of {@linkcode PooledServer}. */
+interface PooledServerOptions {
   /** The server's registered name. */
   readonly serverName: string;
   /** How it is started or reached. */
   readonly params: ServerParams;
-  /** How it is connected to. */
+  /** How to connect. */
   readonly connect: Omit<SessionConnectOptions, "signal">;
-  /** How many concurrent requests it receives; the others wait. */
+  /** How many concurrent requests it receives; others wait. */
   readonly maxConcurrentCalls: number;
-  /** How long it is kept without a request, in milliseconds. */
+  /** How long it keeps running without requests, in milliseconds. */
   readonly idleMs: number;
 }
 
-/** A connection that lived this long was a working one: the next is made immediately. */
+/** A connection that lasted this long worked: reconnect without delay. */
 const STABLE_MS = 10_000;
 const FIRST_DELAY_MS = 200;
 const LONGEST_DELAY_MS = 10_000;
 
-/** The place of one server: its connection, how often it failed, and who uses it. */
-class ServerSlot implements AsyncDisposable {
+/** One server: its connection, its failures and its users. */
+class PooledServer implements AsyncDisposable {
   /** How the server is started or reached. */
   readonly params: ServerParams;
-  /** The same as text, to tell whether they changed. */
+  /** The parameters as JSON, for comparisons. */
   readonly wanted: string;
 
-  readonly #options: ServerSlotOptions;
+  readonly #options: PooledServerOptions;
   readonly #turns: Semaphore;
   readonly #ended = new AbortController();
   readonly #watched = new Set<Promise<void>>();
@@ -300,22 +301,22 @@ class ServerSlot implements AsyncDisposable {
   #users = 0;
   readonly #idle = new Alarm(() => this.#stopIdle());
 
-  /** @param options The server. Nothing is started yet. */
-  constructor(options: ServerSlotOptions) {
+  /** @param options The server, which is not started yet. */
+  constructor(options: PooledServerOptions) {
     this.#options = options;
     this.params = options.params;
     this.wanted = JSON.stringify(options.params);
     this.#turns = new Semaphore(options.maxConcurrentCalls);
   }
 
-  /** Waits for a turn, and keeps the server from being stopped as idle in the meantime. */
+  /** Waits for a turn, and keeps the server from being stopped as idle until the turn ends. */
   async turn(signal: AbortSignal): Promise<Disposable> {
     signal.throwIfAborted();
     this.#users++;
     this.#idle.unset();
     const leave = () => {
       this.#users--;
-      this.stay();
+      this.restartIdleTimer();
     };
     try {
       const turn = this.#turns.tryAcquire() ??
@@ -332,17 +333,17 @@ class ServerSlot implements AsyncDisposable {
     }
   }
 
-  /** Counts the time in which nobody uses the server from now on. */
-  stay(): void {
+  /** Restarts the idle timer if nobody uses the server. */
+  restartIdleTimer(): void {
     if (this.#users === 0 && !this.#ended.signal.aborted) this.#idle.set(this.#options.idleMs);
   }
 
-  /** The connection, where there is one already. */
+  /** The connection, if there is one. */
   get connected(): McpConnection | undefined {
     return this.#connected;
   }
 
-  /** Gives the connection, which is made where there is none. */
+  /** Returns the connection, or connects. */
   connection(): Promise<McpConnection> {
     if (this.#current !== undefined) return this.#current;
     const current = this.#start();
@@ -360,9 +361,9 @@ class ServerSlot implements AsyncDisposable {
     this.#idle[Symbol.dispose]();
     const current = this.#current;
     this.#ended.abort(new DOMException("The MCP server is stopped", "AbortError"));
-    const connection = await current?.catch(() => undefined); // it was never there
+    const connection = await current?.catch(() => undefined); // it was never made
     await connection?.[Symbol.asyncDispose]();
-    await Promise.all(this.#watched); // those that died before are still cleared away
+    await Promise.all(this.#watched); // connections that ended before are still being cleaned up
   }
 
   async #start(): Promise<McpConnection> {
@@ -398,7 +399,7 @@ class ServerSlot implements AsyncDisposable {
   }
 
   #fail(current: Promise<McpConnection>, error: unknown): void {
-    // Here, as many calls may wait for the same start.
+    // Logged once here: many calls may wait for the same start.
     if (!this.#ended.signal.aborted && error instanceof Error) {
       this.#options.connect.log?.warn(error.message);
     }

@@ -15,31 +15,31 @@ import { forgetShapes } from "./shapes.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
 export interface ServerRegistryOptions {
-  /** The folder with `.ipybox/mcp.json`; without it nothing is read or written. */
+  /** The folder with `.ipybox/mcp.json`. Without it, no file is read or written. */
   workspace?: string;
-  /** Servers that are registered for this process only, over those of the file. */
+  /** Servers that are registered for this process only. They override those of the file. */
   servers?: GivenServers;
 }
 
-/** Servers by name, beside those of a workspace's file; or a registry, which is used instead of it. */
+/** Servers by name, in addition to those of the file; or a registry to use instead. */
 export type GivenServers = Readonly<Record<string, ServerParams>> | ServerRegistry;
 
-/** The file, of which only `mcpServers` is ours. */
+/** The file. Only its `mcpServers` are ours. */
 type RegistryFile = Record<string, unknown> & { mcpServers: Record<string, unknown> };
 
 /**
- * The MCP servers that code may name, and how they are started. `${VAR}` stays as it is written.
+ * The MCP servers that code may call, and how they are started or reached. `${VAR}` is kept as written.
  *
- * The file is read when the registry is opened and when it is asked to reload, never because a call
- * comes in: what hostile code may have written there since then has no effect.
+ * The file is read when the registry is opened or reloaded, never because of a call: what hostile code
+ * may have written there since then has no effect.
  */
 export class ServerRegistry {
-  /** The file, or `undefined` for a registry without one. */
+  /** The path of the file; `undefined` for a registry without one. */
   readonly path: string | undefined;
 
   readonly #folder: string | undefined;
   readonly #given: Map<string, ServerParams>;
-  /** Which of the file's servers are the person's; absent without a file. */
+  /** Which of the file's servers the user registered; absent without a file. */
   readonly #own: OwnEntries | undefined;
   readonly #edits = new Mutex();
   #servers: Map<string, ServerParams> = new Map();
@@ -58,10 +58,10 @@ export class ServerRegistry {
   /**
    * Reads the registry of a workspace.
    *
-   * @param options The workspace, and servers of this process.
+   * @param options The workspace, and the servers of this process.
    * @returns The registry.
-   * @throws {ConfigError} The file is not a registry, with line and column, or goes through a link.
-   * @throws {TypeError} A server's name cannot be one.
+   * @throws {ConfigError} The file is not a registry (with line and column), or is behind a link.
+   * @throws {TypeError} The name of a server is invalid.
    */
   static async open(options: ServerRegistryOptions = {}): Promise<ServerRegistry> {
     const { workspace, servers = {} } = options;
@@ -80,22 +80,22 @@ export class ServerRegistry {
     return [...this.#servers.keys()].sort();
   }
 
-  /** How a server is started or reached, or `undefined` for one that is not registered. */
+  /** How a server is started or reached; `undefined` if it is not registered. */
   get(name: string): ServerParams | undefined {
     return this.#servers.get(name);
   }
 
-  /** All servers by name, in the order of their names. */
+  /** All servers, sorted by name. */
   get entries(): (readonly [string, ServerParams])[] {
     return [...this.#servers].sort(([a], [b]) => a < b ? -1 : 1);
   }
 
   /**
-   * Whether the person or the application registered a server.
+   * Whether the user or the application registered a server.
    *
    * @param name The server's name.
    * @param params How it is started or reached.
-   * @returns Whether it is so; not for what appeared in the file in another way.
+   * @returns `false` if the server got into the file in any other way.
    */
   isOwn(name: string, params: ServerParams): boolean {
     const given = this.#given.get(name);
@@ -104,21 +104,21 @@ export class ServerRegistry {
   }
 
   /**
-   * Whether the person accepted a server of the file that they have not registered.
+   * Whether the user accepted a server of the file that they did not register.
    *
    * @param name Its name.
-   * @param evidence All that decides on what is started or reached.
-   * @returns Whether they accepted just that.
+   * @param evidence Everything that decides what is started or reached.
+   * @returns Whether they accepted exactly that.
    */
   isAccepted(name: string, evidence: object): boolean {
     return this.#own?.has(name, { accepted: evidence }) ?? false;
   }
 
   /**
-   * Remembers that the person accepted a server of the file.
+   * Remembers that the user accepted a server of the file.
    *
    * @param name Its name.
-   * @param evidence All that decides on what is started or reached.
+   * @param evidence Everything that decides what is started or reached.
    */
   async accept(name: string, evidence: object): Promise<void> {
     await this.#own?.set(name, { accepted: evidence });
@@ -133,13 +133,13 @@ export class ServerRegistry {
   }
 
   /**
-   * Registers a server, in the file where there is one. It takes effect immediately.
+   * Registers a server, in the file if there is one. It takes effect immediately.
    *
    * @param name Its name.
    * @param params How it is started or reached.
-   * @returns Takes it back: what was registered before is so again.
-   * @throws {TypeError} The name cannot be a server's.
-   * @throws {ConfigError} The parameters make no sense, or the file is not a registry.
+   * @returns A function that restores what was registered before.
+   * @throws {TypeError} The name is invalid.
+   * @throws {ConfigError} The parameters are invalid, or the file is not a registry.
    */
   async register(name: string, params: ServerParams): Promise<() => Promise<void>> {
     checkServerName(name);
@@ -149,7 +149,7 @@ export class ServerRegistry {
     await this.#own?.set(name, parsed);
     const inFile = await this.#edit(name, parsed);
     if (this.path === undefined) this.#given.set(name, parsed);
-    else this.#given.delete(name); // the newer one counts, also after a reload
+    else this.#given.delete(name); // the newer registration counts, also after a reload
     this.#servers.set(name, parsed);
     return async () => {
       await this.#edit(name, inFile);
@@ -160,7 +160,7 @@ export class ServerRegistry {
   }
 
   /**
-   * Removes a server, from the file too, and what is known of its results.
+   * Removes a server, also from the file, and what is known about its results.
    *
    * @param name Its name.
    * @returns Whether it was registered.
@@ -174,11 +174,11 @@ export class ServerRegistry {
     return this.#servers.delete(name);
   }
 
-  /** Changes a server in the file, or removes it, and gives what was there. */
+  /** Changes or removes a server in the file, and returns its former entry. */
   async #edit(name: string, params: unknown): Promise<unknown> {
     if (this.path === undefined || this.#folder === undefined) return undefined;
-    using _turn = await this.#edits.acquire(); // a lock is for processes, and this is one
-    // Else one of two processes that change the file concurrently would undo what the other did.
+    using _turn = await this.#edits.acquire(); // the lock below only excludes other processes
+    // Otherwise processes that change the file concurrently would undo each other's changes.
     using _lock = await lockPlainFolder(this.#folder, "mcp.lock");
     const file = await this.#read();
     const before = file.mcpServers[name];
@@ -228,7 +228,6 @@ function sameParams(one: ServerParams, other: ServerParams): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
 
-/** A workspace is the same one however its path is written. */
 function put<T>(map: Map<string, T>, name: string, value: T | undefined): void {
   if (value === undefined) map.delete(name);
   else map.set(name, value);

@@ -1,6 +1,6 @@
 /**
- * What the results of tools have been like, as far as servers do not say it: names and broad types,
- * in the workspace's `.ipybox/shapes.json`, which executed code can neither read nor write.
+ * Remembers the shape of results that tools do not declare: names and broad types, in the workspace's
+ * `.ipybox/shapes.json`, which executed code can neither read nor write.
  *
  * @module
  */
@@ -26,50 +26,50 @@ import {
 } from "../json/shape.ts";
 import type { ToolResult } from "../mcp/results.ts";
 
-/** What is known of a tool's results. */
+/** What is known about a tool's results. */
 interface ToolShape {
   /** The server's name. */
   readonly server: string;
   /** The tool's name on the wire. */
   readonly tool: string;
-  /** The hash of the tool's definition: of another one nothing is known. */
+  /** The hash of the tool's definition, to which the results belong. */
   readonly hash: string;
   readonly results: ObservedResults;
 }
 
-/** A text that is longer is not parsed again for its shape. */
+/** Longer texts are not parsed for their shape. */
 const MAX_TEXT = 2 ** 19;
 /** How many characters of results are analyzed: the burst, and the rate per second. */
 const BURST = 2 ** 22;
 const PER_SECOND = 2 ** 18;
-/** What looking at a result takes that is parsed already. */
+/** The cost of a result that is already parsed. */
 const PARSED = 2 ** 13;
-/** How long results are gathered before they are written down. */
-const GATHER_MS = 5000;
-/** How large the file may be, in characters. The tools that were called last stay. */
+/** How long results are collected before they are saved. */
+const SAVE_MS = 5000;
+/** The size limit of the file, in characters. The most recently called tools are kept. */
 const MAX_FILE = 2 ** 20;
 
-/** Learns from each call what results are like. Disposing it writes down what is not written yet. */
+/** Learns the shape of results from calls. Disposing it saves what is not saved yet. */
 export class ResultShapes implements CallObserver, AsyncDisposable {
   readonly #folder: string;
   readonly #log: Logger;
   readonly #writing = new Mutex();
-  readonly #gathering = new Alarm(() => void this.flush());
-  /** One process serves all sessions, and looking takes its time. */
-  readonly #looks = new RateLimit(PER_SECOND, BURST);
+  readonly #saving = new Alarm(() => void this.flush());
+  /** Limits the analysis of results: one process serves all sessions. */
+  readonly #budget = new RateLimit(PER_SECOND, BURST);
   #fresh = new Map<string, ToolShape>();
   #failed = false;
 
   /**
    * @param workspace The workspace.
-   * @param log Receives why nothing can be written.
+   * @param log Receives failures to save.
    */
   constructor(workspace: string, log: Logger) {
     this.#folder = join(workspace, ".ipybox");
     this.#log = log;
   }
 
-  /** Takes the shape of a result of a tool that declares none. */
+  /** Records the shape of a result, unless its tool declares an output schema. */
   ended({ call, tool, target, result, status }: Readonly<ObservedCall>): void {
     const hash = target?.toolHash;
     if (status !== "ok" || result === undefined || hash === undefined) return;
@@ -79,12 +79,12 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
     const { serverName: server, toolName } = call;
     const results = { calls: 1, shape: shapeOf(json) };
     add(this.#fresh, { server, tool: toolName, hash, results });
-    if (!this.#gathering.isSet) this.#gathering.set(GATHER_MS);
+    if (!this.#saving.isSet) this.#saving.set(SAVE_MS);
   }
 
-  /** Writes down what is not written yet. Failures are logged. */
+  /** Saves what is not saved yet. Failures are logged. */
   async flush(): Promise<void> {
-    this.#gathering.unset();
+    this.#saving.unset();
     using _turn = await this.#writing.acquire();
     const fresh = [...this.#fresh.values()];
     if (fresh.length === 0) return;
@@ -103,31 +103,31 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.flush();
-    this.#gathering[Symbol.dispose]();
+    this.#saving[Symbol.dispose]();
   }
 
-  /** The JSON that a result is, which the runtime's `run_json()` gives to the code. */
+  /** The JSON of a result, as the runtime's `run_json()` returns it to code. */
   #jsonOf({ structuredContent, content }: ToolResult): ExactJson | undefined {
     if (structuredContent !== undefined) {
-      return this.#looks.take(PARSED) ? structuredContent : undefined;
+      return this.#budget.take(PARSED) ? structuredContent : undefined;
     }
     const texts = content.flatMap(({ type, text }) => type === "text" ? [String(text)] : []);
     const size = texts.reduce((sum, { length }) => sum + length, 0);
     if (size > MAX_TEXT) return undefined;
     const text = texts.join("\n");
-    if (!/^\s*[[{]/.test(text) || !this.#looks.take(size)) return undefined;
+    if (!/^\s*[[{]/.test(text) || !this.#budget.take(size)) return undefined;
     try {
-      return JSON.parse(text); // how numbers are spelled does not matter here
+      return JSON.parse(text); // the spelling of numbers does not matter here
     } catch (error) {
-      if (error instanceof SyntaxError) return undefined; // it only begins like JSON
+      if (error instanceof SyntaxError) return undefined; // it only starts like JSON
       throw error;
     }
   }
 }
 
 /**
- * Does something with what a workspace knows of results, if that is anything. Other processes wait
- * until it is done.
+ * Runs a function with what a workspace knows about results, if it knows anything. Other processes wait
+ * until the function is done.
  */
 export async function withShapes(
   workspace: string,
@@ -139,7 +139,7 @@ export async function withShapes(
   await use(await read(folder));
 }
 
-/** Forgets what a server's results were like. */
+/** Forgets the shapes of a server's results. */
 export async function forgetShapes(workspace: string, server: string): Promise<void> {
   await withShapes(workspace, async (shapes) => {
     const others = shapes.filter((shape) => shape.server !== server);
@@ -150,7 +150,7 @@ export async function forgetShapes(workspace: string, server: string): Promise<v
 const FILE = "shapes.json";
 const LOCK = "shapes.lock";
 
-/** Adds what is known of a tool to what was known before, at the end. */
+/** Merges a shape into what is known about its tool, which moves to the end. */
 function add(all: Map<string, ToolShape>, shape: ToolShape): void {
   const key = JSON.stringify([shape.server, shape.tool]);
   const known = all.get(key);
@@ -159,7 +159,7 @@ function add(all: Map<string, ToolShape>, shape: ToolShape): void {
   all.set(key, isSame ? { ...shape, results: mergeResults(known.results, shape.results) } : shape);
 }
 
-/** Reads the file. One that is damaged says nothing, and is replaced. */
+/** Reads the file. A damaged one counts as empty, and is replaced later. */
 async function read(folder: string): Promise<ToolShape[]> {
   const text = await readHostileFile(join(folder, FILE)) ?? "{}";
   let json: unknown;
@@ -173,14 +173,10 @@ async function read(folder: string): Promise<ToolShape[]> {
   return tools.flatMap((entry: unknown): ToolShape[] => {
     if (!isRecord(entry)) return [];
     const { server, tool, hash } = entry;
-    const isNamed = [server, tool, hash].every((name) => typeof name === "string");
-    if (!isNamed) return [];
-    return [{
-      server: String(server),
-      tool: String(tool),
-      hash: String(hash),
-      results: resultsFromJson(entry),
-    }];
+    if (typeof server !== "string" || typeof tool !== "string" || typeof hash !== "string") {
+      return [];
+    }
+    return [{ server, tool, hash, results: resultsFromJson(entry) }];
   });
 }
 

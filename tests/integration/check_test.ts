@@ -347,7 +347,7 @@ Deno.test("check() tells what is wrong and runs nothing; warn and off let code r
   assertEquals([error?.ename, notes.length], ["NameError", 1]);
   assertMatch(
     notes[0] ?? "",
-    /The check of the code says:[^]*line 2[^]*name 'nmae' is not defined/,
+    /The code check found:[^]*line 2[^]*name 'nmae' is not defined/,
   );
 
   await using off = await TestExecutor.start({ check: "off" });

@@ -1,7 +1,7 @@
-"""Helps code in the kernel call MCP tools on the host.
+"""Lets code in the kernel call MCP tools on the host.
 
-Only the standard library is needed. Generated packages call tools through a ``ToolRunner``; the
-host decides which of the calls are allowed.
+It needs only the standard library. Generated packages call tools through a ``ToolRunner``; the host
+decides which calls are allowed.
 """
 
 from .content import (

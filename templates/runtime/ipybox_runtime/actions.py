@@ -1,4 +1,4 @@
-"""Checks saved code actions and runs one, for `ipybox actions`."""
+"""Checks and runs saved code actions, for `ipybox actions`."""
 
 import difflib
 import importlib
@@ -14,19 +14,19 @@ MIME_TYPE = "application/vnd.ipybox.actions+json"
 
 
 class ArgumentError(Exception):
-    """An action cannot take its arguments. One line says why."""
+    """The arguments of an action are invalid. Shown as a single line."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
 def check(names: list[str]) -> None:
-    """Tells what is wrong with each of the actions."""
-    _tell({name: list(_problems(name)) for name in names})
+    """Reports the problems of each action."""
+    _publish({name: list(_problems(name)) for name in names})
 
 
 def run(name: str, values: dict[str, object], texts: dict[str, str]) -> None:
-    """Runs an action with arguments from JSON and from texts, and tells its result as JSON."""
+    """Runs an action with arguments from JSON values and texts, and reports its result as JSON."""
     try:
         function = importlib.import_module(f"gentools.{name}").run
         hints = typing.get_type_hints(function, include_extras=True)
@@ -37,10 +37,10 @@ def run(name: str, values: dict[str, object], texts: dict[str, str]) -> None:
         _show_from_action(error)
         raise
     if result is None:
-        _tell({})
+        _publish({})
         return
     adapter = pydantic.TypeAdapter[object](hints.get("return", object))
-    _tell({"result": json.loads(adapter.dump_json(result))})
+    _publish({"result": json.loads(adapter.dump_json(result))})
 
 
 class _Arguments:
@@ -57,7 +57,7 @@ class _Arguments:
         }
 
     def read(self, values: dict[str, object], texts: dict[str, str]) -> dict[str, object]:
-        """Makes of values and texts what the parameters' types want."""
+        """Converts values and texts to the parameters' types."""
         given = {**values, **texts}
         problems = [*self._unknown(given), *self._missing(given)]
         if problems:
@@ -97,7 +97,7 @@ class _Arguments:
 
 
 def _typed(adapter: pydantic.TypeAdapter[object], text: str) -> object:
-    """Reads a text as JSON, or as it is where the type wants texts or the JSON does not fit."""
+    """Reads a text as JSON, or as it is if the type requires a string or the JSON does not fit."""
     if _wants_text(adapter):
         return adapter.validate_python(text)
     try:
@@ -116,7 +116,7 @@ def _typed(adapter: pydantic.TypeAdapter[object], text: str) -> object:
 def _wants_text(adapter: pydantic.TypeAdapter[object]) -> bool:
     try:
         return adapter.json_schema().get("type") == "string"
-    except pydantic.errors.PydanticUserError:  # a type that JSON has no words for
+    except pydantic.errors.PydanticUserError:  # a type without a JSON schema
         return False
 
 
@@ -126,7 +126,7 @@ def _reason(error: typing.Any) -> str:
 
 
 def _show_from_action(error: BaseException) -> None:
-    """Has the traceback begin at the action's own code: what is above that is not its business."""
+    """Makes the traceback start at the action's code, without the frames above it."""
     frames = error.__traceback__
     while frames is not None and "/gentools/" not in frames.tb_frame.f_code.co_filename:
         frames = frames.tb_next
@@ -156,11 +156,11 @@ def _problems(name: str) -> typing.Iterator[str]:
     if getattr(exported, "run", None) is not function:
         yield "__init__.py does not export run(): from .api import run"
     yield from _untyped(function)
-    yield from _unlike(function, f"{package}.impl")
+    yield from _differences(function, f"{package}.impl")
 
 
 def _untyped(function: typing.Any) -> typing.Iterator[str]:
-    """What of run() has no type, or one that cannot come from JSON or go there."""
+    """Parameters and results of run() without a type, or with one that JSON cannot express."""
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception as error:
@@ -177,8 +177,8 @@ def _untyped(function: typing.Any) -> typing.Iterator[str]:
             yield f"{what} has a type that JSON cannot express: {_shown(error)}"
 
 
-def _unlike(function: typing.Any, implementation: str) -> typing.Iterator[str]:
-    """How impl.py differs from the interface."""
+def _differences(function: typing.Any, implementation: str) -> typing.Iterator[str]:
+    """How impl.py differs from api.py."""
     try:
         run = importlib.import_module(implementation).run
         there = list(inspect.signature(run).parameters)
@@ -195,8 +195,8 @@ def _shown(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _tell(value: object) -> None:
-    """Hands a value to whoever runs this, apart from all that is printed."""
+def _publish(value: object) -> None:
+    """Publishes a value to the host, separate from printed output."""
     _shell().display_pub.publish({MIME_TYPE: value})
 
 

@@ -9,19 +9,19 @@ from .errors import InvalidArgumentsError
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Write a message as JSON. What JSON does not have is refused before anything is sent."""
+    """Encode a message as JSON. Values that JSON cannot represent raise an error."""
     try:
         text = _ENCODER.encode(message)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentsError(
             f"The arguments cannot be represented as JSON: {error}"
         ) from error
-    # ASCII throughout, so that even a lone surrogate arrives as it is.
+    # Pure ASCII, so that even lone surrogates arrive unchanged.
     return text.encode("ascii")
 
 
 def _jsonable(value: Any) -> Any:
-    """Give what stands for a value in JSON."""
+    """Return a JSON value in place of an object."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json", by_alias=True)
@@ -37,7 +37,7 @@ def _jsonable(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-#: How values of these classes and their subclasses are written, without importing their modules.
+#: Conversions by class name, also for subclasses, so that nothing has to be imported.
 _BY_NAME: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("builtins", "set", list),
     ("builtins", "frozenset", list),
@@ -48,5 +48,5 @@ _BY_NAME: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("pathlib._local", "PurePath", str),
 )
 
-#: Made once: ``json.dumps`` makes one for each call.
+#: Created once: ``json.dumps`` would create one for each call.
 _ENCODER = json.JSONEncoder(default=_jsonable, allow_nan=False, separators=(",", ":"))

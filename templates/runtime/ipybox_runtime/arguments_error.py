@@ -1,4 +1,4 @@
-"""What is said where the arguments of a tool are wrong: little, and what helps."""
+"""Short and helpful errors for invalid tool arguments."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from .signatures import signature_text
 
 __all__ = ["arguments_error"]
 
-_MOST_PROBLEMS = 3
-_LONGEST_PROBLEM = 120
+_MAX_PROBLEMS = 3
+_MAX_PROBLEM_LENGTH = 120
 
 
 def arguments_error(model: type[BaseModel], error: ValidationError, given: Any) -> ValidationError:
-    """The same error for the eyes of who called: the first problems, beside the signature."""
+    """Condense an error for the caller: the first problems, with the signature."""
     problems: dict[str, tuple[tuple[int | str, ...], str]] = {}
     for problem in error.errors(include_url=False, include_context=False):
         path = _path_in(given, problem["loc"])
         key = "/".join(map(str, path))
-        said = _said(model, dict(problem), path, given)
-        # The members of a union each say what is wrong for them.
+        text = _describe(model, dict(problem), path, given)
+        # Each member of a union reports its own problem.
         before = problems.get(key)
         if before is None:
-            problems[key] = (path, said)
-        elif said not in before[1] and " or " not in before[1]:
-            problems[key] = (path, f"{before[1]} or {said[:1].lower()}{said[1:]}")
+            problems[key] = (path, text)
+        elif text not in before[1] and " or " not in before[1]:
+            problems[key] = (path, f"{before[1]} or {text[:1].lower()}{text[1:]}")
     details = [
         InitErrorDetails(
-            type=PydanticCustomError("arguments", "{said}", {"said": said[:_LONGEST_PROBLEM]}),
+            type=PydanticCustomError("arguments", "{text}", {"text": text[:_MAX_PROBLEM_LENGTH]}),
             loc=path,
             input=None,
         )
-        for path, said in list(problems.values())[:_MOST_PROBLEMS]
+        for path, text in list(problems.values())[:_MAX_PROBLEMS]
     ]
     involved = {str(path[0]) for path, _ in problems.values() if path}
     short = ValidationError.from_exception_data(
         signature_text(model, involved), details, hide_input=True
     )
-    # IPython shows what this method gives in place of all frames with their context.
+    # IPython shows the result of this method instead of all frames with their context.
     vars(short)["_render_traceback_"] = partial(_traceback, short)
     return short
 
 
 def _traceback(error: ValidationError) -> list[str]:
-    """The line that called, and the line of the cell that led there if that is another one."""
+    """The calling line, and the line of the cell if that is a different one."""
     name = type(error).__name__
     return [HEADER.format(name), *call_frames(error.__traceback__), f"{name}: {error}"]
 
 
 def _path_in(given: Any, loc: Iterable[int | str]) -> tuple[int | str, ...]:
-    """Where in the arguments a problem is, without the names of types that were tried."""
+    """The place of a problem in the arguments, without the names of union members."""
     path: list[int | str] = []
     value = given
     parts = list(loc)
@@ -71,7 +71,7 @@ def _path_in(given: Any, loc: Iterable[int | str]) -> tuple[int | str, ...]:
     return tuple(path)
 
 
-def _said(
+def _describe(
     model: type[BaseModel], problem: dict[str, Any], path: tuple[int | str, ...], given: Any
 ) -> str:
     kind = problem["type"]
@@ -95,7 +95,7 @@ def _said(
 
 
 def names_of(model: type[BaseModel]) -> list[str]:
-    """The names that a model's fields can be given by."""
+    """The names that a model accepts for its fields."""
     fields = model.model_fields
     return [*fields, *(field.alias for field in fields.values() if field.alias)]
 

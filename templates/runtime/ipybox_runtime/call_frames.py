@@ -1,4 +1,4 @@
-"""The few lines of a traceback that say where a call was made."""
+"""The few lines of a traceback that show where a call was made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .source import is_running
 
 __all__ = ["HEADER", "call_frames", "frames_in_cells"]
 
-#: What a traceback begins with, as IPython writes it, for the name of the exception.
+#: The first lines of IPython's tracebacks, with a placeholder for the exception's name.
 HEADER = f"{'-' * 75}\n{{:<42}}Traceback (most recent call last)"
 
 _LONGEST_LINE = 100
@@ -22,7 +22,7 @@ _RUNTIME = str(Path(__file__).parent)
 
 
 def call_frames(traceback: Optional[TracebackType]) -> list[str]:
-    """The line that called, and the line of the cell that led there if that is another one."""
+    """The calling line, and the line of the cell if that is a different one."""
     frames = list(_frames(traceback))
     called = [text for _, text in frames[-1:]]
     in_cell = [text for is_cell, text in frames if is_cell][-1:]
@@ -30,7 +30,7 @@ def call_frames(traceback: Optional[TracebackType]) -> list[str]:
 
 
 def frames_in_cells(traceback: Optional[TracebackType]) -> list[str]:
-    """The lines of cells, the innermost first."""
+    """The lines of cells, innermost first."""
     return [text for is_cell, text in _frames(traceback) if is_cell][::-1]
 
 

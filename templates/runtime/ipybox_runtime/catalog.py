@@ -17,15 +17,15 @@ class ResourceTemplate:
     __slots__ = ("description", "mime_type", "name", "title", "uri_template")
 
     def __init__(self, template: Mapping[str, Any]) -> None:
-        #: The form, with variables in braces.
+        #: The template, with variables in braces.
         self.uri_template: str = template["uriTemplate"]
         #: Its name for programs.
         self.name: str = template.get("name", "")
         #: Its name for people.
         self.title: Optional[str] = template.get("title")
-        #: What the resources are.
+        #: A description of the resources.
         self.description: Optional[str] = template.get("description")
-        #: The kind of their content.
+        #: Their MIME type.
         self.mime_type: Optional[str] = template.get("mimeType")
 
     def __repr__(self) -> str:
@@ -33,7 +33,7 @@ class ResourceTemplate:
 
 
 class ResourceResult:
-    """The contents that were read: one, or several, as for a folder."""
+    """The contents of a resource: one, or several as for a folder."""
 
     __slots__ = ("contents",)
 
@@ -45,12 +45,12 @@ class ResourceResult:
 
     @property
     def text(self) -> str:
-        """The text of all text contents, joined by newlines."""
+        """The text contents, joined by newlines."""
         return "\n".join(item.text for item in self.contents if item.text is not None)
 
     @property
     def data(self) -> bytes:
-        """The bytes of all contents, one after the other; text in UTF-8."""
+        """The bytes of all contents, concatenated; text in UTF-8."""
         return b"".join(
             (item.text or "").encode() if item.data is None else item.data for item in self.contents
         )
@@ -67,9 +67,9 @@ class PromptArgument:
     def __init__(self, argument: Mapping[str, Any]) -> None:
         #: Its name.
         self.name: str = argument["name"]
-        #: What it is for.
+        #: Its purpose.
         self.description: Optional[str] = argument.get("description")
-        #: Whether it must be given.
+        #: Whether it is required.
         self.required: bool = argument.get("required") is True
 
     def __repr__(self) -> str:
@@ -86,9 +86,9 @@ class Prompt:
         self.name: str = prompt["name"]
         #: Its name for people.
         self.title: Optional[str] = prompt.get("title")
-        #: What it is for.
+        #: Its purpose.
         self.description: Optional[str] = prompt.get("description")
-        #: What it takes.
+        #: Its arguments.
         self.arguments = tuple(PromptArgument(item) for item in prompt.get("arguments") or ())
 
     def __repr__(self) -> str:
@@ -101,9 +101,9 @@ class PromptMessage:
     __slots__ = ("content", "role")
 
     def __init__(self, message: Mapping[str, Any]) -> None:
-        #: Who speaks: ``"user"`` or ``"assistant"``.
+        #: The role: ``"user"`` or ``"assistant"``.
         self.role: str = message["role"]
-        #: What is said.
+        #: The content.
         self.content: ToolContent = content_block(message["content"])
 
     def __repr__(self) -> str:
@@ -116,7 +116,7 @@ class PromptResult:
     __slots__ = ("description", "messages")
 
     def __init__(self, result: Mapping[str, Any]) -> None:
-        #: What it is.
+        #: Its description.
         self.description: Optional[str] = result.get("description")
         #: Its messages in order.
         self.messages = tuple(PromptMessage(item) for item in result["messages"])
@@ -125,7 +125,7 @@ class PromptResult:
         return f"PromptResult({list(self.messages)!r})"
 
 
-# The builtin has no name in classes that have a method `list`; `List` stands for it.
+# The methods `list` below shadow the builtin, hence `List`.
 
 
 class _Catalog:
@@ -169,7 +169,7 @@ class Resources(_Catalog):
         return self._links(self._ask("resources/list", {}))
 
     async def list_async(self) -> List[ResourceLink]:
-        """List like ``list``, without blocking the event loop."""
+        """List resources without blocking the event loop."""
         return self._links(await self._ask_async("resources/list", {}))
 
     def templates(self) -> List[ResourceTemplate]:
@@ -178,20 +178,20 @@ class Resources(_Catalog):
         return [ResourceTemplate(item) for item in result["items"]]
 
     async def templates_async(self) -> List[ResourceTemplate]:
-        """List like ``templates``, without blocking the event loop."""
+        """List URI templates without blocking the event loop."""
         result = await self._ask_async("resources/templates/list", {})
         return [ResourceTemplate(item) for item in result["items"]]
 
     def read(self, uri: str) -> ResourceResult:
-        """Read the resource with a URI."""
+        """Read a resource by its URI."""
         return ResourceResult(self._ask("resources/read", {"uri": uri}))
 
     async def read_async(self, uri: str) -> ResourceResult:
-        """Read like ``read``, without blocking the event loop."""
+        """Read a resource without blocking the event loop."""
         return ResourceResult(await self._ask_async("resources/read", {"uri": uri}))
 
     def complete(self, uri_template: str, argument: str, value: str, /, **given: str) -> List[str]:
-        """Complete a variable of a template. ``given`` contains the variables that are already known."""
+        """Complete a variable of a template. ``given`` has the variables that are already set."""
         ref = {"type": "ref/resource", "uri": uri_template}
         return _values(self._ask("completion/complete", _completion(ref, argument, value, given)))
 
@@ -210,7 +210,7 @@ class Prompts(_Catalog):
         return [Prompt(item) for item in self._ask("prompts/list", {})["items"]]
 
     async def list_async(self) -> List[Prompt]:
-        """List like ``list``, without blocking the event loop."""
+        """List prompts without blocking the event loop."""
         return [Prompt(item) for item in (await self._ask_async("prompts/list", {}))["items"]]
 
     def get(self, name: str, /, **arguments: str) -> PromptResult:
@@ -219,12 +219,12 @@ class Prompts(_Catalog):
         return PromptResult(self._ask("prompts/get", params))
 
     async def get_async(self, name: str, /, **arguments: str) -> PromptResult:
-        """Fill in like ``get``, without blocking the event loop."""
+        """Fill in a prompt without blocking the event loop."""
         params = {"name": name, "arguments": _texts(arguments)}
         return PromptResult(await self._ask_async("prompts/get", params))
 
     def complete(self, name: str, argument: str, value: str, /, **given: str) -> List[str]:
-        """Complete an argument of a prompt. ``given`` contains the arguments that are already known."""
+        """Complete an argument of a prompt. ``given`` has the arguments that are already set."""
         ref = {"type": "ref/prompt", "name": name}
         return _values(self._ask("completion/complete", _completion(ref, argument, value, given)))
 

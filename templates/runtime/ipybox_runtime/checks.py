@@ -1,4 +1,4 @@
-"""Checks of JSON values for what types cannot say."""
+"""Checks JSON values against schemas, for what types cannot express."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Whether a value is like a JSON object."""
+    """Whether a value can stand for a JSON object."""
     return isinstance(value, Mapping)
 
 
@@ -51,12 +51,12 @@ def json_equal(left: Any, right: Any) -> bool:
     if is_object(left) and is_object(right):
         return left.keys() == right.keys() and all(json_equal(v, right[k]) for k, v in left.items())
     if isinstance(left, str) and isinstance(right, str):
-        return str.__eq__(left, right)  # as text, whatever a subclass says
+        return str.__eq__(left, right)  # as text, even if a subclass overrides it
     return left is None and right is None
 
 
 def json_key(value: Any) -> Any:
-    """A hashable stand-in that is equal for equal JSON values."""
+    """A hashable key that is equal for equal JSON values."""
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, (int, float)):
@@ -69,7 +69,7 @@ def json_key(value: Any) -> Any:
 
 
 def is_multiple(value: float, step: Fraction) -> bool:
-    """Whether a number is a multiple, by the decimal digits that both are written with."""
+    """Whether a number is a multiple, computed from the decimal digits of both."""
     try:
         return Fraction(str(value)) % step == 0
     except (ValueError, ZeroDivisionError):
@@ -78,9 +78,9 @@ def is_multiple(value: float, step: Fraction) -> bool:
 
 @functools.cache
 def compile_pattern(source: str) -> Callable[[str], bool]:
-    """A test whether a string has a match anywhere.
+    """Returns a test whether a string contains a match.
 
-    It takes linear time, whatever the pattern. One that does not compile lets everything pass.
+    It takes linear time for any pattern. A pattern that does not compile matches everything.
     """
     try:
         return SchemaValidator(core_schema.str_schema(pattern=source)).isinstance_python
@@ -89,12 +89,12 @@ def compile_pattern(source: str) -> Callable[[str], bool]:
 
 
 class _Unfinished(Exception):
-    """The check cannot say, or took too many steps to be worth going on."""
+    """The check is undecidable, or takes too many steps."""
 
 
 @dataclass(slots=True)
 class _Verdict:
-    """What a schema says of a value: the first problem, and what it looked at if there is none."""
+    """The result of a check: the first problem, or the properties and items that were evaluated."""
 
     problem: str | None = None
     properties: set[str] = field(default_factory=set[str])
@@ -108,24 +108,24 @@ class _Verdict:
 class SchemaCheck:
     """A validator for the whole input schema of a tool.
 
-    The generator has already brought the schema into one form, whatever its dialect: references
-    are `#` or `#/$defs/NAME`, patterns are translated, and `patternProperties` is a list of pairs.
+    The generator writes schemas of all dialects in one form: references are `#` or `#/$defs/NAME`,
+    patterns are translated, and `patternProperties` is a list of pairs.
     """
 
     def __init__(self, text: str) -> None:
         """Reads a schema from JSON."""
         self._root: Schema = json.loads(text)
-        # Where what was looked at counts, too, nothing can be said of what is not known.
+        # If evaluated properties or items matter, unknown parts make the check undecidable.
         self._is_strict = '"unevaluated' in text
 
     @staticmethod
     @functools.lru_cache(maxsize=256)
     def of(text: str) -> SchemaCheck:
-        """The check for a schema, made once."""
+        """The check for a schema, cached."""
         return SchemaCheck(text)
 
     def problem(self, value: Any) -> str | None:
-        """What is wrong with a value, or None. A check that cannot end finds nothing wrong."""
+        """The first problem of a value, or None. An undecidable check finds none."""
         try:
             return _Run(self._root, self._is_strict).check(value, self._root, "").problem
         except (RecursionError, _Unfinished):
@@ -133,7 +133,7 @@ class SchemaCheck:
 
 
 class _Run:
-    """One run of a check. It remembers verdicts, so that shared references are not paid twice."""
+    """One run of a check. It caches verdicts, so that shared references are checked once."""
 
     _MAX_STEPS = 50_000
 
@@ -143,7 +143,7 @@ class _Run:
             {} if isinstance(root, bool) else root.get("$defs", {})
         )
         self._steps = 0
-        self._turned = int(is_strict)
+        self._inverted = int(is_strict)
         self._known: dict[tuple[int, int], _Verdict] = {}
 
     def check(self, value: Any, schema: Schema, path: str) -> _Verdict:
@@ -157,7 +157,7 @@ class _Run:
         key = (id(value), id(schema))
         known = self._known.get(key)
         if known is None:
-            self._known[key] = _Verdict()  # a reference that loops says nothing more
+            self._known[key] = _Verdict()  # a cyclic reference adds nothing
             known = self._known[key] = self._evaluate(value, schema, path)
         return known
 
@@ -184,26 +184,26 @@ class _Run:
     def _resolve(self, reference: str) -> Schema:
         if reference == "#":
             return self._root
-        if reference == "?":  # it leads out of the document
+        if reference == "?":  # the target is unknown
             self._unknown()
             return True
         return self._definitions[reference[len("#/$defs/") :]]
 
     def _unknown(self) -> None:
-        """Takes what cannot be known for true; where that would forbid something, gives up."""
-        if self._turned > 0:
+        """Treats unknown parts as matching, unless a match can forbid something: then gives up."""
+        if self._inverted > 0:
             raise _Unfinished
 
-    def _turn(self, value: Any, schema: Schema, path: str) -> _Verdict:
-        """Checks where a value that fits can mean that something else does not."""
-        self._turned += 1
+    def _check_inverted(self, value: Any, schema: Schema, path: str) -> _Verdict:
+        """Checks in a context where a match can cause a problem, as in `not`."""
+        self._inverted += 1
         try:
             return self.check(value, schema, path)
         finally:
-            self._turned -= 1
+            self._inverted -= 1
 
     def _matches(self, pattern: str | None, value: str) -> bool:
-        if pattern is None:  # it has no translation
+        if pattern is None:  # the pattern has no translation
             self._unknown()
             return True
         return compile_pattern(pattern)(value)
@@ -221,7 +221,11 @@ class _Run:
             out.items.add(index)
         if "contains" in schema:
             part = schema["contains"]
-            hits = [i for i, item in enumerate(value) if not self._turn(item, part, path).problem]
+            hits = [
+                i
+                for i, item in enumerate(value)
+                if not self._check_inverted(item, part, path).problem
+            ]
             out.items.update(hits)
             least, most = schema.get("minContains", 1), schema.get("maxContains", len(value))
             if not least <= len(hits) <= most:
@@ -247,7 +251,7 @@ class _Run:
     def _applicable(
         self, value: dict[str, Any], schema: dict[str, Any]
     ) -> Iterable[tuple[str, Schema]]:
-        """The names in an object, each with the schemas that speak of it."""
+        """The names in an object, each with the schemas that apply to it."""
         properties: dict[str, Schema] = schema.get("properties", {})
         patterns: list[tuple[str | None, Schema]] = schema.get("patternProperties", [])
         additional: Schema | None = schema.get("additionalProperties")
@@ -274,15 +278,15 @@ class _Run:
                 out.problem = f"no alternative of 'anyOf' matches {_at(path)}"
                 return
         if "oneOf" in schema:
-            fitting = self._fitting(self._turn, value, schema["oneOf"], path, out)
+            fitting = self._fitting(self._check_inverted, value, schema["oneOf"], path, out)
             if fitting != 1:
                 out.problem = f"{fitting} alternatives of 'oneOf' match instead of one {_at(path)}"
                 return
-        if "not" in schema and not self._turn(value, schema["not"], path).problem:
+        if "not" in schema and not self._check_inverted(value, schema["not"], path).problem:
             out.problem = f"'not' forbids the value {_at(path)}"
             return
         if "if" in schema:
-            condition = self._turn(value, schema["if"], path)
+            condition = self._check_inverted(value, schema["if"], path)
             if not condition.problem:
                 out.take(condition)
             branch = schema.get("else" if condition.problem else "then")
@@ -290,7 +294,7 @@ class _Run:
                 self._merge(value, branch, path, out)
 
     def _merge(self, value: Any, part: Schema, path: str, out: _Verdict) -> bool:
-        """Checks a schema that applies in the same place; False if it found a problem."""
+        """Checks a schema that applies in the same place; False if there is a problem."""
         verdict = self.check(value, part, path)
         out.problem = verdict.problem
         out.take(verdict)
@@ -304,7 +308,7 @@ class _Run:
         path: str,
         out: _Verdict,
     ) -> int:
-        """How many of the alternatives fit. Those that do have looked at their share."""
+        """How many alternatives match. What the matching ones evaluated is recorded."""
         count = 0
         for part in parts:
             verdict = check(value, part, path)
@@ -350,7 +354,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def _scalar_problem(value: Any, schema: dict[str, Any], path: str) -> str | None:
-    """What is wrong with a value by the keywords that hold no other schemas."""
+    """The problem of a value with the keywords that contain no subschemas."""
     if "type" in schema:
         names = schema["type"]
         names = [names] if isinstance(names, str) else names

@@ -18,11 +18,11 @@ class ToolContent:
 
     __slots__ = ("annotations", "meta")
 
-    #: The word for this kind of block in MCP.
+    #: The block's type in MCP.
     type = ""
 
     def __init__(self, block: Mapping[str, Any]) -> None:
-        #: What the server says of the block, such as its audience.
+        #: The server's annotations, such as the audience.
         self.annotations: dict[str, Any] = block.get("annotations") or {}
         #: The block's ``_meta``.
         self.meta: Optional[dict[str, Any]] = block.get("_meta")
@@ -52,7 +52,7 @@ class _Media(ToolContent):
         super().__init__(block)
         #: The bytes of the file.
         self.data: bytes = _decode(block["data"])
-        #: The kind of file, such as ``"image/png"``.
+        #: The MIME type, such as ``"image/png"``.
         self.mime_type: str = block["mimeType"]
 
     def save(self, path: Union[str, os.PathLike[str]]) -> str:
@@ -72,7 +72,7 @@ class _Media(ToolContent):
 
 
 class ToolImage(_Media):
-    """An image. As a cell's last value it is shown."""
+    """An image. It is displayed as the last value of a cell."""
 
     __slots__ = ()
     type = "image"
@@ -96,11 +96,11 @@ class ToolResource(ToolContent):
         resource = block["resource"]
         #: The resource's address.
         self.uri: str = resource["uri"]
-        #: The kind of content.
+        #: The MIME type.
         self.mime_type: Optional[str] = resource.get("mimeType")
-        #: Its text, or ``None`` where it is bytes.
+        #: Its text, or ``None`` if it is bytes.
         self.text: Optional[str] = resource.get("text")
-        #: Its bytes, or ``None`` where it is text.
+        #: Its bytes, or ``None`` if it is text.
         self.data: Optional[bytes] = _decode(resource["blob"]) if "blob" in resource else None
 
     def __repr__(self) -> str:
@@ -122,13 +122,13 @@ class ResourceLink(ToolContent):
         self.name: Optional[str] = block.get("name")
         #: Its name for people.
         self.title: Optional[str] = block.get("title")
-        #: What it is.
+        #: Its description.
         self.description: Optional[str] = block.get("description")
-        #: The kind of content.
+        #: The MIME type.
         self.mime_type: Optional[str] = block.get("mimeType")
         #: Its size in bytes.
         self.size: Optional[int] = block.get("size")
-        #: The registered server that it is a resource of.
+        #: The registered server that has the resource.
         self.server: Optional[str] = None
 
     def read(self) -> ResourceResult:
@@ -144,7 +144,7 @@ class ResourceLink(ToolContent):
 
 
 class UnknownContent(ToolContent):
-    """A block of a type that is newer than this package."""
+    """A block of a type that this package does not know."""
 
     __slots__ = ("block",)
 
@@ -158,11 +158,11 @@ class UnknownContent(ToolContent):
 
 
 class ToolText(str):
-    """The text of a tool's result, which also carries everything else that the tool sent."""
+    """The text of a tool's result, which also carries the rest of the result."""
 
     #: The content blocks in order.
     content: tuple[ToolContent, ...]
-    #: The structured content: any JSON value, or ``None`` where there is none.
+    #: The structured content: any JSON value, or ``None`` if there is none.
     structured: Any
 
     def __new__(
@@ -192,7 +192,7 @@ class ToolText(str):
 
 
 class ToolResult:
-    """All that a tool returned."""
+    """Everything that a tool returned."""
 
     __slots__ = ("content", "has_structured", "is_error", "meta", "structured", "text")
 
@@ -208,7 +208,7 @@ class ToolResult:
         self.structured: Any = result.get("structuredContent")
         #: The text blocks, joined by newlines.
         self.text = ToolText("\n".join(texts), self.content, self.structured)
-        #: Whether the tool says that it failed.
+        #: Whether the tool reports a failure.
         self.is_error: bool = result.get("isError") is True
         #: The result's ``_meta``.
         self.meta: Optional[dict[str, Any]] = result.get("_meta")
@@ -229,7 +229,7 @@ _BLOCKS: dict[str, type[ToolContent]] = {
 
 
 def content_block(block: Mapping[str, Any]) -> ToolContent:
-    """Make the value for a content block."""
+    """Create the object for a content block."""
     return _BLOCKS.get(block["type"], UnknownContent)(block)
 
 

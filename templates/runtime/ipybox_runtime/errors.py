@@ -1,4 +1,4 @@
-"""Why a tool call has no result: one family of exceptions."""
+"""The exceptions of tool calls."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 class ToolCallError(Exception):
-    """A tool call has no result. The subclasses give the reason."""
+    """A tool call failed. The subclass says why."""
 
-    #: The word for it on the wire.
+    #: Its identifier in the tool server's answers.
     type = "tool_call_error"
     #: The registered server, if the call got that far.
     server: Optional[str] = None
@@ -20,7 +20,7 @@ class ToolCallError(Exception):
 
 
 class ToolError(ToolCallError):
-    """The tool ran and reported a failure. Its result is attached."""
+    """The tool ran and reported a failure. The result is attached."""
 
     type = "tool_error"
     #: Everything that the server sent.
@@ -70,7 +70,7 @@ class ApprovalRejectedError(ToolCallError):
 
 
 class ApprovalUnavailableError(ApprovalRejectedError):
-    """The call was refused because nobody is there to approve it, or it is too large to be shown."""
+    """The call was refused because nobody can approve it, or because it is too large to show."""
 
     type = "approval_unavailable"
 
@@ -79,7 +79,7 @@ class ApprovalTimeoutError(ToolCallError):
     """Nobody decided on the call in time."""
 
     type = "approval_timeout"
-    #: How long the call waited, in words.
+    #: How long the call waited.
     reason: Optional[str] = None
 
 
@@ -90,7 +90,7 @@ class ToolTimeoutError(ToolCallError):
 
 
 class ServerDiedError(ToolCallError):
-    """The MCP server ended during the call."""
+    """The MCP server exited during the call."""
 
     type = "server_died"
     #: Its exit code, if any.
@@ -103,14 +103,14 @@ class ServerUnreachableError(ToolCallError):
     """The MCP server does not start or cannot be reached."""
 
     type = "server_unreachable"
-    #: The exit code of a server that ended immediately.
+    #: The exit code of a server that exited immediately.
     exit_code: Optional[int] = None
     #: The signal that ended it.
     signal: Optional[str] = None
 
 
 class LoginRequiredError(ServerUnreachableError):
-    """The remote MCP server requires a login, which only the user can make."""
+    """The remote MCP server requires a login, which only the user can perform."""
 
     type = "login_required"
 
@@ -128,7 +128,7 @@ class ToolCancelledError(ToolCallError):
 
 
 class OutcomeUnknownError(ToolCallError):
-    """The call may have been made, but what came of it was lost with the host. It is not repeated."""
+    """The call may have been made, but its outcome was lost with the host. It is not repeated."""
 
     type = "outcome_unknown"
 
@@ -156,14 +156,14 @@ _CLASSES: tuple[type[ToolCallError], ...] = (
     ToolServerError,
 )
 
-#: The exception class of each word on the wire.
+#: The exception classes by identifier.
 ERROR_TYPES: dict[str, type[ToolCallError]] = {cls.type: cls for cls in _CLASSES}
 
 _FIELDS = ("reason", "code", "data", "exit_code", "signal")
 
 
 def error_from_wire(error: Mapping[str, Any]) -> ToolCallError:
-    """Make the exception for an error that the tool server sent."""
+    """Create the exception for an error from the tool server."""
     cls = ERROR_TYPES.get(str(error.get("type")), ToolCallError)
     exception = cls(str(error.get("message", "The tool call failed")))
     for field in _FIELDS:

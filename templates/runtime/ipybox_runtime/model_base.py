@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
 
     class _ModelType(type(BaseModel)):
-        """Keeps what Pydantic's models have in common out of `help()` and completion."""
+        """Hides the attributes of Pydantic's models from `help()` and completion."""
 
         def __dir__(cls) -> Iterable[str]:
             return _names(cls)
@@ -27,16 +27,16 @@ else:
 
         @__signature__.setter
         def __signature__(cls, value: object) -> None:
-            """Ignores the signature that Pydantic makes once a class is complete."""
+            """Ignores the signature that Pydantic sets once a class is complete."""
 
     class _Base(BaseModel, metaclass=_ModelType):
         pass
 
 
 class Model(_Base):
-    """A class for a JSON object. It keeps what it does not declare, and changes nothing."""
+    """A class for a JSON object. It keeps undeclared fields and changes no values."""
 
-    # Building a validator is put off to its first use: a session imports more than it calls.
+    # Validators are built on first use: a session imports more tools than it calls.
     model_config = ConfigDict(
         extra="allow",
         validate_by_name=True,
@@ -47,11 +47,11 @@ class Model(_Base):
     )
 
     if TYPE_CHECKING:
-        # Generated classes give the undeclared fields a type; the base's own would not allow that.
+        # Generated classes declare its type, which a narrower type here would forbid.
         __pydantic_extra__: Any = Field(init=False)
 
     def __dir__(self) -> Iterable[str]:
-        """What is worth completing: fields, also undeclared ones, and few methods."""
+        """The names for completion: fields, including undeclared ones, and few methods."""
         return [*_names(type(self)), "model_dump", *(self.__pydantic_extra__ or ())]
 
 

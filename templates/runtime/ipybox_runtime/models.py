@@ -1,7 +1,7 @@
-"""What the generated tool modules are made of.
+"""The building blocks of generated tool modules.
 
-The generated classes stand between a caller and a server that checks its input itself. So a value
-that the schema allows is never refused and never changed, and one that it forbids is not sent.
+A generated class never refuses or changes a value that the schema allows, and never sends one that
+it forbids. The server checks its input itself.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ __all__ = [
 
 
 class UndeclaredArgumentWarning(UserWarning):
-    """An argument that the schema does not declare looks like a misspelt one that it does."""
+    """An undeclared argument looks like a misspelt declared one."""
 
 
-#: In the context of a validation: the values were written in Python, so that defaults are filled in.
+#: The validation context of values from Python code, for which defaults are filled in.
 _IN_PYTHON = object()
 _NOT_SENT = object()
 
@@ -105,7 +105,7 @@ class InputModel(_Input):
 
     @classmethod
     def from_arguments(cls, data: Any) -> Self:
-        """An instance for values from Python, with an error that is short and helps."""
+        """Create an instance from Python values, with short and helpful errors."""
         try:
             return cls.model_validate(data, context=_IN_PYTHON)
         except ValidationError as error:
@@ -117,7 +117,7 @@ class InputModel(_Input):
     @classmethod
     def _as_given(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, Model) and not isinstance(value, cls):
-            # Among its own parameters, a tool tells objects apart by their classes.
+            # A tool distinguishes the objects in its own parameters by their classes.
             is_own = isinstance(value, InputModel) and value.__module__ == cls.__module__
             if not is_own:
                 value = value.model_dump(by_alias=True, exclude_unset=True)
@@ -138,7 +138,7 @@ class InputModel(_Input):
         return values
 
     def to_arguments(self) -> dict[str, Any]:
-        """The arguments as they are sent: what was set, under the names of the schema."""
+        """The arguments to send: the fields that were set, by their names in the schema."""
         for misspelt, declared in _misspellings(self):
             warnings.warn(
                 f"{type(self).__name__} has no field {misspelt!r}; did you mean {declared!r}?"
@@ -151,7 +151,7 @@ class InputModel(_Input):
 
 @functools.cache
 def _presets(model: type[BaseModel]) -> list[tuple[str, str, Any]]:
-    """The defaults that are sent: names in Python and on the wire, and values."""
+    """The defaults that are sent, with their names in Python and in JSON."""
     return [
         (name, field.alias or name, preset)
         for name, field in model.model_fields.items()
@@ -161,7 +161,7 @@ def _presets(model: type[BaseModel]) -> list[tuple[str, str, Any]]:
 
 @functools.cache
 def _not_null(model: type[BaseModel]) -> list[str]:
-    """The fields, by both names, for which None means "not given"."""
+    """The names, in Python and in JSON, of fields for which None means "not given"."""
     return [
         key
         for name, field in model.model_fields.items()
@@ -171,7 +171,7 @@ def _not_null(model: type[BaseModel]) -> list[str]:
 
 
 class CheckedModel(InputModel):
-    """Parameters whose schema says more than types can: a check of the whole schema runs last."""
+    """Parameters whose schema says more than types can: they are also checked against it."""
 
     _schema: ClassVar[str] = "true"
 
@@ -185,14 +185,15 @@ class CheckedModel(InputModel):
 
 
 def _misspellings(value: Any) -> Iterator[tuple[str, str]]:
-    """Undeclared names in a value that are close to a declared one, with that one."""
+    """Undeclared names in a value that resemble a declared one, with that one."""
     if isinstance(value, InputModel):
         extra: dict[str, Any] | None = value.__pydantic_extra__
         if extra:
             from difflib import get_close_matches
 
-            fields = type(value).model_fields
-            declared = [*fields, *(field.alias for field in fields.values() if field.alias)]
+            from .arguments_error import names_of
+
+            declared = names_of(type(value))
             for name in extra:
                 close: list[str] = get_close_matches(name, declared, n=1, cutoff=0.8)
                 yield from ((name, match) for match in close)

@@ -1,4 +1,4 @@
-"""Options of calls: how long they may take, and who receives their progress."""
+"""Options of calls: their timeout, and a callback for their progress."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class ToolProgress:
     __slots__ = ("message", "progress", "total")
 
     def __init__(self, report: Mapping[str, Any]) -> None:
-        #: How much is done. It only grows.
+        #: How much is done. It never decreases.
         self.progress: float = report["progress"]
-        #: How much there is to do, where the server knows it.
+        #: The total, if the server knows it.
         self.total: Optional[float] = report.get("total")
-        #: What is being done, in words.
+        #: What is being done.
         self.message: Optional[str] = report.get("message")
 
     def __repr__(self) -> str:
@@ -29,7 +29,7 @@ OnProgress = Callable[[ToolProgress], Any]
 
 
 class CallOptions:
-    """Options of calls. As a context manager it holds for all calls in its block."""
+    """Options of calls. As a context manager, they apply to all calls in the block."""
 
     __slots__ = ("_tokens", "on_progress", "timeout")
 
@@ -41,20 +41,20 @@ class CallOptions:
         self._tokens: list[Token[CallOptions]] = []
 
     def over(self, other: CallOptions) -> CallOptions:
-        """Give these options, with those of another for what these do not say."""
+        """Return these options, completed from others."""
         return CallOptions(
             other.timeout if self.timeout is None else self.timeout,
             other.on_progress if self.on_progress is None else self.on_progress,
         )
 
     def request(self) -> dict[str, Any]:
-        """Give what the tool server is told of the options."""
-        told: dict[str, Any] = {}
+        """Return the options in the form of a request to the tool server."""
+        request: dict[str, Any] = {}
         if self.timeout is not None and self.timeout < _LONGEST:
-            told["timeout_ms"] = max(1, round(self.timeout * 1000))
+            request["timeout_ms"] = max(1, round(self.timeout * 1000))
         if self.on_progress is not None:
-            told["progress"] = True
-        return told
+            request["progress"] = True
+        return request
 
     def __enter__(self) -> CallOptions:
         self._tokens.append(_current.set(self.over(current_options())))
@@ -64,7 +64,7 @@ class CallOptions:
         _current.reset(self._tokens.pop())
 
 
-#: A longer timeout, in seconds, is none: no timer of the tool server takes it.
+#: Longer timeouts, in seconds, do not count: the tool server's timers cannot represent them.
 _LONGEST = 2_000_000
 
 _current: ContextVar[CallOptions] = ContextVar("ipybox_call_options")
@@ -79,14 +79,14 @@ def call_options(
         with call_options(timeout=30, on_progress=print):
             everything.trigger_long_running_operation.run(duration=5, steps=5)
 
-    ``timeout`` is in seconds and counts from the approval of the call; a call that takes longer
-    raises ``ToolTimeoutError``. ``on_progress`` is called with a ``ToolProgress`` whenever the server
-    reports one; it may be a coroutine function where tools are awaited. Blocks nest, and tasks and
-    ``asyncio.to_thread`` take the options along; plain threads do not.
+    ``timeout`` is in seconds, counted from the approval of the call; a call that takes longer
+    raises ``ToolTimeoutError``. ``on_progress`` is called with a ``ToolProgress`` whenever the
+    server reports progress; it may be a coroutine function if the tools are awaited. Blocks can be
+    nested. Tasks and ``asyncio.to_thread`` inherit the options; plain threads do not.
     """
     return CallOptions(timeout, on_progress)
 
 
 def current_options() -> CallOptions:
-    """Give the options of the innermost block."""
+    """Return the options of the innermost block."""
     return _current.get(_NONE)

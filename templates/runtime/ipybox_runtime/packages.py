@@ -1,4 +1,4 @@
-"""What the package of a server has: its tools' modules, imported when they are asked for."""
+"""The attributes of a server's package: the modules of its tools, imported on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .tool_runner import ToolRunner
 def attributes(
     package: str, path: Iterable[str], client: ToolRunner
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Give a package its ``__getattr__`` and its ``__dir__``."""
+    """Return a package's ``__getattr__`` and ``__dir__``."""
 
     def get(name: str) -> Any:
         full = f"{package}.{name}"

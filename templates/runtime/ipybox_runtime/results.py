@@ -1,4 +1,4 @@
-"""Structured results: what a tool's output schema promises, and all else that the tool sent."""
+"""Structured results, with everything else that the tool sent."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ __all__ = [
 _T = TypeVar("_T")
 _M = TypeVar("_M", bound=BaseModel)
 
-_LONGEST_WORDS = 1000
+_MAX_EXCERPT = 1000
 
 
 class OutputModel(Model):
-    """Base of the objects in a tool's structured result. Unknown fields are kept."""
+    """Base of the objects in a structured result. Unknown fields are kept."""
 
     def __getitem__(self, name: str) -> Any:
         """A field that was sent, by its name in the schema."""
@@ -57,7 +57,7 @@ class OutputModel(Model):
 
 
 class _Beside:
-    """What came beside a structured result. It plays no part where results are compared."""
+    """What a tool sent beside a structured result. It is ignored when results are compared."""
 
     def __init__(self, result: ToolResult | None = None) -> None:
         self.result = result
@@ -72,7 +72,7 @@ class _WithToolResult:
 
     @property
     def tool_result(self) -> ToolResult:
-        """Everything that the tool sent: content blocks, images, the structured result as received."""
+        """Everything that the tool sent: content blocks, images, the unparsed structured result."""
         if self._beside.result is None:
             raise AttributeError("This result was not returned by a tool")
         return self._beside.result
@@ -90,7 +90,7 @@ class ResultModel(OutputModel, _WithToolResult):
 
 
 class ResultMapping(ResultModel):
-    """A result whose schema declares no fields: a mapping of what the tool sent."""
+    """A result whose schema declares no fields: a mapping of the fields that the tool sent."""
 
     def __iter__(self) -> Any:
         """The names."""
@@ -129,7 +129,7 @@ cast("ABCMeta", Mapping).register(ResultMapping)
 
 
 class ResultValue(ResultModel):
-    """An envelope around one value, `result`. It can also be used like the value."""
+    """An envelope around one value, `result`, which can also be used like the value."""
 
     def __str__(self) -> str:
         return str(self._value())
@@ -172,7 +172,7 @@ class ResultValue(ResultModel):
     else:
 
         def __getattr__(self, name: str) -> Any:
-            """An attribute of the value, where the envelope has none."""
+            """An attribute of the value, if the envelope does not have it."""
             try:
                 return super().__getattr__(name)
             except AttributeError:
@@ -188,10 +188,10 @@ class ResultRoot(RootModel[_T], _WithToolResult):
 
 
 def parse_result(model: type[_M], answer: ToolResult) -> _M:
-    """A tool's answer as its `Result`.
+    """Parses a tool's answer as its `Result`.
 
-    Raises `MismatchedResultError`, which carries what the tool said, if that does not fit: the tool has
-    already run, so its answer must not be lost.
+    Raises `MismatchedResultError` with the answer if it does not match: the tool has already run, so
+    its answer must not be lost.
     """
     parsed = _parsed(model, answer)
     if isinstance(parsed, _WithToolResult):
@@ -200,7 +200,7 @@ def parse_result(model: type[_M], answer: ToolResult) -> _M:
 
 
 def parse_text(model: type[BaseModel], answer: ToolResult) -> ToolText:
-    """A tool's answer as the text in its envelope."""
+    """Parses a tool's answer as the text in its envelope."""
     text: str = _parsed(model, answer).__dict__["result"]
     return ToolText(text, answer.content, answer.structured)
 
@@ -212,7 +212,7 @@ def parse_json(answer: ToolResult) -> Any:
     try:
         return json.loads(answer.text)
     except (ValueError, RecursionError):
-        message = f"The result is not JSON; run() gives its text. The tool sent: {_words(answer)}"
+        message = f"The result is not JSON; run() gives its text. The tool sent: {_excerpt(answer)}"
         raise MismatchedResultError(message, answer) from None
 
 
@@ -223,53 +223,53 @@ def _parsed(model: type[_M], answer: ToolResult) -> _M:
         except ValidationError as error:
             message = (
                 f"The structured result does not match the tool's own schema ({_reason(error)}). "
-                f"The tool sent: {_words(answer)}"
+                f"The tool sent: {_excerpt(answer)}"
             )
             raise MismatchedResultError(message, answer) from None
-    # Older servers declare a schema and yet send text only.
+    # Older servers declare a schema but send only text.
     for candidate in _from_text(answer.text):
         try:
             return model.model_validate(candidate, by_alias=True, by_name=False)
         except ValidationError:
             continue
-    message = f"The tool declares a structured result, but sent only text: {_words(answer)}"
+    message = f"The tool declares a structured result, but sent only text: {_excerpt(answer)}"
     raise MismatchedResultError(message, answer)
 
 
 def _reason(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    said = "; ".join(
+    text = "; ".join(
         ": ".join(filter(None, ("/".join(map(str, problem["loc"])), problem["msg"])))
         for problem in problems[:3]
     )
-    return said if len(problems) <= 3 else f"{said}; …"
+    return text if len(problems) <= 3 else f"{text}; …"
 
 
-def _words(answer: ToolResult) -> str:
+def _excerpt(answer: ToolResult) -> str:
     words = str(answer.text)
     if not words.strip() and answer.has_structured:
         words = json.dumps(answer.structured, ensure_ascii=False)
-    return words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"
+    return words if len(words) <= _MAX_EXCERPT else f"{words[:_MAX_EXCERPT]}…"
 
 
 def _from_text(text: str) -> Iterator[Any]:
-    """What a text may stand for: the JSON in it, or the one string of an envelope."""
+    """The possible meanings of text: JSON, or the string in an envelope."""
     try:
         yield json.loads(text)
     except (ValueError, RecursionError):
-        pass  # most texts are no JSON
+        pass  # most text is not JSON
     yield {"result": str(text)}
 
 
 class MismatchedResultError(ToolOutputError):
-    """A tool ran, but its result does not match its schema, or is not the JSON that was asked for.
+    """A tool ran, but its result does not match its schema, or is not the expected JSON.
 
-    Nothing of it is lost: `raw` is the structured result as it came, if there was one, `text` is
-    the text, and `result` is all of it.
+    The answer is kept: `raw` is the structured result, if there was one, `text` is the text, and
+    `result` is everything.
     """
 
     def __init__(self, message: str, result: ToolResult) -> None:
-        """Takes what the tool said."""
+        """Keeps the tool's answer."""
         super().__init__(message)
         self.result = result
         self.raw: Any = result.structured

@@ -1,4 +1,4 @@
-"""Calls to the tool server, on streams that are kept."""
+"""Calls to the tool server, over pooled connections."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ from weakref import WeakKeyDictionary
 from .errors import ToolServerError
 from .source import calling_line
 
-#: How many streams are kept while they are not used.
+#: How many idle streams are kept.
 _MAX_IDLE = 32
-#: How many calls are made at once, by threads and in each event loop; the others wait. The tool
-#: server answers more than these two together, but not any number.
+#: How many calls run concurrently, in threads and in each event loop; others wait. The tool
+#: server's own limit is above these two together.
 _MAX_CALLS = 64
 _READ_SIZE = 1 << 16
-#: How long to wait before a call is asked for again: twice as long each time, between these seconds.
+#: The shortest and the longest pause before a call is repeated, in seconds. It doubles each time.
 _PAUSES = (0.05, 1.0)
 
 
 class Session:
-    """Calls to the tool server, from any thread or event loop, each on a stream of its own.
+    """Calls to the tool server from any thread or event loop, each on its own stream.
 
-    A call is a line that says what is called, and a body. Lines come back: reports of progress, then
-    the answer, after which the stream is kept for another call. A call that is given up, as by Ctrl-C
-    or by cancelling its task, closes its stream. By that the tool server knows that it must cancel
-    the call.
+    A request is a JSON line and a body. The response is lines: reports of progress, then the
+    answer, after which the stream is reused. Cancelling a call, for example with Ctrl-C or by
+    cancelling its task, closes its stream, and the tool server cancels the call.
 
-    A durable session outlives its host. There, each call has an id. When the connection breaks, the
-    call is asked for again with the same id until there is an answer: the tool server knows what has
-    become of it. A call that is given up says so by one more byte.
+    A durable session outlives its host. There, each call has an id. If the connection breaks, the
+    call is repeated with the same id until there is an answer: the tool server knows what has
+    become of it. Cancelling such a call sends one more byte.
     """
 
     def __init__(self, url: str, token: str, durable: bool = False) -> None:
@@ -52,7 +51,7 @@ class Session:
     def call(
         self, name: str, body: bytes, on_progress: Optional[Callable[[Any], Any]] = None
     ) -> dict[str, Any]:
-        """Make a call and wait for its answer."""
+        """Make a call and wait for the answer."""
         request, pauses = self._request(name, body), self._pauses()
         with self._turns:
             while True:
@@ -69,7 +68,7 @@ class Session:
         body: bytes,
         on_progress: Optional[Callable[[Any], Awaitable[Any]]] = None,
     ) -> dict[str, Any]:
-        """Make a call and wait for its answer without blocking the event loop."""
+        """Make a call and await the answer."""
         import asyncio
 
         request, pauses = self._request(name, body), self._pauses()
@@ -158,7 +157,7 @@ class Session:
         source = "" if line is None else f',"line":{line}'
         call_id = f',"id":"{os.urandom(16).hex()}"' if self._durable else ""
         head = f'{{"token":{self._token},"call":"{name}","size":{len(body)}{source}{call_id}}}\n'
-        # One write: with two, the other side's delayed acknowledgement can cost 40 ms.
+        # In one write: with two, delayed acknowledgements can cost 40 ms.
         return head.encode("ascii") + body
 
     def _answer(self, message: dict[str, Any], stream: _Stream) -> dict[str, Any]:
@@ -180,17 +179,17 @@ class _Stream:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def is_open(self) -> bool:
-        """Tell whether the server has left it open."""
+        """Whether the server has kept it open."""
         try:
             self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except (BlockingIOError, InterruptedError):
             return True
         except OSError:
             return False
-        return False  # closed, or something came that nobody asked for
+        return False  # closed, or unexpected data arrived
 
     def give_up(self) -> None:
-        """Say that nobody waits for the answer, as far as that can be said without waiting."""
+        """Notify the server that the call is cancelled, if this is possible without blocking."""
         with suppress(OSError):
             self.socket.send(b"\n", socket.MSG_DONTWAIT)
 
@@ -202,14 +201,14 @@ class _Stream:
 
 
 class _Lines:
-    """The lines that come in, each a message."""
+    """Splits incoming data into lines, each a JSON message."""
 
     def __init__(self) -> None:
         self._lines: list[bytes] = []
         self._begun = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Take what came in."""
+        """Add incoming data."""
         if not data:
             raise ConnectionError("The connection was closed before the response was complete")
         first, *others = data.split(b"\n")
@@ -219,7 +218,7 @@ class _Lines:
             self._begun = bytearray(others[-1])
 
     def take(self) -> list[dict[str, Any]]:
-        """Give the messages that are complete by now."""
+        """Return the complete messages."""
         lines, self._lines = self._lines, []
         try:
             return [json.loads(str(line, "utf-8")) for line in lines]
@@ -228,7 +227,7 @@ class _Lines:
 
 
 class _Reaching:
-    """Raises what goes wrong with a connection as an error of the tool server."""
+    """Converts connection errors into ``ToolServerError``."""
 
     def __enter__(self) -> None:
         pass
@@ -242,7 +241,7 @@ _reaching = _Reaching()
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Tell whether it says that the connection broke before the answer."""
+    """Whether an error means that the connection broke before the answer."""
     return isinstance(error, ToolServerError) and isinstance(error.__cause__, OSError)
 
 
@@ -250,7 +249,7 @@ _session: Optional[Session] = None
 
 
 def default_session() -> Session:
-    """Give the session with the tool server that the environment names."""
+    """Return the session with the tool server that the environment names."""
     global _session
     if _session is None:
         url = os.environ.get("IPYBOX_TOOL_URL")
@@ -270,5 +269,5 @@ def _forget_session() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # The parent's streams are not the child's, and its turns are never given back there.
+    # A child must not use the parent's streams, and nobody releases the parent's semaphores there.
     os.register_at_fork(after_in_child=_forget_session)

@@ -18,25 +18,25 @@ _LONGEST = 160
 
 
 class _Text(str):
-    """An annotation that is shown as it is written."""
+    """An annotation that is shown verbatim."""
 
     __repr__ = str.__str__
 
 
 class ToolSignature(inspect.Signature):
-    """The fields of a model as keywords. They are looked at when somebody asks."""
+    """The fields of a model as keywords, computed on demand."""
 
     __slots__ = ("_model", "_returns")
 
     def __init__(self, model: type[BaseModel], returns: str) -> None:
-        """Takes what the keywords are the fields of, and what comes back."""
+        """Keeps the model of the keywords, and the return type."""
         super().__init__()
         self._model = model
         self._returns = returns
 
     @property
     def parameters(self) -> MappingProxyType[str, inspect.Parameter]:
-        """The keywords; those without a default come first, as nobody may leave them out."""
+        """The keywords, required ones first."""
         fields = self._model.model_fields
         parameters = [
             inspect.Parameter(
@@ -55,12 +55,12 @@ class ToolSignature(inspect.Signature):
 
     @property
     def return_annotation(self) -> Any:
-        """What comes back."""
+        """The return type."""
         return _Text(self._returns)
 
 
 def signature_text(model: type[BaseModel], involved: Collection[str]) -> str:
-    """How a model is made, in one line; of many fields only those that matter."""
+    """The call that creates a model, on one line, shortened; `involved` fields come first."""
     name = model.__name__
     module = model.__module__.rpartition(".")[2]
     function = f"{module}.run" if name == "Params" else f"{module}.{name}"
@@ -85,7 +85,7 @@ def signature_text(model: type[BaseModel], involved: Collection[str]) -> str:
 
 
 def _annotations(model: type[BaseModel]) -> Mapping[str, str]:
-    """The types of a model's fields as one would write them by hand."""
+    """The types of a model's fields in plain Python."""
     texts = inspect.get_annotations(model)
     return {name: _plain(text) for name, text in texts.items() if isinstance(text, str)}
 

@@ -1,4 +1,4 @@
-"""Which line of the code that is executed calls, for whoever has to approve the call."""
+"""The line of the executed code that makes a call, shown to whoever approves the call."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _running: Optional[str] = None
 
 
 def set_running(file_name: Optional[str]) -> None:
-    """Tell under which file name the code that is executed now was compiled."""
+    """Set the file name of the code that is running now."""
     global _running
     _running = file_name
 
 
 def is_running(file_name: str) -> bool:
-    """Tell whether code of that file name is what is executed now."""
+    """Whether a file name is that of the code that is running now."""
     return file_name == _running
 
 
 def calling_line() -> Optional[int]:
-    """Give the line of the executed code that leads to this call, if it is in this call's stack."""
+    """Return the line of the executed code in the current call stack, if there is one."""
     if _running is None:
         return None
     frame: Optional[FrameType] = sys._getframe(1)

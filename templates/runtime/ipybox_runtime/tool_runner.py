@@ -1,4 +1,4 @@
-"""Calls of MCP tools."""
+"""Calls MCP tools."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class ToolRunner:
     ) -> ToolResult:
         """Call a tool and wait for its result.
 
-        ``timeout`` in seconds and ``on_progress`` are for this call; ``call_options`` sets them for all
-        calls in a block.
+        ``timeout`` (in seconds) and ``on_progress`` apply to this call; ``call_options`` sets them
+        for all calls in a block.
         """
         try:
             options = CallOptions(timeout, on_progress).over(current_options())
             body = self._request(tool, arguments, options)
-            return self._result(default_session().call("run", body, _teller(options)))
+            return self._result(default_session().call("run", body, _reporter(options)))
         except ToolCallError as error:
             self._locate(error, tool)
             raise
@@ -50,11 +50,11 @@ class ToolRunner:
         timeout: Optional[float] = None,
         on_progress: Optional[OnProgress] = None,
     ) -> ToolResult:
-        """Call a tool like ``run_sync``. Calls that are awaited together run together."""
+        """Call a tool like ``run_sync``. Calls that are awaited together run concurrently."""
         try:
             options = CallOptions(timeout, on_progress).over(current_options())
             body = self._request(tool, arguments, options)
-            answer = await default_session().call_async("run", body, _async_teller(options))
+            answer = await default_session().call_async("run", body, _async_reporter(options))
             return self._result(answer)
         except ToolCallError as error:
             self._locate(error, tool)
@@ -103,21 +103,21 @@ class ToolRunner:
         error.tool = tool
 
 
-def _teller(options: CallOptions) -> Optional[Callable[[Any], Any]]:
+def _reporter(options: CallOptions) -> Optional[Callable[[Any], Any]]:
     on_progress = options.on_progress
     if on_progress is None:
         return None
     return lambda report: on_progress(ToolProgress(report))
 
 
-def _async_teller(options: CallOptions) -> Optional[Callable[[Any], Awaitable[Any]]]:
+def _async_reporter(options: CallOptions) -> Optional[Callable[[Any], Awaitable[Any]]]:
     on_progress = options.on_progress
     if on_progress is None:
         return None
 
-    async def tell(report: Any) -> None:
-        told = on_progress(ToolProgress(report))
-        if hasattr(told, "__await__"):
-            await told
+    async def report_progress(report: Any) -> None:
+        outcome = on_progress(ToolProgress(report))
+        if hasattr(outcome, "__await__"):
+            await outcome
 
-    return tell
+    return report_progress

@@ -1,4 +1,4 @@
-"""Functions of generated modules: they call tools, and take arguments in more than one way."""
+"""The functions of generated modules, which accept ``Params`` or keywords."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class ToolFunction(Flexible[_P, _M_contra, _R_co], Protocol[_P, _M_contra, _R_co
 
     @property
     def awaited(self) -> Flexible[_P, _M_contra, Coroutine[Any, Any, _R_co]]:
-        """The same call without blocking the event loop."""
+        """The coroutine function for the same call."""
         ...
 
 
 class _Call:
-    """What the body of `run` describes; how it is waited for is left to who called."""
+    """A call that the body of `run` describes; the caller decides whether to block or to await."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ def invoke(
 ) -> Any:
     """Calls a tool, in the body of a function that `tool` decorates.
 
-    `result` is the class of its structured result, `text` that of an envelope around a text.
+    `result` is the class of a structured result, `text` that of an envelope around text.
     """
     from .results import parse_result, parse_text
 
@@ -96,7 +96,7 @@ def invoke(
 
 
 def invoke_json(runner: ToolRunner, tool: str, params: InputModel) -> Any:
-    """Calls a tool that declares no result, like `invoke`, for the JSON that it sends."""
+    """Like `invoke`, for a tool that declares no result but sends JSON, which is returned."""
     from .results import parse_json
 
     return _Call(runner, tool, params.to_arguments(), parse_json)
@@ -105,7 +105,7 @@ def invoke_json(runner: ToolRunner, tool: str, params: InputModel) -> Any:
 def tool(
     model: Callable[_P, _M],
 ) -> Callable[[Callable[[_M], _R]], ToolFunction[_P, _M, _R]]:
-    """Lets a function of `Params` also be called with the fields of `Params` as keywords.
+    """Makes a function of `Params` also accept the fields of `Params` as keywords.
 
     The module that defines it becomes callable too: with `from mcptools import github`,
     `github.search_repositories(query="x")` is `github.search_repositories.run(query="x")`.
@@ -132,7 +132,7 @@ def _flexible(model: Any, function: Callable[[Any], Any]) -> Any:
             raise TypeError("Pass either Params or keyword arguments, not both")
         return params if isinstance(params, model) else model.from_arguments(params)
 
-    # Each of the two calls `function` itself, so that a warning points at the same frame.
+    # Both call `function` directly, so that `stacklevel` of warnings is the same.
     def run(params: Any = None, /, **arguments: Any) -> Any:
         outcome = function(read(params, arguments))
         return outcome.now() if isinstance(outcome, _Call) else outcome
@@ -151,7 +151,7 @@ def _flexible(model: Any, function: Callable[[Any], Any]) -> Any:
 
 
 class _ToolModule(types.ModuleType):
-    """A module that can be called, and lists only what it defines."""
+    """A callable module, whose `dir()` lists only what it defines."""
 
     def __call__(self, *args: Any, **arguments: Any) -> Any:
         return self.run(*args, **arguments)

@@ -58,13 +58,13 @@ Int = Annotated[int, BeforeValidator(_integer)]
 """An integer: 5 and 5.0, but neither "5" nor True."""
 
 Num = Annotated[int | float, BeforeValidator(_number)]
-"""A finite number that stays what it is: 1 is not turned into 1.0."""
+"""A finite number of unchanged type: 1 does not become 1.0."""
 
 Bool = StrictBool
-"""True or False, and nothing that only looks like it."""
+"""True or False, and no values that Pydantic would convert."""
 
 Null = Annotated[None, _NULL]
-"""A null that is sent. Beside it, `None` as a default only stands for "not given"."""
+"""A null that is sent. The default `None` of such a field only means "not given"."""
 
 Never = Annotated[Any, BeforeValidator(_never)]
 """Refuses every value."""
@@ -76,7 +76,7 @@ def one_of(*allowed: Any) -> BeforeValidator:
     def check(value: Any) -> Any:
         for candidate in allowed:
             if json_equal(value, candidate):
-                # A copy, so that no caller can change what is allowed.
+                # A copy, so that callers cannot modify the allowed values.
                 return copy.deepcopy(candidate)
         raise PydanticCustomError("one_of", "Input should be one of the values in the schema")
 
@@ -84,7 +84,7 @@ def one_of(*allowed: Any) -> BeforeValidator:
 
 
 def pattern(source: str) -> AfterValidator:
-    """Demands that a string matches somewhere. A pattern that does not compile allows everything."""
+    """Requires a match anywhere in a string. A pattern that does not compile allows everything."""
 
     def check(value: str) -> str:
         if not compile_pattern(source)(value):
@@ -99,7 +99,7 @@ def pattern(source: str) -> AfterValidator:
 
 
 def multiple_of(step: float) -> AfterValidator:
-    """Demands a multiple, computed exactly: 4.35 is a multiple of 0.01."""
+    """Requires a multiple, computed exactly: 4.35 is a multiple of 0.01."""
 
     exact = Fraction(str(step))
 
@@ -132,7 +132,7 @@ def _plain(value: Any) -> Any:
 
 
 unique = AfterValidator(_unique)
-"""Demands that no two items are equal as JSON values."""
+"""Requires that no two items are equal as JSON values."""
 
 
 def is_nullable(field: FieldInfo) -> bool:
@@ -142,12 +142,12 @@ def is_nullable(field: FieldInfo) -> bool:
 
 
 def sent(value: _T) -> _T:
-    """The default of a field that the schema requires: it is sent where nothing else is given."""
+    """The default of a field that the schema requires. It is sent if no value is given."""
     return cast("_T", Field(json_schema_extra={_SENT: cast("Any", value)}))
 
 
 def preset_of(field: FieldInfo, otherwise: Any) -> Any:
-    """The default that is sent for a field."""
+    """The default that is sent for a field, or `otherwise`."""
     extra = field.json_schema_extra
     known = cast("dict[str, Any]", extra) if isinstance(extra, dict) else {}
     return known.get(_SENT, otherwise)

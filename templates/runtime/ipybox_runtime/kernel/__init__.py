@@ -1,4 +1,4 @@
-"""Sets up the IPython kernel that it is imported in, once, before any code of the user's runs."""
+"""Sets up the IPython kernel that imports it, once, before any user code runs."""
 
 import json
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def start(config_json: str) -> None:
-    """Set the kernel up as `config_json` says; its keys are those of `bootstrap.ts`."""
+    """Set up the kernel from `config_json`, whose keys are those of `bootstrap.ts`."""
     shell = _shell()
     config = json.loads(config_json)
     plain_output.install(shell)
@@ -41,10 +41,10 @@ def start(config_json: str) -> None:
 
 
 def begin(config_json: str) -> None:
-    """Empty the kernel's own folder, to which the code of a kernel before could write."""
+    """Empty the kernel's folder, to which code of an earlier kernel could write."""
     shell, folder = _shell(), os.environ["IPYBOX_KERNEL_FOLDER"]
     if os.path.lexists(folder):
-        # It is moved to where the gateway removes it: that may take a while.
+        # Only moved: the gateway removes it, which may take a while.
         os.rename(folder, os.path.join(tempfile.mkdtemp(dir=os.path.dirname(folder)), "old"))
     os.makedirs(os.path.join(folder, "tmp"), mode=0o700)
     os.makedirs(os.path.join(shell.profile_dir.location, "db"))
@@ -53,7 +53,7 @@ def begin(config_json: str) -> None:
 
 
 def _take_token(config: dict[str, Any]) -> None:
-    """Take the token of the tool server that is this kernel's own, and whether it outlives that."""
+    """Set the token for the tool server, and whether the kernel outlives that server."""
     token = config.get("toolToken")
     if token is not None:
         os.environ["IPYBOX_TOOL_TOKEN"] = token
@@ -74,7 +74,7 @@ def _guard_commands(shell: "InteractiveShell", guard: str) -> None:
     shell_approval.install(shell, one_process)
 
 
-def _shell() -> Any:  # of a class that has a kernel, and no types
+def _shell() -> Any:  # ipykernel's subclass has no types
     from IPython import get_ipython
 
     shell = get_ipython()

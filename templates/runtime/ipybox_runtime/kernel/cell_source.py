@@ -1,4 +1,4 @@
-"""Tells the runtime which code is executed, so that calls can say from which line they come."""
+"""Tells the runtime which code is running, so that calls can report the line that makes them."""
 
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def install(shell: "InteractiveShell") -> None:
-    """Note the file name of each cell while it runs, and not that of cells that it runs itself."""
+    """Record the file name of each cell while it runs, but not of cells that it runs itself."""
     depth = 0
 
     def enter(info: Any) -> None:
@@ -31,7 +31,7 @@ def install(shell: "InteractiveShell") -> None:
 
 
 def name_next(shell: Any, path: str) -> None:
-    """Have the cell that is run next known as the file that its code was read from."""
+    """Give the next cell the name of the file that its code was read from."""
     compiler = shell.compile
     name_of_cell, label = compiler.get_code_name, compiler.format_code_name
     script: Optional[str] = None
@@ -42,14 +42,14 @@ def name_next(shell: Any, path: str) -> None:
         return path if raw == script else name_of_cell(raw, code, number)
 
     def format_code_name(name: str) -> Any:
-        return None if name == path else label(name)  # without a label it is shown as a file
+        return None if name == path else label(name)  # without a label, it is shown as a file
 
     vars(compiler)["get_code_name"] = get_code_name
     vars(compiler)["format_code_name"] = format_code_name
 
 
 def _keep_line_numbers(shell: Any) -> None:
-    """Put back the empty lines that IPython leaves out at the start of a cell."""
+    """Restore the empty lines that IPython strips from the start of a cell."""
     transform = shell.transform_cell
 
     def transform_cell(raw: str) -> str:

@@ -1,4 +1,4 @@
-"""Looks at code before it runs: what only the kernel can know of it, for the check on the host."""
+"""Analyzes code before it runs: what only the kernel can know, for the check on the host."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from IPython import get_ipython
 Range = tuple[int, int, int, int]
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
-#: What makes names that nobody can read off the code.
+#: Functions and magics that may set names which static analysis cannot find.
 _DYNAMIC = {"dir", "eval", "exec", "globals", "locals", "vars"}
 _MAGICS = {"run_line_magic", "run_cell_magic", "run_cell", "magic", "ex", "push"}
-#: Context managers whose names say that their bodies are expected to fail.
+#: Context managers whose names suggest that their bodies are expected to fail.
 _EXPECTING = {"suppress", "raises", "assertRaises"}
 _PACKAGE = "mcptools"
 _LIST_LIMIT = 100
@@ -30,12 +30,12 @@ _NAMES_LIMIT = 2000
 
 #: Names that functions of earlier cells may set.
 _declared: set[str] = set()
-#: Attributes that cells so far may have set, of whatever.
+#: Names of attributes that cells so far may have set, on any object.
 _written: set[str] = set()
 
 
 class Answer:
-    """JSON, which is what it is shown as."""
+    """An answer whose representation is JSON."""
 
     def __init__(self, answer: object) -> None:
         self._text = json.dumps(answer)
@@ -45,7 +45,7 @@ class Answer:
 
 
 def look(code: str) -> Answer:
-    """Tell what there is to know of a cell before it runs; nothing of it runs."""
+    """Analyze a cell without running it."""
     shell: Any = get_ipython()
     file = _file_of(shell, code)
     try:
@@ -62,12 +62,12 @@ def look(code: str) -> Answer:
         }
         return Answer({"syntax": syntax, "file": file})
     except (ValueError, RecursionError, MemoryError, OverflowError):
-        return Answer({})  # running it says why
+        return Answer({})  # running it will say why
     return Answer({**_Look(text, tree, shell.user_ns).report(), "file": file})
 
 
 def _file_of(shell: Any, code: str) -> Optional[str]:
-    """Tell the file that code was read from, as its tracebacks would name it."""
+    """Return the file that the code was read from, as tracebacks would name it."""
     compiler: Any = shell.compile
     name: str = compiler.get_code_name(code, code, 0)
     name_of_cell: str = compiler.__class__.get_code_name(compiler, code, code, 0)
@@ -75,7 +75,7 @@ def _file_of(shell: Any, code: str) -> Optional[str]:
 
 
 class _Look:
-    """One cell, as IPython is about to run it."""
+    """The analysis of one cell, as IPython is about to run it."""
 
     def __init__(self, text: str, tree: ast.Module, namespace: dict[Any, Any]) -> None:
         self._lines = text.split("\n")  # as Python counts them
@@ -83,7 +83,7 @@ class _Look:
         self._tree = tree
         self._namespace = namespace
         self._nodes = list(ast.walk(tree))
-        self._at_once = list(_run_at_once(tree))
+        self._immediate = list(_immediate_nodes(tree))
         self._bound = Counter(name for node in self._nodes for name in _names_set_by(node))
 
     def report(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class _Look:
         }
 
     def _imports(self) -> set[str]:
-        """The imports that stand for themselves, whatever becomes of the rest of the cell."""
+        """The imports whose names the rest of the cell does not set."""
         imports = [
             node for node in self._tree.body if isinstance(node, (ast.Import, ast.ImportFrom))
         ]
@@ -120,12 +120,12 @@ class _Look:
     def _undefined(self, bound: set[str]) -> Iterator[dict[str, Any]]:
         known = (self._namespace, vars(builtins), bound)
         seen: set[str] = set()
-        for node in self._at_once:
+        for node in self._immediate:
             if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
                 continue
             if node.id in seen or any(node.id in names for names in known):
                 continue
-            if node.id.startswith("__"):  # those of classes and modules
+            if node.id.startswith("__"):  # dunder names of classes and modules
                 continue
             seen.add(node.id)
             yield {"name": node.id, "range": self._range(node), "near": self._near(node.id, bound)}
@@ -150,7 +150,7 @@ class _Look:
         return {tool for tool in tools if tool[1] or tool[0] not in servers}
 
     def _path(self, node: ast.AST, imported: dict[str, str]) -> Optional[str]:
-        """Where in `mcptools` an expression leads, if it is a dotted name."""
+        """The path in `mcptools` that an expression refers to, if it is a dotted name."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -168,7 +168,7 @@ class _Look:
         }
 
     def _guarded(self) -> Iterator[Range]:
-        """What may fail: the code goes on."""
+        """The ranges in which exceptions are handled."""
         for node in self._nodes:
             if isinstance(node, _TRY):
                 may_fail = bool(node.handlers)
@@ -184,7 +184,7 @@ class _Look:
         yield (*first[:2], *last[2:])
 
     def _loose(self) -> Iterator[Range]:
-        """Calls, and arguments of them, that are not written out by keywords."""
+        """Calls with positional or unpacked arguments, and the unpacked arguments."""
         for node in self._nodes:
             if not isinstance(node, ast.Call):
                 continue
@@ -196,12 +196,12 @@ class _Look:
                 yield self._range(value)
 
     def _first_call(self) -> Optional[tuple[int, int]]:
-        """Where the first call begins that runs with the cell itself."""
-        calls = (node for node in self._at_once if isinstance(node, ast.Call))
+        """The position of the first call outside of function bodies."""
+        calls = (node for node in self._immediate if isinstance(node, ast.Call))
         return min((self._range(node)[:2] for node in calls), default=None)
 
     def _keywords(self) -> Iterator[dict[str, Any]]:
-        """Calls with arguments by keywords, and what is written out in lists there."""
+        """Calls with keyword arguments, and the types of literals in list displays there."""
         for node in self._nodes:
             if isinstance(node, ast.Call):
                 words = [(word.arg, _item_types(word.value)) for word in node.keywords if word.arg]
@@ -218,7 +218,7 @@ class _Look:
         )
 
     def _column(self, line: int, offset: int) -> int:
-        """A column as language servers count: in UTF-16."""
+        """Convert a column to UTF-16, as in the language server protocol."""
         text = self._lines[line - 1] if line <= len(self._lines) else ""
         if text.isascii():
             return offset
@@ -236,7 +236,7 @@ def _expects(item: ast.withitem) -> bool:
 
 
 def _item_types(node: ast.expr) -> list[str]:
-    """The types of the items in a list, as far as they are written out."""
+    """The types of the literals in a list display."""
     items = node.elts if isinstance(node, ast.List) else []
     return sorted({name for item in items if (name := _type_of(item))})
 
@@ -289,13 +289,13 @@ def _declared_in(node: ast.AST) -> list[str]:
 
 
 def _top_level(tree: ast.Module) -> set[str]:
-    """The names that a cell sets in the session, those of its functions' `global` included."""
-    names = {name for node in _run_at_once(tree, inside=False) for name in _names_set_by(node)}
+    """The global names that a cell sets, including `global` declarations in functions."""
+    names = {name for node in _immediate_nodes(tree, inside=False) for name in _names_set_by(node)}
     return names | {name for node in ast.walk(tree) for name in _declared_in(node)}
 
 
-def _run_at_once(tree: ast.AST, inside: bool = True) -> Iterator[ast.AST]:
-    """What runs with the cell itself: no bodies of functions, and no annotations."""
+def _immediate_nodes(tree: ast.AST, inside: bool = True) -> Iterator[ast.AST]:
+    """The nodes that run with the cell itself: no function bodies, no annotations."""
     for child in ast.iter_child_nodes(tree):
         yield child
         if isinstance(child, _Function):
@@ -307,14 +307,14 @@ def _run_at_once(tree: ast.AST, inside: bool = True) -> Iterator[ast.AST]:
         elif isinstance(child, _COMPREHENSIONS) and not inside:
             yield from (node for node in ast.walk(child) if isinstance(node, ast.NamedExpr))
         elif child.__class__.__name__ != "TypeAlias":
-            yield from _run_at_once(child, inside)
+            yield from _immediate_nodes(child, inside)
 
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def _evaluated(function: Any) -> Iterator[ast.AST]:
-    """The parts of a definition that run when it is defined."""
+    """The parts of a function definition that run when it is defined."""
     defaults = [*function.args.defaults, *function.args.kw_defaults]
     yield from _walked([*getattr(function, "decorator_list", ()), *defaults])
 
@@ -323,11 +323,11 @@ def _walked(nodes: list[Any]) -> Iterator[ast.AST]:
     for node in nodes:
         if node is not None:
             yield node
-            yield from _run_at_once(node)
+            yield from _immediate_nodes(node)
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """What a statement imports of `mcptools`, by the names that it gives."""
+    """What a statement imports from `mcptools`, with the names that it binds."""
     if isinstance(node, ast.Import):
         for one in node.names:
             if one.name.split(".")[0] == _PACKAGE:
@@ -342,7 +342,7 @@ def _is_own(node: ast.ImportFrom) -> bool:
 
 
 def _module_of(value: Any) -> Optional[str]:
-    """Where in `mcptools` a variable leads."""
+    """The module of `mcptools` that a variable refers to."""
     if isinstance(value, types.ModuleType):
         name: Any = value.__name__  # code can set it to anything
     elif isinstance(value, types.FunctionType):
@@ -359,7 +359,7 @@ def _add_tool(tools: set[tuple[str, str]], path: str) -> None:
 
 
 def _without_comments(text: str) -> str:
-    """Blank what is not meant for Python: a checker would take some of it for orders."""
+    """Remove comments: the type checker would obey some of them."""
     if "#" not in text:
         return text
     lines = list(io.StringIO(text))

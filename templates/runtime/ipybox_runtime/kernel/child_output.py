@@ -1,7 +1,7 @@
-"""Takes what child processes and C code write to stdout and stderr into the cell that ran them.
+"""Adds what child processes and C code write to stdout and stderr to the output of their cell.
 
-ipykernel reads it in threads of its own, some time later: the cell could be over by then, and what
-had been written came with the next one or not at all. Its threads also cut characters in two.
+ipykernel's own threads read it later, when the cell may have ended: the output would appear in the
+next cell or not at all. They also split characters.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-# Bytes; a pipe seldom holds more.
+# In bytes. A pipe seldom holds more.
 _LARGEST_READ = 1 << 16
 
 
 def install(shell: InteractiveShell) -> None:
-    """Read what is there at the end of each cell, and all the time as before."""
+    """Read pending output at the end of each cell, and continuously like ipykernel."""
     readers: list[_Reader] = []
     for stream in (sys.stdout, sys.stderr):
-        if getattr(stream, "_fid", None) is not None:  # ipykernel's own names, which it may change
+        if getattr(stream, "_fid", None) is not None:  # private to ipykernel, so it may change
             _stop_own_thread(stream)
             readers.append(_Reader(stream))
-    # A context of its own, or what it reads would belong to the cell that starts it.
+    # In a new context: otherwise all output would belong to the cell that starts the thread.
     for reader in readers:
         contextvars.Context().run(reader.start)
 
@@ -41,7 +41,7 @@ def install(shell: InteractiveShell) -> None:
 
 def _stop_own_thread(stream: Any) -> None:
     stream._should_watch = False
-    os.write(stream._original_stdstream_fd, b"\0")  # wakes it, and is not passed on
+    os.write(stream._original_stdstream_fd, b"\0")  # wakes the thread, which does not forward it
     stream.watch_fd_thread.join()
     stream._should_watch = True
 
@@ -57,7 +57,7 @@ class _Reader(threading.Thread):
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._turn = threading.Lock()
         os.set_blocking(self._fd, False)
-        stream.watch_fd_thread = self  # which the stream waits for when it is closed
+        stream.watch_fd_thread = self  # the stream joins it on close
 
     def run(self) -> None:
         """Read until the stream is closed."""
@@ -68,9 +68,9 @@ class _Reader(threading.Thread):
             poll.poll()
 
     def take(self) -> bool:
-        """Pass on what has been written by now; says whether more can come."""
+        """Forward what was written so far. Returns whether more can follow."""
         if os.getpid() != self._process:
-            return False  # in a fork it is the parent's to read
+            return False  # in a fork, the parent reads it
         with self._turn:
             try:
                 data = os.read(self._fd, _LARGEST_READ)

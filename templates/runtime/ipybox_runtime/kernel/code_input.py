@@ -1,4 +1,4 @@
-"""Lets code ask the person at the terminal, and says what to do instead where nobody is there."""
+"""Lets code ask the user, and says what to do instead if nobody can answer."""
 
 import threading
 from typing import Any
@@ -19,7 +19,7 @@ def _guarded(kernel: Any, ask: Any, function: str) -> Any:
                 f"{function} is not supported here: assign the value to a variable, or read it "
                 "from a file of the workspace or an environment variable"
             )
-        # Two threads would take each other's answers from the one socket.
+        # Threads would read each other's answers from the one socket.
         if threading.current_thread() is not threading.main_thread():
             raise StdinNotImplementedError(
                 f"{function} is not supported in a thread: call it in the cell, and pass the value on"
@@ -27,6 +27,6 @@ def _guarded(kernel: Any, ask: Any, function: str) -> Any:
         try:
             return ask(*args, **options)
         except (EOFError, KeyboardInterrupt) as error:
-            raise error.with_traceback(None) from None  # where the kernel waited says nothing
+            raise error.with_traceback(None) from None  # where the kernel waited is irrelevant
 
     return guarded

@@ -1,7 +1,7 @@
-"""Shows exceptions that were raised together, as of an ``asyncio.TaskGroup``, each as if it were alone.
+"""Shows each exception of a group, as from an ``asyncio.TaskGroup``, as if it were alone.
 
-IPython leaves groups to Python, which shows every frame of each, also of what lies between the code
-and its tasks.
+IPython leaves groups to Python, which shows every frame of each exception, including those between
+the code and its tasks.
 """
 
 import builtins
@@ -15,7 +15,7 @@ _MOST_DIFFERENT = 3
 
 
 def install(shell: Any) -> None:
-    """Make tracebacks of groups short, and errors like any other: IPython only prints them."""
+    """Shorten the tracebacks of groups, and report them as errors: IPython only prints them."""
     group = getattr(builtins, "BaseExceptionGroup", None)
     if group is None:  # Python 3.10
         return
@@ -36,10 +36,12 @@ def install(shell: Any) -> None:
         name = type(error).__name__
         lines = [HEADER.format(name)]
         if not all(frames_in_cells(first.__traceback__) for first, *_ in shown):
-            lines.extend(frames_in_cells(error.__traceback__)[:1])  # else each says where it was
+            lines.extend(
+                frames_in_cells(error.__traceback__)[:1]
+            )  # otherwise, each shows its place
         lines.append(f"{name}: {error}")
         for first, *others in shown:
-            lines.extend(lines_of(first)[1:])  # its first entry says again that it is a traceback
+            lines.extend(lines_of(first)[1:])  # without the repeated traceback header
             if others:
                 lines.append(f"({len(others)} more like it)")
         if len(different) > len(shown):
@@ -65,7 +67,7 @@ def _leaves(error: Any, group: Any) -> Iterator[BaseException]:
 
 
 def _with_context(error: Optional[BaseException]) -> Iterator[BaseException]:
-    """An exception, and those that were handled when it was raised."""
+    """An exception and its chain of contexts."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         yield error

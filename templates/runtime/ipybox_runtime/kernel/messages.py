@@ -1,16 +1,16 @@
-"""Keeps every message within the size that the host's WebSocket takes (64 MiB).
+"""Keeps messages below the limit of the host's WebSocket (64 MiB).
 
-A larger one would cost the connection, and so the kernel with all its variables.
+A larger one would break the connection, and lose the kernel with all its variables.
 """
 
 from typing import Any, cast
 
 _LARGEST_MESSAGE = 60 << 20  # bytes of JSON; headers come on top
-_KEPT = 4 << 20  # characters that are kept of a text that must be cut
+_KEPT = 4 << 20  # characters to keep of a text that is too long
 
 
 def install(session: Any) -> None:
-    """Make `session`, which packs the kernel's messages, leave out what is too large."""
+    """Make `session`, which packs the kernel's messages, omit what is too large."""
     pack = session.pack
 
     def pack_fitting(content: Any) -> bytes:
@@ -37,7 +37,7 @@ def _shortened(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _emptied(content: dict[str, Any]) -> dict[str, Any]:
-    """Nothing but what says how a message is to be read."""
+    """Only the short fields, which are needed to interpret the message."""
     emptied = {key: value for key, value in content.items() if len(str(value)) < 1000}
     if "data" in content:
         emptied["data"] = {"text/plain": f"[ipybox: a value was omitted: {_REASON}]"}
@@ -64,7 +64,7 @@ def _cut(value: Any) -> Any:
         return value
     half = _KEPT // 2
     missing = len(value) - 2 * half
-    # At the end, as the host may cut the middle once more.
+    # At the end, as the host may cut out the middle again.
     note = f"[ipybox: {missing} of {len(value)} characters were omitted: {_REASON}]"
     return f"{value[:half]}\n…\n{value[-half:]}\n{note}"
 

@@ -1,4 +1,4 @@
-"""Turns off what only terminals are for: output is read by models and programs."""
+"""Turns off terminal features: models and programs read the output."""
 
 import os
 import warnings
@@ -11,7 +11,7 @@ _COLOR_SWITCHES = ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "PY_COLORS")
 
 
 def install(shell: "InteractiveShell") -> None:
-    """Make IPython's own output and that of child processes plain text, without advice on keys."""
+    """Make the output of IPython and child processes plain text, without hints about keys."""
     warnings.filterwarnings("ignore", "To exit: use", module=r"IPython\.")
     for name in _COLOR_SWITCHES:
         os.environ.pop(name, None)

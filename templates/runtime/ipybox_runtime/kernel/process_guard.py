@@ -1,7 +1,7 @@
-"""Refuses to start processes, but for those of shell commands that were approved.
+"""Refuses to start processes, except for approved shell commands.
 
-It keeps code from taking the direct way by habit or by mistake. It is no boundary: code in the same
-interpreter that sets out to undo it can. The boundary is the sandbox.
+It stops code that takes a shortcut by habit or by mistake. It is not a security boundary: code in
+the same interpreter can undo it deliberately. The boundary is the sandbox.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _C_FUNCTIONS = frozenset(
 
 
 class ProcessRefusedError(RuntimeError, PermissionError):
-    """A process was to be started directly.
+    """Code tried to start a process directly.
 
-    It is an ``OSError`` too, so that libraries which can do without a program do without it.
+    It is also an ``OSError``, so that libraries fall back if the program is optional.
     """
 
     def __init__(self, what: str) -> None:
@@ -42,7 +42,7 @@ class ProcessRefusedError(RuntimeError, PermissionError):
 
 
 class _Stage(Enum):
-    """How far the one process that a grant is for has come."""
+    """The progress of the process that a grant is for."""
 
     OPEN = 1
     SPAWNING = 2
@@ -51,7 +51,7 @@ class _Stage(Enum):
 
 
 class _Grant:
-    """Leave to start one process, with a command line that was approved."""
+    """Permission to start one process with an approved command line."""
 
     def __init__(self, recognises: Callable[[Sequence[str]], bool]) -> None:
         self._recognises = recognises
@@ -59,18 +59,18 @@ class _Grant:
         self._process = os.getpid()
 
     def spawn(self, executable: Any, command_line: Sequence[Any], stage: _Stage) -> bool:
-        """Tell whether the process may start; the question comes at two stages of it."""
+        """Whether the process may start. This is asked at two stages."""
         if self._stage is not stage or not self._is_for(executable, command_line):
             return False
         self._stage = _Stage.SPAWNING if stage is _Stage.OPEN else _Stage.SPENT
         return True
 
     def fork(self) -> None:
-        """Take note of a child process, in which the program may start."""
+        """Record a child process, in which the program may start."""
         self._stage = _Stage.FORKED if self._stage is _Stage.OPEN else _Stage.SPENT
 
     def execute(self, executable: Any, command_line: Sequence[Any]) -> bool:
-        """Tell whether this process may become the program: only the child that was forked for it."""
+        """Whether this process may become the program: only the child forked for it may."""
         return (
             self._stage is _Stage.FORKED
             and os.getpid() != self._process
@@ -83,12 +83,12 @@ class _Grant:
 
 
 def install() -> OneProcess:
-    """Refuse processes from now on, for good, and return what makes exceptions."""
+    """Refuse processes from now on, irrevocably. Returns the function that grants exceptions."""
     current: ContextVar[_Grant | None] = ContextVar("grant", default=None)
 
     @contextlib.contextmanager
     def one_process(recognises: Callable[[Sequence[str]], bool]) -> Generator[None, None, None]:
-        # The event loop that runs scripts in another thread takes the context along.
+        # The event loop that runs scripts in another thread inherits the context.
         token = current.set(_Grant(recognises))
         try:
             yield
@@ -121,13 +121,13 @@ def _hook(current: ContextVar[_Grant | None]) -> Callable[[str, tuple[Any, ...]]
             raise ProcessRefusedError("os.exec")
 
     def fork() -> None:
-        # A fork alone is no program; the exec that may follow in it is asked about.
+        # A fork alone starts no program; a following exec is checked.
         grant = current.get()
         if grant is not None:
             grant.fork()
 
     def fresh_import(module: str, *_rest: Any) -> None:
-        if module == "_posixsubprocess":  # it was replaced and then removed
+        if module == "_posixsubprocess":  # the replaced module was removed from sys.modules
             raise ProcessRefusedError(module)
 
     def c_function(_library: Any, name: Any) -> None:
@@ -155,19 +155,19 @@ def _hook(current: ContextVar[_Grant | None]) -> Callable[[str, tuple[Any, ...]]
 
 
 def _replace_unaudited(current: ContextVar[_Grant | None]) -> None:
-    """Replace what the interpreter does not report, or not in the process that asks for it."""
+    """Replace functions without audit events, or with events only in the child process."""
     fork_exec = _posixsubprocess.fork_exec
 
     def guarded(args: Any, executables: Any, *rest: Any) -> int:
         grant = current.get()
-        # `executables` are the places in which the program is looked for.
+        # `executables` are the paths where the program is searched.
         if grant is None or not grant.spawn(args[0], args, _Stage.SPAWNING):
             raise ProcessRefusedError("_posixsubprocess.fork_exec")
         return fork_exec(args, executables, *rest)
 
     _posixsubprocess.fork_exec = guarded
-    if hasattr(subprocess, "_fork_exec"):  # since Python 3.11 it has a name of its own for it
-        setattr(subprocess, "_fork_exec", guarded)  # noqa: B010, as its types do not name it
+    if hasattr(subprocess, "_fork_exec"):  # its own alias since Python 3.11
+        setattr(subprocess, "_fork_exec", guarded)  # noqa: B010, as its types do not declare it
     for name in (f"spawn{suffix}" for suffix in _SPAWNS):
         if hasattr(os, name):
             setattr(os, name, _refuse(f"os.{name}"))

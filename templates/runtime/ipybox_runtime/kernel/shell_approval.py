@@ -1,7 +1,7 @@
-"""Has shell commands approved by the host before they run, and then runs what was approved.
+"""Asks the host to approve shell commands, and runs what was approved.
 
-A command is expanded once, as IPython does it. That text is shown, and that text runs: IPython does
-not get to see the variables again.
+A command is expanded once, like in IPython. The expanded text is shown, and exactly that text runs:
+IPython does not expand it again.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..approval_requestor import ApprovalRequestor
+from ..approval import request_approval
 from ..errors import ApprovalRejectedError
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-#: Opens the way for one process, whose command line the given function recognises.
+#: Permits one process, whose command line the given function recognises.
 OneProcess = Callable[[Callable[[Sequence[str]], bool]], contextlib.AbstractContextManager[None]]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -27,11 +27,10 @@ _MAGICS_WITH_A_SHELL = (["bash"], ["sh"])
 
 
 def install(shell: InteractiveShell, one_process: OneProcess) -> None:
-    """Ask before whatever IPython has for starting processes does so."""
-    approve = _approver()
-    _ask_before_commands(shell, approve, one_process)
-    _ask_before_scripts(shell, approve, one_process)
-    # It starts a window of its own, which nobody would see, and by no shell.
+    """Ask for approval in everything in IPython that starts processes."""
+    _ask_before_commands(shell, one_process)
+    _ask_before_scripts(shell, one_process)
+    # It would open a window that nobody sees, without a shell.
     manager: Any = shell.magics_manager
     manager.magics["line"].pop("qtconsole", None)
 
@@ -39,28 +38,23 @@ def install(shell: InteractiveShell, one_process: OneProcess) -> None:
 def unguarded(
     _recognises: Callable[[Sequence[str]], bool],
 ) -> contextlib.AbstractContextManager[None]:
-    """Stand in for ``OneProcess`` where any process may start."""
+    """The ``OneProcess`` for kernels in which any process may start."""
     return contextlib.nullcontext()
 
 
-def _approver() -> Callable[[str, dict[str, Any]], str]:
-    request = ApprovalRequestor().request_sync
-
-    def approve(kind: str, arguments: dict[str, Any]) -> str:
-        approved = request(kind, arguments)
-        command = approved.get("cmd")
-        # An approver can put another command in its place, and nothing else.
-        if not isinstance(command, str) or approved != {**arguments, "cmd": command}:
-            raise ApprovalRejectedError(
-                "Approved with unusable arguments: only `cmd`, a string, can be edited"
-            )
-        return command
-
-    return approve
+def _approve(kind: str, arguments: dict[str, Any]) -> str:
+    approved = request_approval(kind, arguments)
+    command = approved.get("cmd")
+    # An approver can edit the command, and nothing else.
+    if not isinstance(command, str) or approved != {**arguments, "cmd": command}:
+        raise ApprovalRejectedError(
+            "Approved with unusable arguments: only `cmd`, a string, can be edited"
+        )
+    return command
 
 
 class _WithoutExpansion:
-    """The shell for its own methods, but that commands stay as they are."""
+    """The shell, except that it does not expand commands."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
@@ -72,12 +66,8 @@ class _WithoutExpansion:
         return cmd
 
 
-def _ask_before_commands(
-    shell: InteractiveShell,
-    approve: Callable[[str, dict[str, Any]], str],
-    one_process: OneProcess,
-) -> None:
-    """Replace ``!cmd``, ``x = !cmd`` and all that is made of them: ``%sx``, ``%pip``, aliases."""
+def _ask_before_commands(shell: InteractiveShell, one_process: OneProcess) -> None:
+    """Replace ``!cmd``, ``x = !cmd`` and what is based on them: ``%sx``, ``%pip``, aliases."""
     as_it_is = _WithoutExpansion(shell)
     kind: Any = type(shell)
     instance: Any = shell
@@ -88,11 +78,11 @@ def _ask_before_commands(
             raise ApprovalRejectedError(
                 "SHELL was changed: only commands for the shell that the kernel started with can be approved"
             )
-        return approve("shell", {"cmd": cmd})
+        return _approve("shell", {"cmd": cmd})
 
     def system_by(run: Callable[[Any, str], None]) -> Callable[[str], None]:
         def system(cmd: str) -> None:
-            # A depth of 1 is the frame of whoever called, with its local variables.
+            # A depth of 1 is the caller's frame, with its local variables.
             text = approved(instance.var_expand(_plain(cmd), depth=1))
             with one_process(_shell_command(text)):
                 run(as_it_is, text)
@@ -112,17 +102,13 @@ def _ask_before_commands(
     instance.getoutput = _like(get, getoutput)
 
 
-def _ask_before_scripts(
-    shell: InteractiveShell,
-    approve: Callable[[str, dict[str, Any]], str],
-    one_process: OneProcess,
-) -> None:
-    """Replace ``%%script``, by which ``%%bash``, ``%%perl`` and the like do their work."""
+def _ask_before_scripts(shell: InteractiveShell, one_process: OneProcess) -> None:
+    """Replace ``%%script``, which ``%%bash``, ``%%perl`` and the like use."""
     from IPython.core.magics import script
     from IPython.utils import process
 
     magics: Any = script.ScriptMagics
-    arg_split: Any = vars(process)["arg_split"]  # which it takes from a module for this system
+    arg_split: Any = vars(process)["arg_split"]  # imported there from a platform-specific module
     run = magics.shebang
 
     def shebang(self: Any, line: str, cell: str) -> Any:
@@ -131,21 +117,21 @@ def _ask_before_scripts(
         arguments = {"cmd": cell}
         if program not in _MAGICS_WITH_A_SHELL:
             arguments["program"] = shlex.join(program)
-        text = approve("shell_magic", arguments)
+        text = _approve("shell_magic", arguments)
         with one_process(lambda command_line: list(command_line) == program):
             return run(self, line, text)
 
     magics.shebang = _like(run, shebang)
     manager: Any = shell.magics_manager
     cell_magics = manager.magics["cell"]
-    # Before IPython 9 magics are not made when they are first used, but have been made by now.
+    # Before IPython 9, magics are created in advance, not on first use.
     instance = getattr(cell_magics.get("script"), "__self__", None)
     if instance is not None and isinstance(instance, magics):
         cell_magics["script"] = instance.shebang
 
 
 def _plain(text: str) -> str:
-    """Give a text that is nothing but text: a subclass could say one thing now and another later."""
+    """Return a plain ``str``: a subclass could change its value after the approval."""
     return str.__str__(text)
 
 
@@ -155,7 +141,7 @@ def _shell_command(text: str) -> Callable[[Sequence[str]], bool]:
 
 
 def _like(original: Any, replacement: _Function) -> _Function:
-    """Give a replacement the name, the help and the options of the original, but no way to it."""
+    """Copy name, help and options of the original, but no reference to it."""
     for name in ("__doc__", "__name__", "__qualname__", "__module__"):
         setattr(replacement, name, getattr(original, name))
     vars(replacement).update(original.__dict__)

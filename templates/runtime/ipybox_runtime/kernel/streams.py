@@ -1,8 +1,8 @@
-"""Sends large output in pieces, and has code wait that writes faster than they are sent.
+"""Sends large output in pieces, and slows down code that writes faster than they are sent.
 
-The kernel puts all that was written within a moment into one message, and a WebSocket message has
-a largest size (64 MiB at the receiving end). A larger one would cost the connection. What is written
-meanwhile would fill the memory.
+The kernel joins everything that is written within a short time into one message. A message above
+the WebSocket limit of the receiver (64 MiB) would break the connection, and unsent output would
+fill the memory.
 """
 
 import sys
@@ -10,20 +10,20 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# Characters; one takes at most six bytes in JSON.
+# In characters. One takes at most six bytes in JSON.
 _LARGEST_MESSAGE = 1 << 20
-# Characters that a stream takes before what it had is on its way.
+# In characters. A stream with more unsent output blocks until that is sent.
 _MOST_WAITING = 16 << 20
-# Seconds. Code that writes while it holds a lock of the stream must not wait for ever.
+# In seconds. Code may write while it holds a lock of the stream, so it must not wait forever.
 _PATIENCE = 10
 
 
 def install() -> None:
-    """Limit the size of the messages of stdout and stderr, and what waits to be sent."""
+    """Limit the message size and the unsent output of stdout and stderr."""
     streams: list[Any] = [sys.stdout, sys.stderr]
     for stream in streams:
         flush_buffers = getattr(stream, "_flush_buffers", None)
-        if flush_buffers is not None:  # ipykernel's own name, which it may change
+        if flush_buffers is not None:  # private to ipykernel, so it may change
             stream._flush_buffers = lambda inner=flush_buffers: _in_pieces(inner())
             stream._schedule_flush = _held_back(stream)
 
@@ -37,13 +37,13 @@ def _in_pieces(buffers: Iterator[tuple[Any, str]]) -> Iterator[tuple[Any, str]]:
 def _held_back(stream: Any) -> Callable[[], None]:
     schedule_flush, sender = stream._schedule_flush, stream.pub_thread
 
-    def held_back() -> None:  # called by each write; IPython replaces that itself
+    def held_back() -> None:  # called by each write(), which IPython may replace
         schedule_flush()
         with stream._buffer_lock:
             waiting = sum(buffer.tell() for buffer in stream._buffers.values())
         if waiting > _MOST_WAITING and sender.thread is not threading.current_thread():
             sent = threading.Event()
-            sender.schedule(stream._flush)  # sends first what the time before has left
+            sender.schedule(stream._flush)  # sends the older output first
             sender.schedule(sent.set)
             sent.wait(_PATIENCE)
 

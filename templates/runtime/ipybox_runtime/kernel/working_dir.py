@@ -1,4 +1,4 @@
-"""Takes the kernel back to one working directory after each cell."""
+"""Restores the working directory after each cell."""
 
 import os
 from typing import TYPE_CHECKING
@@ -8,12 +8,12 @@ if TYPE_CHECKING:
 
 
 def install(shell: "InteractiveShell", directory: str) -> None:
-    """Return to `directory` after each cell that left it, and say so."""
+    """Return to `directory` after each cell that left it, and print a note."""
 
     def restore(_result: object = None) -> None:
         try:
             current = os.getcwd()
-        except FileNotFoundError:  # the cell deleted the directory that it was in
+        except FileNotFoundError:  # the cell deleted its working directory
             current = None
         if current == directory:
             return
