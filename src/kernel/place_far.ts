@@ -24,10 +24,11 @@ import {
   DEFAULT_IMAGE,
   type MountedPaths,
   sshCarrier,
+  type StartCommand,
 } from "../placement/carrier.ts";
 import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
 import { type ExitStatus, ManagedProcess } from "../process/managed_process.ts";
-import { hostPath, programOf } from "../process/program.ts";
+import { hostPath, programOf, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
@@ -262,15 +263,17 @@ const BUILD =
 class FarProcess implements LauncherProcess {
   readonly #process: ManagedProcess;
   readonly #carrier: Carrier;
+  readonly #options: EndOptions;
   #end = "";
   #stopping: Promise<ExitStatus> | undefined;
 
-  private constructor(process: ManagedProcess, carrier: Carrier) {
+  private constructor(process: ManagedProcess, carrier: Carrier, options: EndOptions) {
     this.#process = process;
     this.#carrier = carrier;
+    this.#options = options;
   }
 
-  /** Starts the command. */
+  /** Makes the place, and starts the command that leads there. */
   static async start(
     parts: AsyncDisposableStack,
     carrier: Carrier,
@@ -281,12 +284,16 @@ class FarProcess implements LauncherProcess {
       readonly deadline: AbortSignal;
     },
   ): Promise<FarProcess> {
-    const [program = "", ...args] = carrier.command(bootCommand(python));
     const untrusted = [workspace];
-    const command = await programOf(program, { untrusted }).catch((cause: unknown) => {
-      if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-      throw new EnvironmentNotReadyError(cause.message, `Install ${program}`, { cause });
-    });
+    const [program = "", ...args] = carrier.command(bootCommand(python));
+    await using made = new AsyncDisposableStack();
+    if (carrier.start !== undefined) {
+      made.defer(() => end(carrier, { log, untrusted }));
+      for (const command of carrier.start) {
+        await make(carrier, command, { untrusted, deadline });
+      }
+    }
+    const command = await installed(program, untrusted);
     deadline.throwIfAborted();
     const process = ManagedProcess.spawn({
       command,
@@ -294,7 +301,8 @@ class FarProcess implements LauncherProcess {
       env: { ...environment(), PATH: await trustedPath(hostPath(), untrusted) },
       onStderr: (line) => log.debug(`${carrier.name}: ${line}`),
     });
-    const far = new FarProcess(process, carrier);
+    made.move();
+    const far = new FarProcess(process, carrier, { log, untrusted });
     parts.defer(async () => void await far.stop());
     return far;
   }
@@ -316,15 +324,13 @@ class FarProcess implements LauncherProcess {
   }
 
   async #stop(): Promise<ExitStatus> {
-    const { stop } = this.#carrier;
     const exit = await this.#process.stop();
     if (exit.exitCode !== 0) {
       this.#end = `${this.#carrier.name} ${howEnded({ ...exit, stderrTail: "" })}\n`;
     }
     // It may have gone before what it started: engines have a command of their own for that.
-    if (exit.exitCode !== 0 && stop !== undefined) {
-      const [program = "", ...args] = stop;
-      await runProgram(await programOf(program), { args });
+    if (exit.exitCode !== 0 || this.#carrier.start !== undefined) {
+      await end(this.#carrier, this.#options);
     }
     return { exitCode: null, signal: null };
   }
@@ -339,6 +345,46 @@ class FarProcess implements LauncherProcess {
       fixOf(placement, text),
     );
   }
+}
+
+/** Runs a command that makes a place. */
+async function make(
+  { name }: Carrier,
+  { args: [command = "", ...args], input }: StartCommand,
+  { untrusted, deadline }: {
+    readonly untrusted: readonly string[];
+    readonly deadline: AbortSignal;
+  },
+): Promise<void> {
+  const program = await installed(command, untrusted);
+  const { success, stderr } = await runProgram(program, { args, input, signal: deadline });
+  if (success) return;
+  throw new EnvironmentNotReadyError(
+    `Cannot start a kernel by ${name}: ${stderr.trim() || `${command} failed without a word`}`,
+    `Have this work: ${[command, ...args].join(" ")}`,
+  );
+}
+
+/** What {@linkcode end} is told. */
+interface EndOptions {
+  readonly log: Logger;
+  readonly untrusted: readonly string[];
+}
+
+/** Ends what a carrier has made, or may have left. */
+async function end({ name, stop }: Carrier, { log, untrusted }: EndOptions): Promise<void> {
+  if (stop === undefined) return;
+  const [program = "", ...args] = stop;
+  const { success, stderr } = await runProgram(await installed(program, untrusted), { args });
+  if (!success) log.debug(`${name}: ${stop.join(" ")} failed: ${stderr.trim()}`);
+}
+
+/** A program that is there only if the user installed it. */
+async function installed(program: string, untrusted: readonly string[]): Promise<ProgramPath> {
+  return await programOf(program, { untrusted }).catch((cause: unknown) => {
+    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+    throw new EnvironmentNotReadyError(cause.message, `Install ${program}`, { cause });
+  });
 }
 
 /** Says what to do when a command ended before anything answered. */
