@@ -45,6 +45,12 @@ const LABELS = {
   "app.kubernetes.io/managed-by": "ipybox",
 };
 
+/** Pods which have ended by themselves because their host was gone: they take nothing but their names. */
+const ENDED = [
+  ...["--selector", Object.entries(LABELS).map((label) => label.join("=")).join(",")],
+  ...["--field-selector", "status.phase=Succeeded", "--wait=false"],
+];
+
 /** A pod that is made for the session, or that a pool has. */
 export function kubernetesCarrier(placement: KubernetesPlacement, options: PodOptions): Carrier {
   const { context, namespace, pool, workspace, volume } = placement;
@@ -305,6 +311,7 @@ export function podOf(
           ...[python, "-I", "-S", "-c", asset("launcher/hold.py")],
           ...[String(FIRST_WAIT), String(AGAIN_WAIT)],
         ],
+        env: [{ name: "IPYBOX_NODE", valueFrom: { fieldRef: { fieldPath: "status.hostIP" } } }],
         resources: { requests: resources, limits: resources },
         securityContext: {
           allowPrivilegeEscalation: false,
