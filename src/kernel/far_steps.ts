@@ -40,7 +40,7 @@ export async function makePlace(
       const end = await runProgram(await installed(program, untrusted), {
         ...{ args, input, signal: deadline },
       });
-      if (!end.success) throw failed(end.stderr.trim() || `${program} failed without a word`);
+      if (!end.success) throw failed(words(end.stderr) || `${program} failed without a word`);
       continue;
     }
     const seen = await watch(command, { until, untrusted, signal: deadline });
@@ -48,7 +48,8 @@ export async function makePlace(
     if (seen.is === "lost") throw failed(seen.why);
     if (!isLate(deadline)) deadline.throwIfAborted();
     const more = otherwise && await ask(otherwise, untrusted);
-    throw failed(["it was not ready in time", seen.why, more].filter(Boolean).join(": "));
+    const known = more?.includes(seen.why) ? [more] : [seen.why, more];
+    throw failed(["it was not ready in time", ...known].filter(Boolean).join(": "));
   }
 }
 
@@ -77,16 +78,18 @@ export async function fateOf(
 
 /** Ends what a carrier has made, or may have left. */
 export async function endPlace(
-  { name, start, stop }: Carrier,
+  { name, stop }: Carrier,
   { log, untrusted }: StepOptions,
 ): Promise<void> {
   if (stop === undefined) return;
   const [program = "", ...args] = stop;
   const { success, stderr } = await runProgram(await installed(program, untrusted), { args });
-  if (success) return;
-  // Without `start` there may have been nothing to end.
-  const write = start === undefined ? log.debug : log.warn;
-  write.call(log, `${name}: ${stop.join(" ")} failed: ${stderr.trim()}`);
+  if (!success) log.warn(`${name}: ${stop.join(" ")} failed: ${words(stderr)}`);
+}
+
+/** What a command said, without what `kubectl` writes of its attempts. */
+function words(stderr: string): string {
+  return stderr.split("\n").filter((line) => !/^[EWI]\d{4} /.test(line)).join("\n").trim();
 }
 
 /** Asks another command. What it cannot say is not known. */
@@ -150,7 +153,7 @@ async function watch(
   await process.exited;
   return {
     is: "lost",
-    why: process.stderrTail.trim() || why || `${program} ended without a word`,
+    why: words(process.stderrTail) || why || `${program} ended without a word`,
   };
 }
 

@@ -342,7 +342,8 @@ class FarProcess implements LauncherProcess {
     const [first = ""] = carrier.start?.[0]?.args ?? [];
     if (first !== "") {
       await installed(first, untrusted);
-      made.defer(() => endPlace(carrier, steps));
+      // What it made is to go; whether there is anything, what failed has said.
+      made.defer(() => endPlace(carrier, { ...steps, log: silentLogger }));
     }
     await makePlace(carrier, { ...steps, deadline });
     const [program = "", ...args] = carrier.command(bootCommand(python));

@@ -137,7 +137,7 @@ class ClaimedPod {
     const is = HOPELESS_CLAIMS.has(reason) || /exceeded quota|is forbidden/.test(message)
       ? "lost"
       : "waiting";
-    return { is, why: `${reason} ${message}`.trim() };
+    return { is, why: sentence(reason, message) };
   }
 
   #seeSandbox(printed: unknown): Seen {
@@ -254,7 +254,7 @@ export function seePod(printed: unknown): Seen {
   const scheduled = condition("PodScheduled");
   const why = scheduled?.status === "False"
     ? sentence(scheduled.reason ?? "", scheduled.message ?? "")
-    : sentence(ready?.reason ?? phase, ready?.message ?? "");
+    : sentence(phase, ready?.message ?? "");
   return { is: "waiting", why };
 }
 
@@ -383,6 +383,7 @@ const FIXES: readonly (readonly [RegExp, string])[] = [
     /WarmPoolNotFound|TemplateNotFound/,
     "Name one that the namespace has: kubectl get sandboxwarmpools",
   ],
+  [/persistentvolumeclaim/i, "Name one that the namespace has: kubectl get persistentvolumeclaims"],
   [
     /Unschedulable|Insufficient/,
     "Ask for less (limits.memoryBytes, cpus), or add nodes: kubectl describe nodes",
