@@ -73,7 +73,8 @@ export async function fateOf(
     untrusted,
     signal: AbortSignal.timeout(QUESTION_MS),
   });
-  return seen.is === "ready" || seen.why === "" ? undefined : seen.why;
+  if (seen.is === "ready" || seen.why === "") return undefined;
+  return /\(NotFound\)/.test(seen.why) ? "it was deleted" : seen.why;
 }
 
 /** Ends what a carrier has made, or may have left. */
