@@ -64,12 +64,15 @@ export function kubernetesCarrier(placement: KubernetesPlacement, options: PodOp
   const pod = pool === undefined ? new OwnPod(kubectl, id) : new ClaimedPod(kubectl, id);
   return {
     name: "kubernetes",
-    start: [{
-      args: [...kubectl, "create", REQUEST, "--filename", "-"],
-      input: JSON.stringify(
-        pool === undefined ? podOf(placement, options) : claimOf(pool, options),
-      ),
-    }],
+    start: [
+      ...(pool === undefined ? [{ args: [...kubectl, "delete", "pods", ...ENDED, REQUEST] }] : []),
+      {
+        args: [...kubectl, "create", REQUEST, "--filename", "-"],
+        input: JSON.stringify(
+          pool === undefined ? podOf(placement, options) : claimOf(pool, options),
+        ),
+      },
+    ],
     find: pod.find,
     fate: pod.state,
     command: (program) => [...kubectl, "exec", "--stdin", "--quiet", pod.name, "--", ...program],
@@ -236,13 +239,13 @@ export function seePod(printed: unknown): Seen {
   if (disruption?.status === "True") {
     return lost(disruption.reason ?? "", disruption.message ?? "");
   }
+  if (metadata.deletionTimestamp != null) return lost("it was deleted");
   if (ended !== undefined) {
     return lost(
       ended.reason,
       ended.message || `its first process ended with code ${ended.exitCode}`,
     );
   }
-  if (metadata.deletionTimestamp != null) return lost("it was deleted");
   if (phase === "Failed" || phase === "Succeeded") return lost(`it has ${phase.toLowerCase()}`);
   const ready = condition("Ready");
   if (ready?.status === "True") return { is: "ready" };

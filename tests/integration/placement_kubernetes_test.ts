@@ -1,5 +1,5 @@
 /** Kernels in pods of a real cluster. */
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import {
   EnvironmentNotReadyError,
   KernelDiedError,
@@ -236,7 +236,7 @@ test("a host that is killed leaves no pod that runs, and the next session remove
   Deno.kill(host.pid, "SIGKILL");
   await until("the pod has ended", async () => await phase() === "Succeeded");
   await using _next = await start(namespace, `${folder.path}/workspace`);
-  assert(!(await namespace.names("pods")).includes(pod));
+  assert(!(await namespace.names("pods")).includes(pod), await namespace.kubectl(["get", "pods"]));
 });
 
 /** A pool whose pods small nodes have room for. */
@@ -262,14 +262,8 @@ test("a session claims a pod of a pool, which goes with it, with no more rights 
     await using executor = await start(namespace, folder.path, pool);
     assertEquals((await namespace.names("sandboxclaims")).length, 1);
     assertEquals((await executor.execute("import socket; socket.gethostname()")).text, "'ipybox'");
-    const labels = await namespace.kubectl([
-      "get",
-      "pod",
-      warm,
-      "--output",
-      "jsonpath={.metadata.labels}",
-    ]);
-    assertStringIncludes(labels, "claim-uid");
+    const claimed = "jsonpath={.items[*].status.sandbox.name}";
+    assertEquals(await namespace.kubectl(["get", "sandboxclaims", "--output", claimed]), warm);
     await useSession(executor);
   }
   assertEquals(await namespace.names("sandboxclaims"), []);
