@@ -240,6 +240,10 @@ export function seePod(printed: unknown): Seen {
     return lost(disruption.reason ?? "", disruption.message ?? "");
   }
   if (metadata.deletionTimestamp != null) return lost("it was deleted");
+  // Why it was asked to end comes a little later.
+  if (ended?.exitCode === 0 && phase !== "Succeeded") {
+    return { is: "waiting", why: "its first process has ended" };
+  }
   if (ended !== undefined) {
     return lost(
       ended.reason,
