@@ -83,6 +83,7 @@ export function kubernetesCarrier(placement: KubernetesPlacement, options: PodOp
     isBound: false,
     usesBubblewrap: false,
     mayHaveInterfaces: true,
+    beatMs: 15_000,
   };
 }
 
@@ -340,6 +341,9 @@ export function podOf(
   };
 }
 
+/** How long a claim stays whose pod has ended, so that it can be asked why. */
+const CLAIM_SECONDS = 60;
+
 /** What is asked of agent-sandbox for a session. It goes when its pod has ended by itself. */
 export function claimOf(pool: string, { id, workspace }: PodOptions): unknown {
   return {
@@ -348,7 +352,7 @@ export function claimOf(pool: string, { id, workspace }: PodOptions): unknown {
     metadata: { name: id, labels: LABELS, annotations: { "ipybox.workspace": workspace } },
     spec: {
       warmPoolRef: { name: pool },
-      lifecycle: { ttlSecondsAfterFinished: 0, shutdownPolicy: "Delete" },
+      lifecycle: { ttlSecondsAfterFinished: CLAIM_SECONDS, shutdownPolicy: "Delete" },
     },
   };
 }
