@@ -71,7 +71,8 @@ export const SESSION: Readonly<Record<string, OptionSpec>> = {
 /** `--placement WHERE`, an option of commands that run code for a person or a client. */
 export const PLACEMENT: OptionSpec = {
   value: "WHERE",
-  help: "Run code elsewhere: docker, podman, ssh:HOST or a JSON file (docs/placements.md)",
+  help:
+    "Run code elsewhere: docker, podman, kubernetes, ssh:HOST or a JSON file (docs/placements.md)",
 };
 
 /** What the command line says of an executor for the person's own code. */
@@ -158,12 +159,18 @@ export async function placementOf(
     throw new UsageError(`Options --placement and --${here} cannot be combined`);
   }
   const placement = await readPlacement(where, workspace);
-  if (parsed.given("http") && !bindsWorkspace(placement)) {
+  if (parsed.given("http") && !isForMany(placement)) {
     throw new UsageError(
-      `Option --http needs a --placement that shows sessions their folders: docker or podman`,
+      `Option --http needs a --placement that keeps sessions apart: docker, podman or kubernetes`,
     );
   }
   return placement;
+}
+
+/** Whether each session has a place of its own there, which clients can exchange files with. */
+function isForMany(placement: Placement): boolean {
+  return bindsWorkspace(placement) ||
+    (placement.type === "kubernetes" && placement.volume === undefined);
 }
 
 /** What only counts on this machine. */
@@ -177,11 +184,11 @@ const LOCAL = [
 ] as const;
 
 async function readPlacement(where: string, workspace: string): Promise<Placement> {
-  if (where === "docker" || where === "podman") return { type: where };
+  if (where === "docker" || where === "podman" || where === "kubernetes") return { type: where };
   if (where.startsWith("ssh:")) return parsePlacement({ type: "ssh", host: where.slice(4) });
   if (!/[./]/.test(where)) {
     throw new UsageError(
-      `Option --placement takes docker, podman, ssh:HOST or a JSON file: received "${where}"`,
+      `Option --placement takes docker, podman, kubernetes, ssh:HOST or a JSON file: received "${where}"`,
     );
   }
   await requireOwnProgram(resolve(where), { workspace, what: "placement" });

@@ -60,6 +60,7 @@ export class KernelGateway implements AsyncDisposable {
   readonly #process: LauncherProcess;
   readonly #checker: () => CheckerProcess | undefined;
   readonly #sync: (() => Promise<void>) | undefined;
+  readonly #file: (() => ByteStream | undefined) | undefined;
   readonly #lasting:
     | { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts }
     | undefined;
@@ -77,6 +78,7 @@ export class KernelGateway implements AsyncDisposable {
     this.#process = running.process;
     this.#checker = running.checker;
     this.#sync = running.sync;
+    this.#file = running.file;
     this.#lasting = running.lasting;
   }
 
@@ -155,6 +157,11 @@ export class KernelGateway implements AsyncDisposable {
     await this.#sync?.();
   }
 
+  /** @internal Starts what reads or writes a file of the workspace, where that is not on this machine. */
+  openFile(): ByteStream | undefined {
+    return this.#file?.();
+  }
+
   /** @internal Says what the next host has to know; only one that lasts can. */
   keep(kept: Readonly<Record<string, unknown>>): void {
     this.#lasting?.launcher.keep({ ...kept, gateway: this.#lasting.facts });
@@ -219,6 +226,7 @@ interface Running {
   readonly exited: Promise<ProcessEvidence>;
   readonly checker: () => CheckerProcess | undefined;
   readonly sync?: (() => Promise<void>) | undefined;
+  readonly file?: (() => ByteStream | undefined) | undefined;
   readonly lasting?: { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts };
 }
 
@@ -298,7 +306,8 @@ async function startIn(
   const checker = () =>
     openChecker(launched, facts, files && copied && { files, folder: copied.stubs });
   const lasting = launcher === undefined ? undefined : { launcher, facts };
-  return { ...facts, port, process, exited, checker, lasting, sync };
+  const file = modules && (() => launched.link.startProgram("file"));
+  return { ...facts, port, process, exited, checker, lasting, sync, file };
 }
 
 /** Starts a launcher where the options say. */
@@ -402,6 +411,7 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
         ? {}
         : { checker: program("checker", python.checker, "server") }),
       ...(copied === undefined ? {} : { files: program("files") }),
+      ...(copied?.modules === undefined ? {} : { file: program("file", workspace) }),
     },
     inherit: place.inherit,
     limits: rlimits.all,

@@ -7,6 +7,7 @@ import { abortable, anySignal, Deadline } from "../base/signals.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { KernelClientOptions } from "./client.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
+import { FarWorkspace } from "./far_workspace.ts";
 import { KernelGateway, type KernelGatewayOptions } from "./gateway.ts";
 import {
   type CheckerProcess,
@@ -230,6 +231,11 @@ export class KernelHost implements AsyncDisposable {
   /** Starts a type checker beside the kernel; `undefined` where there is none. */
   openChecker(): CheckerProcess | undefined {
     return this.#gateway?.openChecker();
+  }
+
+  /** The files of the workspace, where that is not on this machine. */
+  get farWorkspace(): FarWorkspace {
+    return new FarWorkspace(() => this.#gateway?.openFile());
   }
 
   /** Brings generated modules to the kernel, where it does not see them. */
@@ -513,6 +519,7 @@ export class KernelHost implements AsyncDisposable {
       owned: true,
       openChecker: () => own.openChecker(),
       sync: () => own.sync(),
+      openFile: () => own.openFile(),
     });
   }
 

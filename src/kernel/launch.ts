@@ -18,6 +18,8 @@ export interface LauncherProcess
   extends Pick<ManagedProcess, "pid" | "pipes" | "stderrTail" | "stop"> {
   /** What its supervisor says of its end, or of who else has it now. */
   readonly ending?: KernelDiedError | undefined;
+  /** How often it is asked for a sign of life, where its end may not show otherwise. */
+  readonly beatMs?: number | undefined;
 }
 
 /** A launcher that runs, and the link to it. */
@@ -36,6 +38,7 @@ export function linkTo(
 ): Launched {
   const link = Link.open({
     pipes: process.pipes,
+    beatMs: process.beatMs,
     ...(kernelDoor === undefined ? {} : { accept: leadTo(kernelDoor) }),
   });
   parts.use(link);
@@ -48,6 +51,9 @@ function leadTo(target: KernelDoorTarget): (stream: ByteStream) => Promise<void>
   return async (stream) => await joinStreams(stream, new TcpStream(await Deno.connect(target)));
 }
 
+/** How long a launcher may take to end whose link is broken, before that is told without it. */
+const BROKEN_MS = 2000;
+
 /** How the gateway ended, from the launcher if it could still say so. */
 async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEvidence> {
   let broken = "";
@@ -56,7 +62,10 @@ async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEv
   } catch (error) {
     broken = `${messageOf(error)}\n`;
   }
-  const own = await process.stop(); // without a link nothing can be done with it
+  const stopping = process.stop(); // without a link nothing can be done with it
+  // What broke the link may not end soon, and why it was broken is known.
+  const isOver = broken === "" || await settledWithin(stopping, BROKEN_MS);
+  const own = isOver ? await stopping : { exitCode: null, signal: null };
   const exit = await link.exit ?? own;
   return process.ending ?? { ...exit, stderrTail: process.stderrTail + broken };
 }

@@ -11,7 +11,6 @@ import {
   SandboxUnavailableError,
 } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { hostEnv, isGranted } from "../base/permission.ts";
 import { randomToken } from "../base/tokens.ts";
 import { HeldTogether } from "../files/held_records.ts";
 import { HeldFolder } from "../files/private_folder.ts";
@@ -22,19 +21,28 @@ import {
   commandCarrier,
   containerCarrier,
   DEFAULT_IMAGE,
+  IMAGE_PYTHON,
   type MountedPaths,
   sshCarrier,
 } from "../placement/carrier.ts";
+import { kubernetesCarrier, kubernetesFix } from "../placement/kubernetes.ts";
 import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
 import { type ExitStatus, ManagedProcess } from "../process/managed_process.ts";
-import { hostPath, programOf } from "../process/program.ts";
-import { runProgram } from "../process/run_program.ts";
+import { hostPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
 import type { ProtectedPaths } from "../sandbox/protect.ts";
 import { protectWorkspace, requireSandbox } from "../sandbox/sandbox.ts";
 import { SYSTEM } from "../sandbox/settings.ts";
 import { syscallFilter } from "../sandbox/syscall_filter.ts";
+import {
+  endPlace,
+  environment,
+  fateOf,
+  installed,
+  makePlace,
+  type StepOptions,
+} from "./far_steps.ts";
 import type { KernelGatewayOptions } from "./gateway.ts";
 import { howEnded, type LauncherProcess } from "./launch.ts";
 import type { Place } from "./place.ts";
@@ -67,9 +75,14 @@ export async function placeFar(
   await Deno.mkdir(stubs, { mode: 0o700 });
   const carrier = await carrierOf(placement, { options, held, hostPrivate: folder.path, limits });
   const python = options.python ?? carrier.python;
-  const process = await FarProcess.start(parts, carrier, { log, python, workspace, deadline });
+  const fix = (text: string) => fixOf(placement, text);
+  const process = await FarProcess.start(parts, carrier, {
+    ...{ log, python, workspace, deadline, fix },
+  });
   const boot = new Boot(process.pipes, { programs: programs(), deadline });
-  const facts = await boot.begin() ?? await process.failed(placement, deadline);
+  const facts = await boot.begin() ?? await process.failed(deadline);
+  const { mayHaveInterfaces = false } = carrier;
+  const leavesNetwork = isWalled && mayHaveInterfaces;
   requireFit(facts, { placement, carrier, python, isWalled });
   const paths = new SessionPaths(
     `/tmp/ipybox.${randomToken().slice(0, 16)}`,
@@ -86,7 +99,9 @@ export async function placeFar(
       files: [canary, ...carrier.isBound ? [`${inner}/.ipybox/code-ran`] : []],
       port: canaryPort,
       process: Deno.pid,
+      ...(leavesNetwork ? { addresses: addressesOf(facts) } : {}),
     },
+    leavesNetwork,
     filter: isWalled ? filterFor(facts) : new Uint8Array(0),
     wall: !isWalled || !carrier.usesBubblewrap || facts.bwrap === null ? null : {
       bwrap: facts.bwrap,
@@ -121,7 +136,7 @@ export async function placeFar(
     process,
     begin: () => Promise.resolve(),
     judge: (report) => {
-      if (isWalled) requireSandbox(report, { elsewhere: true, log });
+      if (isWalled) requireSandbox(report, { elsewhere: true, mayHaveInterfaces, log });
     },
     explain: (last, cause) => {
       const message = `The launcher at ${carrier.name} ended before it said anything`;
@@ -155,11 +170,33 @@ async function carrierOf(placement: Placement, options: CarrierOptions): Promise
     case "docker":
     case "podman":
       return await containerOf(placement, options);
+    case "kubernetes":
+      return kubernetesCarrier(placement, {
+        id: sessionId(),
+        workspace: options.options.workspace,
+        python: options.options.python ?? IMAGE_PYTHON,
+        memoryBytes: podMemory(options.options.limits),
+      });
     case "ssh":
       return sshCarrier(placement);
     case "command":
       return commandCarrier(placement);
   }
+}
+
+function sessionId(): string {
+  return `ipybox-${randomToken().slice(0, 16)}`;
+}
+
+/** What a pod's node keeps free for it, which is for one session more than most need at once. */
+const POD_MEMORY = 2 * 1024 ** 3;
+
+function podMemory(limits: KernelGatewayOptions["limits"]): number | null {
+  return limits === false
+    ? null
+    : limits?.memoryBytes === undefined
+    ? POD_MEMORY
+    : limits.memoryBytes;
 }
 
 const NOTHING: ProtectedPaths = { readOnly: [], unreadable: [] };
@@ -185,7 +222,7 @@ async function containerOf(
     );
   }
   return containerCarrier(placement, {
-    id: `ipybox-${randomToken().slice(0, 16)}`,
+    id: sessionId(),
     ...{ workspace, protectedPaths, owner },
     memoryBytes: limits.memoryBytes,
     processes: limits.processes,
@@ -214,6 +251,21 @@ function filterFor({ machine }: Facts): Uint8Array {
   const options = { unixSockets: false, namespaces: false };
   const architecture = machine === "arm64" ? "aarch64" : machine;
   return syscallFilter(options, architecture) ?? new Uint8Array(0);
+}
+
+/** What must not be reached there: addresses that somebody listens at wherever they can be reached. */
+function addressesOf({ apiServer, node }: Facts): (readonly [host: string, port: number])[] {
+  const [host = "", port = 0] = apiServer ?? [];
+  return [
+    ...[["1.1.1.1", 443], ["8.8.8.8", 53]] as const, // the internet
+    ...[["169.254.169.254", 80], ["fd00:ec2::254", 80], ["168.63.129.16", 80]] as const, // metadata
+    ["169.254.20.10", 53], // the nodes' own name servers
+    ...(apiServer === null ? [] : [
+      [host, port],
+      [host.replace(/\.\d+$/, ".10"), 53], // where clusters have their name server
+    ] as const),
+    ...(node === null ? [] : [[node, 10250] as const]), // its kubelet
+  ];
 }
 
 /** Refuses a place that lacks something. */
@@ -262,31 +314,41 @@ const BUILD =
 class FarProcess implements LauncherProcess {
   readonly #process: ManagedProcess;
   readonly #carrier: Carrier;
+  readonly #options: StepOptions;
   #end = "";
   #stopping: Promise<ExitStatus> | undefined;
 
-  private constructor(process: ManagedProcess, carrier: Carrier) {
+  private constructor(process: ManagedProcess, carrier: Carrier, options: StepOptions) {
     this.#process = process;
     this.#carrier = carrier;
+    this.#options = options;
   }
 
-  /** Starts the command. */
+  /** Makes the place, and starts the command that leads there. */
   static async start(
     parts: AsyncDisposableStack,
     carrier: Carrier,
-    { log, python, workspace, deadline }: {
+    { log, python, workspace, deadline, fix }: {
       readonly log: Logger;
       readonly python: string;
       readonly workspace: string;
       readonly deadline: AbortSignal;
+      /** Says what to do about what a command said. */
+      readonly fix: (text: string) => string;
     },
   ): Promise<FarProcess> {
-    const [program = "", ...args] = carrier.command(bootCommand(python));
     const untrusted = [workspace];
-    const command = await programOf(program, { untrusted }).catch((cause: unknown) => {
-      if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-      throw new EnvironmentNotReadyError(cause.message, `Install ${program}`, { cause });
-    });
+    await using made = new AsyncDisposableStack();
+    const steps = { log, untrusted, fix };
+    const [first = ""] = carrier.start?.[0]?.args ?? [];
+    if (first !== "") {
+      await installed(first, untrusted);
+      // What it made is to go; whether there is anything, what failed has said.
+      made.defer(() => endPlace(carrier, { ...steps, log: silentLogger }));
+    }
+    await makePlace(carrier, { ...steps, deadline });
+    const [program = "", ...args] = carrier.command(bootCommand(python));
+    const command = await installed(program, untrusted);
     deadline.throwIfAborted();
     const process = ManagedProcess.spawn({
       command,
@@ -294,9 +356,14 @@ class FarProcess implements LauncherProcess {
       env: { ...environment(), PATH: await trustedPath(hostPath(), untrusted) },
       onStderr: (line) => log.debug(`${carrier.name}: ${line}`),
     });
-    const far = new FarProcess(process, carrier);
+    made.move();
+    const far = new FarProcess(process, carrier, steps);
     parts.defer(async () => void await far.stop());
     return far;
+  }
+
+  get beatMs(): number | undefined {
+    return this.#carrier.beatMs;
   }
 
   get pid(): number {
@@ -316,27 +383,27 @@ class FarProcess implements LauncherProcess {
   }
 
   async #stop(): Promise<ExitStatus> {
-    const { stop } = this.#carrier;
     const exit = await this.#process.stop();
     if (exit.exitCode !== 0) {
       this.#end = `${this.#carrier.name} ${howEnded({ ...exit, stderrTail: "" })}\n`;
     }
+    const fate = exit.exitCode === 0 ? undefined : await fateOf(this.#carrier, this.#options);
+    if (fate !== undefined) this.#end += `${this.#carrier.name}: ${fate}\n`;
     // It may have gone before what it started: engines have a command of their own for that.
-    if (exit.exitCode !== 0 && stop !== undefined) {
-      const [program = "", ...args] = stop;
-      await runProgram(await programOf(program), { args });
+    if (exit.exitCode !== 0 || this.#carrier.start !== undefined) {
+      await endPlace(this.#carrier, this.#options);
     }
     return { exitCode: null, signal: null };
   }
 
   /** Says why the command ended before anything answered. */
-  async failed(placement: Placement, deadline: AbortSignal): Promise<never> {
+  async failed(deadline: AbortSignal): Promise<never> {
     deadline.throwIfAborted();
     await this.stop();
     const text = this.stderrTail.trim();
     throw new EnvironmentNotReadyError(
       `Cannot start a kernel by ${this.#carrier.name}: ${text || "it ended without a word"}`,
-      fixOf(placement, text),
+      this.#options.fix(text),
     );
   }
 }
@@ -354,6 +421,8 @@ function fixOf(placement: Placement, text: string): string {
         return "Use an image that has Python at this path, or name its path: --python PATH";
       }
       return `See what it says: ${placement.type} info`;
+    case "kubernetes":
+      return kubernetesFix(text);
     case "ssh":
       if (/not found|No such file/i.test(text)) {
         return "Install Python 3.10 or later there, or name its path there: --python PATH";
@@ -362,11 +431,4 @@ function fixOf(placement: Placement, text: string): string {
     case "command":
       return "Try the command in a terminal: it must run the program that is added to it";
   }
-}
-
-/** The variables of this process, as the command's own: engines and ssh read some of them. */
-function environment(): Record<string, string> {
-  if (isGranted({ name: "env" })) return Deno.env.toObject();
-  const home = hostEnv("HOME");
-  return home === undefined ? {} : { HOME: home };
 }

@@ -19,7 +19,7 @@ import {
   noteAbsentDotenv,
   type ProtectedPaths,
 } from "./protect.ts";
-import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
+import { selfTestFailures, type SelfTestReport, UNWALLED } from "./selftest.ts";
 import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
 import { findSrt, srtEnvironment } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
@@ -263,15 +263,18 @@ export async function protectWorkspace(
 /** Throws unless the self-test's report shows that the sandbox works. */
 export function requireSandbox(
   report: SelfTestReport,
-  { config = {}, elsewhere = false, log }: {
+  { config = {}, elsewhere = false, mayHaveInterfaces = false, log }: {
     readonly config?: SandboxConfig;
     /** Whether the sandbox is on another machine or in a container. */
     readonly elsewhere?: boolean;
+    /** Whether it can have network interfaces there, as long as nobody answers. */
+    readonly mayHaveInterfaces?: boolean;
     readonly log: Logger;
   },
 ): void {
   const failures = selfTestFailures(report, {
     elsewhere,
+    mayHaveInterfaces,
     allowUnixSockets: config.network?.allowAllUnixSockets ?? false,
     // Small ids also exist inside, and in a nested sandbox the user chose to see all processes.
     ambiguousProcess: Deno.pid <= 64 || (config.enableWeakerNestedSandbox ?? false),
@@ -279,7 +282,9 @@ export function requireSandbox(
   if (failures.length > 0) {
     throw new SandboxUnavailableError(
       `The sandbox does not hold, so no code was run: ${failures.join("; ")}`,
-      "ipybox doctor",
+      failures.some((failure) => failure.startsWith(UNWALLED))
+        ? "Deny all traffic by a NetworkPolicy, in a cluster that enforces them: docs/kubernetes.md"
+        : "ipybox doctor",
     );
   }
   if (report.uid === 0) {
