@@ -77,6 +77,8 @@ interface Described {
   readonly id: string;
   readonly name: string | undefined;
   readonly workspace: string | undefined;
+  /** Where its kernel is, if not on this machine. */
+  readonly where: string | undefined;
   readonly state: "attached" | "detached" | "lost" | "unreachable";
   readonly startedAt: string | undefined;
   readonly detachedSeconds: number | undefined;
@@ -102,6 +104,7 @@ function describe(
     id,
     name: record?.name,
     workspace: record?.workspace,
+    where: record?.where,
     state,
     startedAt: record && new Date(record.startedAt).toISOString(),
     detachedSeconds: status?.aloneMs == null ? undefined : Math.round(status.aloneMs / 1000),
@@ -136,12 +139,13 @@ function clip(name: string): string {
 }
 
 function lineOf(session: Described): string {
-  const { id, name, workspace, state, detachedSeconds, error, waiting } = session;
+  const { id, name, workspace, where, state, detachedSeconds, error, waiting } = session;
   const since = detachedSeconds === undefined ? "" : ` for ${ago(detachedSeconds)}`;
   const parts = [
     `${state}${since}`,
     ...(name === undefined ? [] : [`named ${name}`]),
     ...(workspace === undefined ? [] : [`in ${workspace}`]),
+    ...(where === undefined ? [] : [`at ${where}`]),
     ...(error === undefined ? [] : [error]),
     ...waiting.slice(0, MAX_WAITING).map(({ call, since }) =>
       `${clip(call)} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`

@@ -16,6 +16,7 @@ import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
 import {
   endSession,
   GarbageError,
+  LeftBehindError,
   type SessionAddress,
   SessionGoneError,
   type SessionStatus,
@@ -47,6 +48,13 @@ export interface NotedOptions extends DurableOptions {
   readonly note?: unknown;
 }
 
+/** What else is known of a session when it begins. */
+interface BeginOptions {
+  readonly placement: unknown;
+  /** The Python that runs its supervisor, where kernels are elsewhere. */
+  readonly python: string | undefined;
+}
+
 const DAY_MS = 24 * 60 * 60_000;
 
 const VERSION = 1 as const;
@@ -61,6 +69,9 @@ const recordSchema = z.object({
   secret: z.string(),
   socket: z.string(),
   startedAt: z.number(),
+  /** Where its kernel runs, if not on this machine: what was asked for, and how that is called. */
+  placement: z.unknown().optional(),
+  where: z.string().optional(),
   /** What its program has noted for the next one. */
   note: z.unknown().optional(),
   /** How it was lost, if its supervisor could say so. */
@@ -88,6 +99,10 @@ const factsSchema: z.ZodType<LastingFacts> = z.object({
     fileBytes: limit,
     cpuSeconds: limit,
   }),
+  copied: z.object({
+    modules: z.object({ here: z.string(), there: z.string(), importable: z.string() }).optional(),
+    stubs: z.string(),
+  }).optional(),
 });
 
 const keptSchema = z.object({
@@ -176,7 +191,9 @@ export function checkSessionName(name: string): void {
 /** Makes the folder of a new session. */
 export async function createSession(
   workspace: string,
-  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note }: NotedOptions,
+  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note, placement, python }:
+    & NotedOptions
+    & BeginOptions,
 ) {
   for (const [option, value] of Object.entries({ idleMs, maxMs })) {
     if (value > 0 && Number.isFinite(value)) continue;
@@ -188,10 +205,10 @@ export async function createSession(
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   const place = await placeOf(workspace);
   const startedAt = Date.now();
-  const common = { version: VERSION, id, name, workspace, place, startedAt, note };
-  const onSocket = ({ secret, socket }: SessionAddress) =>
-    writeRecord({ ...common, secret, socket });
-  return { id, secret: randomToken(), folder, idleMs, maxMs, onSocket };
+  const common = { version: VERSION, id, name, workspace, place, startedAt, placement, note };
+  const onSocket = ({ secret, socket, where }: SessionAddress) =>
+    writeRecord({ ...common, secret, socket, where });
+  return { id, secret: randomToken(), folder, idleMs, maxMs, python, onSocket };
 }
 
 /** Which folder stands at a path: another one can come to stand there. */
@@ -381,17 +398,24 @@ export async function findSession(id: string): Promise<SessionRecord> {
   );
 }
 
-/** Ends a session, and forgets it. One that does not end is not forgotten. */
+/**
+ * Ends a session, and forgets it. One that does not end is not forgotten.
+ *
+ * @throws {LeftBehindError} It is forgotten, but what it has elsewhere could not be reached.
+ */
 export async function endDurable(id: string): Promise<void> {
+  let left: LeftBehindError | undefined;
   try {
     const record = await readRecord(id);
     if (record !== undefined) await endSession(record);
   } catch (error) {
+    if (error instanceof LeftBehindError) left = error;
     const isOver = error instanceof SessionGoneError || error instanceof GarbageError;
     // Without its record, a supervisor ends itself.
-    if (!isOver && !(error instanceof RecordError)) throw error;
+    if (!isOver && left === undefined && !(error instanceof RecordError)) throw error;
   }
   await removeFolder(folderOf(id));
+  if (left !== undefined) throw left;
 }
 
 /**

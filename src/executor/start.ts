@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { guardsShell } from "../approval/policy.ts";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { CallJournal } from "../calls/journal.ts";
 import { ToolServer } from "../calls/tool_server.ts";
@@ -76,14 +76,13 @@ export async function startParts(
   if (!options.nestedWorkspace) await refuseNested(workspace);
   await makeOwnFolders(workspace);
   const { durable, placement, restoreWorkingDir = false } = options;
-  if (placement !== undefined && durable !== undefined) {
-    throw new ConfigError(
-      "Cannot combine placement and durable: a session elsewhere ends with its host",
-    );
-  }
   const python = placement === undefined ? await findPython({ ...options, workspace }) : undefined;
   using _name = durable?.name === undefined ? undefined : await claimName(durable.name, workspace);
-  const session = durable === undefined ? undefined : await createSession(workspace, durable);
+  const session = durable && await createSession(workspace, {
+    ...durable,
+    placement,
+    python: placement && await ownPython(options, workspace),
+  });
   const left = { is: false };
   const journal = session && await openJournal(parts, { id: session.id, left, log: options.log });
   const tools = parts.use(
@@ -109,7 +108,10 @@ export async function startParts(
   const kernel = parts.use(
     await KernelHost.start({
       ...options,
-      ...kernelOptions(options, workspace, { tools, state }),
+      ...kernelOptions({ ...options, isElsewhere: placement !== undefined }, workspace, {
+        tools,
+        state,
+      }),
       gateway: lasting ?? gateway,
       endGateway: lasting && (() => lasting[Symbol.asyncDispose]()),
       shell,
@@ -128,10 +130,11 @@ export async function attachParts(
   options: CodeExecutorOptions,
   record: SessionRecord,
 ): Promise<RunningParts> {
-  const { workspace, id } = record;
+  const { workspace, id, where } = record;
   const { log = silentLogger } = options;
-  const python = await findPython({ ...options, workspace });
-  const { packages } = await openPackages(options, workspace, python);
+  const packages = where === undefined
+    ? (await openPackages(options, workspace, await findPython({ ...options, workspace }))).packages
+    : undefined;
   const left = { is: false };
   const launcher = await SupervisedLauncher.attach(record, log);
   try {
@@ -175,7 +178,10 @@ export async function attachParts(
     const kernel = parts.use(
       await KernelHost.start({
         ...options,
-        ...kernelOptions(options, workspace, { tools, state }),
+        ...kernelOptions({ ...options, isElsewhere: where !== undefined }, workspace, {
+          tools,
+          state,
+        }),
         restoreWorkingDir: kept.restoreWorkingDir,
         gateway,
         endGateway: () => gateway[Symbol.asyncDispose](),
@@ -240,13 +246,15 @@ function foundRun(
 }
 
 function kernelOptions(
-  { imagesDir = "images", placement, spareKernel }: CodeExecutorOptions,
+  { imagesDir = "images", isElsewhere, spareKernel }: CodeExecutorOptions & {
+    readonly isElsewhere: boolean;
+  },
   workspace: string,
   { tools, state }: { readonly tools: ToolServer; readonly state: SessionState | undefined },
 ) {
   return {
     imagesDir: resolve(workspace, imagesDir),
-    workingDir: placement === undefined ? workspace : undefined, // else what is the workspace there
+    workingDir: isElsewhere ? undefined : workspace, // else what is the workspace there
     // Another host would not know of a second one.
     spareKernel: state === undefined ? spareKernel : false,
     toolToken: () => {
@@ -256,6 +264,19 @@ function kernelOptions(
     },
     onKernel: state && ((kernel: KernelReference) => state.keep({ kernel })),
   };
+}
+
+/** The Python that runs a supervisor; `undefined` where none has been set up. */
+async function ownPython(
+  { log }: CodeExecutorOptions,
+  workspace: string,
+): Promise<string | undefined> {
+  try {
+    return (await findPython({ workspace, log })).executable;
+  } catch (error) {
+    if (error instanceof EnvironmentNotReadyError) return undefined;
+    throw error;
+  }
 }
 
 function checkerOf(
