@@ -50,8 +50,9 @@ DEAD_BEATS = 3
 FIRST_SECONDS = 120  # a host that dies while it starts a session must not leave it behind
 MARGIN_SECONDS = 60  # the supervisor's limits come first
 LINGER_SECONDS = 600  # for a relay that has not heard of the end
+SOON_SECONDS = 2
 EXIT_SECONDS = 10  # the launcher's own grace periods are shorter
-END_SECONDS = 14
+END_SECONDS = 10
 STOP_SECONDS = 5
 BYE_SECONDS = 3
 WORDS_SECONDS = 0.5  # for a carrier that ends to say why
@@ -612,8 +613,9 @@ class Holder(Side):
         self.strangers = set()
         self.started = self.alone = time.monotonic()
         self.ending = None
-        self.is_over = False  # nobody will ask how it ended
-        signal.signal(signal.SIGTERM, lambda *_: self.end())
+        self.linger = LINGER_SECONDS
+        self.is_over = False  # the relay knows how it ended
+        signal.signal(signal.SIGTERM, lambda *_: self.end_soon())
         for name in (signal.SIGINT, signal.SIGHUP):
             signal.signal(name, signal.SIG_IGN)
 
@@ -621,19 +623,19 @@ class Holder(Side):
         for stranger in self.strangers:
             yield stranger.opened + HELLO_SECONDS, lambda it=stranger: self.lose(it)
         if self.exited is not None:
-            yield self.exited + LINGER_SECONDS, self.finish
+            yield self.exited + self.linger, self.finish
             if not self.has_ended:
                 yield self.exited + EXIT_SECONDS, self.end_source
             return
         if self.ending is not None:
             yield self.ending + EXIT_SECONDS, self.kill
             return
-        yield self.started + self.spec["max_seconds"] + MARGIN_SECONDS, self.end_alone
+        yield self.started + self.spec["max_seconds"] + MARGIN_SECONDS, self.end_soon
         if self.connection is None:
             patience = self.spec["idle_seconds"] + MARGIN_SECONDS
             yield (
                 self.alone + (min(patience, FIRST_SECONDS) if self.epoch == 0 else patience),
-                (self.end_alone),
+                (self.end_soon),
             )
 
     def step(self):
@@ -759,8 +761,9 @@ class Holder(Side):
             self.ending = time.monotonic()
             self.close_sink()
 
-    def end_alone(self):
-        self.is_over = True
+    def end_soon(self):
+        """Nobody need come for it any more."""
+        self.linger = SOON_SECONDS
         self.end()
 
     def kill(self):
