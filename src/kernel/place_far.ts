@@ -25,10 +25,11 @@ import {
   DEFAULT_IMAGE,
   type MountedPaths,
   sshCarrier,
+  type StartCommand,
 } from "../placement/carrier.ts";
 import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
 import { type ExitStatus, ManagedProcess } from "../process/managed_process.ts";
-import { hostPath, namedProgram, programOf } from "../process/program.ts";
+import { hostPath, namedProgram, programOf, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
@@ -184,13 +185,14 @@ async function launchRelay(
     const [program = "", ...args] = command;
     return [await programOf(program, { untrusted }), ...args];
   };
-  const { command, reach = command, stop, gone = null } = carrier;
+  const { start, command, reach = command, stop, gone = null } = carrier;
   const own = session.python ?? await programOf("python3", { untrusted });
   const program = `${folder.path}/resumable.py`;
   const config = `${folder.path}/relay.json`;
   const settings = {
     command: await located(reach(bootCommand(python))),
     stop: await located(stop),
+    made: start !== undefined,
     gone,
     socket: `${holder.folder}/socket`,
     secret: holder.secret,
@@ -348,15 +350,17 @@ const LEAVE_MS = 500;
 class FarProcess implements LauncherProcess {
   readonly #process: ManagedProcess;
   readonly #carrier: Carrier;
+  readonly #options: EndOptions;
   #end = "";
   #stopping: Promise<ExitStatus> | undefined;
 
-  private constructor(process: ManagedProcess, carrier: Carrier) {
+  private constructor(process: ManagedProcess, carrier: Carrier, options: EndOptions) {
     this.#process = process;
     this.#carrier = carrier;
+    this.#options = options;
   }
 
-  /** Starts the command. */
+  /** Makes the place, and starts the command that leads there. */
   static async start(
     parts: AsyncDisposableStack,
     carrier: Carrier,
@@ -369,12 +373,16 @@ class FarProcess implements LauncherProcess {
       readonly lasts: boolean;
     },
   ): Promise<FarProcess> {
-    const [program = "", ...args] = carrier.command(bootCommand(python));
     const untrusted = [workspace];
-    const command = await programOf(program, { untrusted }).catch((cause: unknown) => {
-      if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-      throw new EnvironmentNotReadyError(cause.message, `Install ${program}`, { cause });
-    });
+    const [program = "", ...args] = carrier.command(bootCommand(python));
+    await using made = new AsyncDisposableStack();
+    if (carrier.start !== undefined) {
+      made.defer(() => end(carrier, { log, untrusted }));
+      for (const command of carrier.start) {
+        await make(carrier, command, { untrusted, deadline });
+      }
+    }
+    const command = await installed(program, untrusted);
     deadline.throwIfAborted();
     const process = ManagedProcess.spawn({
       command,
@@ -383,7 +391,8 @@ class FarProcess implements LauncherProcess {
       onStderr: (line) => log.debug(`${carrier.name}: ${line}`),
       ...(lasts ? { inputGraceMs: LEAVE_MS } : {}),
     });
-    const far = new FarProcess(process, carrier);
+    made.move();
+    const far = new FarProcess(process, carrier, { log, untrusted });
     parts.defer(async () => void await far.stop());
     return far;
   }
@@ -410,15 +419,13 @@ class FarProcess implements LauncherProcess {
   }
 
   async #stop(): Promise<ExitStatus> {
-    const { stop } = this.#carrier;
     const exit = await this.#process.stop();
     if (exit.exitCode !== 0) {
       this.#end = `${this.#carrier.name} ${howEnded({ ...exit, stderrTail: "" })}\n`;
     }
     // It may have gone before what it started: engines have a command of their own for that.
-    if (exit.exitCode !== 0 && stop !== undefined) {
-      const [program = "", ...args] = stop;
-      await runProgram(await programOf(program), { args });
+    if (exit.exitCode !== 0 || this.#carrier.start !== undefined) {
+      await end(this.#carrier, this.#options);
     }
     return { exitCode: null, signal: null };
   }
@@ -433,6 +440,46 @@ class FarProcess implements LauncherProcess {
       fixOf(placement, text),
     );
   }
+}
+
+/** Runs a command that makes a place. */
+async function make(
+  { name }: Carrier,
+  { args: [command = "", ...args], input }: StartCommand,
+  { untrusted, deadline }: {
+    readonly untrusted: readonly string[];
+    readonly deadline: AbortSignal;
+  },
+): Promise<void> {
+  const program = await installed(command, untrusted);
+  const { success, stderr } = await runProgram(program, { args, input, signal: deadline });
+  if (success) return;
+  throw new EnvironmentNotReadyError(
+    `Cannot start a kernel by ${name}: ${stderr.trim() || `${command} failed without a word`}`,
+    `Have this work: ${[command, ...args].join(" ")}`,
+  );
+}
+
+/** What {@linkcode end} is told. */
+interface EndOptions {
+  readonly log: Logger;
+  readonly untrusted: readonly string[];
+}
+
+/** Ends what a carrier has made, or may have left. */
+async function end({ name, stop }: Carrier, { log, untrusted }: EndOptions): Promise<void> {
+  if (stop === undefined) return;
+  const [program = "", ...args] = stop;
+  const { success, stderr } = await runProgram(await installed(program, untrusted), { args });
+  if (!success) log.debug(`${name}: ${stop.join(" ")} failed: ${stderr.trim()}`);
+}
+
+/** A program that is there only if the user installed it. */
+async function installed(program: string, untrusted: readonly string[]): Promise<ProgramPath> {
+  return await programOf(program, { untrusted }).catch((cause: unknown) => {
+    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+    throw new EnvironmentNotReadyError(cause.message, `Install ${program}`, { cause });
+  });
 }
 
 /** Says what to do when a command ended before anything answered. */

@@ -11,13 +11,15 @@ import type { CommandPlacement, ContainerPlacement, Placement, SshPlacement } fr
 export interface Carrier {
   /** What it is called in messages. */
   readonly name: string;
+  /** Commands of this machine that make the place, in order, before anything is run in it. */
+  readonly start?: readonly StartCommand[] | undefined;
   /** The command that starts a program there. */
   command(program: readonly string[]): readonly string[];
   /** The command that starts another one in the same place; the same where none is given. */
   reach?(program: readonly string[]): readonly string[];
   /** What its last line says, as a regular expression, when that place is no more. */
   readonly gone?: string;
-  /** Ends what the command may have left, if it did not end well. */
+  /** Ends what `start` has made, or else what a command may have left that did not end well. */
   readonly stop?: readonly string[] | undefined;
   /** The Python there. */
   readonly python: string;
@@ -29,6 +31,14 @@ export interface Carrier {
   readonly isBound: boolean;
   /** Whether bubblewrap makes the sandbox there; else it is one. */
   readonly usesBubblewrap: boolean;
+}
+
+/** A command that makes a place. */
+export interface StartCommand {
+  /** The program and its arguments. */
+  readonly args: readonly string[];
+  /** Its stdin; by default empty. */
+  readonly input?: string | undefined;
 }
 
 /** What of a workspace code must not touch, as an engine can see to it. */

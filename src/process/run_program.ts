@@ -25,7 +25,13 @@ export interface RunProgramOptions {
    */
   readonly clearEnv?: boolean;
   /**
-   * Whether it uses the terminal of this process; otherwise its input is empty and its output kept.
+   * Its input.
+   *
+   * @default nothing
+   */
+  readonly input?: string | undefined;
+  /**
+   * Whether it uses the terminal of this process; otherwise its output is kept.
    *
    * @default {false}
    */
@@ -56,7 +62,7 @@ export async function runProgram(
   using link = new LinkedSignal(signal); // a command does not keep a joined signal alive
   const stdio = atTerminal ? "inherit" : "piped";
   const command = await commandOf(program, { ...options, signal: link.signal }, stdio);
-  const output = await command.output();
+  const output = await outputOf(command, options.input);
   signal?.throwIfAborted();
   const { success, code } = output;
   if (atTerminal) return { success, code, stdout: "", stderr: "" };
@@ -71,9 +77,21 @@ export async function startProgram(program: ProgramPath, args: readonly string[]
   command.spawn().unref();
 }
 
+async function outputOf(
+  command: Deno.Command,
+  input: string | undefined,
+): Promise<Deno.CommandOutput> {
+  if (input === undefined) return await command.output();
+  const child = command.spawn();
+  const output = child.output();
+  // A program that ends before it has read all says why in another way.
+  await new Blob([input]).stream().pipeTo(child.stdin).catch(() => {});
+  return await output;
+}
+
 async function commandOf(
   program: ProgramPath,
-  { args = [], cwd = "/", env = {}, clearEnv = false, signal }: RunProgramOptions,
+  { args = [], cwd = "/", env = {}, clearEnv = false, input, signal }: RunProgramOptions,
   stdio: "inherit" | "piped" | "null",
 ): Promise<Deno.Command> {
   return new Deno.Command(program, {
@@ -81,7 +99,7 @@ async function commandOf(
     cwd,
     env: { ...env, PATH: await trustedPath(hostPath()) },
     clearEnv,
-    stdin: stdio === "inherit" ? stdio : "null",
+    stdin: input !== undefined ? "piped" : stdio === "inherit" ? stdio : "null",
     stdout: stdio,
     stderr: stdio,
     signal,

@@ -553,14 +553,16 @@ class Relay(Side):
 
     def end_well(self):
         self.drop()
+        if self.spec["made"]:
+            self.stop()
         self.code = 0
 
     def give_up(self, why):
         """There is nothing there any more, or nothing that could be gone on with."""
-        self.drop()
         if self.ending is not None or self.bye is not None:
-            self.code = 0
+            self.end_well()
             return
+        self.drop()
         self.say(f"the session is not there any more: {why}")
         self.stop()
         self.code = GONE

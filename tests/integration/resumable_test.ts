@@ -52,7 +52,7 @@ class Held implements AsyncDisposable {
     const frail = [python, fixture("frail_carrier.py"), `${path}/count`, limits.join(",")];
     const config = {
       ...common,
-      ...{ command: [...frail, ...bootCommand(python)], stop: null, gone: null },
+      ...{ command: [...frail, ...bootCommand(python)], stop: null, made: false, gone: null },
       ...{ socket: `${path}/held/socket`, idle_seconds: idleSeconds },
     };
     await Deno.writeTextFile(`${path}/relay.json`, JSON.stringify(config));
