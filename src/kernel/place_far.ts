@@ -106,8 +106,8 @@ export async function placeFar(
     },
     holder: session === undefined ? null : {
       ...holder,
-      idle_seconds: session.idleMs / 1000,
-      max_seconds: session.maxMs / 1000,
+      idle_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
+      max_seconds: session.maxMs / 1000 + MARGIN_SECONDS,
       beat_seconds: BEAT_SECONDS,
     },
   }, facts);
@@ -162,6 +162,9 @@ export function explainFar(
 /** How often both sides of a durable session's connection give a sign of life. */
 const BEAT_SECONDS = 15;
 
+/** The supervisor's limits come first. */
+const MARGIN_SECONDS = 60;
+
 /** What {@linkcode launchRelay} is told. */
 interface RelayOptions {
   readonly carrier: Carrier;
@@ -196,7 +199,7 @@ async function launchRelay(
     gone,
     socket: `${holder.folder}/socket`,
     secret: holder.secret,
-    idle_seconds: session.idleMs / 1000,
+    idle_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
     beat_seconds: BEAT_SECONDS,
   };
   await Deno.writeTextFile(config, JSON.stringify(settings), { mode: 0o600 });

@@ -48,7 +48,6 @@ CONNECT_SECONDS = 60
 HELLO_SECONDS = 10
 DEAD_BEATS = 3
 FIRST_SECONDS = 120  # a host that dies while it starts a session must not leave it behind
-MARGIN_SECONDS = 60  # the supervisor's limits come first
 LINGER_SECONDS = 600  # for a relay that has not heard of the end
 SOON_SECONDS = 2
 EXIT_SECONDS = 10  # the launcher's own grace periods are shorter
@@ -384,7 +383,7 @@ class Relay(Side):
         connection = self.connection
         if connection is None:
             yield self.next, self.connect
-            patience = self.spec["idle_seconds"] + MARGIN_SECONDS
+            patience = self.spec["idle_seconds"]
             yield self.lost + patience, lambda: self.give_up("it has not answered for too long")
         elif not connection.met:
             yield connection.opened + CONNECT_SECONDS, lambda: self.lose(connection)
@@ -632,9 +631,9 @@ class Holder(Side):
         if self.ending is not None:
             yield self.ending + EXIT_SECONDS, self.kill
             return
-        yield self.started + self.spec["max_seconds"] + MARGIN_SECONDS, self.end_soon
+        yield self.started + self.spec["max_seconds"], self.end_soon
         if self.connection is None:
-            patience = self.spec["idle_seconds"] + MARGIN_SECONDS
+            patience = self.spec["idle_seconds"]
             yield (
                 self.alone + (min(patience, FIRST_SECONDS) if self.epoch == 0 else patience),
                 (self.end_soon),

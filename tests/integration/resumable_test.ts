@@ -18,7 +18,8 @@ const OPENING = (await Deno.stat(program)).size;
 interface HeldOptions {
   /** What passes on each connection. */
   readonly limits?: readonly string[];
-  readonly idleSeconds?: number;
+  /** How long the holder waits for a connection. */
+  readonly holderIdleSeconds?: number;
   readonly beatSeconds?: number;
 }
 
@@ -26,13 +27,14 @@ interface HeldOptions {
 class Held implements AsyncDisposable {
   private constructor(
     readonly relay: ManagedProcess,
+    readonly holder: ManagedProcess,
     readonly folder: string,
     readonly counter: string,
     readonly parts: AsyncDisposableStack,
   ) {}
 
   static async start(
-    { limits = [], idleSeconds = 30, beatSeconds = 15 }: HeldOptions = {},
+    { limits = [], holderIdleSeconds = 60, beatSeconds = 15 }: HeldOptions = {},
   ): Promise<Held> {
     await using parts = new AsyncDisposableStack();
     const { path } = parts.use(await TempFolder.create());
@@ -40,12 +42,13 @@ class Held implements AsyncDisposable {
     await Deno.mkdir(`${path}/root`);
     const settings = {
       ...{ ...common, folder: `${path}/held`, root: `${path}/root` },
-      ...{ idle_seconds: 60, max_seconds: 600 },
+      ...{ idle_seconds: holderIdleSeconds, max_seconds: 600 },
     };
     const holder = parts.use(ManagedProcess.spawn({
       command: python,
       args: [fixture("held_echo.py"), program, JSON.stringify(settings)],
       env: {},
+      inputGraceMs: 0,
     }));
     const said = await holder.pipes.read();
     assertEquals(new TextDecoder().decode(said ?? undefined), '{"held": true}\n');
@@ -53,7 +56,7 @@ class Held implements AsyncDisposable {
     const config = {
       ...common,
       ...{ command: [...frail, ...bootCommand(python)], stop: null, made: false, gone: null },
-      ...{ socket: `${path}/held/socket`, idle_seconds: idleSeconds },
+      ...{ socket: `${path}/held/socket`, idle_seconds: 60 },
     };
     await Deno.writeTextFile(`${path}/relay.json`, JSON.stringify(config));
     const relay = parts.use(ManagedProcess.spawn({
@@ -61,7 +64,7 @@ class Held implements AsyncDisposable {
       args: ["-I", "-S", program, "relay", `${path}/relay.json`],
       env: {},
     }));
-    return new Held(relay, path, `${path}/count`, parts.move());
+    return new Held(relay, holder, path, `${path}/count`, parts.move());
   }
 
   /** Sends bytes, and reads as many. */
@@ -164,4 +167,77 @@ Deno.test("a relay says where there is nothing any more, and what it could not e
   await held.relay.pipes.end();
   assertEquals((await held.relay.exited).exitCode, 75);
   assert(held.relay.stderrTail.includes("could not be ended there: No route to host"));
+});
+
+Deno.test("a holder that nobody comes to ends what it holds, and leaves nothing", async () => {
+  await using held = await Held.start({ holderIdleSeconds: 1 });
+  await held.echo(noise(10));
+  Deno.kill(held.relay.pid, "SIGKILL");
+  assertEquals((await held.holder.exited).exitCode, 0);
+  for (const name of ["held", "root"]) {
+    assertEquals(await Deno.stat(`${held.folder}/${name}`).catch(() => "gone"), "gone");
+  }
+});
+
+Deno.test("a holder takes only those who know its secret, and no connection twice", async () => {
+  await using held = await Held.start();
+  await held.echo(noise(10));
+  const hello = { protocol: 1, secret: "s3cret", epoch: 1, received: 0 };
+  const say = async (text: string) => {
+    using socket = await Deno.connect({ transport: "unix", path: `${held.folder}/held/socket` });
+    await socket.write(new TextEncoder().encode(text));
+    const buffer = new Uint8Array(1000);
+    const count = await socket.read(buffer);
+    return count === null ? null : new TextDecoder().decode(buffer.subarray(0, count));
+  };
+  const line = (change: object) => JSON.stringify({ ...hello, ...change }) + "\n";
+  assertEquals(await say(line({ secret: "guessed" })), '{"refused": "secret"}\n');
+  assertEquals(await say(line({})), '{"refused": "epoch"}\n');
+  assertEquals(await say(line({ protocol: 2 })), '{"refused": "protocol"}\n');
+  for (const text of ["[]\n", "{}\n", "\0".repeat(5000), line({ secret: 1, epoch: "x" })]) {
+    const said = await say(text);
+    assert(said === null || said.includes("refused"), `${text}: ${said}`);
+  }
+  const bytes = noise(1000);
+  assertEquals(await held.echo(bytes), bytes);
+  assertEquals(await held.connections(), 1);
+});
+
+Deno.test("a far side that lies ends the session, and does not fill the memory of this one", async () => {
+  const answer = '{"protocol": 1, "received": 0}\n';
+  const header = (type: number, length: number) => [type, 0, 0, length >> 8, length & 255];
+  const data = (length: number) =>
+    new Uint8Array([...header(0, length), ...new Uint8Array(length)]);
+  const lies: [string, Uint8Array, number][] = [
+    ['{"protocol": 1, "received": 5}\n', new Uint8Array(0), 0],
+    ['{"protocol": 1, "received": -1}\n', new Uint8Array(0), 0],
+    [answer, new Uint8Array([...header(1, 8), 0, 0, 0, 0, 0, 0, 0, 9]), 0],
+    [answer, new Uint8Array([9, 0, 0, 0, 0]), 0],
+    [answer, new Uint8Array([0, 1, 0, 0, 0]), 0],
+    [answer, new Uint8Array([...header(3, 0), ...data(1)]), 0],
+    [answer, data(60_000), 200], // more than it may send while nobody reads
+  ];
+  await using folder = await TempFolder.create();
+  for (const [index, [said, frames, times]] of lies.entries()) {
+    const liar = `${folder.path}/liar${index}.py`;
+    const hex = frames.toHex();
+    await Deno.writeTextFile(
+      liar,
+      `import os,sys\nos.write(1, ${JSON.stringify(said)}.encode())\n` +
+        `data = bytes.fromhex("${hex}")\nfor _ in range(${times || 1}): os.write(1, data)\n` +
+        `while os.read(0, 65536): pass\n`,
+    );
+    const config = {
+      ...{ secret: "s", beat_seconds: 15, idle_seconds: 60, stop: null, made: false, gone: null },
+      ...{ command: [python, liar], socket: "/nowhere" },
+    };
+    await Deno.writeTextFile(`${folder.path}/relay.json`, JSON.stringify(config));
+    await using relay = ManagedProcess.spawn({
+      command: python,
+      args: ["-I", "-S", program, "relay", `${folder.path}/relay.json`],
+      env: {},
+    });
+    assertEquals((await relay.exited).exitCode, 76, `${said}${hex.slice(0, 40)}`);
+    assert(relay.stderrTail.includes("not there any more: it said"), relay.stderrTail);
+  }
 });
