@@ -53,7 +53,7 @@ SOON_SECONDS = 2
 EXIT_SECONDS = 10  # the launcher's own grace periods are shorter
 END_SECONDS = 10
 STOP_SECONDS = 5
-BYE_SECONDS = 3
+BYE_SECONDS = 8
 WORDS_SECONDS = 0.5  # for a carrier that ends to say why
 MAX_SLEEP_SECONDS = 3600
 
@@ -90,9 +90,11 @@ class Connection:
         self.met = False  # both lines have been said
         self.sent = 0  # how far of the stream has been sent on it
         self.said_end = False
+        self.is_deaf = False  # it takes nothing any more
 
     def send(self, kind, payload=b""):
-        self.outbox += HEADER.pack(kind, len(payload)) + payload
+        if not self.is_deaf:
+            self.outbox += HEADER.pack(kind, len(payload)) + payload
 
 
 class Side:
@@ -121,15 +123,15 @@ class Side:
 
     def run(self):
         while True:
-            self.check_times()
-            self.step()
-            if self.code is not None:
-                return self.code
-            self.move()
-            self.watch()
-            for key, _ in self.selector.select(self.timeout()):
-                act, *args = key.data
-                act(*args)
+            for act in (self.check_times, self.step, self.move, self.watch, self.wait):
+                act()
+                if self.code is not None:
+                    return self.code
+
+    def wait(self):
+        for key, _ in self.selector.select(self.timeout()):
+            act, *args = key.data
+            act(*args)
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -204,9 +206,10 @@ class Side:
         while connection is not None and connection is self.connection:
             if connection.met:
                 self.fill(connection)
-            if not self.write(connection) or connection.outbox:
+            self.write(connection)
+            if connection.outbox or connection.is_deaf or not connection.met:
                 return
-            if not connection.met or connection.sent == self.acked + len(self.kept):
+            if connection.sent == self.acked + len(self.kept):
                 return
 
     def fill(self, connection):
@@ -230,9 +233,8 @@ class Side:
             except BlockingIOError:
                 break
             except OSError:
-                self.lose(connection)
-                return False
-        return True
+                connection.outbox.clear()  # what there is still to read says more
+                connection.is_deaf = True
 
     def on_connection(self, connection):
         if connection not in self.connections():
@@ -643,8 +645,12 @@ class Holder(Side):
         self.reap()
         if self.other_ended and not self.pending:
             self.end()
-        if self.exited is not None and self.is_over:
+        if self.exited is None:
+            return
+        if self.is_over:
             self.finish()
+        elif self.connection is None:
+            shutil.rmtree(self.spec["root"], ignore_errors=True)
 
     def connections(self):
         return [*super().connections(), *self.strangers]
@@ -751,7 +757,6 @@ class Holder(Side):
                     os.killpg(pid, signal.SIGKILL)
                 except OSError:
                     pass  # its group is empty, as it should be
-                shutil.rmtree(self.spec["root"], ignore_errors=True)
 
     def end_source(self):
         self.has_ended = True
@@ -776,7 +781,8 @@ class Holder(Side):
 
     def finish(self):
         self.listener.close()
-        shutil.rmtree(self.spec["folder"], ignore_errors=True)
+        for path in (self.spec["root"], self.spec["folder"]):
+            shutil.rmtree(path, ignore_errors=True)
         if self.connection is not None:
             self.connection.send(BYE)
             self.write(self.connection)

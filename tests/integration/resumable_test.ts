@@ -1,6 +1,7 @@
 /** The stream of a durable session elsewhere, over carriers that are cut at any byte. */
 import { assert, assertEquals } from "@std/assert";
 import { bootCommand } from "../../src/placement/boot.ts";
+import { settledWithin } from "../../src/base/signals.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { namedProgram } from "../../src/process/program.ts";
 import { until } from "../support/executor.ts";
@@ -82,6 +83,20 @@ class Held implements AsyncDisposable {
     return back;
   }
 
+  /** Ends it, and checks that nothing is left. */
+  async assertEnds(): Promise<void> {
+    await this.relay.pipes.end();
+    for (const process of [this.relay, this.holder]) {
+      if (!await settledWithin(process.exited, 20_000)) {
+        throw new Error(`${process.command} goes on`);
+      }
+      assertEquals((await process.exited).exitCode, 0);
+    }
+    await untilNoneWith(this.folder);
+    const left = await Array.fromAsync(Deno.readDir(this.folder), ({ name }) => name);
+    assertEquals(left.filter((name) => name === "held" || name === "root"), []);
+  }
+
   /** How often a connection was made. */
   async connections(): Promise<number> {
     return (await Deno.stat(this.counter)).size;
@@ -115,9 +130,7 @@ Deno.test("a stream is whole, wherever the connections that carry it are cut", a
   const bytes = noise(1_000_000);
   assertEquals(await held.echo(bytes), bytes);
   assertEquals(await held.connections(), limits.length + 1);
-  assertEquals((await held.relay.stop()).exitCode, 0);
-  await untilNoneWith(held.folder);
-  assertEquals(await Array.fromAsync(Deno.readDir(`${held.folder}/held`)).catch(() => []), []);
+  await held.assertEnds();
 });
 
 Deno.test("more than both sides keep passes, and waits where nobody reads it", async () => {
@@ -145,8 +158,7 @@ Deno.test("the end is said to the other side, also while there is no connection"
   await until("it is lost", () => held.relay.stderrTail.includes("was lost"));
   await held.relay.pipes.end();
   await Deno.remove(`${held.counter}.down`);
-  assertEquals((await held.relay.exited).exitCode, 0);
-  await untilNoneWith(held.folder);
+  await held.assertEnds();
 });
 
 Deno.test("a relay says where there is nothing any more, and what it could not end", async () => {
