@@ -83,7 +83,7 @@ Deno.test("calls and output are whole over connections that are cut again and ag
   assertEquals(await session.sent(), Array(CALLS).fill(1));
   const long = await executor.execute("print('x' * 300_000)\nprint('end')");
   assertEquals(long.wholeText?.characters ?? long.text?.length, 300_004);
-  assert((await Deno.stat(file)).size > 15);
+  assert((await Deno.stat(file)).size > 10, `${(await Deno.stat(file)).size}`);
 });
 
 Deno.test("a killed host's waiting calls are decided by the next one, though it has no placement", async () => {
