@@ -2,7 +2,6 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { callHash } from "../../src/approval/call_text.ts";
-import { silentLogger } from "../../src/base/log.ts";
 import { ConfigError, KernelDiedError, SessionTakenError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { startNamed } from "../../src/executor/named.ts";
