@@ -30,8 +30,8 @@ Deno.test("--placement takes a file of the user's, and none that code could have
   const unknown = await run("kubernetes");
   assertEquals(unknown.code, 2);
   assertStringIncludes(unknown.stderr, "docker, podman, ssh:HOST or a JSON file");
-  const both = await run(`${path}/place.json`, "--project", "/usr");
-  assertStringIncludes(both.stderr, "--placement and --project cannot be combined");
+  const both = await run(`${path}/place.json`, "--sandbox-config", "/x.json");
+  assertStringIncludes(both.stderr, "--placement and --sandbox-config cannot be combined");
 });
 
 Deno.test("a session elsewhere is detached from, listed, attached to without saying where, and ended", async () => {
