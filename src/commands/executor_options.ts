@@ -72,7 +72,8 @@ export const SESSION: Readonly<Record<string, OptionSpec>> = {
 /** `--placement WHERE`, an option of commands that run code for a person or a client. */
 export const PLACEMENT: OptionSpec = {
   value: "WHERE",
-  help: "Run code elsewhere: docker, podman, ssh:HOST or a JSON file (docs/placements.md)",
+  help:
+    "Run code elsewhere: docker, podman, kubernetes, ssh:HOST or a JSON file (docs/placements.md)",
 };
 
 /** What the command line says of an executor for the person's own code. */
@@ -171,11 +172,11 @@ export async function placementOf(
 const LOCAL = ["sandbox-config", "project", "share-workspace"] as const;
 
 async function readPlacement(where: string, workspace: string): Promise<Placement> {
-  if (where === "docker" || where === "podman") return { type: where };
+  if (where === "docker" || where === "podman" || where === "kubernetes") return { type: where };
   if (where.startsWith("ssh:")) return parsePlacement({ type: "ssh", host: where.slice(4) });
   if (!/[./]/.test(where)) {
     throw new UsageError(
-      `Option --placement takes docker, podman, ssh:HOST or a JSON file: received "${where}"`,
+      `Option --placement takes docker, podman, kubernetes, ssh:HOST or a JSON file: received "${where}"`,
     );
   }
   await requireOwnProgram(resolve(where), { workspace, what: "placement" });

@@ -16,6 +16,7 @@ import type { Door, ToolServer } from "../calls/tool_server.ts";
 import type { CodeChecker } from "../check/checker.ts";
 import { type CheckReport, shownNames } from "../check/report.ts";
 import type { Run } from "../kernel/execution.ts";
+import type { FarWorkspace } from "../kernel/far_workspace.ts";
 import type { KernelHost } from "../kernel/host.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../kernel/typed_code.ts";
@@ -495,6 +496,11 @@ export class CodeExecutor implements AsyncDisposable {
     }
     const signal = anySignal(options.signal, this.#closed.signal);
     return await this.#packages.install(parsed, { ...options, signal });
+  }
+
+  /** @internal The files of the workspace, with a placement that does not show this machine's. */
+  get farWorkspace(): FarWorkspace {
+    return this.#kernel.farWorkspace;
   }
 
   /**

@@ -60,6 +60,7 @@ export class KernelGateway implements AsyncDisposable {
   readonly #process: LauncherProcess;
   readonly #checker: () => CheckerProcess | undefined;
   readonly #sync: (() => Promise<void>) | undefined;
+  readonly #file: (() => ByteStream | undefined) | undefined;
   readonly #lasting:
     | { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts }
     | undefined;
@@ -77,6 +78,7 @@ export class KernelGateway implements AsyncDisposable {
     this.#process = running.process;
     this.#checker = running.checker;
     this.#sync = running.sync;
+    this.#file = running.file;
     this.#lasting = running.lasting;
   }
 
@@ -155,6 +157,11 @@ export class KernelGateway implements AsyncDisposable {
     await this.#sync?.();
   }
 
+  /** @internal Starts what reads or writes a file of the workspace, where that is not on this machine. */
+  openFile(): ByteStream | undefined {
+    return this.#file?.();
+  }
+
   /** @internal Says what the next host has to know; only one that lasts can. */
   keep(kept: Readonly<Record<string, unknown>>): void {
     this.#lasting?.launcher.keep({ ...kept, gateway: this.#lasting.facts });
@@ -223,6 +230,7 @@ interface Running {
   readonly exited: Promise<ProcessEvidence>;
   readonly checker: () => CheckerProcess | undefined;
   readonly sync?: (() => Promise<void>) | undefined;
+  readonly file?: (() => ByteStream | undefined) | undefined;
   readonly lasting?: { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts };
 }
 
@@ -261,6 +269,7 @@ function copying(launched: Launched, facts: LastingFacts) {
   const modules = copied?.modules;
   return {
     sync: files && modules && (() => files.copy(modules)),
+    file: modules && (() => launched.link.startProgram("file")),
     checker: () => openChecker(launched, facts, files && { files, folder: copied.stubs }),
   };
 }
@@ -306,15 +315,15 @@ async function startIn(
     limits,
     copied: place.copied,
   };
-  const { sync, checker } = copying(launched, facts);
+  const copies = copying(launched, facts);
   await untilUp(
-    allDone([untilAnswers(port.number, token, deadline), sync?.()]).then(() => {}),
+    allDone([untilAnswers(port.number, token, deadline), copies.sync?.()]).then(() => {}),
     launched,
     deadline,
   );
   const { exited } = launched;
   const lasting = launcher === undefined ? undefined : { launcher, facts };
-  return { ...facts, port, process, exited, checker, lasting, sync };
+  return { ...facts, ...copies, port, process, exited, lasting };
 }
 
 /** Starts a launcher where the options say. */
@@ -418,6 +427,7 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
         ? {}
         : { checker: program("checker", python.checker, "server") }),
       ...(copied === undefined ? {} : { files: program("files") }),
+      ...(copied?.modules === undefined ? {} : { file: program("file", workspace) }),
     },
     inherit: place.inherit,
     limits: rlimits.all,

@@ -47,6 +47,8 @@ interface GatewayControl {
   readonly openChecker?: (() => CheckerProcess | undefined) | undefined;
   /** Brings generated modules to its kernels. */
   readonly sync?: (() => Promise<void>) | undefined;
+  /** Starts what reads or writes a file of the workspace, where that is not on this machine. */
+  readonly openFile?: (() => ByteStream | undefined) | undefined;
 }
 
 /** How long a gateway may take to answer whether it is still there. */
@@ -96,6 +98,11 @@ export class GatewayConnection implements AsyncDisposable {
   /** Brings generated modules to its kernels, where these do not see them. */
   async sync(): Promise<void> {
     await this.#options.sync?.();
+  }
+
+  /** Starts what reads or writes a file of the workspace, where that is not on this machine. */
+  openFile(): ByteStream | undefined {
+    return this.#end.signal.aborted ? undefined : this.#options.openFile?.();
   }
 
   /** Ends it, where that is possible. */

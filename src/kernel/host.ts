@@ -7,6 +7,7 @@ import { abortable, anySignal, Deadline } from "../base/signals.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { KernelClientOptions } from "./client.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
+import { FarWorkspace } from "./far_workspace.ts";
 import { KernelGateway, type KernelGatewayOptions } from "./gateway.ts";
 import {
   type CheckerProcess,
@@ -83,7 +84,11 @@ type State =
 
 /** What a gateway of ours does beside what it is asked over HTTP. */
 function controlsOf(gateway: KernelGateway) {
-  return { openChecker: () => gateway.openChecker(), sync: () => gateway.sync() };
+  return {
+    openChecker: () => gateway.openChecker(),
+    sync: () => gateway.sync(),
+    openFile: () => gateway.openFile(),
+  };
 }
 
 /** How long interrupted code may take to end before its kernel is replaced. */
@@ -218,6 +223,11 @@ export class KernelHost implements AsyncDisposable {
   /** Starts a type checker beside the kernel; `undefined` where there is none. */
   openChecker(): CheckerProcess | undefined {
     return this.#gateway?.openChecker();
+  }
+
+  /** The files of the workspace, where that is not on this machine. */
+  get farWorkspace(): FarWorkspace {
+    return new FarWorkspace(() => this.#gateway?.openFile());
   }
 
   /** Brings generated modules to the kernel, where it does not see them. */

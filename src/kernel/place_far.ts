@@ -12,7 +12,6 @@ import {
   SandboxUnavailableError,
 } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { hostEnv, isGranted } from "../base/permission.ts";
 import { randomToken } from "../base/tokens.ts";
 import { HeldTogether } from "../files/held_records.ts";
 import { HeldFolder } from "../files/private_folder.ts";
@@ -23,20 +22,28 @@ import {
   commandCarrier,
   containerCarrier,
   DEFAULT_IMAGE,
+  IMAGE_PYTHON,
   type MountedPaths,
   sshCarrier,
-  type StartCommand,
 } from "../placement/carrier.ts";
+import { kubernetesCarrier, kubernetesFix } from "../placement/kubernetes.ts";
 import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
 import { type ExitStatus, ManagedProcess } from "../process/managed_process.ts";
-import { hostPath, namedProgram, programOf, type ProgramPath } from "../process/program.ts";
-import { runProgram } from "../process/run_program.ts";
+import { hostPath, namedProgram, programOf } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
 import type { ProtectedPaths } from "../sandbox/protect.ts";
 import { protectWorkspace, requireSandbox } from "../sandbox/sandbox.ts";
 import { SYSTEM } from "../sandbox/settings.ts";
 import { syscallFilter } from "../sandbox/syscall_filter.ts";
+import {
+  endPlace,
+  environment,
+  fateOf,
+  installed,
+  makePlace,
+  type StepOptions,
+} from "./far_steps.ts";
 import type { KernelGatewayOptions, LastingSession } from "./gateway.ts";
 import { howEnded, type LauncherProcess } from "./launch.ts";
 import type { Place } from "./place.ts";
@@ -71,14 +78,18 @@ export async function placeFar(
   await Deno.writeTextFile(canary, "not needed there", { mode: 0o600 });
   const stubs = `${folder.path}/stubs`;
   await Deno.mkdir(stubs, { mode: 0o700 });
+  const idleSeconds = session && session.idleMs / 1000 + MARGIN_SECONDS;
   const lasts = session !== undefined;
   const hostPrivate = folder.path;
-  const carrier = await carrierOf(placement, { options, held, hostPrivate, limits, lasts });
+  const carrier = await carrierOf(placement, { options, held, hostPrivate, limits, idleSeconds });
   const python = options.python ?? carrier.python;
-  const start = { log, python, workspace, deadline, lasts };
-  const process = await FarProcess.start(parts, carrier, start);
+  const fix = (text: string) => fixOf(placement, text);
+  const process = await FarProcess.start(parts, carrier, {
+    ...{ log, python, workspace, deadline, lasts, fix },
+  });
   const boot = new Boot(process.pipes, { programs: programs(), deadline });
-  const facts = await boot.begin() ?? await process.failed(placement, deadline);
+  const facts = await boot.begin() ?? await process.failed(deadline);
+  const { mayHaveInterfaces = false } = carrier;
   requireFit(facts, { placement, carrier, python, isWalled });
   const paths = new SessionPaths(
     `/tmp/ipybox.${randomToken().slice(0, 16)}`,
@@ -96,7 +107,9 @@ export async function placeFar(
       files: [canary, ...carrier.isBound ? [`${inner}/.ipybox/code-ran`] : []],
       port: canaryPort,
       process: Deno.pid,
+      ...(mayHaveInterfaces ? { addresses: addressesOf(facts) } : {}),
     },
+    leavesNetwork: isWalled && mayHaveInterfaces,
     filter: isWalled ? filterFor(facts) : new Uint8Array(0),
     wall: !isWalled || !carrier.usesBubblewrap || facts.bwrap === null ? null : {
       bwrap: facts.bwrap,
@@ -113,7 +126,7 @@ export async function placeFar(
   }, facts);
   let lasting: SupervisedLauncher | undefined;
   if (session !== undefined) {
-    if (!await boot.held()) await process.failed(placement, deadline);
+    if (!await boot.held()) await process.failed(deadline);
     lasting = await launchRelay(session, { carrier, python, holder, folder, held, log, workspace });
     await process.leave();
   }
@@ -144,7 +157,7 @@ export async function placeFar(
     lasting,
     begin: () => Promise.resolve(lasting?.begin([])),
     judge: (report) => {
-      if (isWalled) requireSandbox(report, { elsewhere: true, log });
+      if (isWalled) requireSandbox(report, { elsewhere: true, mayHaveInterfaces, log });
     },
     explain: (last, cause) => explainFar(last, { where: carrier.name, cause }),
   };
@@ -235,7 +248,8 @@ interface CarrierOptions {
   readonly held: HeldTogether;
   readonly hostPrivate: string;
   readonly limits: EffectiveLimits;
-  readonly lasts: boolean;
+  /** How long it waits while nothing leads there, if it is to last. */
+  readonly idleSeconds: number | undefined;
 }
 
 async function carrierOf(placement: Placement, options: CarrierOptions): Promise<Carrier> {
@@ -243,6 +257,14 @@ async function carrierOf(placement: Placement, options: CarrierOptions): Promise
     case "docker":
     case "podman":
       return await containerOf(placement, options);
+    case "kubernetes":
+      return kubernetesCarrier(placement, {
+        id: sessionId(),
+        workspace: options.options.workspace,
+        python: options.options.python ?? IMAGE_PYTHON,
+        memoryBytes: podMemory(options.options.limits),
+        patienceSeconds: options.idleSeconds,
+      });
     case "ssh":
       return sshCarrier(placement);
     case "command":
@@ -250,11 +272,26 @@ async function carrierOf(placement: Placement, options: CarrierOptions): Promise
   }
 }
 
+function sessionId(): string {
+  return `ipybox-${randomToken().slice(0, 16)}`;
+}
+
+/** What a pod's node keeps free for it, which is for one session more than most need at once. */
+const POD_MEMORY = 2 * 1024 ** 3;
+
+function podMemory(limits: KernelGatewayOptions["limits"]): number | null {
+  return limits === false
+    ? null
+    : limits?.memoryBytes === undefined
+    ? POD_MEMORY
+    : limits.memoryBytes;
+}
+
 const NOTHING: ProtectedPaths = { readOnly: [], unreadable: [] };
 
 async function containerOf(
   placement: ContainerPlacement,
-  { options, held, hostPrivate, limits, lasts }: CarrierOptions,
+  { options, held, hostPrivate, limits, idleSeconds }: CarrierOptions,
 ): Promise<Carrier> {
   const { log = silentLogger, sandbox, nestedWorkspace } = options;
   const isBound = placement.workspace !== "none";
@@ -273,8 +310,8 @@ async function containerOf(
     );
   }
   return containerCarrier(placement, {
-    id: `ipybox-${randomToken().slice(0, 16)}`,
-    ...{ workspace, protectedPaths, owner, lasts },
+    id: sessionId(),
+    ...{ workspace, protectedPaths, owner, lasts: idleSeconds !== undefined },
     memoryBytes: limits.memoryBytes,
     processes: limits.processes,
     rootless: Deno.build.os === "linux" && Deno.uid() !== 0,
@@ -302,6 +339,21 @@ function filterFor({ machine }: Facts): Uint8Array {
   const options = { unixSockets: false, namespaces: false };
   const architecture = machine === "arm64" ? "aarch64" : machine;
   return syscallFilter(options, architecture) ?? new Uint8Array(0);
+}
+
+/** What must not be reached there: addresses that somebody listens at wherever they can be reached. */
+function addressesOf({ apiServer, node }: Facts): (readonly [host: string, port: number])[] {
+  const [host = "", port = 0] = apiServer ?? [];
+  return [
+    ...[["1.1.1.1", 443], ["8.8.8.8", 53]] as const, // the internet
+    ...[["169.254.169.254", 80], ["fd00:ec2::254", 80], ["168.63.129.16", 80]] as const, // metadata
+    ["169.254.20.10", 53], // the nodes' own name servers
+    ...(apiServer === null ? [] : [
+      [host, port],
+      [host.replace(/\.\d+$/, ".10"), 53], // where clusters have their name server
+    ] as const),
+    ...(node === null ? [] : [[node, 10250] as const]), // its kubelet
+  ];
 }
 
 /** Refuses a place that lacks something. */
@@ -353,11 +405,11 @@ const LEAVE_MS = 500;
 class FarProcess implements LauncherProcess {
   readonly #process: ManagedProcess;
   readonly #carrier: Carrier;
-  readonly #options: EndOptions;
+  readonly #options: StepOptions;
   #end = "";
   #stopping: Promise<ExitStatus> | undefined;
 
-  private constructor(process: ManagedProcess, carrier: Carrier, options: EndOptions) {
+  private constructor(process: ManagedProcess, carrier: Carrier, options: StepOptions) {
     this.#process = process;
     this.#carrier = carrier;
     this.#options = options;
@@ -367,24 +419,28 @@ class FarProcess implements LauncherProcess {
   static async start(
     parts: AsyncDisposableStack,
     carrier: Carrier,
-    { log, python, workspace, deadline, lasts }: {
+    { log, python, workspace, deadline, lasts, fix }: {
       readonly log: Logger;
       readonly python: string;
       readonly workspace: string;
       readonly deadline: AbortSignal;
       /** Whether what it starts outlives it. */
       readonly lasts: boolean;
+      /** Says what to do about what a command said. */
+      readonly fix: (text: string) => string;
     },
   ): Promise<FarProcess> {
     const untrusted = [workspace];
-    const [program = "", ...args] = carrier.command(bootCommand(python));
     await using made = new AsyncDisposableStack();
-    if (carrier.start !== undefined) {
-      made.defer(() => end(carrier, { log, untrusted }));
-      for (const command of carrier.start) {
-        await make(carrier, command, { untrusted, deadline });
-      }
+    const steps = { log, untrusted, fix };
+    const [first = ""] = carrier.start?.[0]?.args ?? [];
+    if (first !== "") {
+      await installed(first, untrusted);
+      // What it made is to go; whether there is anything, what failed has said.
+      made.defer(() => endPlace(carrier, { ...steps, log: silentLogger }));
     }
+    await makePlace(carrier, { ...steps, deadline });
+    const [program = "", ...args] = carrier.command(bootCommand(python));
     const command = await installed(program, untrusted);
     deadline.throwIfAborted();
     const process = ManagedProcess.spawn({
@@ -395,7 +451,7 @@ class FarProcess implements LauncherProcess {
       ...(lasts ? { inputGraceMs: LEAVE_MS } : {}),
     });
     made.move();
-    const far = new FarProcess(process, carrier, { log, untrusted });
+    const far = new FarProcess(process, carrier, steps);
     parts.defer(async () => void await far.stop());
     return far;
   }
@@ -426,63 +482,25 @@ class FarProcess implements LauncherProcess {
     if (exit.exitCode !== 0) {
       this.#end = `${this.#carrier.name} ${howEnded({ ...exit, stderrTail: "" })}\n`;
     }
+    const fate = exit.exitCode === 0 ? undefined : await fateOf(this.#carrier, this.#options);
+    if (fate !== undefined) this.#end += `${this.#carrier.name}: ${fate}\n`;
     // It may have gone before what it started: engines have a command of their own for that.
     if (exit.exitCode !== 0 || this.#carrier.start !== undefined) {
-      await end(this.#carrier, this.#options);
+      await endPlace(this.#carrier, this.#options);
     }
     return { exitCode: null, signal: null };
   }
 
   /** Says why the command ended before anything answered. */
-  async failed(placement: Placement, deadline: AbortSignal): Promise<never> {
+  async failed(deadline: AbortSignal): Promise<never> {
     deadline.throwIfAborted();
     await this.stop();
     const text = this.stderrTail.trim();
     throw new EnvironmentNotReadyError(
       `Cannot start a kernel by ${this.#carrier.name}: ${text || "it ended without a word"}`,
-      fixOf(placement, text),
+      this.#options.fix(text),
     );
   }
-}
-
-/** Runs a command that makes a place. */
-async function make(
-  { name }: Carrier,
-  { args: [command = "", ...args], input }: StartCommand,
-  { untrusted, deadline }: {
-    readonly untrusted: readonly string[];
-    readonly deadline: AbortSignal;
-  },
-): Promise<void> {
-  const program = await installed(command, untrusted);
-  const { success, stderr } = await runProgram(program, { args, input, signal: deadline });
-  if (success) return;
-  throw new EnvironmentNotReadyError(
-    `Cannot start a kernel by ${name}: ${stderr.trim() || `${command} failed without a word`}`,
-    `Have this work: ${[command, ...args].join(" ")}`,
-  );
-}
-
-/** What {@linkcode end} is told. */
-interface EndOptions {
-  readonly log: Logger;
-  readonly untrusted: readonly string[];
-}
-
-/** Ends what a carrier has made, or may have left. */
-async function end({ name, stop }: Carrier, { log, untrusted }: EndOptions): Promise<void> {
-  if (stop === undefined) return;
-  const [program = "", ...args] = stop;
-  const { success, stderr } = await runProgram(await installed(program, untrusted), { args });
-  if (!success) log.debug(`${name}: ${stop.join(" ")} failed: ${stderr.trim()}`);
-}
-
-/** A program that is there only if the user installed it. */
-async function installed(program: string, untrusted: readonly string[]): Promise<ProgramPath> {
-  return await programOf(program, { untrusted }).catch((cause: unknown) => {
-    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-    throw new EnvironmentNotReadyError(cause.message, `Install ${program}`, { cause });
-  });
 }
 
 /** Says what to do when a command ended before anything answered. */
@@ -498,6 +516,8 @@ function fixOf(placement: Placement, text: string): string {
         return "Use an image that has Python at this path, or name its path: --python PATH";
       }
       return `See what it says: ${placement.type} info`;
+    case "kubernetes":
+      return kubernetesFix(text);
     case "ssh":
       if (/not found|No such file/i.test(text)) {
         return "Install Python 3.10 or later there, or name its path there: --python PATH";
@@ -506,11 +526,4 @@ function fixOf(placement: Placement, text: string): string {
     case "command":
       return "Try the command in a terminal: it must run the program that is added to it";
   }
-}
-
-/** The variables of this process, as the command's own: engines and ssh read some of them. */
-function environment(): Record<string, string> {
-  if (isGranted({ name: "env" })) return Deno.env.toObject();
-  const home = hostEnv("HOME");
-  return home === undefined ? {} : { HOME: home };
 }

@@ -38,6 +38,11 @@ const factsSchema = z.object({
   /** Whether an image has our programs. */
   has: z.boolean(),
   bwrap: path.nullable(),
+  /** The API server of the cluster that it is in. */
+  apiServer: z.tuple([z.union([z.ipv4(), z.ipv6()]), z.number().int().min(1).max(65535)])
+    .nullable().catch(null),
+  /** The address of the node that it is on. */
+  node: z.union([z.ipv4(), z.ipv6()]).nullable().catch(null),
 });
 
 /** What is at the other side. */
@@ -56,6 +61,8 @@ export interface BootAnswer {
   readonly programs: string;
   /** What the launcher shall try. */
   readonly probe: unknown;
+  /** Whether it shall be in a network of its own, if the system lets it. */
+  readonly leavesNetwork: boolean;
   /** The system call filter; empty for none. */
   readonly filter: Uint8Array;
   /** What bubblewrap's sandbox consists of, if that is to make one. */

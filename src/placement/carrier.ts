@@ -13,6 +13,10 @@ export interface Carrier {
   readonly name: string;
   /** Commands of this machine that make the place, in order, before anything is run in it. */
   readonly start?: readonly StartCommand[] | undefined;
+  /** Commands that find it and wait for it, in order, after those and when a host comes back to it. */
+  readonly find?: readonly StartCommand[] | undefined;
+  /** The command that says what has become of it. */
+  readonly fate?: StartCommand | undefined;
   /** The command that starts a program there. */
   command(program: readonly string[]): readonly string[];
   /** The command that starts another one in the same place; the same where none is given. */
@@ -31,15 +35,30 @@ export interface Carrier {
   readonly isBound: boolean;
   /** Whether bubblewrap makes the sandbox there; else it is one. */
   readonly usesBubblewrap: boolean;
+  /** Whether it can have network interfaces, as long as nothing can be reached through them. */
+  readonly mayHaveInterfaces?: boolean;
 }
 
-/** A command that makes a place. */
+/** A command that makes a place, or waits for one. */
 export interface StartCommand {
-  /** The program and its arguments. */
+  /** The program and its arguments, which may be known only when it is its turn. */
   readonly args: readonly string[];
   /** Its stdin; by default empty. */
   readonly input?: string | undefined;
+  /** Judges each JSON object that it prints, until there is nothing more to wait for. */
+  readonly until?: ((printed: unknown) => Seen) | undefined;
+  /** Who else knows why it waits for so long. */
+  readonly otherwise?: {
+    readonly args: readonly string[];
+    readonly read: (printed: unknown) => string | undefined;
+  } | undefined;
 }
+
+/** How a place was seen: whether it can be used, is expected to, or will never be. */
+export type Seen = { readonly is: "ready" } | {
+  readonly is: "waiting" | "lost";
+  readonly why: string;
+};
 
 /** What of a workspace code must not touch, as an engine can see to it. */
 export interface MountedPaths {
@@ -69,7 +88,7 @@ export interface ContainerOptions {
 }
 
 /** The Python of the image that `packaging/kernel-image` makes. */
-const IMAGE_PYTHON = "/opt/ipybox/python/bin/python3";
+export const IMAGE_PYTHON = "/opt/ipybox/python/bin/python3";
 
 /** The image that is used where none is named. */
 export const DEFAULT_IMAGE = "ipybox-kernel";
@@ -202,6 +221,7 @@ export function bindsWorkspace(placement: Placement): boolean {
     case "docker":
     case "podman":
       return placement.workspace !== "none";
+    case "kubernetes":
     case "ssh":
     case "command":
       return false;

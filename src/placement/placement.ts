@@ -54,6 +54,57 @@ export interface SshPlacement {
   readonly args?: readonly string[] | undefined;
 }
 
+/**
+ * Kernels run in a pod of a Kubernetes cluster: one that is made for the session, or one of a pool of
+ * [agent-sandbox](https://agent-sandbox.sigs.k8s.io).
+ */
+export interface KubernetesPlacement {
+  /** What kind it is. `kubectl` is on the `PATH`. */
+  readonly type: "kubernetes";
+  /**
+   * The context in the configuration of `kubectl`.
+   *
+   * @default its current one
+   */
+  readonly context?: string | undefined;
+  /**
+   * The namespace.
+   *
+   * @default the context's
+   */
+  readonly namespace?: string | undefined;
+  /** The `SandboxWarmPool` that sessions claim their pods from. Its template says what these are like. */
+  readonly pool?: string | undefined;
+  /**
+   * With a pool, a folder of its pods that code works in, as of {@linkcode SshPlacement}.
+   *
+   * @default an empty folder that ends with the session
+   */
+  readonly workspace?: string | undefined;
+  /**
+   * The image.
+   *
+   * @default {"ipybox-kernel"}
+   */
+  readonly image?: string | undefined;
+  /** The `PersistentVolumeClaim` that code works in, as `/workspace`. */
+  readonly volume?: string | undefined;
+  /**
+   * How many processors are reserved for it, which it cannot exceed.
+   *
+   * @default {1}
+   */
+  readonly cpus?: number | undefined;
+  /** The `RuntimeClass` of the pod, such as one of gVisor or Kata Containers. */
+  readonly runtimeClassName?: string | undefined;
+  /**
+   * `false` gives the pod a user namespace of its own.
+   *
+   * @default what the cluster does
+   */
+  readonly hostUsers?: boolean | undefined;
+}
+
 /** Kernels run where a command leads that carries stdin and stdout. */
 export interface CommandPlacement {
   /** What kind it is. */
@@ -73,18 +124,48 @@ export interface CommandPlacement {
 }
 
 /** Where kernels run, other than in this machine's sandbox. */
-export type Placement = ContainerPlacement | SshPlacement | CommandPlacement;
+export type Placement =
+  | ContainerPlacement
+  | KubernetesPlacement
+  | SshPlacement
+  | CommandPlacement;
 
 const text = z.string().min(1).max(4096).refine((text) => !text.includes("\0"), "it has a NUL");
 const folder = text.startsWith("/");
+const name = text.regex(/^[a-z0-9][a-z0-9.-]*$/);
+const image = text.refine((name) => !name.startsWith("-"), "it begins with -");
+
+/** What a pool's template says instead. */
+const OF_A_POD = ["image", "volume", "cpus", "runtimeClassName", "hostUsers"] as const;
 
 const placementSchema: z.ZodType<Placement> = z.discriminatedUnion("type", [
   z.strictObject({
     type: z.enum(["docker", "podman"]),
-    image: text.refine((name) => !name.startsWith("-"), "it begins with -").optional(),
+    image: image.optional(),
     workspace: z.enum(["bind", "none"]).optional(),
     cpus: z.number().positive().optional(),
     args: z.array(text).optional(),
+  }),
+  z.strictObject({
+    type: z.literal("kubernetes"),
+    context: text.optional(),
+    namespace: name.optional(),
+    pool: name.optional(),
+    workspace: folder.optional(),
+    image: image.optional(),
+    volume: name.optional(),
+    cpus: z.number().positive().optional(),
+    runtimeClassName: name.optional(),
+    hostUsers: z.boolean().optional(),
+  }).superRefine(({ pool, ...rest }, context) => {
+    const wrong = pool === undefined ? ["workspace"] as const : OF_A_POD;
+    for (const key of wrong) {
+      if (rest[key] === undefined) continue;
+      const message = pool === undefined
+        ? "it is only for a pool: use volume"
+        : "the pool's template says it";
+      context.addIssue({ code: "custom", path: [key], message });
+    }
   }),
   z.strictObject({
     type: z.literal("ssh"),

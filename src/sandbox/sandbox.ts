@@ -17,7 +17,7 @@ import {
   makeOwnFolders,
   type ProtectedPaths,
 } from "./protect.ts";
-import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
+import { selfTestFailures, type SelfTestReport, UNWALLED } from "./selftest.ts";
 import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
 import { findSrt } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
@@ -244,15 +244,18 @@ export async function protectWorkspace(
 /** Decides whether the sandbox holds. */
 export function requireSandbox(
   report: SelfTestReport,
-  { config = {}, elsewhere = false, log }: {
+  { config = {}, elsewhere = false, mayHaveInterfaces = false, log }: {
     readonly config?: SandboxConfig;
     /** What leads to it, if it is not on this machine. */
     readonly elsewhere?: boolean;
+    /** Whether it can have network interfaces there, as long as nobody answers. */
+    readonly mayHaveInterfaces?: boolean;
     readonly log: Logger;
   },
 ): void {
   const failures = selfTestFailures(report, {
     elsewhere,
+    mayHaveInterfaces,
     allowUnixSockets: config.network?.allowAllUnixSockets ?? false,
     // Small ids exist inside too, and in a nested sandbox the user chose to see them all.
     ambiguousProcess: Deno.pid <= 64 || (config.enableWeakerNestedSandbox ?? false),
@@ -260,7 +263,9 @@ export function requireSandbox(
   if (failures.length > 0) {
     throw new SandboxUnavailableError(
       `The sandbox does not hold, so no code was run: ${failures.join("; ")}`,
-      "ipybox doctor",
+      failures.some((failure) => failure.startsWith(UNWALLED))
+        ? "Deny all traffic by a NetworkPolicy, in a cluster that enforces them: docs/kubernetes.md"
+        : "ipybox doctor",
     );
   }
   if (report.uid === 0) {

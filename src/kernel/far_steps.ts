@@ -1,0 +1,179 @@
+/**
+ * The commands that make a place and wait for it, say what has become of it, and end it.
+ *
+ * @module
+ */
+import { EnvironmentNotReadyError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { messageOf } from "../base/message_of.ts";
+import { hostEnv, isGranted } from "../base/permission.ts";
+import { abortable } from "../base/signals.ts";
+import type { ByteStream } from "../base/streams.ts";
+import type { Carrier, Seen, StartCommand } from "../placement/carrier.ts";
+import { ManagedProcess } from "../process/managed_process.ts";
+import { hostPath, programOf, type ProgramPath } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
+import { trustedPath } from "../process/trusted_path.ts";
+
+/** What the commands of a carrier are run with. */
+export interface StepOptions {
+  readonly log: Logger;
+  /** Folders that code can write to. */
+  readonly untrusted: readonly string[];
+  /** Says what to do about what a command said. */
+  readonly fix: (text: string) => string;
+}
+
+/** How long it is asked what has become of a place, and why it is not ready. */
+const QUESTION_MS = 5000;
+
+/** Makes a place, and waits for it. */
+export async function makePlace(
+  { name, start = [], find = [] }: Carrier,
+  { untrusted, fix, deadline }: StepOptions & { readonly deadline: AbortSignal },
+): Promise<void> {
+  const failed = (text: string) =>
+    new EnvironmentNotReadyError(`Cannot start a kernel by ${name}: ${text}`, fix(text));
+  for (const command of [...start, ...find]) {
+    const { args: [program = "", ...args], input, until, otherwise } = command;
+    if (until === undefined) {
+      const end = await runProgram(await installed(program, untrusted), {
+        ...{ args, input, signal: deadline },
+      });
+      if (!end.success) throw failed(words(end.stderr) || `${program} failed without a word`);
+      continue;
+    }
+    const seen = await watch(command, { until, untrusted, signal: deadline });
+    if (seen.is === "ready") continue;
+    if (seen.is === "lost") throw failed(seen.why);
+    if (!isLate(deadline)) deadline.throwIfAborted();
+    const more = otherwise && await ask(otherwise, untrusted);
+    const known = more?.includes(seen.why) ? [more] : [seen.why, more];
+    throw failed(["it was not ready in time", ...known].filter(Boolean).join(": "));
+  }
+}
+
+/** Whether a start has taken too long; else it may have been given up. */
+function isLate({ aborted, reason }: AbortSignal): boolean {
+  return aborted && reason instanceof DOMException && reason.name === "TimeoutError";
+}
+
+/** Says what has become of a place whose command has ended; `undefined` where nobody knows. */
+export async function fateOf(
+  { fate }: Carrier,
+  { untrusted }: StepOptions,
+): Promise<string | undefined> {
+  if (fate?.until === undefined) return undefined;
+  const { until } = fate;
+  const seen = await watch(fate, {
+    until: (printed) => {
+      const now = until(printed);
+      return now.is === "lost" ? now : { is: "waiting", why: "" };
+    },
+    untrusted,
+    signal: AbortSignal.timeout(QUESTION_MS),
+  });
+  if (seen.is === "ready" || seen.why === "") return undefined;
+  return /\(NotFound\)/.test(seen.why) ? "it was deleted" : seen.why;
+}
+
+/** Ends what a carrier has made, or may have left. */
+export async function endPlace(
+  { name, stop }: Carrier,
+  { log, untrusted }: StepOptions,
+): Promise<void> {
+  if (stop === undefined) return;
+  const [program = "", ...args] = stop;
+  const { success, stderr } = await runProgram(await installed(program, untrusted), { args });
+  if (!success) log.warn(`${name}: ${stop.join(" ")} failed: ${words(stderr)}`);
+}
+
+/** What a command said, without what `kubectl` writes of its attempts. */
+function words(stderr: string): string {
+  return stderr.split("\n").filter((line) => !/^[EWI]\d{4} /.test(line)).join("\n").trim();
+}
+
+/** Asks another command. What it cannot say is not known. */
+async function ask(
+  { args: [program = "", ...args], read }: NonNullable<StartCommand["otherwise"]>,
+  untrusted: readonly string[],
+): Promise<string | undefined> {
+  const signal = AbortSignal.timeout(QUESTION_MS);
+  try {
+    const end = await runProgram(await installed(program, untrusted), { args, signal });
+    return end.success ? read(JSON.parse(end.stdout)) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The variables of this process, as the commands' own: engines and ssh read some of them. */
+export function environment(): Record<string, string> {
+  if (isGranted({ name: "env" })) return Deno.env.toObject();
+  const home = hostEnv("HOME");
+  return home === undefined ? {} : { HOME: home };
+}
+
+/** A program that is there only if the user installed it. */
+export async function installed(
+  program: string,
+  untrusted: readonly string[],
+): Promise<ProgramPath> {
+  return await programOf(program, { untrusted }).catch((cause: unknown) => {
+    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+    throw new EnvironmentNotReadyError(cause.message, `Install ${program}`, { cause });
+  });
+}
+
+/** Follows what a command prints: what was seen last, or what it said when it ended. */
+async function watch(
+  { args: [program = "", ...args] }: StartCommand,
+  { until, untrusted, signal }: {
+    readonly until: (printed: unknown) => Seen;
+    readonly untrusted: readonly string[];
+    readonly signal: AbortSignal;
+  },
+): Promise<Seen> {
+  let why = "";
+  await using process = ManagedProcess.spawn({
+    command: await installed(program, untrusted),
+    args,
+    env: { ...environment(), PATH: await trustedPath(hostPath(), untrusted) },
+    inputGraceMs: 0,
+  });
+  try {
+    for await (const printed of documents(process.pipes, signal)) {
+      const seen = until(printed);
+      if (seen.is !== "waiting") return seen;
+      ({ why } = seen);
+    }
+  } catch (error) {
+    if (signal.aborted) return { is: "waiting", why };
+    return { is: "lost", why: `What ${program} printed cannot be read: ${messageOf(error)}` };
+  }
+  await process.exited;
+  return {
+    is: "lost",
+    why: words(process.stderrTail) || why || `${program} ended without a word`,
+  };
+}
+
+/** The longest JSON object, and what it is followed by. */
+const MAX_DOCUMENT = 1 << 22;
+
+/** The JSON objects that a program prints one after the other, each over several lines. */
+async function* documents(stream: ByteStream, signal: AbortSignal): AsyncGenerator<unknown> {
+  const decoder = new TextDecoder();
+  let text = "";
+  while (true) {
+    const bytes = await abortable(stream.read(), signal);
+    text += bytes === null ? decoder.decode() : decoder.decode(bytes, { stream: true });
+    for (let end; (end = /^\}\n?/m.exec(text)) !== null;) {
+      const length = end.index + end[0].length;
+      yield JSON.parse(text.slice(0, length));
+      text = text.slice(length);
+    }
+    if (bytes === null) return;
+    if (text.length > MAX_DOCUMENT) throw new Error("It prints more than ipybox reads");
+  }
+}

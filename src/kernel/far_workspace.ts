@@ -1,0 +1,93 @@
+import { z } from "zod";
+import { joinBytes } from "../base/bytes.ts";
+import type { ByteStream } from "../base/streams.ts";
+import { BeneathError } from "../files/beneath.ts";
+
+const answerSchema = z.object({ error: z.string().max(4096).nullable(), missing: z.boolean() });
+
+const NEWLINE = 10;
+const MAX_LINE = 1 << 14;
+
+/** The files of a workspace that this machine does not have, by programs that the launcher starts there. */
+export class FarWorkspace {
+  readonly #open: () => ByteStream | undefined;
+
+  /** @param open Starts such a program; `undefined` where the session has ended. */
+  constructor(open: () => ByteStream | undefined) {
+    this.#open = open;
+  }
+
+  /** Reads a plain file. */
+  async read(parts: readonly string[]): Promise<ReadableStream<Uint8Array>> {
+    const stream = this.#start(parts);
+    try {
+      await stream.write(orderOf(parts, true));
+      const rest = await answerOf(stream, parts);
+      return bytesOf(stream, rest);
+    } catch (error) {
+      stream.close();
+      throw error;
+    }
+  }
+
+  /** Writes a file, whole or not at all, and the folders to it. */
+  async write(parts: readonly string[], bytes: AsyncIterable<Uint8Array>): Promise<void> {
+    const stream = this.#start(parts);
+    try {
+      await stream.write(orderOf(parts, false));
+      for await (const piece of bytes) await stream.write(piece);
+      await stream.end();
+      await answerOf(stream, parts);
+    } finally {
+      stream.close();
+    }
+  }
+
+  #start(parts: readonly string[]): ByteStream {
+    const stream = this.#open();
+    if (stream !== undefined) return stream;
+    throw new BeneathError(
+      "missing",
+      `Cannot reach ${parts.join("/")}: the session's kernel is not running`,
+    );
+  }
+}
+
+function orderOf(parts: readonly string[], reads: boolean): Uint8Array {
+  return new TextEncoder().encode(JSON.stringify({ parts, reads }) + "\n");
+}
+
+/** Reads the answer's line, and gives what came after it. */
+async function answerOf(stream: ByteStream, parts: readonly string[]): Promise<Uint8Array> {
+  const path = parts.join("/");
+  let bytes = new Uint8Array(0);
+  let end: number;
+  while ((end = bytes.indexOf(NEWLINE)) < 0) {
+    const next = await stream.read();
+    if (next === null || bytes.length > MAX_LINE) {
+      throw new BeneathError("refused", `${path} cannot be used: no answer came from its machine`);
+    }
+    bytes = joinBytes(bytes, next);
+  }
+  const { error, missing } = answerSchema.parse(
+    JSON.parse(new TextDecoder().decode(bytes.subarray(0, end))),
+  );
+  if (error === null) return bytes.subarray(end + 1);
+  throw new BeneathError(missing ? "missing" : "refused", `${path} cannot be used: ${error}`);
+}
+
+/** What comes in, as it is asked for. */
+function bytesOf(stream: ByteStream, first: Uint8Array): ReadableStream<Uint8Array> {
+  return new ReadableStream<Uint8Array>({
+    start: (controller) => {
+      if (first.length > 0) controller.enqueue(first.slice());
+    },
+    pull: async (controller) => {
+      const bytes = await stream.read();
+      if (bytes !== null) return controller.enqueue(bytes.slice());
+      stream.close();
+      controller.close();
+    },
+    cancel: () => stream.close(),
+  }, { highWaterMark: 0 });
+}

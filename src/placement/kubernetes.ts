@@ -1,0 +1,401 @@
+/**
+ * Pods as places of kernels: what is asked of the cluster, and what it says of them. `kubectl` does the
+ * talking.
+ *
+ * @module
+ */
+import { z } from "zod";
+import { asset } from "../assets/mod.ts";
+import {
+  type Carrier,
+  DEFAULT_IMAGE,
+  IMAGE_PYTHON,
+  type Seen,
+  type StartCommand,
+} from "./carrier.ts";
+import type { KubernetesPlacement } from "./placement.ts";
+
+/** What a pod is made with. */
+export interface PodOptions {
+  /** Its name, or that of the claim that it is for. */
+  readonly id: string;
+  /** This machine's workspace, by which people know whose it is. */
+  readonly workspace: string;
+  /** The Python that its first process is run with. */
+  readonly python: string;
+  /** What all of it may take; `null` for no limit. */
+  readonly memoryBytes: number | null;
+  /** How long it waits for its session when that has gone; `undefined` for a moment. */
+  readonly patienceSeconds: number | undefined;
+}
+
+/** Where a volume is mounted that is the workspace. */
+const WORKSPACE = "/workspace";
+
+/** The user that code is, which the image has no name for. */
+const USER = 10001;
+
+/** How long a pod waits for its session, and for another one when it has gone: seconds. */
+const FIRST_WAIT = 300;
+const AGAIN_WAIT = 15;
+
+/** How long one request to the API server may take. */
+const REQUEST = "--request-timeout=20s";
+
+const LABELS = {
+  "app.kubernetes.io/name": "ipybox-kernel",
+  "app.kubernetes.io/managed-by": "ipybox",
+};
+
+/** Pods which have ended by themselves because their host was gone: they take nothing but their names. */
+const ENDED = [
+  ...["--selector", Object.entries(LABELS).map((label) => label.join("=")).join(",")],
+  ...["--field-selector", "status.phase=Succeeded", "--wait=false"],
+];
+
+/** A pod that is made for the session, or that a pool has. */
+export function kubernetesCarrier(placement: KubernetesPlacement, options: PodOptions): Carrier {
+  const { context, namespace, pool, workspace, volume } = placement;
+  const kubectl = [
+    "kubectl",
+    ...(context === undefined ? [] : ["--context", context]),
+    ...(namespace === undefined ? [] : ["--namespace", namespace]),
+  ];
+  const { id } = options;
+  const made = pool === undefined ? "pod" : CLAIMS;
+  const pod = pool === undefined ? new OwnPod(kubectl, id) : new ClaimedPod(kubectl, id);
+  return {
+    name: "kubernetes",
+    start: [
+      ...(pool === undefined ? [{ args: [...kubectl, "delete", "pods", ...ENDED, REQUEST] }] : []),
+      {
+        args: [...kubectl, "create", REQUEST, "--filename", "-"],
+        input: JSON.stringify(
+          pool === undefined ? podOf(placement, options) : claimOf(pool, options),
+        ),
+      },
+    ],
+    find: pod.find,
+    fate: pod.state,
+    gone: "\\(NotFound\\)|completed pod",
+    command: (program) => [...kubectl, "exec", "--stdin", "--quiet", pod.name, "--", ...program],
+    stop: [...kubectl, "delete", made, id, REQUEST, "--wait=false", "--ignore-not-found"],
+    python: IMAGE_PYTHON,
+    install: "add them to the image",
+    workspace: volume === undefined ? workspace : WORKSPACE,
+    isBound: false,
+    usesBubblewrap: false,
+    mayHaveInterfaces: true,
+  };
+}
+
+/** A pod that has the session's name. */
+class OwnPod {
+  readonly state: StartCommand;
+  readonly find: readonly StartCommand[];
+
+  constructor(kubectl: readonly string[], readonly name: string) {
+    this.state = watchPod(kubectl, () => name);
+    this.find = [this.state];
+  }
+}
+
+const CLAIMS = "sandboxclaims.extensions.agents.x-k8s.io";
+const SANDBOXES = "sandboxes.agents.x-k8s.io";
+
+/** The pod that a claim gets, whose name the sandbox has that the claim names. */
+class ClaimedPod {
+  readonly state: StartCommand;
+  readonly find: readonly StartCommand[];
+  #sandbox = "";
+  #name = "";
+
+  constructor(kubectl: readonly string[], id: string) {
+    this.state = watchPod(kubectl, () => this.#name);
+    const nameOfSandbox = () => this.#sandbox;
+    this.find = [
+      {
+        args: [...kubectl, "get", CLAIMS, id, ...WATCH],
+        until: (printed) => this.#seeClaim(printed),
+      },
+      {
+        get args() {
+          return [...kubectl, "get", SANDBOXES, nameOfSandbox(), REQUEST, "--output", "json"];
+        },
+        until: (printed) => this.#seeSandbox(printed),
+      },
+    ];
+  }
+
+  get name(): string {
+    return this.#name;
+  }
+
+  #seeClaim(printed: unknown): Seen {
+    const { status: { conditions, sandbox } } = claimSchema.parse(printed);
+    const ready = conditions.find(({ type }) => type === "Ready");
+    if (ready?.status === "True" && sandbox?.name !== undefined) {
+      this.#sandbox = sandbox.name;
+      return { is: "ready" };
+    }
+    const { reason = "", message = "the controller of agent-sandbox has not answered" } = ready ??
+      {};
+    const is = HOPELESS_CLAIMS.has(reason) || /exceeded quota|is forbidden/.test(message)
+      ? "lost"
+      : "waiting";
+    return { is, why: sentence(reason, message) };
+  }
+
+  #seeSandbox(printed: unknown): Seen {
+    const { name, annotations } = sandboxSchema.parse(printed).metadata;
+    this.#name = annotations["agents.x-k8s.io/pod-name"] ?? name;
+    return { is: "ready" };
+  }
+}
+
+const WATCH = ["--watch", "--output", "json"];
+
+function watchPod(kubectl: readonly string[], name: () => string): StartCommand {
+  return {
+    get args() {
+      return [...kubectl, "get", "pod", name(), ...WATCH];
+    },
+    until: seePod,
+    otherwise: {
+      get args() {
+        const fields = `involvedObject.name=${name()},type=Warning`;
+        const which = ["--field-selector", fields, "--output", "json"];
+        return [...kubectl, "get", "events", REQUEST, ...which];
+      },
+      read: lastWarning,
+    },
+  };
+}
+
+const name = z.string().regex(/^[a-z0-9][a-z0-9.-]{0,252}$/);
+
+const conditionsSchema = z.array(z.object({
+  type: z.string(),
+  status: z.string(),
+  reason: z.string().optional(),
+  message: z.string().optional(),
+})).default([]);
+
+const claimSchema = z.object({
+  status: z.object({
+    conditions: conditionsSchema,
+    sandbox: z.object({ name: name.optional() }).optional(),
+  }).default({ conditions: [] }),
+});
+
+const sandboxSchema = z.object({
+  metadata: z.object({
+    name,
+    annotations: z.object({ "agents.x-k8s.io/pod-name": name.optional() }).default({}),
+  }),
+});
+
+/** Reasons for which a claim waits in vain. */
+const HOPELESS_CLAIMS = new Set([
+  ...["WarmPoolNotFound", "TemplateNotFound", "InvalidMetadata", "VolumeClaimTemplatesError"],
+  ...["ClaimExpired", "SandboxExpired", "PodFailed", "PodSucceeded"],
+]);
+
+const stateSchema = z.object({
+  waiting: z.object({ reason: z.string().default(""), message: z.string().default("") }).optional(),
+  terminated: z.object({
+    reason: z.string().default(""),
+    message: z.string().default(""),
+    exitCode: z.number(),
+  }).optional(),
+});
+
+const podSchema = z.object({
+  metadata: z.object({ deletionTimestamp: z.string().nullish() }),
+  status: z.object({
+    phase: z.string().default("Pending"),
+    reason: z.string().default(""),
+    message: z.string().default(""),
+    conditions: conditionsSchema,
+    containerStatuses: z.array(z.object({ state: stateSchema.default({}) })).default([]),
+  }),
+});
+
+/** Reasons for which a container waits in vain. */
+const HOPELESS = new Set([
+  ...["ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"],
+  ...["CreateContainerConfigError", "CreateContainerError", "RunContainerError"],
+]);
+
+/** Says of a pod how it is. */
+export function seePod(printed: unknown): Seen {
+  const { metadata, status } = podSchema.parse(printed);
+  const { phase, reason, message, conditions, containerStatuses } = status;
+  const condition = (type: string) => conditions.find((condition) => condition.type === type);
+  const lost = (...why: string[]): Seen => ({ is: "lost", why: sentence(...why) });
+  const disruption = condition("DisruptionTarget");
+  if (phase === "Failed" && reason !== "") return lost(reason, message);
+  const ended = containerStatuses.find(({ state }) => state.terminated)?.state.terminated;
+  if (ended?.reason === "OOMKilled") {
+    return lost("OOMKilled", "it took more memory than its limit (limits.memoryBytes)");
+  }
+  if (disruption?.status === "True") {
+    return lost(disruption.reason ?? "", disruption.message ?? "");
+  }
+  if (metadata.deletionTimestamp != null) return lost("it was deleted");
+  if (ended !== undefined) {
+    return lost(
+      ended.reason,
+      ended.message || `its first process ended with code ${ended.exitCode}`,
+    );
+  }
+  if (phase === "Failed" || phase === "Succeeded") return lost(`it has ${phase.toLowerCase()}`);
+  const ready = condition("Ready");
+  if (ready?.status === "True") return { is: "ready" };
+  const waiting = containerStatuses.find(({ state }) => state.waiting)?.state.waiting;
+  if (waiting !== undefined) {
+    const is = HOPELESS.has(waiting.reason) ? "lost" : "waiting";
+    return { is, why: sentence(waiting.reason, waiting.message) };
+  }
+  const scheduled = condition("PodScheduled");
+  const why = scheduled?.status === "False"
+    ? sentence(scheduled.reason ?? "", scheduled.message ?? "")
+    : sentence(phase, ready?.message ?? "");
+  return { is: "waiting", why };
+}
+
+const eventsSchema = z.object({
+  items: z.array(z.object({ reason: z.string().default(""), message: z.string().default("") })),
+});
+
+/** The last warning in a list of events. */
+function lastWarning(printed: unknown): string | undefined {
+  const last = eventsSchema.parse(printed).items.at(-1);
+  return last && sentence(last.reason, last.message);
+}
+
+function sentence(...parts: readonly string[]): string {
+  return parts.filter((part) => part !== "").join(": ").slice(0, 1000);
+}
+
+/** What is asked of the cluster for a session: a pod which has nothing that its code does not need. */
+export function podOf(
+  { image = DEFAULT_IMAGE, volume, cpus = 1, runtimeClassName, hostUsers }: KubernetesPlacement,
+  { id, workspace, python, memoryBytes, patienceSeconds = AGAIN_WAIT }: PodOptions,
+): unknown {
+  const resources = {
+    cpu: String(cpus),
+    ...(memoryBytes === null ? {} : { memory: String(memoryBytes) }),
+  };
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name: id, labels: LABELS, annotations: { "ipybox.workspace": workspace } },
+    spec: {
+      restartPolicy: "Never",
+      terminationGracePeriodSeconds: 5,
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      hostname: "ipybox",
+      // Without the cluster's servers: one has to be named, and nothing listens there.
+      dnsPolicy: "None",
+      dnsConfig: { nameservers: ["127.0.0.1"] },
+      ...(runtimeClassName === undefined ? {} : { runtimeClassName }),
+      ...(hostUsers === undefined ? {} : { hostUsers }),
+      securityContext: {
+        runAsNonRoot: true,
+        runAsUser: USER,
+        runAsGroup: USER,
+        fsGroup: USER,
+        seccompProfile: { type: "RuntimeDefault" },
+      },
+      containers: [{
+        name: "kernel",
+        image,
+        imagePullPolicy: "IfNotPresent",
+        command: [
+          ...[python, "-I", "-S", "-c", asset("launcher/hold.py")],
+          ...[String(FIRST_WAIT), String(patienceSeconds)],
+        ],
+        env: [{ name: "IPYBOX_NODE", valueFrom: { fieldRef: { fieldPath: "status.hostIP" } } }],
+        resources: { requests: resources, limits: resources },
+        securityContext: {
+          allowPrivilegeEscalation: false,
+          capabilities: { drop: ["ALL"] },
+          readOnlyRootFilesystem: true,
+        },
+        volumeMounts: [
+          { name: "tmp", mountPath: "/tmp" },
+          ...(volume === undefined ? [] : [{ name: "workspace", mountPath: WORKSPACE }]),
+        ],
+      }],
+      volumes: [
+        { name: "tmp", emptyDir: { sizeLimit: "4Gi" } },
+        ...(volume === undefined
+          ? []
+          : [{ name: "workspace", persistentVolumeClaim: { claimName: volume } }]),
+      ],
+    },
+  };
+}
+
+/** What is asked of agent-sandbox for a session. It goes when its pod has ended by itself. */
+export function claimOf(pool: string, { id, workspace }: PodOptions): unknown {
+  return {
+    apiVersion: "extensions.agents.x-k8s.io/v1beta1",
+    kind: "SandboxClaim",
+    metadata: { name: id, labels: LABELS, annotations: { "ipybox.workspace": workspace } },
+    spec: {
+      warmPoolRef: { name: pool },
+      lifecycle: { ttlSecondsAfterFinished: 0, shutdownPolicy: "Delete" },
+    },
+  };
+}
+
+/** Says what to do about what `kubectl` said. */
+export function kubernetesFix(text: string): string {
+  const known = FIXES.find(([pattern]) => pattern.test(text));
+  return known?.[1] ?? "See what the cluster says: kubectl get pods,events";
+}
+
+const FIXES: readonly (readonly [RegExp, string])[] = [
+  [
+    /exceeded quota/,
+    "End sessions that are not needed, have the quota raised, or ask for less: limits.memoryBytes, cpus",
+  ],
+  [
+    /is forbidden: User|Unauthorized|must be logged in/,
+    "See what you may do: kubectl auth can-i --list",
+  ],
+  [/RuntimeClass/, "Name one that the cluster has: kubectl get runtimeclass"],
+  [
+    /violates PodSecurity|unable to validate against any security/,
+    "Have the namespace admit the pod",
+  ],
+  [/namespaces "[^"]*" not found/, "Name one that the cluster has: kubectl get namespaces"],
+  [
+    /image|ImagePull/i,
+    "Name an image that nodes of the cluster can pull: the key image of the placement",
+  ],
+  [
+    /Unable to connect|connection to the server|context .* does not exist|no configuration|dial tcp/i,
+    "Have this work: kubectl cluster-info",
+  ],
+  [
+    /the server doesn't have a resource type|no matches for kind/,
+    "Install agent-sandbox and its extensions in the cluster, version 0.5 or later",
+  ],
+  [
+    /WarmPoolNotFound|TemplateNotFound/,
+    "Name one that the namespace has: kubectl get sandboxwarmpools",
+  ],
+  [/persistentvolumeclaim/i, "Name one that the namespace has: kubectl get persistentvolumeclaims"],
+  [
+    /Unschedulable|Insufficient/,
+    "Ask for less (limits.memoryBytes, cpus), or add nodes: kubectl describe nodes",
+  ],
+  [
+    /executable file not found|no such file/i,
+    "Use an image that has Python at this path: --python PATH",
+  ],
+];

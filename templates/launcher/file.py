@@ -1,0 +1,56 @@
+"""Reads or writes one file of the workspace, for the host, where kernels are.
+
+The host is on stdin and stdout: a line of JSON with what it wants, and for a file that is written its
+bytes. The answer is a line with the error, if any, and for a file that is read its bytes. Links are
+followed: they lead to nothing that code could not read itself.
+"""
+
+import json
+import os
+import shutil
+import stat
+import sys
+import uuid
+
+CHUNK = 1 << 16
+
+
+def answer(error=None, missing=False):
+    os.write(1, json.dumps({"error": error, "missing": missing}).encode() + b"\n")
+
+
+def read(path):
+    # A pipe would not open before somebody writes to it.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(None, "not a plain file")
+        answer()
+        shutil.copyfileobj(file, sys.stdout.buffer, CHUNK)
+        sys.stdout.buffer.flush()
+
+
+def write(path):
+    folder = os.path.dirname(path)
+    os.makedirs(folder, exist_ok=True)
+    temporary = os.path.join(folder, f".{uuid.uuid4()}.upload")
+    try:
+        with open(temporary, "xb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file, CHUNK)
+        os.rename(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    answer()
+
+
+def main():
+    order = json.loads(sys.stdin.buffer.readline())
+    path = os.path.join(sys.argv[1], *order["parts"])
+    try:
+        (read if order["reads"] else write)(path)
+    except OSError as error:
+        missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        answer(error.strerror or str(error), missing)
+
+
+main()

@@ -1,0 +1,271 @@
+/** Kernels in pods of a real cluster. */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import {
+  EnvironmentNotReadyError,
+  KernelDiedError,
+  SandboxUnavailableError,
+} from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import type { CodeExecutorOptions } from "../../src/executor/options.ts";
+import type { KubernetesPlacement } from "../../src/placement/placement.ts";
+import { ManagedProcess } from "../../src/process/managed_process.ts";
+import { ownProgram } from "../../src/process/program.ts";
+import { context, kubectl, TestNamespace, whyNoCluster } from "../support/cluster.ts";
+import { kernelImage } from "../support/engine.ts";
+import { rejection, until } from "../support/executor.ts";
+import { useSession } from "../support/placed.ts";
+import { testIf } from "../support/skip.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const why = await whyNoCluster();
+const test = (name: string, fn: () => Promise<void>) =>
+  testIf(why === undefined, why ?? "", { name, fn });
+
+function placementIn({ name: namespace }: TestNamespace): KubernetesPlacement {
+  // Small nodes have room for it, beside others.
+  return { type: "kubernetes", context, namespace, image: kernelImage, cpus: 0.7 };
+}
+
+async function start(
+  namespace: TestNamespace,
+  workspace: string,
+  placement: Partial<KubernetesPlacement> = {},
+  options: CodeExecutorOptions = {},
+): Promise<CodeExecutor> {
+  return await CodeExecutor.start({
+    workspace,
+    log: silentLogger,
+    placement: { ...placementIn(namespace), ...placement },
+    ...options,
+  });
+}
+
+const RUNNING = "open('/tmp/on', 'w').close()\nimport time; time.sleep(600)";
+
+/** Waits until code runs in a pod. */
+async function untilRunning(namespace: TestNamespace, pod: string): Promise<void> {
+  await until("it runs", async () => {
+    const { success } = await kubectl([
+      ...["--namespace", namespace.name, "exec", pod, "--", "cat", "/tmp/on"],
+    ]);
+    return success;
+  });
+}
+
+test("a session in a pod does what one here does, and its pod goes with it", async () => {
+  await using namespace = await TestNamespace.create();
+  await using folder = await TempFolder.create();
+  {
+    await using executor = await start(namespace, folder.path);
+    await useSession(executor);
+  }
+  assertEquals(await namespace.names("pods"), []);
+});
+
+test("code in a pod has no network, no credential, and nothing to write to but its folders", async () => {
+  await using namespace = await TestNamespace.create();
+  await using folder = await TempFolder.create();
+  await Deno.writeTextFile(`${folder.path}/mine.txt`, "mine");
+  await using executor = await start(namespace, folder.path);
+  const { text } = await executor.execute(`
+import os, socket
+def attempt(act):
+    try:
+        return str(act())
+    except OSError as error:
+        return type(error).__name__
+print(os.listdir("."), os.getuid())
+print([name for name in os.environ if "KUBERNETES" in name or "IPYBOX_NODE" in name])
+print(os.path.exists("/var/run/secrets/kubernetes.io"))
+print(attempt(lambda: socket.create_connection(("10.96.0.1", 443), 1)))
+print(attempt(lambda: socket.getaddrinfo("kubernetes.default.svc", 443)))
+print(attempt(lambda: socket.socket(socket.AF_UNIX)))
+print(attempt(lambda: open("/etc/x", "w")), attempt(lambda: open("/opt/ipybox/programs/launcher/kernel.py", "a")))
+print(attempt(lambda: open("/proc/1/environ", "rb").read()))
+print(attempt(lambda: open("/tmp/x", "w").write("x")))`);
+  assertEquals(text?.split("\n"), [
+    "[] 10001",
+    "[]",
+    "False",
+    ...["OSError", "gaierror", "PermissionError"],
+    "OSError PermissionError",
+    "PermissionError",
+    "1",
+  ]);
+});
+
+test("a pod whose network is open is refused", async () => {
+  const { success } = await kubectl(["get", "runtimeclass", "networked"]);
+  if (!success) return; // no way to ask this cluster for one
+  await using namespace = await TestNamespace.create();
+  await using folder = await TempFolder.create();
+  const error = await rejection(start(namespace, folder.path, { runtimeClassName: "networked" }));
+  assert(error instanceof SandboxUnavailableError, `${error}`);
+  assertMatch(error.message, /the network is open: .*:10250.*:443/);
+  assertMatch(error.fix, /NetworkPolicy/);
+  assertEquals(await namespace.names("pods"), []);
+});
+
+test("a pod that is lost is a death that says so, and the next execution has another one", async () => {
+  await using namespace = await TestNamespace.create();
+  await using folder = await TempFolder.create();
+  await using executor = await start(namespace, folder.path);
+  const losses = [
+    [["delete", "pod", "--wait=false"], /deleted/],
+    [["evict"], /EvictionByEvictionAPI|deleted/],
+  ] as const;
+  for (const [[verb, ...args], message] of losses) {
+    await executor.execute("a = 1");
+    const [pod = ""] = await namespace.names("pods");
+    const running = rejection(executor.execute(RUNNING));
+    await untilRunning(namespace, pod);
+    if (verb === "evict") await evict(namespace, pod);
+    else await namespace.kubectl([verb, ...args, pod]);
+    const error = await running;
+    assert(error instanceof KernelDiedError, `${error}`);
+    assertMatch(error.message + error.stderrTail, message);
+    assertEquals((await executor.execute("'a' in globals()")).text, "False");
+  }
+});
+
+async function evict({ name }: TestNamespace, pod: string): Promise<void> {
+  const path = `/api/v1/namespaces/${name}/pods/${pod}/eviction`;
+  const eviction = { apiVersion: "policy/v1", kind: "Eviction", metadata: { name: pod } };
+  const { success, text } = await kubectl(
+    ["create", "--raw", path, "--filename", "-"],
+    JSON.stringify(eviction),
+  );
+  assert(success, text);
+}
+
+test("what the cluster refuses, or cannot do, is told with what to do", async () => {
+  await using namespace = await TestNamespace.create(
+    "base",
+    (manifests) => manifests.replace('pods: "20"', 'pods: "1"'),
+  );
+  await using folder = await TempFolder.create();
+  const attempt = async (
+    placement: Partial<KubernetesPlacement>,
+    options?: CodeExecutorOptions,
+  ) => {
+    const error = await rejection(start(namespace, folder.path, placement, options));
+    assert(error instanceof EnvironmentNotReadyError, `${error}`);
+    if (!/quota/.test(error.message)) await until("its pod is gone", () => isEmpty(namespace));
+    return error;
+  };
+  const cases: [Partial<KubernetesPlacement>, RegExp, RegExp][] = [
+    [{ image: "no.such/image:1" }, /ImagePullBackOff.*no\.such\/image/, /image/],
+    [{ image: "Not An Image" }, /InvalidImageName/, /image/],
+    [{ runtimeClassName: "no-such" }, /RuntimeClass "no-such" not found/, /runtimeclass/],
+    [{ namespace: "no-such" }, /namespaces "no-such" not found/, /get namespaces/],
+    [{ context: "no-such" }, /no-such/, /cluster-info/],
+    [
+      { pool: "no-such", image: undefined, cpus: undefined },
+      /WarmPoolNotFound/,
+      /sandboxwarmpools/,
+    ],
+  ];
+  for (const [placement, message, fix] of cases) {
+    const error = await attempt(placement);
+    assertMatch(error.message, message);
+    assertMatch(error.fix, fix);
+  }
+  const late = await attempt({ cpus: 3.9 }, { startTimeoutMs: 4000 });
+  assertMatch(late.message, /not ready in time.*Insufficient cpu/);
+  const python = await attempt({}, { python: "/no/such/python3" });
+  assertMatch(python.message, /no\/such\/python3/);
+  assertMatch(python.fix, /--python/);
+  const bare = await attempt({}, { python: "/usr/bin/python3" });
+  assertMatch(bare.message, /lacks .*ipykernel/);
+
+  await using _first = await start(namespace, folder.path);
+  const second = await attempt({});
+  assertMatch(second.message, /exceeded quota: sessions/);
+  assertMatch(second.fix, /quota/);
+});
+
+/** Whether nothing is left of any pod, which would count. */
+async function isEmpty(namespace: TestNamespace): Promise<boolean> {
+  return (await namespace.kubectl(["get", "pods", "--output", "name"])).trim() === "";
+}
+
+test("all of a session together is bounded by its pod", async () => {
+  await using namespace = await TestNamespace.create();
+  await using folder = await TempFolder.create();
+  const limits = { memoryBytes: 1024 ** 3 };
+  await using executor = await start(namespace, folder.path, {}, { limits });
+  // Each process stays below its own limit, and one of them has to go: on some nodes all of the pod.
+  const grow = executor.execute(
+    `
+import subprocess, sys
+grow = "data = bytearray(300 << 20)\\nfor at in range(0, len(data), 4096): data[at] = 1\\ninput()"
+started = [subprocess.Popen([sys.executable, "-c", grow], stdin=subprocess.PIPE) for _ in range(5)]
+while all(process.poll() is None for process in started): pass
+print(sorted(process.poll() for process in started if process.poll() is not None)[0])
+for process in started:
+    process.kill(); process.wait()`,
+    { timeoutMs: 120_000 },
+  );
+  const text = await grow.then(({ text }) => text, (error) => error.message + error.stderrTail);
+  assertMatch(text ?? "", /^-9$|OOMKilled/);
+});
+
+test("a host that is killed leaves no pod that runs, and the next session removes its name", async () => {
+  await using namespace = await TestNamespace.create();
+  await using folder = await TempFolder.create();
+  const placement = `${folder.path}/placement.json`;
+  await Deno.writeTextFile(placement, JSON.stringify(placementIn(namespace)));
+  await Deno.mkdir(`${folder.path}/workspace`);
+  const cli = new URL("../../cli.ts", import.meta.url).pathname;
+  await using host = ManagedProcess.spawn({
+    command: ownProgram(),
+    args: [
+      ...["run", "-A", cli, "run", "--placement", placement],
+      ...["--workspace", `${folder.path}/workspace`],
+      ...["-c", "print('up', flush=True); import time; time.sleep(600)"],
+    ],
+    env: Deno.env.toObject(),
+  });
+  const word = await host.pipes.read();
+  assert(word !== null, host.stderrTail);
+  const [pod = ""] = await namespace.names("pods");
+  const phase = () =>
+    namespace.kubectl(["get", "pod", pod, "--output", "jsonpath={.status.phase}"]);
+  assertEquals(await phase(), "Running");
+  Deno.kill(host.pid, "SIGKILL");
+  await until("the pod has ended", async () => await phase() === "Succeeded");
+  await using _next = await start(namespace, `${folder.path}/workspace`);
+  assert(!(await namespace.names("pods")).includes(pod), await namespace.kubectl(["get", "pods"]));
+});
+
+/** A pool whose pods small nodes have room for. */
+const small = (manifests: string) =>
+  manifests.replaceAll('cpu: "1"', "cpu: 700m")
+    .replaceAll("image: ipybox-kernel", `image: ${kernelImage}`)
+    .replace("replicas: 2", "replicas: 1");
+
+test("a session claims a pod of a pool, which goes with it, with no more rights than it needs", async () => {
+  const { success } = await kubectl(["get", "crd", "sandboxwarmpools.extensions.agents.x-k8s.io"]);
+  if (!success) return; // a cluster without agent-sandbox
+  await using namespace = await TestNamespace.create("pool", small);
+  await using folder = await TempFolder.create();
+  await until("a pod is warm", async () => {
+    const ready = await namespace.kubectl([
+      ...["get", "sandboxwarmpool", "ipybox", "--output", "jsonpath={.status.readyReplicas}"],
+    ]);
+    return ready === "1";
+  });
+  const [warm = ""] = await namespace.names("pods");
+  {
+    const pool = { pool: "ipybox", image: undefined, cpus: undefined };
+    await using executor = await start(namespace, folder.path, pool);
+    assertEquals((await namespace.names("sandboxclaims")).length, 1);
+    assertEquals((await executor.execute("import socket; socket.gethostname()")).text, "'ipybox'");
+    const claimed = "jsonpath={.items[*].status.sandbox.name}";
+    assertEquals(await namespace.kubectl(["get", "sandboxclaims", "--output", claimed]), warm);
+    await useSession(executor);
+  }
+  assertEquals(await namespace.names("sandboxclaims"), []);
+  await until("its pod is gone", async () => !(await namespace.names("pods")).includes(warm));
+});
