@@ -28,7 +28,7 @@ import {
 } from "../placement/carrier.ts";
 import { kubernetesCarrier, kubernetesFix } from "../placement/kubernetes.ts";
 import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
-import { type ExitStatus, ManagedProcess } from "../process/managed_process.ts";
+import { type ExitStatus, ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
 import { hostPath, namedProgram, programOf } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
@@ -202,6 +202,8 @@ async function launchRelay(
     return [await programOf(program, { untrusted }), ...args];
   };
   const { start, command, reach = command, stop, gone = null } = carrier;
+  // It outlives this process, also where that is somebody's MCP server.
+  const { [SERVER_MARK]: _, ...inherited } = environment();
   const own = session.python ?? await programOf("python3", { untrusted });
   const program = `${folder.path}/resumable.py`;
   const config = `${folder.path}/relay.json`;
@@ -220,7 +222,7 @@ async function launchRelay(
   return await launchLasting(session, {
     command: [own, "-I", "-S", program, "relay", config],
     cwd: folder.path,
-    env: { ...environment(), PATH: await trustedPath(hostPath(), untrusted) },
+    env: { ...inherited, PATH: await trustedPath(hostPath(), untrusted) },
     python: namedProgram(own),
     root: folder.path,
     hostPrivate: folder.path,

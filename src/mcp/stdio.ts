@@ -4,7 +4,7 @@ import { mayRead } from "../base/permission.ts";
 import { FairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { measureJson } from "../json/measure.ts";
-import { ManagedProcess } from "../process/managed_process.ts";
+import { ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
 import type { ProgramPath } from "../process/program.ts";
 import {
   checkMessage,
@@ -97,7 +97,7 @@ export class StdioTransport implements Transport {
     try {
       const process = ManagedProcess.spawn({
         ...this.#options,
-        env: { ...this.#options.env, [STRAGGLER_VARIABLE]: this.#mark },
+        env: { ...this.#options.env, [SERVER_MARK]: this.#mark },
         inputGraceMs: INPUT_GRACE_MS,
         termGraceMs: TERM_GRACE_MS,
       });
@@ -240,9 +240,6 @@ class LineSplitter {
   }
 }
 
-/** Marks what a server starts, also what leaves its process group. */
-const STRAGGLER_VARIABLE = "IPYBOX_MCP_SERVER";
-
 /** A server that starts processes faster than they are found must not hold up the end. */
 const LONGEST_MS = 2000;
 
@@ -260,7 +257,7 @@ const ROUND_MS = 5;
 async function killStragglers(mark: string): Promise<void> {
   if (Deno.build.os !== "linux") return;
   for (const start = performance.now(); performance.now() - start < LONGEST_MS;) {
-    const pids = await findMarked(`${STRAGGLER_VARIABLE}=${mark}`);
+    const pids = await findMarked(`${SERVER_MARK}=${mark}`);
     if (pids.length === 0) return;
     for (const pid of pids) kill(pid);
     await new Promise((resolve) => setTimeout(resolve, ROUND_MS));
