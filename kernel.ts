@@ -16,6 +16,7 @@ export type { ByteStream } from "./src/base/streams.ts";
 export type {
   CommandPlacement,
   ContainerPlacement,
+  KubernetesPlacement,
   Placement,
   SshPlacement,
 } from "./src/placement/placement.ts";

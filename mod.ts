@@ -126,6 +126,7 @@ export type { SandboxConfig } from "./src/sandbox/config.ts";
 export type {
   CommandPlacement,
   ContainerPlacement,
+  KubernetesPlacement,
   Placement,
   SshPlacement,
 } from "./src/placement/placement.ts";

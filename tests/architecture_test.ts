@@ -44,6 +44,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "executor",
     "files",
     "kernel",
+    "placement",
     "mcp",
     "process",
     "python",

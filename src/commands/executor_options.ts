@@ -160,12 +160,18 @@ export async function placementOf(
     throw new UsageError(`Options --placement and --${here} cannot be combined`);
   }
   const placement = await readPlacement(where, workspace);
-  if (parsed.given("http") && !bindsWorkspace(placement)) {
+  if (parsed.given("http") && !isForMany(placement)) {
     throw new UsageError(
-      `Option --http needs a --placement that shows sessions their folders: docker or podman`,
+      `Option --http needs a --placement that keeps sessions apart: docker, podman or kubernetes`,
     );
   }
   return placement;
+}
+
+/** Whether each session has a place of its own there, which clients can exchange files with. */
+function isForMany(placement: Placement): boolean {
+  return bindsWorkspace(placement) ||
+    (placement.type === "kubernetes" && placement.volume === undefined);
 }
 
 /** What only counts on this machine. */

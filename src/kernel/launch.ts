@@ -18,6 +18,8 @@ export interface LauncherProcess
   extends Pick<ManagedProcess, "pid" | "pipes" | "stderrTail" | "stop"> {
   /** What its supervisor says of its end, or of who else has it now. */
   readonly ending?: KernelDiedError | undefined;
+  /** How often it is asked for a sign of life, where its end may not show otherwise. */
+  readonly beatMs?: number | undefined;
 }
 
 /** A launcher that runs, and the link to it. */
@@ -36,6 +38,7 @@ export function linkTo(
 ): Launched {
   const link = Link.open({
     pipes: process.pipes,
+    beatMs: process.beatMs,
     ...(kernelDoor === undefined ? {} : { accept: leadTo(kernelDoor) }),
   });
   parts.use(link);

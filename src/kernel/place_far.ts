@@ -458,6 +458,10 @@ class FarProcess implements LauncherProcess {
     return far;
   }
 
+  get beatMs(): number | undefined {
+    return this.#carrier.beatMs;
+  }
+
   get pid(): number {
     return this.#process.pid;
   }

@@ -27,7 +27,12 @@ interface LinkOptions {
    * nothing is left of what the stream asked for; that many streams can be open.
    */
   accept?: (stream: ByteStream) => Promise<void>;
+  /** How often the launcher is asked for a sign of life; three that stay out break the link. */
+  beatMs?: number | undefined;
 }
+
+/** After how many questions without an answer the launcher is given up. */
+const MAX_UNHEARD = 3;
 
 /**
  * The host's end of the link: streams in both directions over a child's stdin and stdout.
@@ -50,6 +55,8 @@ export class Link implements AsyncDisposable {
   readonly #uses = new Set<Promise<void>>();
   readonly #carrier: StreamCarrier;
   #isReady = false;
+  #unheard = 0;
+  #beat: ReturnType<typeof setInterval> | undefined;
   #ended = false;
   #failure: LinkError | undefined;
   #nextStream = 2;
@@ -127,6 +134,7 @@ export class Link implements AsyncDisposable {
     try {
       while (true) {
         const bytes = await this.#pipes.read();
+        this.#unheard = 0;
         if (bytes === null || this.#ended) break;
         for (const frame of decoder.push(bytes)) this.#receive(frame);
       }
@@ -144,6 +152,7 @@ export class Link implements AsyncDisposable {
       case FrameType.READY:
         if (this.#isReady) throw new LinkError("The link carried a second READY");
         this.#isReady = true;
+        this.#keepAlive();
         return this.#ready.resolve(parseJson(frame.payload));
       case FrameType.EXIT:
         return this.#exit.resolve(parseExit(frame.payload));
@@ -159,9 +168,23 @@ export class Link implements AsyncDisposable {
         return this.#find(frame)?.receiveCredit(creditOf(frame));
       case FrameType.RST:
         return this.#find(frame)?.abandon();
+      case FrameType.BEAT:
+        return; // that it came is all that it says
       default: // between host and supervisor
         throw new LinkError(`The link carried a frame of type ${frame.type} from inside`);
     }
+  }
+
+  /** Sees to it that something is said from time to time, and that somebody answers. */
+  #keepAlive(): void {
+    const { beatMs } = this.#options;
+    if (beatMs === undefined) return;
+    this.#beat = setInterval(() => {
+      if (++this.#unheard <= MAX_UNHEARD) return this.#send(encodeFrame(FrameType.BEAT, 0));
+      const seconds = MAX_UNHEARD * beatMs / 1000;
+      this.#failure = new LinkError(`There was no sign of life for ${seconds} s`);
+      this.#end();
+    }, beatMs);
   }
 
   /** The stream of a frame; `undefined` when it was closed while the frame was on its way. */
@@ -242,6 +265,7 @@ export class Link implements AsyncDisposable {
   }
 
   #end(): void {
+    clearInterval(this.#beat);
     if (this.#ended) return;
     this.#ended = true;
     this.#outbox = [];

@@ -39,6 +39,7 @@ interface LaunchOptions {
   script: string;
   input?: Record<string, unknown>;
   accept?: (stream: ByteStream) => Promise<void>;
+  beatMs?: number;
 }
 
 async function spawnLauncher(folder: TempFolder): Promise<ManagedProcess> {
@@ -65,12 +66,13 @@ class Launched implements AsyncDisposable {
   }
 
   static async start(options: LaunchOptions): Promise<Launched> {
-    const { script, input = {}, accept } = options;
+    const { script, input = {}, accept, beatMs } = options;
     await using stack = new AsyncDisposableStack();
     const folder = stack.use(await TempFolder.create());
     const process = stack.use(await spawnLauncher(folder));
     const link = stack.use(Link.open({
       pipes: process.pipes,
+      beatMs,
       ...(accept === undefined ? {} : { accept }),
     }));
     await link.ready;
@@ -178,6 +180,21 @@ Deno.test("the launcher tells how what it started ended, and its stderr arrives"
   assertEquals(await launched.link.exit, { exitCode: null, signal: "SIGKILL" });
   await launched.process.exited;
   assertEquals(launched.process.stderrTail, "last words\n");
+});
+
+Deno.test("a launcher that gives no sign of life is given up, and one that only rests is not", async () => {
+  await using launched = await Launched.start({
+    script: "import time; time.sleep(1000)",
+    beatMs: 250,
+  });
+  const { link, process } = launched;
+  assertEquals(await settledWithin(link.closed, 2500), false);
+  Deno.kill(process.pid, "SIGSTOP");
+  try {
+    await assertRejects(() => link.closed, LinkError, "no sign of life for 0.75 s");
+  } finally {
+    Deno.kill(process.pid, "SIGCONT");
+  }
 });
 
 Deno.test("what is printed on stdout inside does not get into the link", async () => {

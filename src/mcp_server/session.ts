@@ -12,6 +12,8 @@ import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { DurableOptions, NotedOptions } from "../executor/durable.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
+import type { FarWorkspace } from "../kernel/far_workspace.ts";
+import { bindsWorkspace } from "../placement/carrier.ts";
 import { buildPythonEnvironment, findPython } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { ApprovalRounds } from "./approvals.ts";
@@ -303,6 +305,13 @@ export class Session implements AsyncDisposable {
       this.log.warn(`Cannot save the full output of a cell: ${error}`);
       return undefined;
     }
+  }
+
+  /** The files that code works with, where those are not in the session's folder on this machine. */
+  async farWorkspace(): Promise<FarWorkspace | undefined> {
+    const { placement } = this.#options;
+    if (placement === undefined || bindsWorkspace(placement)) return undefined;
+    return (await this.parts).executor.farWorkspace;
   }
 
   /** Calls back whenever there are other servers, until disposed. */

@@ -37,6 +37,8 @@ export interface Carrier {
   readonly usesBubblewrap: boolean;
   /** Whether it can have network interfaces, as long as nothing can be reached through them. */
   readonly mayHaveInterfaces?: boolean;
+  /** How often it has to give a sign of life, where its command does not see to that: milliseconds. */
+  readonly beatMs?: number;
 }
 
 /** A command that makes a place, or waits for one. */

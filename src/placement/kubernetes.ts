@@ -86,6 +86,7 @@ export function kubernetesCarrier(placement: KubernetesPlacement, options: PodOp
     isBound: false,
     usesBubblewrap: false,
     mayHaveInterfaces: true,
+    beatMs: 15_000,
   };
 }
 
@@ -243,6 +244,10 @@ export function seePod(printed: unknown): Seen {
     return lost(disruption.reason ?? "", disruption.message ?? "");
   }
   if (metadata.deletionTimestamp != null) return lost("it was deleted");
+  // Why it was asked to end comes a little later.
+  if (ended?.exitCode === 0 && phase !== "Succeeded") {
+    return { is: "waiting", why: "its first process has ended" };
+  }
   if (ended !== undefined) {
     return lost(
       ended.reason,
@@ -339,6 +344,9 @@ export function podOf(
   };
 }
 
+/** How long a claim stays whose pod has ended, so that it can be asked why. */
+const CLAIM_SECONDS = 60;
+
 /** What is asked of agent-sandbox for a session. It goes when its pod has ended by itself. */
 export function claimOf(pool: string, { id, workspace }: PodOptions): unknown {
   return {
@@ -347,7 +355,7 @@ export function claimOf(pool: string, { id, workspace }: PodOptions): unknown {
     metadata: { name: id, labels: LABELS, annotations: { "ipybox.workspace": workspace } },
     spec: {
       warmPoolRef: { name: pool },
-      lifecycle: { ttlSecondsAfterFinished: 0, shutdownPolicy: "Delete" },
+      lifecycle: { ttlSecondsAfterFinished: CLAIM_SECONDS, shutdownPolicy: "Delete" },
     },
   };
 }

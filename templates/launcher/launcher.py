@@ -32,6 +32,7 @@ import sys
 import time
 
 OPEN, DATA, EOF, RST, WIN, READY, START, EXIT, DETACH, ATTACH = range(10)
+BEAT = 14  # what the host asks for a sign of life by, and gets it by
 HEADER = struct.Struct(">BII")
 CREDIT = struct.Struct(">I")
 
@@ -502,6 +503,9 @@ class Launcher:
             if self.server is not None:
                 raise LinkError("a second START")
             self.start_server(json.loads(bytes(payload)))
+            return
+        if kind == BEAT:
+            self.send(BEAT, 0)
             return
         if kind == DETACH:
             self.detach()

@@ -27,9 +27,9 @@ Deno.test("--placement takes a file of the user's, and none that code could have
   assertStringIncludes(inside.stderr, "executed code could replace");
   const bad = await run(`${path}/bad.json`);
   assertStringIncludes(bad.stderr, "host");
-  const unknown = await run("kubernetes");
+  const unknown = await run("kubernets");
   assertEquals(unknown.code, 2);
-  assertStringIncludes(unknown.stderr, "docker, podman, ssh:HOST or a JSON file");
+  assertStringIncludes(unknown.stderr, "docker, podman, kubernetes, ssh:HOST or a JSON file");
   const both = await run(`${path}/place.json`, "--sandbox-config", "/x.json");
   assertStringIncludes(both.stderr, "--placement and --sandbox-config cannot be combined");
 });
@@ -54,10 +54,10 @@ Deno.test("a session elsewhere is detached from, listed, attached to without say
   assertEquals((await ipybox(["sessions", ...here])).stdout, "");
 });
 
-Deno.test("ipybox mcp --http needs a placement that shows sessions their folders", async () => {
+Deno.test("ipybox mcp --http needs a placement that keeps sessions apart", async () => {
   await using folder = await TempFolder.create();
   const options = ["--workspace", folder.path, "--placement", "ssh:nowhere"];
   const { code, stderr } = await ipybox(["mcp", "--http", "0", ...options]);
   assertEquals(code, 2);
-  assertStringIncludes(stderr, "docker or podman");
+  assertStringIncludes(stderr, "docker, podman or kubernetes");
 });

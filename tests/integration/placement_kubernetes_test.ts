@@ -13,7 +13,10 @@ import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { ownProgram } from "../../src/process/program.ts";
 import { context, kubectl, TestNamespace, whyNoCluster } from "../support/cluster.ts";
 import { kernelImage } from "../support/engine.ts";
+import { sha256 } from "../../src/json/digest.ts";
 import { rejection, until } from "../support/executor.ts";
+import { HttpMcp } from "../support/http_mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
 import { useSession } from "../support/placed.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -268,4 +271,75 @@ test("a session claims a pod of a pool, which goes with it, with no more rights 
   }
   assertEquals(await namespace.names("sandboxclaims"), []);
   await until("its pod is gone", async () => !(await namespace.names("pods")).includes(warm));
+});
+
+test("a pod whose runtime lets code make namespaces is moved out of its open network", async () => {
+  if (!(await kubectl(["get", "runtimeclass", "networked"])).success) return;
+  await using namespace = await TestNamespace.create(
+    "pool",
+    (manifests) =>
+      small(manifests).replace("enforce: restricted", "enforce: privileged")
+        .replace("type: RuntimeDefault", "type: Unconfined")
+        .replace("      restartPolicy:", "      runtimeClassName: networked\n      restartPolicy:"),
+  );
+  await using folder = await TempFolder.create();
+  const pool = { pool: "ipybox", image: undefined, cpus: undefined };
+  await using executor = await start(namespace, folder.path, pool);
+  const { text } = await executor.execute("open('/proc/net/dev').read().count(':')");
+  assertEquals(text, "1");
+});
+
+test("clients over HTTP have a pod each, exchange files with it, and are told of quotas", async () => {
+  await using namespace = await TestNamespace.create(
+    "base",
+    (manifests) => manifests.replace('pods: "20"', 'pods: "2"'),
+  );
+  await using folder = await TempFolder.create();
+  const placement = `${folder.path}/placement.json`;
+  await Deno.writeTextFile(placement, JSON.stringify({ ...placementIn(namespace), cpus: 0.5 }));
+  const workspace = `${folder.path}/workspace`;
+  await Deno.mkdir(workspace);
+  await using server = await HttpMcp.start([
+    "--workspace",
+    workspace,
+    "--placement",
+    placement,
+    "--structured",
+  ]);
+  await using host = await McpHost.join(server.address, { kind: "2.x 2026-07-28" });
+  const opened = async () => {
+    const { report, text } = await host.call("open_session");
+    assert(typeof report?.session === "string", text);
+    return report.session;
+  };
+  const headers = { authorization: `Bearer ${server.address.token}` };
+  const file = (session: string, path: string) =>
+    new URL(`/sessions/${session}/files/${path}`, server.address.url);
+  const one = await opened(); // another one is that of calls which name none
+  const bytes = crypto.getRandomValues(new Uint8Array(60_000));
+  const put = await fetch(file(one, "data/in.bin"), { method: "PUT", body: bytes, headers });
+  assertEquals([put.status, await put.text()], [204, ""]);
+  const code = "import hashlib, os, pathlib\nos.symlink('/etc/hostname', 'link')\n" +
+    "pathlib.Path('out.txt').write_text('made by code')\n" +
+    "print(hashlib.sha256(open('data/in.bin', 'rb').read()).hexdigest())";
+  const { text } = await host.call("execute_ipython_cell", { code, session: one });
+  assertEquals(text.trim(), sha256(bytes));
+  const get = async (session: string, path: string) => {
+    const response = await fetch(file(session, path), { headers });
+    return [response.status, await response.text()];
+  };
+  assertEquals(await get(one, "out.txt"), [200, "made by code"]);
+  assertEquals((await get(one, "no.txt"))[0], 404);
+  assertEquals((await get(one, "data"))[0], 403);
+  const other = await host.call("execute_ipython_cell", { code: "import os; os.listdir('.')" });
+  assertEquals(other.text.trim(), "[]");
+  assertEquals((await namespace.names("pods")).length, 2);
+
+  const two = await opened();
+  const refused = await host.call("execute_ipython_cell", { code: "1", session: two });
+  assertEquals(refused.isError, true);
+  assertMatch(refused.text, /exceeded quota: sessions/);
+  assertEquals((await get(two, "out.txt"))[0], 503);
+  await host.call("close_session", { session: one });
+  await until("its pod is gone", async () => (await namespace.names("pods")).length === 1);
 });

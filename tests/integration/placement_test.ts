@@ -145,7 +145,9 @@ Deno.test("a place that goes silent is given up after the time that a start may 
 Deno.test("placements are checked, and what only counts on this machine is refused", async () => {
   const bad: unknown[] = [
     "docker",
-    { type: "kubernetes" },
+    { type: "kubernetes", namespace: "-n" },
+    { type: "kubernetes", pool: "p", image: "i" },
+    { type: "kubernetes", workspace: "/w" },
     { type: "ssh", host: "-oProxyCommand=touch /tmp/x" },
     { type: "ssh", host: "h", workspace: "relative" },
     { type: "docker", image: "--privileged" },

@@ -1,8 +1,9 @@
-import { ConfigError } from "../../base/errors.ts";
+import { ConfigError, EnvironmentNotReadyError } from "../../base/errors.ts";
 import type { RateLimit } from "../../base/rate_limit.ts";
 import { abortable, anySignal, Deadline } from "../../base/signals.ts";
 import { BODY_TIMEOUT_MS, Refused, requireMethod, tooLarge, tooSlow } from "../../calls/door.ts";
 import { BeneathError, openBeneath, pathParts, writeBeneath } from "../../files/beneath.ts";
+import type { FarWorkspace } from "../../kernel/far_workspace.ts";
 import { untilSent } from "./answers.ts";
 import type { RequestBudget } from "./request_budget.ts";
 import type { SessionPool } from "./sessions.ts";
@@ -40,22 +41,39 @@ export async function serveFiles(
     await pooled.session.filled;
     const parts = pathParts(decoded(path));
     if (parts[0] === OWN_STATE) throw new Refused(403, `Clients cannot access ${OWN_STATE}`);
+    const far = await pooled.session.farWorkspace();
     if (request.method !== "PUT") {
       requireMethod(request, "GET");
-      const file = await openBeneath(pooled.folder, parts);
+      const bytes = await contentOf(parts, { here: pooled.folder, far });
       // Its length is not sent: code may write to it during the transfer.
-      const response = new Response(file.bytes, { headers: DOWNLOAD });
+      const response = new Response(bytes, { headers: DOWNLOAD });
       return untilSent(response, { use: uses.move() });
     }
     if (parts[0] === GENERATED) throw new Refused(403, `${GENERATED} is generated`);
     const body = request.body ?? new Blob([]).stream();
-    await writeBeneath(pooled.folder, parts, uploadedPieces(body, budget.piecesOf(owner)));
+    const pieces = uploadedPieces(body, budget.piecesOf(owner));
+    if (far === undefined) await writeBeneath(pooled.folder, parts, pieces);
+    else await far.write(parts, pieces);
     return new Response(null, { status: 204 });
   } catch (error) {
     if (error instanceof ConfigError) throw new Refused(409, error.message);
+    if (error instanceof EnvironmentNotReadyError) throw new Refused(503, error.message);
     if (!(error instanceof BeneathError)) throw error;
     throw new Refused(error.reason === "missing" ? 404 : 403, error.message);
   }
+}
+
+/** A file that code works with, or else one that ipybox has kept here, such as an image. */
+async function contentOf(
+  parts: readonly string[],
+  { here, far }: { readonly here: string; readonly far: FarWorkspace | undefined },
+): Promise<ReadableStream<Uint8Array>> {
+  try {
+    if (far !== undefined) return await far.read(parts);
+  } catch (error) {
+    if (!(error instanceof BeneathError) || error.reason !== "missing") throw error;
+  }
+  return (await openBeneath(here, parts)).bytes;
 }
 
 /** Code may have written the file: no browser should take it for a page. */
