@@ -25,8 +25,8 @@ export interface PodOptions {
   readonly python: string;
   /** What all of it may take; `null` for no limit. */
   readonly memoryBytes: number | null;
-  /** How long it waits for its session when that has gone; `undefined` for a moment. */
-  readonly patienceSeconds: number | undefined;
+  /** How long it waits for its session when that has gone; by default a moment. */
+  readonly patienceSeconds?: number | undefined;
 }
 
 /** Where a volume is mounted that is the workspace. */
