@@ -12,7 +12,7 @@ import type { Placement } from "../placement/placement.ts";
 import type { EffectiveLimits, ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
-import { FarFiles } from "./far_files.ts";
+import { type CopiedFolders, FarFiles } from "./far_files.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
 import { type Launched, type LauncherProcess, linkTo, untilReady, untilUp } from "./launch.ts";
 import type { Place } from "./place.ts";
@@ -204,7 +204,7 @@ export interface LastingFacts {
   readonly kernelsApart: boolean;
   readonly limits: EffectiveLimits;
   /** What has to be copied to its kernels. */
-  readonly copied?: Place["copied"];
+  readonly copied?: CopiedFolders | undefined;
 }
 
 /** Options of a gateway that runs already. */
