@@ -174,14 +174,7 @@ function isForMany(placement: Placement): boolean {
 }
 
 /** What only counts on this machine. */
-const LOCAL = [
-  "sandbox-config",
-  "project",
-  "share-workspace",
-  "session",
-  "detach",
-  "durable",
-] as const;
+const LOCAL = ["sandbox-config", "project", "share-workspace"] as const;
 
 async function readPlacement(where: string, workspace: string): Promise<Placement> {
   if (where === "docker" || where === "podman" || where === "kubernetes") return { type: where };

@@ -83,6 +83,8 @@ interface Described {
   readonly id: string;
   readonly name: string | undefined;
   readonly workspace: string | undefined;
+  /** Where its kernel is, if not on this machine. */
+  readonly where: string | undefined;
   readonly state: "attached" | "detached" | "lost" | "unreachable";
   readonly startedAt: string | undefined;
   readonly detachedSeconds: number | undefined;
@@ -122,6 +124,7 @@ function describe(session: ListedSession, waiting: readonly WaitingCall[]): Desc
     id,
     name: record?.name,
     workspace: record?.workspace,
+    where: record?.where,
     state,
     startedAt: record && new Date(record.startedAt).toISOString(),
     detachedSeconds: status?.aloneMs == null ? undefined : Math.round(status.aloneMs / 1000),
@@ -157,12 +160,13 @@ function clip(name: string): string {
 }
 
 function lineOf(session: Described): string {
-  const { id, name, workspace, state, detachedSeconds, error, wentOn, waiting } = session;
+  const { id, name, workspace, where, state, detachedSeconds, error, wentOn, waiting } = session;
   const since = detachedSeconds === undefined ? "" : ` for ${ago(detachedSeconds)}`;
   const parts = [
     `${state}${since}`,
     ...(name === undefined ? [] : [`named ${name}`]),
     ...(workspace === undefined ? [] : [`in ${workspace}`]),
+    ...(where === undefined ? [] : [`at ${where}`]),
     ...(error === undefined ? [] : [error]),
     ...waiting.slice(0, MAX_WAITING).map(({ call, since }) =>
       `${clip(call)} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`

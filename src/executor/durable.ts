@@ -17,6 +17,7 @@ import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
 import {
   endSession,
   GarbageError,
+  LeftBehindError,
   type SessionAddress,
   SessionGoneError,
   type SessionStatus,
@@ -50,6 +51,13 @@ export interface NotedOptions extends DurableOptions {
   readonly group?: string;
 }
 
+/** What else is known of a session when it begins. */
+interface BeginOptions {
+  readonly placement: unknown;
+  /** The Python that runs its supervisor, where kernels are elsewhere. */
+  readonly python: string | undefined;
+}
+
 const DAY_MS = 24 * 60 * 60_000;
 
 const VERSION = 1 as const;
@@ -64,6 +72,9 @@ const recordSchema = z.object({
   secret: z.string(),
   socket: z.string(),
   startedAt: z.number(),
+  /** Where its kernel runs, if not on this machine: what was asked for, and how that is called. */
+  placement: z.unknown().optional(),
+  where: z.string().optional(),
   /** What its program has noted for the next one. */
   note: z.unknown().optional(),
   group: z.string().optional(),
@@ -92,6 +103,10 @@ const factsSchema: z.ZodType<LastingFacts> = z.object({
     fileBytes: limit,
     cpuSeconds: limit,
   }),
+  copied: z.object({
+    modules: z.object({ here: z.string(), there: z.string(), importable: z.string() }).optional(),
+    stubs: z.string(),
+  }).optional(),
 });
 
 const keptSchema = z.object({
@@ -240,7 +255,9 @@ export function checkSessionName(name: string): void {
 /** Makes the folder of a new session. */
 export async function createSession(
   workspace: string,
-  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note, group }: NotedOptions,
+  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note, group, placement, python }:
+    & NotedOptions
+    & BeginOptions,
 ) {
   for (const [option, value] of Object.entries({ idleMs, maxMs })) {
     if (value > 0 && Number.isFinite(value)) continue;
@@ -252,10 +269,20 @@ export async function createSession(
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   const place = await placeOf(workspace);
   const startedAt = Date.now();
-  const common = { version: VERSION, id, name, workspace, place, startedAt, note, group };
-  const onSocket = ({ secret, socket }: SessionAddress) =>
-    writeRecord({ ...common, secret, socket });
-  return { id, secret: randomToken(), folder, group, idleMs, maxMs, onSocket };
+  const common = {
+    version: VERSION,
+    id,
+    name,
+    workspace,
+    place,
+    startedAt,
+    placement,
+    note,
+    group,
+  };
+  const onSocket = ({ secret, socket, where }: SessionAddress) =>
+    writeRecord({ ...common, secret, socket, where });
+  return { id, secret: randomToken(), folder, group, idleMs, maxMs, python, onSocket };
 }
 
 /** Which folder stands at a path: another one can come to stand there. */
@@ -458,17 +485,24 @@ export async function findSession(id: string): Promise<SessionRecord> {
   );
 }
 
-/** Ends a session, and forgets it. One that does not end is not forgotten. */
+/**
+ * Ends a session, and forgets it. One that does not end is not forgotten.
+ *
+ * @throws {LeftBehindError} It is forgotten, but what it has elsewhere could not be reached.
+ */
 export async function endDurable(id: string): Promise<void> {
+  let left: LeftBehindError | undefined;
   try {
     const record = await readRecord(id);
     if (record !== undefined) await endSession(record);
   } catch (error) {
+    if (error instanceof LeftBehindError) left = error;
     const isOver = error instanceof SessionGoneError || error instanceof GarbageError;
     // Without its record, a supervisor ends itself.
-    if (!isOver && !(error instanceof RecordError)) throw error;
+    if (!isOver && left === undefined && !(error instanceof RecordError)) throw error;
   }
   await removeFolder(folderOf(id));
+  if (left !== undefined) throw left;
 }
 
 /**

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { ConfigError } from "../base/errors.ts";
 import { SessionGoneError, statusOf } from "../kernel/supervisor.ts";
 import { CodeExecutor } from "./code_executor.ts";
@@ -28,7 +29,7 @@ export async function startNamed(
   } catch (error) {
     if (!(error instanceof NameTakenError)) throw error;
     try {
-      if (options.sandbox !== false) await requireSandbox(error.id);
+      await requireSame(error.id, options);
       return { executor: await CodeExecutor.attach(error.id, options), before: "itself" };
     } catch (lost) {
       if (!replacesLost || !(lost instanceof SessionGoneError)) throw lost;
@@ -38,12 +39,24 @@ export async function startNamed(
   }
 }
 
-/** Throws if the code of a session runs without the sandbox that the user expects. */
-async function requireSandbox(id: string): Promise<void> {
+/** Throws if the code of a session runs elsewhere than the user expects, or without the sandbox. */
+async function requireSame(id: string, { placement, sandbox }: NamedSessionOptions): Promise<void> {
   const record = await findSession(id);
-  if (keptState(record, await statusOf(record)).gateway.sandboxed) return;
+  const { where = "on this machine" } = record;
+  if (placement !== undefined && !isDeepStrictEqual(plain(placement), record.placement)) {
+    throw new ConfigError(
+      `Session ${id} runs elsewhere (${where}): continue it without a placement, or end it with ` +
+        `\`ipybox sessions end ${id}\``,
+    );
+  }
+  if (sandbox === false || keptState(record, await statusOf(record)).gateway.sandboxed) return;
   throw new ConfigError(
     `Session ${id} was started with --no-sandbox: continue it with that option, too, or end it with ` +
       `\`ipybox sessions end ${id}\``,
   );
+}
+
+/** A value as JSON keeps it. */
+function plain(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value));
 }

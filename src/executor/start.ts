@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { guardsShell } from "../approval/policy.ts";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { CallJournal } from "../calls/journal.ts";
 import { ToolServer } from "../calls/tool_server.ts";
@@ -81,14 +81,13 @@ export async function startParts(
   if (!options.nestedWorkspace) await refuseNested(workspace);
   await makeOwnFolders(workspace);
   const { durable, placement, restoreWorkingDir = false } = options;
-  if (placement !== undefined && durable !== undefined) {
-    throw new ConfigError(
-      "Cannot combine placement and durable: a session elsewhere ends with its host",
-    );
-  }
   const python = placement === undefined ? await findPython({ ...options, workspace }) : undefined;
   using _name = durable?.name === undefined ? undefined : await claimName(durable.name, workspace);
-  const session = durable === undefined ? undefined : await createSession(workspace, durable);
+  const session = durable && await createSession(workspace, {
+    ...durable,
+    placement,
+    python: placement && await ownPython(options, workspace),
+  });
   const detached = { value: false };
   const own = { group: session?.group, log: options.log ?? silentLogger };
   const journal = session &&
@@ -122,7 +121,10 @@ export async function startParts(
   const kernel = parts.use(
     await KernelHost.start({
       ...options,
-      ...kernelOptions(options, workspace, { tools, state }),
+      ...kernelOptions({ ...options, isElsewhere: placement !== undefined }, workspace, {
+        tools,
+        state,
+      }),
       gateway: lasting ?? gateway,
       endGateway: lasting && (() => lasting[Symbol.asyncDispose]()),
       shell,
@@ -141,10 +143,11 @@ export async function attachParts(
   options: CodeExecutorOptions,
   record: SessionRecord,
 ): Promise<RunningParts> {
-  const { workspace, id } = record;
+  const { workspace, id, where } = record;
   const { log = silentLogger } = options;
-  const python = await findPython({ ...options, workspace });
-  const { packages } = await openPackages(options, workspace, python);
+  const packages = where === undefined
+    ? (await openPackages(options, workspace, await findPython({ ...options, workspace }))).packages
+    : undefined;
   const detached = { value: false };
   const launcher = await SupervisedLauncher.attach(record, log);
   try {
@@ -189,7 +192,10 @@ export async function attachParts(
     const kernel = parts.use(
       await KernelHost.start({
         ...options,
-        ...kernelOptions(options, workspace, { tools, state }),
+        ...kernelOptions({ ...options, isElsewhere: where !== undefined }, workspace, {
+          tools,
+          state,
+        }),
         restoreWorkingDir: kept.restoreWorkingDir,
         gateway,
         endGateway: () => gateway[Symbol.asyncDispose](),
@@ -256,13 +262,15 @@ function foundRun(
 }
 
 function kernelOptions(
-  { imagesDir = "images", placement, spareKernel }: CodeExecutorOptions,
+  { imagesDir = "images", isElsewhere, spareKernel }: CodeExecutorOptions & {
+    readonly isElsewhere: boolean;
+  },
   workspace: string,
   { tools, state }: { readonly tools: ToolServer; readonly state: SessionState | undefined },
 ) {
   return {
     imagesDir: resolve(workspace, imagesDir),
-    workingDir: placement === undefined ? workspace : undefined, // the placement has its own workspace
+    workingDir: isElsewhere ? undefined : workspace, // a placement has its own workspace
     // Another host would not know about a spare kernel.
     spareKernel: state === undefined ? spareKernel : false,
     toolToken: () => {
@@ -272,6 +280,19 @@ function kernelOptions(
     },
     onKernel: state && ((kernel: KernelReference) => state.keep({ kernel })),
   };
+}
+
+/** The Python that runs a supervisor; `undefined` where none has been set up. */
+async function ownPython(
+  { log }: CodeExecutorOptions,
+  workspace: string,
+): Promise<string | undefined> {
+  try {
+    return (await findPython({ workspace, log })).executable;
+  } catch (error) {
+    if (error instanceof EnvironmentNotReadyError) return undefined;
+    throw error;
+  }
 }
 
 function checkerOf(

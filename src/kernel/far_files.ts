@@ -13,6 +13,17 @@ export interface CopiedFolder {
   readonly there: string;
 }
 
+/** What has to be copied to where kernels are, if nothing of this machine is seen there. */
+export interface CopiedFolders {
+  /** The generated modules, unless they are seen. */
+  readonly modules?: CopiedFolder & {
+    /** The folder there that they are imported from. */
+    readonly importable: string;
+  };
+  /** The folder here in which those for the type checker are made. */
+  readonly stubs: string;
+}
+
 /** How much such a folder can have. */
 const MAX_FILES = 20_000;
 const MAX_BYTES = 64 << 20;

@@ -12,11 +12,11 @@ import type { Placement } from "../placement/placement.ts";
 import type { EffectiveLimits, ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
-import { FarFiles } from "./far_files.ts";
+import { type CopiedFolders, FarFiles } from "./far_files.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
 import { type Launched, type LauncherProcess, linkTo, untilReady, untilUp } from "./launch.ts";
 import type { Place } from "./place.ts";
-import { placeFar } from "./place_far.ts";
+import { explainFar, placeFar } from "./place_far.ts";
 import { explainHere, placeHere } from "./place_here.ts";
 import { KERNEL_FOLDERS } from "./session_folder.ts";
 import type { SessionAddress, SupervisedLauncher } from "./supervisor.ts";
@@ -181,7 +181,9 @@ export class KernelGateway implements AsyncDisposable {
 }
 
 /** Where a session that outlives its host has its state. */
-export interface LastingSession extends Omit<SessionAddress, "socket"> {
+export interface LastingSession extends Omit<SessionAddress, "socket" | "where"> {
+  /** The Python that runs its supervisor, where kernels are elsewhere. */
+  readonly python?: string | undefined;
   /** Its folder. It exists, and only the host sees it. */
   readonly folder: string;
   /** How long it lasts without a host, in milliseconds. */
@@ -201,6 +203,8 @@ export interface LastingFacts {
   readonly sandboxed: boolean;
   readonly kernelsApart: boolean;
   readonly limits: EffectiveLimits;
+  /** What has to be copied to its kernels. */
+  readonly copied?: CopiedFolders | undefined;
 }
 
 /** Options of a gateway that runs already. */
@@ -241,15 +245,32 @@ async function attachIn(
   const launched = linkTo(parts, launcher, options.kernelDoor);
   state.process = launcher;
   const { sandboxed } = facts;
-  await untilReady(launched, (last, cause) => explainHere(last, { sandboxed, cause }), deadline);
+  const { where } = launcher;
+  const explain = (last: ProcessEvidence, cause: unknown) =>
+    where === undefined
+      ? explainHere(last, { sandboxed, cause })
+      : explainFar(last, { where, cause });
+  await untilReady(launched, explain, deadline);
   const port = parts.use(LinkPort.open(launched.link));
   return {
     ...facts,
+    ...copying(launched, facts),
     port,
     process: launcher,
     exited: launched.exited,
-    checker: () => openChecker(launched, facts),
     lasting: { launcher, facts },
+  };
+}
+
+/** What the host copies to where kernels are, and the checker, which reads copies there. */
+function copying(launched: Launched, facts: LastingFacts) {
+  const { copied } = facts;
+  const files = copied && new FarFiles(launched.link);
+  const modules = copied?.modules;
+  return {
+    sync: files && modules && (() => files.copy(modules)),
+    file: modules && (() => launched.link.startProgram("file")),
+    checker: () => openChecker(launched, facts, files && { files, folder: copied.stubs }),
   };
 }
 
@@ -283,16 +304,6 @@ async function startIn(
       durable: session !== undefined,
     }),
   );
-  const { copied } = place;
-  const files = copied && new FarFiles(launched.link);
-  const modules = copied?.modules;
-  const sync = files && modules && (() => files.copy(modules));
-  await untilUp(
-    allDone([untilAnswers(port.number, token, deadline), sync?.()]).then(() => {}),
-    launched,
-    deadline,
-  );
-  const { exited } = launched;
   const kernelsApart = sandboxed && (report.platform !== "linux" || hasLandlock(report));
   const facts: LastingFacts = {
     token,
@@ -302,12 +313,17 @@ async function startIn(
     sandboxed,
     kernelsApart,
     limits,
+    copied: place.copied,
   };
-  const checker = () =>
-    openChecker(launched, facts, files && copied && { files, folder: copied.stubs });
+  const copies = copying(launched, facts);
+  await untilUp(
+    allDone([untilAnswers(port.number, token, deadline), copies.sync?.()]).then(() => {}),
+    launched,
+    deadline,
+  );
+  const { exited } = launched;
   const lasting = launcher === undefined ? undefined : { launcher, facts };
-  const file = modules && (() => launched.link.startProgram("file"));
-  return { ...facts, port, process, exited, checker, lasting, sync, file };
+  return { ...facts, ...copies, port, process, exited, lasting };
 }
 
 /** Starts a launcher where the options say. */

@@ -82,6 +82,15 @@ type State =
   }
   | { readonly is: "closed"; readonly reason: unknown; readonly start?: undefined };
 
+/** What a gateway of ours does beside what it is asked over HTTP. */
+function controlsOf(gateway: KernelGateway) {
+  return {
+    openChecker: () => gateway.openChecker(),
+    sync: () => gateway.sync(),
+    openFile: () => gateway.openFile(),
+  };
+}
+
 /** How long interrupted code may take to end before its kernel is replaced. */
 const INTERRUPT_GRACE_MS = 2000;
 
@@ -499,10 +508,8 @@ export class KernelHost implements AsyncDisposable {
   async #openGateway(signal: AbortSignal): Promise<GatewayConnection> {
     const { gateway, endGateway } = this.#options;
     if ("url" in gateway) {
-      const openChecker = gateway instanceof KernelGateway
-        ? () => gateway.openChecker()
-        : undefined;
-      return this.#gateway ??= new GatewayConnection(gateway, { end: endGateway, openChecker });
+      const more = gateway instanceof KernelGateway ? controlsOf(gateway) : {};
+      return this.#gateway ??= new GatewayConnection(gateway, { end: endGateway, ...more });
     }
     const old = this.#gateway;
     if (old !== undefined && !this.#needsGateway) return old;
@@ -514,13 +521,7 @@ export class KernelHost implements AsyncDisposable {
       await own[Symbol.asyncDispose]();
       await own.exited; // and so its connection says
     };
-    return this.#gateway = new GatewayConnection(own, {
-      end,
-      owned: true,
-      openChecker: () => own.openChecker(),
-      sync: () => own.sync(),
-      openFile: () => own.openFile(),
-    });
+    return this.#gateway = new GatewayConnection(own, { end, owned: true, ...controlsOf(own) });
   }
 
   /** Ends a kernel, also one that is yet to start. */

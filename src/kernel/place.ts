@@ -1,7 +1,7 @@
 import type { EffectiveLimits, Rlimits } from "../sandbox/limits.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
-import type { CopiedFolder } from "./far_files.ts";
+import type { CopiedFolders } from "./far_files.ts";
 import type { LauncherProcess } from "./launch.ts";
 import type { SessionPaths } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";
@@ -23,15 +23,7 @@ export interface Place {
   /** Where programs are looked for there. */
   readonly path: string;
   /** What has to be copied there, where nothing of this machine is seen there. */
-  readonly copied?: {
-    /** The generated modules, unless they are seen. */
-    readonly modules?: CopiedFolder & {
-      /** The folder there that they are imported from. */
-      readonly importable: string;
-    };
-    /** The folder here in which those for the type checker are made. */
-    readonly stubs: string;
-  };
+  readonly copied?: CopiedFolders;
   /** The variables that the launcher has and kernels get. */
   readonly inherit: readonly string[];
   /** What one process of executed code may take, so that errors can say so. */

@@ -8,6 +8,7 @@ import {
   ConfigError,
   EnvironmentNotReadyError,
   GatewayStartError,
+  type ProcessEvidence,
   SandboxUnavailableError,
 } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
@@ -27,8 +28,8 @@ import {
 } from "../placement/carrier.ts";
 import { kubernetesCarrier, kubernetesFix } from "../placement/kubernetes.ts";
 import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
-import { type ExitStatus, ManagedProcess } from "../process/managed_process.ts";
-import { hostPath } from "../process/program.ts";
+import { type ExitStatus, ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
+import { hostPath, namedProgram, programOf } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
 import type { ProtectedPaths } from "../sandbox/protect.ts";
@@ -43,10 +44,12 @@ import {
   makePlace,
   type StepOptions,
 } from "./far_steps.ts";
-import type { KernelGatewayOptions } from "./gateway.ts";
+import type { KernelGatewayOptions, LastingSession } from "./gateway.ts";
 import { howEnded, type LauncherProcess } from "./launch.ts";
 import type { Place } from "./place.ts";
+import { launchLasting } from "./place_here.ts";
 import { programs, SessionPaths } from "./session_folder.ts";
+import type { SupervisedLauncher } from "./supervisor.ts";
 
 /** What {@linkcode placeFar} is told. */
 interface PlaceFarOptions {
@@ -54,12 +57,14 @@ interface PlaceFarOptions {
   readonly deadline: AbortSignal;
   /** A port of this machine that nobody there may reach. */
   readonly canaryPort: number;
+  /** Whether it outlives this process, and where its state is. */
+  readonly session: LastingSession | undefined;
 }
 
 /** Starts a launcher where a placement leads. */
 export async function placeFar(
   parts: AsyncDisposableStack,
-  { options, deadline, canaryPort }: PlaceFarOptions,
+  { options, deadline, canaryPort, session }: PlaceFarOptions,
 ): Promise<Place> {
   const { sandbox = true, log = silentLogger, workspace } = options;
   const placement = parsePlacement(options.placement);
@@ -73,11 +78,14 @@ export async function placeFar(
   await Deno.writeTextFile(canary, "not needed there", { mode: 0o600 });
   const stubs = `${folder.path}/stubs`;
   await Deno.mkdir(stubs, { mode: 0o700 });
-  const carrier = await carrierOf(placement, { options, held, hostPrivate: folder.path, limits });
+  const idleSeconds = session && session.idleMs / 1000 + MARGIN_SECONDS;
+  const lasts = session !== undefined;
+  const hostPrivate = folder.path;
+  const carrier = await carrierOf(placement, { options, held, hostPrivate, limits, idleSeconds });
   const python = options.python ?? carrier.python;
   const fix = (text: string) => fixOf(placement, text);
   const process = await FarProcess.start(parts, carrier, {
-    ...{ log, python, workspace, deadline, fix },
+    ...{ log, python, workspace, deadline, lasts, fix },
   });
   const boot = new Boot(process.pipes, { programs: programs(), deadline });
   const facts = await boot.begin() ?? await process.failed(deadline);
@@ -91,6 +99,7 @@ export async function placeFar(
   const inner = carrier.workspace ?? `${paths.session}/workspace`;
   const modules = `${paths.session}/modules`;
   const programFolders = [paths.launcher, paths.runtime];
+  const holder = { folder: `${paths.root}.held`, secret: randomToken() };
   await boot.finish({
     root: paths.root,
     folders: [...paths.empty, modules, ...carrier.isBound ? [] : [inner]],
@@ -109,7 +118,19 @@ export async function placeFar(
       writable: [paths.root, inner],
       readonly: programFolders,
     },
+    holder: session === undefined ? null : {
+      ...holder,
+      idle_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
+      max_seconds: session.maxMs / 1000 + MARGIN_SECONDS,
+      beat_seconds: BEAT_SECONDS,
+    },
   }, facts);
+  let lasting: SupervisedLauncher | undefined;
+  if (session !== undefined) {
+    if (!await boot.held()) await process.failed(deadline);
+    lasting = await launchRelay(session, { carrier, python, holder, folder, held, log, workspace });
+    await process.leave();
+  }
   if (!isWalled) {
     log.warn(`No sandbox: executed code can do everything that ${carrier.name} can do`);
   }
@@ -133,16 +154,83 @@ export async function placeFar(
     // The system counts processes of a user, wherever they run: the engine has the number.
     rlimits: rlimits({ ...limits, processes: null }),
     sandboxed: isWalled,
-    process,
-    begin: () => Promise.resolve(),
+    process: lasting ?? process,
+    lasting,
+    begin: () => Promise.resolve(lasting?.begin([])),
     judge: (report) => {
       if (isWalled) requireSandbox(report, { elsewhere: true, mayHaveInterfaces, log });
     },
-    explain: (last, cause) => {
-      const message = `The launcher at ${carrier.name} ended before it said anything`;
-      return Promise.resolve(new GatewayStartError(message, last, { cause }));
-    },
+    explain: (last, cause) => explainFar(last, { where: carrier.name, cause }),
   };
+}
+
+/** Says why a launcher elsewhere has ended before it said anything. */
+export function explainFar(
+  last: ProcessEvidence,
+  { where, cause }: { readonly where: string; readonly cause: unknown },
+): Promise<Error> {
+  const message = `The launcher at ${where} ended before it said anything`;
+  return Promise.resolve(new GatewayStartError(message, last, { cause }));
+}
+
+/** How often both sides of a durable session's connection give a sign of life. */
+const BEAT_SECONDS = 15;
+
+/** The supervisor's limits come first. */
+const MARGIN_SECONDS = 60;
+
+/** What {@linkcode launchRelay} is told. */
+interface RelayOptions {
+  readonly carrier: Carrier;
+  readonly python: string;
+  /** Where a holder listens there, and what opens it. */
+  readonly holder: { readonly folder: string; readonly secret: string };
+  readonly folder: HeldFolder;
+  readonly held: HeldTogether;
+  readonly log: Logger;
+  readonly workspace: string;
+}
+
+/** Has a supervisor start a relay here, which keeps a connection to the holder there. */
+async function launchRelay(
+  session: LastingSession,
+  { carrier, python, holder, folder, held, log, workspace }: RelayOptions,
+): Promise<SupervisedLauncher> {
+  const untrusted = [workspace];
+  const located = async (command: readonly string[] | undefined) => {
+    if (command === undefined) return null;
+    const [program = "", ...args] = command;
+    return [await programOf(program, { untrusted }), ...args];
+  };
+  const { start, command, reach = command, stop, gone = null } = carrier;
+  // It outlives this process, also where that is somebody's MCP server.
+  const { [SERVER_MARK]: _, ...inherited } = environment();
+  const own = session.python ?? await programOf("python3", { untrusted });
+  const program = `${folder.path}/resumable.py`;
+  const config = `${folder.path}/relay.json`;
+  const settings = {
+    command: await located(reach(bootCommand(python))),
+    stop: await located(stop),
+    made: start !== undefined,
+    gone,
+    socket: `${holder.folder}/socket`,
+    secret: holder.secret,
+    idle_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
+    beat_seconds: BEAT_SECONDS,
+  };
+  await Deno.writeTextFile(config, JSON.stringify(settings), { mode: 0o600 });
+  await Deno.writeTextFile(program, asset("launcher/resumable.py"), { mode: 0o600 });
+  return await launchLasting(session, {
+    command: [own, "-I", "-S", program, "relay", config],
+    cwd: folder.path,
+    env: { ...inherited, PATH: await trustedPath(hostPath(), untrusted) },
+    python: namedProgram(own),
+    root: folder.path,
+    hostPrivate: folder.path,
+    held,
+    log,
+    where: carrier.name,
+  });
 }
 
 /** Refuses what only counts on this machine. */
@@ -163,6 +251,8 @@ interface CarrierOptions {
   readonly held: HeldTogether;
   readonly hostPrivate: string;
   readonly limits: EffectiveLimits;
+  /** How long it waits while nothing leads there, if it is to last. */
+  readonly idleSeconds: number | undefined;
 }
 
 async function carrierOf(placement: Placement, options: CarrierOptions): Promise<Carrier> {
@@ -176,6 +266,7 @@ async function carrierOf(placement: Placement, options: CarrierOptions): Promise
         workspace: options.options.workspace,
         python: options.options.python ?? IMAGE_PYTHON,
         memoryBytes: podMemory(options.options.limits),
+        patienceSeconds: options.idleSeconds,
       });
     case "ssh":
       return sshCarrier(placement);
@@ -203,7 +294,7 @@ const NOTHING: ProtectedPaths = { readOnly: [], unreadable: [] };
 
 async function containerOf(
   placement: ContainerPlacement,
-  { options, held, hostPrivate, limits }: CarrierOptions,
+  { options, held, hostPrivate, limits, idleSeconds }: CarrierOptions,
 ): Promise<Carrier> {
   const { log = silentLogger, sandbox, nestedWorkspace } = options;
   const isBound = placement.workspace !== "none";
@@ -223,7 +314,7 @@ async function containerOf(
   }
   return containerCarrier(placement, {
     id: sessionId(),
-    ...{ workspace, protectedPaths, owner },
+    ...{ workspace, protectedPaths, owner, lasts: idleSeconds !== undefined },
     memoryBytes: limits.memoryBytes,
     processes: limits.processes,
     rootless: Deno.build.os === "linux" && Deno.uid() !== 0,
@@ -310,6 +401,9 @@ function requireFit(
 const BUILD =
   `In a checkout of ipybox: docker build --file packaging/kernel-image/Dockerfile --tag ${DEFAULT_IMAGE} .`;
 
+/** How long a command may take to end by itself that has left what it started to a holder. */
+const LEAVE_MS = 500;
+
 /** The command that carries a launcher, whose own end says nothing of the launcher's. */
 class FarProcess implements LauncherProcess {
   readonly #process: ManagedProcess;
@@ -328,11 +422,13 @@ class FarProcess implements LauncherProcess {
   static async start(
     parts: AsyncDisposableStack,
     carrier: Carrier,
-    { log, python, workspace, deadline, fix }: {
+    { log, python, workspace, deadline, lasts, fix }: {
       readonly log: Logger;
       readonly python: string;
       readonly workspace: string;
       readonly deadline: AbortSignal;
+      /** Whether what it starts outlives it. */
+      readonly lasts: boolean;
       /** Says what to do about what a command said. */
       readonly fix: (text: string) => string;
     },
@@ -355,6 +451,7 @@ class FarProcess implements LauncherProcess {
       args,
       env: { ...environment(), PATH: await trustedPath(hostPath(), untrusted) },
       onStderr: (line) => log.debug(`${carrier.name}: ${line}`),
+      ...(lasts ? { inputGraceMs: LEAVE_MS } : {}),
     });
     made.move();
     const far = new FarProcess(process, carrier, steps);
@@ -380,6 +477,11 @@ class FarProcess implements LauncherProcess {
 
   stop(): Promise<ExitStatus> {
     return this.#stopping ??= this.#stop();
+  }
+
+  /** Ends the command, and nothing of what it has started. */
+  async leave(): Promise<void> {
+    await (this.#stopping ??= this.#process.stop());
   }
 
   async #stop(): Promise<ExitStatus> {

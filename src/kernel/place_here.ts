@@ -13,7 +13,7 @@ import { hostEnv } from "../base/permission.ts";
 import { abortable } from "../base/signals.ts";
 import { HeldTogether } from "../files/held_records.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
-import { namedProgram } from "../process/program.ts";
+import { namedProgram, type ProgramPath } from "../process/program.ts";
 import { effectiveLimits, LimitedTogether, rlimits } from "../sandbox/limits.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
 import {
@@ -103,8 +103,10 @@ export async function placeHere(
   const lasting = session === undefined ? undefined : await launchLasting(session, {
     command: prepared === undefined ? command : [prepared.command, ...prepared.args],
     env: prepared?.env ?? { LANG: "C.UTF-8" },
-    python: python.executable,
-    folder,
+    python: namedProgram(python.executable),
+    cwd: folder.session,
+    root: folder.root,
+    hostPrivate: folder.hostPrivate,
     held,
     log,
   });
@@ -160,32 +162,41 @@ function launch(
   });
 }
 
-/** Has a supervisor start a launcher, and attaches to it. */
-async function launchLasting(
+/** What {@linkcode launchLasting} starts, and what it leaves to the supervisor. */
+interface LastingLaunch {
+  readonly command: readonly string[];
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string>>;
+  /** The Python that runs the supervisor. */
+  readonly python: ProgramPath;
+  /** The session's folder of this machine, and the one in it that only the host sees. */
+  readonly root: string;
+  readonly hostPrivate: string;
+  readonly held: HeldTogether;
+  readonly log: Logger;
+  /** Where the command leads to a launcher, if not to one of this machine. */
+  readonly where?: string;
+}
+
+/** Has a supervisor start a command, and attaches to it. */
+export async function launchLasting(
   session: LastingSession,
-  { command, env, python, folder, held, log }: {
-    readonly command: readonly string[];
-    readonly env: Readonly<Record<string, string>>;
-    readonly python: string;
-    readonly folder: SessionFolder;
-    readonly held: HeldTogether;
-    readonly log: Logger;
-  },
+  { command, cwd, env, python, root, hostPrivate, held, log, where }: LastingLaunch,
 ): Promise<SupervisedLauncher> {
   const { id, secret, idleMs, maxMs } = session;
-  const address = { id, secret, socket: `${folder.hostPrivate}/socket` };
+  const address = { id, secret, socket: `${hostPrivate}/socket`, where };
   await session.onSocket(address);
   await startSupervisor({
-    ...address,
-    python: namedProgram(python),
-    hostPrivate: folder.hostPrivate,
+    ...{ id, secret, socket: address.socket },
+    python,
+    hostPrivate,
     argv: command,
-    cwd: folder.session,
+    cwd,
     env,
     idleMs,
     maxMs,
     locks: held.locks,
-    remove: [...held.locks.filter((lock) => !lock.startsWith(`${folder.root}/`)), folder.root],
+    remove: [...held.locks.filter((lock) => !lock.startsWith(`${root}/`)), root],
     folder: session.folder,
   });
   held.leave();

@@ -32,10 +32,12 @@ export interface SessionAddress {
   readonly secret: string;
   /** The socket at which its supervisor listens. */
   readonly socket: string;
+  /** Where its launcher is, if not on this machine. */
+  readonly where?: string | undefined;
 }
 
 /** How a supervisor is started. */
-export interface SupervisorOptions extends SessionAddress {
+export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   /** The Python that runs it. */
   readonly python: ProgramPath;
   /** A folder that only the host sees, for its program. */
@@ -155,7 +157,7 @@ export class GarbageError extends SessionRefusedError {
 /** How long a supervisor may take to answer. */
 const ANSWER_MS = 10_000;
 /** How long a session may take to end. */
-const END_MS = 20_000;
+const END_MS = 30_000;
 /** How long what was said may take to be written when the host leaves. */
 const LEAVE_MS = 2000;
 const BEAT_MS = 15_000;
@@ -209,6 +211,11 @@ export class SupervisedLauncher {
   /** What the supervisor said when this host was attached. */
   get status(): SessionStatus {
     return this.#status;
+  }
+
+  /** Where it is, if not on this machine. */
+  get where(): string | undefined {
+    return this.#address.where;
   }
 
   /** The process that the supervisor started. */
@@ -308,10 +315,14 @@ export class SupervisedLauncher {
       case FrameType.BEAT:
         return [];
       case FrameType.STDERR:
-        for (const line of this.#tail.push(frame.payload)) this.#log.debug(`gateway: ${line}`);
+        for (const line of this.#tail.push(frame.payload)) this.#tell(line);
         return [];
       case FrameType.REFUSED: {
         const { why, pid } = parse(refusedSchema, frame, this.#address);
+        if (why === "left") {
+          if (this.#address.where !== undefined) this.#log.warn(leftBehind(this.#address));
+          return [];
+        }
         this.#ending = why === "taken"
           ? takenBy(pid, this.#address)
           : new SessionEndedError(why === "time" ? TIME_OVER : ENDED, UNKNOWN_EXIT);
@@ -321,7 +332,17 @@ export class SupervisedLauncher {
         return [encodeFrame(frame.type, frame.stream, frame.payload)];
     }
   }
+
+  /** Passes on a line of stderr. Those of the relay are about the connection. */
+  #tell(line: string): void {
+    const { where } = this.#address;
+    if (where === undefined || !line.startsWith(RELAY)) return this.#log.debug(`gateway: ${line}`);
+    this.#log.warn(`${where}: ${line.slice(RELAY.length)}`);
+  }
 }
+
+/** What a relay says begins so, and nothing else does. */
+const RELAY = "relay: ";
 
 /** Asks where a session stands. */
 export async function statusOf(address: SessionAddress): Promise<SessionStatus> {
@@ -330,16 +351,34 @@ export async function statusOf(address: SessionAddress): Promise<SessionStatus> 
   return answer;
 }
 
+/** What a session has left on another machine could not be ended. */
+export class LeftBehindError extends ConfigError {
+  /** The name of the class. */
+  override readonly name: string = "LeftBehindError";
+}
+
+function leftBehind({ id, where }: SessionAddress): string {
+  return `Session ${id} has ended here, but ${where} could not be reached: what runs there ends itself ` +
+    "when nothing has come for as long as the session may be left alone";
+}
+
 /** Ends a session, whether or not a host is attached. */
 export async function endSession(address: SessionAddress): Promise<void> {
   const line = await Line.open(address);
   try {
     await greet(line, address, "end");
     const ended = (async () => {
-      while (await line.next() !== undefined);
+      let isLeft = false;
+      for (let frames = await line.next(); frames !== undefined; frames = await line.next()) {
+        for (const frame of frames) {
+          if (frame.type !== FrameType.REFUSED) continue;
+          isLeft ||= parse(refusedSchema, frame, address).why === "left";
+        }
+      }
+      return isLeft;
     })();
     if (!await settledWithin(ended, END_MS)) throw unanswered(address, END_MS);
-    await ended;
+    if (await ended && address.where !== undefined) throw new LeftBehindError(leftBehind(address));
   } catch (error) {
     throw error instanceof LinkError ? garbage(address, error) : error;
   } finally {

@@ -4,7 +4,7 @@ import { mayRead } from "../base/permission.ts";
 import { FairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { measureJson } from "../json/measure.ts";
-import { ManagedProcess } from "../process/managed_process.ts";
+import { ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
 import type { ProgramPath } from "../process/program.ts";
 import {
   checkMessage,
@@ -98,7 +98,7 @@ export class StdioTransport implements Transport {
     try {
       const process = ManagedProcess.spawn({
         ...this.#options,
-        env: { ...this.#options.env, [MARK_VARIABLE]: this.#mark },
+        env: { ...this.#options.env, [SERVER_MARK]: this.#mark },
         inputGraceMs: INPUT_GRACE_MS,
         termGraceMs: TERM_GRACE_MS,
       });
@@ -242,9 +242,6 @@ class LineSplitter {
   }
 }
 
-/** Marks the processes that a server starts, even outside its process group. */
-const MARK_VARIABLE = "IPYBOX_MCP_SERVER";
-
 /** The time limit for the search, since a server may start processes faster than they are found. */
 const LONGEST_MS = 2000;
 
@@ -262,7 +259,7 @@ const ROUND_MS = 5;
 async function killOrphans(mark: string): Promise<void> {
   if (Deno.build.os !== "linux") return;
   for (const start = performance.now(); performance.now() - start < LONGEST_MS;) {
-    const pids = await findMarked(`${MARK_VARIABLE}=${mark}`);
+    const pids = await findMarked(`${SERVER_MARK}=${mark}`);
     if (pids.length === 0) return;
     for (const pid of pids) kill(pid);
     await new Promise((resolve) => setTimeout(resolve, ROUND_MS));

@@ -72,6 +72,15 @@ export interface BootAnswer {
     readonly writable: readonly string[];
     readonly readonly: readonly string[];
   } | null;
+  /** What holds the launcher while nothing leads there, if that is to last. */
+  readonly holder: {
+    /** Its own folder, with its socket. */
+    readonly folder: string;
+    readonly secret: string;
+    readonly idle_seconds: number;
+    readonly max_seconds: number;
+    readonly beat_seconds: number;
+  } | null;
 }
 
 /** A file by its path. */
@@ -118,6 +127,12 @@ export class Boot {
     const archive = has ? new Uint8Array(0) : await archiveOf(this.#programs);
     const line = JSON.stringify({ ...answer, filter: filter.toHex(), size: archive.length });
     await this.#write(joinBytes(new TextEncoder().encode(`${line}\n`), archive));
+  }
+
+  /** Waits until the holder listens. Says whether it does. */
+  async held(): Promise<boolean> {
+    const line = await abortable(lineOf(this.#pipes), this.#deadline);
+    return line.trim() === '{"held": true}';
   }
 
   async #write(bytes: Uint8Array): Promise<void> {

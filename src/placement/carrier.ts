@@ -20,6 +20,10 @@ export interface Carrier {
   readonly fate?: StartCommand | undefined;
   /** The command that starts a program there. */
   command(program: readonly string[]): readonly string[];
+  /** The command that starts another one in the same place; the same where none is given. */
+  reach?(program: readonly string[]): readonly string[];
+  /** What its last line says, as a regular expression, when that place is no more. */
+  readonly gone?: string;
   /** Ends what `start` has made, or else what a command may have left that did not end well. */
   readonly stop?: readonly string[] | undefined;
   /** The Python there. */
@@ -72,6 +76,8 @@ export interface MountedPaths {
 export interface ContainerOptions {
   /** Its name. */
   readonly id: string;
+  /** Whether it outlives the command that starts it. */
+  readonly lasts: boolean;
   /** This machine's workspace, and what of it code must not touch. */
   readonly workspace: string;
   readonly protectedPaths: MountedPaths;
@@ -121,11 +127,14 @@ export function containerCarrier(
     ...(processes === null ? [] : ["--pids-limit", String(processes + OWN_PROCESSES)]),
     ...(isBound ? ["--user", `${owner.uid}:${owner.gid}`, ...mounts(options)] : []),
     ...(isBound && type === "podman" && rootless ? ["--userns", "keep-id"] : []),
+    ...(options.lasts ? ["--sig-proxy=false"] : []),
     ...args,
   ];
   return {
     name: type,
     command: ([program = "", ...rest]) => [...run, "--entrypoint", program, image, ...rest],
+    reach: (program) => [type, "exec", "--interactive", id, ...program],
+    gone: "[Nn]o such container|no container with name|is not running",
     stop: [type, "rm", "--force", id],
     python: IMAGE_PYTHON,
     install: "add them to the image",

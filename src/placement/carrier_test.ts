@@ -19,6 +19,7 @@ function mountsOf(paths: Partial<MountedPaths>): string[] {
     memoryBytes: null,
     processes: null,
     rootless: false,
+    lasts: false,
   });
   const args = command(["python"]);
   return args.filter((_, i) => args[i - 1] === "--mount").map((mount) => {

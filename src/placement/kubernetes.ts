@@ -25,6 +25,8 @@ export interface PodOptions {
   readonly python: string;
   /** What all of it may take; `null` for no limit. */
   readonly memoryBytes: number | null;
+  /** How long it waits for its session when that has gone; by default a moment. */
+  readonly patienceSeconds?: number | undefined;
 }
 
 /** Where a volume is mounted that is the workspace. */
@@ -75,6 +77,7 @@ export function kubernetesCarrier(placement: KubernetesPlacement, options: PodOp
     ],
     find: pod.find,
     fate: pod.state,
+    gone: "\\(NotFound\\)|completed pod",
     command: (program) => [...kubectl, "exec", "--stdin", "--quiet", pod.name, "--", ...program],
     stop: [...kubectl, "delete", made, id, REQUEST, "--wait=false", "--ignore-not-found"],
     python: IMAGE_PYTHON,
@@ -283,7 +286,7 @@ function sentence(...parts: readonly string[]): string {
 /** What is asked of the cluster for a session: a pod which has nothing that its code does not need. */
 export function podOf(
   { image = DEFAULT_IMAGE, volume, cpus = 1, runtimeClassName, hostUsers }: KubernetesPlacement,
-  { id, workspace, python, memoryBytes }: PodOptions,
+  { id, workspace, python, memoryBytes, patienceSeconds = AGAIN_WAIT }: PodOptions,
 ): unknown {
   const resources = {
     cpu: String(cpus),
@@ -317,7 +320,7 @@ export function podOf(
         imagePullPolicy: "IfNotPresent",
         command: [
           ...[python, "-I", "-S", "-c", asset("launcher/hold.py")],
-          ...[String(FIRST_WAIT), String(AGAIN_WAIT)],
+          ...[String(FIRST_WAIT), String(patienceSeconds)],
         ],
         env: [{ name: "IPYBOX_NODE", valueFrom: { fieldRef: { fieldPath: "status.hostIP" } } }],
         resources: { requests: resources, limits: resources },

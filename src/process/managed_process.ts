@@ -42,6 +42,9 @@ export interface ManagedProcessOptions {
   termGraceMs?: number;
 }
 
+/** The variable that marks what an MCP server starts, which ends with it, also in other process groups. */
+export const SERVER_MARK = "IPYBOX_MCP_SERVER";
+
 /** How long to wait for remaining output after the process has ended. */
 const DRAIN_MS = 250;
 

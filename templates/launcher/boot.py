@@ -2,7 +2,8 @@
 
 The host sends this program over stdin, then a line of JSON with what it wants. The answer is a line with
 what is here; the host's second line says how long the archive is that follows, and how to go on. From
-then on stdin and stdout are the launcher's.
+then on stdin and stdout are the launcher's. In a durable session the launcher has a holder's instead, and
+the last line says that this listens: see `resumable.py`.
 
 An image may have the programs already: a folder with exactly the files that the host would send.
 """
@@ -232,6 +233,44 @@ def become(argv, root):
     sys.exit(code if code >= 0 else 128 - code)
 
 
+def hold(argv, answer, prepare):
+    """Leaves the launcher to a holder, which says so and stays when this connection ends."""
+    told, tell = os.pipe()
+    if os.getpid() != 1:
+        if os.fork():
+            os.close(tell)
+            while said := os.read(told, 1 << 12):
+                os.write(1, said)
+            os._exit(0)
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        os.dup2(tell, 1)
+    os.close(tell)
+    (their_in, sink), (source, their_out), (errors, their_errors) = (os.pipe() for _ in range(3))
+    launcher = os.fork()
+    if launcher == 0:
+        os.setsid()
+        for number, end in enumerate((their_in, their_out, their_errors)):
+            os.dup2(end, number)
+        try:
+            prepare()
+            os.execve(argv[0], argv, {"LANG": "C.UTF-8"})
+        except BaseException as error:
+            os.write(2, f"{argv[0]}: {error}\n".encode())
+        os._exit(127)
+    settings = {"launcher": launcher, "sink": sink, "source": source, "errors": errors}
+    settings |= {"root": answer["root"], **answer["holder"]}
+    reader, writer = os.pipe()
+    os.write(writer, json.dumps(settings).encode())  # less than a pipe takes
+    os.close(writer)
+    os.dup2(reader, 0)
+    for end in (sink, source, errors):
+        os.set_inheritable(end, True)
+    python, program = real_executable(), f"{answer['programs']}/launcher/resumable.py"
+    os.execve(python, [python, "-I", "-S", program, "hold"], {"LANG": "C.UTF-8"})
+
+
 def main():
     order = read_line()
     os.write(1, json.dumps(look(order["digest"])).encode() + b"\n")
@@ -244,8 +283,6 @@ def main():
         programs = unpack(read(answer["size"]), answer["programs"])
         if digest(programs) != order["digest"]:
             sys.exit("The programs that arrived are not those that the host meant")
-    if answer["leavesNetwork"]:
-        leave_network()
     rules = bytes.fromhex(answer["filter"])
     argv = [
         real_executable(),
@@ -254,10 +291,18 @@ def main():
         f"{answer['programs']}/launcher/launcher.py",
         json.dumps(answer["probe"]),
     ]
+
+    def prepare():
+        if answer["leavesNetwork"]:
+            leave_network()
+        if rules and not answer["wall"]:
+            take_rights(rules)
+
     if answer["wall"]:
         argv = wall(answer["wall"], rules) + argv
-    elif rules:
-        take_rights(rules)
+    if answer["holder"]:
+        hold(argv, answer, prepare)
+    prepare()
     become(argv, root)
 
 

@@ -48,7 +48,9 @@ BEAT_SECONDS = 15
 DEAD_SECONDS = 45
 HELLO_SECONDS = 10
 FIRST_HOST_SECONDS = 120  # a host that dies while it starts a session must not leave it behind
-EXIT_SECONDS = 10  # the launcher's own grace periods are shorter
+LEFT = 75  # how a launcher's relay exits that could not say the end: see `resumable.py`
+
+EXIT_SECONDS = 20  # the grace periods of a launcher, and of its relay, are shorter
 KILL_SECONDS = 2
 REMOVE_SECONDS = 600  # code that was not ended, and still writes, is followed for so long
 LOOK_SECONDS = 20  # how often it looks whether its record is still there
@@ -560,6 +562,9 @@ class Supervisor:
             attempt(remove, path)
         for path in self.folders:
             attempt(remove_group, path)
+        if process.returncode == LEFT:
+            for host in self.connections():
+                host.send(message(REFUSED, why="left", protocol=PROTOCOL))
         if asked:
             attempt(remove, self.spec["folder"])
         else:

@@ -7,6 +7,7 @@ import { rawServer } from "../support/mcp.ts";
 import { type Answer, CLIENT_KINDS, type ClientKind, McpHost } from "../support/mcp_client.ts";
 import { RAW } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { testPython } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -178,3 +179,22 @@ Deno.test("ipybox mcp --session: a client that restarts finds its session", asyn
 async function exists(path: string): Promise<boolean> {
   return await Deno.stat(path).then(() => true, () => false);
 }
+
+Deno.test("ipybox mcp --session --placement: the next server finds the session there", async () => {
+  await using scene = await Scene.create();
+  const file = `${scene.folder.path}/place.json`;
+  const placement = { type: "command", command: ["/usr/bin/env"], bubblewrap: true };
+  await Deno.writeTextFile(file, JSON.stringify(placement));
+  const where = ["--placement", file, "--python", testPython()];
+  const args = ["--workspace", scene.workspace, "--session", "work", ...where];
+  const start = () =>
+    McpHost.start({ args: [...args, "--approve", "allow"], env: scene.cache.env });
+  const first = await start();
+  await first.execute("import os; x = 41; home = os.environ['HOME']");
+  await kill(first);
+  await using next = await start();
+  assertEquals((await execute(next, "print(x + 1)")).text, `42\n\n${NEWS}`);
+  assertMatch((await execute(next, mark("a"))).text, /\S/);
+  assertEquals(await scene.sent("a"), 1);
+  assertMatch((await execute(next, "print(home)")).text, /^\/tmp\/ipybox\./);
+});

@@ -30,8 +30,28 @@ Deno.test("--placement takes a file of the user's, and none that code could have
   const unknown = await run("kubernets");
   assertEquals(unknown.code, 2);
   assertStringIncludes(unknown.stderr, "docker, podman, kubernetes, ssh:HOST or a JSON file");
-  const both = await run(`${path}/place.json`, "--detach");
-  assertStringIncludes(both.stderr, "--placement and --detach cannot be combined");
+  const both = await run(`${path}/place.json`, "--sandbox-config", "/x.json");
+  assertStringIncludes(both.stderr, "--placement and --sandbox-config cannot be combined");
+});
+
+Deno.test("a session elsewhere is detached from, listed, attached to without saying where, and ended", async () => {
+  await using folder = await TempFolder.create();
+  const { path } = folder;
+  await Deno.mkdir(`${path}/work`);
+  const placement = { type: "command", command: ["/usr/bin/env"], bubblewrap: true };
+  await Deno.writeTextFile(`${path}/place.json`, JSON.stringify(placement));
+  const here = ["--workspace", `${path}/work`];
+  const code = "import time; time.sleep(.5); print(6 * 7)";
+  const where = ["--placement", `${path}/place.json`, "--python", testPython()];
+  const { code: exit, stdout, stderr } = await ipybox([
+    ...["run", "-c", code, "--detach", ...here, ...where],
+  ]);
+  assertEquals([exit, stderr], [0, ""]);
+  const id = stdout.trim();
+  const listed = await ipybox(["sessions", ...here]);
+  assertStringIncludes(listed.stdout, `in ${await Deno.realPath(`${path}/work`)}; at /usr/bin/env`);
+  assertEquals(await ipybox(["attach", id, "--end"]), { code: 0, stdout: "42\n", stderr: "" });
+  assertEquals((await ipybox(["sessions", ...here])).stdout, "");
 });
 
 Deno.test("ipybox mcp --http needs a placement that keeps sessions apart", async () => {

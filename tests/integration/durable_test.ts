@@ -2,7 +2,6 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { callHash } from "../../src/approval/call_text.ts";
-import { silentLogger } from "../../src/base/log.ts";
 import {
   ConfigError,
   ExecutionTimeoutError,
@@ -24,171 +23,18 @@ import {
 import { settledWithin } from "../../src/base/signals.ts";
 import { parseExact, sealObject } from "../../src/json/exact.ts";
 import { SessionGoneError, statusOf } from "../../src/kernel/supervisor.ts";
-import { ManagedProcess } from "../../src/process/managed_process.ts";
-import { ownProgram } from "../../src/process/program.ts";
 import { ipybox } from "../support/cli.ts";
-import { rawServer } from "../support/mcp.ts";
+import { CALLS, follow, PARALLEL, TestSession, until } from "../support/durable.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
-import { TempFolder } from "../support/temp_folder.ts";
-
-/** Waits for a condition; on a busy machine that takes a while. */
-async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const end = Date.now() + 90_000;
-  while (!await condition()) {
-    if (Date.now() > end) throw new Error(`Waited too long for ${condition}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
 
 /** Whether hosts are killed for as long as it takes, as `deno task soak` does. */
 const SOAK = Deno.env.has("IPYBOX_SOAK");
-
-const CALLS = 8;
-const PARALLEL = `
-import asyncio
-from ipybox_runtime import ToolRunner
-raw = ToolRunner("raw")
-before = 40
-async def call(n):
-    try:
-        return (await raw.run("mark", {"name": str(n), "ms": 100})).text and "done"
-    except Exception as error:
-        return type(error).__name__
-outcomes = await asyncio.gather(*map(call, range(${CALLS})))
-print(",".join(outcomes), before + 2)
-`;
-
-/** A session in a workspace of its own. Disposing ends it. */
-class TestSession implements AsyncDisposable {
-  readonly #parts: AsyncDisposableStack;
-  readonly effects: string;
-
-  private constructor(parts: AsyncDisposableStack, readonly workspace: string) {
-    this.#parts = parts;
-    this.effects = `${workspace}-effects`;
-  }
-
-  static async create(): Promise<TestSession> {
-    await using parts = new AsyncDisposableStack();
-    const { path } = parts.use(await TempFolder.create());
-    const session = new TestSession(parts.move(), path);
-    session.#parts.defer(async () => {
-      await Deno.remove(session.effects).catch(() => {}); // where no call was made
-    });
-    return session;
-  }
-
-  /** Starts a host of its own process. */
-  host(decide: string, how: "start" | "attach", what: string): Host {
-    const host = new Host([this.workspace, this.effects, decide, how, what]);
-    return this.#parts.use(host);
-  }
-
-  options() {
-    return { servers: { raw: rawServer("normal", this.effects) }, log: silentLogger };
-  }
-
-  async attach(id: string): Promise<CodeExecutor> {
-    return this.#parts.use(
-      await CodeExecutor.attach(id, { ...this.options(), python: testPython() }),
-    );
-  }
-
-  /** Whether code has made a file in the workspace. */
-  async has(name: string): Promise<boolean> {
-    return await Deno.stat(`${this.workspace}/${name}`).then(() => true, () => false);
-  }
-
-  async start(): Promise<CodeExecutor> {
-    const { workspace } = this;
-    const durable = { idleMs: 120_000 };
-    const options = { ...this.options(), workspace, durable, python: testPython() };
-    return this.#parts.use(await CodeExecutor.start(options));
-  }
-
-  /** How often each call reached its server. */
-  async sent(): Promise<number[]> {
-    const text = await Deno.readTextFile(this.effects).catch(() => "");
-    const lines = text.split("\n");
-    return Array.from(
-      { length: CALLS },
-      (_, n) => lines.filter((line) => line === `mark ${n}`).length,
-    );
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#parts.disposeAsync();
-  }
-}
-
-const HOST = new URL("../fixtures/durable_host.ts", import.meta.url).pathname;
-
-/** A host in a process of its own. */
-class Host implements AsyncDisposable {
-  readonly #process: ManagedProcess;
-  readonly lines: string[] = [];
-  #over = false;
-
-  constructor(args: readonly string[]) {
-    this.#process = ManagedProcess.spawn({
-      command: ownProgram(),
-      args: ["run", "-A", HOST, ...args],
-      env: { ...Deno.env.toObject(), IPYBOX_PYTHON: testPython() },
-    });
-    this.#read();
-  }
-
-  async #read(): Promise<void> {
-    const decoder = new TextDecoder();
-    let open = "";
-    for (;;) {
-      const bytes = await this.#process.pipes.read();
-      if (bytes === null) {
-        this.#over = true;
-        return;
-      }
-      const lines = (open + decoder.decode(bytes, { stream: true })).split("\n");
-      open = lines.pop() ?? "";
-      this.lines.push(...lines);
-    }
-  }
-
-  /** Waits until it has said something so many times. */
-  async said(what: string, times = 1): Promise<string> {
-    const said = () => this.lines.filter((line) => line.startsWith(what));
-    await until(() => said().length >= times || this.#over);
-    if (said().length < times) throw new Error(`The host has ended: ${this.#process.stderrTail}`);
-    return said()[0]?.slice(what.length + 1) ?? "";
-  }
-
-  async kill(): Promise<void> {
-    Deno.kill(this.#process.pid, "SIGKILL");
-    await this.ended();
-  }
-
-  async ended(): Promise<void> {
-    if (!await settledWithin(this.#process.exited, 90_000)) throw new Error("The host goes on");
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#process.stop();
-  }
-}
 
 const STATUS = {
   ...{ epoch: 1, pid: 1, attached: false, tookOver: false, aloneMs: 0, stderr: "", kept: null },
   heldMs: 0,
 };
-
-/** Follows the execution of a session to its end, and accepts what it asks. */
-async function follow(executor: CodeExecutor): Promise<string | null> {
-  for await (const event of executor.resume()) {
-    if (event.type === "approval") await event.request.accept();
-    if (event.type === "result") return event.result.text;
-  }
-  return null;
-}
 
 /** Checks that nothing is left of a session. */
 async function assertGone(id: string, root: string): Promise<void> {

@@ -8,10 +8,12 @@ import {
 } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
 import { engine, engineName, kernelImage, whyNoEngine } from "../support/engine.ts";
 import { rejection, until } from "../support/executor.ts";
 import { useSession } from "../support/placed.ts";
+import { processesWith } from "../support/processes.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -205,4 +207,59 @@ test("a workspace that is root's is refused: code must not be root", async () =>
   const error = await rejection(start(folder.path));
   assert(error instanceof ConfigError, `${error}`);
   assertStringIncludes(error.message, "belongs to root");
+});
+
+test("a durable session in a container outlives its host, its client and its connection", async () => {
+  await using folder = await ownWorkspace();
+  const { path } = folder;
+  const executor = await start(path, { durable: { idleMs: 120_000 } });
+  const { sessionId: id = "" } = executor;
+  await useSession(executor);
+  await executor.execute("a = 40");
+  const [own = ""] = await containers(path);
+  const cut = async () => {
+    for (const pid of await processesWith("exec\0--interactive\0ipybox-")) {
+      Deno.kill(pid, "SIGKILL");
+    }
+  };
+  await cut();
+  assertEquals((await executor.execute("a + 2")).text, "42");
+  await executor.detach({ code: "import time; time.sleep(1); a + 3" });
+  await cut();
+  assertEquals(await containers(path), [own]);
+
+  const attached = await CodeExecutor.attach(id, { log: silentLogger });
+  for await (const event of attached.resume()) {
+    if (event.type === "result") assertEquals(event.result.text, "43");
+  }
+  await useSession(attached);
+  await attached[Symbol.asyncDispose]();
+  await until("the container is gone", async () => (await containers(path)).length === 0);
+});
+
+test("a durable session whose container was killed is lost, and leaves nothing", async () => {
+  await using folder = await ownWorkspace();
+  const { path } = folder;
+  await using executor = await start(path, { durable: { idleMs: 120_000 } });
+  const { sessionId: id = "" } = executor;
+  const running = rejection(executor.execute("import time; time.sleep(600)"));
+  const [own = ""] = await containers(path);
+  await engine("kill", own);
+  const error = await running;
+  assert(error instanceof KernelDiedError, `${error}`);
+  await until("it is lost", async () => {
+    const [listed] = await listSessions(path);
+    return listed?.id === id && listed.status === undefined;
+  });
+  assertEquals(await containers(path), []);
+  await endDurable(id);
+});
+
+test("a container that nobody comes to ends itself", async () => {
+  await using folder = await ownWorkspace();
+  const { path } = folder;
+  const executor = await start(path, { durable: { idleMs: 1000 } });
+  await executor.detach();
+  await until("the container is gone", async () => (await containers(path)).length === 0);
+  await until("it is forgotten", async () => (await listSessions(path)).length === 0);
 });

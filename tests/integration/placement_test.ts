@@ -160,8 +160,6 @@ Deno.test("placements are checked, and what only counts on this machine is refus
     const error = await rejection((async () => await Promise.resolve(parsePlacement(value)))());
     assert(error instanceof ConfigError, `${JSON.stringify(value)}: ${error}`);
   }
-  const both = await refusal({ placement: WALLED, durable: {} });
-  assertStringIncludes(both.message, "placement and durable");
   const project = await refusal({ placement: WALLED, sandbox: { project: "/usr" } });
   assertStringIncludes(project.message, "sandbox.project");
 });
