@@ -25,7 +25,7 @@ export interface StepOptions {
 }
 
 /** How long it is asked what has become of a place, and why it is not ready. */
-const QUESTION_MS = 5000;
+const QUESTION_MS = 3000;
 
 /** Makes a place, and waits for it. */
 export async function makePlace(

@@ -51,6 +51,9 @@ function leadTo(target: KernelDoorTarget): (stream: ByteStream) => Promise<void>
   return async (stream) => await joinStreams(stream, new TcpStream(await Deno.connect(target)));
 }
 
+/** How long a launcher may take to end whose link is broken, before that is told without it. */
+const BROKEN_MS = 2000;
+
 /** How the gateway ended, from the launcher if it could still say so. */
 async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEvidence> {
   let broken = "";
@@ -59,7 +62,10 @@ async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEv
   } catch (error) {
     broken = `${messageOf(error)}\n`;
   }
-  const own = await process.stop(); // without a link nothing can be done with it
+  const stopping = process.stop(); // without a link nothing can be done with it
+  // What broke the link may not end soon, and why it was broken is known.
+  const isOver = broken === "" || await settledWithin(stopping, BROKEN_MS);
+  const own = isOver ? await stopping : { exitCode: null, signal: null };
   const exit = await link.exit ?? own;
   return process.ending ?? { ...exit, stderrTail: process.stderrTail + broken };
 }

@@ -90,6 +90,7 @@ export async function placeFar(
   const boot = new Boot(process.pipes, { programs: programs(), deadline });
   const facts = await boot.begin() ?? await process.failed(deadline);
   const { mayHaveInterfaces = false } = carrier;
+  const leavesNetwork = isWalled && mayHaveInterfaces;
   requireFit(facts, { placement, carrier, python, isWalled });
   const paths = new SessionPaths(
     `/tmp/ipybox.${randomToken().slice(0, 16)}`,
@@ -107,9 +108,9 @@ export async function placeFar(
       files: [canary, ...carrier.isBound ? [`${inner}/.ipybox/code-ran`] : []],
       port: canaryPort,
       process: Deno.pid,
-      ...(mayHaveInterfaces ? { addresses: addressesOf(facts) } : {}),
+      ...(leavesNetwork ? { addresses: addressesOf(facts) } : {}),
     },
-    leavesNetwork: isWalled && mayHaveInterfaces,
+    leavesNetwork,
     filter: isWalled ? filterFor(facts) : new Uint8Array(0),
     wall: !isWalled || !carrier.usesBubblewrap || facts.bwrap === null ? null : {
       bwrap: facts.bwrap,
