@@ -129,7 +129,8 @@ export async function placeFar(
   if (session !== undefined) {
     if (!await boot.held()) await process.failed(deadline);
     lasting = await launchRelay(session, { carrier, python, holder, folder, held, log, workspace });
-    await process.leave();
+    const leaving = process.leave();
+    parts.defer(() => leaving);
   }
   if (!isWalled) {
     log.warn(`No sandbox: executed code can do everything that ${carrier.name} can do`);
