@@ -461,15 +461,15 @@ export class Session implements AsyncDisposable {
     const { unfinished, unfinishedId: resumes } = executor;
     if (before === "lost" || (before === "nothing" && this.#hasRun)) {
       this.#news.push(
-        `[Session ${name} was lost: this is a new one, without the variables of before]`,
+        `[Session ${name} was lost: this is a new one, without its variables]`,
       );
     } else if (before === "itself") {
-      this.#news.push(`[Session ${name} goes on: the variables of before are there]`);
+      this.#news.push(`[Session ${name} continues: its variables are still there]`);
     }
     if (unfinished !== undefined) {
       const cell = this.#follow(new CellRun(executor, unfinished, { resumes }));
       this.leaveCell(cell);
-      this.#news.push(`[A cell of before has ID ${cell.id}: wait_for_cell gets its result]`);
+      this.#news.push(`[An earlier cell has ID ${cell.id}: wait_for_cell returns its result]`);
     }
     this.#hasRun = true;
     return executor;

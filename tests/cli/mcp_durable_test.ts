@@ -61,9 +61,9 @@ const execute = (host: McpHost, code: string, more = {}) =>
   host.call("execute_ipython_cell", { code, ...more });
 const mark = (name: string) =>
   `${RAW}print(raw.run_sync("mark", {"name": "${name}", "ms": 0}).text)`;
-const NEWS = "[Session work goes on: the variables of before are there]";
+const NEWS = "[Session work continues: its variables are still there]";
 
-/** The cell of before that a refusal or a note names. */
+/** The earlier cell that a refusal or a note names. */
 function cellIn(text: string): string {
   const [, id = ""] = /ID ([0-9a-f]{8}): wait_for_cell/.exec(text) ?? [];
   return id;
@@ -156,7 +156,7 @@ Deno.test("ipybox mcp --session: a client that restarts finds its session", asyn
       assertMatch(text, new RegExp(`^${taken}`));
       assertStringIncludes(text, "restart this MCP server");
     }
-    assertMatch(await newer.execute("print('y' in dir())"), /^False\n\n\[Session work goes on/);
+    assertMatch(await newer.execute("print('y' in dir())"), /^False\n\n\[Session work continues/);
     assertStringIncludes(older.stderr, taken);
   });
 
@@ -168,7 +168,7 @@ Deno.test("ipybox mcp --session: a client that restarts finds its session", asyn
     assert(root !== "");
     for (const pid of await processesWith(`${root}/host/supervisor.py`)) Deno.kill(pid, "SIGKILL");
     await untilNoneWith(root);
-    const lost = "[Session work was lost: this is a new one, without the variables of before]";
+    const lost = "[Session work was lost: this is a new one, without its variables]";
     await until("the loss is known", async () => {
       const { text } = await execute(host, "print('z' in dir())");
       return text === `False\n\n${lost}`;

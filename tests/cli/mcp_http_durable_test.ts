@@ -18,7 +18,7 @@ import { TempFolder } from "../support/temp_folder.ts";
 const ALICE = "alice-alice-alice-alice";
 const BOB = "bob-bob-bob-bob-bob-bob";
 const CELL = "execute_ipython_cell";
-const NEWS = /\n\n\[Session [0-9a-f-]{36} goes on: the variables of before are there\]$/;
+const NEWS = /\n\n\[Session [0-9a-f-]{36} continues: its variables are still there\]$/;
 const FOLDER = "import os; print(os.getcwd())";
 
 /** A workspace whose server is killed and started again, at the same port. Disposing ends its sessions. */
