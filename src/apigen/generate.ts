@@ -8,7 +8,7 @@ import { assetTree } from "../assets/mod.ts";
 import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
 import { FairTurns } from "../base/signals.ts";
 import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
-import { shellWord } from "../process/shell_word.ts";
+import { shellWord } from "../base/shell_word.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import type { ObservedResults } from "../json/shape.ts";
 import { withAdditions } from "./additions.ts";

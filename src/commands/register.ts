@@ -31,7 +31,7 @@ import {
   WRITTEN_WORKSPACE,
   writtenWorkspaceOf,
 } from "./shared.ts";
-import { shellWord } from "../process/shell_word.ts";
+import { shellWord } from "../base/shell_word.ts";
 
 /** How to log in to a remote server, where it does not tell all of it itself. */
 const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {

@@ -4,7 +4,7 @@ import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../approva
 import type { PersonRequest } from "../approval/wire.ts";
 import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
 import type { Logger } from "../base/log.ts";
-import { shellWord } from "../process/shell_word.ts";
+import { shellWord } from "../base/shell_word.ts";
 
 /** How long a page is waited for that is expected: clients give up on calls that take long. */
 const PATIENCE_MS = 15_000;

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { shellWord } from "../../src/process/shell_word.ts";
+import { shellWord } from "../../src/base/shell_word.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";

@@ -3,7 +3,7 @@ import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { shellWord } from "../../src/process/shell_word.ts";
+import { shellWord } from "../../src/base/shell_word.ts";
 import { findPython } from "../../src/python/environment.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";

@@ -11,7 +11,7 @@ import { sealObject, toExact } from "../../src/json/exact.ts";
 import { parseElicitation } from "../../src/mcp/questions.ts";
 import { foreignBlock } from "../../src/mcp_server/cell_report.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
-import { shellWord } from "../../src/process/shell_word.ts";
+import { shellWord } from "../../src/base/shell_word.ts";
 import { cliArguments } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";

@@ -3,7 +3,7 @@ import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
-import { shellWord } from "../../src/process/shell_word.ts";
+import { shellWord } from "../../src/base/shell_word.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { rawServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";

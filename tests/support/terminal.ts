@@ -5,7 +5,7 @@
  */
 import { z } from "zod";
 import { fileURLToPath } from "node:url";
-import { shellWord } from "../../src/process/shell_word.ts";
+import { shellWord } from "../../src/base/shell_word.ts";
 import { cliArguments } from "./cli.ts";
 
 const driver = fileURLToPath(new URL("../fixtures/at_terminal.py", import.meta.url));

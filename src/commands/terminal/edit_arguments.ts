@@ -4,7 +4,7 @@ import { escapeHidden, visible } from "../../approval/call_text.ts";
 import type { ApprovalRequest } from "../../approval/request.ts";
 import { PrivateFolder } from "../../files/private_folder.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../../json/exact.ts";
-import { shellWord } from "../../process/shell_word.ts";
+import { shellWord } from "../../base/shell_word.ts";
 import { findProgram, namedProgram, requireProgram } from "../../process/program.ts";
 import { runProgram } from "../../process/run_program.ts";
 import { wrapped } from "../../base/terminal.ts";

@@ -2,7 +2,7 @@ import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../../ba
 import { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
 import { exactFetch } from "../exact_fetch.ts";
-import { shellWord } from "../../process/shell_word.ts";
+import { shellWord } from "../../base/shell_word.ts";
 import {
   computeScopeUnion,
   extractWWWAuthenticateParams,

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { GeneratedTool } from "../../apigen/generate.ts";
-import { shellWord } from "../../process/shell_word.ts";
+import { shellWord } from "../../base/shell_word.ts";
 import {
   checkServerName,
   type HttpServerParams,
