@@ -1,4 +1,10 @@
-import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertNotEquals,
+  assertStringIncludes,
+} from "@std/assert";
 import { join } from "node:path";
 import { runningSessions } from "../../src/mcp_server/running_sessions.ts";
 import { ipybox } from "../support/cli.ts";
@@ -56,7 +62,9 @@ class PoolServer implements AsyncDisposable {
 }
 
 async function selfOf(host: McpHost): Promise<{ id: string; startedAt: number }> {
-  const [folder = "", ticks] = (await host.call(CELL, { code: SELF })).text.split("\n");
+  const { text } = await host.call(CELL, { code: SELF });
+  const [folder = "", ticks] = text.split("\n");
+  assertMatch(folder, /\/\.ipybox\/sessions\/[\da-f-]{36}$/, text);
   return { id: folder.split("/").at(-1) ?? "", startedAt: Number(ticks) };
 }
 
@@ -124,7 +132,8 @@ Deno.test("A session whose kernel died is not handed out", async () => {
   await using pool = await PoolServer.start(workspace.path, "--pool", "1");
   await until("one is ready", () => pool.started === 1);
   const [old] = await pool.folders();
-  const [kernel = 0] = await kernelsOf(pool.server.pid);
+  const [kernel] = await kernelsOf(pool.server.pid);
+  assert(kernel !== undefined);
 
   Deno.kill(kernel, "SIGKILL");
 
