@@ -68,7 +68,7 @@ export const mcp: Command = {
     },
     pool: {
       value: "N",
-      help: "With --http, sessions to keep ready for new clients besides, 70 MB each (default: 0)",
+      help: "With --http, sessions to keep ready for new clients, 70 MB each (default: 0)",
     },
     "allow-registrations": {
       help:

@@ -31,6 +31,8 @@ export interface CellOutcome {
   /** The last text, for a cell that has no result. */
   readonly lastText: string;
   readonly durationMs: number;
+  /** When it ended, in milliseconds since 1970. */
+  readonly endedAt: number;
   readonly state: KernelState;
 }
 
@@ -109,6 +111,7 @@ export class CellRun {
         notes: [...executor.state === "kept" ? news : [], ...this.#notes],
         lastText: this.#lastText,
         durationMs: this.durationMs,
+        endedAt: Date.now(),
         state: executor.state,
       };
       this.#tell();
@@ -133,6 +136,11 @@ export class CellRun {
   /** Whether it has ended. */
   get isOver(): boolean {
     return this.#outcome !== undefined;
+  }
+
+  /** When it ended; `undefined` before. */
+  get endedAt(): number | undefined {
+    return this.#outcome?.endedAt;
   }
 
   /** What it does at the moment, in one line. */

@@ -401,9 +401,9 @@ export class Session implements AsyncDisposable {
     const prepared = this.#prepared ?? this.#prepare();
     this.#prepared = undefined;
     const { executor, outputs, stack } = await prepared;
+    await using parts = stack;
     const { announceSession } = await import("./running_sessions.ts");
     const { PageAsker } = await import("./page_asker.ts");
-    await using parts = stack;
     const workspace = await this.workspace;
     const { label = "" } = this.#options;
     parts.use(await announceSession({ workspace, label, ...doorOf(executor) }));

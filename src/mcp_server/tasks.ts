@@ -63,7 +63,7 @@ class CellTask implements Disposable {
 
   /** When nothing of it need be kept any more; `undefined` before its end. */
   get keptUntil(): number | undefined {
-    return this.run.isOver ? this.#updatedAt + KEPT_MS : undefined;
+    return this.run.endedAt && this.run.endedAt + KEPT_MS;
   }
 
   /** What the client is told in place of the cell's result. */
@@ -137,7 +137,7 @@ class CellTask implements Disposable {
   /** Ends the cell if it waits for a client that does not ask for it any more. */
   abandon(): void {
     clearTimeout(this.#abandoning);
-    if (this.#status !== "input_required") return;
+    if (this.#status !== "input_required" || this.run.isOver) return;
     this.#abandoning = setTimeout(async () => {
       const { type } = await this.run.next(NO_PATIENCE); // somebody else may have decided
       if (type !== "waiting") return;
@@ -157,9 +157,7 @@ class CellTask implements Disposable {
       ...(statusMessage === undefined ? {} : { statusMessage }),
       createdAt: new Date(this.#createdAt).toISOString(),
       lastUpdatedAt: new Date(this.#updatedAt).toISOString(),
-      ttlMs: status === "completed" || status === "cancelled"
-        ? this.#updatedAt + KEPT_MS - this.#createdAt
-        : null,
+      ttlMs: this.keptUntil === undefined ? null : this.keptUntil - this.#createdAt,
       pollIntervalMs: POLL_MS,
     };
   }

@@ -3,9 +3,11 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { z } from "zod";
 import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import { StdioTransport } from "../../src/mcp/stdio.ts";
+import { CellRun } from "../../src/mcp_server/cell_run.ts";
+import { Session } from "../../src/mcp_server/session.ts";
 import { ownProgram } from "../../src/process/program.ts";
 import { cliArguments } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
+import { TestExecutor, until } from "../support/executor.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -216,6 +218,21 @@ Deno.test("ipybox mcp gives tasks to clients that take them", async (t) => {
       assertEquals((await client.ask(method, { taskId: "x" })).error?.code, -32602);
     }
   });
+});
+
+Deno.test("the result of a task is kept for ten minutes after its end, however long it took", async () => {
+  await using test = await TestExecutor.start({ sandbox: false });
+  await using session = new Session({ audit: false });
+  const run = new CellRun(test.executor, "6 * 7", {});
+  const task = session.tasks.of(run);
+  const { now } = Date;
+  using restored = new DisposableStack();
+  restored.defer(() => void (Date.now = now));
+  Date.now = () => now() + 20 * 60_000;
+  await run.ended;
+  assertEquals(await session.tasks.find(run.execution), task);
+  Date.now = () => now() + 31 * 60_000;
+  assertEquals(await session.tasks.find(run.execution), undefined);
 });
 
 Deno.test("a task of a durable session is found when its server was killed", async () => {

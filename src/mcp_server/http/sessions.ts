@@ -394,13 +394,17 @@ export class SessionPool implements AsyncDisposable {
     const { id, session, place } = await this.#create(crypto.randomUUID(), undefined, false);
     const { workspace } = this.#options;
     const end = async () => {
-      await session[Symbol.asyncDispose]();
-      await PackageFolder.remove(place.path);
-      place[Symbol.dispose]();
+      try {
+        await session[Symbol.asyncDispose]();
+        await PackageFolder.remove(place.path);
+      } finally {
+        place[Symbol.dispose]();
+      }
       await removeFromWorkspace(place.path, workspace);
       await forgetWorkspace(place.path);
     };
-    const stop = () => void session[Symbol.asyncDispose](); // which end() waits for
+    // end() waits for it, and hears of its errors
+    const stop = () => void session[Symbol.asyncDispose]().catch(() => {});
     signal.addEventListener("abort", stop, { once: true });
     try {
       signal.throwIfAborted();
