@@ -4,7 +4,8 @@
 # a link just before it is mounted, so that something else is shown, or shown elsewhere. So each
 # mount must show what the host has at that very path, or hide it.
 #
-# Descriptor 7 lists the host's mounts: lines with a kind and a path, written as in a mount list.
+# Descriptor 7 lists the host's mounts: lines with a kind and a path, written as in a mount list. A
+# device is its number and the type of its file system.
 
 declare -A hosts=() devices=() hidden=() states=() named=() fresh=() links=() seen=()
 empty=none spare=none
@@ -97,7 +98,8 @@ is_mask() {
 # If the whole outer sandbox is shown, its /dev, /proc and /sys are included, covered by those of
 # the inner one: only mounts on the topmost one count.
 declare -A top=() view=() live=() parents=()
-while IFS=' ' read -r id parent device root point _; do
+while IFS=' ' read -r id parent device root point rest; do
+  rest=${rest#* - } device+=/${rest%% *}
   top[$point]=$id view[$point]="$device $root" parents[$id]=$parent
 done </proc/self/mountinfo
 for point in /dev /proc /sys; do
@@ -105,6 +107,7 @@ for point in /dev /proc /sys; do
 done
 
 while IFS=' ' read -r id parent device root point rest; do
+  type=${rest#* - } device+=/${type%% *}
   case $point in
     /dev | /proc | /sys) [[ -n ${live[$id]} ]] || continue ;;
     /dev/* | /proc/* | /sys/*)

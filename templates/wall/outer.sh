@@ -20,8 +20,10 @@ newline='
 '
 tab=$(printf '\t')
 (
-  while IFS=' ' read -r _ _ device root point _; do
-    printf 'host %s %s %s\n' "$point" "$device" "$root"
+  # The number of a device that is gone can become another one's, but seldom of the same type.
+  while IFS=' ' read -r _ _ device root point rest; do
+    rest=${rest#* - }
+    printf 'host %s %s/%s %s\n' "$point" "$device" "${rest%% *}" "$root"
   done </proc/self/mountinfo
   named=
   present=
