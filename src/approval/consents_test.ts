@@ -459,3 +459,20 @@ Deno.test("an earlier decision on a call does not count once calls like it were 
   const { decision, by } = await gate.decide(ASKED, { earlier });
   assertEquals([decision, by], ["deny", "consent"]);
 });
+
+Deno.test("a policy that judges for long lets others have their turn", async () => {
+  let judged = 0;
+  const policy = {
+    decide: () => {
+      judged++;
+      for (const end = performance.now() + 15; performance.now() < end;);
+      return { mode: "allow", reason: "" } as const;
+    },
+  };
+  const gate = new ApprovalGate(policy, new ApprovalChannel());
+  const calls = Array.from({ length: 8 }, () => gate.decide(ASKED));
+  await new Promise((resolve) => setTimeout(resolve));
+  assert(judged < 8, "All were judged in one go");
+  await Promise.all(calls);
+  assertEquals(judged, 8);
+});

@@ -32,7 +32,7 @@ import {
   statesAround,
   userFolders,
 } from "./workspace.ts";
-import { mountablePaths } from "./writers.ts";
+import { mountablePaths, runningWriters } from "./writers.ts";
 
 /** Options of the sandbox. */
 export interface SandboxOptions {
@@ -145,6 +145,7 @@ export async function prepareSandbox(
     cwd: folders.session,
     path,
   });
+  const before = await runningWriters();
   const [protectedPaths, ownFolders, project] = await allDone([
     findProtectedPaths(workspace),
     userFolders(),
@@ -152,6 +153,7 @@ export async function prepareSandbox(
   ]);
   const mountable = await protect(workspace, protectedPaths, {
     ...options,
+    before,
     unreadable: project.unreadable,
   });
   const { command, readOnly, readable } = await contents;
@@ -212,17 +214,20 @@ interface ProtectOptions
   readonly unreadable?: readonly string[];
   /** Whether an engine mounts it: see {@linkcode mountablePaths}. */
   readonly byEngine?: boolean;
+  /** What {@linkcode runningWriters} gave before the paths were looked for. */
+  readonly before: Awaited<ReturnType<typeof runningWriters>>;
 }
 
 /** Records that code begins to write to a workspace, and returns the paths that can be protected. */
 async function protect(
   workspace: string,
   found: Awaited<ReturnType<typeof findProtectedPaths>>,
-  { unreadable = [], byEngine, nestedWorkspace, belongings, log }: ProtectOptions,
+  { unreadable = [], before, byEngine, nestedWorkspace, belongings, log }: ProtectOptions,
 ): Promise<ProtectedPaths & { readonly hidden: readonly string[] }> {
   if (!nestedWorkspace) refuseNesting(workspace, found.otherStates);
   await beginWriting(workspace, found.readOnly); // anything missing now may later be the code's
   const mountable = await mountablePaths([...found.unreadable, ...found.readOnly, ...unreadable], {
+    before,
     writes: workspace,
     byEngine,
     belongings,
@@ -239,13 +244,27 @@ async function protect(
 /** Determines which paths of a workspace another kind of sandbox must protect from code. */
 export async function protectWorkspace(
   workspace: string,
-  options: ProtectOptions & { readonly hostPrivate: string; readonly sandbox: SandboxOptions },
+  options: Omit<ProtectOptions, "before"> & {
+    readonly hostPrivate: string;
+    readonly sandbox: SandboxOptions;
+  },
 ): Promise<ProtectedPaths> {
   await admitWorkspace(workspace, options.hostPrivate);
+  const before = await runningWriters();
+  if (before === undefined) {
+    throw new SandboxUnavailableError(
+      `Cannot tell which sessions write to ${workspace}: ipybox has no folder for its state`,
+      "Set HOME or XDG_STATE_HOME to a folder that you can write to",
+    );
+  }
   const found = await findProtectedPaths(workspace);
   const settings = await readOnlyInside(options.sandbox, workspace);
   const all = { ...found, readOnly: [...found.readOnly, ...settings] };
-  const { readOnly, unreadable } = await protect(workspace, all, { ...options, byEngine: true });
+  const { readOnly, unreadable } = await protect(workspace, all, {
+    ...options,
+    before,
+    byEngine: true,
+  });
   const kept = new Set([...readOnly, ...unreadable]);
   const movable = [...found.unreadable.filter(isState), ...settings].find((path) =>
     !kept.has(path)

@@ -19,7 +19,7 @@ import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
 import { findSrt, srtEnvironment } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
 import { statesAround, userFolders } from "./workspace.ts";
-import { mountablePaths } from "./writers.ts";
+import { mountablePaths, runningWriters } from "./writers.ts";
 
 /** A program to run in its own sandbox. */
 interface ServerProgram {
@@ -85,6 +85,7 @@ export async function sandboxServer(
   // srt puts empty files into its own working directory.
   const cwd = hostPrivate;
   await using planner = await Planner.start(srt, { config, hostPrivate, cwd, path: trusted });
+  const before = await runningWriters();
   const [found, ...readable] = await allDone([
     protectedIn(workspace, openReads),
     programFiles(program.command, home),
@@ -95,6 +96,7 @@ export async function sandboxServer(
   if (mayWrite) await beginWriting(workspace, found.readOnly);
   const around = await statesAround(workspace);
   const mountable = await mountablePaths([...found.unreadable, ...found.readOnly], {
+    before,
     writes: mayWrite ? workspace : undefined,
     belongings: options.belongings,
   });

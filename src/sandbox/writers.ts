@@ -15,8 +15,30 @@ interface Writer {
 const writerSchema = z.object({ folder: z.string(), kept: z.array(z.string()) })
   .transform(({ folder, kept }): Writer => ({ folder, kept: new Set(kept) }));
 
+/**
+ * The sandboxes whose programs may write to folders now; `undefined` if that cannot be known. Look
+ * before you look for paths: programs that end in between may have changed what you find.
+ */
+export async function runningWriters(): Promise<readonly Writer[] | undefined> {
+  const folder = usableState("writers");
+  if (folder === undefined) return undefined;
+  try {
+    using _lock = await lockUserFolder(folder);
+    return await readWriters(folder);
+  } catch (error) {
+    if (isUnwritable(error)) return undefined;
+    throw error;
+  }
+}
+
+async function readWriters(folder: string): Promise<Writer[]> {
+  return (await heldRecords(folder)).map((text) => writerSchema.parse(JSON.parse(text)));
+}
+
 /** Options of {@linkcode mountablePaths}. */
 interface MountablePathsOptions {
+  /** What {@linkcode runningWriters} gave before the paths were looked for. */
+  readonly before: readonly Writer[] | undefined;
   /** The folder that the sandbox's programs may write to, if any. */
   readonly writes?: string;
   /** Whether an engine mounts them, by their paths and as another user. */
@@ -37,7 +59,7 @@ interface MountablePathsOptions {
  */
 export async function mountablePaths(
   paths: readonly string[],
-  { writes, byEngine = false, belongings }: MountablePathsOptions,
+  { before = [], writes, byEngine = false, belongings }: MountablePathsOptions,
 ): Promise<ReadonlySet<string>> {
   // On other systems, our own sandboxes are path rules
   if (Deno.build.os !== "linux" && !byEngine) return new Set(paths);
@@ -45,7 +67,7 @@ export async function mountablePaths(
   if (folder === undefined) return new Set(paths);
   try {
     using _lock = await lockUserFolder(folder);
-    const others = (await heldRecords(folder)).map((text) => writerSchema.parse(JSON.parse(text)));
+    const others = [...before, ...await readWriters(folder)];
     const mountable = paths.filter((path) =>
       (isState(path) && !byEngine) ||
       others.every(({ folder, kept }) => !isInside(path, folder) || kept.has(path))

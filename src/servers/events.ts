@@ -262,7 +262,7 @@ export class ServerMessages {
     const source = { serverName, callId: events.onlyCall(serverName) };
     const call = questionCall(source, question);
     const time = new Date();
-    const denial = gate.judge(call);
+    const denial = await gate.judge(call);
     const { answer, end } = denial === undefined
       ? await elicitations.ask(source, question, signal)
       : declined(denial.reason);

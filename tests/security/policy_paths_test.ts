@@ -284,3 +284,16 @@ Deno.test("A path by way of thousands of folders is not followed to its end", as
   assert(looks.length < 2000, `${looks.length} lookups`);
   assert(!looks.includes("realPathSync")); // it would follow the path to its end
 });
+
+Deno.test("A path of a million parts is not even cleaned", async () => {
+  await using folder = await TempFolder.create();
+  const policy = await writePolicy(folder.path, [ALLOW]);
+  const path = `/${"a/".repeat(400_000)}${"b/../".repeat(400_000)}`; // which takes minutes
+  const { mode } = policy.decide(approvalCall({
+    kind: "tool",
+    server: "files",
+    tool: "read_file",
+    arguments: { path },
+  }));
+  assertEquals(mode, "ask");
+});

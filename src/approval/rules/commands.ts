@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { type Match, matchesGlob } from "./match.ts";
+import { type Effort, type Glob, globItems, type Match, matchGlob } from "./match.ts";
 
 /** A text for a shell. */
 export type ShellText = SimpleCommand | OtherText;
@@ -20,6 +20,8 @@ interface SimpleCommand {
   readonly plain: boolean;
   /** Every word in the text, including those in quotes. */
   readonly mentioned: readonly string[];
+  /** The length of the text. */
+  readonly length: number;
 }
 
 /** Anything else. */
@@ -29,6 +31,8 @@ interface OtherText {
   readonly reason: string;
   /** Every word in the text, wherever it is. */
   readonly mentioned: readonly string[];
+  /** The length of the text. */
+  readonly length: number;
 }
 
 /** The longest text to read. */
@@ -46,7 +50,8 @@ const BLANKS = /[ \t]+/y;
 /** Reads a text for a shell. */
 export function readShell(text: string): ShellText {
   const mentioned = wordsIn(text);
-  const other = (reason: string): OtherText => ({ type: "other", reason, mentioned });
+  const { length } = text;
+  const other = (reason: string): OtherText => ({ type: "other", reason, mentioned, length });
   if (text.length > MAX_LENGTH) return other(`it is longer than ${MAX_LENGTH} characters`);
   const line = text.replace(/^[ \t\n]+/, "").replace(/(?<![ \t\n])[ \t\n]+$/, "");
   const found = splitWords(line);
@@ -59,12 +64,12 @@ export function readShell(text: string): ShellText {
   if (evaluates(name, rest)) return other(`${name} may run what is in its arguments`);
   const words = [name, ...rest];
   const plain = !/['"\\]/.test(line);
-  return { type: "simple", words, starts: startsPrograms(name), plain, mentioned };
+  return { type: "simple", words, starts: startsPrograms(name), plain, mentioned, length };
 }
 
 /** A text for something other than a shell with a known grammar. */
 export function otherText(text: string, reason: string): OtherText {
-  return { type: "other", reason, mentioned: wordsIn(text) };
+  return { type: "other", reason, mentioned: wordsIn(text), length: text.length };
 }
 
 /** The words of a simple command, or why the text is not one. */
@@ -128,8 +133,9 @@ function wordsIn(text: string): string[] {
  * as `git log **` has one item for each word: `*` and `?` stand for characters, and `**` for any
  * number of words.
  */
-export function allowsCommand(pattern: string, text: ShellText): Match {
+export function allowsCommand(pattern: string, text: ShellText, effort: Effort): Match {
   const items = itemsOf(pattern);
+  if (!effort.take(matchingCost(items, text))) return "maybe";
   if (text.type === "other") return mentions(items, text) ? "maybe" : "no";
   const match = matchWords(items, text);
   // A rule allows a program that starts others only if it names that program.
@@ -137,28 +143,51 @@ export function allowsCommand(pattern: string, text: ShellText): Match {
 }
 
 /** Whether a rule with this pattern restricts a text, because the text contains its words anywhere. */
-export function restrictsCommand(pattern: string, text: ShellText): Match {
+export function restrictsCommand(pattern: string, text: ShellText, effort: Effort): Match {
   const items = itemsOf(pattern);
+  if (!effort.take(matchingCost(items, text))) return "maybe";
   if (text.type === "other") return mentions(items, text) ? "yes" : "maybe";
   const match = matchWords(items, text);
   if (!text.starts || match === "yes") return match;
   if (mentions(items, text)) return "yes";
-  const [name = ""] = items;
-  return match === "maybe" || !text.plain || mentions([name], text) ? "maybe" : "no";
+  return match === "maybe" || !text.plain || mentions(items.slice(0, 1), text) ? "maybe" : "no";
 }
 
+/** An item of a pattern: what it says, and the same for matching. */
+interface Item {
+  readonly text: string;
+  readonly glob: Glob;
+}
+
+function itemOf(text: string): Item {
+  return { text, glob: globItems(text) };
+}
+
+const WORDS = itemOf("**");
+
 /** The items of a pattern, with its program normalized like that of a text. */
-function itemsOf(pattern: string): string[] {
+function itemsOf(pattern: string): Item[] {
   const [name = "", ...rest] = pattern.trim().split(/\s+/);
-  return [name.replace(SYSTEM_FOLDER, ""), ...rest];
+  return [name.replace(SYSTEM_FOLDER, ""), ...rest].map(itemOf);
+}
+
+/** The cost of matching a word with an item in all ways. */
+const WORD_COST = 200;
+
+/** What it may cost to match a pattern: an item with stars tries the characters of a word repeatedly. */
+function matchingCost(items: readonly Item[], { mentioned, length }: ShellText): number {
+  return items.reduce((sum, { text, glob }) => {
+    const tries = text.includes("*") && text !== WORDS.text ? glob.length : 0;
+    return sum + mentioned.length * WORD_COST + length * tries;
+  }, 0);
 }
 
 /** Whether a pattern names a program: it may have wildcards only in the program's folder. */
-function namesProgram([first = ""]: readonly string[]): boolean {
-  return !/[*?]/.test(first.split("/").at(-1) ?? "");
+function namesProgram([first]: readonly Item[]): boolean {
+  return !/[*?]/.test(first?.text.split("/").at(-1) ?? "");
 }
 
-function matchWords(items: readonly string[], { words }: SimpleCommand): Match {
+function matchWords(items: readonly Item[], { words }: SimpleCommand): Match {
   if (matches(items, words, isFor)) return "yes";
   if (matches(items, words, mayBeFor)) return "maybe";
   const [name, ...rest] = words;
@@ -168,16 +197,16 @@ function matchWords(items: readonly string[], { words }: SimpleCommand): Match {
 }
 
 /** Whether the words of a pattern appear consecutively in a text. */
-function mentions(items: readonly string[], { mentioned }: ShellText): boolean {
-  return matches(["**", ...items, "**"], mentioned, (item, word) => {
+function mentions(items: readonly Item[], { mentioned }: ShellText): boolean {
+  return matches([WORDS, ...items, WORDS], mentioned, (item, word) => {
     return mayBeFor(item, word) || mayBeFor(item, word.split("/").at(-1) ?? "");
   });
 }
 
 function matches(
-  items: readonly string[],
+  items: readonly Item[],
   words: readonly string[],
-  fits: (item: string, word: string) => boolean,
+  fits: (item: Item, word: string) => boolean,
 ): boolean {
   // reachable[j]: whether the items so far can match the first j words
   let reachable: boolean[] = [true];
@@ -185,7 +214,7 @@ function matches(
     const next: boolean[] = [];
     for (let j = 0; j <= words.length; j++) {
       const word = j === 0 ? undefined : words[j - 1];
-      if (item === "**") next.push(reachable[j] === true || next[j - 1] === true);
+      if (item.text === WORDS.text) next.push(reachable[j] === true || next[j - 1] === true);
       else next.push(word !== undefined && reachable[j - 1] === true && fits(item, word));
     }
     reachable = next;
@@ -197,13 +226,13 @@ function matches(
  * Whether a word matches an item. If it contains `..`, a wildcard in a path does not determine
  * where it leads.
  */
-function isFor(item: string, word: string): boolean {
-  if (matchesGlob(item, word) !== "yes") return false;
-  return !/[*?]/.test(item) || item === "*" || !/(^|\/)\.\.(\/|$)/.test(word);
+function isFor({ text, glob }: Item, word: string): boolean {
+  if (matchGlob(glob, word) !== "yes") return false;
+  return !/[*?]/.test(text) || text === "*" || !/(^|\/)\.\.(\/|$)/.test(word);
 }
 
-function mayBeFor(item: string, word: string): boolean {
-  return matchesGlob(item, word) !== "no";
+function mayBeFor({ glob }: Item, word: string): boolean {
+  return matchGlob(glob, word) !== "no";
 }
 
 // Names that are special in simple commands, because the words after them are more than arguments.

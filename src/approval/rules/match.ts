@@ -56,7 +56,11 @@ const MAX_STEPS = 2 ** 22;
  * `"maybe"`.
  */
 export function matchesGlob(pattern: string, text: string): Match {
-  const items = globItems(pattern);
+  return matchGlob(globItems(pattern), text);
+}
+
+/** The same for a pattern that was read before, by {@linkcode globItems}. */
+export function matchGlob(items: Glob, text: string): Match {
   let [item, at, star, resume] = [0, 0, -1, 0];
   for (let steps = 0; at < text.length; steps++) {
     if (steps > MAX_STEPS) return "maybe";
@@ -79,11 +83,14 @@ export function matchesGlob(pattern: string, text: string): Match {
   return sure(item === items.length);
 }
 
+/** A pattern that was read: code points, and numbers below 0 for its wildcards. */
+export type Glob = readonly number[];
+
 const ANY = -1;
 const ONE = -2;
 
-/** The code points of a pattern, {@linkcode ANY} and {@linkcode ONE}. */
-function globItems(pattern: string): number[] {
+/** Reads a pattern. */
+export function globItems(pattern: string): Glob {
   const items: number[] = [];
   let escaped = false;
   for (const character of pattern) {

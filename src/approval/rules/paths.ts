@@ -47,8 +47,9 @@ export function pathJudge(
     return [folder, path && follow(path, new Effort())?.real];
   }));
   const isInside = (path: string, folder: string, { way, effort }: Looks): Match => {
+    if (!isPlain(path)) return "maybe"; // first: what follows may take long for other texts
     const [outer, inner] = [absolute(folder), resolve(path)];
-    if (!isPlain(path) || outer === undefined) return "maybe";
+    if (outer === undefined) return "maybe";
     const [innerWay, outerWay] = [way(inner), way(outer)];
     if (innerWay === undefined || innerWay.ofProcess || outerWay === undefined) return "maybe";
     const [realInner, realOuter, meant] = [innerWay.real, outerWay.real, known.get(folder)];

@@ -150,7 +150,7 @@ export class PolicyRules implements ApprovalPolicy {
     ]);
     const hints = matchHints(rule, call);
     if (named === "no" || hints === "no") return { match: "no" };
-    const byCommand = matchCommand(rule, text);
+    const byCommand = matchCommand(rule, text, judge.effort);
     const args = rule.arguments === undefined
       ? "yes"
       : matchArguments(rule.arguments, call.arguments, judge);
@@ -178,11 +178,15 @@ function mayDeny({ effect, match, doubt }: RuleFinding): boolean {
   return effect === "deny" && match === "maybe" && doubt !== INCOMPLETE;
 }
 
-function matchCommand({ command, effect }: PolicyRule, text: ShellText | undefined): Match {
+function matchCommand(
+  { command, effect }: PolicyRule,
+  text: ShellText | undefined,
+  effort: Effort,
+): Match {
   if (command === undefined) return "yes";
   if (text === undefined) return "no";
   const match = effect === "allow" ? allowsCommand : restrictsCommand;
-  return any(many(command).map((pattern) => match(pattern, text)));
+  return any(many(command).map((pattern) => match(pattern, text, effort)));
 }
 
 /** Why a command rule is uncertain. */
