@@ -1,5 +1,6 @@
 import { basename, dirname, isAbsolute, join } from "node:path";
 import { mayRead } from "../base/permission.ts";
+import { pinRealPath } from "./pinned_folder.ts";
 
 /**
  * A folder that the host writes an execution's files to, created with the first file.
@@ -25,11 +26,13 @@ export class ArtifactFolder {
 
   /** Creates a file with a unique name, `<8 hex digits>.<extension>`. */
   create(extension: string): { path: string; file: Deno.FsFile } {
-    const real = this.#open();
+    using folder = this.#open();
     for (;;) {
       const name = `${crypto.randomUUID().slice(0, 8)}.${extension}`;
       try {
-        const file = this.#createIn(real, name);
+        // createNew follows no link in the last component
+        const file = Deno.openSync(join(folder.path, name), { write: true, createNew: true });
+        this.#requireIn(folder, name, file);
         return { path: join(this.#path, name), file };
       } catch (error) {
         if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
@@ -48,40 +51,41 @@ export class ArtifactFolder {
     return path;
   }
 
-  /** Removes a file created with {@linkcode create}. */
+  /** Removes a file that {@linkcode create} made. */
   remove(path: string): void {
-    Deno.removeSync(join(this.#open(), basename(path)));
+    using folder = this.#open();
+    Deno.removeSync(join(folder.path, basename(path)));
+  }
+
+  /** Creates the folder if it is missing, and opens it if no link redirects it. */
+  #open(): OpenFolder {
+    const real = this.#expected ??= expectedRealPath(this.#path);
+    this.#requireNoLink(real);
+    Deno.mkdirSync(real, { recursive: true });
+    const pinned = pinRealPath(real);
+    if (pinned !== undefined) return pinned;
+    this.#requireNoLink(real);
+    return { path: real, unpinned: true, [Symbol.dispose]: () => {} };
   }
 
   /**
-   * Creates a file and checks that it is in the folder. If code replaced the folder by a link in
-   * the meantime, only an empty file is created elsewhere.
+   * Checks that a new file is in the folder, if that could not be held open: code may have put a link
+   * in its place. Then only an empty file is created elsewhere.
    */
-  #createIn(real: string, name: string): Deno.FsFile {
-    const path = join(real, name);
-    // `createNew` follows no link in the last component.
-    const file = Deno.openSync(path, { write: true, createNew: true });
+  #requireIn({ path, unpinned = false }: OpenFolder, name: string, file: Deno.FsFile): void {
+    if (!unpinned) return;
     try {
-      this.#requireNoLink(real);
-      const [opened, there] = [file.statSync(), Deno.lstatSync(path)];
-      if (opened.ino === there.ino && opened.dev === there.dev) return file;
-      throw new Error(`Cannot write to ${this.#path}: it was replaced in the meantime`);
+      this.#requireNoLink(path);
+      const [opened, there] = [file.statSync(), Deno.lstatSync(join(path, name))];
+      if (opened.ino !== there.ino || opened.dev !== there.dev) throw this.#replaced();
     } catch (error) {
       file.close();
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-      throw new Error(`Cannot write to ${this.#path}: it was replaced in the meantime`, {
-        cause: error,
-      });
+      throw error instanceof Deno.errors.NotFound ? this.#replaced(error) : error;
     }
   }
 
-  /** Creates the folder if it is missing, and checks that no link redirects it. */
-  #open(): string {
-    const expected = this.#expected ??= expectedRealPath(this.#path);
-    this.#requireNoLink(expected);
-    Deno.mkdirSync(expected, { recursive: true });
-    this.#requireNoLink(expected);
-    return expected;
+  #replaced(cause?: Error): Error {
+    return new Error(`Cannot write to ${this.#path}: it was replaced in the meantime`, { cause });
   }
 
   /** Looks at each folder of a path, and follows none: code's links can lead through thousands. */
@@ -92,6 +96,12 @@ export class ArtifactFolder {
       `Cannot write to ${this.#path}: ${link} is a symbolic link; remove it or choose another folder`,
     );
   }
+}
+
+/** A folder that is held open, or else its path. */
+interface OpenFolder extends Disposable {
+  readonly path: string;
+  readonly unpinned?: boolean;
 }
 
 /** Writes all bytes, in several writes if necessary. */

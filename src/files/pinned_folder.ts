@@ -5,7 +5,7 @@
  *
  * @module
  */
-import { constants } from "node:fs";
+import { closeSync, constants, openSync, readlinkSync } from "node:fs";
 import { type FileHandle, mkdir, open, readlink } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
@@ -59,7 +59,7 @@ export class PinnedFolder implements AsyncDisposable {
    */
   static async open(folder: string, options: PinOptions = {}): Promise<PinnedFolder> {
     const path = resolve(folder);
-    if (Deno.build.os !== "linux" || !isAllGranted()) {
+    if (!canPin()) {
       return await new PinnedFolder(dirname(path)).child(basename(path), options);
     }
     const above = isSettled(path) ? dirname(path) : await Deno.realPath(dirname(path));
@@ -84,6 +84,35 @@ export class PinnedFolder implements AsyncDisposable {
   }
 }
 
+function canPin(): boolean {
+  return Deno.build.os === "linux" && isAllGranted();
+}
+
+/**
+ * Pins an existing folder whose real path is known, for synchronous writes; `undefined` where that is
+ * not possible. Follows none of the links that code may have put in its place: they can lead through
+ * thousands of folders.
+ *
+ * @throws {ConfigError} Something else is at the path.
+ */
+export function pinRealPath(path: string): Disposable & { readonly path: string } | undefined {
+  if (!canPin()) return undefined;
+  const fd = openPlainSync(path);
+  using opened = new DisposableStack();
+  opened.defer(() => closeSync(fd));
+  if (readlinkSync(`/proc/self/fd/${fd}`) !== path) throw notPlain(path);
+  const parts = opened.move();
+  return { path: `/proc/self/fd/${fd}/.`, [Symbol.dispose]: () => parts.dispose() };
+}
+
+function openPlainSync(path: string): number {
+  try {
+    return openSync(path, FLAGS);
+  } catch (error) {
+    throw openingError(error, path);
+  }
+}
+
 /** Creates a folder, unless something exists at the path, which need not be a folder. */
 export async function makeFolder(path: string, mode: number): Promise<void> {
   await mkdir(path, { mode }).catch((error: unknown) => {
@@ -95,9 +124,13 @@ async function openPlain(path: string, shown: string): Promise<FileHandle> {
   try {
     return await open(path, FLAGS);
   } catch (error) {
-    const isLink = codeOf(error) === "ELOOP" || codeOf(error) === "ENOTDIR";
-    throw isLink ? notPlain(shown, error) : error;
+    throw openingError(error, shown);
   }
+}
+
+function openingError(error: unknown, shown: string): unknown {
+  const isLink = codeOf(error) === "ELOOP" || codeOf(error) === "ENOTDIR";
+  return isLink ? notPlain(shown, error) : error;
 }
 
 function notPlain(path: string, cause?: unknown): ConfigError {
