@@ -80,11 +80,7 @@ export class JsonMeter implements JsonMeasure {
       this.#open,
       this.#inString,
     ];
-    let at = 0;
-    if (this.#escaped && bytes.length > 0) {
-      this.#escaped = false;
-      at = 1;
-    }
+    let at = this.#escaped ? 1 : 0;
     for (; at < bytes.length; at++) {
       const meaning = MEANINGS[bytes[at]!];
       if (meaning === OTHER) continue;
@@ -101,7 +97,7 @@ export class JsonMeter implements JsonMeasure {
         if (++open > this.#depth) this.#depth = open;
       } else if (meaning === CLOSE) open--;
     }
-    this.#escaped = at > bytes.length; // a backslash was the last byte
+    this.#escaped = at > bytes.length; // a backslash was the last byte, perhaps before no bytes at all
     this.#names = names;
     [this.#values, this.#open, this.#inString] = [values, open, inString];
   }

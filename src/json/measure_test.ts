@@ -37,6 +37,13 @@ Deno.test("JsonMeter measures the same however the bytes come", () => {
   }));
 });
 
+Deno.test("JsonMeter remembers a backslash over a piece without bytes", () => {
+  const pieces = ['["a\\', "", '"b", 1]'];
+  const meter = new JsonMeter();
+  for (const piece of pieces) meter.add(encoder.encode(piece));
+  assertEquals(meter.values, measureJson(encoder.encode(pieces.join(""))).values);
+});
+
 Deno.test("checkJson() refuses too many values, and too deep ones", () => {
   const bytes = encoder.encode(`[${"[],".repeat(1000)}1]`);
   checkJson(bytes, { maxValues: 2100 });

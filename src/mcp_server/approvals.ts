@@ -52,6 +52,8 @@ export const ABANDONED_MS = 30_000;
 const FASTEST_PERSON_MS = 400;
 /** How many questions are asked concurrently: more would overwhelm a person. */
 const MAX_AT_ONCE = 10;
+/** No further question is added to ones of this size, in characters. */
+const MAX_TOGETHER = 512 * 1024;
 
 /** A cell, as far as its rounds need to know it. */
 export type AskingCell = Pick<CellRun, "code" | "decide" | "answer" | "cancel">;
@@ -193,13 +195,29 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
 export function formsOf(
   waiting: Waiting,
 ): { readonly shown: Waiting; readonly inputRequests: InputRequests } {
-  const approvals = waiting.approvals.slice(0, MAX_AT_ONCE);
-  const questions = waiting.questions.slice(0, MAX_AT_ONCE - approvals.length);
   const inputRequests: InputRequests = {};
-  for (const request of approvals) inputRequests[request.id] = approvalForm(request);
-  for (const request of questions) inputRequests[request.id] = questionForm(request);
+  let size = 0;
+  const isShown = (request: PersonRequest): boolean => {
+    if (size > MAX_TOGETHER || Object.keys(inputRequests).length === MAX_AT_ONCE) return false;
+    const form = formOf(request);
+    inputRequests[request.id] = form;
+    size += JSON.stringify(form).length;
+    return true;
+  };
+  const approvals = waiting.approvals.filter(isShown);
+  const questions = waiting.questions.filter(isShown);
   return { shown: { approvals, questions }, inputRequests };
 }
+
+/** The form of a request, made once: clients ask for it again and again, and large ones take long. */
+function formOf(request: PersonRequest): InputRequests[string] {
+  return forms.getOrInsertComputed(
+    request,
+    () => request instanceof ElicitationRequest ? questionForm(request) : approvalForm(request),
+  );
+}
+
+const forms = new WeakMap<PersonRequest, InputRequests[string]>();
 
 /** What a client gave for the forms that it was sent. */
 interface GivenAnswers<Cell> {
