@@ -317,6 +317,11 @@ export function isRunning({ status, error }: ListedSession): boolean {
   return status !== undefined || error !== undefined;
 }
 
+/** Whether a session is a client's of an HTTP server, and only that server continues it. */
+export function isOfClient(record: SessionRecord | undefined): boolean {
+  return record?.note !== undefined;
+}
+
 /** Whether its code had not ended when the last host went: what it has asked since then nobody knows. */
 export function wentOn({ status }: ListedSession): boolean {
   if (status === undefined || status.attached) return false;
