@@ -3,7 +3,8 @@
  * What a start and an end cost, in time and memory: of `ipybox run`, with and without the sandbox, times
  * a kernel that `jupyter_client` starts, executes in and ends; of a `CodeExecutor` until its first
  * result, and its end; of `ipybox mcp` until it answers, as the SDK's least server does, and until its
- * first cell has; of a session over HTTP until its first cell has, with and without `--pool`; and the memory (PSS) of each process of one, ten, … sessions of one host.
+ * first cell has; of a session over HTTP until its first cell has, with and without `--pool`; and the
+ * memory (PSS) of each process of one, ten, … sessions of one host.
  *
  * `deno run -A benchmarks/start.ts [ROUNDS] [SESSIONS…]`, on Linux. `--other FOLDER` adds the `ipybox run`
  * and `ipybox mcp` of another checkout. All take turns; the least of each is what to quote while other

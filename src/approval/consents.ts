@@ -143,6 +143,13 @@ export class Consents {
    */
   async remember(decided: Decided, remember: Remember, cell: Cell | undefined): Promise<void> {
     const { match } = remember;
+    if (match === "arguments" && isTooLargeToShow(decided.call)) {
+      // Without a hash of its arguments, it would count for any
+      this.#log.warn(
+        "These arguments are too large to remember: the decision applies to one call only",
+      );
+      return;
+    }
     const consent = makeConsent(decided, match, this.#options.describe);
     const stays = (earlier: Consent) => !isReplaced(earlier, decided.call, match);
     const withIt = (earlier: readonly Consent[]) => {

@@ -476,3 +476,12 @@ Deno.test("a policy that judges for long lets others have their turn", async () 
   await Promise.all(calls);
   assertEquals(judged, 8);
 });
+
+Deno.test("a decision on arguments that are too large to show is not remembered, least of all for any", async () => {
+  const consents = new Consents();
+  const large = call(`{"text":"${"x".repeat(300_000)}"}`);
+  const decided = { call: large, facets: [], decision: "allow" } as const;
+  await consents.remember(decided, { scope: "session", match: "arguments" }, undefined);
+  assertEquals((await consents.recall(call("{}"), [])).decision, undefined);
+  assertEquals((await consents.recall(large, [])).decision, undefined);
+});

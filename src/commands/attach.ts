@@ -1,5 +1,5 @@
 import { CodeExecutor } from "../executor/code_executor.ts";
-import { findSession } from "../executor/durable.ts";
+import { findSession, refuseOfClient } from "../executor/durable.ts";
 import { runAction } from "./actions/code_action.ts";
 import { type Command, type CommandIo, parseCommandLine, UsageError } from "./command.ts";
 import { APPROVE, APPROVE_SHELL, executorOptions } from "./executor_options.ts";
@@ -42,14 +42,9 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     throw new UsageError("Specify the session's id: `ipybox sessions` lists those that run");
   }
   const timeoutMs = parsed.milliseconds("timeout");
-  const { workspace, note } = await findSession(id);
-  if (note !== undefined) {
-    // It has another workspace's servers, policy and audit log.
-    throw new UsageError(
-      `Session ${id} belongs to a client of \`ipybox mcp --http --durable\`: only that server ` +
-        "continues it, and asks you on its approval page",
-    );
-  }
+  const record = await findSession(id);
+  const { workspace } = record;
+  refuseOfClient(record);
   const options = await executorOptions(parsed, io, workspace);
   const executor = await CodeExecutor.attach(id, options);
   let leaving: Promise<void> | undefined;

@@ -2,6 +2,7 @@ import { visible } from "../approval/call_text.ts";
 import {
   endDurable,
   folderOf,
+  isOfClient,
   type ListedSession,
   listSessions,
   wentOn,
@@ -91,6 +92,8 @@ interface Described {
   readonly error: string | undefined;
   /** Whether its code had not ended when its program went, so that further calls may wait. */
   readonly wentOn: boolean;
+  /** Whether only the HTTP server of its client continues it. */
+  readonly isOfClient: boolean;
   readonly waiting: readonly {
     readonly call: string;
     readonly since: string;
@@ -130,6 +133,7 @@ function describe(session: ListedSession, waiting: readonly WaitingCall[]): Desc
     detachedSeconds: status?.aloneMs == null ? undefined : Math.round(status.aloneMs / 1000),
     error: error instanceof Error ? error.message : undefined,
     wentOn: wentOn(session),
+    isOfClient: isOfClient(record),
     waiting: waiting.map(({ serverName, toolName, since }) => ({
       call: serverName === "" ? toolName : `${serverName}.${toolName}`,
       since: since.toISOString(),
@@ -161,6 +165,9 @@ function clip(name: string): string {
 
 function lineOf(session: Described): string {
   const { id, name, workspace, where, state, detachedSeconds, error, wentOn, waiting } = session;
+  const asker = session.isOfClient
+    ? "start its `ipybox mcp --http --durable` again: the approval page asks you"
+    : `\`ipybox attach ${id}\` asks you`;
   const since = detachedSeconds === undefined ? "" : ` for ${ago(detachedSeconds)}`;
   const parts = [
     `${state}${since}`,
@@ -173,7 +180,7 @@ function lineOf(session: Described): string {
     ),
     ...(waiting.length > MAX_WAITING ? ["more calls wait"] : []),
     ...(waiting.length === 0 && wentOn ? ["its code went on, and may wait for you"] : []),
-    ...(waiting.length > 0 && state === "detached" ? [`\`ipybox attach ${id}\` asks you`] : []),
+    ...(waiting.length > 0 && state === "detached" ? [asker] : []),
   ];
   return printable(parts.join("; "));
 }

@@ -344,6 +344,20 @@ export function isRunning({ status, error }: ListedSession): boolean {
   return status !== undefined || error !== undefined;
 }
 
+/** Whether a session is a client's of an HTTP server, and only that server continues it. */
+export function isOfClient(record: SessionRecord | undefined): boolean {
+  return record?.note !== undefined;
+}
+
+/** Refuses a session of a client: it has another workspace's servers, policy and audit log. */
+export function refuseOfClient(record: SessionRecord): void {
+  if (!isOfClient(record)) return;
+  throw new ConfigError(
+    `Session ${record.id} belongs to a client of \`ipybox mcp --http --durable\`: only that server ` +
+      "continues it, and asks you on its approval page",
+  );
+}
+
 /** Whether its code had not ended when the last host went: what it has asked since then nobody knows. */
 export function wentOn({ status }: ListedSession): boolean {
   if (status === undefined || status.attached) return false;

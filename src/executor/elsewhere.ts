@@ -2,7 +2,7 @@ import type { CallElsewhere } from "../approval/page/desk.ts";
 import type { Logger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { CallJournal } from "../calls/journal.ts";
-import { folderOf, type ListedSession, listSessions } from "./durable.ts";
+import { folderOf, isOfClient, type ListedSession, listSessions } from "./durable.ts";
 
 /** Whose neighbours are meant. */
 interface OwnSession {
@@ -38,7 +38,8 @@ async function waitingIn(
   const isAttached = status?.attached ?? false;
   try {
     const waiting = await CallJournal.waitingIn(folderOf(id));
-    return waiting.map((call) => ({ ...call, session: id, name: record?.name, isAttached }));
+    const session = { session: id, name: record?.name, isAttached, isOfClient: isOfClient(record) };
+    return waiting.map((call) => ({ ...call, ...session }));
   } catch (error) {
     log.debug(`Cannot show what waits in session ${id}: ${messageOf(error)}`);
     return [];

@@ -2,10 +2,12 @@ import { isDeepStrictEqual } from "node:util";
 import { ConfigError } from "../base/errors.ts";
 import { SessionGoneError, statusOf } from "../kernel/supervisor.ts";
 import { CodeExecutor } from "./code_executor.ts";
-import { endDurable, findSession, keptState, NameTakenError } from "./durable.ts";
+import { endDurable, findSession, keptState, NameTakenError, refuseOfClient } from "./durable.ts";
+import type { NotedOptions } from "./durable.ts";
 import type { CodeExecutorOptions } from "./options.ts";
 
 interface NamedSessionOptions extends CodeExecutorOptions {
+  readonly durable?: NotedOptions;
   readonly workspace: string;
   /** Whether to replace a session that was lost. */
   readonly replacesLost?: boolean;
@@ -40,8 +42,12 @@ export async function startNamed(
 }
 
 /** Throws if the code of a session runs elsewhere than the user expects, or without the sandbox. */
-async function requireSame(id: string, { placement, sandbox }: NamedSessionOptions): Promise<void> {
+async function requireSame(
+  id: string,
+  { durable, placement, sandbox }: NamedSessionOptions,
+): Promise<void> {
   const record = await findSession(id);
+  if (durable?.note === undefined) refuseOfClient(record);
   const { where = "on this machine" } = record;
   if (placement !== undefined && !isDeepStrictEqual(plain(placement), record.placement)) {
     throw new ConfigError(

@@ -73,7 +73,7 @@ class CellTask implements Disposable {
 
   /** Looks how far it is. */
   async look(server: SdkMcpServer, ctx: ServerContext): Promise<object> {
-    clearTimeout(this.#abandoning);
+    this.#keep();
     const { run } = this;
     for (;;) {
       const step = await run.next(NO_PATIENCE);
@@ -108,6 +108,7 @@ class CellTask implements Disposable {
 
   /** Takes answers to what was asked. Others are ignored. */
   async answer(given: ServerContext["mcpReq"]["inputResponses"] = {}): Promise<void> {
+    this.#keep();
     const { approvals, questions } = this.#shown;
     const isGiven = ({ id }: PersonRequest) => Object.hasOwn(given, id);
     const askedAt = Math.max(
@@ -136,17 +137,22 @@ class CellTask implements Disposable {
 
   /** Ends the cell if it waits for a client that does not ask for it any more. */
   abandon(): void {
-    clearTimeout(this.#abandoning);
-    if (this.#status !== "input_required" || this.run.isOver) return;
-    this.#abandoning = setTimeout(async () => {
-      const { type } = await this.run.next(NO_PATIENCE); // somebody else may have decided
-      if (type !== "waiting") return;
+    if (this.#abandoning !== undefined || this.run.isOver) return;
+    const timer = this.#abandoning = setTimeout(async () => {
+      const { type } = await this.run.next(); // it may wait only later
+      if (type !== "waiting" || this.#abandoning !== timer) return;
       this.run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
     }, ABANDONED_MS);
   }
 
   [Symbol.dispose](): void {
+    this.#keep();
+  }
+
+  /** Its client is there. */
+  #keep(): void {
     clearTimeout(this.#abandoning);
+    this.#abandoning = undefined;
   }
 
   #state(status: TaskState["status"], statusMessage?: string): Omit<TaskState, "taskId"> {

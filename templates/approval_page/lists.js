@@ -37,10 +37,16 @@ function showElsewhere({ elsewhere, hasMoreElsewhere }) {
 }
 
 function elsewhereView(call) {
-  const { session, name, asked_at: since, is_attached: isAttached } = call;
+  const { session, name, asked_at: since, is_attached: isAttached, is_of_client: isOfClient } =
+    call;
   const where = name === undefined ? session : `${name} (${session})`;
   const how = isAttached
     ? ["Decide it with the program that has this session: on its page or where it asks you"]
+    : isOfClient
+    ? [
+      "Nobody can decide it now. The next request of the session's client continues it, " +
+      "or a restart of the server",
+    ]
     : [
       "Nobody can decide it now. Continue the session: ",
       el("code", {}, `ipybox attach ${session}`),

@@ -216,7 +216,10 @@ browserTest("A call of a durable HTTP session is asked again on the page", async
     return session === undefined ? [] : await CallJournal.waitingIn(folderOf(session.id));
   };
   await until("the call waits", async () => (await waiting()).length > 0);
-  await scene.restart();
+  await scene.server.stop("SIGKILL");
+  const { stdout } = await ipybox(["sessions"]);
+  assertMatch(stdout, /raw\.mark has waited.+; start its .+ again: the approval page asks you$/m);
+  await scene.start();
   const link = () => /Approvals of [^:]+: (\S+)/.exec(scene.server.stderr)?.[1] ?? "";
   await until("the page is there, before the client is", () => link() !== "");
   const page = await browser.open(link());

@@ -8,7 +8,9 @@ import { Session } from "../../src/mcp_server/session.ts";
 import { ownProgram } from "../../src/process/program.ts";
 import { cliArguments } from "../support/cli.ts";
 import { TestExecutor, until } from "../support/executor.ts";
+import { FakeTime } from "../support/fake_time.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
+import { rawServer } from "../support/mcp.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempCache } from "../support/temp_cache.ts";
@@ -233,6 +235,29 @@ Deno.test("the result of a task is kept for ten minutes after its end, however l
   assertEquals(await session.tasks.find(run.execution), task);
   Date.now = () => now() + 31 * 60_000;
   assertEquals(await session.tasks.find(run.execution), undefined);
+});
+
+Deno.test("a cell whose client never looked for its task is abandoned once another one is requested", async () => {
+  await using test = await TestExecutor.start({ sandbox: false, servers: { raw: rawServer() } });
+  await using session = new Session({ audit: false });
+  for (const isLookedFor of [true, false]) {
+    const code = 'from ipybox_runtime import ToolRunner\nToolRunner("raw").run_sync("count")';
+    const run = new CellRun(test.executor, code, {});
+    const task = session.tasks.of(run);
+    {
+      using time = new FakeTime();
+      session.tasks.newcomer();
+      if (isLookedFor) void task.answer();
+      time.advance(30_000);
+    }
+    const step = await run.next(); // its question comes only now
+    assert(step.type === "waiting");
+    const [{ id } = { id: "" }] = step.waiting.approvals;
+    if (isLookedFor) await run.decide(id, "once");
+    await run.ended;
+    const { outcome } = { outcome: undefined, ...await run.next() };
+    assertEquals(outcome?.cancelled, !isLookedFor);
+  }
 });
 
 Deno.test("a task of a durable session is found when its server was killed", async () => {

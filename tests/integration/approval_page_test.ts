@@ -68,10 +68,17 @@ browserTest("the page names the workspace, and the door's address leads to it", 
 
 browserTest("what waits in other sessions is named, and who can decide it", async (browser) => {
   const since = new Date();
-  const call = { kind: "tool", serverName: "raw", since, session: "3f2a9c01d4e8" };
+  const call = {
+    kind: "tool",
+    serverName: "raw",
+    since,
+    session: "3f2a9c01d4e8",
+    isOfClient: false,
+  };
   const waiting = [
     { ...call, toolName: `<b>\u202e${"x".repeat(1000)}`, name: "work", isAttached: true },
     { ...call, toolName: "mark", name: undefined, isAttached: false },
+    { ...call, toolName: "count", name: undefined, isAttached: false, isOfClient: true },
   ];
   let calls = waiting;
   await using server = await ToolServer.start({
@@ -80,10 +87,12 @@ browserTest("what waits in other sessions is named, and who can decide it", asyn
   });
   const page = await openPage(browser, server);
   await page.getByText("In other sessions").waitFor();
-  const [first = "", second = ""] = await page.locator("#elsewhere-list li").allInnerTexts();
+  const [first = "", second = "", third = ""] = await page.locator("#elsewhere-list li")
+    .allInnerTexts();
   assertMatch(first, /^raw\.<b>U\+202Ex+… \(1.004 characters\)\n/);
   assertMatch(first, /in session work \(3f2a9c01d4e8\)\nDecide it with the program/);
   assertMatch(second, /^raw\.mark\n.*\nNobody can decide it now\..* ipybox attach 3f2a9c01d4e8$/s);
+  assertMatch(third, /^raw\.count\n.*\nNobody can decide it now\. The next request/s);
   assertEquals(await page.title(), "ipybox approvals");
   assertEquals(await page.getByRole("button", { name: "Allow" }).count(), 0);
   calls = Array.from({ length: 60 }, () => waiting[1] ?? waiting).flat();

@@ -51,6 +51,8 @@ export interface CallElsewhere {
   readonly name: string | undefined;
   /** Whether a program is attached to it, which asks for the decision. */
   readonly isAttached: boolean;
+  /** Whether only the HTTP server of its client continues it. */
+  readonly isOfClient: boolean;
 }
 
 /** How often other sessions are looked at while a page is open. */
@@ -355,7 +357,7 @@ class RequestBoard implements Disposable {
   showElsewhere(calls: readonly CallElsewhere[]): void {
     const shown = calls.toSorted((one, other) => one.since.getTime() - other.since.getTime())
       .slice(0, MAX_ELSEWHERE)
-      .map(({ kind, serverName, toolName, since, session, name, isAttached }) => ({
+      .map(({ kind, serverName, toolName, since, session, name, isAttached, isOfClient }) => ({
         kind,
         server_name: clip(serverName),
         tool_name: clip(toolName),
@@ -363,6 +365,7 @@ class RequestBoard implements Disposable {
         session,
         name,
         is_attached: isAttached,
+        is_of_client: isOfClient,
       }));
     const more = calls.length > MAX_ELSEWHERE;
     const elsewhere = `"elsewhere":${JSON.stringify(shown)},"more":${more}`;
