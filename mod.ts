@@ -121,6 +121,7 @@ export type { OAuthParams } from "./src/mcp/oauth/params.ts";
 export type { Root, SamplingHandler, SamplingRequest, SamplingResult } from "./src/mcp/hooks.ts";
 export type { ContentBlock } from "./src/mcp/results.ts";
 export { McpServer } from "./src/mcp_server/mcp_server.ts";
+export type { HttpToken } from "./src/mcp_server/http/bearer_tokens.ts";
 export type { McpHttpEndpoint, McpHttpServerOptions } from "./src/mcp_server/mcp_server.ts";
 export type { HttpSessionsOptions } from "./src/mcp_server/http/sessions.ts";
 export type { McpServerOptions } from "./src/mcp_server/session.ts";

@@ -40,7 +40,7 @@ export interface ToolServerOptions extends ToolRunnerOptions {
    */
   kernelToken?: string;
   /**
-   * Looks for calls that wait in other sessions, which pages name.
+   * Looks for other sessions and calls that wait there, which pages name.
    *
    * @internal
    */

@@ -154,17 +154,34 @@ export async function placementOf(
 ): Promise<Placement | undefined> {
   const where = parsed.value("placement");
   if (where === undefined) return undefined;
+  refuseLocal(parsed);
+  return parsed.given("http")
+    ? await sharedPlacement(where, workspace)
+    : await readPlacement(where, workspace);
+}
+
+/** A placement of a server's sessions, as one token of it may have it. */
+export async function tokenPlacement(
+  parsed: ParsedArgs,
+  where: string,
+  { workspace, folder }: { readonly workspace: string; readonly folder: string },
+): Promise<Placement> {
+  refuseLocal(parsed);
+  return await sharedPlacement(/[./]/.test(where) ? resolve(folder, where) : where, workspace);
+}
+
+function refuseLocal(parsed: ParsedArgs): void {
   const here = LOCAL.find((name) => parsed.given(name));
-  if (here !== undefined) {
-    throw new UsageError(`Options --placement and --${here} cannot be combined`);
-  }
+  if (here === undefined) return;
+  throw new UsageError(`Options --placement and --${here} cannot be combined`);
+}
+
+async function sharedPlacement(where: string, workspace: string): Promise<Placement> {
   const placement = await readPlacement(where, workspace);
-  if (parsed.given("http") && !isForMany(placement)) {
-    throw new UsageError(
-      `Option --http needs a --placement that keeps sessions apart: docker, podman or kubernetes`,
-    );
-  }
-  return placement;
+  if (isForMany(placement)) return placement;
+  throw new UsageError(
+    `Option --http needs a --placement that keeps sessions apart: docker, podman or kubernetes`,
+  );
 }
 
 /** Whether each session has a place of its own there, which clients can exchange files with. */

@@ -22,12 +22,14 @@ import {
   placementOf,
   SESSION,
   sessionNameOf,
+  tokenPlacement,
 } from "./executor_options.ts";
 import { ifPresent } from "../files/safe.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { projectWorkspace } from "../sandbox/workspace.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import { readUserFile, workspaceOf } from "./shared.ts";
+import { workspaceOf } from "./shared.ts";
+import { readTokenFile } from "./token_file.ts";
 
 /** `ipybox mcp`: ipybox as an MCP server. */
 export const mcp: Command = {
@@ -59,12 +61,14 @@ export const mcp: Command = {
     },
     "token-file": {
       value: "FILE",
-      help: "With --http, the clients' bearer tokens, one per line (default: one is generated)",
+      help:
+        "With --http, the clients' bearer tokens, one per line, after which sessions=N and placement=WHERE can follow (default: one is generated)",
     },
     "no-token": { help: "With --http on 127.0.0.1: no token; any local program can connect" },
     "max-sessions": {
       value: "N",
-      help: "With --http, concurrent sessions, shared equally among tokens (default: 8)",
+      help:
+        "With --http, concurrent sessions, shared equally among tokens that have no sessions=N (default: 8)",
     },
     pool: {
       value: "N",
@@ -160,7 +164,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     structured: parsed.has("structured"),
     version: config.version,
   };
-  const http = await httpOf(parsed);
+  const http = await httpOf(parsed, workspace);
   if (http?.shareWorkspace !== undefined) await refuseSharedTokens(parsed, workspace);
   const server = http === undefined
     ? serveStdio({ ...options, durable: name === undefined ? undefined : { name } }, io)
@@ -219,7 +223,10 @@ async function serveHttp(options: McpHttpServerOptions, io: CommandIo): Promise<
 }
 
 /** What the command line says of HTTP, or `undefined` for stdio. */
-async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefined> {
+async function httpOf(
+  parsed: ParsedArgs,
+  workspace: string,
+): Promise<McpHttpServerOptions | undefined> {
   const port = parsed.value("http");
   if (port === undefined) {
     const lost = HTTP_ONLY.find((name) => parsed.given(name));
@@ -242,7 +249,7 @@ async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefi
     port: Number(port),
     hostname,
     allowedHosts: parsed.values("allow-host"),
-    tokens: await tokensOf(parsed, hostname),
+    tokens: await tokensOf(parsed, workspace, hostname),
     maxSessions: parsed.positiveNumber("max-sessions"),
     allowRegistrations: parsed.has("allow-registrations"),
     durable,
@@ -301,13 +308,16 @@ const HTTP_ONLY = [
 
 async function tokensOf(
   parsed: ParsedArgs,
+  workspace: string,
   hostname: string,
-): Promise<readonly string[] | false | undefined> {
+): Promise<McpHttpServerOptions["tokens"]> {
   const file = parsed.value("token-file");
   if (!parsed.has("no-token")) {
     if (file === undefined) return undefined;
-    const lines = (await readUserFile(file)).split("\n").map((line) => line.trim());
-    return lines.filter((line) => line !== "" && !line.startsWith("#"));
+    return await readTokenFile(
+      file,
+      async (where, folder) => await tokenPlacement(parsed, where, { workspace, folder }),
+    );
   }
   if (file !== undefined) {
     throw new UsageError("Options --no-token and --token-file cannot be combined");

@@ -47,8 +47,6 @@ export interface DurableOptions {
 export interface NotedOptions extends DurableOptions {
   /** What is noted, as JSON, where code cannot see it. */
   readonly note?: unknown;
-  /** Sessions of the same group name each other's waiting calls, also those of other workspaces. */
-  readonly group?: string;
 }
 
 /** What else is known of a session when it begins. */
@@ -77,7 +75,6 @@ const recordSchema = z.object({
   where: z.string().optional(),
   /** What its program has noted for the next one. */
   note: z.unknown().optional(),
-  group: z.string().optional(),
   /** How it was lost, if its supervisor could say so. */
   lost: z.object({
     exit: z.object({ code: z.number().nullable(), signal: z.string().nullable() }).nullable(),
@@ -255,7 +252,7 @@ export function checkSessionName(name: string): void {
 /** Makes the folder of a new session. */
 export async function createSession(
   workspace: string,
-  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note, group, placement, python }:
+  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note, placement, python }:
     & NotedOptions
     & BeginOptions,
 ) {
@@ -278,11 +275,10 @@ export async function createSession(
     startedAt,
     placement,
     note,
-    group,
   };
   const onSocket = ({ secret, socket, where }: SessionAddress) =>
     writeRecord({ ...common, secret, socket, where });
-  return { id, secret: randomToken(), folder, group, idleMs, maxMs, python, onSocket };
+  return { id, secret: randomToken(), folder, idleMs, maxMs, python, onSocket };
 }
 
 /** Which folder stands at a path: another one can come to stand there. */

@@ -1,4 +1,4 @@
-import type { CallElsewhere } from "../approval/page/desk.ts";
+import type { CallElsewhere, Elsewhere } from "../approval/page/desk.ts";
 import type { Logger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { CallJournal } from "../calls/journal.ts";
@@ -8,26 +8,23 @@ import { folderOf, isOfClient, type ListedSession, listSessions } from "./durabl
 interface OwnSession {
   /** The session's id, if it is durable. */
   readonly id: string | undefined;
-  /** The sessions that it belongs to, apart from those of its workspace. */
-  readonly group: string | undefined;
   /** Receives why the calls of a session cannot be read. */
   readonly log: Logger;
 }
 
-/** The calls that wait for a decision in other durable sessions of a workspace, and of a group. */
+/** The calls that wait for a decision in other durable sessions of a workspace. */
 export async function callsElsewhere(
   workspace: string,
-  { id: own, group, log }: OwnSession,
-): Promise<CallElsewhere[]> {
+  { id: own, log }: OwnSession,
+): Promise<Elsewhere> {
   try {
-    const sessions = await listSessions((other) =>
-      other.workspace === workspace || (group !== undefined && other.group === group)
-    );
+    const sessions = await listSessions(workspace);
     const others = sessions.filter(({ id, status }) => id !== own && status !== undefined);
-    return (await Promise.all(others.map((other) => waitingIn(other, log)))).flat();
+    const calls = (await Promise.all(others.map((other) => waitingIn(other, log)))).flat();
+    return { sessions: [], calls };
   } catch (error) {
     log.debug(`Cannot show what waits in other sessions: ${messageOf(error)}`);
-    return [];
+    return { sessions: [], calls: [] };
   }
 }
 

@@ -1,5 +1,6 @@
 import type { DurableOptions } from "./durable.ts";
 import type { CheckReport } from "../check/report.ts";
+import type { PersonDesks } from "../approval/page/desk.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { ToolRunnerOptions } from "../calls/runner.ts";
 import type { KernelClientOptions } from "../kernel/client.ts";
@@ -71,6 +72,12 @@ export interface CodeExecutorOptions extends
    * @default {undefined} the session ends with this process
    */
   durable?: DurableOptions;
+  /**
+   * Looks for other sessions, which pages name in place of the workspace's.
+   *
+   * @internal
+   */
+  elsewhere?: PersonDesks["elsewhere"];
 }
 
 /** Options of `CodeExecutor.attach()`. All others were fixed when the session was started. */

@@ -12,6 +12,7 @@ import { KernelHost } from "../kernel/host.ts";
 import type { KernelReference } from "../kernel/kernel.ts";
 import { SupervisedLauncher } from "../kernel/supervisor.ts";
 import { findPython, type PythonEnvironment } from "../python/environment.ts";
+import type { Elsewhere } from "../approval/page/desk.ts";
 import { callsElsewhere } from "./elsewhere.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { makeOwnFolders } from "../sandbox/protect.ts";
@@ -89,14 +90,13 @@ export async function startParts(
     python: placement && await ownPython(options, workspace),
   });
   const detached = { value: false };
-  const own = { group: session?.group, log: options.log ?? silentLogger };
   const journal = session &&
     await openJournal(parts, { id: session.id, detached, log: options.log });
   const tools = parts.use(
     await ToolServer.start({
       ...options,
       workspace,
-      elsewhere: () => callsElsewhere(workspace, { ...own, id: session?.id }),
+      elsewhere: elsewhereOf(options, workspace, session?.id),
       kernelPort: false,
       journal,
     }),
@@ -163,7 +163,7 @@ export async function attachParts(
       await ToolServer.start({
         ...options,
         workspace,
-        elsewhere: () => callsElsewhere(workspace, { id, group: record.group, log }),
+        elsewhere: elsewhereOf(options, workspace, id),
         kernelPort: false,
         journal,
         kernelToken,
@@ -280,6 +280,15 @@ function kernelOptions(
     },
     onKernel: state && ((kernel: KernelReference) => state.keep({ kernel })),
   };
+}
+
+/** How other sessions are looked for that pages name. */
+function elsewhereOf(
+  { elsewhere, log = silentLogger }: CodeExecutorOptions,
+  workspace: string,
+  id: string | undefined,
+): () => Promise<Elsewhere> {
+  return elsewhere ?? (() => callsElsewhere(workspace, { id, log }));
 }
 
 /** The Python that runs a supervisor; `undefined` where none has been set up. */

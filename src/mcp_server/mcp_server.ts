@@ -3,6 +3,7 @@ import { requirePositive } from "../base/numbers.ts";
 import { randomToken } from "../base/tokens.ts";
 import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
 import { serverFor } from "./connection.ts";
+import type { HttpToken } from "./http/bearer_tokens.ts";
 import type { HttpSessionsOptions } from "./http/sessions.ts";
 import { serveStdio, StdioServerTransport } from "./sdk.ts";
 import { type McpServerOptions, Session } from "./session.ts";
@@ -23,12 +24,12 @@ export interface McpHttpServerOptions
    */
   hostname?: string;
   /**
-   * The bearer tokens that clients may use. Sessions belong to the token that opened them. `false` lets
-   * everybody in who can reach the port.
+   * The bearer tokens that clients may use, some with settings of their own. Sessions belong to the
+   * token that opened them. `false` lets everybody in who can reach the port.
    *
    * @default {undefined} one that is made up: see {@linkcode McpHttpEndpoint.token}
    */
-  tokens?: readonly string[] | false;
+  tokens?: readonly (string | HttpToken)[] | false;
   /**
    * Host names that clients may use, in addition to `hostname` and the loopback names.
    *
@@ -129,10 +130,12 @@ export class McpServer implements AsyncDisposable {
    * @param options The workspace, the address and the tokens.
    * @returns The running server; {@linkcode McpServer.http} has its address.
    * @throws {Deno.errors.AddrInUse} The port is taken.
-   * @throws {TypeError} A token is too easy to guess, or sessions are durable and no tokens were given, or
-   * `pool` is combined with what sessions made ahead cannot have.
+   * @throws {TypeError} There is no token, one is too easy to guess or there twice with settings, or
+   * sessions are durable and no tokens were given, or `pool` is combined with what sessions made ahead
+   * cannot have.
    * @throws {RangeError} A number of sessions or a time limit is not positive.
-   * @throws {ConfigError} The workspace lies in another one, or must not be shared with sessions.
+   * @throws {ConfigError} The workspace lies in another one, or must not be shared with sessions, or a
+   * token's placement cannot be used.
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
     requirePositive(options, ["maxSessions", "sessionIdleMs"]);
@@ -150,7 +153,11 @@ export class McpServer implements AsyncDisposable {
     const { log = stderrLogger(), shareWorkspace: share } = session;
     const token = tokens === undefined ? randomToken() : undefined;
     const given = token === undefined ? tokens : [token];
-    const bearers = given === undefined || given === false ? undefined : new BearerTokens(given);
+    const bearers = given === undefined || given === false ? undefined : new BearerTokens();
+    for (const each of given || []) bearers?.add(each);
+    if (bearers?.owners.size === 0) {
+      throw new TypeError("An HTTP server needs at least one bearer token");
+    }
     await using parts = new AsyncDisposableStack();
     const root = await realWorkspace(workspace ?? ".");
     if (!session.nestedWorkspace) await refuseNested(root);
@@ -161,7 +168,7 @@ export class McpServer implements AsyncDisposable {
         durable,
         workspace: root,
         session: { ...session, log, fixed: !allowRegistrations },
-        owners: bearers?.owners ?? new Set([EVERYBODY]),
+        owners: bearers?.owners ?? new Map([[EVERYBODY, {}]]),
       }),
     );
     await pool.recall();

@@ -18,6 +18,7 @@ import { ServerRegistry } from "../servers/registry.ts";
 import { ApprovalRounds } from "./approvals.ts";
 import { CellRun, type Patience } from "./cell_run.ts";
 import { type Artifact, Artifacts } from "./images.ts";
+import type { WaitingRequest } from "../approval/page/desk.ts";
 import type { PersonRequest } from "../approval/wire.ts";
 import type { PageAsker } from "./page_asker.ts";
 import { shownActivity } from "./request_progress.ts";
@@ -191,6 +192,19 @@ export class Session implements AsyncDisposable {
   /** Whether the kernel that {@linkcode prepare} started can run code. */
   async isReady(): Promise<boolean> {
     return await (await this.#prepared)?.executor.isReady() ?? false;
+  }
+
+  /** What it does, for the pages of other sessions. */
+  get state(): "starting" | "running" | "idle" {
+    if (this.#starting !== undefined) return "starting";
+    return this.#underWay.size > 0 ? "running" : "idle";
+  }
+
+  /** What waits for a decision of the user. */
+  async waiting(): Promise<readonly WaitingRequest[]> {
+    if (this.#running === undefined) return [];
+    const parts = await this.#parts?.catch(() => undefined); // another program has the session
+    return parts?.executor.page.waiting ?? [];
   }
 
   /** What is done before the kernel runs code, in one line; `undefined` once it does. */

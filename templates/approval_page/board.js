@@ -16,6 +16,9 @@ export class Board {
   /** What waits in other sessions, the oldest first; and whether that is not all. */
   elsewhere = [];
   hasMoreElsewhere = false;
+  /** The other sessions of whoever has this one, the oldest first; and whether those are not all. */
+  sessions = [];
+  hasMoreSessions = false;
   /** The folder that the code works in; `null` where there is none. */
   workspace = null;
   /** `"connecting"`, `"open"`, `"lost"`, `"ended"` or `"closed"`. */
@@ -108,8 +111,10 @@ export class Board {
     }
   }
 
-  #takeElsewhere({ elsewhere, more }) {
+  #takeElsewhere({ elsewhere, more, sessions, more_sessions: hasMoreSessions }) {
     this.elsewhere = elsewhere;
     this.hasMoreElsewhere = more;
+    this.sessions = sessions;
+    this.hasMoreSessions = hasMoreSessions;
   }
 }

@@ -29,11 +29,31 @@ export function showLists(board, selected, onSelect) {
   showElsewhere(board);
 }
 
-/** Names what waits in other sessions, where it cannot be decided from here. */
-function showElsewhere({ elsewhere, hasMoreElsewhere }) {
+/** Names other sessions and what waits there, where it cannot be decided from here. */
+function showElsewhere({ elsewhere, hasMoreElsewhere, sessions, hasMoreSessions }) {
+  byId("sessions").hidden = sessions.length === 0;
+  byId("sessions-more").hidden = !hasMoreSessions;
+  byId("sessions-list").replaceChildren(...sessions.map(sessionView));
   byId("elsewhere").hidden = elsewhere.length === 0;
   byId("elsewhere-more").hidden = !hasMoreElsewhere;
   byId("elsewhere-list").replaceChildren(...elsewhere.map(elsewhereView));
+}
+
+const STATES = {
+  starting: "Its kernel starts",
+  running: "Code runs",
+  idle: "Idle",
+  away: "Waits for its client to come back",
+};
+
+function sessionView({ session, opened_at: openedAt, state, waiting }) {
+  const calls = waiting === 0 ? [] : [`; ${count(waiting, "request")} to decide`];
+  return el(
+    "li",
+    {},
+    el("span", { class: "name" }, session),
+    el("span", { class: "below" }, STATES[state], ...calls, "; opened ", timeView(openedAt)),
+  );
 }
 
 function elsewhereView(call) {

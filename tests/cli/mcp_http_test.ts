@@ -313,10 +313,6 @@ Deno.test("ipybox mcp --http says what is wrong with its options", async () => {
       [["--host", "0.0.0.0"], "Option --host needs --http"],
       [["--durable"], "Option --durable needs --http"],
       [[...http, "--durable"], "Option --durable needs --token-file or --no-token"],
-      [
-        [...http, "--durable", "--no-token", "--placement", "docker"],
-        "Options --placement and --durable cannot be combined",
-      ],
       [[...http, "--session", "work"], "cannot be combined: use --durable"],
       [
         [...http, "--no-token", "--host", "0.0.0.0"],

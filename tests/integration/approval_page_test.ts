@@ -15,6 +15,7 @@ import { browserTest } from "../support/browser.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import type { SessionElsewhere } from "../../src/approval/page/desk.ts";
 import { ToolServer } from "../../src/calls/tool_server.ts";
 import {
   clickAllow,
@@ -81,8 +82,12 @@ browserTest("what waits in other sessions is named, and who can decide it", asyn
     { ...call, toolName: "count", name: undefined, isAttached: false, isOfClient: true },
   ];
   let calls = waiting;
+  let sessions: SessionElsewhere[] = [
+    { session: "5b6c", openedAt: new Date(), state: "idle" },
+    { session: "3f2a9c01d4e8", openedAt: new Date(0), state: "running" },
+  ];
   await using server = await ToolServer.start({
-    elsewhere: () => Promise.resolve(calls),
+    elsewhere: () => Promise.resolve({ sessions, calls }),
     log: silentLogger,
   });
   const page = await openPage(browser, server);
@@ -95,11 +100,26 @@ browserTest("what waits in other sessions is named, and who can decide it", asyn
   assertMatch(third, /^raw\.count\n.*\nNobody can decide it now\. The next request/s);
   assertEquals(await page.title(), "ipybox approvals");
   assertEquals(await page.getByRole("button", { name: "Allow" }).count(), 0);
+  assertEquals(await page.locator("#sessions-list li .name").allInnerTexts(), [
+    "3f2a9c01d4e8",
+    "5b6c",
+  ]);
+  const [running = "", idle = ""] = await page.locator("#sessions-list .below").allInnerTexts();
+  assertMatch(running, /^Code runs; 2 requests to decide; opened /);
+  assertMatch(idle, /^Idle; opened /);
+  sessions = Array.from(
+    { length: 60 },
+    () => ({ session: "5b6c", openedAt: since, state: "away" }),
+  );
   calls = Array.from({ length: 60 }, () => waiting[1] ?? waiting).flat();
   await page.getByText("More calls wait").waitFor();
   assertEquals(await page.locator("#elsewhere-list li").count(), 50);
+  await page.getByText("There are more").waitFor();
+  assertEquals(await page.locator("#sessions-list li").count(), 50);
   calls = [];
+  sessions = [];
   await page.getByText("In other sessions").waitFor({ state: "hidden" });
+  await page.getByText("Other sessions", { exact: true }).waitFor({ state: "hidden" });
   assertEquals(browser.problems, []);
 });
 

@@ -3,7 +3,6 @@ import { assertEquals } from "@std/assert";
 import { silentLogger } from "../../src/base/log.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import type { NotedOptions } from "../../src/executor/durable.ts";
-import { callsElsewhere } from "../../src/executor/elsewhere.ts";
 import { browserTest } from "../support/browser.ts";
 import { rawServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
@@ -15,7 +14,7 @@ browserTest("a page names what waits in a durable session beside it", async (bro
   await using folder = await TempFolder.create();
   const { path: workspace } = folder;
   const options = { servers: { raw: rawServer() }, python: testPython(), log: silentLogger };
-  const durable: NotedOptions = { idleMs: 120_000, name: "work", group: "alice" };
+  const durable: NotedOptions = { idleMs: 120_000, name: "work" };
   await using own = await CodeExecutor.start({ ...options, workspace });
   await using other = await CodeExecutor.start({
     ...options,
@@ -34,10 +33,6 @@ browserTest("a page names what waits in a durable session beside it", async (bro
   assertEquals(await item.locator(".name").innerText(), "raw.count");
   await other.detach();
   await over;
-  for (const group of ["alice", "bob", undefined]) {
-    const calls = await callsElsewhere("/another", { id: undefined, group, log: silentLogger });
-    assertEquals(calls.map(({ session }) => session), group === "alice" ? [id] : []);
-  }
   await item.getByText(`Continue the session: ipybox attach ${id}`).waitFor();
 
   await using next = await CodeExecutor.attach(id, options);

@@ -34,18 +34,39 @@ export interface PersonDesks {
   readonly elicitations: ElicitationChannel;
   /** The workspace of the code that asks, which pages name. */
   readonly workspace?: string | undefined;
-  /** Looks for what waits in other sessions, which pages name, too. */
-  readonly elsewhere?: (() => Promise<readonly CallElsewhere[]>) | undefined;
+  /** Looks for other sessions and what waits there, which pages name, too. */
+  readonly elsewhere?: (() => Promise<Elsewhere>) | undefined;
 }
 
-/** A call that waits for a decision in another session: it cannot be decided here. */
-export interface CallElsewhere {
-  /** What asks, as in `ApprovalRequest.kind`. */
+/** Other sessions, and what waits for a decision there. */
+export interface Elsewhere {
+  /** Sessions that are named whether or not something waits there. */
+  readonly sessions: readonly SessionElsewhere[];
+  readonly calls: readonly CallElsewhere[];
+}
+
+/** Another session. */
+export interface SessionElsewhere {
+  /** Its id. */
+  readonly session: string;
+  readonly openedAt: Date;
+  /** What it does; it is `"away"` where no client has come back to it yet. */
+  readonly state: "starting" | "running" | "idle" | "away";
+}
+
+/** A request that waits for a decision. */
+export interface WaitingRequest {
+  /** What asks, as in `ApprovalRequest.kind`, or `"elicitation"`. */
   readonly kind: string;
   readonly serverName: string;
+  /** Empty for a question of a server. */
   readonly toolName: string;
   /** Since when. */
   readonly since: Date;
+}
+
+/** A call that waits for a decision in another session: it cannot be decided here. */
+export interface CallElsewhere extends WaitingRequest {
   /** The session's id. */
   readonly session: string;
   readonly name: string | undefined;
@@ -57,7 +78,7 @@ export interface CallElsewhere {
 
 /** How often other sessions are looked at while a page is open. */
 const LOOK_MS = 5000;
-/** How many of their calls are shown, and how long their names may be. Code can make any. */
+/** How many of them and of their calls are shown, and how long their names may be. Code can make any. */
 const MAX_ELSEWHERE = 50;
 const MAX_NAME = 2000;
 
@@ -307,6 +328,7 @@ interface Outcome {
 
 interface OpenRequest {
   readonly request: PersonRequest;
+  readonly since: Date;
   /** The request as JSON text. */
   readonly view: string;
   /** Whether what was answered on pages counted. */
@@ -327,8 +349,8 @@ class RequestBoard implements Disposable {
   readonly #workspace: string | undefined;
   #settledCharacters = 0;
   #dropped = 0;
-  /** What waits in other sessions, as a JSON list, and whether there is more. */
-  #elsewhere = '"elsewhere":[],"more":false';
+  /** Other sessions and what waits there, as JSON lists, and whether there is more. */
+  #elsewhere = '"elsewhere":[],"more":false,"sessions":[],"more_sessions":false';
 
   /** @param desks Whose requests are shown. */
   constructor({ channel, elicitations, workspace }: PersonDesks) {
@@ -353,8 +375,18 @@ class RequestBoard implements Disposable {
       `"settled":[${this.#settled.join(",")}],"dropped":${this.#dropped},${this.#elsewhere}}`;
   }
 
-  /** Shows what waits in other sessions, the oldest first. */
-  showElsewhere(calls: readonly CallElsewhere[]): void {
+  /** What waits here, for the pages of other sessions. */
+  get waiting(): WaitingRequest[] {
+    return [...this.#open.values()].map(({ request, since }) => ({
+      kind: request instanceof ElicitationRequest ? "elicitation" : request.kind,
+      serverName: request.serverName,
+      toolName: request instanceof ElicitationRequest ? "" : request.toolName,
+      since,
+    }));
+  }
+
+  /** Shows other sessions and what waits there, the oldest first. */
+  showElsewhere({ sessions, calls }: Elsewhere): void {
     const shown = calls.toSorted((one, other) => one.since.getTime() - other.since.getTime())
       .slice(0, MAX_ELSEWHERE)
       .map(({ kind, serverName, toolName, since, session, name, isAttached, isOfClient }) => ({
@@ -368,7 +400,16 @@ class RequestBoard implements Disposable {
         is_of_client: isOfClient,
       }));
     const more = calls.length > MAX_ELSEWHERE;
-    const elsewhere = `"elsewhere":${JSON.stringify(shown)},"more":${more}`;
+    const others = sessions.toSorted((one, other) =>
+      one.openedAt.getTime() - other.openedAt.getTime()
+    ).slice(0, MAX_ELSEWHERE).map(({ session, openedAt, state }) => ({
+      session,
+      opened_at: openedAt.getTime(),
+      state,
+      waiting: calls.filter((call) => call.session === session).length,
+    }));
+    const elsewhere = `"elsewhere":${JSON.stringify(shown)},"more":${more},` +
+      `"sessions":${JSON.stringify(others)},"more_sessions":${sessions.length > MAX_ELSEWHERE}`;
     if (elsewhere === this.#elsewhere) return;
     this.#elsewhere = elsewhere;
     this.#tell(`{"type":"elsewhere",${elsewhere}}`);
@@ -404,7 +445,8 @@ class RequestBoard implements Disposable {
     request: PersonRequest & { readonly response: Promise<Answer> },
     outcomeOf: (answer: Answer) => Outcome,
   ): void {
-    const open: OpenRequest = { request, view: viewOf(request), answers: [] };
+    const since = ("askedAt" in request ? request.askedAt : undefined) ?? new Date();
+    const open: OpenRequest = { request, since, view: viewOf(request, since), answers: [] };
     this.#open.set(request.id, open);
     request.response.then((answer) => this.#settle(open, outcomeOf(answer)));
     this.#tell(`{"type":"asked","request":${open.view}}`);
@@ -437,12 +479,11 @@ class RequestBoard implements Disposable {
 }
 
 /** A request as JSON text. A call's arguments are a text in it, whose numbers keep their spelling. */
-function viewOf(request: PersonRequest): string {
+function viewOf(request: PersonRequest, since: Date): string {
   const asked = request instanceof ElicitationRequest
     ? { kind: "elicitation", ...questionJson(request) }
     : callJson(request, request.argumentsJson);
-  const since = "askedAt" in request ? request.askedAt : undefined;
-  return JSON.stringify({ id: request.id, ...asked, asked_at: since?.getTime() ?? Date.now() });
+  return JSON.stringify({ id: request.id, ...asked, asked_at: since.getTime() });
 }
 
 function clip(name: string): string {

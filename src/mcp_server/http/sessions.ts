@@ -1,6 +1,8 @@
 import { cp } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
+import type { Elsewhere } from "../../approval/page/desk.ts";
 import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
 import { CallJournal } from "../../calls/journal.ts";
@@ -8,9 +10,11 @@ import { endDurable, folderOf, isRunning, listSessions } from "../../executor/du
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
 import { isPlainFolder } from "../../files/safe.ts";
 import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../mcp/params.ts";
+import { parsePlacement } from "../../placement/placement.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { forgetWorkspace } from "../../sandbox/protect.ts";
 import { Session, type SessionOptions } from "../session.ts";
+import type { OwnerSettings } from "./bearer_tokens.ts";
 import { basisOf, type SessionBasisOptions, sessionServers } from "./session_basis.ts";
 import {
   makeSessionFolder,
@@ -24,8 +28,9 @@ import { copyWorkspace } from "./workspace_share.ts";
 /** How an MCP server over HTTP keeps its sessions. */
 export interface HttpSessionsOptions {
   /**
-   * How many concurrent sessions there may be. Each has a kernel. If there are several tokens, each may
-   * hold an equal share of them, one at least.
+   * How many concurrent sessions there may be. Each has a kernel. A token may hold as many of them as
+   * its own `maxSessions` says. Tokens without one share equally what the others leave, and may hold one
+   * at least.
    *
    * @default {8}
    */
@@ -98,8 +103,8 @@ interface SessionPoolOptions extends HttpSessionsOptions {
   readonly workspace: string;
   /** How each session's kernel and approvals are set up. */
   readonly session: Omit<SessionOptions, "workspace">;
-  /** Who may have sessions; they share them equally. */
-  readonly owners: ReadonlySet<string>;
+  /** Who may have sessions, and what those may be. */
+  readonly owners: ReadonlyMap<string, OwnerSettings>;
 }
 
 /** A session of a pool. */
@@ -149,6 +154,9 @@ type Note = Readonly<z.infer<typeof noteSchema>>;
 /** A durable session that the server before has left. */
 interface Absent {
   readonly note: Note;
+  /** Where its kernel runs, whatever the settings say now. */
+  readonly placement: unknown;
+  readonly openedAt: Date;
   returning?: Promise<Entry | undefined>;
 }
 
@@ -169,6 +177,7 @@ interface Entry extends PooledSession {
   readonly place: SessionFolder;
   readonly owner: string;
   readonly isDefault: boolean;
+  readonly openedAt: Date;
   readonly closing: AbortController;
   uses: number;
   idle: ReturnType<typeof setTimeout> | undefined;
@@ -231,7 +240,8 @@ export class SessionPool implements AsyncDisposable {
           .catch((error) => log?.error(`Session ${id} did not end: ${error}`));
         continue;
       }
-      this.#absent.set(id, { note });
+      const { placement, startedAt } = record;
+      this.#absent.set(id, { note, placement, openedAt: new Date(startedAt) });
       this.#count(note.owner, 1);
       const isNeeded = await CallJournal.waitingIn(folderOf(durableId))
         .then((calls) => calls.length > 0, () => true); // whoever continues it hears why
@@ -332,15 +342,17 @@ export class SessionPool implements AsyncDisposable {
     }
   }
 
-  async #make(note: Note, absent: string | undefined): Promise<Entry> {
+  async #make(note: Note, known: string | undefined): Promise<Entry> {
     const { owner } = note;
+    const absent = known === undefined ? undefined : this.#absent.get(known);
     const continues = absent !== undefined;
     if (!continues) await this.#take(owner);
     try {
-      const { id, session, place } = (continues ? undefined : await this.#readyFor(owner)) ??
-        await this.#create(absent ?? crypto.randomUUID(), note, continues);
+      const created = (continues ? undefined : await this.#readyFor(owner)) ??
+        await this.#create(known ?? crypto.randomUUID(), note, absent);
+      const { id, session } = created;
       session.begin();
-      const entry = this.#entry(note, id, session, place);
+      const entry = this.#entry(note, created, absent?.openedAt ?? new Date());
       this.#entries.set(id, entry);
       this.#absent.delete(id);
       this.#watch(entry);
@@ -352,15 +364,17 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /** Makes a session's folder, and the session in it, which has not begun. */
-  async #create(id: string, note: Note | undefined, continues: boolean): Promise<Created> {
+  async #create(id: string, note?: Note, absent?: Absent): Promise<Created> {
     const { workspace, session } = this.#options;
     const owner = note?.owner ?? NOBODY;
+    const continues = absent !== undefined;
     using stack = new DisposableStack();
     const place = stack.use(await makeSessionFolder(workspace, id, { owner, continues }));
     const folder = place.path;
     if (!continues) await this.#copyApis(folder);
     const created = new Session({
       ...session,
+      ...this.#placed(owner, absent),
       workspace: folder,
       nestedWorkspace: true, // in a place that no code reaches
       servers: await sessionServers(this.#options),
@@ -372,13 +386,49 @@ export class SessionPool implements AsyncDisposable {
       ...this.#shared(folder),
       ...(note && this.#durably(id, note)),
       continues,
+      elsewhere: () => this.#others(id),
     });
     stack.move();
     return { id, session: created, place };
   }
 
+  /** Where a session's kernel runs, and by which Python there. */
+  #placed(owner: string, absent: Absent | undefined): Pick<SessionOptions, "placement" | "python"> {
+    const { owners, session } = this.#options;
+    const { placement: found } = absent ?? {};
+    const placement = absent === undefined
+      ? owners.get(owner)?.placement ?? session.placement
+      : found === undefined
+      ? undefined
+      : parsePlacement(found);
+    const isCommon = isDeepStrictEqual(placement, session.placement);
+    return { placement, python: isCommon ? session.python : undefined };
+  }
+
+  /** What other sessions its owner has here. */
+  async #others(own: string): Promise<Elsewhere> {
+    const owner = this.#entries.get(own)?.owner;
+    const others = [...this.#entries.values()].filter((entry) =>
+      entry.id !== own && entry.owner === owner
+    );
+    const here = await Promise.all(others.map(async ({ id, session, openedAt }) => ({
+      session: id,
+      openedAt,
+      state: session.state,
+      calls: await session.waiting(),
+    })));
+    const away = [...this.#absent].filter(([, { note }]) => note.owner === owner)
+      .map(([session, { openedAt }]) => ({ session, openedAt, state: "away" as const, calls: [] }));
+    const sessions = [...here, ...away];
+    const calls = here.flatMap(({ session, calls }) =>
+      calls.map((call) => ({ ...call, session, name: undefined, isAttached: true }))
+    );
+    return { sessions, calls };
+  }
+
   /** Takes a session that was made ahead. */
   async #readyFor(owner: string): Promise<Created | undefined> {
+    if (this.#options.owners.get(owner)?.placement !== undefined) return undefined; // it is not there
     await using unused = new AsyncDisposableStack();
     const ready = await this.#ready?.take({ waits: false });
     if (ready === undefined) return undefined;
@@ -391,7 +441,7 @@ export class SessionPool implements AsyncDisposable {
   /** Makes a session for whoever opens the next one. */
   async #prepare(signal: AbortSignal): Promise<ReadySession> {
     const basis = await basisOf(this.#basis);
-    const { id, session, place } = await this.#create(crypto.randomUUID(), undefined, false);
+    const { id, session, place } = await this.#create(crypto.randomUUID());
     const { workspace } = this.#options;
     const end = async () => {
       try {
@@ -427,14 +477,13 @@ export class SessionPool implements AsyncDisposable {
 
   /** How a session outlives this server. */
   #durably(id: string, note: Note): Pick<SessionOptions, "durable" | "onEnded"> {
-    const { durable, workspace, sessionIdleMs: idleMs = IDLE_MS } = this.#options;
+    const { durable, sessionIdleMs: idleMs = IDLE_MS } = this.#options;
     if (!durable) return {};
-    const group = `${workspace} ${note.owner}`;
     const onEnded = () => {
       const entry = this.#entries.get(id);
       if (entry !== undefined) this.#end(entry);
     };
-    return { durable: { name: id, idleMs, note, group }, onEnded };
+    return { durable: { name: id, idleMs, note }, onEnded };
   }
 
   /** How a session gets the workspace's files. */
@@ -450,16 +499,22 @@ export class SessionPool implements AsyncDisposable {
     }
   }
 
-  /** Counts one more session of an owner. Equal shares: no owner can keep all others out. */
+  /** Counts one more session of an owner. */
   async #take(owner: string): Promise<void> {
     const { maxSessions = 8, owners } = this.#options;
-    const share = Math.max(1, Math.floor(maxSessions / owners.size));
+    const share = this.#shareOf(owner);
     const held = () => this.#held.get(owner) ?? 0;
     const isFull = () =>
       held() >= share || this.#held.values().reduce((sum, held) => sum + held, 0) >= maxSessions;
     if (isFull()) await this.#forgetEnded();
     if (isFull()) {
       const own = held();
+      if (own >= share && owners.get(owner)?.maxSessions !== undefined) {
+        throw new TooManySessionsError(
+          `Your token already has as many sessions as it may have, ${own}: close one, or ask whoever ` +
+            "runs ipybox for more",
+        );
+      }
       const these = own >= share && share < maxSessions
         ? `Your token already has its share of the sessions: ${own} of ${maxSessions}`
         : `All ${maxSessions} sessions are in use`;
@@ -470,11 +525,21 @@ export class SessionPool implements AsyncDisposable {
     this.#count(owner, 1);
   }
 
+  /** How many sessions an owner may have. Equal shares: no owner can keep all others out. */
+  #shareOf(owner: string): number {
+    const { maxSessions = 8, owners } = this.#options;
+    const own = owners.get(owner)?.maxSessions;
+    if (own !== undefined) return own;
+    const given = [...owners.values()].flatMap(({ maxSessions }) => maxSessions ?? []);
+    const left = maxSessions - given.reduce((sum, share) => sum + share, 0);
+    return Math.max(1, Math.floor(left / (owners.size - given.length)));
+  }
+
   #count(owner: string, more: number): void {
     this.#held.set(owner, (this.#held.get(owner) ?? 0) + more);
   }
 
-  #entry(note: Note, id: string, session: Session, place: SessionFolder): Entry {
+  #entry(note: Note, { id, session, place }: Created, openedAt: Date): Entry {
     const closing = new AbortController();
     const entry: Entry = {
       ...note,
@@ -483,6 +548,7 @@ export class SessionPool implements AsyncDisposable {
       session,
       place,
       folder: place.path,
+      openedAt,
       closing,
       uses: 0,
       idle: undefined,

@@ -11,7 +11,11 @@ const OPTIONS = { sandbox: false, spareKernel: false, log: silentLogger };
 Deno.test("SessionPool closes sessions that are being opened, and opens no others", async () => {
   await using workspace = await TempFolder.create();
   const session = { ...OPTIONS, python: testPython() };
-  const pool = new SessionPool({ workspace: workspace.path, session, owners: new Set(["a"]) });
+  const pool = new SessionPool({
+    workspace: workspace.path,
+    session,
+    owners: new Map([["a", {}]]),
+  });
   const opening = pool.open("a");
 
   await pool[Symbol.asyncDispose]();

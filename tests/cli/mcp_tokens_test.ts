@@ -1,0 +1,188 @@
+/** `ipybox mcp --http`: tokens with settings of their own, and what an owner's sessions know of each other. */
+import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { dirname } from "node:path";
+import { silentLogger } from "../../src/base/log.ts";
+import { endDurable, listSessions } from "../../src/executor/durable.ts";
+import type { HttpToken } from "../../src/mcp_server/http/bearer_tokens.ts";
+import { type McpHttpServerOptions, McpServer } from "../../src/mcp_server/mcp_server.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
+import { browserTest } from "../support/browser.ts";
+import { ipybox } from "../support/cli.ts";
+import { until } from "../support/executor.ts";
+import { HttpMcp } from "../support/http_mcp.ts";
+import { rawServer } from "../support/mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
+import { RAW } from "../support/mcp_workspace.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const ALICE = "alice-alice-alice-alice";
+const BOB = "bob-bob-bob-bob-bob-bob";
+const CAROL = "carol-carol-carol-carol";
+const CELL = "execute_ipython_cell";
+const FOLDER = "import os; print(os.getcwd())";
+const idIn = (folder: string) => folder.split("/").at(-1) ?? "";
+
+/** A place whose Python is the tests', and where code has a folder of its own. */
+const THERE = {
+  type: "command",
+  command: ["/usr/bin/env", `PATH=${dirname(testPython())}:/usr/bin:/bin`],
+  bubblewrap: true,
+} as const;
+/** The folder of code there. */
+const FAR = /^\/tmp\/ipybox\./;
+
+async function withTokens(text: string) {
+  const folder = await TempFolder.create();
+  await Deno.mkdir(`${folder.path}/work`);
+  await Deno.writeTextFile(`${folder.path}/tokens`, text);
+  const args = ["--workspace", `${folder.path}/work`, "--token-file", `${folder.path}/tokens`];
+  return { folder, workspace: `${folder.path}/work`, args };
+}
+
+Deno.test("A token has as many sessions as its line says, and the others share the rest", async () => {
+  const { folder, args } = await withTokens(`${ALICE} sessions=1\n${BOB} sessions=3\n${CAROL}\n`);
+  await using _folder = folder;
+  await using server = await HttpMcp.start([...args, "--max-sessions", "6"]);
+  await using hosts = new AsyncDisposableStack();
+  const join = async (token: string) =>
+    hosts.use(await McpHost.join({ url: server.address.url, token }, { kind: "2.x legacy" }));
+  const refusal = async (token: string) => (await assertRejects(() => join(token), Error)).message;
+
+  await join(ALICE);
+  assertStringIncludes(
+    await refusal(ALICE),
+    "Your token already has as many sessions as it may have, 1: close one, or ask whoever runs ipybox",
+  );
+  for (let count = 0; count < 3; count++) await join(BOB);
+  assertStringIncludes(await refusal(BOB), "as many sessions as it may have, 3");
+  for (let count = 0; count < 2; count++) await join(CAROL);
+  assertStringIncludes(await refusal(CAROL), "its share of the sessions: 2 of 6");
+});
+
+Deno.test("ipybox mcp --http says which line of the token file is wrong", async () => {
+  const { folder, workspace, args } = await withTokens("");
+  await using _folder = folder;
+  const placements = {
+    [`${workspace}/inside.json`]: { type: "kubernetes" },
+    [`${folder.path}/ssh.json`]: { type: "ssh", host: "nowhere" },
+    [`${folder.path}/good.json`]: { type: "kubernetes", namespace: "team-a" },
+  };
+  for (const [path, placement] of Object.entries(placements)) {
+    await Deno.writeTextFile(path, JSON.stringify(placement));
+  }
+  for (
+    const [settings, message, ...more] of [
+      ["sessions=many", 'received "many"'],
+      ["placement=missing.json", `No file "${folder.path}/missing.json"`],
+      ["placement=work/inside.json", "executed code could replace"],
+      ["placement=ssh.json", "a --placement that keeps sessions apart"],
+      ["placement=good.json", "--placement and --project cannot", "--project", folder.path],
+    ] as const
+  ) {
+    await Deno.writeTextFile(`${folder.path}/tokens`, `${ALICE}\n${BOB} ${settings}\n`);
+    const { code, stderr } = await ipybox(["mcp", "--http", "0", ...args, ...more]);
+    assertEquals(code, 2, stderr);
+    assertStringIncludes(stderr, `Line 2 of "${folder.path}/tokens": `);
+    assertStringIncludes(stderr, message);
+    assertEquals(stderr.includes(BOB), false);
+  }
+});
+
+/** Serves in this process, where placements by any command are possible. */
+async function serve(
+  folder: TempFolder,
+  tokens: readonly (string | HttpToken)[],
+  options: McpHttpServerOptions = {},
+): Promise<McpServer> {
+  const common = { workspace: folder.path, python: testPython(), log: silentLogger };
+  return await McpServer.serveHttp({ ...common, tokens, ...options });
+}
+
+Deno.test("Kernels of a token with a placement run there, also where sessions are ready", async () => {
+  await using folder = await TempFolder.create();
+  const tokens = [{ token: ALICE, placement: THERE }, BOB];
+  await using server = await serve(folder, tokens, { pool: { size: 1 } });
+  const { url } = server.http ?? {};
+  if (url === undefined) throw new Error("It is not served");
+  await using alice = await McpHost.join({ url, token: ALICE }, { kind: "2.x legacy" });
+  await using bob = await McpHost.join({ url, token: BOB }, { kind: "2.x legacy" });
+  assertMatch(await alice.execute(FOLDER), FAR);
+  assertStringIncludes(await bob.execute(FOLDER), `${folder.path}/.ipybox/sessions/`);
+  await assertRejects(
+    () => serve(folder, [{ token: ALICE, placement: { type: "docker", cpus: -1 } }]),
+    Error,
+    "A token's placement cannot be used",
+  );
+});
+
+Deno.test("A durable session stays where it is when the placement of its token changes", async () => {
+  await using folder = await TempFolder.create();
+  const first = await serve(folder, [{ token: ALICE, placement: THERE }, BOB], { durable: true });
+  const { url = new URL("http://127.0.0.1") } = first.http ?? {};
+  const port = Number(url.port);
+  await using _sessions = {
+    [Symbol.asyncDispose]: async () => {
+      const left = await listSessions((one) => one.workspace.startsWith(folder.path));
+      for (const { id } of left) await endDurable(id);
+    },
+  };
+  await using alice = await McpHost.join({ url, token: ALICE }, { kind: "2.x legacy" });
+  await using bob = await McpHost.join({ url, token: BOB }, { kind: "2.x legacy" });
+  const [far, near] = [
+    await alice.execute(`x = 41; ${FOLDER}`),
+    await bob.execute(`y = 1; ${FOLDER}`),
+  ];
+  assertMatch(far, FAR);
+  await first[Symbol.asyncDispose]();
+
+  const tokens = [ALICE, { token: BOB, placement: THERE }];
+  await using _second = await serve(folder, tokens, { durable: true, port });
+  const news = /\n\n\[Session [0-9a-f-]{36} continues: its variables are still there\]$/;
+  assertMatch(await alice.execute("print(x + 1)"), news);
+  assertEquals(await alice.execute(FOLDER), far);
+  assertMatch(await bob.execute("print(y)"), news);
+  assertEquals(await bob.execute(FOLDER), near);
+  await using next = await McpHost.join({ url, token: ALICE }, { kind: "2.x legacy" });
+  assertStringIncludes(await next.execute(FOLDER), folder.path);
+});
+
+browserTest(
+  "A session's page lists the other sessions of its owner, and of nobody else",
+  async (browser) => {
+    const { folder, workspace, args } = await withTokens(`${ALICE}\n${BOB}\n`);
+    await using _folder = folder;
+    const registry = await ServerRegistry.open({ workspace });
+    await registry.register("raw", rawServer());
+    await using server = await HttpMcp.start([...args, "--page"]);
+    const join = (token: string) =>
+      McpHost.join({ url: server.address.url, token }, { kind: "2.x legacy" });
+    await using one = await join(ALICE);
+    await using other = await join(ALICE);
+    await using stranger = await join(BOB);
+    const id = idIn(await one.execute(FOLDER));
+    const beside = idIn(await other.execute(FOLDER));
+    await stranger.execute("1");
+    const link = (session: string) =>
+      new RegExp(`Approvals of session ${session}: (\\S+)`).exec(server.stderr)?.[1] ?? "";
+    await until("the page is there", () => link(id) !== "");
+    const page = await browser.open(link(id));
+    const items = page.locator("#sessions-list li");
+    await items.getByText("Idle").waitFor();
+    assertEquals(await items.locator(".name").allInnerTexts(), [beside]);
+
+    const gone = new AbortController();
+    const code = `${RAW}print(raw.run_sync("count").text)`;
+    const unanswered = other.call(CELL, { code }, gone).catch(() => {});
+    await items.getByText("Code runs; 1 request to decide").waitFor();
+    const call = page.locator("#elsewhere-list li");
+    assertEquals(await call.locator(".name").allInnerTexts(), ["raw.count"]);
+    assertStringIncludes(await call.innerText(), `in session ${beside}`);
+    assertEquals(await page.getByRole("button", { name: "Allow" }).count(), 0);
+    gone.abort();
+    await unanswered;
+    await page.locator("#elsewhere").waitFor({ state: "hidden" });
+    await other[Symbol.asyncDispose]();
+    assertEquals(browser.problems, []);
+  },
+);
