@@ -241,7 +241,7 @@ class Supervisor:
         try:
             for kind, sid, whole in frames(self.inbox, FROM_LAUNCHER):
                 self.from_launcher(kind, sid, whole)
-        except (Broken, ValueError) as error:
+        except (Broken, ValueError, RecursionError) as error:
             self.stderr = (self.stderr + f"The launcher sent {error}\n".encode())[-MAX_STDERR:]
             self.inbox.clear()
             self.kill()
@@ -548,7 +548,7 @@ class Supervisor:
         try:
             for kind, sid, whole in frames(self.inbox, FROM_LAUNCHER):
                 self.from_launcher(kind, sid, whole)
-        except (Broken, ValueError):
+        except (Broken, ValueError, RecursionError):
             pass
         try:
             os.killpg(process.pid, signal.SIGKILL)
