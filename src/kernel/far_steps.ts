@@ -33,14 +33,14 @@ export async function makePlace(
   { untrusted, fix, deadline }: StepOptions & { readonly deadline: AbortSignal },
 ): Promise<void> {
   const failed = (text: string) =>
-    new EnvironmentNotReadyError(`Cannot start a kernel by ${name}: ${text}`, fix(text));
+    new EnvironmentNotReadyError(`Cannot start a kernel with ${name}: ${text}`, fix(text));
   for (const command of [...start, ...find]) {
     const { args: [program = "", ...args], input, until, otherwise } = command;
     if (until === undefined) {
       const end = await runProgram(await installed(program, untrusted), {
         ...{ args, input, signal: deadline },
       });
-      if (!end.success) throw failed(words(end.stderr) || `${program} failed without a word`);
+      if (!end.success) throw failed(words(end.stderr) || `${program} failed without a message`);
       continue;
     }
     const seen = await watch(command, { until, untrusted, signal: deadline });
@@ -154,7 +154,7 @@ async function watch(
   await process.exited;
   return {
     is: "lost",
-    why: words(process.stderrTail) || why || `${program} ended without a word`,
+    why: words(process.stderrTail) || why || `${program} ended without a message`,
   };
 }
 

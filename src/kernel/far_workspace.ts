@@ -3,7 +3,12 @@ import { joinBytes } from "../base/bytes.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { BeneathError } from "../files/beneath.ts";
 
-const answerSchema = z.object({ error: z.string().max(4096).nullable(), missing: z.boolean() });
+const answerSchema = z.object({
+  error: z.string().max(4096).nullable(),
+  missing: z.boolean(),
+  /** How many bytes follow. */
+  size: z.number().int().min(0),
+});
 
 const NEWLINE = 10;
 const MAX_LINE = 1 << 14;
@@ -22,8 +27,7 @@ export class FarWorkspace {
     const stream = this.#start(parts);
     try {
       await stream.write(orderOf(parts, true));
-      const rest = await answerOf(stream, parts);
-      return bytesOf(stream, rest);
+      return bytesOf(stream, await answerOf(stream, parts));
     } catch (error) {
       stream.close();
       throw error;
@@ -57,8 +61,16 @@ function orderOf(parts: readonly string[], reads: boolean): Uint8Array {
   return new TextEncoder().encode(JSON.stringify({ parts, reads }) + "\n");
 }
 
-/** Reads the answer's line, and gives what came after it. */
-async function answerOf(stream: ByteStream, parts: readonly string[]): Promise<Uint8Array> {
+/** What follows an answer's line. */
+interface Following {
+  readonly path: string;
+  readonly size: number;
+  /** What of it has come. */
+  readonly first: Uint8Array;
+}
+
+/** Reads the answer's line. */
+async function answerOf(stream: ByteStream, parts: readonly string[]): Promise<Following> {
   const path = parts.join("/");
   let bytes = new Uint8Array(0);
   let end: number;
@@ -69,21 +81,30 @@ async function answerOf(stream: ByteStream, parts: readonly string[]): Promise<U
     }
     bytes = joinBytes(bytes, next);
   }
-  const { error, missing } = answerSchema.parse(
+  const { error, missing, size } = answerSchema.parse(
     JSON.parse(new TextDecoder().decode(bytes.subarray(0, end))),
   );
-  if (error === null) return bytes.subarray(end + 1);
+  if (error === null) return { path, size, first: bytes.subarray(end + 1) };
   throw new BeneathError(missing ? "missing" : "refused", `${path} cannot be used: ${error}`);
 }
 
-/** What comes in, as it is asked for. */
-function bytesOf(stream: ByteStream, first: Uint8Array): ReadableStream<Uint8Array> {
+/** What comes in, as it is asked for: all of it, or an error. */
+function bytesOf(
+  stream: ByteStream,
+  { path, size, first }: Following,
+): ReadableStream<Uint8Array> {
+  let left = size - first.length;
   return new ReadableStream<Uint8Array>({
     start: (controller) => {
       if (first.length > 0) controller.enqueue(first.slice());
     },
     pull: async (controller) => {
       const bytes = await stream.read();
+      left -= bytes?.length ?? 0;
+      if (left < 0 || (bytes === null && left > 0)) {
+        stream.close();
+        throw new Error(`${path} changed its size while it was read`);
+      }
       if (bytes !== null) return controller.enqueue(bytes.slice());
       stream.close();
       controller.close();

@@ -505,7 +505,7 @@ class FarProcess implements LauncherProcess {
     await this.stop();
     const text = this.stderrTail.trim();
     throw new EnvironmentNotReadyError(
-      `Cannot start a kernel by ${this.#carrier.name}: ${text || "it ended without a word"}`,
+      `Cannot start a kernel with ${this.#carrier.name}: ${text || "it ended without a message"}`,
       this.#options.fix(text),
     );
   }
@@ -530,7 +530,7 @@ function fixOf(placement: Placement, text: string): string {
       if (/not found|No such file/i.test(text)) {
         return "Install Python 3.10 or later there, or name its path there: --python PATH";
       }
-      return `Have this work without a question: ssh ${placement.host} true`;
+      return `Make sure that this works without a prompt: ssh ${placement.host} true`;
     case "command":
       return "Try the command in a terminal: it must run the program that is added to it";
   }

@@ -387,7 +387,7 @@ const FIXES: readonly (readonly [RegExp, string])[] = [
   ],
   [
     /Unable to connect|connection to the server|context .* does not exist|no configuration|dial tcp/i,
-    "Have this work: kubectl cluster-info",
+    "Make sure that this works: kubectl cluster-info",
   ],
   [
     /the server doesn't have a resource type|no matches for kind/,

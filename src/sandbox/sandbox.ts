@@ -303,12 +303,16 @@ export function requireSandbox(
       `The sandbox does not hold, so no code was run: ${failures.join("; ")}`,
       failures.some((failure) => failure.startsWith(UNWALLED))
         ? "Deny all traffic by a NetworkPolicy, in a cluster that enforces them: docs/kubernetes.md"
+        : elsewhere
+        ? "Have the place deny this to code: docs/placements.md says what each kind has to deny"
         : "ipybox doctor",
     );
   }
   if (report.uid === 0) {
     log.warn(
-      "Running as root: anything that escapes the sandbox is root. Run ipybox as an ordinary user",
+      elsewhere
+        ? "Code runs as root there: anything that escapes the sandbox is root. Use an ordinary user there"
+        : "Running as root: anything that escapes the sandbox is root. Run ipybox as an ordinary user",
     );
   }
 }

@@ -1,8 +1,8 @@
 """Reads or writes one file of the workspace, for the host, where kernels are.
 
 The host is on stdin and stdout: a line of JSON with what it wants, and for a file that is written its
-bytes. The answer is a line with the error, if any, and for a file that is read its bytes. Links are
-followed: they lead to nothing that code could not read itself.
+bytes. The answer is a line with the error, if any, and for a file that is read its size and its bytes.
+Links are followed: they lead to nothing that code could not read itself.
 """
 
 import json
@@ -15,31 +15,40 @@ import uuid
 CHUNK = 1 << 16
 
 
-def answer(error=None, missing=False):
-    os.write(1, json.dumps({"error": error, "missing": missing}).encode() + b"\n")
+def answer(error=None, missing=False, size=0):
+    said = {"error": error, "missing": missing, "size": size}
+    os.write(1, json.dumps(said).encode() + b"\n")
 
 
 def read(path):
     # A pipe would not open before somebody writes to it.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(None, "not a plain file")
-        answer()
-        shutil.copyfileobj(file, sys.stdout.buffer, CHUNK)
-        sys.stdout.buffer.flush()
+        left = status.st_size
+        answer(size=left)
+        try:
+            while left and (part := file.read(min(left, CHUNK))):
+                sys.stdout.buffer.write(part)
+                left -= len(part)
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            sys.exit(f"{path}: {error}")  # an answer would be taken for bytes of the file
 
 
 def write(path):
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)
     temporary = os.path.join(folder, f".{uuid.uuid4()}.upload")
-    try:
-        with open(temporary, "xb") as file:
+    with open(temporary, "xb") as file:
+        try:
             shutil.copyfileobj(sys.stdin.buffer, file, CHUNK)
-        os.rename(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+            file.flush()
+            os.rename(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
     answer()
 
 

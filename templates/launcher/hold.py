@@ -1,17 +1,20 @@
 """Keeps a pod for as long as a session is in it: the first process of its container.
 
 A session comes from outside, by the engine's exec, so its parent is in no namespace of the container's.
-Code there cannot start such a process, and so it cannot keep the pod when its host is gone.
+Code there cannot start such a process, nor trace this one, and so it cannot keep the pod when its host
+is gone.
 
 The arguments are the seconds that the pod waits for its first session (0: for ever) and, when there is
 none any more, for another one.
 """
 
+import ctypes
 import os
 import signal
 import sys
 import time
 
+PR_SET_DUMPABLE = 4
 EVERY = 1.0
 
 
@@ -31,6 +34,7 @@ def is_occupied():
 
 
 def main():
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     first, again = (float(word) for word in sys.argv[1:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans that come to us are reaped

@@ -67,6 +67,10 @@ class Broken(Exception):
     """The other side sent what it must not send."""
 
 
+# How it shows that a line or a frame is not what it should be.
+MALFORMED = (Broken, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error)
+
+
 def line(**content):
     return json.dumps(content).encode() + b"\n"
 
@@ -155,7 +159,8 @@ class Side:
     def check_times(self):
         now = time.monotonic()
         for act in [act for when, act in self.deadlines() if when <= now]:
-            act()
+            if self.code is None:
+                act()
 
     def send_beat(self):
         if self.connection is not None:
@@ -252,7 +257,7 @@ class Side:
         connection.inbox += data
         try:
             self.take(connection)
-        except (Broken, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        except MALFORMED as error:
             self.on_broken(connection, error)
 
     def take(self, connection):
@@ -442,13 +447,13 @@ class Relay(Side):
         try:
             answer = json.loads(said)
             refused = answer.get("refused")
-        except (ValueError, AttributeError):
+        except MALFORMED:
             self.last_words = f"something else answered: {said[:200]!r}"
             self.lose(connection)
             return
         if refused is not None:
             self.give_up(
-                "it has ended" if refused == "gone" else f"it refuses: {str(refused)[:100]}"
+                "it has ended" if refused == "gone" else f"it refuses: {repr(refused)[:100]}"
             )
             return
         self.meet(connection, answer["received"])

@@ -16,6 +16,7 @@ import hmac
 import itertools
 import json
 import os
+import re
 import selectors
 import signal
 import socket
@@ -61,6 +62,10 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 class Broken(Exception):
     """The other side sent what it must not send."""
+
+
+# How it shows that a frame is not what it should be.
+MALFORMED = (Broken, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def frame(kind, sid=0, payload=b""):
@@ -116,6 +121,9 @@ class Supervisor:
         self.alone_since = self.looked = self.started
         self.epoch = 0
         self.resets = 0  # how often a host has gone
+        self.is_broken = (
+            False  # the launcher said what it must not say, and is not listened to any more
+        )
         self.awaits_ready = False  # frames of before the last one that went are dropped
         self.kept = None  # what the host knows of the session, for the next one
         self.kept_at = None  # since when, as long as the host that said it is attached
@@ -237,18 +245,21 @@ class Supervisor:
             self.in_events = None
             self.end(asked=False)
             return
+        if self.is_broken:
+            return
         self.inbox += data
         try:
             for kind, sid, whole in frames(self.inbox, FROM_LAUNCHER):
                 self.from_launcher(kind, sid, whole)
-        except (Broken, ValueError) as error:
+        except MALFORMED as error:
             self.stderr = (self.stderr + f"The launcher sent {error}\n".encode())[-MAX_STDERR:]
             self.inbox.clear()
-            self.kill()
+            self.is_broken = True
+            self.end(asked=False)  # with the time that a relay takes to end what is elsewhere
 
     def from_launcher(self, kind, sid, whole):
         if kind == EXIT:
-            self.exit = json.loads(whole[HEADER.size :])
+            self.exit = exit_of(json.loads(whole[HEADER.size :]))
         if self.awaits_ready:
             if kind != READY or sid != self.resets or self.host is None:
                 return
@@ -326,7 +337,7 @@ class Supervisor:
             elif host is self.host:
                 for kind, _, whole in frames(host.inbox, FROM_HOST | {BEAT, END, KEEP}):
                     self.from_host(kind, whole)
-        except (Broken, ValueError, KeyError, TypeError, AttributeError):
+        except MALFORMED:
             self.lose(host)
 
     def hello(self, stranger, said):
@@ -548,7 +559,7 @@ class Supervisor:
         try:
             for kind, sid, whole in frames(self.inbox, FROM_LAUNCHER):
                 self.from_launcher(kind, sid, whole)
-        except (Broken, ValueError):
+        except MALFORMED:
             pass
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -594,6 +605,16 @@ class Supervisor:
         except OSError:
             os.unlink(fresh)  # on a full disk it is empty
             raise
+
+
+def exit_of(said):
+    """How a launcher says that the gateway ended: the record of a lost session has nothing else."""
+    code, name = said["code"], said["signal"]
+    if code is not None and not (type(code) is int and abs(code) < 1 << 32):
+        raise Broken("an exit code that is none")
+    if name is not None and not re.fullmatch("SIG[A-Z0-9]{1,12}", name):
+        raise Broken("a signal that is none")
+    return {"code": code, "signal": name}
 
 
 def peer_of(sock):

@@ -98,7 +98,7 @@ Deno.test("a session that was cut off says so, and the next execution begins ane
 Deno.test("a command that leads nowhere is refused with what it said", async () => {
   const cases: [string, RegExp][] = [
     ["echo no such host >&2; exit 255", /no such host/],
-    ["exit 0", /it ended without a word/],
+    ["exit 0", /it ended without a message/],
     ["echo Welcome!", /Something else.*Welcome!/],
     ["echo '{\"ipybox\": 1}'", /Something else/],
     ["cat /dev/zero", /Something else/],

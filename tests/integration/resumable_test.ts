@@ -253,3 +253,20 @@ Deno.test("a far side that lies ends the session, and does not fill the memory o
     assert(relay.stderrTail.includes("not there any more: it said"), relay.stderrTail);
   }
 });
+
+Deno.test("a line that is nested too deeply is no answer, and the next attempt is made", async () => {
+  await using folder = await TempFolder.create();
+  const liar = "import os; os.write(1, b'[' * 4000 + b'\\n'); os.read(0, 1)";
+  const config = {
+    ...{ secret: "s", beat_seconds: 15, idle_seconds: 0.5, stop: null, made: false, gone: null },
+    ...{ command: [python, "-c", liar], socket: "/nowhere" },
+  };
+  await Deno.writeTextFile(`${folder.path}/relay.json`, JSON.stringify(config));
+  await using relay = ManagedProcess.spawn({
+    command: python,
+    args: ["-I", "-S", program, "relay", `${folder.path}/relay.json`],
+    env: {},
+  });
+  assertEquals((await relay.exited).exitCode, 76, relay.stderrTail);
+  assert(relay.stderrTail.includes("it has not answered for too long"), relay.stderrTail);
+});

@@ -303,6 +303,35 @@ for (const isCut of [false, true]) {
   });
 }
 
+const EXITS: readonly (readonly [said: string, exit: unknown])[] = [
+  [`b'{"code": 3, "signal": null}'`, { code: 3, signal: null }],
+  [`b'{"code": null, "signal": "SIGKILL", "more": "x"}'`, { code: null, signal: "SIGKILL" }],
+  [`b'{"code": 1e400, "signal": null}'`, null],
+  [`b'{"code": 1, "signal": "\\x1b[2J"}'`, null],
+  [`b'{"code": 1}'`, null],
+  [`b'[' * 60_000`, null],
+];
+
+for (const [said, exit] of EXITS) {
+  Deno.test(`a launcher cannot spoil the record of its session: ${said}`, async () => {
+    await using folder = await TempFolder.create();
+    const ended = `${folder.path}/ended`;
+    await using session = await Supervised.start(`said = ${said}
+sys.stdout.buffer.write(${frame(7, 0, "said")})
+sys.stdout.flush()
+${exit === null ? WAIT : ""}
+open("${ended}", "w")`);
+    const host = await SupervisedLauncher.attach(session.address, silentLogger);
+    host.keep({});
+    host.begin([]);
+    while (await host.pipes.read() !== null);
+    await Deno.stat(ended); // nobody has killed it
+    const record = JSON.parse(await Deno.readTextFile(`${session.folder.path}/record/record.json`));
+    assertEquals(record.lost.exit, exit);
+    await host.stop();
+  });
+}
+
 Deno.test("what a host says last is kept", async () => {
   await using session = await Supervised.start(WAIT);
   const host = await SupervisedLauncher.attach(session.address, silentLogger);

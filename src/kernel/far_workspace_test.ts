@@ -1,0 +1,61 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { testPython } from "../../tests/support/python.ts";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { BeneathError } from "../files/beneath.ts";
+import { ManagedProcess } from "../process/managed_process.ts";
+import { namedProgram } from "../process/program.ts";
+import { FarWorkspace } from "./far_workspace.ts";
+
+const program = new URL("../../templates/launcher/file.py", import.meta.url).pathname;
+
+/** A workspace whose files a program reads and writes, by default ours. */
+function workspace(parts: AsyncDisposableStack, ...args: readonly string[]): FarWorkspace {
+  return new FarWorkspace(() => {
+    const command = namedProgram(testPython());
+    return parts.use(ManagedProcess.spawn({ command, args, env: {}, inputGraceMs: 0 })).pipes;
+  });
+}
+
+async function* pieces(...texts: readonly string[]): AsyncGenerator<Uint8Array> {
+  for (const text of texts) yield await Promise.resolve(new TextEncoder().encode(text));
+}
+
+Deno.test("FarWorkspace reads and writes files, and says why it cannot", async () => {
+  await using parts = new AsyncDisposableStack();
+  const { path } = parts.use(await TempFolder.create());
+  const far = workspace(parts, program, path);
+  const long = "0123456789".repeat(50_000);
+  await far.write(["data", "new", "a.txt"], pieces("some ", "bytes ", long));
+  assertEquals(
+    await new Response(await far.read(["data", "new", "a.txt"])).text(),
+    `some bytes ${long}`,
+  );
+  await far.write(["empty"], pieces());
+  assertEquals(await new Response(await far.read(["empty"])).text(), "");
+
+  const missing = await assertRejects(() => far.read(["none"]), BeneathError, "No such file");
+  assertEquals(missing.reason, "missing");
+  const folder = await assertRejects(() => far.read(["data"]), BeneathError, "Is a directory");
+  assertEquals(folder.reason, "refused");
+  await assertRejects(() => far.write(["data"], pieces("x")), BeneathError, "Is a directory");
+  const refused = await assertRejects(
+    () => far.write(["x".repeat(300), "y"], pieces("x")),
+    BeneathError,
+    "File name too long",
+  );
+  assertEquals(refused.reason, "refused");
+  assertEquals((await Array.fromAsync(Deno.readDir(path))).map(({ name }) => name).sort(), [
+    "data",
+    "empty",
+  ]);
+});
+
+Deno.test("FarWorkspace takes neither a part of a file nor more than it", async () => {
+  const answer = '{"error": null, "missing": false, "size": 5}';
+  for (const said of ["abc", "abcdefg"]) {
+    await using parts = new AsyncDisposableStack();
+    const far = workspace(parts, "-c", `print('${answer}\\n${said}', end="")`);
+    const bytes = await far.read(["file"]);
+    await assertRejects(() => new Response(bytes).text(), Error, "changed its size");
+  }
+});
