@@ -79,13 +79,14 @@ export async function fateOf(
 
 /** Ends what a carrier has made, or may have left. */
 export async function endPlace(
-  { name, stop }: Carrier,
+  { name, stop, gone }: Carrier,
   { log, untrusted }: StepOptions,
 ): Promise<void> {
   if (stop === undefined) return;
   const [program = "", ...args] = stop;
   const { success, stderr } = await runProgram(await installed(program, untrusted), { args });
-  if (!success) log.warn(`${name}: ${stop.join(" ")} failed: ${words(stderr)}`);
+  if (success || gone !== undefined && new RegExp(gone).test(stderr)) return;
+  log.warn(`${name}: ${stop.join(" ")} failed: ${words(stderr)}`);
 }
 
 /** What a command said, without what `kubectl` writes of its attempts. */

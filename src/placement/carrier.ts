@@ -22,7 +22,7 @@ export interface Carrier {
   command(program: readonly string[]): readonly string[];
   /** The command that starts another one in the same place; the same where none is given. */
   reach?(program: readonly string[]): readonly string[];
-  /** What its last line says, as a regular expression, when that place is no more. */
+  /** What a command's last line says, as a regular expression, when that place is no more. */
   readonly gone?: string;
   /** Ends what `start` has made, or else what a command may have left that did not end well. */
   readonly stop?: readonly string[] | undefined;
@@ -134,7 +134,7 @@ export function containerCarrier(
     name: type,
     command: ([program = "", ...rest]) => [...run, "--entrypoint", program, image, ...rest],
     reach: (program) => [type, "exec", "--interactive", id, ...program],
-    gone: "[Nn]o such container|no container with name|is not running",
+    gone: "[Nn]o such container|no container with name|is not running|already in progress",
     stop: [type, "rm", "--force", id],
     python: IMAGE_PYTHON,
     install: "add them to the image",

@@ -1,6 +1,6 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertMatch, assertNotMatch, assertThrows } from "@std/assert";
 import { ConfigError } from "../base/errors.ts";
-import { containerCarrier, type MountedPaths } from "./carrier.ts";
+import { type Carrier, containerCarrier, type MountedPaths } from "./carrier.ts";
 
 const NOTHING: MountedPaths = {
   readOnly: [],
@@ -9,9 +9,8 @@ const NOTHING: MountedPaths = {
   empty: "/host/empty",
 };
 
-/** What a container is given of the workspace: the target of each mount, and whether it can only be read. */
-function mountsOf(paths: Partial<MountedPaths>): string[] {
-  const { command } = containerCarrier({ type: "docker" }, {
+function carrierOf(paths: Partial<MountedPaths>): Carrier {
+  return containerCarrier({ type: "docker" }, {
     id: "one",
     workspace: "/ws",
     protectedPaths: { ...NOTHING, ...paths },
@@ -21,7 +20,11 @@ function mountsOf(paths: Partial<MountedPaths>): string[] {
     rootless: false,
     lasts: false,
   });
-  const args = command(["python"]);
+}
+
+/** What a container is given of the workspace: the target of each mount, and whether it can only be read. */
+function mountsOf(paths: Partial<MountedPaths>): string[] {
+  const args = carrierOf(paths).command(["python"]);
   return args.filter((_, i) => args[i - 1] === "--mount").map((mount) => {
     const target = /target=([^,]*)/.exec(mount)?.[1] ?? "";
     return mount.includes("readonly") ? `${target} (ro)` : target;
@@ -55,4 +58,17 @@ Deno.test("A path that engines read otherwise is refused by its name", () => {
     ConfigError,
     '"/ws/a\\r\\nb/.env"',
   );
+});
+
+Deno.test("An engine's word that a container is gone, or about to be, is understood", () => {
+  const { gone = "" } = carrierOf({});
+  for (
+    const text of [
+      "Error response from daemon: No such container: one",
+      "Error response from daemon: removal of container one is already in progress",
+      "Error response from daemon: Container one is not running",
+      'Error: no container with name or ID "one" found: no such container',
+    ]
+  ) assertMatch(text, new RegExp(gone));
+  assertNotMatch("Cannot connect to the Docker daemon", new RegExp(gone));
 });

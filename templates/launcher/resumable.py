@@ -22,6 +22,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -493,8 +494,11 @@ class Relay(Side):
         *lines, rest = (connection.words + data).split(b"\n")
         connection.words = rest[-MAX_NOTE:]
         for text in lines:
-            self.last_words = text[:500].decode(errors="replace").strip() or self.last_words
-            self.say_other(text[:MAX_NOTE])
+            self.hear(text)
+
+    def hear(self, text):
+        self.last_words = text[:500].decode(errors="replace").strip() or self.last_words
+        self.say_other(text[:MAX_NOTE])
 
     def on_broken(self, connection, error):
         if connection.met:
@@ -587,19 +591,24 @@ class Relay(Side):
         command = self.spec["stop"]
         if command is None:
             return False
-        try:
-            done = subprocess.run(
-                command,
-                check=False,
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=2,
-                timeout=STOP_SECONDS,
-            )
-            return done.returncode == 0
-        except (OSError, subprocess.TimeoutExpired) as error:
-            self.say(str(error))
-            return False
+        with tempfile.TemporaryFile() as said:  # not a pipe, which somebody else may keep open
+            try:
+                done = subprocess.run(
+                    command,
+                    check=False,
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    timeout=STOP_SECONDS,
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                self.say(str(error))
+                return False
+            said.seek(0)
+            for text in said.read(MAX_NOTE).splitlines():
+                self.hear(text)
+        return done.returncode == 0 or self.is_gone()
 
     def on_stop_signal(self, *_):
         self.has_ended = True

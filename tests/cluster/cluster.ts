@@ -1,8 +1,8 @@
 // deno-lint-ignore-file no-console -- a script talks to whoever started it
 /**
  * `deno task cluster [COMMAND…]`: a Kubernetes cluster of one node for tests. It runs the command with
- * `KUBECONFIG` set and `kubectl` in its `PATH`, and takes the cluster down with it; without a command
- * the cluster runs until Ctrl-C.
+ * `KUBECONFIG` and `IPYBOX_TEST_CLUSTER` set and `kubectl` in its `PATH`, and takes the cluster down with
+ * it; without a command it says how to set them, and the cluster runs until Ctrl-C.
  *
  * Everything is real: etcd, the API server, the scheduler, the controllers, kube-proxy, the kubelet,
  * containerd, runc, and the controller of agent-sandbox. All of it lives in namespaces of its own, with
@@ -20,7 +20,7 @@ import { abortable } from "../../src/base/signals.ts";
 import { cacheFolder } from "../../src/files/user_folders.ts";
 import { engineName, kernelImage, whyNoEngine } from "../support/engine.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { exists, PAUSE_IMAGE, type Place, run } from "./node.ts";
+import { CONTEXT, exists, PAUSE_IMAGE, type Place, run } from "./node.ts";
 
 /** What the machine must have; Debian's docker.io, etcd-server and containernetworking-plugins do. */
 const NEEDED = [
@@ -93,14 +93,15 @@ async function withCluster(command: readonly string[]): Promise<number> {
     await run("ip", ["link", "set", name, "up"]);
     await next(); // it is up
 
-    const KUBECONFIG = `${folder}/admin.kubeconfig`;
+    const own = { KUBECONFIG: `${folder}/admin.kubeconfig`, IPYBOX_TEST_CLUSTER: CONTEXT };
     const [program, ...args] = command;
     if (program === undefined) {
-      console.log(`export KUBECONFIG=${KUBECONFIG} PATH=${built}:$PATH`);
+      const variables = Object.entries(own).map(([name, value]) => `${name}=${value}`).join(" ");
+      console.log(`export ${variables} PATH=${built}:$PATH`);
       await abortable(node.status, signal);
       throw new Error("The cluster ended");
     }
-    const env = { KUBECONFIG, PATH: `${built}:${Deno.env.get("PATH")}` };
+    const env = { ...own, PATH: `${built}:${Deno.env.get("PATH")}` };
     return (await new Deno.Command(program, { args, env, signal }).spawn().status).code;
   } catch (error) {
     if (!signal.aborted) console.error(messageOf(error));

@@ -25,6 +25,9 @@ const API_SERVICE = "10.96.0.1";
 const DNS_SERVICE = "10.96.0.10"; // where nobody answers
 const PODS = "10.244.0.0/24";
 
+/** What `kubectl` calls the cluster. */
+export const CONTEXT = "cluster";
+
 /** The image that only holds the namespaces of a pod. */
 export const PAUSE_IMAGE = "ipybox-pause";
 
@@ -210,16 +213,16 @@ async function writeIdentities({ folder, node }: Place, write: Write): Promise<v
     const token = crypto.randomUUID();
     tokens.push([token, user, user, ...(group === undefined ? [] : [group])].join(","));
     await write(`${client}.kubeconfig`, {
-      ...{ kind: "Config", apiVersion: "v1", "current-context": "cluster" },
+      ...{ kind: "Config", apiVersion: "v1", "current-context": CONTEXT },
       clusters: [{
-        name: "cluster",
+        name: CONTEXT,
         cluster: {
           server: `https://${node}:6443`,
           "certificate-authority-data": btoa(await Deno.readTextFile(`${folder}/ca.crt`)),
         },
       }],
       users: [{ name: client, user: { token } }],
-      contexts: [{ name: "cluster", context: { cluster: "cluster", user: client } }],
+      contexts: [{ name: CONTEXT, context: { cluster: CONTEXT, user: client } }],
     });
   }
   await write("tokens.csv", tokens.join("\n") + "\n");

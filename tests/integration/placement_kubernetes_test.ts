@@ -7,17 +7,21 @@ import {
 } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
 import type { KubernetesPlacement } from "../../src/placement/placement.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { ownProgram } from "../../src/process/program.ts";
+import { ipybox } from "../support/cli.ts";
 import { context, kubectl, TestNamespace, whyNoCluster } from "../support/cluster.ts";
+import { CALLS, PARALLEL, TestSession } from "../support/durable.ts";
 import { kernelImage } from "../support/engine.ts";
 import { sha256 } from "../../src/json/digest.ts";
 import { rejection, until } from "../support/executor.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { useSession } from "../support/placed.ts";
+import { processesWith } from "../support/processes.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -240,6 +244,77 @@ test("a host that is killed leaves no pod that runs, and the next session remove
   await until("the pod has ended", async () => await phase() === "Succeeded");
   await using _next = await start(namespace, `${folder.path}/workspace`);
   assert(!(await namespace.names("pods")).includes(pod), await namespace.kubectl(["get", "pods"]));
+});
+
+/** Kills the `kubectl` that leads to a pod. */
+async function cut(pod: string): Promise<void> {
+  let pids: number[] = [];
+  await until("it leads there", async () => {
+    pids = await processesWith(`exec\0--stdin\0--quiet\0${pod}\0`);
+    return pids.length > 0;
+  });
+  for (const pid of pids) Deno.kill(pid, "SIGKILL");
+}
+
+/** Whether nothing is left of any pod, not even the name. */
+async function hasNoPods(namespace: TestNamespace): Promise<boolean> {
+  return (await namespace.names("pods")).length === 0;
+}
+
+test("a durable session in a pod outlives its killed host, and connections that are cut in mid-call", async () => {
+  await using namespace = await TestNamespace.create();
+  await using session = await TestSession.create(placementIn(namespace));
+  const host = session.host("wait", "start", PARALLEL);
+  const id = await host.said("id");
+  await host.said("asked", CALLS);
+  const [pod = ""] = await namespace.names("pods");
+  await host.kill();
+  await cut(pod);
+  const { stdout } = await ipybox(["sessions", "--workspace", session.workspace]);
+  assertMatch(stdout, new RegExp(`${id}  detached.*; at kubernetes; `));
+
+  const executor = await session.attach(id);
+  let asked = 0;
+  for await (const event of executor.resume()) {
+    if (event.type === "approval") {
+      if (asked++ % 4 === 0) await cut(pod);
+      await event.request.accept();
+    }
+    if (event.type === "result") assertEquals(event.result.text, `${Array(CALLS).fill("done")} 42`);
+  }
+  assertEquals(asked, CALLS);
+  assertEquals(await session.sent(), Array(CALLS).fill(1));
+  const running = executor.execute("import time\nfor n in range(20): print(n); time.sleep(.1)");
+  await cut(pod);
+  assertEquals((await running).text, Array.from({ length: 20 }, (_, n) => n).join("\n"));
+  await useSession(executor);
+  assertEquals(await namespace.names("pods"), [pod]);
+  await executor[Symbol.asyncDispose]();
+  assertEquals(await namespace.names("pods"), []);
+  assertEquals(await listSessions(session.workspace), []);
+});
+
+test("a durable session in a pod that nobody comes to ends, and so does one whose pod is deleted", async () => {
+  await using namespace = await TestNamespace.create();
+  await using session = await TestSession.create(placementIn(namespace));
+  const idle = await session.start({ durable: { idleMs: 1000 } });
+  await idle.detach();
+  await until("its pod is gone", () => hasNoPods(namespace));
+  await until("it is forgotten", async () => (await listSessions(session.workspace)).length === 0);
+
+  const executor = await session.start();
+  const { sessionId: id = "" } = executor;
+  const [pod = ""] = await namespace.names("pods");
+  const running = rejection(executor.execute(RUNNING));
+  await untilRunning(namespace, pod);
+  await namespace.kubectl(["delete", "pod", "--wait=false", pod]);
+  const error = await running;
+  assert(error instanceof KernelDiedError, `${error}`);
+  await until("it is lost", async () => {
+    const [listed] = await listSessions(session.workspace);
+    return listed?.id === id && listed.status === undefined;
+  });
+  await endDurable(id);
 });
 
 /** A pool whose pods small nodes have room for. */

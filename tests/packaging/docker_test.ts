@@ -1,9 +1,10 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { fileURLToPath } from "node:url";
+import { programOf } from "../../src/process/program.ts";
+import { engine, engineName, whyNoImage } from "../support/engine.ts";
+import { McpHost } from "../support/mcp_client.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-
-// There may be no Docker engine where tests run: these are the steps that work without one.
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -80,4 +81,74 @@ async function inImage(
     ...["--ro-bind", `${folder.path}/bin`, "/usr/local/sbin"],
     ...["sh", "-ec", script],
   ], { PATH: "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin" });
+}
+
+const IMAGE = "ipybox-of-tests";
+
+/** What the project's image is made of. */
+const base = /^FROM (\S+)$/m.exec(await Deno.readTextFile(`${root}Dockerfile`))?.[1] ?? "";
+const why = await whyNoImage(base, "pull it, and the image is built of it and tried");
+
+testIf(why === undefined, why ?? "", {
+  name: "the image is built, and its container runs code in the sandbox as the documentation says",
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    const [uid, gid] = Deno.uid() === 0 ? [1000, 1000] : [Deno.uid(), Deno.gid()];
+    await Deno.chown(folder.path, uid, gid);
+    const built = await engine(
+      ...["build", "--network", "host", "--tag", IMAGE],
+      ...["--build-arg", `UID=${uid}`, "--build-arg", `GID=${gid}`, root],
+    );
+    assert(built.success, built.text);
+    const volume = `${IMAGE}-${crypto.randomUUID()}`;
+    await using parts = new AsyncDisposableStack();
+    parts.defer(async () => void await engine("volume", "rm", "--force", volume));
+    const documented = await documentedArgs({ workspace: folder.path, volume });
+    const start = async (args: readonly string[], ...own: string[]) => {
+      const program = { command: await programOf(engineName), args };
+      return await McpHost.start({ program, args: own });
+    };
+    {
+      await using host = await start(documented);
+      const text = await host.execute(`
+import os, pathlib, socket
+def attempt(act):
+    try:
+        return str(act())
+    except OSError as error:
+        return type(error).__name__
+pathlib.Path("made.txt").write_text("by code")
+print(os.getcwd(), os.getuid())
+print(attempt(lambda: socket.create_connection(("1.1.1.1", 53), 1)))
+print(attempt(lambda: open("/app/x", "w")), attempt(lambda: os.listdir("/home/ipybox/.local")))`);
+      assertMatch(text, new RegExp(`^/app/workspace ${uid}\\n\\w+Error\\n\\w+Error \\w+Error`));
+      const made = await Deno.stat(`${folder.path}/made.txt`);
+      assertEquals([made.uid, made.gid], [uid, gid]);
+    }
+    const closed = documented.filter((arg, index) =>
+      arg !== "--security-opt" && documented[index - 1] !== "--security-opt"
+    );
+    {
+      await using host = await start(closed);
+      const { isError, text } = await host.call("execute_ipython_cell", { code: "6 * 7" });
+      assertEquals(isError, true);
+      assertMatch(text, /sandbox/);
+    }
+    await using host = await start(closed, "--no-sandbox");
+    assertEquals((await host.execute("6 * 7")).trim(), "42");
+  },
+});
+
+/** The arguments of `docker` that the documentation has, for a workspace and a volume of tests. */
+async function documentedArgs(
+  { workspace, volume }: { readonly workspace: string; readonly volume: string },
+): Promise<readonly string[]> {
+  const text = await Deno.readTextFile(`${root}docs/docker.md`);
+  const json = /```json\n([\s\S]*?)```/.exec(text)?.[1] ?? "";
+  const args: readonly string[] = JSON.parse(json).mcpServers.ipybox.args;
+  return args.map((arg) =>
+    arg === "ipybox"
+      ? IMAGE
+      : arg.replace("/path/to/workspace:", `${workspace}:`).replace(/^ipybox:/, `${volume}:`)
+  );
 }

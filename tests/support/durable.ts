@@ -63,8 +63,14 @@ export class TestSession implements AsyncDisposable {
 
   /** Starts a host of its own process. */
   host(decide: string, how: "start" | "attach", what: string): Host {
-    const host = new Host([this.workspace, this.effects, decide, how, what], this.placement);
+    const { workspace, effects, placement } = this;
+    const host = new Host([workspace, effects, decide, how, what], placement, this.#python);
     return this.#parts.use(host);
+  }
+
+  /** The Python of kernels: images have their own. */
+  get #python(): string | undefined {
+    return this.placement !== undefined && "image" in this.placement ? undefined : testPython();
   }
 
   options() {
@@ -73,7 +79,7 @@ export class TestSession implements AsyncDisposable {
 
   async attach(id: string): Promise<CodeExecutor> {
     return this.#parts.use(
-      await CodeExecutor.attach(id, { ...this.options(), python: testPython() }),
+      await CodeExecutor.attach(id, { ...this.options(), python: this.#python }),
     );
   }
 
@@ -85,7 +91,7 @@ export class TestSession implements AsyncDisposable {
   async start(more: CodeExecutorOptions = {}): Promise<CodeExecutor> {
     const { workspace, placement } = this;
     const durable = { idleMs: 120_000 };
-    const common = { ...this.options(), workspace, placement, durable, python: testPython() };
+    const common = { ...this.options(), workspace, placement, durable, python: this.#python };
     const options = { ...common, ...more };
     return this.#parts.use(await CodeExecutor.start(options));
   }
@@ -113,8 +119,12 @@ export class Host implements AsyncDisposable {
   readonly lines: string[] = [];
   #over = false;
 
-  constructor(args: readonly string[], placement: CodeExecutorOptions["placement"]) {
-    const elsewhere = placement && { TEST_PLACEMENT: JSON.stringify(placement) };
+  constructor(
+    args: readonly string[],
+    placement: CodeExecutorOptions["placement"],
+    python: string | undefined,
+  ) {
+    const elsewhere = placement && { TEST_PLACEMENT: JSON.stringify({ placement, python }) };
     this.#process = ManagedProcess.spawn({
       command: ownProgram(),
       args: ["run", "-A", HOST, ...args],

@@ -13,12 +13,17 @@ export const engineName: "docker" | "podman" = Deno.env.get("IPYBOX_TEST_ENGINE"
 export const kernelImage: string = Deno.env.get("IPYBOX_KERNEL_IMAGE") ?? "ipybox-kernel";
 
 /** Why no kernel can run in a container here; `undefined` where one can. */
-export async function whyNoEngine(): Promise<string | undefined> {
+export function whyNoEngine(): Promise<string | undefined> {
+  return whyNoImage(kernelImage, "docs/placements.md says how it is built");
+}
+
+/** Why an image cannot be used here; `undefined` where it can. */
+export async function whyNoImage(image: string, origin: string): Promise<string | undefined> {
   try {
     const info = await engine("info");
     if (!info.success) return `no engine answers ${engineName}`;
-    if ((await engine("image", "inspect", kernelImage)).success) return undefined;
-    return `there is no image ${kernelImage}: docs/placements.md says how it is built`;
+    if ((await engine("image", "inspect", image)).success) return undefined;
+    return `there is no image ${image}: ${origin}`;
   } catch (error) {
     return `${engineName} cannot be run: ${error}`;
   }

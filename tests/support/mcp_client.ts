@@ -18,7 +18,7 @@ import { allDone } from "../../src/base/signals.ts";
 import { StdioTransport } from "../../src/mcp/stdio.ts";
 import { cliArguments } from "./cli.ts";
 import { TempCache } from "./temp_cache.ts";
-import { ownProgram } from "../../src/process/program.ts";
+import { ownProgram, type ProgramPath } from "../../src/process/program.ts";
 
 /** The SDK's lines, and the protocol's eras. */
 export type ClientKind = "1.x" | "2.x legacy" | "2.x 2026-07-28";
@@ -131,6 +131,8 @@ type Filled = string | Record<string, string | number | boolean | string[]> | nu
 /** Options of {@linkcode McpHost.start}. */
 export interface McpHostOptions {
   readonly kind?: ClientKind;
+  /** What is started in place of this checkout's `ipybox mcp`. */
+  readonly program?: { readonly command: ProgramPath; readonly args: readonly string[] };
   /** Arguments after `ipybox mcp`. */
   readonly args: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
@@ -171,12 +173,14 @@ export class McpHost implements AsyncDisposable {
    * @returns The connected client.
    */
   static async start(options: McpHostOptions): Promise<McpHost> {
-    const { args, env = {}, cwd } = options;
+    const { program, args, env = {}, cwd } = options;
+    const { command, args: own } = program ??
+      { command: ownProgram(), args: [...cliArguments, "mcp"] };
     await using parts = new AsyncDisposableStack();
     const cache = parts.use(await TempCache.create());
     const transport = new StdioTransport({
-      command: ownProgram(),
-      args: [...cliArguments, "mcp", ...args],
+      command,
+      args: [...own, ...args],
       env: { ...Deno.env.toObject(), NO_COLOR: "1", ...cache.env, ...env },
       cwd,
     });
@@ -194,7 +198,7 @@ export class McpHost implements AsyncDisposable {
    */
   static async join(
     { url, token }: HttpAddress,
-    options: Omit<McpHostOptions, "args" | "env" | "cwd"> = {},
+    options: Omit<McpHostOptions, "program" | "args" | "env" | "cwd"> = {},
   ): Promise<McpHost> {
     await using parts = new AsyncDisposableStack();
     const requestInit = { headers: { Authorization: `Bearer ${token}` } };
@@ -322,7 +326,7 @@ export class McpHost implements AsyncDisposable {
 
 /** Connects the client of a kind, each line of the SDK over a transport of its own. */
 async function connect(
-  options: Omit<McpHostOptions, "args" | "env" | "cwd">,
+  options: Omit<McpHostOptions, "program" | "args" | "env" | "cwd">,
   older: Parameters<OlderClient["connect"]>[0],
   newer: Parameters<Client["connect"]>[0],
 ): Promise<OlderClient | Client> {
