@@ -421,7 +421,13 @@ export class SessionPool implements AsyncDisposable {
       .map(([session, { openedAt }]) => ({ session, openedAt, state: "away" as const, calls: [] }));
     const sessions = [...here, ...away];
     const calls = here.flatMap(({ session, calls }) =>
-      calls.map((call) => ({ ...call, session, name: undefined, isAttached: true }))
+      calls.map((call) => ({
+        ...call,
+        session,
+        name: undefined,
+        isAttached: true,
+        isOfClient: true,
+      }))
     );
     return { sessions, calls };
   }
