@@ -179,7 +179,7 @@ function lineOf(session: Described): string {
       `${clip(call)} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`
     ),
     ...(waiting.length > MAX_WAITING ? ["more calls wait"] : []),
-    ...(waiting.length === 0 && wentOn ? ["its code went on, and may wait for you"] : []),
+    ...(waiting.length === 0 && wentOn ? ["its code kept running and may be waiting for you"] : []),
     ...(waiting.length > 0 && state === "detached" ? [asker] : []),
   ];
   return printable(parts.join("; "));

@@ -55,7 +55,10 @@ Deno.test("ipybox sessions end ends a session whose code runs", async () => {
     await Deno.writeTextFile(journal.path, "no database");
     const unread = await ipybox(["sessions", ...at], { env });
     assertStringIncludes(unread.stderr, `Cannot read the call journal ${journal.path}: `);
-    assertMatch(unread.stdout, new RegExp(`${id}.*; its code went on, and may wait for you\n$`));
+    assertMatch(
+      unread.stdout,
+      new RegExp(`${id}.*; its code kept running and may be waiting for you\n$`),
+    );
   }
   const ended = await ipybox(["sessions", "end", id], { env });
   assertEquals([ended.code, ended.stderr], [0, ""]);
