@@ -348,6 +348,34 @@ test("a session claims a pod of a pool, which goes with it, with no more rights 
   await until("its pod is gone", async () => !(await namespace.names("pods")).includes(warm));
 });
 
+test("a durable session in a pod of a pool outlives its connection and its host", async () => {
+  const { success } = await kubectl(["get", "crd", "sandboxwarmpools.extensions.agents.x-k8s.io"]);
+  if (!success) return; // a cluster without agent-sandbox
+  await using namespace = await TestNamespace.create("pool", small);
+  const { type, context, namespace: name } = placementIn(namespace);
+  await using session = await TestSession.create({
+    type,
+    context,
+    namespace: name,
+    pool: "ipybox",
+  });
+  const executor = await session.start();
+  const { sessionId: id = "" } = executor;
+  await executor.execute("a = 40");
+  const claimed = "jsonpath={.items[*].status.sandbox.name}";
+  const pod = await namespace.kubectl(["get", "sandboxclaims", "--output", claimed]);
+  await cut(pod);
+  assertEquals((await executor.execute("a + 2")).text, "42");
+  await executor.detach({ code: "import time; time.sleep(1); a + 3" });
+  await cut(pod);
+  const attached = await session.attach(id);
+  for await (const event of attached.resume()) {
+    if (event.type === "result") assertEquals(event.result.text, "43");
+  }
+  await attached[Symbol.asyncDispose]();
+  assertEquals(await namespace.names("sandboxclaims"), []);
+});
+
 test("a pod whose runtime lets code make namespaces is moved out of its open network", async () => {
   if (!(await kubectl(["get", "runtimeclass", "networked"])).success) return;
   await using namespace = await TestNamespace.create(

@@ -70,7 +70,8 @@ export class TestSession implements AsyncDisposable {
 
   /** The Python of kernels: images have their own. */
   get #python(): string | undefined {
-    return this.placement !== undefined && "image" in this.placement ? undefined : testPython();
+    const { type = "" } = this.placement ?? {};
+    return ["docker", "podman", "kubernetes"].includes(type) ? undefined : testPython();
   }
 
   options() {
