@@ -279,8 +279,8 @@ function poolOf(
   }
   if (durable) {
     throw new UsageError(
-      "Options --pool and --durable cannot be combined: a durable session says from its start " +
-        "whose it is",
+      "Options --pool and --durable cannot be combined: the owner of a durable session " +
+        "is fixed when it starts",
     );
   }
   if (shareWorkspace === "copy") {

@@ -87,7 +87,7 @@ export function refuseReady(
   }
   if (size > 0 && durable) {
     throw new TypeError(
-      "Cannot combine pool and durable: a durable session says from its start whose it is",
+      "Cannot combine pool and durable: the owner of a durable session is fixed when it starts",
     );
   }
   if (size > 0 && shareWorkspace === "copy") {
