@@ -105,7 +105,7 @@ browserTest("what waits in other sessions is named, and who can decide it", asyn
     "5b6c",
   ]);
   const [running = "", idle = ""] = await page.locator("#sessions-list .below").allInnerTexts();
-  assertMatch(running, /^Code runs; 2 requests to decide; opened /);
+  assertMatch(running, /^Code runs; 3 requests to decide; opened /);
   assertMatch(idle, /^Idle; opened /);
   sessions = Array.from(
     { length: 60 },

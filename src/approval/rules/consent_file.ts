@@ -52,6 +52,11 @@ export class ConsentFile implements ConsentStore {
   readonly #log: Logger;
   readonly #own: OwnEntries;
   #known = new Set<string>();
+  // Each call looks these up, and the file can have thousands.
+  #lastRead: { readonly text: string; readonly all: readonly Consent[] } | undefined;
+  #lastListed:
+    | { readonly all: readonly Consent[]; readonly counting: readonly Consent[] }
+    | undefined;
 
   private constructor(workspace: string, own: OwnEntries, log: Logger) {
     this.#own = own;
@@ -72,6 +77,7 @@ export class ConsentFile implements ConsentStore {
     await this.#own.reload();
     const counting = (await this.#readable()).filter((consent) => this.isOwn(consent));
     this.#known = new Set(counting.map((consent) => JSON.stringify(consent)));
+    this.#lastListed = undefined;
   }
 
   /** Whether a consent counts on this machine: refusals do, wherever they were decided. */
@@ -83,7 +89,11 @@ export class ConsentFile implements ConsentStore {
   async list(): Promise<readonly Consent[]> {
     if (this.#known.size === 0) return [];
     const all = await this.#readable();
-    return all.filter((consent) => this.#known.has(JSON.stringify(consent)));
+    if (this.#lastListed?.all !== all) {
+      const counting = all.filter((consent) => this.#known.has(JSON.stringify(consent)));
+      this.#lastListed = { all, counting };
+    }
+    return this.#lastListed.counting;
   }
 
   /** Adds a consent. Once this resolves, it is written completely. */
@@ -97,6 +107,7 @@ export class ConsentFile implements ConsentStore {
     for (const { id } of gone) await this.#own.set(id, undefined);
     await this.#own.set(parsed.id, parsed);
     this.#known.add(JSON.stringify(parsed));
+    this.#lastListed = undefined;
   }
 
   /** Removes consents and returns them. */
@@ -113,9 +124,16 @@ export class ConsentFile implements ConsentStore {
 
   /** Reads all consents in the file. */
   async read(): Promise<Consent[]> {
-    if (!await isPlainFolder(this.#folder)) return [];
-    const text = await readHostileFile(this.#path);
-    return text === undefined ? [] : parseConsents(this.#path, text);
+    return [...await this.#read()];
+  }
+
+  async #read(): Promise<readonly Consent[]> {
+    const text = await isPlainFolder(this.#folder) ? await readHostileFile(this.#path) : undefined;
+    if (text === undefined) return [];
+    if (this.#lastRead?.text !== text) {
+      this.#lastRead = { text, all: parseConsents(this.#path, text) };
+    }
+    return this.#lastRead.all;
   }
 
   async #edit(change: (all: Consent[]) => Consent[]): Promise<void> {
@@ -130,9 +148,9 @@ export class ConsentFile implements ConsentStore {
     await replaceHostileFile(this.#path, text);
   }
 
-  async #readable(): Promise<Consent[]> {
+  async #readable(): Promise<readonly Consent[]> {
     try {
-      return await this.read();
+      return await this.#read();
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       this.#log.error(
