@@ -11,6 +11,7 @@ import {
   type ProcessEvidence,
   SandboxUnavailableError,
 } from "../base/errors.ts";
+import { isAllGranted } from "../base/permission.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { randomToken } from "../base/tokens.ts";
 import { HeldTogether } from "../files/held_records.ts";
@@ -28,6 +29,7 @@ import {
 } from "../placement/carrier.ts";
 import { kubernetesCarrier, kubernetesFix } from "../placement/kubernetes.ts";
 import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
+import { type SeenMount, seenMounts } from "../placement/seen_mounts.ts";
 import { type ExitStatus, ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
 import { hostPath, namedProgram, programOf } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
@@ -102,6 +104,7 @@ export async function placeFar(
   const holder = { folder: `${paths.root}.held`, secret: randomToken() };
   await boot.finish({
     root: paths.root,
+    mounts: isWalled ? await mountsSeen(carrier) : [],
     folders: [...paths.empty, modules, ...carrier.isBound ? [] : [inner]],
     programs: facts.has ? IMAGE_PROGRAMS : paths.session,
     probe: {
@@ -320,6 +323,13 @@ async function containerOf(
     processes: limits.processes,
     rootless: Deno.build.os === "linux" && Deno.uid() !== 0,
   });
+}
+
+/** What the carrier's mounts must look like from inside; nothing where that cannot be known. */
+async function mountsSeen({ mounts = [] }: Carrier): Promise<readonly SeenMount[]> {
+  // Deno reads this file only for programs with all permissions.
+  if (mounts.length === 0 || Deno.build.os !== "linux" || !isAllGranted()) return [];
+  return seenMounts(mounts, await Deno.readTextFile("/proc/self/mountinfo"));
 }
 
 /** What of a workspace engines have to mount something on. */

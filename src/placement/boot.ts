@@ -12,6 +12,7 @@ import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { abortable } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { sha256 } from "../json/digest.ts";
+import type { SeenMount } from "./seen_mounts.ts";
 
 /** Reads a program up to a NUL and becomes it: all that is in a command line. */
 const READ_PROGRAM =
@@ -55,6 +56,8 @@ export const IMAGE_PROGRAMS = "/opt/ipybox/programs";
 export interface BootAnswer {
   /** The folder that it makes for the session. */
   readonly root: string;
+  /** What must be mounted there; first the workspace. */
+  readonly mounts: readonly SeenMount[];
   /** The folders that it makes in there and elsewhere. */
   readonly folders: readonly string[];
   /** Where our programs are. */

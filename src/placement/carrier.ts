@@ -34,6 +34,8 @@ export interface Carrier {
   readonly workspace: string | undefined;
   /** Whether it is this machine's workspace. */
   readonly isBound: boolean;
+  /** What of this machine is mounted there; first the workspace. */
+  readonly mounts?: readonly Mount[] | undefined;
   /** Whether bubblewrap makes the sandbox there; else it is one. */
   readonly usesBubblewrap: boolean;
   /** Whether it can have network interfaces, as long as nothing can be reached through them. */
@@ -62,6 +64,13 @@ export type Seen = { readonly is: "ready" } | {
   readonly is: "waiting" | "lost";
   readonly why: string;
 };
+
+/** A path of this machine that is mounted in a container. */
+export interface Mount {
+  readonly source: string;
+  readonly target: string;
+  readonly readonly?: "true";
+}
 
 /** What of a workspace code must not touch, as an engine can see to it. */
 export interface MountedPaths {
@@ -110,6 +119,8 @@ export function containerCarrier(
   const { type, image = DEFAULT_IMAGE, workspace = "bind", cpus = 2, args = [] } = placement;
   const { id, owner, memoryBytes, processes, rootless } = options;
   const isBound = workspace === "bind";
+  const mounts = isBound ? mountsOf(options) : undefined;
+  const mounting = (mounts ?? []).flatMap((mount) => ["--mount", csv({ type: "bind", ...mount })]);
   const run = [
     ...[type, "run", "--rm", "--interactive", "--name", id, "--hostname", "ipybox"],
     ...[
@@ -125,7 +136,7 @@ export function containerCarrier(
     ...["--cpus", String(cpus)],
     ...(memoryBytes === null ? [] : ["--memory", String(memoryBytes)]),
     ...(processes === null ? [] : ["--pids-limit", String(processes + OWN_PROCESSES)]),
-    ...(isBound ? ["--user", `${owner.uid}:${owner.gid}`, ...mounts(options)] : []),
+    ...(isBound ? ["--user", `${owner.uid}:${owner.gid}`, ...mounting] : []),
     ...(isBound && type === "podman" && rootless ? ["--userns", "keep-id"] : []),
     ...(options.lasts ? ["--sig-proxy=false"] : []),
     ...args,
@@ -140,17 +151,20 @@ export function containerCarrier(
     install: "add them to the image",
     workspace: isBound ? BOUND : undefined,
     isBound,
+    mounts,
     usesBubblewrap: false,
   };
 }
 
 /** The workspace, and over it what code must not change or see. */
-function mounts({ workspace, protectedPaths }: ContainerOptions): string[] {
+function mountsOf({ workspace, protectedPaths }: ContainerOptions): Mount[] {
   const { readOnly, hiddenFolders, hiddenFiles, empty } = protectedPaths;
-  const bound = (source: string, path: string) => {
-    return { type: "bind", source, target: BOUND + path.slice(workspace.length) };
+  const bound = (source: string, path: string): Mount => {
+    return { source, target: BOUND + path.slice(workspace.length) };
   };
-  const fixed = (source: string, path: string) => ({ ...bound(source, path), readonly: "true" });
+  const fixed = (source: string, path: string): Mount => {
+    return { ...bound(source, path), readonly: "true" };
+  };
   const found = [
     ...readOnly.map((path) => [path, fixed(path, path)] as const),
     ...hiddenFiles.map((path) => [path, fixed("/dev/null", path)] as const),
@@ -171,7 +185,7 @@ function mounts({ workspace, protectedPaths }: ContainerOptions): string[] {
     bound(workspace, workspace),
     ...[...pins].map((path) => bound(path, path)),
     ...strict.values(),
-  ].flatMap((mount) => ["--mount", csv(mount)]);
+  ];
 }
 
 /**
@@ -188,7 +202,7 @@ function movable(path: string, workspace: string, strict: ReadonlyMap<string, un
 }
 
 /** A mount as engines read it: fields with commas, quotes and line breaks are quoted. */
-function csv(fields: Readonly<Record<string, string>>): string {
+function csv(fields: Mount & { readonly type: string }): string {
   return Object.entries(fields).map(([name, value]) => {
     const field = `${name}=${value}`;
     return /[",\n\r]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field;

@@ -271,11 +271,32 @@ def hold(argv, answer, prepare):
     os.execve(python, [python, "-I", "-S", program, "hold"], {"LANG": "C.UTF-8"})
 
 
+def check_mounts(expected):
+    """Ends the start if something else is mounted than the host found.
+
+    Code of another session may have put a link in its place, which the engine has followed. Where even
+    the workspace looks different, the engine has another kernel than the host, and nothing can be compared.
+    """
+    seen = {}
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            _, _, device, root, point, *_ = line.split(" ")
+            seen[point] = [device, root]
+    for number, (point, *what) in enumerate(expected):
+        if seen.get(point) == what:
+            continue
+        if number == 0:
+            return
+        sys.exit(f"{point} was replaced while it was mounted: try again")
+
+
 def main():
     order = read_line()
     os.write(1, json.dumps(look(order["digest"])).encode() + b"\n")
     answer = read_line()
     root = answer["root"]
+    if answer["mounts"]:
+        check_mounts(answer["mounts"])
     os.mkdir(root, 0o700)
     for folder in answer["folders"]:
         os.makedirs(folder, mode=0o700, exist_ok=True)

@@ -263,3 +263,33 @@ test("a container that nobody comes to ends itself", async () => {
   await until("the container is gone", async () => (await containers(path)).length === 0);
   await until("it is forgotten", async () => (await listSessions(path)).length === 0);
 });
+
+test("a container starts with nothing that took a folder's place while it was made", async () => {
+  await using folder = await ownWorkspace();
+  await using other = await ownWorkspace();
+  await using tools = await TempFolder.create();
+  const { path } = folder;
+  await Deno.mkdir(`${path}/sub`);
+  await Deno.writeTextFile(`${path}/sub/.env`, "SECRET=1");
+  await Deno.writeTextFile(`${other.path}/.env`, "SECRET=2");
+  const { text: real } = await which(engineName);
+  // What code of another session would do, at the worst moment
+  const swap =
+    `case $1 in run) mv '${path}/sub' '${path}/moved'; ln -s '${other.path}' '${path}/sub';; esac`;
+  const script = `#!/bin/sh\n${swap}\nexec ${real} "$@"\n`;
+  await Deno.writeTextFile(`${tools.path}/${engineName}`, script, { mode: 0o755 });
+  const before = Deno.env.get("PATH") ?? "";
+  Deno.env.set("PATH", `${tools.path}:${before}`);
+  try {
+    const error = await rejection(start(path));
+    assertStringIncludes(`${error}`, "/workspace/sub was replaced while it was mounted");
+  } finally {
+    Deno.env.set("PATH", before);
+  }
+  assertEquals(await containers(path), []);
+});
+
+async function which(program: string): Promise<{ readonly text: string }> {
+  const { stdout } = await new Deno.Command("which", { args: [program] }).output();
+  return { text: new TextDecoder().decode(stdout).trim() };
+}
