@@ -102,7 +102,7 @@ export const COMMANDS: readonly Entry[] = [
   },
   {
     name: "sessions",
-    summary: "List or end sessions that outlive their program",
+    summary: "List, show or end sessions that outlive their program",
     load: async () => (await import("./sessions.ts")).sessions,
   },
   {

@@ -19,11 +19,11 @@ import {
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 import { ago, listColumns, printable } from "./terminal/columns.ts";
 
-/** `ipybox sessions`: lists and ends durable sessions. */
+/** `ipybox sessions`: lists, shows and ends durable sessions. */
 export const sessions: Command = {
   name: "sessions",
-  summary: "List or end sessions that outlive their program",
-  usage: "[OPTIONS]\nend ID… [OPTIONS]",
+  summary: "List, show or end sessions that outlive their program",
+  usage: "[OPTIONS]\nshow ID… [OPTIONS]\nend ID… [OPTIONS]",
   options: {
     workspace: {
       ...WORKSPACE,
@@ -42,6 +42,7 @@ export const sessions: Command = {
     "Examples:",
     "",
     "  ipybox sessions",
+    "  ipybox sessions show 3f2a9c01d4e8",
     "  ipybox sessions end 3f2a9c01d4e8",
   ].join("\n"),
   run,
@@ -50,29 +51,32 @@ export const sessions: Command = {
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(sessions, args, { max: Infinity });
   const [what = "list", ...ids] = parsed.positional;
-  if (what === "end" && ids.length > 0) {
-    const known = new Set((await listSessions()).map(({ id }) => id));
-    const wrong = ids.find((id) => !known.has(id));
-    if (wrong !== undefined) {
-      throw new UsageError(
-        `There is no session ${wrong}: \`ipybox sessions\` lists those that run`,
-      );
-    }
+  if (what === "list" ? ids.length > 0 : !["show", "end"].includes(what) || ids.length === 0) {
+    throw new UsageError("Specify `show` or `end` and the ids of sessions, or nothing");
+  }
+  const workspace = parsed.given("workspace") ? await workspaceOf(parsed) : undefined;
+  const listed = await listSessions(what === "list" ? workspace : undefined);
+  const unknown = ids.find((id) => !listed.some((session) => session.id === id));
+  if (unknown !== undefined) {
+    throw new UsageError(
+      `There is no session ${unknown}: \`ipybox sessions\` lists those that run`,
+    );
+  }
+  if (what === "end") {
     for (const id of ids) await endDurable(id);
     return EXIT.ok;
   }
-  if (what !== "list" || ids.length > 0) {
-    throw new UsageError("Specify `end` and the ids of sessions, or nothing");
-  }
-  const workspace = parsed.given("workspace") ? await workspaceOf(parsed) : undefined;
   const found = await Promise.all(
-    (await listSessions(workspace)).map(async (session) =>
-      describe(session, await waitingIn(session, io))
-    ),
+    listed.filter(({ id }) => what === "list" || ids.includes(id))
+      .map(async (session) => describe(session, await waitingIn(session, io))),
   );
   if (parsed.has("json")) io.out(JSON.stringify(found, null, 2) + "\n");
-  else if (found.length === 0) io.err("No session runs: see `ipybox run --help`, option --detach");
-  else {
+  else if (what === "show") {
+    const shown = found.map((session) => table(rowsOf(session), listColumns(io)).join("\n"));
+    io.out(shown.join("\n\n") + "\n");
+  } else if (found.length === 0) {
+    io.err("No session runs: see `ipybox run --help`, option --detach");
+  } else {
     const rows = found.map((session): [string, string] => [session.id, lineOf(session)]);
     io.out(table(rows, listColumns(io)).join("\n") + "\n");
   }
@@ -157,6 +161,41 @@ async function waitingIn(
 
 /** How many calls of a session are named. Code can make any number, with any names. */
 const MAX_WAITING = 3;
+const MAX_SHOWN = 100;
+
+/** Everything about a session, in a row for each. */
+function rowsOf(session: Described): [string, string][] {
+  const { id, name, workspace, where, startedAt, error, wentOn, waiting } = session;
+  const rows: [string, string | undefined][] = [
+    ["session", id],
+    ["name", name],
+    ["state", stateOf(session)],
+    ["workspace", workspace],
+    ["runs at", where],
+    ["started", startedAt],
+    ["problem", error],
+    ["code", wentOn ? "kept running, and may be waiting for you" : undefined],
+    ...waiting.slice(0, MAX_SHOWN).map((call): [string, string] => ["waits", waitingText(call)]),
+    ["waits", waiting.length > MAX_SHOWN ? "more calls" : undefined],
+    ["decide", waiting.length > 0 && session.state === "detached" ? askerOf(session) : undefined],
+  ];
+  return rows.flatMap(([label, text]) => text === undefined ? [] : [[label, printable(text)]]);
+}
+
+function stateOf({ state, detachedSeconds }: Described): string {
+  return detachedSeconds === undefined ? state : `${state} for ${ago(detachedSeconds)}`;
+}
+
+function waitingText({ call, since }: Described["waiting"][number]): string {
+  return `${clip(call)} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`;
+}
+
+/** Who asks for decisions. */
+function askerOf({ id, isOfClient }: Described): string {
+  return isOfClient
+    ? "start its `ipybox mcp --http --durable` again: the approval page asks you"
+    : `\`ipybox attach ${id}\` asks you`;
+}
 
 function clip(name: string): string {
   const shown = visible(name); // on one line
@@ -164,23 +203,17 @@ function clip(name: string): string {
 }
 
 function lineOf(session: Described): string {
-  const { id, name, workspace, where, state, detachedSeconds, error, wentOn, waiting } = session;
-  const asker = session.isOfClient
-    ? "start its `ipybox mcp --http --durable` again: the approval page asks you"
-    : `\`ipybox attach ${id}\` asks you`;
-  const since = detachedSeconds === undefined ? "" : ` for ${ago(detachedSeconds)}`;
+  const { name, workspace, where, state, error, wentOn, waiting } = session;
   const parts = [
-    `${state}${since}`,
+    stateOf(session),
     ...(name === undefined ? [] : [`named ${name}`]),
     ...(workspace === undefined ? [] : [`in ${workspace}`]),
     ...(where === undefined ? [] : [`at ${where}`]),
     ...(error === undefined ? [] : [error]),
-    ...waiting.slice(0, MAX_WAITING).map(({ call, since }) =>
-      `${clip(call)} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`
-    ),
+    ...waiting.slice(0, MAX_WAITING).map(waitingText),
     ...(waiting.length > MAX_WAITING ? ["more calls wait"] : []),
     ...(waiting.length === 0 && wentOn ? ["its code kept running and may be waiting for you"] : []),
-    ...(waiting.length > 0 && state === "detached" ? [asker] : []),
+    ...(waiting.length > 0 && state === "detached" ? [askerOf(session)] : []),
   ];
   return printable(parts.join("; "));
 }

@@ -21,6 +21,14 @@ Deno.test("ipybox run --detach, sessions and attach: code runs on, and gives its
   const [session, ...others] = JSON.parse(listed.stdout);
   assertEquals([session.id, session.state, session.waiting, others], [id, "detached", [], []]);
 
+  const shown = await ipybox(["sessions", "show", id], { env });
+  assertMatch(
+    shown.stdout,
+    new RegExp(`^ +session +${id}\n +state +detached for .+\n +workspace +${workspace.path}\n`),
+  );
+  assertEquals((await ipybox(["sessions", "show"], { env })).code, 2);
+  assertEquals((await ipybox(["sessions", "show", "0123456789ab"], { env })).code, 2);
+
   for (const more of [[], ["--end"]]) {
     const attached = await ipybox(["attach", id, ...more], { env });
     assertEquals([attached.code, attached.stdout], [3, "begun\n42 ['-c', 'a']\n"], attached.stderr);
