@@ -1,7 +1,7 @@
 /** Paths that a server may read otherwise than the rule that is to allow them. */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { approvalCall, type PolicyRules } from "../../src/approval/rules/rules.ts";
-import { loadPolicy } from "../../src/approval/rules/file.ts";
+import { approvalCall, PolicyRules } from "../../src/approval/rules/rules.ts";
+import { loadPolicy, parsePolicy } from "../../src/approval/rules/file.ts";
 import type { PolicyValue } from "../../src/approval/rules/schema.ts";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
@@ -296,4 +296,24 @@ Deno.test("A path of a million parts is not even cleaned", async () => {
     arguments: { path },
   }));
   assertEquals(mode, "ask");
+});
+
+const granted = await Deno.makeTempDir();
+globalThis.addEventListener("unload", () => Deno.removeSync(granted, { recursive: true }));
+
+Deno.test({
+  name: "A path is judged where Deno may read the workspace alone",
+  permissions: { read: [granted] },
+  fn: () => {
+    const rules = [{ effect: "allow", arguments: { "/path": { path: "." } } }];
+    const policy = new PolicyRules([parsePolicy("policy.json", JSON.stringify({ rules }))], {
+      workspace: granted,
+    });
+    const mode = (path: string) =>
+      policy.decide(approvalCall({ kind: "tool", server: "files", tool: "x", arguments: { path } }))
+        .mode;
+    assertEquals(mode(`${granted}/new/file`), "allow");
+    assertEquals(mode(granted), "allow");
+    assertEquals(mode("/etc/passwd"), "ask");
+  },
 });

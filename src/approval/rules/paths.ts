@@ -2,6 +2,7 @@ import { dirname, isAbsolute, join, resolve } from "node:path";
 import { isWide } from "../../sandbox/workspace.ts";
 import { isHiddenName, SHARED_BY_SANDBOXES, STATE_FOLDER } from "../../sandbox/protect.ts";
 import { codeOf } from "../../base/message_of.ts";
+import { mayRead } from "../../base/permission.ts";
 import { Effort, type Match, sure } from "./match.ts";
 
 /** Judges where paths in arguments lead. */
@@ -111,7 +112,8 @@ function lookupCost(path: string): number {
 function follow(path: string, effort: Effort): Way | undefined {
   const names = namesOf(path);
   const links: string[] = [];
-  let [real, ofProcess, isMissing] = ["/", false, false];
+  let [real, ofProcess, isUnseen] = ["/", false, false];
+  let existing: string | undefined; // the last folder before what is missing
   let fromLinks = 0; // how many of the names come from links
   for (let name = names.shift(); name !== undefined; name = names.shift()) {
     const isFromLink = fromLinks > 0;
@@ -122,7 +124,7 @@ function follow(path: string, effort: Effort): Way | undefined {
     }
     const next = join(real, name);
     ofProcess ||= OF_PROCESS.test(next);
-    if (isMissing) {
+    if (existing !== undefined) {
       real = next;
       continue;
     }
@@ -131,8 +133,9 @@ function follow(path: string, effort: Effort): Way | undefined {
     if (target === "unknown") return undefined;
     if (target === "missing") {
       if (isFromLink) return undefined; // a dangling link
-      isMissing = true;
+      existing = real;
     }
+    if (target === "unseen") isUnseen = true;
     if (typeof target === "string") {
       real = next;
       continue;
@@ -143,6 +146,8 @@ function follow(path: string, effort: Effort): Way | undefined {
     names.unshift(...more);
     fromLinks += more.length;
   }
+  // Deno may be allowed to look at a path, but not at each folder above it
+  if (isUnseen && realPath(existing ?? real) !== (existing ?? real)) return undefined;
   return { real, ofProcess, links };
 }
 
@@ -181,8 +186,14 @@ function isFolder(path: string): boolean {
   }
 }
 
-/** The target of a link, or what else a path is: `"unknown"` if it is unreadable. */
-function targetOf(path: string): { readonly path: string } | "none" | "missing" | "unknown" {
+/**
+ * The target of a link, or what else a path is: `"unseen"` if Deno's permissions forbid to look,
+ * `"unknown"` if the system does.
+ */
+function targetOf(
+  path: string,
+): { readonly path: string } | "none" | "missing" | "unseen" | "unknown" {
+  if (!mayRead(path)) return "unseen";
   try {
     return Deno.lstatSync(path).isSymlink ? { path: Deno.readLinkSync(path) } : "none";
   } catch (error) {
