@@ -180,7 +180,10 @@ Deno.test("--pool refuses what sessions that are made ahead cannot have", async 
     const [args, problem] of [
       [["--http", "0", "--pool", "x"], 'Option --pool needs a whole number: received "x"'],
       [["--pool", "1"], "Option --pool needs --http"],
-      [["--http", "0", "--no-token", "--durable", "--pool", "1"], "the owner of a durable session is fixed when it starts"],
+      [
+        ["--http", "0", "--no-token", "--durable", "--pool", "1"],
+        "the owner of a durable session is fixed when it starts",
+      ],
       [["--http", "0", "--share-workspace", "copy", "--pool", "1"], "a copy that is made ahead"],
     ] as const
   ) {
