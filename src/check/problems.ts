@@ -272,10 +272,11 @@ class Reader {
 
   async #notFound(
     diagnostic: Diagnostic,
-    path: string | undefined,
+    path = "",
   ): Promise<Verdict | undefined> {
-    const [, module, name = ""] = /^(.+)\.(.*)$/.exec(path ?? "") ?? [];
-    if (module === undefined) return undefined;
+    const dot = path.lastIndexOf(".");
+    if (dot < 1) return undefined;
+    const [module, name] = [path.slice(0, dot), path.slice(dot + 1)];
     const evalue = `No module named '${path}'`;
     return await this.#unlisted(diagnostic, { ename: "ModuleNotFoundError", evalue, module, name });
   }

@@ -386,7 +386,7 @@ const FIXES: readonly (readonly [RegExp, string])[] = [
     "Name an image that nodes of the cluster can pull: the key image of the placement",
   ],
   [
-    /Unable to connect|connection to the server|context .* does not exist|no configuration|dial tcp/i,
+    /Unable to connect|connection to the server|context [^ ]* does not exist|no configuration|dial tcp/i,
     "Make sure that this works: kubectl cluster-info",
   ],
   [
