@@ -1,4 +1,4 @@
-import { quoted } from "../approval/call_text.ts";
+import { quoted, shortened } from "../approval/call_text.ts";
 import type { ApprovalGate, DecideOptions } from "../approval/gate.ts";
 import { type CallObserver, Cell, ObservedCall } from "../approval/observed_call.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
@@ -368,7 +368,7 @@ function descriptionOf(params: ServerParams, tool: Tool | undefined): Partial<Ap
   return {
     annotations: tool && annotationsOf(tool),
     title: titleOf(tool?.title ?? tool?.annotations?.title),
-    description: shortened(tool?.description, MAX_DESCRIPTION),
+    description: tool?.description && shortened(tool.description, MAX_DESCRIPTION),
     server: { launch: launchText(params) },
   };
 }
@@ -391,12 +391,7 @@ function annotationsOf({ annotations }: Tool): Tool["annotations"] {
 }
 
 function titleOf(text: string | undefined): string | undefined {
-  return shortened(text, MAX_TITLE);
-}
-
-function shortened(text: string | undefined, max: number): string | undefined {
-  if (text === undefined || text.length <= max) return text;
-  return `${text.slice(0, max)}… (${text.length} characters)`;
+  return text && shortened(text, MAX_TITLE);
 }
 
 function problemOf(check: () => unknown): string | undefined {

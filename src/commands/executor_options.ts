@@ -5,7 +5,7 @@
  */
 import { resolve } from "node:path";
 import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
-import type { ApprovalCall } from "../approval/request.ts";
+import { isShell } from "../approval/request.ts";
 import type { CheckMode, CodeExecutorOptions } from "../executor/options.ts";
 import { readDotenv } from "../mcp/env.ts";
 import { messageOf } from "../base/message_of.ts";
@@ -137,7 +137,6 @@ export async function approvalOf(
   if (policy === undefined) return asking;
   if (shell === undefined) return { ...asking, policy };
   const shellPolicy = approvalPolicy({ shell: modes.shell });
-  const isShell = ({ kind }: ApprovalCall) => kind === "shell" || kind === "shell_magic";
   return {
     ...asking,
     policy: {

@@ -10,7 +10,7 @@ import { z } from "zod";
 import { ElicitationRequest } from "../approval/questions.ts";
 import type { PersonRequest } from "../approval/wire.ts";
 import { callLines, callOf, visible, visibleCode } from "../approval/call_text.ts";
-import type { ApprovalRequest } from "../approval/request.ts";
+import { type ApprovalRequest, isShell } from "../approval/request.ts";
 import { elicitationAnswer, type FormField } from "../mcp/questions.ts";
 import { foreignBlock } from "./cell_report.ts";
 import type { CellDecision, CellRun, Waiting } from "./cell_run.ts";
@@ -289,9 +289,8 @@ function isTooFast(askedAt: number = Date.now()): boolean {
 
 function approvalForm(request: ApprovalRequest): InputRequests[string] {
   const { kind, source, changes = [], server } = request;
-  const isShell = kind === "shell" || kind === "shell_magic";
   const isChange = kind === "change";
-  const what = isShell ? "shell command" : kind === "tool" ? "tool call" : "request";
+  const what = isShell(request) ? "shell command" : kind === "tool" ? "tool call" : "request";
   const about = (label: string, lines: readonly string[]) =>
     lines.length === 0 ? [] : [label, foreignBlock(lines)];
   const message = [
@@ -312,11 +311,11 @@ function approvalForm(request: ApprovalRequest): InputRequests[string] {
  * What a form offers, in the words that the user sees: what a tool is allowed, it is allowed with any
  * arguments; of commands and other requests, exactly the one that is shown.
  */
-function decisionsOn({ kind, scopes }: ApprovalRequest): ReadonlyMap<string, CellDecision> {
-  const isShell = kind === "shell" || kind === "shell_magic";
+function decisionsOn(request: ApprovalRequest): ReadonlyMap<string, CellDecision> {
+  const { kind, scopes } = request;
   const what = kind === "tool"
     ? "this tool with any arguments"
-    : `exactly this ${isShell ? "command" : "request"}`;
+    : `exactly this ${isShell(request) ? "command" : "request"}`;
   const remembered = ["cell", "session"] as const;
   return new Map([
     ["allow once", "once"],
