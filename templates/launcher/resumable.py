@@ -128,7 +128,8 @@ class Side:
 
     def run(self):
         while True:
-            for act in (self.check_times, self.step, self.move, self.watch, self.wait):
+            # What has been passed on may have been the last before an end.
+            for act in (self.check_times, self.move, self.step, self.watch, self.wait):
                 act()
                 if self.code is not None:
                     return self.code

@@ -203,7 +203,8 @@ testIf(why === undefined, `sshd cannot be started: ${why}`, {
     const { sessionId: id = "" } = executor;
     const folder = await farFolder(executor);
     const kill = async () => {
-      for (const pid of await processesWith(`${host}\0`)) Deno.kill(pid, "SIGKILL");
+      const own = args.join("\0"); // other tests have connections to the same host
+      for (const pid of await processesWith(`ssh\0${own}`)) Deno.kill(pid, "SIGKILL");
     };
     let asked = 0;
     for await (const event of executor.stream(PARALLEL)) {
