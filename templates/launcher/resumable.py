@@ -76,6 +76,16 @@ def line(**content):
     return json.dumps(content).encode() + b"\n"
 
 
+def read_now(fd):
+    """Reads what is there: `None` if nothing is yet, nothing at the end, however that comes."""
+    try:
+        return os.read(fd, CHUNK)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
 def write_all(fd, data):
     while data:
         data = data[os.write(fd, data) :]
@@ -176,14 +186,10 @@ class Side:
         return self.received - len(self.pending)
 
     def on_source(self):
-        try:
-            data = os.read(self.source, CHUNK)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        self.kept += data
-        self.has_ended = not data
+        data = read_now(self.source)
+        if data is not None:
+            self.kept += data
+            self.has_ended = not data
 
     def meet(self, connection, received):
         """Goes on where the other side has received the stream to."""
@@ -246,12 +252,9 @@ class Side:
     def on_connection(self, connection):
         if connection not in self.connections():
             return  # closed by an earlier event of the same round
-        try:
-            data = os.read(connection.reader, CHUNK)
-        except BlockingIOError:
+        data = read_now(connection.reader)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self.lose(connection)
             return
@@ -482,12 +485,9 @@ class Relay(Side):
         """Passes on what the carrier itself says."""
         if connection is not self.connection:
             return
-        try:
-            data = os.read(connection.errors, CHUNK)
-        except BlockingIOError:
+        data = read_now(connection.errors)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self.close(connection.errors)
             connection.errors = None
@@ -736,12 +736,9 @@ class Holder(Side):
     # --- the launcher -------------------------------------------------------------------------
 
     def on_errors(self):
-        try:
-            data = os.read(self.errors, CHUNK)
-        except BlockingIOError:
+        data = read_now(self.errors)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self.close(self.errors)
             self.errors = None
