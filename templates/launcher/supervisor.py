@@ -598,13 +598,14 @@ class Supervisor:
             record = json.load(file)
         record["lost"] = {"exit": self.exit, "at": time.time() * 1000}
         fresh = f"{path}.new"
-        try:
-            with open(fresh, "w") as file:
+        with open(fresh, "w") as file:
+            try:
                 json.dump(record, file)
-            os.rename(fresh, path)
-        except OSError:
-            os.unlink(fresh)  # on a full disk it is empty
-            raise
+                file.flush()
+                os.rename(fresh, path)
+            except OSError:
+                os.unlink(fresh)  # on a full disk it is empty
+                raise
 
 
 def exit_of(said):
