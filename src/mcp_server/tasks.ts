@@ -214,9 +214,12 @@ export class CellTasks implements Disposable {
 
   #forgetOld(): void {
     const ended = [...this.#tasks].filter(([, { run }]) => run.isOver);
-    for (const [index, [execution, { keptUntil = Infinity }]] of ended.entries()) {
+    for (const [index, [execution, task]] of ended.entries()) {
+      const { keptUntil = Infinity } = task;
       const isOneTooMany = index < ended.length - MAX_ENDED;
-      if (isOneTooMany || keptUntil < Date.now()) this.#tasks.delete(execution);
+      if (!isOneTooMany && keptUntil >= Date.now()) continue;
+      this.#tasks.delete(execution);
+      task[Symbol.dispose]();
     }
   }
 }

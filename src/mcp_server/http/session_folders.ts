@@ -105,7 +105,7 @@ export async function forEachOldSession(
     if (info !== undefined) sessions.push({ path, lock, endedAt: info.mtime?.getTime() ?? 0 });
   }
   sessions.sort((a, b) => b.endedAt - a.endedAt);
-  const durable = await listSessions();
+  const durable = await listSessions(({ workspace }) => dirname(workspace) === folders);
   const lasting = new Set(durable.filter(isRunning).map(({ record }) => record?.workspace));
   let live = 0;
   const ended = new Map<string, number>();

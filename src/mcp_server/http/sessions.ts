@@ -6,7 +6,13 @@ import type { Elsewhere } from "../../approval/page/desk.ts";
 import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
 import { CallJournal } from "../../calls/journal.ts";
-import { endDurable, folderOf, isRunning, listSessions } from "../../executor/durable.ts";
+import {
+  endDurable,
+  folderOf,
+  isRunning,
+  type ListedSession,
+  listSessions,
+} from "../../executor/durable.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
 import { isPlainFolder } from "../../files/safe.ts";
 import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../mcp/params.ts";
@@ -226,11 +232,11 @@ export class SessionPool implements AsyncDisposable {
    * continue, so that their user is asked. Those whose owner may have none any more end.
    */
   async recall(): Promise<void> {
-    const { workspace, durable, owners, session: { log } } = this.#options;
+    const { durable, owners, session: { log } } = this.#options;
     if (!durable) return;
-    for (const { id: durableId, record, status } of await listSessions()) {
+    for (const { id: durableId, record, status } of await this.#durableSessions()) {
       if (status === undefined || status.attached) continue; // over, or another program's
-      if (record === undefined || dirname(record.workspace) !== sessionFolders(workspace)) continue;
+      if (record === undefined) continue;
       const id = basename(record.workspace);
       const note = noteSchema.safeParse(record.note).data;
       if (note === undefined || record.name !== id) continue;
@@ -249,6 +255,12 @@ export class SessionPool implements AsyncDisposable {
         this.find(note.owner, id).catch((error) => log?.error(`Session ${id}: ${error}`));
       }
     }
+  }
+
+  /** The durable sessions of this workspace's clients. No others are asked how they are. */
+  async #durableSessions(): Promise<ListedSession[]> {
+    const folders = sessionFolders(this.#options.workspace);
+    return await listSessions(({ workspace }) => dirname(workspace) === folders);
   }
 
   /** The server stops. What runs in durable sessions goes on. */
@@ -325,7 +337,8 @@ export class SessionPool implements AsyncDisposable {
   /** Absent sessions end without this server: their time is over, or a person ends them. */
   async #forgetEnded(): Promise<void> {
     if (this.#absent.size === 0) return;
-    const running = (await listSessions()).filter(isRunning).map(({ record }) => record?.name);
+    const sessions = await this.#durableSessions();
+    const running = sessions.filter(isRunning).map(({ record }) => record?.name);
     for (const [id, { note }] of this.#absent) {
       if (!running.includes(id) && this.#absent.delete(id)) this.#count(note.owner, -1);
     }
