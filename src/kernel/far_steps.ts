@@ -109,10 +109,17 @@ async function ask(
 }
 
 /** The variables of this process, as the commands' own: engines and ssh read some of them. */
-export function environment(): Record<string, string> {
+function environment(): Record<string, string> {
   if (isGranted({ name: "env" })) return Deno.env.toObject();
   const home = hostEnv("HOME");
   return home === undefined ? {} : { HOME: home };
+}
+
+/** The same for a command whose programs code must not have put there. */
+export async function trustedEnvironment(
+  untrusted: readonly string[],
+): Promise<Record<string, string>> {
+  return { ...environment(), PATH: await trustedPath(hostPath(), untrusted) };
 }
 
 /** A program that is there only if the user installed it. */
@@ -139,7 +146,7 @@ async function watch(
   await using process = ManagedProcess.spawn({
     command: await installed(program, untrusted),
     args,
-    env: { ...environment(), PATH: await trustedPath(hostPath(), untrusted) },
+    env: await trustedEnvironment(untrusted),
     inputGraceMs: 0,
   });
   try {

@@ -17,7 +17,13 @@ import { randomToken } from "../base/tokens.ts";
 import { HeldTogether } from "../files/held_records.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 import { sha256 } from "../json/digest.ts";
-import { Boot, bootCommand, type Facts, IMAGE_PROGRAMS } from "../placement/boot.ts";
+import {
+  Boot,
+  bootCommand,
+  type Facts,
+  IMAGE_PROGRAMS,
+  type SeenMount,
+} from "../placement/boot.ts";
 import {
   type Carrier,
   commandCarrier,
@@ -29,10 +35,8 @@ import {
 } from "../placement/carrier.ts";
 import { kubernetesCarrier, kubernetesFix } from "../placement/kubernetes.ts";
 import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
-import { type SeenMount, seenMounts } from "../placement/seen_mounts.ts";
 import { type ExitStatus, ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
-import { hostPath, namedProgram, programOf } from "../process/program.ts";
-import { trustedPath } from "../process/trusted_path.ts";
+import { namedProgram, programOf } from "../process/program.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
 import type { ProtectedPaths } from "../sandbox/protect.ts";
 import { protectWorkspace, requireSandbox } from "../sandbox/sandbox.ts";
@@ -40,16 +44,17 @@ import { SYSTEM } from "../sandbox/settings.ts";
 import { syscallFilter } from "../sandbox/syscall_filter.ts";
 import {
   endPlace,
-  environment,
   fateOf,
   installed,
   makePlace,
   type StepOptions,
+  trustedEnvironment,
 } from "./far_steps.ts";
 import type { KernelGatewayOptions, LastingSession } from "./gateway.ts";
 import { howEnded, type LauncherProcess } from "./launch.ts";
 import type { Place } from "./place.ts";
 import { launchLasting } from "./place_here.ts";
+import { seenMounts } from "./seen_mounts.ts";
 import { programs, SessionPaths } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";
 
@@ -208,7 +213,7 @@ async function launchRelay(
   };
   const { start, command, reach = command, stop, gone = null } = carrier;
   // It outlives this process, also where that is somebody's MCP server.
-  const { [SERVER_MARK]: _, ...inherited } = environment();
+  const { [SERVER_MARK]: _, ...env } = await trustedEnvironment(untrusted);
   const own = session.python ?? await programOf("python3", { untrusted });
   const program = `${folder.path}/resumable.py`;
   const config = `${folder.path}/relay.json`;
@@ -227,7 +232,7 @@ async function launchRelay(
   return await launchLasting(session, {
     command: [own, "-I", "-S", program, "relay", config],
     cwd: folder.path,
-    env: { ...inherited, PATH: await trustedPath(hostPath(), untrusted) },
+    env,
     python: namedProgram(own),
     root: folder.path,
     hostPrivate: folder.path,
@@ -460,7 +465,7 @@ class FarProcess implements LauncherProcess {
     const process = ManagedProcess.spawn({
       command,
       args,
-      env: { ...environment(), PATH: await trustedPath(hostPath(), untrusted) },
+      env: await trustedEnvironment(untrusted),
       onStderr: (line) => log.debug(`${carrier.name}: ${line}`),
       ...(lasts ? { inputGraceMs: LEAVE_MS } : {}),
     });

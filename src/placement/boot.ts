@@ -12,7 +12,6 @@ import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { abortable } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { sha256 } from "../json/digest.ts";
-import type { SeenMount } from "./seen_mounts.ts";
 
 /** Reads a program up to a NUL and becomes it: all that is in a command line. */
 const READ_PROGRAM =
@@ -51,6 +50,12 @@ export type Facts = z.infer<typeof factsSchema>;
 
 /** Where an image has our programs. */
 export const IMAGE_PROGRAMS = "/opt/ipybox/programs";
+
+/**
+ * What a mount must look like from inside a container, in the words of `/proc/self/mountinfo`: where it
+ * is, its device, and what of that it shows.
+ */
+export type SeenMount = readonly [point: string, device: string, root: string];
 
 /** How the other side goes on. */
 export interface BootAnswer {

@@ -118,10 +118,15 @@ async function buildWall(
   };
 }
 
-/** Formats paths, one per line, with the escapes of the system's mount list. */
+/** Formats paths, one per line, as the system's mount list has them. */
 function lines(paths: readonly string[], kind = ""): string {
+  return paths.map((path) => `${kind}${listedPath(path)}\n`).join("");
+}
+
+/** A path with the escapes of the system's mount list. */
+export function listedPath(path: string): string {
   const escape = (char: string) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`;
-  return paths.map((path) => `${kind}${path.replaceAll(/[ \t\n\\]/g, escape)}\n`).join("");
+  return path.replaceAll(/[ \t\n\\]/g, escape);
 }
 
 /** Lists what must be mounted where in the inner sandbox, for the check before anything runs. */

@@ -1,0 +1,28 @@
+import type { SeenMount } from "../placement/boot.ts";
+import type { Mount } from "../placement/carrier.ts";
+import { isInside } from "../process/trusted_path.ts";
+import { listedPath } from "../sandbox/wall.ts";
+
+/**
+ * Says what mounts must look like, by this machine's own `/proc/self/mountinfo`: an engine follows links,
+ * which code of another session may have put in the place of what was found.
+ */
+export function seenMounts(mounts: readonly Mount[], mountInfo: string): SeenMount[] {
+  const here = mountInfo.split("\n").map((line) => {
+    const [, , device = "", root = "", point = ""] = line.split(" ");
+    return { device, root, point };
+  }).filter(({ point }) => point !== "");
+  return mounts.map(({ source, target }) => {
+    const path = listedPath(source);
+    const { device, root, point } = here.reduce(
+      (found, mount) =>
+        isInside(path, mount.point) && mount.point.length >= found.point.length ? mount : found,
+      { device: "", root: "", point: "" },
+    );
+    const shown = `${root}/${path.slice(point.length)}`.replace(/\/+/g, "/").replace(
+      /(?<=.)\/$/,
+      "",
+    );
+    return [listedPath(target), device, shown];
+  });
+}
