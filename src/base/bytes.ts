@@ -101,6 +101,7 @@ export async function readWhole(
   try {
     signal?.throwIfAborted();
     for (let read = await reader.read(); !read.done; read = await reader.read()) {
+      turns.resume();
       if (whole.length + read.value.length > maxBytes) throw tooLong();
       onPiece?.(read.value.length);
       whole.add(read.value);

@@ -161,6 +161,7 @@ export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
       },
       async transform(chunk, controller) {
         try {
+          turns.resume();
           eventless += chunk.length;
           for (const event of reader.read(chunk)) {
             eventless = 0;

@@ -167,15 +167,14 @@ export class StdioTransport implements Transport {
     const turns = new FairTurns();
     try {
       for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
+        turns.resume();
         for (const line of lines.push(chunk)) {
-          await turns.giveWay(); // even if the server writes without end
           const message = this.#parse(line);
-          if (message === undefined) continue;
-          this.onmessage?.(message);
-          // The SDK handles a notification a moment later but a response immediately: without this,
-          // progress that arrives together with its call's response would belong to an unknown
-          // call.
-          if (!("id" in message)) await Promise.resolve();
+          if (message !== undefined) this.onmessage?.(message);
+          // Even if the server writes without end. Also, the SDK handles a notification a moment
+          // later but a response immediately: without this, progress that arrives together with
+          // its call's response would belong to an unknown call.
+          await turns.giveWay();
         }
       }
       // Nothing more can be answered, even if the process is still running.

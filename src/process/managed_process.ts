@@ -171,6 +171,7 @@ export class ManagedProcess implements AsyncDisposable {
     const turns = new FairTurns();
     while (true) {
       const { value, done } = await this.#errors.read().catch(() => ENDED);
+      turns.resume();
       const lines = done ? this.#tail.end() : this.#tail.push(value);
       for (const line of lines) {
         onStderr?.(line);

@@ -479,6 +479,7 @@ export class PackageFolder {
     const turns = new FairTurns();
     const said = (async () => {
       for await (const chunk of bytesOf(process.pipes)) {
+        turns.resume();
         for (const line of output.push(chunk)) {
           onLine(line);
           await turns.giveWay();
