@@ -13,9 +13,8 @@ import { callLines, callOf, visible, visibleCode } from "../approval/call_text.t
 import { type ApprovalRequest, isShell } from "../approval/request.ts";
 import { elicitationAnswer, type FormField } from "../mcp/questions.ts";
 import { foreignBlock } from "./cell_report.ts";
-import type { CellDecision, CellRun, Waiting } from "./cell_run.ts";
+import type { CellDecision, CellRun } from "./cell_run.ts";
 import type { ClientAbilities } from "./client_abilities.ts";
-import type { PageAsker } from "./page_asker.ts";
 import {
   acceptedContent,
   createRequestStateCodec,
@@ -27,6 +26,7 @@ import {
   type ServerContext,
   type ServerOptions,
 } from "./sdk.ts";
+import type { Session } from "./session.ts";
 
 /** What travels to the client and back, signed. */
 interface RoundState {
@@ -70,7 +70,7 @@ export interface RoundRequest {
 interface Round<Cell> {
   readonly run: Cell;
   /** What the user was shown. What has come since is asked next. */
-  readonly shown: Waiting;
+  readonly shown: readonly PersonRequest[];
   /** Whether the client's request is still open, so that its end is noticed. */
   readonly isOpen: boolean;
   /** Whether the cell goes on without answers, and can be waited for again. */
@@ -134,10 +134,10 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
   /** Asks what a cell waits for. */
   async ask(
     run: Cell,
-    waiting: Waiting,
+    requests: readonly PersonRequest[],
     { ctx, isLeft = false }: { readonly ctx: RoundRequest; readonly isLeft?: boolean },
   ): Promise<InputRequiredResult> {
-    const { shown, inputRequests } = formsOf(waiting);
+    const { shown, inputRequests } = formsOf(requests);
     // In the older era the request stays open while the client asks, and may be cancelled during that time;
     // in the newer one it ends here.
     const isOpen = ctx.mcpReq.envelope === undefined;
@@ -191,22 +191,21 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
   }
 }
 
-/** The forms for what a cell waits for, and what they are about: no more than a person can look at. */
+/** The forms of the first requests, as many as a person can look at together. */
 export function formsOf(
-  waiting: Waiting,
-): { readonly shown: Waiting; readonly inputRequests: InputRequests } {
+  requests: readonly PersonRequest[],
+): { readonly shown: readonly PersonRequest[]; readonly inputRequests: InputRequests } {
+  const shown: PersonRequest[] = [];
   const inputRequests: InputRequests = {};
   let size = 0;
-  const isShown = (request: PersonRequest): boolean => {
-    if (size > MAX_TOGETHER || Object.keys(inputRequests).length === MAX_AT_ONCE) return false;
+  for (const request of requests) {
+    if (size > MAX_TOGETHER || shown.length === MAX_AT_ONCE) break;
     const form = formOf(request);
     inputRequests[request.id] = form;
+    shown.push(request);
     size += JSON.stringify(form).length;
-    return true;
-  };
-  const approvals = waiting.approvals.filter(isShown);
-  const questions = waiting.questions.filter(isShown);
-  return { shown: { approvals, questions }, inputRequests };
+  }
+  return { shown, inputRequests };
 }
 
 /** The form of a request, made once: clients ask for it again and again, and large ones take long. */
@@ -231,46 +230,40 @@ interface GivenAnswers<Cell> {
 /** Gives a cell the answers to what was shown. */
 export async function takeAnswers<Cell extends AskingCell>(
   run: Cell,
-  shown: Waiting,
+  shown: readonly PersonRequest[],
   { given, askedAt, leave }: GivenAnswers<Cell>,
 ): Promise<void> {
-  for (const request of shown.approvals) {
-    if (isUnasked(given?.[request.id], askedAt)) {
-      leave(run, request);
-      continue;
+  for (const request of shown) {
+    const response = given?.[request.id];
+    if (request instanceof ElicitationRequest) {
+      const { data: answer = { action: "cancel" as const } } = elicitationAnswer.safeParse(
+        response,
+      );
+      // A person who dismisses a server's form has answered, if there was time to read it.
+      if (answer.action !== "accept" && isTooFast(askedAt)) leave(run, request);
+      else run.answer(request, answer);
+    } else if (isUnasked(response, askedAt)) leave(run, request);
+    else {
+      const answer = acceptedContent(given, request.id, decisionForm(request));
+      await run.decide(request, decisionsOn(request).get(answer?.decision ?? "deny") ?? "deny");
     }
-    const answer = acceptedContent(given, request.id, decisionForm(request));
-    await run.decide(request.id, decisionsOn(request).get(answer?.decision ?? "deny") ?? "deny");
-  }
-  for (const request of shown.questions) {
-    const { data: answer = { action: "cancel" as const } } = elicitationAnswer.safeParse(
-      given?.[request.id],
-    );
-    // A person who dismisses a server's form has answered, if there was time to read it.
-    if (answer.action !== "accept" && isTooFast(askedAt)) leave(run, request);
-    else run.answer(request.id, answer);
   }
 }
 
-/**
- * Leaves approvals and questions to the approval page, where the client cannot ask its user, or is not
- * to.
- */
-export function leaveUnaskable(
+/** Leaves to the approval page what the client cannot or must not ask its user, and gives the rest. */
+export async function leaveUnaskable(
   run: CellRun,
-  waiting: Waiting,
-  by: { readonly can: ClientAbilities; readonly page: PageAsker; readonly prefersPage: boolean },
-): Waiting {
-  const { can, page } = by;
-  const isAskable = (request: PersonRequest) =>
-    !by.prefersPage && can[request instanceof ElicitationRequest ? request.question.kind : "form"];
-  for (const request of [...waiting.approvals, ...waiting.questions]) {
-    if (!isAskable(request)) run.leave(request, page.decide(request));
+  requests: readonly PersonRequest[],
+  { can, session }: { readonly can: ClientAbilities; readonly session: Session },
+): Promise<PersonRequest[]> {
+  const { page } = await session.parts; // already there
+  const askable: PersonRequest[] = [];
+  for (const request of requests) {
+    const kind = request instanceof ElicitationRequest ? request.question.kind : "form";
+    if (can[kind] && !session.prefersPage) askable.push(request);
+    else run.leave(request, page.decide(request));
   }
-  return {
-    approvals: waiting.approvals.filter(isAskable),
-    questions: waiting.questions.filter(isAskable),
-  };
+  return askable;
 }
 
 /**
@@ -354,68 +347,56 @@ type FieldSchema = FormSchema["properties"][string];
 function formSchema(fields: readonly FormField[]): FormSchema {
   return {
     type: "object",
-    properties: Object.fromEntries(fields.map((field) => [field.name, fieldSchema(field)])),
+    properties: Object.fromEntries(
+      fields.map((field) => [field.name, defined(fieldSchema(field))]),
+    ),
     required: fields.filter(({ required }) => required).map(({ name }) => name),
   };
 }
 
 function fieldSchema(field: FormField): FieldSchema {
-  const base = {
-    title: visible(field.title),
-    ...given({ description: field.description && visible(field.description) }),
-  };
+  const { description } = field;
+  const base = { title: visible(field.title), description: description && visible(description) };
   switch (field.type) {
     case "text": {
       const { minLength, maxLength, format } = field;
-      return {
-        type: "string",
-        ...base,
-        ...given({ minLength, maxLength, format, default: field.default }),
-      };
+      return { type: "string", ...base, minLength, maxLength, format, default: field.default };
     }
     case "number":
     case "integer": {
       const { type, minimum, maximum } = field;
-      return { type, ...base, ...given({ minimum, maximum, default: field.default }) };
+      return { type, ...base, minimum, maximum, default: field.default };
     }
     case "boolean":
-      return { type: "boolean", ...base, ...given({ default: field.default }) };
+      return { type: "boolean", ...base, default: field.default };
     case "choice":
       return {
         type: "string",
         ...base,
         enum: field.options.map(({ value }) => value),
         enumNames: field.options.map(({ title }) => visible(title)),
-        ...given({ default: field.default }),
+        default: field.default,
       };
     case "choices": {
-      const { minItems, maxItems } = field;
-      const options = field.options.map(({ value, title }) => ({
-        const: value,
-        title: visible(title),
-      }));
+      const { minItems, maxItems, options } = field;
       return {
         type: "array",
         ...base,
-        items: { anyOf: options },
-        ...given({ minItems, maxItems, default: field.default && [...field.default] }),
+        items: {
+          anyOf: options.map(({ value, title }) => ({ const: value, title: visible(title) })),
+        },
+        minItems,
+        maxItems,
+        default: field.default && [...field.default],
       };
     }
   }
 }
 
-/** The properties that have a value. */
-function given<T extends Record<string, unknown>>(
-  values: T,
-): { [Name in keyof T]?: Exclude<T[Name], undefined> } {
-  const kept: { [Name in keyof T]?: Exclude<T[Name], undefined> } = {};
-  for (const name in values) {
-    const value = values[name];
-    if (isGiven(value)) kept[name] = value;
+/** Removes keywords without a value, which validators reject. */
+function defined<T extends object>(schema: T): T {
+  for (const [name, value] of Object.entries(schema)) {
+    if (value === undefined) Reflect.deleteProperty(schema, name);
   }
-  return kept;
-}
-
-function isGiven<T>(value: T): value is Exclude<T, undefined> {
-  return value !== undefined;
+  return schema;
 }

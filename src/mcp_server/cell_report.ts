@@ -48,23 +48,28 @@ export const cellReportSchema = z.object({
 export function reportRunning(cell: CellRun, session: Session): CallToolResult {
   const text = `Cell ${cell.id} still runs (${shownActivity(cell)}). Get its result with ` +
     `wait_for_cell, cell "${cell.id}"`;
-  const report: CellReport = {
-    status: "running",
-    cell: cell.id,
-    text: "",
-    omitted_chars: 0,
-    output: null,
-    images: [],
-    tool_calls: cell.calls.first,
-    tool_call_count: cell.calls.count,
-    duration_ms: Math.round(cell.durationMs),
-    error: null,
-    state: "kept",
-  };
+  const report: CellReport = { ...reportOn(cell), status: "running", cell: cell.id };
   return session.answers.of({ text, report });
 }
 
 type CellReport = z.infer<typeof cellReportSchema>;
+
+/** The report on a cell that has given nothing. */
+function reportOn({ calls, durationMs }: Pick<CellRun, "calls" | "durationMs">): CellReport {
+  return {
+    status: "ok",
+    cell: null,
+    text: "",
+    omitted_chars: 0,
+    output: null,
+    images: [],
+    tool_calls: calls.first,
+    tool_call_count: calls.count,
+    duration_ms: Math.round(durationMs),
+    error: null,
+    state: "kept",
+  };
+}
 
 /** Reports a cell's end. */
 export async function reportCell(
@@ -72,7 +77,8 @@ export async function reportCell(
   session: Session,
   limit: number,
 ): Promise<CallToolResult> {
-  const failed = "error" in outcome.end ? failureOf(outcome, outcome.end.error) : undefined;
+  const error = "error" in outcome.end ? outcome.end.error : undefined;
+  const failed = "error" in outcome.end ? failureOf(outcome, error) : undefined;
   const partial = failed?.partial ?? ("result" in outcome.end ? outcome.end.result : NOTHING);
   // The message counts too, but not at the cost of all output: half of the room is its own.
   const message = truncateMiddle(failed?.message ?? "", Math.ceil(limit / 2)).text;
@@ -87,7 +93,7 @@ export async function reportCell(
   const words = [text, where, message, calls.failures, imageList(images), notes.join("\n")]
     .filter((part) => part !== "");
   const report: CellReport = {
-    cell: null,
+    ...reportOn(outcome),
     status: failed?.status ?? "ok",
     text,
     omitted_chars: omitted,
@@ -98,18 +104,15 @@ export async function reportCell(
       mime_type: mimeType,
       inline: block !== undefined,
     })),
-    tool_calls: outcome.calls.first,
-    tool_call_count: outcome.calls.count,
-    duration_ms: Math.round(outcome.durationMs),
-    error: failed === undefined ? null : failed.error(message),
+    error: failed === undefined ? null : errorReport(error, message),
     state: outcome.state,
   };
   return session.answers.of({
     text: words.join("\n\n"),
     images: images.flatMap(({ block }) => block === undefined ? [] : [block]),
     report,
-    // What the code raised is what it gave: the tool has done what it was asked for.
-    isError: failed !== undefined && !failed.isRaised,
+    // An exception of the code is its result: the tool has done what it was asked for.
+    isError: failed !== undefined && !(error instanceof CodeExecutionError),
   });
 }
 
@@ -117,60 +120,41 @@ const NOTHING: PartialResult = { text: null, images: [], outputs: [] };
 
 interface Failure {
   readonly status: CellReport["status"];
-  /** Whether the code raised it. */
-  readonly isRaised: boolean;
-  /** What is said of it. */
+  /** For the model. */
   readonly message: string;
   readonly partial: PartialResult;
-  /** The same as data. */
-  error(message: string): NonNullable<CellReport["error"]>;
 }
 
 function failureOf(outcome: CellOutcome, error: unknown): Failure {
   const isLost = outcome.state === "lost";
   const state = isLost ? "The kernel was restarted: variables are lost" : "Variables were kept";
-  const plain = (
-    status: CellReport["status"],
-    message: string,
-    partial: PartialResult,
-  ): Failure => ({
-    status,
-    isRaised: false,
-    message,
-    partial,
-    error: (shown) => ({
-      name: error instanceof Error ? error.name : "Error",
-      message: shown,
-      traceback: "",
-    }),
-  });
   if (error instanceof CodeExecutionError) {
-    return {
-      status: "error",
-      isRaised: true,
-      message: (error.traceback || error.message) + installAdvice(error),
-      partial: error,
-      error: (traceback) => ({
-        name: error.ename,
-        message: truncateMiddle(error.evalue, MAX_EVALUE).text,
-        traceback,
-      }),
-    };
+    const message = (error.traceback || error.message) + installAdvice(error);
+    return { status: "error", message, partial: error };
   }
   if (error instanceof ExecutionTimeoutError) {
     const help = "Use a larger timeout, or do less in one cell";
-    return plain("timeout", `${error.message}. ${state}. ${help}`, error);
-  }
-  if (error instanceof SessionTakenError) {
-    return plain("died", `${error.message}, or restart this MCP server`, error);
+    return { status: "timeout", message: `${error.message}. ${state}. ${help}`, partial: error };
   }
   if (error instanceof KernelDiedError) {
-    const next = "The next cell runs in a fresh kernel: variables are lost";
-    return plain("died", `${error.message}\n${next}`, error);
+    const next = error instanceof SessionTakenError
+      ? ", or restart this MCP server"
+      : "\nThe next cell runs in a fresh kernel: variables are lost";
+    return { status: "died", message: error.message + next, partial: error };
   }
-  const last = { ...NOTHING, text: outcome.lastText || null };
-  if (outcome.cancelled) return plain("cancelled", `The cell was cancelled. ${state}`, last);
-  return plain("error", messageOf(error), last);
+  const partial = { ...NOTHING, text: outcome.lastText || null };
+  return outcome.cancelled
+    ? { status: "cancelled", message: `The cell was cancelled. ${state}`, partial }
+    : { status: "error", message: messageOf(error), partial };
+}
+
+/** An error for programs. */
+function errorReport(error: unknown, message: string): CellReport["error"] {
+  if (error instanceof CodeExecutionError) {
+    const { text } = truncateMiddle(error.evalue, MAX_EVALUE);
+    return { name: error.ename, message: text, traceback: message };
+  }
+  return { name: error instanceof Error ? error.name : "Error", message, traceback: "" };
 }
 
 /** What a model can do about a module that is missing. */

@@ -7,15 +7,9 @@ import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { ElicitationAnswer } from "../mcp/questions.ts";
 import { CallRecords } from "./call_records.ts";
 
-/** What a cell waits for: decisions on calls, and answers to questions of MCP servers. */
-export interface Waiting {
-  readonly approvals: readonly ApprovalRequest[];
-  readonly questions: readonly ElicitationRequest[];
-}
-
-/** What a cell comes to next: something that it waits for, or its end. Or nothing in the time given. */
+/** What happens to a cell next: it waits for a person, goes on beyond the time given, or ends. */
 export type CellStep =
-  | { readonly type: "waiting"; readonly waiting: Waiting }
+  | { readonly type: "waiting"; readonly requests: readonly PersonRequest[] }
   | { readonly type: "running" }
   | { readonly type: "ended"; readonly outcome: CellOutcome };
 
@@ -82,9 +76,9 @@ export class CellRun {
   readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
   readonly #startedAt = performance.now();
-  #approvals: ApprovalRequest[] = [];
-  #questions: ElicitationRequest[] = [];
-  /** How many calls wait for somebody else than the client's user. */
+  /** The requests that wait for the client's user. */
+  #waiting: PersonRequest[] = [];
+  /** How many wait on the approval page. */
   #elsewhere = 0;
   #code: string;
   #after: CellRun | undefined;
@@ -147,8 +141,10 @@ export class CellRun {
   get activity(): string {
     const before = this.#running();
     if (before !== undefined) return `Waiting for another cell: ${before.activity}`;
-    if (this.#approvals.length > 0) return "Waiting for the user's approval";
-    if (this.#questions.length > 0) return "Waiting for the user's answer";
+    if (this.#waiting.length > 0) {
+      const isAnswer = this.#waiting.every((request) => request instanceof ElicitationRequest);
+      return `Waiting for the user's ${isAnswer ? "answer" : "approval"}`;
+    }
     if (this.#elsewhere > 0) return "Waiting for the user on the approval page";
     if (this.calls.running !== "") return `Calling ${this.calls.running}`;
     const lines = this.#lastText.split(/[\r\n]+/).filter((line) => line.trim() !== "");
@@ -161,13 +157,9 @@ export class CellRun {
     patience?.addEventListener("abort", lookUp, { once: true });
     try {
       for (;;) {
-        this.#approvals = this.#approvals.filter((request) => !request.signal.aborted);
-        this.#questions = this.#questions.filter((request) => !request.signal.aborted);
+        this.#waiting = this.#waiting.filter(({ signal }) => !signal.aborted);
         if (this.#outcome !== undefined) return { type: "ended", outcome: this.#outcome };
-        if (this.#approvals.length + this.#questions.length > 0) {
-          const waiting = { approvals: [...this.#approvals], questions: [...this.#questions] };
-          return { type: "waiting", waiting };
-        }
+        if (this.#waiting.length > 0) return { type: "waiting", requests: this.#waiting };
         if (patience?.aborted) return { type: "running" };
         await this.#news.promise;
       }
@@ -191,8 +183,7 @@ export class CellRun {
    * of a question it is noted here, as only the server hears of it.
    */
   leave(request: PersonRequest, left: Promise<string | undefined>): void {
-    this.#approvals = this.#approvals.filter((waiting) => waiting !== request);
-    this.#questions = this.#questions.filter((waiting) => waiting !== request);
+    this.#take(request);
     this.#elsewhere++;
     request.response.then(() => this.#elsewhere--);
     left.then((why) => {
@@ -202,15 +193,9 @@ export class CellRun {
   }
 
   /** Decides a waiting call. */
-  async decide(
-    id: string,
-    decision: CellDecision,
-    reason = "the user gave no reason",
-  ): Promise<void> {
-    const request = this.#approvals.find((waiting) => waiting.id === id);
-    if (request === undefined) return;
-    this.#approvals = this.#approvals.filter((waiting) => waiting !== request);
-    if (decision === "deny") await request.reject(reason);
+  async decide(request: ApprovalRequest, decision: CellDecision): Promise<void> {
+    if (!this.#take(request)) return;
+    if (decision === "deny") await request.reject("the user gave no reason");
     else if (decision === "once") await request.accept();
     else {
       const match = request.kind === "tool" ? "tool" : "arguments";
@@ -219,10 +204,8 @@ export class CellRun {
   }
 
   /** Answers a question of an MCP server. */
-  answer(id: string, answer: ElicitationAnswer): void {
-    const request = this.#questions.find((waiting) => waiting.id === id);
-    if (request === undefined) return;
-    this.#questions = this.#questions.filter((waiting) => waiting !== request);
+  answer(request: ElicitationRequest, answer: ElicitationAnswer): void {
+    if (!this.#take(request)) return;
     try {
       request.answer(answer, "elicitation");
     } catch (error) {
@@ -239,6 +222,13 @@ export class CellRun {
   /** Has it go on when its requests end: its session outlives this process. */
   release(): void {
     this.#isReleased = true;
+  }
+
+  /** Takes a request from those that wait, unless it no longer does. */
+  #take(request: PersonRequest): boolean {
+    const isWaiting = this.#waiting.includes(request);
+    this.#waiting = this.#waiting.filter((waiting) => waiting !== request);
+    return isWaiting;
   }
 
   /** Has all who wait look again. */
@@ -272,11 +262,8 @@ export class CellRun {
           case "result":
             return { result: event.result };
           case "approval":
-            this.#approvals.push(event.request);
-            this.#tell();
-            break;
           case "elicitation":
-            this.#questions.push(event.request);
+            this.#waiting = [...this.#waiting, event.request];
             this.#tell();
             break;
           case "chunk":

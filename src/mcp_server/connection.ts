@@ -34,15 +34,16 @@ export async function serverFor(
     instructions: instructionsFor(session),
     ...session.rounds.serverOptions,
   });
-  const nameServers = registerSearch(server, session, declare);
-  registerExecute(server, session, { declare, tasks });
-  registerWait(server, session, declare);
+  const host = { server, session, declare };
+  const nameServers = registerSearch(host);
+  registerExecute(host, tasks);
+  registerWait(host);
   if (session.changes !== "fixed") {
-    registerRegister(server, session, declare);
-    registerUnregister(server, session, declare);
+    registerRegister(host);
+    registerUnregister(host);
   }
-  registerInstall(server, session, declare);
-  registerReset(server, session, declare);
+  registerInstall(host);
+  registerReset(host);
   registerResources(server, session);
   registerPrompts(server, session);
   if (tasks !== undefined) registerTasks(server, session, tasks);

@@ -33,10 +33,12 @@ export type {
   ListResourcesResult,
   McpHttpHandler,
   ReadResourceResult,
+  RegisteredTool,
   RequestStateCodec,
   ServerContext,
   ServerOptions,
   StandardSchemaWithJSON,
+  ToolAnnotations,
   Transport,
   Variables,
 } from "@modelcontextprotocol/server";

@@ -44,7 +44,7 @@ interface PreparedParts extends Pick<SessionParts, "executor" | "outputs"> {
  * What becomes of changes that a client asks for: registering and removing servers, installing from a
  * repository. Where the setup is `"fixed"`, clients are not offered what would change it.
  */
-export type ChangeMode = ApprovalMode | "fixed";
+type ChangeMode = ApprovalMode | "fixed";
 
 /** Options of `McpServer.serveStdio()`. */
 export interface McpServerOptions
@@ -141,7 +141,8 @@ export class Session implements AsyncDisposable {
   /** Whether the approval page is asked even where the client can ask. */
   readonly prefersPage: boolean;
   readonly log: Logger;
-  readonly #cells = new CellPlaces();
+  readonly #places = new Semaphore(MAX_CELLS);
+  readonly #code = new Semaphore(MAX_CODE);
   readonly #options: SessionOptions;
   readonly #closing = new AbortController();
   readonly #listeners = new Set<() => void | Promise<void>>();
@@ -279,7 +280,7 @@ export class Session implements AsyncDisposable {
       readonly patience: Patience;
     },
   ): Promise<CellRun> {
-    const place = this.#cells.admit(code);
+    const place = this.#admit(code);
     try {
       const { executor } = await kernel();
       this.rounds.newcomer(code);
@@ -305,12 +306,27 @@ export class Session implements AsyncDisposable {
 
   /** The client goes. Where the session outlives it, so do its cells. */
   leave(): void {
-    if (this.#name !== undefined) { for (const cell of this.#underWay) cell.release(); }
+    if (this.#name === undefined) return;
+    for (const cell of this.#underWay) cell.release();
   }
 
   /** Nobody needs the session any more. It ends when it is disposed of, also where it is durable. */
   end(): void {
     this.#ends = true;
+  }
+
+  /** Makes room for a cell: each that waits takes memory, even when its client has gone. */
+  #admit(code: string): Disposable {
+    using taken = new DisposableStack();
+    const what = taken.use(this.#places.tryAcquire()) === undefined
+      ? `${MAX_CELLS} cells`
+      : taken.use(this.#code.tryAcquire(code.length)) === undefined
+      ? "Cells with much code"
+      : undefined;
+    if (what === undefined) return taken.move();
+    throw new Error(
+      `${what} are already running or queued in this session: wait for their results, then run this one`,
+    );
   }
 
   #follow(cell: CellRun): CellRun {
@@ -420,7 +436,8 @@ export class Session implements AsyncDisposable {
     const { PageAsker } = await import("./page_asker.ts");
     const workspace = await this.workspace;
     const { label = "" } = this.#options;
-    parts.use(await announceSession({ workspace, label, ...doorOf(executor) }));
+    const { url: { href: url }, token } = executor.applicationDoor;
+    parts.use(await announceSession({ workspace, label, url, token }));
     const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
     if (this.prefersPage) page.invite();
     const { sessionEnded } = executor;
@@ -533,46 +550,12 @@ export class Session implements AsyncDisposable {
   }
 }
 
-function doorOf({ applicationDoor: { url, token } }: CodeExecutor): { url: string; token: string } {
-  return { url: url.href, token };
-}
-
 /** How many cells that were left and have ended are kept with their results. */
 const MAX_LEFT = 4;
 
 /** How many cells of a session may run or wait for their turn, and how long their code may be together. */
 const MAX_CELLS = 32;
 const MAX_CODE = 16 * 2 ** 20;
-
-/** A session has as many cells under way as it may have. */
-class TooManyCellsError extends Error {
-  override readonly name: string = "TooManyCellsError";
-}
-
-/**
- * The places for a session's cells that have not ended. A client that asks for more than it waits for
- * is refused, as each waiting cell takes memory, even when its client has gone.
- */
-class CellPlaces {
-  readonly #cells = new Semaphore(MAX_CELLS);
-  readonly #code = new Semaphore(MAX_CODE);
-
-  /** Takes a place. */
-  admit(code: string): Disposable {
-    using taken = new DisposableStack();
-    if (taken.use(this.#cells.tryAcquire()) === undefined) throw refusal(`${MAX_CELLS} cells`);
-    if (taken.use(this.#code.tryAcquire(code.length)) === undefined) {
-      throw refusal("Cells with much code");
-    }
-    return taken.move();
-  }
-}
-
-function refusal(what: string): TooManyCellsError {
-  return new TooManyCellsError(
-    `${what} are already running or queued in this session: wait for their results, then run this one`,
-  );
-}
 
 /** What a tool has to say. */
 interface Answer<Report> {

@@ -10,7 +10,7 @@ import { z } from "zod";
 import type { PersonRequest } from "../approval/wire.ts";
 import { ABANDONED_MS, formsOf, leaveUnaskable, takeAnswers } from "./approvals.ts";
 import { reportCell, reportRunning } from "./cell_report.ts";
-import type { CellRun, Waiting } from "./cell_run.ts";
+import type { CellRun } from "./cell_run.ts";
 import { abilitiesOf, TASKS } from "./client_abilities.ts";
 import { shownActivity } from "./request_progress.ts";
 import {
@@ -51,7 +51,7 @@ class CellTask implements Disposable {
   readonly #askedAt = new Map<string, number>();
   #updatedAt = this.#createdAt;
   #status: TaskState["status"] = "working";
-  #shown: Waiting = { approvals: [], questions: [] };
+  #shown: readonly PersonRequest[] = [];
   #result: Promise<CallToolResult> | undefined;
   #isCancelled = false;
   #abandoning: ReturnType<typeof setTimeout> | undefined;
@@ -87,14 +87,9 @@ class CellTask implements Disposable {
           return { ...this.#state("completed"), result };
         }
         case "waiting": {
-          const { page } = await this.#session.parts; // long there
-          const by = {
-            can: abilitiesOf(server, ctx),
-            page,
-            prefersPage: this.#session.prefersPage,
-          };
-          const askable = leaveUnaskable(run, step.waiting, by);
-          if (askable.approvals.length + askable.questions.length === 0) continue;
+          const by = { can: abilitiesOf(server, ctx), session: this.#session };
+          const askable = await leaveUnaskable(run, step.requests, by);
+          if (askable.length === 0) continue;
           const { shown, inputRequests } = formsOf(askable);
           this.#shown = shown;
           for (const key of Object.keys(inputRequests)) {
@@ -109,19 +104,10 @@ class CellTask implements Disposable {
   /** Takes answers to what was asked. Others are ignored. */
   async answer(given: ServerContext["mcpReq"]["inputResponses"] = {}): Promise<void> {
     this.#keep();
-    const { approvals, questions } = this.#shown;
     const isGiven = ({ id }: PersonRequest) => Object.hasOwn(given, id);
-    const askedAt = Math.max(
-      ...[...approvals, ...questions].filter(isGiven).map(({ id }) => this.#askedAt.get(id) ?? 0),
-    );
-    const answered = {
-      approvals: approvals.filter(isGiven),
-      questions: questions.filter(isGiven),
-    };
-    this.#shown = {
-      approvals: approvals.filter((request) => !isGiven(request)),
-      questions: questions.filter((request) => !isGiven(request)),
-    };
+    const answered = this.#shown.filter(isGiven);
+    this.#shown = this.#shown.filter((request) => !isGiven(request));
+    const askedAt = Math.max(...answered.map(({ id }) => this.#askedAt.get(id) ?? 0));
     await takeAnswers(this.run, answered, {
       given,
       askedAt,

@@ -16,7 +16,7 @@ interface UntilSentOptions {
   /** Ends with the response, however that ends. */
   readonly use: Disposable;
   /** Called when the client has gone before it had all. */
-  readonly onGone?: () => void;
+  readonly onGone?: (() => void) | undefined;
 }
 
 /**
@@ -40,6 +40,20 @@ export function untilSent(response: Response, options: UntilSentOptions): Respon
     }),
   );
   return new Response(body, response);
+}
+
+/** The same for a response that is still to be made: what it uses ends as well if it cannot be. */
+export async function usedUntilSent(
+  use: Disposable,
+  respond: () => Promise<Response>,
+  onGone?: () => void,
+): Promise<Response> {
+  try {
+    return untilSent(await respond(), { use, onGone });
+  } catch (error) {
+    use[Symbol.dispose]();
+    throw error;
+  }
 }
 
 /** The error of a request that needs what its client has not declared: its HTTP status must be 400. */

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { serverFor, type ServerForOptions } from "../connection.ts";
 import { isInitializeRequest, WebStandardStreamableHTTPServerTransport } from "../sdk.ts";
-import { rpcError, untilSent } from "./answers.ts";
+import { rpcError, usedUntilSent } from "./answers.ts";
 import { initializeSchema, type PooledSession, type SessionPool } from "./sessions.ts";
 
 interface Connected {
@@ -35,18 +35,14 @@ export class LegacySessions implements AsyncDisposable {
       return rpcError(404, -32001, "Session not found: initialize a new one");
     }
     const { pooled, transport } = known ?? await this.#open(owner, body);
-    const use = pooled.use();
     let isNeeded = known !== undefined;
     try {
-      const response = await transport.handleRequest(
-        request,
-        body === undefined ? {} : { parsedBody: body },
-      );
-      isNeeded ||= response.ok;
-      return untilSent(response, { use });
-    } catch (error) {
-      use[Symbol.dispose]();
-      throw error;
+      return await usedUntilSent(pooled.use(), async () => {
+        const options = body === undefined ? {} : { parsedBody: body };
+        const response = await transport.handleRequest(request, options);
+        isNeeded ||= response.ok;
+        return response;
+      });
     } finally {
       // Its client does not know of it, so nobody could use or close it.
       if (!isNeeded) await this.#pool.close(owner, pooled.id);

@@ -1,11 +1,12 @@
 import { z } from "zod";
 import type { Logger } from "../../base/log.ts";
 import { serverFor, type ServerForOptions } from "../connection.ts";
-import { explained, failure } from "../failure.ts";
+import { failure } from "../failure.ts";
 import { createMcpHandler, type McpHttpHandler, SdkMcpServer } from "../sdk.ts";
 import { registerTasks, type TaskServerOptions } from "../tasks.ts";
+import { addTool, type ToolHost } from "../tool.ts";
 import { forClients } from "../tool_input.ts";
-import { rpcError, untilSent, withErrorStatus } from "./answers.ts";
+import { rpcError, usedUntilSent, withErrorStatus } from "./answers.ts";
 import type { PooledSession, SessionPool } from "./sessions.ts";
 
 /** A request or a notification. */
@@ -105,17 +106,11 @@ export class ModernHandlers implements AsyncDisposable {
     const gone = new AbortController();
     const signalled = new Request(request, { signal: gone.signal });
     this.#serving.set(signalled, pooled);
-    const use = pooled.use();
-    try {
-      const response = await withErrorStatus(
-        await owned.handler.fetch(signalled, { parsedBody: body }),
-      );
-      const onGone = () => gone.abort(new DOMException("The client disconnected", "AbortError"));
-      return untilSent(response, { use, onGone });
-    } catch (error) {
-      use[Symbol.dispose]();
-      throw error;
-    }
+    return await usedUntilSent(
+      pooled.use(),
+      async () => await withErrorStatus(await owned.handler.fetch(signalled, { parsedBody: body })),
+      () => gone.abort(new DOMException("The client disconnected", "AbortError")),
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -126,13 +121,10 @@ export class ModernHandlers implements AsyncDisposable {
     const handler = createMcpHandler(async ({ requestInfo }) => {
       const pooled = requestInfo && this.#serving.get(requestInfo);
       if (pooled === undefined) throw new Error("A request without a session");
-      const tasks = tasksOf(pooled.id);
-      const server = await serverFor(pooled.session, {
-        ...this.#told,
-        sessionArgument: true,
-        tasks,
-      });
-      registerSessionTools(server, { pool: this.#pool, owner, current: pooled });
+      const { id, session } = pooled;
+      const options = { ...this.#told, sessionArgument: true, tasks: tasksOf(id) };
+      const server = await serverFor(session, options);
+      registerSessionTools({ server, session, declare: forClients }, this.#pool, owner);
       return server;
     }, {
       legacy: "reject",
@@ -156,14 +148,6 @@ export class ModernHandlers implements AsyncDisposable {
   }
 }
 
-/** Whose sessions the tools are about. */
-interface SessionToolsOptions {
-  readonly pool: SessionPool;
-  readonly owner: string;
-  /** The session of this request. */
-  readonly current: PooledSession;
-}
-
 const OPEN = `
 Opens a session with its own kernel and folder. Returns its handle, which other tools take \
 as \`session\`. Calls without a session share one with all clients that have the same token.
@@ -178,37 +162,28 @@ const opened = z.object({
 });
 
 /** Adds `open_session` and `close_session`, for clients of a protocol that knows no sessions. */
-function registerSessionTools(server: SdkMcpServer, options: SessionToolsOptions): void {
-  const { pool, owner, current } = options;
-  const { answers } = current.session;
-  server.registerTool("open_session", {
+function registerSessionTools(host: ToolHost, pool: SessionPool, owner: string): void {
+  addTool(host, "open_session", {
     title: "Open a session",
     description: OPEN,
-    inputSchema: forClients(z.object({})),
-    ...answers.declare(opened),
+    input: z.object({}),
+    output: opened,
     annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
-  }, async () => {
-    try {
-      const { id, folder } = await pool.open(owner);
-      const report = { session: id, workspace: folder, files: `/sessions/${id}/files/` };
-      const text = `Opened session ${id}: pass it as \`session\` to the other tools`;
-      return answers.of({ text, report });
-    } catch (error) {
-      return explained(error);
-    }
+    activity: "Opening a session",
+  }, async (_args, { session: { answers } }) => {
+    const { id, folder } = await pool.open(owner);
+    const report = { session: id, workspace: folder, files: `/sessions/${id}/files/` };
+    const text = `Opened session ${id}: pass it as \`session\` to the other tools`;
+    return answers.of({ text, report });
   });
-  server.registerTool("close_session", {
+  addTool(host, "close_session", {
     title: "Close a session",
     description: "Closes a session and stops its kernel and MCP servers. Its files stay.",
-    inputSchema: forClients(z.object({ session: z.string().describe("The handle") })),
+    input: z.object({ session: z.string().describe("The handle") }),
     annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: false },
+    activity: "Closing the session",
   }, async ({ session }) => {
-    try {
-      return await pool.close(owner, session)
-        ? { content: [{ type: "text", text: `Closed session ${session}` }] }
-        : failure(`There is no session "${session}"`);
-    } catch (error) {
-      return explained(error);
-    }
+    if (!await pool.close(owner, session)) return failure(`There is no session "${session}"`);
+    return { content: [{ type: "text", text: `Closed session ${session}` }] };
   });
 }

@@ -118,14 +118,19 @@ export class RequestBudget {
   async answer(options: AnswerOptions, produce: () => Promise<Response>): Promise<Response> {
     const { owner, message, length, signal } = options;
     const isReading = reading.safeParse(message).success;
-    using _reading = isReading ? await this.#readsOf(owner).turn() : undefined;
+    const reads = isReading ? this.#reads.getOrInsertComputed(owner, () => new Reads()) : undefined;
+    using _reading = await reads?.turn();
     if (isReading) this.#answers.take(owner, READ_BYTES)[Symbol.dispose]();
     await this.#charge(owner, VALUES_OF_REQUEST, signal);
-    using handling = new Handling(await this.turn(owner, length, signal));
+    using handling = new DisposableStack();
+    const turn = handling.use(await this.turn(owner, length, signal));
+    const limit = setTimeout(() => turn[Symbol.dispose](), HANDLING_MS);
+    handling.defer(() => clearTimeout(limit));
     const response = await produce();
     if (response.body === null) return response;
     const ahead = new ReadAhead(response.body, (bytes) => this.#answers.take(owner, bytes));
-    handling.until(ahead.begun);
+    const handled = handling.move();
+    ahead.begun.catch(() => {}).then(() => handled.dispose());
     if (isReading && await settledWithin(ahead.begun, TURN_MS)) await ahead.begun;
     return untilSent(new Response(ahead.rest, response), { use: ahead });
   }
@@ -136,38 +141,6 @@ export class RequestBudget {
       owner,
       () => new RateLimit(PIECES_PER_SECOND, PIECES_AT_ONCE),
     );
-  }
-
-  #readsOf(owner: string): Reads {
-    return this.#reads.getOrInsertComputed(owner, () => new Reads());
-  }
-}
-
-/** A request's turn, which ends after a while in any case. */
-class Handling implements Disposable {
-  readonly #turn: Disposable;
-  readonly #limit: ReturnType<typeof setTimeout>;
-  #later = false;
-
-  constructor(turn: Disposable) {
-    this.#turn = turn;
-    this.#limit = setTimeout(() => turn[Symbol.dispose](), HANDLING_MS);
-  }
-
-  /** Ends with the beginning of the answer, no longer when disposed. */
-  until(begun: Promise<void>): void {
-    this.#later = true;
-    const end = () => this.#end();
-    begun.then(end, end);
-  }
-
-  [Symbol.dispose](): void {
-    if (!this.#later) this.#end();
-  }
-
-  #end(): void {
-    clearTimeout(this.#limit);
-    this.#turn[Symbol.dispose]();
   }
 }
 

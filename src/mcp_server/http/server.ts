@@ -8,7 +8,7 @@ import { isLegacyRequest } from "../sdk.ts";
 import { type BearerTokens, EVERYBODY } from "./bearer_tokens.ts";
 import { LegacySessions } from "./legacy.ts";
 import { ModernHandlers } from "./modern.ts";
-import { rpcError, untilSent } from "./answers.ts";
+import { rpcError, usedUntilSent } from "./answers.ts";
 import { checkMessages, inTurn } from "./messages.ts";
 import { type AnswerOptions, RequestBudget } from "./request_budget.ts";
 import { serveFiles } from "./session_files.ts";
@@ -125,14 +125,8 @@ export class HttpMcpServer implements AsyncDisposable {
     const { tokens } = this.#options;
     const owner = tokens === undefined ? EVERYBODY : tokens.ownerOf(request);
     if (owner === undefined) {
-      return rpcError(
-        401,
-        -32000,
-        "A bearer token is required: ipybox printed it when it started",
-        {
-          "www-authenticate": 'Bearer realm="ipybox"',
-        },
-      );
+      const message = "A bearer token is required: ipybox printed it when it started";
+      return rpcError(401, -32000, message, { "www-authenticate": 'Bearer realm="ipybox"' });
     }
     if (new URL(request.url).pathname !== this.url.pathname) {
       const services = { pool: this.#options.pool, budget: this.#budget };
@@ -146,12 +140,7 @@ export class HttpMcpServer implements AsyncDisposable {
     const { signal } = request;
     if (request.method !== "POST") return await this.#answer(head, { owner, length: 0, signal });
     const { body, length, use } = await this.#read(request, owner);
-    try {
-      return untilSent(await this.#answer(head, { owner, length, signal }, body), { use });
-    } catch (error) {
-      use[Symbol.dispose]();
-      throw error;
-    }
+    return await usedUntilSent(use, () => this.#answer(head, { owner, length, signal }, body));
   }
 
   async #answer(head: Request, came: Came, body?: unknown): Promise<Response> {

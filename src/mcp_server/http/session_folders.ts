@@ -1,7 +1,7 @@
 import { basename, dirname, join } from "node:path";
 import type { Logger } from "../../base/log.ts";
 import { randomToken } from "../../base/tokens.ts";
-import { isRunning, listSessions } from "../../executor/durable.ts";
+import { isRunning, type ListedSession, listSessions } from "../../executor/durable.ts";
 import { folderUsage } from "../../files/copy_beneath.ts";
 import { PinnedFolder } from "../../files/pinned_folder.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
@@ -47,6 +47,12 @@ export const NOBODY = "nobody";
  */
 export function sessionFolders(workspace: string): string {
   return join(workspace, ".ipybox", "sessions");
+}
+
+/** The durable sessions of a workspace's clients; no others are asked for their status. */
+export async function durableSessions(workspace: string): Promise<ListedSession[]> {
+  const folders = sessionFolders(workspace);
+  return await listSessions(({ workspace }) => dirname(workspace) === folders);
 }
 
 /** Makes a session's folder, or takes that of one which continues. */
@@ -105,7 +111,7 @@ export async function forEachOldSession(
     if (info !== undefined) sessions.push({ path, lock, endedAt: info.mtime?.getTime() ?? 0 });
   }
   sessions.sort((a, b) => b.endedAt - a.endedAt);
-  const durable = await listSessions(({ workspace }) => dirname(workspace) === folders);
+  const durable = await durableSessions(workspace);
   const lasting = new Set(durable.filter(isRunning).map(({ record }) => record?.workspace));
   let live = 0;
   const ended = new Map<string, number>();

@@ -1,18 +1,12 @@
 import { cp } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { basename, join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import type { Elsewhere } from "../../approval/page/desk.ts";
 import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
 import { CallJournal } from "../../calls/journal.ts";
-import {
-  endDurable,
-  folderOf,
-  isRunning,
-  type ListedSession,
-  listSessions,
-} from "../../executor/durable.ts";
+import { endDurable, folderOf, isRunning, listSessions } from "../../executor/durable.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
 import { isPlainFolder } from "../../files/safe.ts";
 import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../mcp/params.ts";
@@ -23,11 +17,11 @@ import { Session, type SessionOptions } from "../session.ts";
 import type { OwnerSettings } from "./bearer_tokens.ts";
 import { basisOf, type SessionBasisOptions, sessionServers } from "./session_basis.ts";
 import {
+  durableSessions,
   makeSessionFolder,
   NOBODY,
   SessionCleanup,
   type SessionFolder,
-  sessionFolders,
 } from "./session_folders.ts";
 import { copyWorkspace } from "./workspace_share.ts";
 
@@ -93,12 +87,13 @@ export function refuseReady(
   }
   if (size > 0 && durable) {
     throw new TypeError(
-      "Cannot combine pool and durable: the owner of a durable session is fixed when it starts",
+      "pool and durable cannot be combined: the owner of a durable session is fixed when it starts",
     );
   }
   if (size > 0 && shareWorkspace === "copy") {
     throw new TypeError(
-      'Cannot combine pool and shareWorkspace "copy": a copy made ahead would be old',
+      'pool and shareWorkspace "copy" cannot be combined: a copy that is made ahead would be old; ' +
+        'use "read-only"',
     );
   }
 }
@@ -234,7 +229,9 @@ export class SessionPool implements AsyncDisposable {
   async recall(): Promise<void> {
     const { durable, owners, session: { log } } = this.#options;
     if (!durable) return;
-    for (const { id: durableId, record, status } of await this.#durableSessions()) {
+    for (
+      const { id: durableId, record, status } of await durableSessions(this.#options.workspace)
+    ) {
       if (status === undefined || status.attached) continue; // over, or another program's
       if (record === undefined) continue;
       const id = basename(record.workspace);
@@ -255,12 +252,6 @@ export class SessionPool implements AsyncDisposable {
         this.find(note.owner, id).catch((error) => log?.error(`Session ${id}: ${error}`));
       }
     }
-  }
-
-  /** The durable sessions of this workspace's clients. No others are asked how they are. */
-  async #durableSessions(): Promise<ListedSession[]> {
-    const folders = sessionFolders(this.#options.workspace);
-    return await listSessions(({ workspace }) => dirname(workspace) === folders);
   }
 
   /** The server stops. What runs in durable sessions goes on. */
@@ -287,13 +278,19 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /** Finds a session by its handle. One that the server before has left continues. */
-  async find(owner: string, id: string): Promise<PooledSession | undefined> {
-    return await this.#find(owner, id);
+  async find(owner: string, id: string): Promise<Entry | undefined> {
+    const entry = this.#entries.get(id);
+    if (entry !== undefined) return entry.owner === owner ? entry : undefined;
+    const absent = this.#absent.get(id);
+    if (absent?.note.owner !== owner) return undefined;
+    return await (absent.returning ??= this.#return(id, absent.note).finally(() => {
+      delete absent.returning;
+    }));
   }
 
   /** Closes a session: its kernel and its MCP servers end. */
   async close(owner: string, id: string): Promise<boolean> {
-    const entry = await this.#find(owner, id);
+    const entry = await this.find(owner, id);
     if (entry === undefined) return false;
     await this.#end(entry);
     return true;
@@ -311,20 +308,10 @@ export class SessionPool implements AsyncDisposable {
     await this.#cleanup[Symbol.asyncDispose]();
   }
 
-  async #find(owner: string, id: string): Promise<Entry | undefined> {
-    const entry = this.#entries.get(id);
-    if (entry !== undefined) return entry.owner === owner ? entry : undefined;
-    const absent = this.#absent.get(id);
-    if (absent?.note.owner !== owner) return undefined;
-    return await (absent.returning ??= this.#return(id, absent.note).finally(() => {
-      delete absent.returning;
-    }));
-  }
-
   async #default(owner: string): Promise<Entry> {
     const [id] = [...this.#absent].find(([, { note }]) => note.isDefault && note.owner === owner) ??
       [...this.#entries].find(([, entry]) => entry.isDefault && entry.owner === owner) ?? [];
-    const found = id === undefined ? undefined : await this.#find(owner, id);
+    const found = id === undefined ? undefined : await this.find(owner, id);
     return found ?? await this.#open({ owner, isDefault: true });
   }
 
@@ -337,7 +324,7 @@ export class SessionPool implements AsyncDisposable {
   /** Absent sessions end without this server: their time is over, or a person ends them. */
   async #forgetEnded(): Promise<void> {
     if (this.#absent.size === 0) return;
-    const sessions = await this.#durableSessions();
+    const sessions = await durableSessions(this.#options.workspace);
     const running = sessions.filter(isRunning).map(({ record }) => record?.name);
     for (const [id, { note }] of this.#absent) {
       if (!running.includes(id) && this.#absent.delete(id)) this.#count(note.owner, -1);
@@ -575,15 +562,12 @@ export class SessionPool implements AsyncDisposable {
       use: () => {
         entry.uses++;
         clearTimeout(entry.idle);
-        let used = false;
-        return {
-          [Symbol.dispose]: () => {
-            if (used) return;
-            used = true;
-            entry.uses--;
-            this.#watch(entry);
-          },
-        };
+        const use = new DisposableStack();
+        use.defer(() => {
+          entry.uses--;
+          this.#watch(entry);
+        });
+        return use;
       },
     };
     return entry;

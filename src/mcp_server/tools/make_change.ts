@@ -4,9 +4,8 @@ import type { ApprovalCall } from "../../approval/request.ts";
 import { ToolCallError } from "../../base/errors.ts";
 import { sealObject, toExact } from "../../json/exact.ts";
 import { abilitiesOf } from "../client_abilities.ts";
-import type { Preparation, RequestProgress } from "../request_progress.ts";
-import type { InputRequiredResult, SdkMcpServer, ServerContext } from "../sdk.ts";
-import type { Session } from "../session.ts";
+import type { InputRequiredResult } from "../sdk.ts";
+import type { ToolRequest } from "../tool.ts";
 
 /** A change that a client asks for. */
 export interface Change {
@@ -21,7 +20,7 @@ export interface Change {
 }
 
 /** What a user sees of a change to decide on it. */
-export interface ChangeQuestion {
+interface ChangeQuestion {
   /** What would be done, to the last parameter. */
   readonly description: string;
   /** What is to be done, in a few words, such as `Registering the server "x"`. */
@@ -32,18 +31,6 @@ export interface ChangeQuestion {
   readonly effect?: string;
 }
 
-/** A client's request for a change. */
-export interface ChangeRequest {
-  /** Says what becomes of changes. */
-  readonly session: Session;
-  /** The client's server. */
-  readonly server: SdkMcpServer;
-  readonly ctx: ServerContext;
-  /** What the client sees. */
-  readonly work: Preparation;
-  readonly progress: RequestProgress;
-}
-
 /** What was decided, and what the client is told where it is not to be; or what its user is asked. */
 type Decided =
   | { readonly decision: GateDecision; readonly refusal?: ToolCallError }
@@ -52,7 +39,7 @@ type Decided =
 /** Makes a change, once it is approved and noted in the audit log. */
 export async function makeChange<T>(
   change: Change,
-  request: ChangeRequest,
+  request: ToolRequest,
   make: () => Promise<T>,
 ): Promise<T | InputRequiredResult> {
   const decided = await decide(change, request);
@@ -69,7 +56,7 @@ export async function makeChange<T>(
 
 async function decide(
   change: Change,
-  { session, server, ctx, work, progress }: ChangeRequest,
+  { session, server, ctx, work, progress }: ToolRequest,
 ): Promise<Decided> {
   const { question } = change;
   if (question === undefined) return { decision: { decision: "allow", by: "policy" } };

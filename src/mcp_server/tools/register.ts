@@ -10,11 +10,8 @@ import {
 } from "../../mcp/params.ts";
 import { launchText } from "../../servers/facets.ts";
 import { foreignBlock } from "../cell_report.ts";
-import { explained } from "../failure.ts";
-import { Preparation, RequestProgress } from "../request_progress.ts";
-import type { SdkMcpServer } from "../sdk.ts";
-import type { Session } from "../session.ts";
-import { type DeclareInput, isObject } from "../tool_input.ts";
+import { addTool, type ToolHost } from "../tool.ts";
+import { isObject } from "../tool_input.ts";
 
 const DESCRIPTION = `
 Connects to an MCP server and generates a Python module for each of its tools; \
@@ -32,68 +29,59 @@ const outputSchema = z.object({
 });
 
 /** Adds `register_mcp_server`. */
-export function registerRegister(
-  server: SdkMcpServer,
-  session: Session,
-  declare: DeclareInput,
-): void {
-  server.registerTool("register_mcp_server", {
+export function registerRegister(host: ToolHost): void {
+  addTool(host, "register_mcp_server", {
     title: "Register an MCP server",
     description: DESCRIPTION,
-    inputSchema: declare(z.object({
+    input: z.object({
       server_name: z.string()
         .describe("Its Python package: lower case, digits, underscores"),
       server_params: serverParamsInput.describe("How to start or reach the server"),
-    })),
-    ...session.answers.declare(outputSchema),
+    }),
+    output: outputSchema,
     annotations: {
       readOnlyHint: false,
       destructiveHint: false,
       idempotentHint: true,
       openWorldHint: true,
     },
-  }, async ({ server_name: name, server_params }, ctx) => {
-    try {
-      const work = new Preparation(session);
-      using progress = RequestProgress.of(work, ctx, session.log);
-      checkServerName(name);
-      const params = parseServerParams(name, server_params);
-      const launch = launchText(params);
-      const change = {
-        tool: "register_mcp_server",
-        parameters: { server_name: name, server_params: params },
-        noted: { server_name: name, server: launch }, // without the values of variables and headers
-        question: {
-          // The whole of it, as JSON: what is shown is what will be started, to the last character.
-          description: `Register the MCP server "${name}"? It is started or reached like this, ` +
-            `outside the code's sandbox:\n\n${
-              foreignBlock(JSON.stringify(params, null, 2).split("\n"))
-            }`,
-          what: `Registering the server "${name}"`,
-          byHand: byHand(name, params),
-          effect:
-            `Registers this server, which runs or is reached outside the code's sandbox: ${launch}`,
-        },
+  }, async ({ server_name: name, server_params }, request) => {
+    checkServerName(name);
+    const params = parseServerParams(name, server_params);
+    const launch = launchText(params);
+    const change = {
+      tool: "register_mcp_server",
+      parameters: { server_name: name, server_params: params },
+      noted: { server_name: name, server: launch }, // without the values of variables and headers
+      question: {
+        // The whole of it, as JSON: what is shown is what will be started, to the last character.
+        description: `Register the MCP server "${name}"? It is started or reached like this, ` +
+          `outside the code's sandbox:\n\n${
+            foreignBlock(JSON.stringify(params, null, 2).split("\n"))
+          }`,
+        what: `Registering the server "${name}"`,
+        byHand: byHand(name, params),
+        effect:
+          `Registers this server, which runs or is reached outside the code's sandbox: ${launch}`,
+      },
+    };
+    const { makeChange } = await import("./make_change.ts");
+    return await makeChange(change, request, async () => {
+      const { session, work } = request;
+      work.activity = `Connecting to ${name}`;
+      const { executor } = await work.kernel();
+      const tools = await executor.registerServer(name, params);
+      await session.serversChanged();
+      const report = {
+        server: name,
+        tools: tools.map(({ tool, module, warnings }) => ({
+          name: tool,
+          module,
+          warnings: [...warnings],
+        })),
       };
-      const { makeChange } = await import("./make_change.ts");
-      return await makeChange(change, { session, server, ctx, work, progress }, async () => {
-        work.activity = `Connecting to ${name}`;
-        const { executor } = await work.kernel();
-        const tools = await executor.registerServer(name, params);
-        await session.serversChanged();
-        const report = {
-          server: name,
-          tools: tools.map(({ tool, module, warnings }) => ({
-            name: tool,
-            module,
-            warnings: [...warnings],
-          })),
-        };
-        return session.answers.of({ text: registeredText(name, tools), report });
-      });
-    } catch (error) {
-      return explained(error);
-    }
+      return session.answers.of({ text: registeredText(name, tools), report });
+    });
   });
 }
 

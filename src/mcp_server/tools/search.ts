@@ -2,10 +2,8 @@ import { z } from "zod";
 import { firstSentence } from "../../apigen/package.ts";
 import { ACTIONS, readAction, searchActions } from "../../apigen/saved_actions.ts";
 import type { IndexedTool } from "../../apigen/search.ts";
-import { explained } from "../failure.ts";
-import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../tool_input.ts";
+import { addTool, type ToolHost } from "../tool.ts";
 
 const DESCRIPTION = `
 Finds tools of the registered MCP servers, and saved actions, to call in execute_ipython_cell. Returns the best matches \
@@ -55,49 +53,40 @@ const MAX_CHARS = 12_000;
 const DETAILS = ["names", "signatures", "full"] as const;
 type Detail = typeof DETAILS[number];
 
-/** Adds `search_tools`. */
-export function registerSearch(
-  server: SdkMcpServer,
-  session: Session,
-  declare: DeclareInput,
-): (servers: readonly string[]) => void {
-  const tool = server.registerTool("search_tools", {
+/** Adds `search_tools`, and gives what names the servers in its description. */
+export function registerSearch(host: ToolHost): (servers: readonly string[]) => void {
+  const tool = addTool(host, "search_tools", {
     title: "Search tools",
     description: descriptionWith([]),
-    inputSchema: declare(z.object({
+    input: z.object({
       query: z.string().max(1000).default("")
         .describe("What the tool should do (default: list all)"),
       server: z.string().max(1000).default("").describe("Only this server (default: all)"),
       detail: z.enum(DETAILS).default("signatures").describe("Default: signatures"),
-    })),
-    ...session.answers.declare(outputSchema),
+    }),
+    output: outputSchema,
     annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
-  }, async ({ query, server: only, detail }) => {
-    try {
-      if (only !== "" && !(await session.servers()).includes(only)) {
-        throw new Error(`No server "${only}" is registered. ${await knownServers(session)}`);
-      }
-      const found = await session.searchTools(query, only === "" ? undefined : [only]);
-      const shown = await describeTools(found.tools, detail);
-      const actions = only === "" ? await findActions(await session.workspace, query, detail) : [];
-      const notes = [
-        noteOnRest(found.tools.length - shown.length, detail),
-        found.tools.length + actions.length === 0
-          ? `No tools found. ${await knownServers(session)}`
-          : "",
-        ...found.missing.map((name) => `${name} has no Python API: register it again`),
-      ].filter((note) => note !== "");
-      const separator = detail === "names" ? "\n" : "\n\n";
-      const text = [...[...shown, ...actions].map(({ api }) => api), ...notes].join(separator);
-      const report = {
-        tools: shown,
-        matches: found.tools.length,
-        ...(actions.length === 0 ? {} : { actions }),
-      };
-      return session.answers.of({ text, report });
-    } catch (error) {
-      return explained(error);
-    }
+    activity: "Searching",
+  }, async ({ query, server: only, detail }, { session }) => {
+    if (only !== "") await requireServer(only, session);
+    const found = await session.searchTools(query, only === "" ? undefined : [only]);
+    const shown = await describeTools(found.tools, detail);
+    const actions = only === "" ? await findActions(await session.workspace, query, detail) : [];
+    const notes = [
+      noteOnRest(found.tools.length - shown.length, detail),
+      found.tools.length + actions.length === 0
+        ? `No tools found. ${await knownServers(session)}`
+        : "",
+      ...found.missing.map((name) => `${name} has no Python API: register it again`),
+    ].filter((note) => note !== "");
+    const separator = detail === "names" ? "\n" : "\n\n";
+    const text = [...[...shown, ...actions].map(({ api }) => api), ...notes].join(separator);
+    const report = {
+      tools: shown,
+      matches: found.tools.length,
+      ...(actions.length === 0 ? {} : { actions }),
+    };
+    return session.answers.of({ text, report });
   });
   return (servers) => {
     tool.description = descriptionWith(servers);
@@ -190,6 +179,12 @@ function comment(text: string): string {
 
 function indented(text: string): string {
   return text.split("\n").map((line) => `    ${line}`.trimEnd()).join("\n");
+}
+
+/** Throws unless a server is registered. */
+export async function requireServer(name: string, session: Session): Promise<void> {
+  if ((await session.servers()).includes(name)) return;
+  throw new Error(`No server "${name}" is registered. ${await knownServers(session)}`);
 }
 
 /** Which servers there are, as a sentence for an agent. */
