@@ -15,14 +15,14 @@ export type CellStep =
 
 /** How a cell ended. */
 export interface CellOutcome {
-  /** What it gave, or how it failed. */
+  /** Its result, or why it failed. */
   readonly end: { readonly result: ExecutionResult } | { readonly error: unknown };
   /** Whether it was cancelled, by its client or by a reset. */
   readonly cancelled: boolean;
   readonly calls: CallRecords;
-  /** What the agent should know of the servers that it calls. */
+  /** Notes for the agent, such as changed tools of a server. */
   readonly notes: readonly string[];
-  /** The last text, for a cell that has no result. */
+  /** The last output, for a cell without a result. */
   readonly lastText: string;
   readonly durationMs: number;
   /** When it ended, in milliseconds since 1970. */
@@ -30,48 +30,48 @@ export interface CellOutcome {
   readonly state: KernelState;
 }
 
-/** A decision on a call: to allow only it, or calls of its tool for so long, or to deny it. */
+/** A decision on a call: allow it once, allow such calls for a scope, or deny it. */
 export type CellDecision = "once" | "deny" | RememberScope;
 
-/** How its client waits for a cell. */
+/** How a client waits for a cell. */
 export interface Patience {
-  /** How many characters of its output the client takes. */
+  /** How many characters of output the client takes. */
   readonly limit: number;
-  /** How long a request waits for its end, in milliseconds; `undefined` as long as it takes. */
+  /** How long a request waits for the end of the cell, in milliseconds; `undefined` for no limit. */
   readonly waitMs: number | undefined;
 }
 
 /** How a {@linkcode CellRun} runs. */
 export interface CellRunOptions {
-  /** How long it may run, approvals excluded. */
+  /** How long it may run, not counting approvals. */
   readonly timeoutMs?: number;
-  /** The execution, where the session's host before has begun it. */
+  /** The execution to continue, if a previous host started it. */
   readonly resumes?: string;
   readonly patience?: Patience;
-  /** The cell that was asked for before it, if any: cells run in their order. */
+  /** The cell that was requested before it, if any: cells run in order. */
   readonly after?: CellRun;
-  /** What its result is to say of the session, unless that is lost. */
+  /** News about the session for its result, unless the session is lost. */
   readonly news?: readonly string[];
 }
 
 const ENDLESS: Patience = { limit: 5000, waitMs: undefined };
 
-/** What is kept of the text of a cell that is under way. */
+/** How many characters of a running cell's output are kept. */
 const MAX_LAST_TEXT = 10_000;
 
 /**
- * A cell under way, which continues while its approvals travel to the client's user and back.
+ * A running cell, which continues while its approvals travel to the client's user and back.
  *
  * In the protocol's newer era each round of approvals is its own request, so a cell outlives
  * the request that started it.
  */
 export class CellRun {
-  /** Its execution, which a server that takes the session over finds by that, too; random. */
+  /** The random id of its execution, by which a server that takes over the session finds it. */
   readonly execution: string;
   readonly patience: Patience;
-  /** Resolves, never rejects, when it has ended. */
+  /** Resolves when it has ended; never rejects. */
   readonly ended: Promise<void>;
-  /** The calls that it has made. */
+  /** The calls of the cell. */
   readonly calls: CallRecords = new CallRecords();
   readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
@@ -112,17 +112,17 @@ export class CellRun {
     });
   }
 
-  /** Identifies it in its session, in words that a model repeats. */
+  /** A short id, which a model can repeat. */
   get id(): string {
     return this.execution.slice(0, 8);
   }
 
-  /** Its code, as long as it runs. */
+  /** Its code while it runs. */
   get code(): string {
     return this.#code;
   }
 
-  /** How long ago it was asked for. */
+  /** How long ago it was requested. */
   get durationMs(): number {
     return performance.now() - this.#startedAt;
   }
@@ -137,7 +137,7 @@ export class CellRun {
     return this.#outcome?.endedAt;
   }
 
-  /** What it does at the moment, in one line. */
+  /** What it is doing, in one line. */
   get activity(): string {
     const before = this.#running();
     if (before !== undefined) return `Waiting for another cell: ${before.activity}`;
@@ -151,7 +151,7 @@ export class CellRun {
     return lines.at(-1)?.trim() ?? "Running";
   }
 
-  /** Waits until the user has to be asked or the cell has ended, or until the caller waits no longer. */
+  /** Waits until the user has to be asked, the cell has ended, or the signal aborts. */
   async next(patience?: AbortSignal): Promise<CellStep> {
     const lookUp = () => this.#tell();
     patience?.addEventListener("abort", lookUp, { once: true });
@@ -177,10 +177,10 @@ export class CellRun {
   }
 
   /**
-   * Leaves a waiting request to somebody else, who answers it at some time.
+   * Leaves a waiting request to the approval page.
    *
-   * @param left Gives why nobody could be asked, if so. The code hears that of a call that is refused;
-   * of a question it is noted here, as only the server hears of it.
+   * @param left Resolves to the reason if nobody could be asked. Code gets the reason of a refused
+   * call; that of a question is noted here, because only the server gets it.
    */
   leave(request: PersonRequest, left: Promise<string | undefined>): void {
     this.#take(request);
@@ -214,30 +214,30 @@ export class CellRun {
     }
   }
 
-  /** Ends the cell, unless it was released. */
+  /** Cancels the cell, unless it was released. */
   cancel(reason: unknown): void {
     if (!this.#isReleased) this.#cancel.abort(reason);
   }
 
-  /** Has it go on when its requests end: its session outlives this process. */
+  /** Lets it continue when its requests end, because its session outlives this process. */
   release(): void {
     this.#isReleased = true;
   }
 
-  /** Takes a request from those that wait, unless it no longer does. */
+  /** Removes a request from the waiting ones; `false` if it no longer waits. */
   #take(request: PersonRequest): boolean {
     const isWaiting = this.#waiting.includes(request);
     this.#waiting = this.#waiting.filter((waiting) => waiting !== request);
     return isWaiting;
   }
 
-  /** Has all who wait look again. */
+  /** Makes all waiting callers look again. */
   #tell(): void {
     this.#news.resolve();
     this.#news = Promise.withResolvers();
   }
 
-  /** The cell that runs while this one waits for its turn. */
+  /** The cell that is running while this one is queued. */
   #running(): CellRun | undefined {
     let first: CellRun | undefined;
     for (let cell = this.#after; cell !== undefined; cell = cell.#after) {
@@ -291,7 +291,7 @@ export class CellRun {
   }
 }
 
-/** Lets go of what can be large and is not reported: a cell may be kept long after its end. */
+/** Drops large outputs that are not reported, because a cell may be kept long after its end. */
 function forgetOutputs(produced: unknown): void {
   if (typeof produced !== "object" || produced === null || !("outputs" in produced)) return;
   Object.assign(produced, { outputs: [] });

@@ -15,11 +15,11 @@ import { registerUnregister } from "./tools/unregister.ts";
 export interface ServerForOptions {
   /** The version that the client receives. */
   readonly version: string;
-  /** Whether tools say that they take the argument `session`. */
+  /** Whether tools declare the argument `session`. */
   readonly sessionArgument?: boolean;
-  /** How clients find cells as tasks, in the newer era. */
+  /** How clients of the newer protocol era find cells as tasks. */
   readonly tasks?: TaskServerOptions | undefined;
-  /** Adds more to the server before it is connected. */
+  /** Extends the server before it is connected. */
   readonly extend?: (server: SdkMcpServer, session: Session) => void;
 }
 

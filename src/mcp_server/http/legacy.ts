@@ -31,7 +31,7 @@ export class LegacySessions implements AsyncDisposable {
     }
     const known = id === null ? undefined : await this.#find(owner, id);
     if (id !== null && known === undefined) {
-      // What is another owner's looks like what is not there.
+      // Another owner's session looks like a missing one.
       return rpcError(404, -32001, "Session not found: initialize a new one");
     }
     const { pooled, transport } = known ?? await this.#open(owner, body);
@@ -44,12 +44,12 @@ export class LegacySessions implements AsyncDisposable {
         return response;
       });
     } finally {
-      // Its client does not know of it, so nobody could use or close it.
+      // The client has no id for it, so nobody could use or close it.
       if (!isNeeded) await this.#pool.close(owner, pooled.id);
     }
   }
 
-  /** Ends the connections. Sessions are the pool's. */
+  /** Closes the connections. Sessions belong to the pool. */
   async [Symbol.asyncDispose](): Promise<void> {
     const connected = await Promise.allSettled(this.#connected.values());
     await Promise.all(
@@ -67,7 +67,7 @@ export class LegacySessions implements AsyncDisposable {
     return await this.#keep(id, this.#return(owner, pooled, initialize));
   }
 
-  /** Connects a client to the session that it had with the server before. */
+  /** Connects a client to the session that it had with a previous server. */
   async #return(owner: string, pooled: PooledSession, params: object): Promise<Connected> {
     using _use = pooled.use();
     const connected = await this.#connect(owner, pooled);
@@ -109,7 +109,7 @@ export class LegacySessions implements AsyncDisposable {
   }
 }
 
-/** What the transport wants of the request that it has repeated. */
+/** The headers that the transport requires of the repeated request. */
 const AGAIN = {
   accept: "application/json, text/event-stream",
   "content-type": "application/json",

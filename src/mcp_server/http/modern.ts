@@ -12,12 +12,12 @@ import type { PooledSession, SessionPool } from "./sessions.ts";
 /** A request or a notification. */
 const message = z.object({ jsonrpc: z.literal("2.0"), method: z.string() });
 
-/** A tool call, as far as it says which session it is for. */
+/** A tool call that names its session. */
 const forSession = z.object({
   method: z.literal("tools/call"),
   params: z.object({
     name: z.string().regex(/^\w{1,100}$/),
-    arguments: z.object({ session: z.string().min(1) }), // empty or null: none is named
+    arguments: z.object({ session: z.string().min(1) }), // empty or null names none
   }),
 });
 
@@ -27,12 +27,12 @@ const ofTask = z.object({
   params: z.object({ taskId: z.string() }),
 });
 
-/** How the tasks of a session are told from those of others. */
+/** How the tasks of a session are distinguished from those of others. */
 function tasksOf(id: string): TaskServerOptions {
   return { prefix: `${id}.` };
 }
 
-/** Answers a request about a task of a session that there is not. */
+/** Answers a request about a task of a session that does not exist. */
 async function refuseTask(request: Request, body: unknown): Promise<Response> {
   const handler = createMcpHandler(() => {
     const server = new SdkMcpServer({ name: "ipybox", version: "0" });
@@ -42,7 +42,7 @@ async function refuseTask(request: Request, body: unknown): Promise<Response> {
   return await withErrorStatus(await handler.fetch(request, { parsedBody: body }));
 }
 
-/** Answers a call for a session that there is not, so that the model reads what to do. */
+/** Answers a call for a session that does not exist, in a form that the model reads. */
 async function refuseSession(
   request: Request,
   body: unknown,
@@ -62,7 +62,7 @@ async function refuseSession(
   return await handler.fetch(request, { parsedBody: body });
 }
 
-/** An owner's handler and the sessions that it tells about. */
+/** An owner's handler, and the sessions whose changes it announces. */
 interface Owned {
   readonly handler: McpHttpHandler;
   readonly watched: Set<string>;
@@ -88,7 +88,7 @@ export class ModernHandlers implements AsyncDisposable {
   /** Answers a request. */
   async handle(request: Request, owner: string, body: unknown): Promise<Response> {
     if (body !== undefined && !message.safeParse(body).success) {
-      return rpcError(400, -32600, "The body is not a JSON-RPC request"); // no session for that
+      return rpcError(400, -32600, "The body is not a JSON-RPC request"); // before a session is opened
     }
     const call = forSession.safeParse(body).data?.params;
     const task = ofTask.safeParse(body).data?.params.taskId;
@@ -128,7 +128,7 @@ export class ModernHandlers implements AsyncDisposable {
       return server;
     }, {
       legacy: "reject",
-      responseMode: "sse", // only a stream tells that its reader has gone
+      responseMode: "sse", // only a stream shows that its reader has disconnected
       onerror: (error) => this.#log.debug(`MCP over HTTP: ${error.message}`),
     });
     const owned = { handler, watched: new Set<string>() };
@@ -136,7 +136,7 @@ export class ModernHandlers implements AsyncDisposable {
     return owned;
   }
 
-  /** Has a session's changes told to the owner's subscribers. */
+  /** Announces a session's changes to the owner's subscribers. */
   #tell({ handler, watched }: Owned, { id, session, onClose }: PooledSession): void {
     if (watched.has(id)) return;
     watched.add(id);

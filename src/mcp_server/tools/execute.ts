@@ -55,7 +55,7 @@ export function registerExecute(host: ToolHost, tasks: TaskServerOptions | undef
       const options = { code, timeoutMs: timeout * 1000, patience };
       return request.session.startCell(() => work.kernel(), options);
     };
-    // A client that says how long it waits wants an answer by then.
+    // A client that says how long it waits wants a result by then.
     const taken = wait === undefined ? tasks : undefined;
     return await follow(begin, request, { isLeft: false, tasks: taken });
   });

@@ -54,7 +54,7 @@ export function registerRegister(host: ToolHost): void {
       parameters: { server_name: name, server_params: params },
       noted: { server_name: name, server: launch }, // without the values of variables and headers
       question: {
-        // The whole of it, as JSON: what is shown is what will be started, to the last character.
+        // All of it, as JSON: what is shown is exactly what will be started.
         description: `Register the MCP server "${name}"? It is started or reached like this, ` +
           `outside the code's sandbox:\n\n${
             foreignBlock(JSON.stringify(params, null, 2).split("\n"))
@@ -85,7 +85,7 @@ export function registerRegister(host: ToolHost): void {
   });
 }
 
-/** The modules in a line, and what is to be known of single ones. */
+/** The modules in one line, then notes on single tools. */
 function registeredText(server: string, tools: readonly GeneratedTool[]): string {
   const modules = tools.flatMap(({ module }) => module === null ? [] : [module]);
   const notes = tools.flatMap(({ tool, module, warnings }) =>
@@ -97,9 +97,9 @@ function registeredText(server: string, tools: readonly GeneratedTool[]): string
 }
 
 /**
- * How a client names a server: as in an `mcpServers` file, with what that may hold beside. Variables and
- * headers are declared as lists, because not every model can be given an object with keys of its own
- * choice. Objects are taken, too.
+ * The server as in an `mcpServers` file, including other fields that such files may have. Variables and
+ * headers are declared as lists, because not all model providers allow objects with arbitrary keys.
+ * Objects are accepted, too.
  */
 const serverParamsInput: z.ZodType<Record<string, unknown>> = z.looseObject({
   command: z.string().optional().describe('Program of a local server, such as "npx"'),
@@ -110,7 +110,7 @@ const serverParamsInput: z.ZodType<Record<string, unknown>> = z.looseObject({
     .describe('Such as "Authorization: Bearer ${TOKEN}"'),
 });
 
-/** A list of names with their values, or the same as an object; the latter comes of both. */
+/** A list of names with values, or an object; both become an object. */
 function pairs(separator: string): z.ZodType<Record<string, string>> {
   const mark = separator.trim();
   const form = `expected "NAME${separator}value"`;
@@ -126,7 +126,7 @@ function pairs(separator: string): z.ZodType<Record<string, string>> {
   );
 }
 
-/** How a user registers just this server: by a command where its options can say all of it. */
+/** How the user can register exactly this server: with a command if its options suffice. */
 function byHand(name: string, params: ServerParams): string {
   const command = registerCommand(name, params);
   if (command !== undefined) return `Ask the user to run: ${command}`;
@@ -164,10 +164,10 @@ function localWords(
   ];
 }
 
-/** Words of a command line, where that can say it. */
+/** The words of a command line; `undefined` if its options do not suffice. */
 type Words = string[] | undefined;
 
-/** An option for each pair; none where a pair would be read as another one. */
+/** An option for each pair; `undefined` if a pair would be parsed differently. */
 function options(
   option: string,
   given: Readonly<Record<string, string>>,

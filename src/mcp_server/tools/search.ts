@@ -12,7 +12,7 @@ with their import; never guess arguments.
 detail: "names", "signatures" (arguments and result fields), "full" (all types and descriptions).
 `.trim();
 
-/** How much of the names of servers is told with every request of a client to its model. */
+/** How many characters of server names the description has; models get it with every request. */
 const MAX_NAMES = 150;
 
 function descriptionWith(servers: readonly string[]): string {
@@ -42,12 +42,12 @@ const outputSchema = z.object({
   })).optional().describe("Saved actions"),
 });
 
-/** How many tools there is room for in an answer, by detail. */
+/** How many tools a result has room for, by detail. */
 const COUNTS = { names: 40, signatures: 12, full: 4 } as const;
-/** How many saved actions, and how much of the interface of each. */
+/** How many saved actions it has room for, and how much of the interface of each. */
 const ACTION_COUNTS = { names: 20, signatures: 3, full: 3 } as const;
 const MAX_ACTION_CHARS = 2000;
-/** The most characters of an answer's tools. */
+/** The most characters of all tools in a result. */
 const MAX_CHARS = 12_000;
 
 const DETAILS = ["names", "signatures", "full"] as const;
@@ -100,7 +100,7 @@ interface DescribedTool {
   api: string;
 }
 
-/** As many tools as there is room for, but one at least. */
+/** As many tools as there is room for, but at least one. */
 async function describeTools(
   tools: readonly IndexedTool[],
   detail: Detail,
@@ -120,7 +120,7 @@ async function describeTools(
   return described;
 }
 
-/** Saved actions, whose interfaces code wrote. */
+/** Saved actions. Their interfaces were written by code. */
 async function findActions(
   workspace: string,
   query: string,
@@ -138,7 +138,7 @@ async function findActions(
   }));
 }
 
-/** Loaded with the first search: most sessions start without one. */
+/** Imported with the first search, because many sessions have none. */
 const signatures = () => import("../../apigen/signature.ts");
 
 async function describe(tool: IndexedTool, detail: Detail): Promise<string> {
@@ -187,7 +187,7 @@ export async function requireServer(name: string, session: Session): Promise<voi
   throw new Error(`No server "${name}" is registered. ${await knownServers(session)}`);
 }
 
-/** Which servers there are, as a sentence for an agent. */
+/** The registered servers, as a sentence for an agent. */
 export async function knownServers(session: Session): Promise<string> {
   const servers = await session.servers();
   if (servers.length > 0) return `Registered servers: ${servers.join(", ")}`;
