@@ -289,7 +289,7 @@ export class Session implements AsyncDisposable {
       const news = this.#news.splice(0);
       const busy = this.#left.find(({ isOver }) => !isOver);
       if (busy !== undefined) {
-        const why = `Not run: cell ${busy.id} has not ended (${shownActivity(busy)}). ` +
+        const why = `Not run: cell ${busy.id} is still running (${shownActivity(busy)}). ` +
           "Call wait_for_cell with its ID first, or reset";
         throw new Error([...news, why].join("\n"));
       }
@@ -347,7 +347,7 @@ export class Session implements AsyncDisposable {
   leftCell(id: string): CellRun {
     const cell = [...this.#left, ...this.tasks.runs].find((left) => left.id === id);
     if (cell !== undefined) return cell;
-    throw new Error(`There is no cell "${id}": none was left with this ID, or long ago`);
+    throw new Error(`There is no cell "${id}": the ID is wrong, or the cell ended long ago`);
   }
 
   /** Finds a cell by its execution, including one that a previous host started. */
@@ -493,7 +493,7 @@ export class Session implements AsyncDisposable {
     const { unfinished, unfinishedId: resumes } = executor;
     if (before === "lost" || (before === "nothing" && this.#hasRun)) {
       this.#news.push(
-        `[Session ${name} was lost: this is a new one, without its variables]`,
+        `[Session ${name} was lost: this is a new one, without the old variables]`,
       );
     } else if (before === "itself") {
       this.#news.push(`[Session ${name} continues: its variables are still there]`);

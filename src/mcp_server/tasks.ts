@@ -258,7 +258,7 @@ export function registerTasks(
       if (task === undefined) {
         const message = `There is no task "${
           taskId.slice(0, 100)
-        }": it ended long ago, or never was`;
+        }": it ended long ago, or the ID is wrong`;
         throw new ProtocolError(ProtocolErrorCode.InvalidParams, message);
       }
       return { ...await act(task, ctx, taskId) };

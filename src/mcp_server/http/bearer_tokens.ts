@@ -61,7 +61,7 @@ export class BearerTokens {
     };
     const known = this.#settings.get(owner);
     if (known !== undefined && [known, settings].some(hasAny)) {
-      throw new TypeError("A bearer token with settings is there twice: keep one of them");
+      throw new TypeError("A bearer token with settings was given twice: keep one of them");
     }
     this.#owners.set(token, owner);
     this.#settings.set(owner, settings);

@@ -48,7 +48,7 @@ async function refuseSession(
   body: unknown,
   call: z.infer<typeof forSession>["params"] | undefined,
 ): Promise<Response> {
-  const message = `There is no session "${call?.arguments.session}": it was closed, or was idle ` +
+  const message = `There is no session "${call?.arguments.session}": it was closed, or idle ` +
     "for too long. Open another one with open_session; the old session's files are in its folder";
   const handler = createMcpHandler(() => {
     const server = new SdkMcpServer({ name: "ipybox", version: "0" });

@@ -237,7 +237,7 @@ export class SessionPool implements AsyncDisposable {
       const note = noteSchema.safeParse(record.note).data;
       if (note === undefined || record.name !== id) continue;
       if (!owners.has(note.owner)) {
-        log?.warn(`Ending session ${id}: its token is not among the server's any more`);
+        log?.warn(`Ending session ${id}: its token is no longer one of the server's`);
         await endDurable(durableId).then(() => PackageFolder.remove(record.workspace))
           .catch((error) => log?.error(`Session ${id} did not end: ${error}`));
         continue;
