@@ -24,7 +24,6 @@ export interface CopiedFolders {
   readonly stubs: string;
 }
 
-/** The limits of such a folder. */
 const MAX_FILES = 20_000;
 const MAX_BYTES = 64 << 20;
 
@@ -90,7 +89,6 @@ interface Entry {
   readonly version: string;
 }
 
-/** The files in a folder and its subfolders. */
 async function entriesOf(root: string): Promise<Entry[]> {
   const found: Entry[] = [];
   const folders = [""];
