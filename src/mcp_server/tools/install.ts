@@ -15,7 +15,6 @@ const outputSchema = z.object({
   output: z.string().describe("The installer's output"),
 });
 
-/** Adds `install_package`. */
 export function registerInstall(host: ToolHost): void {
   addTool(host, "install_package", {
     title: "Install a Python package",

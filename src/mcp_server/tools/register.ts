@@ -28,7 +28,6 @@ const outputSchema = z.object({
   })),
 });
 
-/** Adds `register_mcp_server`. */
 export function registerRegister(host: ToolHost): void {
   addTool(host, "register_mcp_server", {
     title: "Register an MCP server",

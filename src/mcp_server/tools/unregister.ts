@@ -8,7 +8,6 @@ const outputSchema = z.object({
   servers: z.array(z.string()).describe("The remaining servers"),
 });
 
-/** Adds `unregister_mcp_server`. */
 export function registerUnregister(host: ToolHost): void {
   addTool(host, "unregister_mcp_server", {
     title: "Remove an MCP server",
