@@ -8,16 +8,13 @@ import {
   type RunningSession,
   runningSessions,
 } from "../mcp_server/running_sessions.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { linesOfAlone } from "./sessions.ts";
 import { printable } from "./terminal/columns.ts";
 import { workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 
-/** `ipybox approvals`: decides what running MCP sessions ask. */
 export const approvals: Command = {
-  name: "approvals",
-  summary: "Answer the approval requests of running MCP sessions",
   usage: "[OPTIONS]",
   options: {
     workspace: {
@@ -40,12 +37,11 @@ export const approvals: Command = {
   run,
 };
 
-/** How soon a session that has started is noticed. */
+/** How often to look for new sessions. */
 const LOOK_MS = 1000;
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(approvals, args);
-  // Whatever runs commands for a model can run this one, too: what it prints must not serve it.
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
+  // A program that runs commands for a model could run this one, too, and must not get what it prints.
   if (!io.interactive || !io.stdoutIsTerminal) {
     throw new UsageError("Run this in a terminal: a person must decide, not a program");
   }
@@ -113,7 +109,7 @@ async function serve(io: CommandIo, workspace: string | undefined): Promise<numb
           if (!io.signal.aborted) await tellAlone();
         }).catch((error: unknown) => io.log.warn(`Cannot list sessions: ${error}`));
       } catch (error) {
-        // Another terminal decides, or a cell runs that its client is asked about.
+        // Another terminal is connected, or the client is being asked about a running cell.
         if (refused.has(url) || !(error instanceof Error)) continue;
         refused.add(url);
         io.err(`Not yet connected to ${nameOf(session)}: ${printable(error.message)}`);

@@ -1,21 +1,15 @@
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { findSession, refuseOfClient } from "../executor/durable.ts";
 import { runAction } from "./actions/code_action.ts";
-import { type Command, type CommandIo, parseCommandLine, UsageError } from "./command.ts";
-import { APPROVE, APPROVE_SHELL, executorOptions } from "./executor_options.ts";
-import { askedOf } from "./run.ts";
+import { type Command, type CommandIo, type ParsedArgs, UsageError } from "./command.ts";
+import { executorOptions, FOLLOW } from "./executor_options.ts";
+import { followOptions } from "./run.ts";
 
-/** `ipybox attach`: continues with the code of a durable session. */
 export const attach: Command = {
-  name: "attach",
-  summary: "Continue with the code of a detached session",
   usage: "ID [OPTIONS]",
+  positional: { max: 1 },
   options: {
-    approve: APPROVE,
-    "approve-shell": APPROVE_SHELL,
-    page: { help: "Ask on a local web page; its one-time link is printed to stderr" },
-    timeout: { value: "SECONDS", help: "Stop the code after this time, not counting approvals" },
-    json: { help: "Print the result as one JSON object" },
+    ...FOLLOW,
     end: { help: "End the session once its code has ended" },
     verbose: { short: "v", help: "Log to stderr" },
   },
@@ -35,11 +29,10 @@ export const attach: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(attach, args, { max: 1 });
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [id] = parsed.positional;
   if (id === undefined) {
-    throw new UsageError("Specify the session's id: `ipybox sessions` lists those that run");
+    throw new UsageError("Specify the session's id: `ipybox sessions` lists running ones");
   }
   const timeoutMs = parsed.milliseconds("timeout");
   const record = await findSession(id);
@@ -52,13 +45,8 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const interrupted = () => void leave();
   io.signal.addEventListener("abort", interrupted, { once: true });
   try {
-    const code = await runAction(executor, undefined, {
-      io,
-      json: parsed.has("json"),
-      timeoutMs,
-      exits: true,
-      ...askedOf(parsed, io, executor),
-    });
+    const options = { timeoutMs, ...followOptions(parsed, io, executor) };
+    const code = await runAction(executor, undefined, options);
     if (parsed.has("end")) await executor[Symbol.asyncDispose]();
     return code;
   } catch (error) {

@@ -4,13 +4,10 @@ import { AuditFolder } from "../approval/audit/folder.ts";
 import { verifyAuditLog } from "../approval/audit/reader.ts";
 import { auditChanges, AuditTail } from "../approval/audit/tail.ts";
 import { formatBytes } from "../kernel/text.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 
-/** `ipybox audit`: the log of calls and decisions. */
 export const audit: Command = {
-  name: "audit",
-  summary: "Show or verify the log of tool calls and decisions",
   usage: "[OPTIONS]",
   options: {
     last: { short: "n", value: "N", help: "How many calls to show (default: 50)" },
@@ -37,11 +34,10 @@ export const audit: Command = {
 
 const MAX_ARGUMENTS = 200;
 
-/** Bytes of a log that take more than a moment to read. */
+/** The size of a log that takes a while to read, in bytes. */
 const LONG_LOG = 2 ** 28;
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(audit, args);
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const json = parsed.has("json");
   const last = parsed.positiveNumber("last") ?? 50;
   if (parsed.has("verify") && parsed.has("follow")) {
@@ -53,22 +49,25 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   if (size > LONG_LOG) io.err(`Reading ${formatBytes(size)} of ${folder.path}`);
   if (parsed.has("verify")) return await verify(workspace, io, json);
   using tail = new AuditTail(folder);
-  const log: AuditView = json ? new RawLines() : new CallRows();
+  const rowsOf = json ? lineRows : callRows();
   const shown: Row[] = [];
   for await (const fields of tail.read(io.signal)) {
-    const { begun } = log.take(fields);
+    const { begun } = rowsOf(fields);
     if (begun !== undefined) shown.push(begun);
     if (shown.length > last) shown.shift();
   }
   const print = (row: Row) => io.out(row.text() + "\n");
-  // A call is written when it was decided, which can be long after it came.
+  // A call is logged when it is decided, which can be long after it arrived.
   shown.toSorted((a, b) => a.at - b.at).forEach(print);
   if (!parsed.has("follow")) {
     if (shown.length === 0) io.err("No entries yet");
     return EXIT.ok;
   }
   for await (const _change of auditChanges(folder, io.signal)) {
-    for await (const fields of tail.read()) log.take(fields).ended.forEach(print);
+    for await (const fields of tail.read()) {
+      const { ended } = rowsOf(fields);
+      if (ended !== undefined) print(ended);
+    }
   }
   return io.signal.aborted ? io.signal.reason.exitCode : EXIT.ok;
 }
@@ -89,64 +88,53 @@ async function verify(workspace: string, io: CommandIo, json: boolean): Promise<
   return ok ? EXIT.ok : EXIT.failed;
 }
 
-/** How many calls whose outcome is still to come are remembered. */
+/** How many calls without an outcome are remembered. */
 const MAX_OPEN = 10_000;
 
-/** Something that is shown as a row. Its text is not trusted: executed code chose parts of it. */
+/** A row of the output. Its text is not trusted: executed code chose parts of it. */
 interface Row {
-  /** When it came, in milliseconds; 0 where the log's own order counts. */
+  /** When the call arrived, in milliseconds; 0 if the order of the log counts. */
   readonly at: number;
   text(): string;
 }
 
-/** Makes rows of the log's lines. */
-interface AuditView {
-  /** Takes a line, and says which row it begins, and which rows are complete by it. */
-  take(fields: Fields): { readonly begun: Row | undefined; readonly ended: readonly Row[] };
-}
+/** Takes a line of the log; gives the row that it begins, and the one that it completes. */
+type RowMaker = (fields: Fields) => { readonly begun?: Row; readonly ended?: Row | undefined };
 
-/** The log's lines as they are. */
-class RawLines implements AuditView {
-  take(fields: Fields): ReturnType<AuditView["take"]> {
-    const row = { at: 0, text: () => JSON.stringify(fields) };
-    return { begun: row, ended: [row] };
-  }
+/** A row for each line, as it is. */
+function lineRows(fields: Fields): ReturnType<RowMaker> {
+  const row = { at: 0, text: () => JSON.stringify(fields) };
+  return { begun: row, ended: row };
 }
 
 /** A row for each call. */
-class CallRows implements AuditView {
-  /** The calls whose outcome is still to come, by their ids. */
-  readonly #open = new Map<unknown, CallRow>();
-
-  take(fields: Fields): ReturnType<AuditView["take"]> {
+function callRows(): RowMaker {
+  const open = new Map<unknown, CallRow>(); // calls without an outcome, by their ids
+  return (fields) => {
     const { id, outcome, status } = fields;
     if (outcome !== undefined) {
-      const row = this.#open.get(outcome);
-      this.#open.delete(outcome);
-      row?.end(fields);
-      return { begun: undefined, ended: row === undefined ? [] : [row] };
+      const ended = open.get(outcome);
+      open.delete(outcome);
+      if (ended !== undefined) ended.end = fields;
+      return { ended };
     }
     const row = new CallRow(fields);
     const isOpen = id !== undefined && status === undefined;
-    if (isOpen && this.#open.size < MAX_OPEN) this.#open.set(id, row);
-    return { begun: row, ended: isOpen ? [] : [row] };
-  }
+    if (isOpen && open.size < MAX_OPEN) open.set(id, row);
+    return { begun: row, ended: isOpen ? undefined : row };
+  };
 }
 
 class CallRow implements Row {
   readonly at: number;
   readonly #fields: Fields;
-  #end: Fields;
+  /** The line that says how the call ended. */
+  end: Fields;
 
   constructor(fields: Fields) {
     this.at = Date.parse(String(fields.time)) || 0;
     this.#fields = fields;
-    this.#end = fields;
-  }
-
-  /** Takes the line that says how the call ended. */
-  end(fields: Fields): void {
-    this.#end = fields;
+    this.end = fields;
   }
 
   text(): string {
@@ -157,7 +145,7 @@ class CallRow implements Row {
 
   #call(): string {
     const { kind, server, tool, decision, by, reason, waitMs } = this.#fields;
-    const { status, durationMs } = this.#end;
+    const { status, durationMs } = this.end;
     const isQuestion = kind === "elicitation" || kind === "input";
     const args = JSON.stringify(this.#fields.edited ?? this.#fields.arguments) ?? "";
     const short = args.length > MAX_ARGUMENTS ? `${args.slice(0, MAX_ARGUMENTS - 1)}…` : args;
@@ -181,7 +169,7 @@ function duration(ms: number): string {
   return ms < 1000 ? `${Math.max(Math.round(ms), 0)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
-/** A time as the clock on the wall shows it. */
+/** A time in the local time zone. */
 function localTime(at: number): string {
   const { year, month, day, hour, minute, second } = Object.fromEntries(
     LOCAL_TIME.formatToParts(at).map(({ type, value }) => [type, value]),
@@ -199,7 +187,7 @@ const LOCAL_TIME = new Intl.DateTimeFormat("en", {
   hourCycle: "h23",
 });
 
-/** What a line says that is about the log itself. */
+/** Describes a line about the log itself. */
 function incident({ sealed, leftOut, removed }: Fields): string {
   if (sealed !== undefined) return "a torn line was sealed off";
   if (leftOut !== undefined) return `too many requests to list them: ${JSON.stringify(leftOut)}`;

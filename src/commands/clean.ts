@@ -7,14 +7,11 @@ import { removeFromWorkspace } from "../files/remove_tree.ts";
 import { cacheFolder } from "../files/user_folders.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { formatBytes } from "../kernel/text.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, table } from "./command.ts";
 import { printable } from "./terminal/columns.ts";
 import { WRITTEN_WORKSPACE, writtenWorkspaceOf } from "./shared.ts";
 
-/** `ipybox clean`: removes what is left over. */
 export const clean: Command = {
-  name: "clean",
-  summary: "Remove leftovers of old processes, sessions and workspaces",
   usage: "[OPTIONS]",
   options: {
     "dry-run": { help: "List what would be removed without removing it" },
@@ -36,7 +33,7 @@ export const clean: Command = {
   run,
 };
 
-/** A folder that nobody needs any more. */
+/** A folder that is no longer needed. */
 interface Leftover {
   readonly path: string;
   readonly what: string;
@@ -45,8 +42,7 @@ interface Leftover {
 
 const DAY_MS = 86_400_000;
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(clean, args);
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = await writtenWorkspaceOf(parsed);
   const days = parsed.positiveNumber("days") ?? KEPT_DAYS;
   const found: Leftover[] = [];
@@ -57,7 +53,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       if (!parsed.has("dry-run")) await remove();
       found.push({ ...leftover, bytes });
     } catch (error) {
-      failed = true; // and the others are removed all the same
+      failed = true; // the others are still removed
       io.err(printable(`Cannot remove all of ${leftover.path}: ${error}`));
     }
   };
@@ -94,7 +90,7 @@ function report(found: readonly Leftover[], dryRun: boolean, io: CommandIo): voi
   );
 }
 
-/** Where this user's processes have folders. */
+/** The folders in which this user's processes create theirs. */
 async function temporaryFolders(): Promise<{ parent: string; uid: number | null }[]> {
   const probe = await Deno.makeTempDir();
   const { uid } = await Deno.lstat(probe);

@@ -1,10 +1,10 @@
 /**
- * What a command of the command line is: its help, its options, its exit code.
+ * The commands of the command line: their help, options and exit codes.
  *
  * @module
  */
 import { parseArgs, unicodeWidth } from "@std/cli";
-import { USUAL_COLUMNS } from "./terminal/columns.ts";
+import { outputColumns, USUAL_COLUMNS } from "./terminal/columns.ts";
 import type { Logger } from "../base/log.ts";
 
 /** The meaning of ipybox's exit codes. */
@@ -12,9 +12,9 @@ export const EXIT = {
   ok: 0,
   /** The code action, the tool or the server failed. */
   failed: 1,
-  /** Bad usage: an option, an argument or a file of the user's is wrong. */
+  /** Wrong usage: an option, an argument or a file of the user is invalid. */
   usage: 2,
-  /** This machine lacks something; the message says what and how to get it. */
+  /** Something is missing on this machine; the message says what, and how to get it. */
   notReady: 3,
   /** The reader of stdout has exited, as shells report it. */
   stdoutClosed: 141,
@@ -30,20 +30,18 @@ export class EndSignal extends DOMException {
 
 /** A command of `ipybox`. */
 export interface Command {
-  /** Its name on the command line. */
-  readonly name: string;
-  /** One line for the list of commands. */
-  readonly summary: string;
-  /** What follows the name in its usage line, such as `"NAME -- CMD ARGS…"`; lines are variants. */
+  /** The rest of its usage line after the name, such as `"NAME -- CMD ARGS…"`; each line is a variant. */
   readonly usage: string;
-  /** Its options beside `--help`. */
+  /** Its options besides `--help`. */
   readonly options: Readonly<Record<string, OptionSpec>>;
-  /** What its help says about the arguments that were given with `--help`. */
-  readonly helpAbout?: (args: readonly string[]) => Promise<string | undefined>;
-  /** Examples and whatever else its help should say. */
+  /** How many arguments it takes besides options; by default none. */
+  readonly positional?: { readonly min?: number; readonly max: number };
+  /** Additional help about the arguments that were given with `--help`. */
+  readonly helpAbout?: (parsed: ParsedArgs) => Promise<string | undefined>;
+  /** The rest of its help, with examples. */
   readonly notes: string;
   /** Runs it and resolves to the exit code. */
-  run(args: readonly string[], io: CommandIo): Promise<number>;
+  run(parsed: ParsedArgs, io: CommandIo): Promise<number>;
 }
 
 /** An option of a command. */
@@ -52,13 +50,13 @@ export interface OptionSpec {
   readonly help: string;
   /** The name of its value in the help. Without it the option is a switch. */
   readonly value?: string;
-  /** A letter that means the same. */
+  /** A one-letter alias. */
   readonly short?: string;
   /** Whether it may be given more than once. */
   readonly many?: boolean;
 }
 
-/** What a command has of the outside world. */
+/** A command's access to the outside world. */
 export interface CommandIo {
   /** Writes to stdout, unchanged: results only. */
   out(text: string): void;
@@ -66,7 +64,7 @@ export interface CommandIo {
   err(line: string): void;
   /** Writes to stderr, unchanged. */
   errText(text: string): void;
-  /** Logs what a person waits for, warnings and errors to stderr. */
+  /** Logs progress, warnings and errors to stderr. */
   readonly log: Logger;
   /** Logs everything to stderr. */
   readonly verboseLog: Logger;
@@ -76,37 +74,37 @@ export interface CommandIo {
   readonly stdoutIsTerminal: boolean;
   /** Whether stderr is a terminal. */
   readonly stderrIsTerminal: boolean;
-  /** Whether stderr may carry colour. */
+  /** Whether stderr may contain colors. */
   readonly color: boolean;
   /** Aborts at the first Ctrl-C or SIGTERM. */
   readonly signal: AbortSignal & { readonly reason: EndSignal };
-  /** Asks the person at the terminal and resolves to the line, or to `null` at its end. */
+  /** Asks the person at the terminal and resolves to the line, or to `null` at the end of input. */
   ask(question: string, signal?: AbortSignal): Promise<string | null>;
-  /** Has the person type a line for the code, and resolves to it, or to `null` at its end. */
+  /** Lets the person type a line for the code, and resolves to it, or to `null` at the end of input. */
   enter(line: CodeLine, signal?: AbortSignal): Promise<string | null>;
-  /** Leaves the terminal to another program, such as an editor. For the caller that was just answered. */
+  /** Lends the terminal to another program, such as an editor. Only for the caller that was just answered. */
   lend<T>(use: () => Promise<T>): Promise<T>;
   /**
-   * Has what is typed come key by key and without echo, except for questions, until disposed of.
+   * Delivers input key by key and without echo, except during questions, until disposed.
    */
   keys(onResume: () => void): KeyInput;
-  /** Has Ctrl-C do this, and not end the command, until disposed of. */
+  /** Makes Ctrl-C call this instead of ending the command, until disposed. */
   onInterrupt(act: () => void): Disposable;
 }
 
 /** A line that is typed for executed code. */
 export interface CodeLine {
-  /** Who asks, in words of ours. */
+  /** Who asks, in ipybox's words. */
   readonly label: string;
-  /** What the code says, safe to print on one row. */
+  /** The code's prompt, safe to print on one row. */
   readonly words: string;
-  /** Whether what is typed is not shown. */
+  /** Whether the input is hidden. */
   readonly isSecret: boolean;
 }
 
 /** What is typed at a terminal, key by key. */
 export interface KeyInput extends Disposable {
-  /** The next bytes, or `null` at the end of the terminal. Nothing is read ahead of that. */
+  /** The next bytes, or `null` when the terminal is gone. Nothing is read ahead. */
   next(): Promise<Uint8Array | null>;
 }
 
@@ -115,7 +113,7 @@ export class UsageError extends Error {
   override readonly name: string = "UsageError";
 }
 
-/** The reader of stdout has exited, as `head` does once it has its lines. */
+/** The reader of stdout has exited, as `head` does once it has enough lines. */
 export class StdoutClosedError extends Error {
   override readonly name: string = "StdoutClosedError";
 }
@@ -126,7 +124,10 @@ export class ParsedArgs {
 
   constructor(
     readonly positional: readonly string[],
+    /** The arguments after `--`. */
     readonly rest: readonly string[],
+    /** All of them, as they were typed. */
+    readonly all: readonly string[],
     values: Readonly<Record<string, unknown>>,
   ) {
     this.#values = values;
@@ -137,7 +138,7 @@ export class ParsedArgs {
     return this.#values[name] === true;
   }
 
-  /** Whether an option was given, of whatever kind it is. */
+  /** Whether an option of any kind was given. */
   given(name: string): boolean {
     return this.has(name) || this.value(name) !== undefined || this.values(name).length > 0;
   }
@@ -152,6 +153,15 @@ export class ParsedArgs {
   values(name: string): string[] {
     const value = this.#values[name];
     return Array.isArray(value) ? value.map(String) : [];
+  }
+
+  /** An option's value, which must be one of these. */
+  choice<T extends string>(name: string, choices: readonly T[]): T | undefined {
+    const value = this.value(name);
+    const chosen = choices.find((choice) => choice === value);
+    if (chosen !== undefined || value === undefined) return chosen;
+    const known = `${choices.slice(0, -1).join(", ")} or ${choices.at(-1)}`;
+    throw new UsageError(`Option --${name} takes ${known}: received "${value}"`);
   }
 
   /** An option's value as a number above 0. */
@@ -174,21 +184,21 @@ export class ParsedArgs {
 
 /** Parses the arguments of a command by its option list. */
 export function parseCommandLine(
+  name: string,
   command: Command,
   args: readonly string[],
-  limits: { min?: number; max?: number } = {},
 ): ParsedArgs {
-  const { min = 0, max = 0 } = limits;
+  const { min = 0, max = 0 } = command.positional ?? {};
   const specs = Object.entries(command.options);
   const valued = specs.filter(([, spec]) => spec.value !== undefined);
   const separator = args.indexOf("--");
   const own = separator === -1 ? args : args.slice(0, separator);
   const rest = separator === -1 ? [] : args.slice(separator + 1);
   const parsed = parseArgs(joinNegative(own, valued), {
-    // Naming "_" keeps positional arguments that look like numbers as they were typed.
+    // With "_", positional arguments that look like numbers stay strings.
     string: ["_", ...valued.map(([name]) => name)],
     boolean: specs.filter(([, spec]) => spec.value === undefined).map(([name]) => name),
-    // All are collected, so that an option given twice is seen.
+    // All values are collected, to detect options that were given twice.
     collect: valued.map(([name]) => name),
     alias: Object.fromEntries(
       specs.flatMap(([name, spec]) => spec.short === undefined ? [] : [[name, spec.short]]),
@@ -212,16 +222,16 @@ export function parseCommandLine(
   }
   const positional = parsed._.map(String);
   if (positional.length < min) {
-    const forms = command.usage.split("\n").map((form) => `ipybox ${command.name} ${form}`);
+    const forms = command.usage.split("\n").map((form) => `ipybox ${name} ${form}`);
     throw new UsageError(`Missing argument: use ${forms.join("\n  or ")}`);
   }
   if (positional.length > max) {
     throw new UsageError(`Unexpected argument "${positional[max]}"`);
   }
-  return new ParsedArgs(positional, rest, values);
+  return new ParsedArgs(positional, rest, args, values);
 }
 
-/** Joins an option and a value such as `-1`, which would else be taken for an option. */
+/** Joins an option and a value such as `-1`, which would otherwise be parsed as an option. */
 function joinNegative(
   args: readonly string[],
   valued: readonly (readonly [string, OptionSpec])[],
@@ -237,11 +247,14 @@ function joinNegative(
 }
 
 /** The help text of a command. */
-export function helpText(command: Command, columns?: number): string {
+export function helpText(
+  name: string,
+  summary: string,
+  command: Command,
+  columns?: number,
+): string {
   const usage = command.usage.split("\n")
-    .map((line, index) =>
-      `${index === 0 ? "Usage:" : "      "} ipybox ${command.name} ${line}`.trimEnd()
-    );
+    .map((line, index) => `${index === 0 ? "Usage:" : "      "} ipybox ${name} ${line}`.trimEnd());
   const options = table([
     ...Object.entries(command.options).map(([name, spec]): [string, string] => [
       `${spec.short === undefined ? "    " : `-${spec.short}, `}--${name}` +
@@ -251,7 +264,7 @@ export function helpText(command: Command, columns?: number): string {
     ["-h, --help", "Show this help"],
   ], columns);
   return [
-    command.summary + ".",
+    summary + ".",
     "",
     ...usage,
     "",
@@ -262,7 +275,13 @@ export function helpText(command: Command, columns?: number): string {
   ].join("\n");
 }
 
-/** Lays out rows of a term and its text, which stands below it where there is no room beside. */
+/** Asks a yes-or-no question. */
+export async function agrees(io: CommandIo, question: string): Promise<boolean> {
+  const answer = await io.ask(`${question} [y/N] `);
+  return /^y(es)?$/i.test(answer?.trim() ?? "");
+}
+
+/** Lays out rows of a term and its text, which goes below the term if there is no room beside it. */
 export function table(
   rows: readonly (readonly [string, string])[],
   columns: number = USUAL_COLUMNS,
@@ -281,6 +300,11 @@ export function table(
       index === 0 ? `  ${term}${" ".repeat(width - unicodeWidth(term))}  ${line}` : indent + line
     );
   });
+}
+
+/** Prints rows to stdout, each as one line if another program reads them, such as `grep`. */
+export function printTable(rows: readonly (readonly [string, string])[], io: CommandIo): void {
+  io.out(table(rows, outputColumns(io) ?? Infinity).join("\n") + "\n");
 }
 
 /** The fewest columns that text is wrapped to. */

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { HeldFolder } from "../files/private_folder.ts";
-import { type Command, type CommandIo, parseCommandLine } from "./command.ts";
+import type { Command, CommandIo, ParsedArgs } from "./command.ts";
 import { runAction } from "./actions/code_action.ts";
 import { KERNEL, kernelOptions, sandboxOf } from "./executor_options.ts";
 import { setUp } from "./setup.ts";
@@ -9,10 +9,7 @@ import { WORKSPACE, workspaceOf } from "./shared.ts";
 import { TerminalApprover } from "./terminal/approver.ts";
 import { printable } from "./terminal/columns.ts";
 
-/** `ipybox demo`: the main job end to end. */
 export const demo: Command = {
-  name: "demo",
-  summary: "Try ipybox: register a server, run code, approve a tool call",
   usage: "[OPTIONS]",
   options: {
     yes: { help: "Approve every tool call, and let the setup use passwordless sudo" },
@@ -57,8 +54,7 @@ for city in cities:
 print(f"Mean: {total / len(cities):.1f} °F")
 `.trimStart();
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(demo, args);
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const yes = parsed.has("yes");
   await setUp({
     yes,

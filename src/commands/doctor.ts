@@ -22,15 +22,12 @@ import {
 import { checkSandbox, checkSessionLimits, type Prerequisite } from "../sandbox/prerequisites.ts";
 import { checkSrt } from "../sandbox/srt.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { workspaceOf } from "./shared.ts";
 import { printable } from "./terminal/columns.ts";
 import { ownStart, stageRows } from "./timings.ts";
 
-/** `ipybox doctor`: says what works, what is missing, and the command that fixes it. */
 export const doctor: Command = {
-  name: "doctor",
-  summary: "Report what works, what is missing and how to fix it",
   usage: "[OPTIONS]",
   options: {
     json: { help: "Print the report as JSON" },
@@ -53,8 +50,7 @@ export const doctor: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(doctor, args);
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const own = parsed.has("timings") ? await ownStart() : undefined;
   const workspace = await workspaceOf(parsed);
   const python = parsed.value("python");
@@ -77,7 +73,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   return ready ? EXIT.ok : EXIT.notReady;
 }
 
-/** Checks the kernel, and keeps where its time goes, as if it had been started right after `own`. */
+/** Checks the kernel and records its stages, as if they followed directly after `own`. */
 async function timedKernel(
   options: { python: string | undefined; signal: AbortSignal },
   own: Stage | undefined,
@@ -121,13 +117,13 @@ function verdict(prerequisites: readonly Prerequisite[]): string {
   return `ipybox is not ready: ${things} missing. Run \`ipybox setup\` to install what it can`;
 }
 
-// Everything that ipybox needs of a machine, checked by trying it.
+// The prerequisites of a machine, checked by trying them.
 
 /** The oldest Deno that ipybox is tested with. */
 const MINIMUM_DENO = "2.9.0";
 
-/** Checks all prerequisites. Takes about two seconds: the Python packages are really imported. */
-export async function checkPrerequisites(
+/** Checks all prerequisites. Takes about two seconds, because the Python packages are imported. */
+async function checkPrerequisites(
   options: { python?: string | undefined } = {},
 ): Promise<Prerequisite[]> {
   const [python, srt, sandbox, limits] = await Promise.all([
@@ -140,7 +136,7 @@ export async function checkPrerequisites(
 }
 
 /** Starts a kernel in the sandbox, which tests itself, and runs code in it. Takes a few seconds. */
-export async function checkKernel(
+async function checkKernel(
   { python, signal }: { python: string | undefined; signal: AbortSignal },
 ): Promise<Prerequisite> {
   const row = { name: "kernel", version: null } as const;
@@ -218,7 +214,7 @@ async function pythonRows(options: { python?: string | undefined }): Promise<Pre
   return [python, ...present, ...missing, await checker(executable, managed)];
 }
 
-/** What code runs without, but is not checked before. */
+/** The type checker. Without it, code runs unchecked. */
 async function checker(python: string, managed: boolean): Promise<Prerequisite> {
   const path = await typeCheckerOf(python);
   return {
@@ -235,10 +231,9 @@ async function checker(python: string, managed: boolean): Promise<Prerequisite> 
 }
 
 /**
- * Checks what the registered servers of a workspace need: their programs and variables. None is
- * started or connected to.
+ * Checks the programs and variables of a workspace's servers, without starting or contacting them.
  */
-export async function checkServers(workspace: string): Promise<Prerequisite[]> {
+async function checkServers(workspace: string): Promise<Prerequisite[]> {
   const registry = await ServerRegistry.open({ workspace });
   if (registry.names.length === 0) return [];
   const lookup = await variableLookup(workspace);

@@ -1,12 +1,12 @@
 /**
- * What commands that run code take from the command line.
+ * The options of commands that run code.
  *
  * @module
  */
 import { resolve } from "node:path";
 import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
 import { isShell } from "../approval/request.ts";
-import type { CheckMode, CodeExecutorOptions } from "../executor/options.ts";
+import type { CodeExecutorOptions } from "../executor/options.ts";
 import { readDotenv } from "../mcp/env.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
@@ -33,7 +33,7 @@ export const APPROVE_SHELL: OptionSpec = {
     "Shell commands such as !ls: ask, allow or deny all (default: allow, or what the policy says)",
 };
 
-/** The options about the kernel's Python and its sandbox, of every command that runs code. */
+/** The options for the kernel's Python and its sandbox, of every command that runs code. */
 export const KERNEL: Readonly<Record<string, OptionSpec>> = {
   "no-sandbox": { help: "Run without the OS sandbox: code can do everything you can" },
   "sandbox-config": {
@@ -46,14 +46,23 @@ export const KERNEL: Readonly<Record<string, OptionSpec>> = {
   },
 };
 
-/** The options about where and how code runs, of every command that runs code in a workspace. */
+/** The options for a workspace and its kernels, of every command that uses both. */
 export const EXECUTOR: Readonly<Record<string, OptionSpec>> = {
   ...WRITTEN_WORKSPACE,
   ...KERNEL,
   verbose: { short: "v", help: "Log to stderr" },
 };
 
-/** The same for commands that run code in a workspace, besides what is installed for it. */
+/** Options of commands that run code and follow it. */
+export const FOLLOW: Readonly<Record<string, OptionSpec>> = {
+  approve: APPROVE,
+  "approve-shell": APPROVE_SHELL,
+  page: { help: "Ask on a local web page; its one-time link is printed to stderr" },
+  timeout: { value: "SECONDS", help: "Stop the code after this time, not counting approvals" },
+  json: { help: "Print the result as one JSON object" },
+};
+
+/** The same for commands that run the user's code in a workspace. */
 export const SESSION: Readonly<Record<string, OptionSpec>> = {
   ...EXECUTOR,
   check: {
@@ -75,7 +84,7 @@ export const PLACEMENT: OptionSpec = {
     "Run code elsewhere: docker, podman, kubernetes, ssh:HOST or a JSON file (docs/placements.md)",
 };
 
-/** What the command line says of an executor for the person's own code. */
+/** The executor's options for the person's own code. */
 export async function executorOptions(
   parsed: ParsedArgs,
   io: CommandIo,
@@ -91,7 +100,7 @@ export async function executorOptions(
   };
 }
 
-/** What the command line says of the kernel alone: nothing of approvals, and no variables. */
+/** The options of the kernel alone, without approvals and variables. */
 export function kernelOptions(parsed: ParsedArgs, io: CommandIo, workspace: string) {
   return {
     workspace,
@@ -99,25 +108,22 @@ export function kernelOptions(parsed: ParsedArgs, io: CommandIo, workspace: stri
     sandbox: sandboxOf(parsed),
     nestedWorkspace: parsed.has("nested-workspace"),
     limits: limitsOf(parsed),
-    check: checkOf(parsed),
+    check: parsed.choice("check", ["block", "warn", "off"]),
     log: parsed.has("verbose") ? io.verboseLog : io.log,
   } satisfies CodeExecutorOptions;
 }
 
-/** What the command line and the policy files say of approvals. */
-export interface CommandApproval {
-  /** What becomes of tool calls. */
+/** The approval settings of the command line and the policy files. */
+interface CommandApproval {
   readonly tools: ApprovalMode;
-  /** What becomes of requests for resources. */
   readonly resources: ApprovalMode;
-  /** What becomes of shell commands. */
   readonly shell: ApprovalMode;
-  /** The policy that counts instead, where there is one. */
+  /** The policy that counts instead, if there is one. */
   readonly policy?: ApprovalPolicy;
 }
 
 /**
- * What the command line says of approvals. Policy files count where it does not say allow or deny.
+ * Reads the approval settings. Policy files count unless the command line says allow or deny.
  */
 export async function approvalOf(
   args: ParsedArgs,
@@ -125,12 +131,17 @@ export async function approvalOf(
   log: Logger,
 ): Promise<CommandApproval> {
   const approve = args.value("approve") ?? "ask";
-  const shell = args.value("approve-shell");
-  const modes = { shell: modeOf(shell ?? "allow", "approve-shell") };
+  const shell = args.choice("approve-shell", ["ask", "allow", "deny"]);
+  const modes = { shell: shell ?? "allow" };
   if (approve === "allow" || approve === "deny") {
     return { tools: approve, resources: approve, ...modes };
   }
-  if (approve !== "ask" && !/[./]/.test(approve)) modeOf(approve, "approve");
+  if (approve !== "ask" && !/[./]/.test(approve)) {
+    throw new UsageError(
+      "Option --approve takes ask, allow or deny, or a policy file such as policy.json: " +
+        `received "${approve}"`,
+    );
+  }
   const file = approve === "ask" ? undefined : resolve(approve);
   const policy = await loadPolicy({ workspace, file, log });
   const asking = { tools: "ask", resources: "ask", ...modes } as const;
@@ -146,7 +157,7 @@ export async function approvalOf(
   };
 }
 
-/** What the command line says of where code runs. */
+/** The placement that the command line names. */
 export async function placementOf(
   parsed: ParsedArgs,
   workspace: string,
@@ -159,7 +170,7 @@ export async function placementOf(
     : await readPlacement(where, workspace);
 }
 
-/** A placement of a server's sessions, as one token of it may have it. */
+/** The placement of a token. */
 export async function tokenPlacement(
   parsed: ParsedArgs,
   where: string,
@@ -183,13 +194,13 @@ async function sharedPlacement(where: string, workspace: string): Promise<Placem
   );
 }
 
-/** Whether each session has a place of its own there, which clients can exchange files with. */
+/** Whether each session has its own place there, with which clients can exchange files. */
 function isForMany(placement: Placement): boolean {
   return bindsWorkspace(placement) ||
     (placement.type === "kubernetes" && placement.volume === undefined);
 }
 
-/** What only counts on this machine. */
+/** Options that only apply to this machine. */
 const LOCAL = ["sandbox-config", "project", "share-workspace"] as const;
 
 async function readPlacement(where: string, workspace: string): Promise<Placement> {
@@ -211,21 +222,9 @@ async function readPlacement(where: string, workspace: string): Promise<Placemen
   return parsePlacement(value, where);
 }
 
-function checkOf(parsed: ParsedArgs): CheckMode | undefined {
-  const mode = parsed.value("check");
-  if (mode === undefined || mode === "off" || mode === "warn" || mode === "block") return mode;
-  throw new UsageError(`Option --check takes block, warn or off: received "${mode}"`);
-}
-
-function modeOf(mode: string, option: string): ApprovalMode {
-  if (mode === "ask" || mode === "allow" || mode === "deny") return mode;
-  const file = option === "approve" ? ", or a policy file such as policy.json" : "";
-  throw new UsageError(`Option --${option} takes ask, allow or deny${file}: received "${mode}"`);
-}
-
 /**
- * The variables for the kernel: those named `KERNEL_ENV_X`, as `X`. The environment's come before
- * those of the workspace's `.env`.
+ * The variables for the kernel: those named `KERNEL_ENV_X`, as `X`. The environment takes precedence
+ * over the workspace's `.env`.
  */
 export async function kernelEnvOf(workspace: string): Promise<Record<string, string>> {
   const prefix = "KERNEL_ENV_";
@@ -237,7 +236,7 @@ export async function kernelEnvOf(workspace: string): Promise<Record<string, str
   );
 }
 
-/** What the command line says of limits. Large ones are usual in GiB. */
+/** The resource limits. Units are allowed, as large limits are usually in GiB. */
 function limitsOf(parsed: ParsedArgs): ResourceLimits {
   const limits: ResourceLimits = {};
   for (const text of parsed.values("limit")) {
@@ -266,7 +265,7 @@ const UNITS: Readonly<Record<string, number>> = {
   TiB: 1024 ** 4,
 };
 
-/** What the command line says of the sandbox. */
+/** The sandbox's options. */
 export function sandboxOf(args: ParsedArgs): boolean | SandboxOptions {
   const config = args.value("sandbox-config");
   if (config === undefined) return !args.has("no-sandbox");

@@ -1,6 +1,6 @@
 /**
- * Rows of what others wrote: code, servers, schemas. Each begins with a mark, so that none of it can
- * pass for what ipybox says.
+ * Rows of text from code, servers and schemas. Each begins with a mark, so that none of it can pass for
+ * ipybox's own.
  *
  * @module
  */
@@ -8,20 +8,20 @@
 import { visible } from "../approval/call_text.ts";
 import { wordRows, wrapped } from "../base/terminal.ts";
 
-/** What stands before all that others wrote. */
+/** The mark before text of others. */
 export const MARK = "  | ";
 
-/** Breaks a text into marked rows. */
+/** Wraps a text into marked rows. */
 export function marked(text: string, columns: number): string[] {
   return wrapped(text, columns - MARK.length).map((row) => MARK + row);
 }
 
-/** Like {@linkcode marked}, for what is read and not sent: its words stay whole where they fit. */
+/** Like {@linkcode marked}, but keeps words whole where they fit, for text that is only read. */
 export function prose(text: string, columns: number): string[] {
   return wordRows(text, columns - MARK.length).map((row) => MARK + row);
 }
 
-/** Shows a text of more than one line in marked rows. */
+/** Formats a text of several lines in marked rows. */
 export function foreignText(text: string, columns: number): string {
   return text.split("\n").flatMap((line) => prose(visible(line), columns))
     .map((row) => `${row}\n`).join("");

@@ -2,23 +2,14 @@ import { visible } from "../approval/call_text.ts";
 import { findPython } from "../python/environment.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { parseRequirement, parseRequirements, type Requirement } from "../python/requirement.ts";
-import {
-  type Command,
-  type CommandIo,
-  EXIT,
-  parseCommandLine,
-  type ParsedArgs,
-  UsageError,
-} from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { EXECUTOR, kernelOptions } from "./executor_options.ts";
 import { MARK } from "./foreign_rows.ts";
 import { readUserFile, writtenWorkspaceOf } from "./shared.ts";
 
-/** `ipybox install`: installs Python packages for the code of a workspace. */
 export const install: Command = {
-  name: "install",
-  summary: "Install Python packages for a workspace's code",
   usage: "PACKAGE… [OPTIONS]\n-r FILE [PACKAGE…] [OPTIONS]",
+  positional: { max: Infinity },
   options: {
     requirements: {
       value: "FILE",
@@ -45,8 +36,7 @@ export const install: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(install, args, { max: Infinity });
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const requirements = await requirementsOf(parsed);
   const packages = await packagesOf(parsed, io);
   await packages.install(requirements, {

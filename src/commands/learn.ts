@@ -12,7 +12,7 @@ import { mcptoolsOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 import { printable } from "./terminal/columns.ts";
 
-/** Where results are learnt, and for whom. */
+/** The context of learning. */
 interface LearnOptions {
   readonly workspace: string;
   readonly parsed: ParsedArgs;
@@ -20,8 +20,8 @@ interface LearnOptions {
 }
 
 /**
- * Calls the tools of a server that only read and do not declare their results, with the arguments that
- * the server gives as examples. Each call is approved as if code made it.
+ * Calls the read-only tools of a server that do not declare their results, with the server's examples
+ * as arguments. Each call needs approval, as if code made it.
  */
 export async function learn(server: string, options: LearnOptions): Promise<number> {
   const { workspace, io } = options;
@@ -64,7 +64,7 @@ interface ExampleCall {
   readonly args: ExactObject;
 }
 
-/** Makes calls, and gives the names of the tools that failed. */
+/** Makes the calls, and returns the names of the tools that failed. */
 async function callAll(
   server: string,
   calls: readonly ExampleCall[],
@@ -96,7 +96,7 @@ async function callAll(
   return failed;
 }
 
-/** The first example of arguments that a tool gives, as a whole or for each that it requires. */
+/** A tool's first example of its arguments, as a whole or for each required one. */
 function exampleOf(definition: JsonObject): ExactObject | undefined {
   const schema = definition.get("inputSchema");
   const example = isObject(schema) ? wholeExample(schema) ?? partsOf(schema) : new Map();

@@ -11,7 +11,6 @@ import {
   type CommandIo,
   EXIT,
   type OptionSpec,
-  parseCommandLine,
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
@@ -46,22 +45,20 @@ export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
   };
 }
 
-/** Without a shell: the address is the server's. */
+/** Without a shell, because the server chose the address. */
 async function openInBrowser(url: URL, io: CommandIo): Promise<void> {
   const program = Deno.build.os === "darwin" ? "open" : "xdg-open";
   try {
-    await startProgram(await requireProgram(program), [url.href]); // some browsers stay
+    await startProgram(await requireProgram(program), [url.href]); // some browsers do not exit
   } catch (error) {
     const reason = messageOf(error);
     io.err(`${reason}: open the page yourself.`);
   }
 }
 
-/** `ipybox login`: logs in to a registered server again. */
 export const login: Command = {
-  name: "login",
-  summary: "Log in to a registered remote MCP server",
   usage: "NAME [OPTIONS]",
+  positional: { min: 1, max: 1 },
   options: { ...LOGIN_OPTIONS, ...WRITTEN_WORKSPACE },
   notes: [
     "Prints the login page's address: open it in a browser on this machine. `ipybox",
@@ -75,14 +72,13 @@ export const login: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(login, args, { min: 1, max: 1 });
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [name = ""] = parsed.positional;
   requireServerName(name);
   const workspace = await writtenWorkspaceOf(parsed);
   let asked = false;
   const page = loginAt(io, parsed);
-  // As code's calls reach it: what came with a repository is asked about before it is contacted.
+  // As for calls of code: a server from a repository needs approval before it is contacted.
   await using runner = await ToolRunner.start({
     workspace,
     log: io.log,
@@ -97,7 +93,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   });
   requireRemote(name, runner.registry.get(name));
   using _approver = runner.channel.attach((request) => decide(request, io));
-  // Some servers ask for a login only here.
+  // Some servers require the login only here.
   const tools = await runner.listTools(name, io.signal).catch((error: unknown) => {
     const cause = error instanceof ToolCallError ? error.cause : undefined;
     throw cause instanceof McpConnectionError || cause instanceof ConfigError ? cause : error;
@@ -112,7 +108,7 @@ async function decide(request: ApprovalRequest, io: CommandIo): Promise<void> {
   else await request.reject("there is no terminal to ask on");
 }
 
-/** Makes sure that a server is one that can be logged in to. */
+/** Ensures that a server is registered and can have a login. */
 export function requireRemote(name: string, params: ServerParams | undefined): HttpServerParams {
   if (params === undefined) throw new UsageError(`No server "${name}" is registered`);
   if ("command" in params) throw new UsageError(`Server "${name}" is local and has no login`);

@@ -2,15 +2,13 @@ import { McpConnectionError } from "../base/errors.ts";
 import { forgetLogin } from "../mcp/oauth/logout.ts";
 import type { HttpServerParams } from "../mcp/params.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { requireRemote } from "./login.ts";
 import { requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
-/** `ipybox logout`: ends the login to a registered server. */
 export const logout: Command = {
-  name: "logout",
-  summary: "Log out of a remote MCP server",
   usage: "NAME [OPTIONS]",
+  positional: { min: 1, max: 1 },
   options: { workspace: WORKSPACE },
   notes: [
     "Revokes the tokens if the authorization server supports revocation, and deletes",
@@ -23,8 +21,7 @@ export const logout: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(logout, args, { min: 1, max: 1 });
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [name = ""] = parsed.positional;
   requireServerName(name);
   const workspace = await workspaceOf(parsed);
@@ -45,13 +42,13 @@ export async function endLogin(
     case "none":
       return false;
     case "revoked":
-      io.out(`${name}: logged out\n`);
-      return true;
     case "deleted":
       io.out(`${name}: logged out\n`);
-      io.err(
-        "Deleted the tokens on this machine. The server does not support revocation; the tokens will expire on their own.",
-      );
+      if (end === "deleted") {
+        io.err(
+          "Deleted the tokens on this machine. The server does not support revocation; the tokens will expire on their own.",
+        );
+      }
       return true;
     case "refused":
       throw new McpConnectionError(

@@ -4,14 +4,7 @@ import config from "../../deno.json" with { type: "json" };
 import { settledWithin } from "../base/signals.ts";
 import { type McpHttpServerOptions, McpServer } from "../mcp_server/mcp_server.ts";
 import type { McpServerOptions } from "../mcp_server/session.ts";
-import {
-  type Command,
-  type CommandIo,
-  EXIT,
-  parseCommandLine,
-  type ParsedArgs,
-  UsageError,
-} from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import {
   approvalOf,
   APPROVE,
@@ -31,10 +24,7 @@ import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { workspaceOf } from "./shared.ts";
 import { readTokenFile } from "./token_file.ts";
 
-/** `ipybox mcp`: ipybox as an MCP server. */
 export const mcp: Command = {
-  name: "mcp",
-  summary: "Serve code execution to MCP clients",
   usage: "[OPTIONS]",
   options: {
     approve: {
@@ -133,11 +123,10 @@ export const mcp: Command = {
   run,
 };
 
-/** How long a kernel may take to end after the client has gone. */
+/** How long a kernel may take to end after the client has disconnected. */
 const FAREWELL_MS = 10_000;
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(mcp, args);
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const project = await projectOf(parsed);
   const workspace = project === undefined || parsed.given("workspace")
     ? await workspaceOf(parsed)
@@ -222,7 +211,7 @@ async function serveHttp(options: McpHttpServerOptions, io: CommandIo): Promise<
   }
 }
 
-/** What the command line says of HTTP, or `undefined` for stdio. */
+/** The options for HTTP, or `undefined` for stdio. */
 async function httpOf(
   parsed: ParsedArgs,
   workspace: string,
@@ -244,7 +233,6 @@ async function httpOf(
         "restarted server would generate another one",
     );
   }
-  const shareWorkspace = shareOf(parsed);
   return {
     port: Number(port),
     hostname,
@@ -255,41 +243,15 @@ async function httpOf(
     durable,
     sessionIdleMs: parsed.milliseconds("session-idle"),
     keepSessions: parsed.positiveNumber("keep-sessions"),
-    shareWorkspace,
-    pool: poolOf(parsed, { durable, shareWorkspace }),
+    shareWorkspace: parsed.choice("share-workspace", ["read-only", "copy"]),
+    pool: poolOf(parsed),
   };
 }
 
-function shareOf(parsed: ParsedArgs): McpHttpServerOptions["shareWorkspace"] {
-  const share = parsed.value("share-workspace");
-  if (share === undefined || share === "read-only" || share === "copy") return share;
-  throw new UsageError(
-    `Option --share-workspace takes "read-only" or "copy": received "${share}"`,
-  );
-}
-
-function poolOf(
-  parsed: ParsedArgs,
-  { durable, shareWorkspace }: Pick<McpHttpServerOptions, "durable" | "shareWorkspace">,
-): McpHttpServerOptions["pool"] {
+function poolOf(parsed: ParsedArgs): McpHttpServerOptions["pool"] {
   const size = parsed.value("pool");
-  if (size === undefined) return undefined;
-  if (!/^\d{1,4}$/.test(size)) {
-    throw new UsageError(`Option --pool needs a whole number: received "${size}"`);
-  }
-  if (durable) {
-    throw new UsageError(
-      "Options --pool and --durable cannot be combined: the owner of a durable session " +
-        "is fixed when it starts",
-    );
-  }
-  if (shareWorkspace === "copy") {
-    throw new UsageError(
-      "Options --pool and --share-workspace copy cannot be combined: a copy that is made ahead " +
-        "would be old; use --share-workspace read-only",
-    );
-  }
-  return { size: Number(size) };
+  if (size === undefined || /^\d{1,4}$/.test(size)) return { size: Number(size ?? 0) };
+  throw new UsageError(`Option --pool needs a whole number: received "${size}"`);
 }
 
 const HTTP_ONLY = [
@@ -330,7 +292,7 @@ async function tokensOf(
   return false;
 }
 
-/** Who reads the tokens of others is let in as they are. */
+/** Anyone who can read other clients' tokens can impersonate them. */
 async function refuseSharedTokens(parsed: ParsedArgs, workspace: string): Promise<void> {
   const file = parsed.value("token-file");
   if (file === undefined) return;
@@ -342,7 +304,7 @@ async function refuseSharedTokens(parsed: ParsedArgs, workspace: string): Promis
   );
 }
 
-/** Stdout is the protocol: one stray line of a library's would break the client. */
+/** Stdout carries the protocol: one stray line of a library would break the client. */
 function silenceStdout(io: CommandIo): void {
   const toStderr = (...values: unknown[]) => io.err(format(...values));
   Object.assign(globalThis.console, { log: toStderr, info: toStderr, debug: toStderr });

@@ -23,6 +23,7 @@ import {
   type CommandIo,
   EXIT,
   helpText,
+  parseCommandLine,
   StdoutClosedError,
   table,
   UsageError,
@@ -33,124 +34,102 @@ import { TRACE_STARTUP, traceStartup, withoutTrace } from "./timings.ts";
 const HELP: ReadonlySet<string> = new Set(["--help", "-h"]);
 
 interface Entry {
-  readonly name: string;
+  /** One line for the list of commands. */
   readonly summary: string;
   readonly load: () => Promise<Command>;
 }
 
 /** All commands, in the order of the help. They are imported when called. */
-export const COMMANDS: readonly Entry[] = [
-  {
-    name: "demo",
+export const COMMANDS: Readonly<Record<string, Entry>> = {
+  demo: {
     summary: "Try ipybox: register a server, run code, approve a tool call",
     load: async () => (await import("./demo.ts")).demo,
   },
-  {
-    name: "setup",
+  setup: {
     summary: "Install what ipybox needs on this machine",
     load: async () => (await import("./setup.ts")).setup,
   },
-  {
-    name: "doctor",
+  doctor: {
     summary: "Report what works, what is missing and how to fix it",
     load: async () => (await import("./doctor.ts")).doctor,
   },
-  {
-    name: "register",
+  register: {
     summary: "Register an MCP server and generate its Python API",
     load: async () => (await import("./register.ts")).register,
   },
-  {
-    name: "servers",
+  servers: {
     summary: "List the registered MCP servers",
     load: async () => (await import("./servers.ts")).servers,
   },
-  {
-    name: "unregister",
+  unregister: {
     summary: "Remove an MCP server and its Python API",
     load: async () => (await import("./unregister.ts")).unregister,
   },
-  {
-    name: "login",
+  login: {
     summary: "Log in to a registered remote MCP server",
     load: async () => (await import("./login.ts")).login,
   },
-  {
-    name: "logout",
+  logout: {
     summary: "Log out of a remote MCP server",
     load: async () => (await import("./logout.ts")).logout,
   },
-  {
-    name: "tools",
+  tools: {
     summary: "List or search the tools of the registered servers",
     load: async () => (await import("./tools.ts")).tools,
   },
-  {
-    name: "show",
+  show: {
     summary: "Print the Python API of a tool",
     load: async () => (await import("./show.ts")).show,
   },
-  {
-    name: "run",
+  run: {
     summary: "Execute a code action",
     load: async () => (await import("./run.ts")).run,
   },
-  {
-    name: "attach",
+  attach: {
     summary: "Continue with the code of a detached session",
     load: async () => (await import("./attach.ts")).attach,
   },
-  {
-    name: "sessions",
+  sessions: {
     summary: "List, show or end sessions that outlive their program",
     load: async () => (await import("./sessions.ts")).sessions,
   },
-  {
-    name: "repl",
+  repl: {
     summary: "Run code in an interactive session",
     load: async () => (await import("./repl.ts")).repl,
   },
-  {
-    name: "install",
+  install: {
     summary: "Install Python packages for a workspace's code",
     load: async () => (await import("./install.ts")).install,
   },
-  {
-    name: "packages",
+  packages: {
     summary: "List or remove a workspace's Python packages",
     load: async () => (await import("./packages.ts")).packages,
   },
-  {
-    name: "clean",
+  clean: {
     summary: "Remove leftovers of old processes, sessions and workspaces",
     load: async () => (await import("./clean.ts")).clean,
   },
-  {
-    name: "actions",
+  actions: {
     summary: "List, show, check and run saved code actions",
     load: async () => (await import("./actions/actions.ts")).actions,
   },
-  {
-    name: "mcp",
+  mcp: {
     summary: "Serve code execution to MCP clients",
     load: async () => (await import("./mcp.ts")).mcp,
   },
-  {
-    name: "approvals",
+  approvals: {
     summary: "Answer the approval requests of running MCP sessions",
     load: async () => (await import("./approvals.ts")).approvals,
   },
-  {
-    name: "policy",
+  policy: {
     summary: "Check, test and explain which calls need approval",
     load: async () => (await import("./policy.ts")).policy,
   },
-  {
-    name: "audit",
+  audit: {
     summary: "Show or verify the log of tool calls and decisions",
     load: async () => (await import("./audit.ts")).audit,
   },
-];
+};
 
 /** Runs the command line. */
 export async function runCommandLine(
@@ -164,9 +143,7 @@ export async function runCommandLine(
   try {
     if (name === undefined || name === "help" || name === "--help" || name === "-h") {
       const topic = name === "help" ? rest[0] : undefined;
-      io.out(
-        topic === undefined ? overview() : helpText(await find(topic).load(), outputColumns(io)),
-      );
+      io.out(topic === undefined ? overview() : await help(topic, io));
       return name === undefined ? EXIT.usage : EXIT.ok;
     }
     if (name === "--version" || name === "-V") {
@@ -175,12 +152,12 @@ export async function runCommandLine(
     }
     const command = await during("load the command", find(name).load());
     if (asksForHelp(rest)) {
-      const about = await command.helpAbout?.(rest.filter((arg) => !HELP.has(arg)));
-      const more = about === undefined ? "" : `\n${about}`;
-      io.out(helpText(command, outputColumns(io)) + more);
+      const others = rest.filter((arg) => !HELP.has(arg));
+      const about = await command.helpAbout?.(parseCommandLine(name, command, others));
+      io.out(await help(name, io) + (about === undefined ? "" : `\n${about}`));
       return EXIT.ok;
     }
-    return await command.run(rest, io);
+    return await command.run(parseCommandLine(name, command, rest), io);
   } catch (error) {
     if (io.signal.aborted) {
       io.err("ipybox: interrupted");
@@ -191,12 +168,21 @@ export async function runCommandLine(
 }
 
 function find(name: string): Entry {
-  const entry = COMMANDS.find((candidate) => candidate.name === name);
+  const entry = isCommand(name) ? COMMANDS[name] : undefined;
   if (entry !== undefined) return entry;
   if (name.startsWith("-")) throw new UsageError(`Unknown option ${name.split("=")[0]}`);
-  const near = COMMANDS.find((candidate) => candidate.name.startsWith(name.slice(0, 3)));
-  const hint = near === undefined ? "" : `; did you mean "${near.name}"?`;
+  const near = Object.keys(COMMANDS).find((known) => known.startsWith(name.slice(0, 3)));
+  const hint = near === undefined ? "" : `; did you mean "${near}"?`;
   throw new UsageError(`Unknown command "${name}"${hint}`);
+}
+
+function isCommand(name: string): boolean {
+  return Object.hasOwn(COMMANDS, name);
+}
+
+async function help(name: string, io: CommandIo): Promise<string> {
+  const { summary, load } = find(name);
+  return helpText(name, summary, await load(), outputColumns(io));
 }
 
 function asksForHelp(args: readonly string[]): boolean {
@@ -212,7 +198,7 @@ function overview(): string {
     "Usage: ipybox COMMAND [OPTIONS]",
     "",
     "Commands:",
-    ...table(COMMANDS.map((entry): [string, string] => [entry.name, entry.summary])),
+    ...table(Object.entries(COMMANDS).map(([name, { summary }]) => [name, summary] as const)),
     "",
     "Options:",
     ...table([["-h, --help", "Show help for ipybox or a command"], [
@@ -237,42 +223,24 @@ function overview(): string {
 
 /** Says what went wrong on stderr and gives the exit code for it. */
 function report(error: unknown, command: string | undefined, io: CommandIo): number {
-  // What servers and executed code put into a message must not steer the terminal.
+  // Servers and executed code choose parts of messages, which must not control the terminal.
   const say = (text: string): void => io.err(printable(text));
   if (error instanceof UsageError) {
-    const help = COMMANDS.some(({ name }) => name === command)
-      ? `ipybox ${command} --help`
-      : "ipybox --help";
-    say(`ipybox: ${error.message}\nTry \`${help}\``);
+    const own = command !== undefined && isCommand(command) ? `${command} ` : "";
+    say(`ipybox: ${error.message}\nTry \`ipybox ${own}--help\``);
     return EXIT.usage;
   }
   if (error instanceof StdoutClosedError) return EXIT.stdoutClosed;
-  if (error instanceof ConfigError) {
-    say(`ipybox: ${error.message}`);
-    return EXIT.usage;
-  }
   if (error instanceof EnvironmentNotReadyError) {
     say(`ipybox: ${error.message}\nTo fix it: ${error.fix}`);
-    return EXIT.notReady;
-  }
-  if (error instanceof McpLoginRequiredError) {
-    say(`ipybox: ${error.message}`);
     return EXIT.notReady;
   }
   if (error instanceof CodeExecutionError) {
     io.err(printableTraceback(error, io.color));
     return EXIT.failed;
   }
-  if (error instanceof GatewayStartError || error instanceof KernelStartError) {
-    say(`ipybox: ${error.message}`);
-    return EXIT.notReady;
-  }
   if (error instanceof ExecutionTimeoutError || error instanceof KernelDiedError) {
     io.err(printableEnd(error));
-    return EXIT.failed;
-  }
-  if (isExpected(error)) {
-    say(`ipybox: ${error.message}`);
     return EXIT.failed;
   }
   if (error instanceof Deno.errors.PermissionDenied) {
@@ -281,28 +249,32 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     say(`ipybox: Permission denied: ${tried}`);
     return EXIT.usage;
   }
-  if (isMachineTrouble(error)) {
+  const code = EXPECTED.find(([expected]) => error instanceof expected)?.[1] ??
+    (isMachineTrouble(error) ? EXIT.failed : undefined);
+  if (error instanceof Error && code !== undefined) {
     say(`ipybox: ${error.message}`);
-    return EXIT.failed;
+    return code;
   }
-  // Anything else is a defect of ours: its stack is what a report of it needs.
+  // Anything else is a bug in ipybox, and a report of it needs the stack.
   say(`ipybox: unexpected error\n${error instanceof Error ? error.stack : String(error)}`);
   return EXIT.failed;
 }
 
-/** What is up to the machine and not to ipybox: full, read-only and broken disks, too many files. */
+/** Problems of the machine: full, read-only and broken disks, too many files. */
 function isMachineTrouble(error: unknown): error is Error {
   if (!(error instanceof Error) || !("code" in error)) return false;
   return ["EDQUOT", "EFBIG", "EIO", "EMFILE", "ENFILE", "ENOSPC", "EROFS"]
     .some((code) => error.code === code);
 }
 
-function isExpected(error: unknown): error is Error {
-  return [
-    McpConnectionError,
-    OutcomeLostError,
-    PackageInstallError,
-    ToolCallError,
-  ]
-    .some((expected) => error instanceof expected);
-}
+/** Errors whose message is sufficient, and their exit codes. */
+const EXPECTED = [
+  [ConfigError, EXIT.usage],
+  [McpLoginRequiredError, EXIT.notReady],
+  [GatewayStartError, EXIT.notReady],
+  [KernelStartError, EXIT.notReady],
+  [McpConnectionError, EXIT.failed],
+  [OutcomeLostError, EXIT.failed],
+  [PackageInstallError, EXIT.failed],
+  [ToolCallError, EXIT.failed],
+] as const;

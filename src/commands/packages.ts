@@ -1,21 +1,19 @@
 import { PackageInstallError } from "../base/errors.ts";
-import { listColumns, printable } from "./terminal/columns.ts";
+import { printable } from "./terminal/columns.ts";
 import {
   type Command,
   type CommandIo,
   EXIT,
-  parseCommandLine,
-  table,
+  type ParsedArgs,
+  printTable,
   UsageError,
 } from "./command.ts";
 import { EXECUTOR } from "./executor_options.ts";
 import { packagesOf } from "./install.ts";
 
-/** `ipybox packages`: lists and removes the packages of a workspace. */
 export const packages: Command = {
-  name: "packages",
-  summary: "List or remove a workspace's Python packages",
   usage: "[OPTIONS]\nremove NAME… [OPTIONS]",
+  positional: { max: Infinity },
   options: {
     json: { help: "Print the packages and their folder as JSON" },
     ...EXECUTOR,
@@ -32,8 +30,7 @@ export const packages: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(packages, args, { max: Infinity });
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [action, ...names] = parsed.positional;
   const folder = await packagesOf(parsed, io);
   const installed = await folder.list();
@@ -48,7 +45,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
         printable(name),
         `${printable(version)}${requested ? "" : "  (needed by another package)"}`,
       ]);
-      io.out(table(rows, listColumns(io)).join("\n") + "\n");
+      printTable(rows, io);
     }
     return EXIT.ok;
   }
@@ -70,7 +67,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** Names that pip takes for the same one (PEP 503). */
+/** The normal form of a name, by which pip compares names (PEP 503). */
 function normalized(name: string): string {
   return name.toLowerCase().replaceAll(/[-_.]+/g, "-");
 }

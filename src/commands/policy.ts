@@ -22,10 +22,10 @@ import {
 } from "../approval/rules/file.ts";
 import { type PolicyCall, policyCallSchema, policyJsonSchema } from "../approval/rules/schema.ts";
 import {
+  agrees,
   type Command,
   type CommandIo,
   EXIT,
-  parseCommandLine,
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
@@ -41,10 +41,7 @@ import { foreignText } from "./foreign_rows.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
 import { mcptoolsOf, workspaceOf, WRITTEN_WORKSPACE, writtenWorkspaceOf } from "./shared.ts";
 
-/** `ipybox policy`: what the policy files say. */
 export const policy: Command = {
-  name: "policy",
-  summary: "Check, test and explain which calls need approval",
   usage: [
     "check [OPTIONS]",
     "test [OPTIONS]",
@@ -55,6 +52,7 @@ export const policy: Command = {
     "forget ID… | --all",
     "schema",
   ].join("\n"),
+  positional: { min: 1, max: Infinity },
   options: {
     shell: { value: "LINE", help: "Explain the decision on this shell command" },
     file: { value: "FILE", help: "Use this policy instead of the workspace's and your own" },
@@ -83,8 +81,7 @@ export const policy: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(policy, args, { min: 1, max: Infinity });
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [action, ...rest] = parsed.positional;
   const unexpected = action === "forget" ? undefined : rest[action === "explain" ? 2 : 0];
   if (unexpected !== undefined) throw new UsageError(`Unexpected argument "${unexpected}"`);
@@ -110,7 +107,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     return await explain(await loadPolicy(options), { call, workspace }, io, json);
   }
   const found = await findPolicies(options);
-  // As the files say it: their author wants to know whether they are right.
+  // Treated as accepted: their author wants to know whether they are right.
   const rules = joinPolicies(found.map(({ source }) => source), options);
   if (rules === undefined) {
     const places = [...policyFiles(workspace).values()].join(" or ");
@@ -123,10 +120,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   return check(rules, found, io, json);
 }
 
-/** What stands on the screen beside the rules that are asked about. */
+/** Rows on the screen besides the rules to accept. */
 const MARGIN_ROWS = 4;
 
-/** Shows the workspace's policy, and remembers that the person accepts it. */
+/** Shows the workspace's policy, and records that the person accepts it. */
 async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (parsed.value("file") !== undefined) {
     throw new UsageError(
@@ -144,7 +141,7 @@ async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Pro
   const { columns, rows } = terminalSize();
   const show = (text: string) => io.err(foreignText(text, columns).trimEnd());
   const { narrow, wide } = grantsOf(document);
-  // As it is read, not as it is written: that could put what counts out of sight.
+  // As it was parsed, not as it is written: the file's layout could hide what counts.
   io.err(`${printable(policy.path)} says:`);
   show(JSON.stringify(document, null, 2));
   for (const warning of warningsOf(new PolicyRules([policy.source]))) io.log.warn(warning);
@@ -164,10 +161,7 @@ async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Pro
           `read ${policy.path}, and add --yes to accept it`,
       );
     }
-    const answer = await io.ask("Accept it? [y/N] ");
-    if (!/^y(es)?$/i.test(answer?.trim() ?? "")) {
-      throw new ConfigError("The policy was not accepted");
-    }
+    if (!await agrees(io, "Accept it?")) throw new ConfigError("The policy was not accepted");
   }
   if (!await acceptPolicy(workspace, policy.text)) {
     throw new ConfigError(
@@ -205,7 +199,7 @@ function counted(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? "" : "s"}`;
 }
 
-/** Rules that surely do something else than they seem to. */
+/** Warns about rules that do something other than they seem to. */
 function warningsOf(rules: PolicyRules): string[] {
   const trusted = rules.sources.some(({ document }) => document.trustedServers.length > 0);
   return rules.sources.flatMap(({ name, document }) =>
@@ -264,7 +258,7 @@ async function explain(
   return EXIT.ok;
 }
 
-/** The call under its tool's own name, which is what counts, and with its server's hints. */
+/** The call with its tool's own name, by which rules match, and with its server's hints. */
 async function asTheRunHasIt(
   call: ApprovalCall,
   workspace: string,
@@ -292,7 +286,7 @@ async function asTheRunHasIt(
   return withHints({ ...call, toolName: found.name }, tools);
 }
 
-/** The tools of a call's server, as its package has them. */
+/** The tools in the generated package of a call's server. */
 async function toolsOf(
   { kind, serverName }: ApprovalCall,
   workspace: string,
@@ -301,7 +295,7 @@ async function toolsOf(
   return await readPackage(mcptoolsOf(workspace), serverName);
 }
 
-/** The call with what its server says of its tool, where the call says nothing of that. */
+/** The call with its server's annotations of the tool, unless it has its own. */
 function withHints(call: ApprovalCall, tools: readonly PackageTool[] = []): ApprovalCall {
   const found = tools.find(({ name }) => name === call.toolName);
   return { ...call, annotations: call.annotations ?? found?.annotations };

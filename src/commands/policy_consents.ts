@@ -1,5 +1,5 @@
 /**
- * `ipybox policy consents` and `forget`: the decisions that are remembered always.
+ * `ipybox policy consents` and `forget`: the permanently remembered decisions.
  *
  * @module
  */
@@ -27,7 +27,7 @@ export async function listConsents(
   return EXIT.ok;
 }
 
-/** Takes back what is remembered, by its ids or all of it. */
+/** Forgets remembered decisions, by their ids or all of them. */
 export async function forgetConsents(
   workspace: string,
   io: CommandIo,
@@ -47,17 +47,17 @@ export async function forgetConsents(
   return EXIT.ok;
 }
 
-/** A remembered decision on a call, as far as that can be told without starting its server. */
+/** A remembered decision on a call, as far as it is known without starting the server. */
 export interface ConsentFinding {
   /** What was decided. */
   readonly decision: "allow" | "deny";
   /** Its name. */
   readonly rule: string;
-  /** What changed of the server since: it counts only where nothing did. */
+  /** What changed about the server since; the decision counts only if nothing did. */
   readonly changes: readonly string[];
 }
 
-/** Finds what is remembered of a call. */
+/** Finds the remembered decisions on a call. */
 export async function findConsents(
   workspace: string,
   call: ApprovalCall,
@@ -68,7 +68,7 @@ export async function findConsents(
   return consents.filter((consent) => isFor(consent, call)).map((consent) => {
     const ofServer = Object.entries(consent.bound).filter(([, { about }]) => about === "server");
     const changes = params === undefined
-      ? [] // it may be registered by a program
+      ? [] // a program may register it
       : changesSince({ ...consent, bound: Object.fromEntries(ofServer) }, serverFacets(params));
     const foreign = file.isOwn(consent) ? [] : ["it was not decided on this machine"];
     return {
@@ -92,21 +92,21 @@ function shown({ salt: _salt, bound: _bound, arguments: args, ...consent }: Cons
   return { ...consent, arguments: args === undefined ? "any" : "exactly these" };
 }
 
-// What a policy lets happen without a question, for the person who is to accept it.
+// What a policy allows without asking, for the person who is to accept it.
 
 /** Something that a policy grants. */
 interface Grants {
   /** What it is, in ipybox's words. */
   readonly heading: string;
-  /** What of it, with words of the policy. */
+  /** The details, in the words of the policy. */
   readonly items: readonly string[];
 }
 
 /** What a policy grants. */
 interface PolicyGrants {
-  /** What is bounded by the names of tools or commands, and what else the policy grants. */
+  /** Grants for named tools or commands, and other limited ones. */
   readonly narrow: readonly Grants[];
-  /** What reaches further: it must stand right before a question, all of it in sight. */
+  /** Wider grants, which must be shown completely, right before the question. */
   readonly wide: readonly Grants[];
 }
 
@@ -140,7 +140,7 @@ export function grantsOf({ rules, trustedServers }: PolicyDocument): PolicyGrant
   };
 }
 
-/** Whether a rule spells out the tools or commands that it is about. */
+/** Whether a rule names the tools or commands that it is about. */
 function isNarrow({ tool, command }: PolicyRule): boolean {
   const isPlain = (text: string) => !/[*?]/.test(text);
   if (tool !== undefined && many(tool).every(isPlain)) return true;
@@ -169,7 +169,7 @@ function conditionsOf(rule: PolicyRule): Partial<PolicyRule> {
   );
 }
 
-/** A pattern of stars, with or without question marks, is for any name there is. */
+/** A pattern of stars and question marks matches any name. */
 function matchesAll(pattern: string | readonly string[] | undefined): boolean {
   return typeof pattern === "string" && /^[*?]+$/.test(pattern) && pattern.includes("*");
 }

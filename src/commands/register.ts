@@ -12,11 +12,11 @@ import { parseServersFile } from "../servers/foreign.ts";
 import { launchText } from "../servers/facets.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import {
+  agrees,
   type Command,
   type CommandIo,
   EXIT,
   type OptionSpec,
-  parseCommandLine,
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
@@ -33,7 +33,7 @@ import {
 } from "./shared.ts";
 import { shellWord } from "../base/shell_word.ts";
 
-/** How to log in to a remote server, where it does not tell all of it itself. */
+/** How to log in to a remote server, as far as the server does not say. */
 const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   "client-id": { value: "ID", help: "The id of a client registered with the authorization server" },
   "client-secret": { value: "'${VAR}'", help: "The client's secret" },
@@ -54,11 +54,9 @@ const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   "client-credentials": { help: "Log in as the client itself, without a user" },
 };
 
-/** `ipybox register`: generates a server's Python API and remembers the server. */
 export const register: Command = {
-  name: "register",
-  summary: "Register an MCP server and generate its Python API",
   usage: "NAME [OPTIONS] -- COMMAND [ARGUMENTS]\nNAME --url URL [OPTIONS]\n--from FILE [OPTIONS]",
+  positional: { max: 1 },
   options: {
     url: { value: "URL", help: "The address of a remote server" },
     header: { value: "'NAME: VALUE'", help: "A header for a remote server", many: true },
@@ -124,10 +122,9 @@ export const register: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(register, args, { max: 1 });
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = await writtenWorkspaceOf(parsed);
-  // Before anything is started: a registry that cannot be read could not be added to.
+  // First, because a registry that cannot be read could not be extended.
   const registry = await ServerRegistry.open({ workspace });
   const { servers, unusable } = await serversOf(parsed, workspace, io);
   const login = io.interactive || parsed.has("login") ? loginAt(io, parsed) : undefined;
@@ -137,7 +134,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     try {
       await registerOne(name, await decided(name, params));
     } catch (error) {
-      // One server of a file must not cost the others.
+      // One server of a file must not prevent the others.
       const expected = error instanceof McpConnectionError || error instanceof ConfigError;
       if (!parsed.value("from") || !expected || io.signal.aborted) throw error;
       io.err(`ipybox: ${printable(error.message)}`);
@@ -148,10 +145,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   if (all > 1) io.err(`${all - failed} of ${all} servers registered`);
   return failed === 0 ? EXIT.ok : EXIT.failed;
 
-  /** What is registered, where the person wants that: another server of that name may be there. */
+  /** The parameters to register, if the person agrees: the name may be in use by another server. */
   async function decided(name: string, params: ServerParams): Promise<ServerParams> {
     const present = registry.get(name);
-    // Variables that came with a repository would be started with unseen.
+    // Variables that came with a repository would be used without the person seeing them.
     const own = present !== undefined && registry.isOwn(name, present) ? present : undefined;
     const wanted = parseServerParams(name, withKept(timed(params), own));
     if (own !== undefined && startAlike(own, wanted)) return wanted;
@@ -159,7 +156,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     const shown = isFromFile && io.interactive && !parsed.has("yes")
       ? await launchRows(name, wanted, { workspace, log: io.log })
       : [];
-    // Without a person who reads it, nothing that may be secret is printed.
+    // If no person reads it, nothing that may be secret is printed.
     if (shown.length > 0) io.err(shown.join("\n"));
     else if (isFromFile) io.err(`${name}: ${printable(launchText(wanted))}`);
     const isReplaced = present !== undefined && !startAlike(present, wanted) &&
@@ -168,7 +165,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       const is = `${name} is registered as ${printable(launchText(present))}`;
       if (!io.interactive) throw new ConfigError(`${is}: add --force to replace it`);
       const becomes = `It would be replaced by ${printable(launchText(wanted))}`;
-      if (await agrees(`${is}\n${becomes}\nReplace it?`)) return wanted;
+      if (await agrees(io, `${is}\n${becomes}\nReplace it?`)) return wanted;
       throw new ConfigError(`${name} was not replaced`);
     }
     if (!isFromFile || parsed.has("yes")) return wanted;
@@ -176,13 +173,8 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     if (!io.interactive) {
       throw new ConfigError(`${not}: there is no terminal to ask on. If you trust it, add --yes`);
     }
-    if (await agrees(`Start and register ${name} (${shown.length} rows above)?`)) return wanted;
+    if (await agrees(io, `Start and register ${name} (${shown.length} rows above)?`)) return wanted;
     throw new ConfigError(not);
-  }
-
-  async function agrees(question: string): Promise<boolean> {
-    const answer = await io.ask(`${question} [y/N] `);
-    return /^y(es)?$/i.test(answer?.trim() ?? "");
   }
 
   function timed(params: ServerParams): ServerParams {
@@ -202,14 +194,14 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       if (!(error instanceof McpLoginRequiredError)) throw error;
       const again = parsed.values("header").length > 0
         ? "the same command" // its headers may be secrets
-        : ["ipybox", "register", "--login", ...args].map(shellWord).join(" ");
+        : ["ipybox", "register", "--login", ...parsed.all].map(shellWord).join(" ");
       throw new McpLoginRequiredError(name, error.what, again);
     });
     report(name, tools, io);
   }
 }
 
-/** What a server of a file is started with, as the file may be somebody else's. */
+/** How a server of a file is started, for the person to check. */
 async function launchRows(
   name: string,
   params: ServerParams,
@@ -226,7 +218,7 @@ async function launchRows(
   ];
 }
 
-/** A server that replaces another one keeps its time to start, and the variables that it does not set. */
+/** A registration that replaces another one inherits its time limit, and the variables that it does not set. */
 function withKept(given: ServerParams, present: ServerParams | undefined): ServerParams {
   const { connectTimeoutMs } = present ?? {};
   const params = connectTimeoutMs === undefined ? given : { connectTimeoutMs, ...given };
@@ -234,16 +226,16 @@ function withKept(given: ServerParams, present: ServerParams | undefined): Serve
   return present.env === undefined ? params : { ...params, env: { ...present.env, ...params.env } };
 }
 
-/** Whether two registrations differ in nothing but how long the start may take. */
+/** Whether two registrations differ at most in the time limit of the start. */
 function startAlike(one: ServerParams, other: ServerParams): boolean {
   const launch = ({ connectTimeoutMs: _, ...rest }: ServerParams) => canonicalJson(toExact(rest));
   return launch(one) === launch(other);
 }
 
-/** What the command line names. */
+/** The servers that the command line names. */
 interface Named {
   readonly servers: ReadonlyMap<string, ServerParams>;
-  /** Why servers of a file cannot be used. */
+  /** The errors of unusable servers in a file. */
   readonly unusable: readonly ConfigError[];
 }
 
@@ -297,7 +289,7 @@ function localServer(
   };
 }
 
-/** A file that the command line names, as it is written for a workspace. */
+/** A path from the command line, relative to the workspace if it is in there. */
 function workspacePath(file: string, workspace: string): string {
   if (file.startsWith("${")) return file; // filled in when the server starts
   const below = relative(workspace, resolve(file));
@@ -307,27 +299,17 @@ function workspacePath(file: string, workspace: string): string {
 function remoteServer(parsed: ParsedArgs, url: string): ServerParams {
   refuse(parsed, "a remote server", "env", "cwd", "sandbox", "sandbox-config");
   const headers = pairs(parsed.values("header"), ":", "--header takes 'NAME: VALUE'");
-  const type = parsed.value("type");
-  if (type !== undefined && type !== "streamable_http" && type !== "sse") {
-    throw new UsageError(`Option --type takes streamable_http or sse: received "${type}"`);
-  }
-  const oauth = oauthOf(parsed);
   return {
     url,
     ...(Object.keys(headers).length === 0 ? {} : { headers }),
-    type,
-    oauth,
+    type: parsed.choice("type", ["streamable_http", "sse"]),
+    oauth: oauthOf(parsed),
   };
 }
 
 function refuse(parsed: ParsedArgs, kind: string, ...options: string[]): void {
-  for (const option of options) {
-    if (
-      parsed.value(option) !== undefined || parsed.values(option).length > 0 || parsed.has(option)
-    ) {
-      throw new UsageError(`Option --${option} cannot be used with ${kind}`);
-    }
-  }
+  const wrong = options.find((option) => parsed.given(option));
+  if (wrong !== undefined) throw new UsageError(`Option --${wrong} cannot be used with ${kind}`);
 }
 
 function pairs(items: readonly string[], separator: string, usage: string): Record<string, string> {
@@ -338,7 +320,7 @@ function pairs(items: readonly string[], separator: string, usage: string): Reco
   }));
 }
 
-/** Says what became of the tools: on stdout where they are, on stderr what is to be known. */
+/** Reports the generated modules on stdout, and warnings on stderr. */
 function report(server: string, tools: readonly GeneratedTool[], io: CommandIo): void {
   const generated = tools.filter(({ module }) => module !== null);
   io.out(`${server}: ${generated.length} tools in mcptools/${server}/\n`);
@@ -351,18 +333,18 @@ function report(server: string, tools: readonly GeneratedTool[], io: CommandIo):
   }
 }
 
-/** A module, and the tool's own name where that is another one. */
+/** A module, and the tool's own name if it differs. */
 function moduleRows(module: string, tool: string, columns: number): string {
   if (module === tool) return `  ${module}`;
   const row = `  ${module}  (${visible(tool)})`;
-  // What a terminal breaks continues at the margin, where only ipybox itself should have words.
+  // A terminal continues long lines at the margin, where only ipybox's own text should be.
   return widthOf(row) <= columns ? row : `  ${module}\n${foreignText(tool, columns).trimEnd()}`;
 }
 
-/** A secret on the command line would be in the shell's history and in the registry. */
+/** Secrets must be variables: others would be in the shell's history and in the registry. */
 const VARIABLE = /^\$\{[A-Za-z0-9_]+\}$/;
 
-/** What the command line says of logging in. */
+/** The options for logging in. */
 function oauthOf(parsed: ParsedArgs): OAuthParams | undefined {
   for (const option of ["client-secret", "private-key"]) {
     const value = parsed.value(option);

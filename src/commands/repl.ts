@@ -3,7 +3,7 @@ import { startNamed } from "../executor/named.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import {
   APPROVE,
   APPROVE_SHELL,
@@ -17,10 +17,7 @@ import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
 import { workspaceOf } from "./shared.ts";
 
-/** `ipybox repl`: an interactive session. */
 export const repl: Command = {
-  name: "repl",
-  summary: "Run code in an interactive session",
   usage: "[OPTIONS]",
   options: {
     approve: APPROVE,
@@ -47,8 +44,7 @@ export const repl: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(repl, args);
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const timeoutMs = parsed.milliseconds("timeout");
   if (!io.interactive || Deno.env.get("TERM") === "dumb") {
     throw new UsageError(
@@ -68,7 +64,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     ].join(" · "),
   );
   await using parts = new AsyncDisposableStack();
-  // Given back before the end is waited for, so that Ctrl-C works there.
+  // Restored before waiting for the end, so that Ctrl-C works then.
   using session = new ReplSession({
     io,
     workspace,
@@ -85,7 +81,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     : startNamed(name, { ...options, log, signal }).then(({ executor }) => executor);
   parts.defer(async () => {
     ending.abort();
-    const executor = await started.catch(() => undefined); // told by the session
+    const executor = await started.catch(() => undefined); // the session reported it
     if (name === undefined) await executor?.[Symbol.asyncDispose]();
     else await executor?.detach();
   });
@@ -96,7 +92,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** The history of the sessions before, or of this one only where it cannot be kept. */
+/** The history of earlier sessions, or only of this one if it cannot be saved. */
 async function openHistory(workspace: string, io: CommandIo): Promise<InputHistory> {
   try {
     const path = await historyPath(workspace);
@@ -108,9 +104,9 @@ async function openHistory(workspace: string, io: CommandIo): Promise<InputHisto
   return await InputHistory.open(undefined);
 }
 
-/** Logs above what is being typed. */
+/** A logger that writes above the code that is being typed. */
 function asideOf(session: ReplSession, verbose: boolean): Logger {
-  // A message that is not written must not disturb what is typed.
+  // Messages below the log level must not redraw the line.
   const { debug, info, warn, error } = stderrLogger(verbose ? "debug" : "info");
   const aside = (write: (message: string) => void) => (message: string): void =>
     session.aside(() => write(message));

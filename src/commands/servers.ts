@@ -4,14 +4,11 @@ import { hasLogin } from "../mcp/oauth/logout.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import { launchText } from "../servers/facets.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { listColumns, printable } from "./terminal/columns.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
+import { printable } from "./terminal/columns.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, printTable } from "./command.ts";
 import { mcptoolsOf, REGISTER_AGAIN, WORKSPACE, workspaceOf } from "./shared.ts";
 
-/** `ipybox servers`: lists the registered servers. */
 export const servers: Command = {
-  name: "servers",
-  summary: "List the registered MCP servers",
   usage: "[OPTIONS]",
   options: {
     json: { help: "Print the servers as JSON, in the usual mcpServers format" },
@@ -28,8 +25,7 @@ export const servers: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(servers, args);
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   const registry = await ServerRegistry.open({ workspace });
   const { entries } = registry;
@@ -45,17 +41,17 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
         const states = await statesOf(name, params, workspace);
         rows.push([name, `${launchText(params)} (${states.join(", ")})`]);
       } catch (error) {
-        if (!(error instanceof ConfigError)) throw error; // a damaged file must not hide the others
+        if (!(error instanceof ConfigError)) throw error; // a damaged file must not hide the other servers
         rows.push([name, launchText(params)]);
         io.err(`ipybox: ${printable(error.message)}`);
       }
     }
-    io.out(table(rows, listColumns(io)).join("\n") + "\n");
+    printTable(rows, io);
   }
   return EXIT.ok;
 }
 
-/** What this machine knows of a server without starting it. */
+/** What is known about a server without starting it. */
 async function statesOf(name: string, params: ServerParams, workspace: string): Promise<string[]> {
   const tools = await readPackage(mcptoolsOf(workspace), name);
   const states = tools === undefined

@@ -12,18 +12,16 @@ import {
   type Command,
   type CommandIo,
   EXIT,
-  parseCommandLine,
-  table,
+  type ParsedArgs,
+  printTable,
   UsageError,
 } from "./command.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
-import { ago, listColumns, printable } from "./terminal/columns.ts";
+import { ago, printable } from "./terminal/columns.ts";
 
-/** `ipybox sessions`: lists, shows and ends durable sessions. */
 export const sessions: Command = {
-  name: "sessions",
-  summary: "List, show or end sessions that outlive their program",
   usage: "[OPTIONS]\nshow ID… [OPTIONS]\nend ID… [OPTIONS]",
+  positional: { max: Infinity },
   options: {
     workspace: {
       ...WORKSPACE,
@@ -48,8 +46,7 @@ export const sessions: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(sessions, args, { max: Infinity });
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [what = "list", ...ids] = parsed.positional;
   if (what === "list" ? ids.length > 0 : !["show", "end"].includes(what) || ids.length === 0) {
     throw new UsageError("Specify `show` or `end` and the ids of sessions, or nothing");
@@ -59,7 +56,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const unknown = ids.find((id) => !listed.some((session) => session.id === id));
   if (unknown !== undefined) {
     throw new UsageError(
-      `There is no session ${unknown}: \`ipybox sessions\` lists those that run`,
+      `There is no session ${unknown}: \`ipybox sessions\` lists running ones`,
     );
   }
   if (what === "end") {
@@ -72,31 +69,33 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   );
   if (parsed.has("json")) io.out(JSON.stringify(found, null, 2) + "\n");
   else if (what === "show") {
-    const shown = found.map((session) => table(rowsOf(session), listColumns(io)).join("\n"));
-    io.out(shown.join("\n\n") + "\n");
+    for (const [at, session] of found.entries()) {
+      if (at > 0) io.out("\n");
+      printTable(rowsOf(session), io);
+    }
   } else if (found.length === 0) {
-    io.err("No session runs: see `ipybox run --help`, option --detach");
+    io.err("No sessions are running: see `ipybox run --help`, option --detach");
   } else {
     const rows = found.map((session): [string, string] => [session.id, lineOf(session)]);
-    io.out(table(rows, listColumns(io)).join("\n") + "\n");
+    printTable(rows, io);
   }
   return EXIT.ok;
 }
 
-/** What is said of a session. */
+/** A session as it is shown. */
 interface Described {
   readonly id: string;
   readonly name: string | undefined;
   readonly workspace: string | undefined;
-  /** Where its kernel is, if not on this machine. */
+  /** Where its kernel runs, if not on this machine. */
   readonly where: string | undefined;
   readonly state: "attached" | "detached" | "lost" | "unreachable";
   readonly startedAt: string | undefined;
   readonly detachedSeconds: number | undefined;
   readonly error: string | undefined;
-  /** Whether its code had not ended when its program went, so that further calls may wait. */
+  /** Whether its code was running when its program detached, so that more calls may wait. */
   readonly wentOn: boolean;
-  /** Whether only the HTTP server of its client continues it. */
+  /** Whether only an HTTP server can continue it, for its client. */
   readonly isOfClient: boolean;
   readonly waiting: readonly {
     readonly call: string;
@@ -104,7 +103,7 @@ interface Described {
   }[];
 }
 
-/** What is said of sessions whose calls wait while no program is attached: nobody can decide them. */
+/** Describes sessions without a program whose calls wait, so that nobody can decide them. */
 export async function linesOfAlone(
   isMeant: (session: { readonly workspace: string }) => boolean,
   io: CommandIo,
@@ -145,7 +144,7 @@ function describe(session: ListedSession, waiting: readonly WaitingCall[]): Desc
   };
 }
 
-/** The calls of a session that nobody has decided. A journal that cannot be read hides no session. */
+/** The undecided calls of a session. An unreadable journal must not hide the session. */
 async function waitingIn(
   { id, status }: ListedSession,
   io: CommandIo,
@@ -159,11 +158,11 @@ async function waitingIn(
   }
 }
 
-/** How many calls of a session are named. Code can make any number, with any names. */
+/** How many waiting calls are shown; code can make any number. */
 const MAX_WAITING = 3;
 const MAX_SHOWN = 100;
 
-/** Everything about a session, in a row for each. */
+/** Everything about a session, one row each. */
 function rowsOf(session: Described): [string, string][] {
   const { id, name, workspace, where, startedAt, error, wentOn, waiting } = session;
   const rows: [string, string | undefined][] = [
@@ -190,7 +189,7 @@ function waitingText({ call, since }: Described["waiting"][number]): string {
   return `${clip(call)} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`;
 }
 
-/** Who asks for decisions. */
+/** How to decide the waiting calls. */
 function askerOf({ id, isOfClient }: Described): string {
   return isOfClient
     ? "start its `ipybox mcp --http --durable` again: the approval page asks you"

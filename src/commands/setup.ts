@@ -18,13 +18,10 @@ import {
   packagesOf,
   type SystemTool,
 } from "../sandbox/system_packages.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { printable } from "./terminal/columns.ts";
 
-/** `ipybox setup`: installs what ipybox needs and this machine lacks. */
 export const setup: Command = {
-  name: "setup",
-  summary: "Install what ipybox needs on this machine",
   usage: "[OPTIONS]",
   options: {
     yes: { short: "y", help: "Install system packages with sudo if it needs no password" },
@@ -49,8 +46,7 @@ export const setup: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(setup, args);
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const { python, installed } = await setUp({
     yes: parsed.has("yes"),
     python: parsed.value("python"),
@@ -74,25 +70,25 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
 export interface SetUpOptions {
   /** Whether passwordless sudo may be used for system packages. */
   yes?: boolean;
-  /** A Python of the user's to check, instead of building the managed environment. */
+  /** The user's own Python to check, instead of building the managed environment. */
   python?: string;
-  /** Whether a managed environment that is there is built again. */
+  /** Whether to rebuild an existing managed environment. */
   rebuild?: boolean;
   /**
-   * Whether the sandbox is wanted, with all that it needs.
+   * Whether to install what the sandbox needs.
    *
    * @default {true}
    */
   sandbox?: boolean;
   /**
-   * What the managed environment is made of.
+   * The contents of the managed environment.
    *
    * @default {what kernels need}
    */
   recipe?: EnvironmentRecipe;
-  /** Called with each line that a person should see. With nothing to install there is none. */
+  /** Called with each line of progress. There is none if there is nothing to install. */
   onProgress?: (line: string) => void;
-  /** Stops it, and removes what is half done. */
+  /** Stops it, and removes incomplete results. */
   signal?: AbortSignal;
 }
 
@@ -100,13 +96,13 @@ export interface SetUpOptions {
 export interface SetUpResult {
   /** The Python that runs kernels. */
   readonly python: PythonEnvironment;
-  /** What was installed; nothing when all was there. */
+  /** What was installed; empty if nothing was missing. */
   readonly installed: readonly string[];
 }
 
 /**
- * Installs what ipybox needs and this machine lacks, and says so before. Takes a fraction of a
- * second when nothing is missing.
+ * Installs what is missing on this machine, and says so before. Takes a fraction of a second if nothing
+ * is missing.
  */
 export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
   const { sandbox = true, onProgress, signal } = options;
@@ -127,7 +123,7 @@ export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
     await installSystemPackages(tools, options);
     installed.push(...tools);
   }
-  if (sandbox) await requireSandboxPrerequisites(); // before the long part: no packages help where this fails
+  if (sandbox) await requireSandboxPrerequisites(); // before the long part: no packages help if this fails
   if (srt?.state === "missing") {
     onProgress?.(`Downloading srt ${SRT_VERSION}`);
     await cacheSrt(signal);
@@ -139,7 +135,7 @@ export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
   return { python: built, installed: [...installed, "Python environment"] };
 }
 
-/** The Python that is already there. A named one must do, or it is an error. */
+/** The Python that already exists. It is an error if a named one is unusable. */
 async function presentPython(options: SetUpOptions): Promise<PythonEnvironment | undefined> {
   const named = options.python ??
     (options.recipe === undefined ? Deno.env.get("IPYBOX_PYTHON") || undefined : undefined);

@@ -1,9 +1,10 @@
 /**
- * Options and small steps that several commands share.
+ * Options and helpers that several commands share.
  *
  * @module
  */
 import { join, resolve } from "node:path";
+import { ifPresent } from "../files/safe.ts";
 import { checkServerName } from "../mcp/params.ts";
 import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
 import { type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
@@ -22,7 +23,7 @@ export const WRITTEN_WORKSPACE: Readonly<Record<string, OptionSpec>> = {
   },
 };
 
-/** The workspace that a command writes to: code of one around it must not lead that elsewhere. */
+/** The workspace for a command that writes to it: code of a workspace around it could redirect the writes. */
 export async function writtenWorkspaceOf(args: ParsedArgs): Promise<string> {
   const workspace = await workspaceOf(args);
   if (!args.has("nested-workspace")) await refuseNested(workspace);
@@ -32,10 +33,7 @@ export async function writtenWorkspaceOf(args: ParsedArgs): Promise<string> {
 /** The workspace that the command line names, as an absolute path. */
 export async function workspaceOf(args: ParsedArgs): Promise<string> {
   const workspace = resolve(args.value("workspace") ?? ".");
-  const info = await Deno.stat(workspace).catch((error: unknown) => {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  });
+  const info = await ifPresent(Deno.stat(workspace));
   if (info === undefined) {
     throw new UsageError(`Workspace "${workspace}" does not exist: create it or name another`);
   }
@@ -69,7 +67,7 @@ export async function readUserFile(path: string): Promise<string> {
   }
 }
 
-/** What to do about servers without a Python API, such as those written into the registry by hand. */
+/** How to fix servers without a Python API, such as those added to the registry by hand. */
 export const REGISTER_AGAIN =
   "register it again, or all of them with `ipybox register --from .ipybox/mcp.json`";
 

@@ -2,22 +2,19 @@ import { join } from "node:path";
 import { readPackage } from "../apigen/package.ts";
 import { readHostileFile } from "../files/safe.ts";
 import { isServerName } from "../mcp/params.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { printable } from "./terminal/columns.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
-/** `ipybox show`: prints one tool's Python API. */
 export const show: Command = {
-  name: "show",
-  summary: "Print the Python API of a tool",
   usage: "SERVER.TOOL [OPTIONS]",
+  positional: { min: 1, max: 1 },
   options: { workspace: WORKSPACE },
   notes: "Example:\n\n  ipybox show github.search_repositories",
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(show, args, { min: 1, max: 1 });
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [name = ""] = parsed.positional;
   const dot = name.indexOf(".");
   if (dot === -1) {

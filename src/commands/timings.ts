@@ -1,13 +1,13 @@
 /**
- * Where the time of a start goes, for people: `--trace-startup` of all commands, and the table of
- * `ipybox doctor --timings`.
+ * Shows where the time of a start goes: `--trace-startup` of all commands, and the table of `ipybox
+ * doctor --timings`.
  *
  * @module
  */
 import { listenToStages, type Stage } from "../base/stages.ts";
 import type { CommandIo } from "./command.ts";
 
-/** The option that any command takes, wherever it stands before `--`. */
+/** An option of all commands, anywhere before `--`. */
 export const TRACE_STARTUP = "--trace-startup";
 
 /** Takes the option out of a command line. */
@@ -16,7 +16,7 @@ export function withoutTrace(args: readonly string[]): readonly string[] {
   return args.filter((arg, at) => arg !== TRACE_STARTUP || (end >= 0 && at > end));
 }
 
-/** Has each stage printed to stderr as it ends, beginning with what is over already. */
+/** Prints each stage to stderr as it ends, beginning with those that have already ended. */
 export async function traceStartup(io: Pick<CommandIo, "err">): Promise<Disposable> {
   const first = await ownStart();
   const print = ({ name, from, to }: Stage) => io.err(row(from - first.from, to - from, name));
@@ -25,7 +25,7 @@ export async function traceStartup(io: Pick<CommandIo, "err">): Promise<Disposab
   return listenToStages(print);
 }
 
-/** From the start of this process until now. */
+/** The stage from the start of this process until now. */
 export async function ownStart(): Promise<Stage> {
   const to = performance.now();
   return { name: "start Deno, load ipybox", from: Math.min(0, to - await ageMs()), to };
@@ -41,13 +41,13 @@ async function ageMs(): Promise<number> {
     const ticks = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]); // hundredths of a second
     return Number(uptime.split(" ")[0]) * 1000 - ticks * 10;
   } catch {
-    return 0; // not Linux, or not to be read
+    return 0; // not Linux, or not readable
   }
 }
 
 const HEADING = "  from   took  (milliseconds)";
 
-/** Stages as rows, in the order in which they began; parts of another one stand below it, indented. */
+/** Stages as rows, in the order in which they began; parts of a stage are indented below it. */
 export function stageRows(stages: readonly Stage[]): string[] {
   if (stages.length === 0) return [];
   const start = Math.min(...stages.map(({ from }) => from));

@@ -5,12 +5,12 @@ import type { Placement } from "../placement/placement.ts";
 import { UsageError } from "./command.ts";
 import { readUserFile } from "./shared.ts";
 
-/** Reads a placement that a line names; relative paths are to the folder. */
+/** Reads a placement that a line names; paths are relative to the folder. */
 type ReadPlacement = (where: string, folder: string) => Promise<Placement>;
 
 /**
- * Reads the file of `--token-file`: in each line a token, which settings may follow. Errors name the line,
- * and never what may be a token.
+ * Reads the file of `--token-file`: each line has a token and optional settings. Errors name the line,
+ * but nothing that may be a token.
  */
 export async function readTokenFile(
   file: string,
@@ -45,7 +45,7 @@ async function settingsOf(
   const given = new Map<string, string>();
   for (const setting of settings) {
     const [, name, value] = /^(placement|sessions)=(.+)$/.exec(setting) ?? [];
-    // What it is instead may be another token.
+    // The setting is not shown, because it may be another token.
     if (name === undefined || value === undefined) {
       throw new UsageError(
         "After the token, only placement=WHERE and sessions=N can follow, with spaces between them " +

@@ -7,13 +7,12 @@ import {
   type Command,
   type CommandIo,
   EXIT,
-  parseCommandLine,
-  table,
+  type ParsedArgs,
+  printTable,
   UsageError,
 } from "./command.ts";
 import { APPROVE } from "./executor_options.ts";
 import { learn } from "./learn.ts";
-import { listColumns } from "./terminal/columns.ts";
 import {
   mcptoolsOf,
   REGISTER_AGAIN,
@@ -23,11 +22,9 @@ import {
   writtenWorkspaceOf,
 } from "./shared.ts";
 
-/** `ipybox tools`: lists or searches the tools of the registered servers. */
 export const tools: Command = {
-  name: "tools",
-  summary: "List or search the tools of the registered servers",
   usage: "[QUERY…] [OPTIONS]\n--learn SERVER [OPTIONS]",
+  positional: { max: Infinity },
   options: {
     server: { value: "NAME", help: "Only the tools of this server" },
     json: { help: "Print the tools as JSON" },
@@ -54,8 +51,7 @@ export const tools: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(tools, args, { max: Infinity });
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const learnt = parsed.value("learn");
   const workspace = await (learnt === undefined ? workspaceOf : writtenWorkspaceOf)(parsed);
   if (learnt !== undefined) {
@@ -92,7 +88,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       `${server}.${module}`,
       visible(firstSentence(description)),
     ]);
-    io.out(table(rows, listColumns(io)).join("\n") + "\n");
+    printTable(rows, io);
   } else if (names.length === 0) {
     io.err("No servers are registered: see `ipybox register --help`");
   } else io.err("No tools found");

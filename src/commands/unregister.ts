@@ -1,14 +1,12 @@
 import { removePackage } from "../apigen/package.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { endLogin } from "./logout.ts";
 import { mcptoolsOf, requireServerName, WRITTEN_WORKSPACE, writtenWorkspaceOf } from "./shared.ts";
 
-/** `ipybox unregister`: forgets a server. */
 export const unregister: Command = {
-  name: "unregister",
-  summary: "Remove an MCP server and its Python API",
   usage: "NAME [OPTIONS]",
+  positional: { min: 1, max: 1 },
   options: { ...WRITTEN_WORKSPACE },
   notes: [
     "Also logs out of the server, as `ipybox logout` does, in all workspaces.",
@@ -20,8 +18,7 @@ export const unregister: Command = {
   run,
 };
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(unregister, args, { min: 1, max: 1 });
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [name = ""] = parsed.positional;
   requireServerName(name); // it is about to become a path
   const workspace = await writtenWorkspaceOf(parsed);

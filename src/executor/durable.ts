@@ -1,8 +1,8 @@
 /**
- * Durable sessions: where they are written down, and what a host leaves for the next one.
+ * Durable sessions: their records, and the state that a host leaves for the next one.
  *
- * A session's record says where it is found, or that it was lost. All that changes is kept by its
- * supervisor, so that hosts cannot disagree about it. The supervisor ends with its record.
+ * A session's record says where to find it, or that it was lost. Everything that changes is kept by its
+ * supervisor, so that hosts cannot disagree about it. Without a record, the supervisor ends.
  *
  * @module
  */
@@ -28,31 +28,31 @@ import { realWorkspace } from "../sandbox/workspace.ts";
 /** How long a durable session lasts. */
 export interface DurableOptions {
   /**
-   * How long it waits for a host, in milliseconds.
+   * How long it waits for a program to attach, in milliseconds.
    *
    * @default {86400000} a day
    */
   readonly idleMs?: number;
   /**
-   * How long it lasts at all, in milliseconds.
+   * How long it lasts in total, in milliseconds.
    *
    * @default {604800000} a week
    */
   readonly maxMs?: number;
-  /** A name for it: letters, digits, `.`, `_` and `-`. One session of a workspace has it. */
+  /** Its name: letters, digits, `.`, `_` and `-`. Names are unique in a workspace. */
   readonly name?: string;
 }
 
-/** A durable session that its program finds again by what it has noted. */
+/** Options of a durable session that its program finds by a note. */
 export interface NotedOptions extends DurableOptions {
-  /** What is noted, as JSON, where code cannot see it. */
+  /** The note, which is stored as JSON where code cannot see it. */
   readonly note?: unknown;
 }
 
-/** What else is known of a session when it begins. */
+/** Other facts about a session that starts. */
 interface BeginOptions {
   readonly placement: unknown;
-  /** The Python that runs its supervisor, where kernels are elsewhere. */
+  /** The Python that runs its supervisor, if kernels are elsewhere. */
   readonly python: string | undefined;
 }
 
@@ -65,24 +65,24 @@ const recordSchema = z.object({
   id: z.string().regex(/^[0-9a-f]{12}$/),
   name: z.string().optional(),
   workspace: z.string(),
-  /** Which folder that is, by whatever path. */
+  /** Identifies that folder, independent of its path. */
   place: z.string(),
   secret: z.string(),
   socket: z.string(),
   startedAt: z.number(),
-  /** Where its kernel runs, if not on this machine: what was asked for, and how that is called. */
+  /** Where its kernel runs, if not on this machine: the placement, and its name. */
   placement: z.unknown().optional(),
   where: z.string().optional(),
-  /** What its program has noted for the next one. */
+  /** Its program's note for the next one. */
   note: z.unknown().optional(),
-  /** How it was lost, if its supervisor could say so. */
+  /** How it was lost, as far as that is known. */
   lost: z.object({
     exit: z.object({ code: z.number().nullable(), signal: z.string().nullable() }).nullable(),
     at: z.number(),
   }).optional(),
 });
 
-/** A durable session, as its record has it. */
+/** The record of a durable session. */
 export type SessionRecord = Readonly<z.infer<typeof recordSchema>>;
 
 const limit = z.number().nullable();
@@ -113,20 +113,20 @@ const keptSchema = z.object({
   toolToken: z.string(),
   shell: z.enum(["none", "approval", "escape"]),
   restoreWorkingDir: z.boolean(),
-  /** The settings of servers' sandboxes that code cannot write to. */
+  /** The settings files of servers' sandboxes, which code cannot write. */
   settingsFiles: z.array(z.string()).readonly(),
   execution: z.object({
     id: z.string(),
-    /** Empty where it is too long to be kept. */
+    /** Empty if it is too long to keep. */
     code: z.string(),
     startedAt: z.number(),
     /** Whether a host has seen its end. */
     ended: z.boolean(),
-    /** Its time limit, and what was left of it when this was kept. */
+    /** Its time limit, and how much of it was left at that time. */
     limit: z.object({
       timeoutMs: z.number().positive(),
       leftMs: z.number(),
-      /** Whether the time passed, as nobody was asked for a decision. */
+      /** Whether the clock was running, because nobody was being asked. */
       runs: z.boolean(),
     }).optional(),
   }).optional(),
@@ -135,20 +135,20 @@ const keptSchema = z.object({
 /** What a host leaves for the next one. */
 export type KeptState = Readonly<z.infer<typeof keptSchema>>;
 
-/** The longest code that is left for the next host, which numbers its lines. */
+/** The longest code that is kept for the next host, which needs it for line numbers. */
 const MAX_CODE = 8 * 1024;
 
-/** What is left of the time limit of an execution. */
+/** The rest of an execution's time limit. */
 export interface LeftTime {
   /** The limit. */
   readonly timeoutMs: number;
-  /** What is left of it. */
+  /** The rest of it. */
   readonly leftMs: number;
 }
 
 /**
- * How much time an execution has that another host has begun. Only the time counts in which a host was
- * attached, by the clock of the supervisor: one that is set does not matter.
+ * How much time is left to an execution that another host started. Only time with an attached host
+ * counts, by the supervisor's monotonic clock.
  */
 export function leftTime(
   { limit }: NonNullable<KeptState["execution"]>,
@@ -165,7 +165,7 @@ interface TimedRun {
   readonly budget: TimeBudget;
 }
 
-/** What is known of a session while a host is attached to it. */
+/** The state of a session while this host is attached. */
 export class SessionState {
   readonly #gateway: KernelGateway;
   #kept: Partial<KeptState>;
@@ -176,14 +176,14 @@ export class SessionState {
     this.#kept = { ...kept, version: VERSION };
   }
 
-  /** Leaves something for the next host. Before there is a kernel, the session ends with this one. */
+  /** Keeps something for the next host. Until there is a kernel, the session ends with this one. */
   keep(more: Partial<KeptState>): void {
     this.#kept = { ...this.#kept, ...more };
     this.#noteTime();
     if (this.#kept.kernel !== undefined) this.#gateway.keep(this.#kept);
   }
 
-  /** Notes that an execution begins, or goes on here, and how much time it has. */
+  /** Records that an execution starts or continues here, and how much time it has. */
   begin(id: string, code: string, timed: TimedRun | undefined): void {
     this.#timed = timed;
     const { execution: before } = this.#kept;
@@ -193,15 +193,15 @@ export class SessionState {
       startedAt: Date.now(),
       ended: false,
     };
-    this.keep({ execution: { ...execution, limit: undefined } }); // its time is added
+    this.keep({ execution: { ...execution, limit: undefined } }); // keep() adds its time
   }
 
-  /** Notes that its time begins to pass, or stands still. */
+  /** Records that its clock was started or paused. */
   turn(): void {
     if (this.#timed !== undefined) this.keep({});
   }
 
-  /** Notes that its end has been seen. */
+  /** Records that its end has been seen. */
   end(): void {
     this.#timed = undefined;
     const { execution } = this.#kept;
@@ -221,7 +221,7 @@ export class SessionState {
   }
 }
 
-/** Reads what the host before has left. */
+/** Reads what the previous host left. */
 export function keptState({ id }: SessionRecord, { kept }: SessionStatus): KeptState {
   const parsed = keptSchema.safeParse(kept);
   if (parsed.success) return parsed.data;
@@ -243,13 +243,13 @@ export function folderOf(id: string): string {
   return join(sessionsRoot(), id);
 }
 
-/** Refuses what cannot be the name of a session. */
+/** Rejects an invalid session name. */
 export function checkSessionName(name: string): void {
   if (/^[\w.-]{1,64}$/.test(name)) return;
-  throw new TypeError(`"${name}" is no name of a session: use letters, digits, ".", "_" and "-"`);
+  throw new TypeError(`"${name}" is not a session name: use letters, digits, ".", "_" and "-"`);
 }
 
-/** Makes the folder of a new session. */
+/** Creates the folder of a new session. */
 export async function createSession(
   workspace: string,
   { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note, placement, python }:
@@ -281,7 +281,7 @@ export async function createSession(
   return { id, secret: randomToken(), folder, idleMs, maxMs, python, onSocket };
 }
 
-/** Which folder stands at a path: another one can come to stand there. */
+/** Identifies the folder at a path, because another one may replace it. */
 async function placeOf(path: string): Promise<string> {
   const { dev, ino } = await Deno.stat(path);
   return `${dev}:${ino}`;
@@ -313,7 +313,7 @@ async function readRecord(id: string): Promise<SessionRecord | undefined> {
   throw unreadable(id, path, "it is not a session's record", record.error);
 }
 
-/** A session's record cannot be read, so nobody will find the session. */
+/** The record of a session is unreadable, so nobody can find the session. */
 class RecordError extends ConfigError {
   override readonly name: string = "RecordError";
 }
@@ -329,9 +329,9 @@ function unreadable(id: string, path: string, why: string, cause: unknown): Reco
 export interface ListedSession {
   readonly id: string;
   readonly record?: SessionRecord;
-  /** Where it stands; `undefined` where it is lost. */
+  /** Its status; `undefined` if it is lost. */
   readonly status?: SessionStatus;
-  /** Why nothing is known of it. */
+  /** Why its status is unknown. */
   readonly error?: unknown;
 }
 
@@ -340,12 +340,12 @@ export function isRunning({ status, error }: ListedSession): boolean {
   return status !== undefined || error !== undefined;
 }
 
-/** Whether a session is a client's of an HTTP server, and only that server continues it. */
+/** Whether a session belongs to a client of an HTTP server, and only that server can continue it. */
 export function isOfClient(record: SessionRecord | undefined): boolean {
   return record?.note !== undefined;
 }
 
-/** Refuses a session of a client: it has another workspace's servers, policy and audit log. */
+/** Rejects a session of a client: it has another workspace's servers, policy and audit log. */
 export function refuseOfClient(record: SessionRecord): void {
   if (!isOfClient(record)) return;
   throw new ConfigError(
@@ -354,13 +354,13 @@ export function refuseOfClient(record: SessionRecord): void {
   );
 }
 
-/** Whether its code had not ended when the last host went: what it has asked since then nobody knows. */
+/** Whether its code was running when the last host detached: what it has asked since then is unknown. */
 export function wentOn({ status }: ListedSession): boolean {
   if (status === undefined || status.attached) return false;
   return keptSchema.safeParse(status.kept).data?.execution?.ended === false;
 }
 
-/** A session of the workspace has the name already. */
+/** The name is already in use in the workspace. */
 export class NameTakenError extends ConfigError {
   /** The name of the class. */
   override readonly name: string = "NameTakenError";
@@ -380,13 +380,13 @@ export class NameTakenError extends ConfigError {
   }
 }
 
-/** How long the start of another named session is waited for. */
+/** How long to wait for the start of another named session. */
 const CLAIM_MS = 90_000;
 const CLAIM_PAUSE_MS = 100;
 
 /**
- * Reserves a name in a workspace until it is disposed of, by when the session has a record. Named
- * sessions start one after the other.
+ * Reserves a name in a workspace until disposed, by when the session has a record. Named sessions start
+ * one at a time.
  */
 export async function claimName(
   name: string,
@@ -408,19 +408,19 @@ export async function claimName(
     await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
   }
   await lock.truncate();
-  await lock.write(new TextEncoder().encode(`${Deno.pid}\n`)); // for those who wait
+  await lock.write(new TextEncoder().encode(`${Deno.pid}\n`)); // for waiting processes
   const taken = (await listSessions(workspace)).find(({ record }) => record?.name === name);
   if (taken !== undefined) throw new NameTakenError(name, taken.id);
   return parts.move();
 }
 
-/** How long a session may take to start. What is younger may be about to have a record, or a supervisor. */
+/** How long a session may take to start. A younger one may not yet have a record or a supervisor. */
 const STARTING_MS = 10 * 60_000;
 
 /**
- * Lists the user's durable sessions, also those that were lost in the last day. Others are forgotten.
+ * Lists the user's durable sessions, including those that were lost in the last day. Older ones are removed.
  *
- * @param which Those that are asked how they are: all, of a workspace, or of certain records.
+ * @param which Which sessions to query: all, those of a workspace, or those with certain records.
  */
 export async function listSessions(
   which: string | ((record: SessionRecord) => boolean) = () => true,
@@ -443,7 +443,7 @@ export async function listSessions(
       if (record === undefined) {
         const { mtime } = await Deno.stat(folderOf(id));
         if (Date.now() - (mtime?.getTime() ?? 0) > STARTING_MS) await removeFolder(folderOf(id));
-        return undefined; // it is being made, or was left so
+        return undefined; // it is being created, or its start failed
       }
       if (!isMeant(record)) return undefined;
       if (record.lost !== undefined) {
@@ -460,7 +460,7 @@ export async function listSessions(
         return { id, record };
       }
     } catch (error) {
-      const isOver = error instanceof Deno.errors.NotFound; // it has just ended
+      const isOver = error instanceof Deno.errors.NotFound; // the session has just ended
       return isOver || typeof which === "string" ? undefined : { id, error };
     }
   }));
@@ -473,8 +473,8 @@ export async function findSession(id: string): Promise<SessionRecord> {
   const record = /^[0-9a-f]{12}$/.test(id) ? await readRecord(id) : undefined;
   if (record === undefined) {
     throw new ConfigError(
-      `There is no durable session ${id}: it has ended, or its time was over; ` +
-        "`ipybox sessions` lists those that run",
+      `There is no durable session ${id}: it has ended or expired; ` +
+        "`ipybox sessions` lists running ones",
     );
   }
   if (record.lost !== undefined) {
@@ -490,15 +490,15 @@ export async function findSession(id: string): Promise<SessionRecord> {
   const real = await realWorkspace(record.workspace).catch(() => undefined);
   if (real === record.workspace && await placeOf(real) === record.place) return record;
   throw new ConfigError(
-    `Cannot attach to session ${id}: its workspace ${record.workspace} is not there any more; ` +
+    `Cannot attach to session ${id}: its workspace ${record.workspace} no longer exists; ` +
       `move it back, or end the session with \`ipybox sessions end ${id}\``,
   );
 }
 
 /**
- * Ends a session, and forgets it. One that does not end is not forgotten.
+ * Ends a session and removes its record, unless it does not end.
  *
- * @throws {LeftBehindError} It is forgotten, but what it has elsewhere could not be reached.
+ * @throws {LeftBehindError} The record is removed, but the session's other side could not be reached.
  */
 export async function endDurable(id: string): Promise<void> {
   let left: LeftBehindError | undefined;
@@ -508,7 +508,7 @@ export async function endDurable(id: string): Promise<void> {
   } catch (error) {
     if (error instanceof LeftBehindError) left = error;
     const isOver = error instanceof SessionGoneError || error instanceof GarbageError;
-    // Without its record, a supervisor ends itself.
+    // Without its record, a supervisor ends by itself.
     if (!isOver && left === undefined && !(error instanceof RecordError)) throw error;
   }
   await removeFolder(folderOf(id));
@@ -516,8 +516,8 @@ export async function endDurable(id: string): Promise<void> {
 }
 
 /**
- * Removes the folder of a session that this host has ended, or could not start. Where another one has
- * attached, or its supervisor cannot be asked, the session has it still.
+ * Removes the folder of a session that this host has ended or could not start. If another host has
+ * attached, or the supervisor cannot be asked, the folder is still in use.
  */
 export async function removeEnded(id: string): Promise<void> {
   const record = await readRecord(id);
@@ -526,7 +526,7 @@ export async function removeEnded(id: string): Promise<void> {
   if (isOver) await removeFolder(folderOf(id));
 }
 
-/** Removes the folder of a session that has ended. Its supervisor does so, too. */
+/** Removes the folder of an ended session. Its supervisor does that, too. */
 async function removeFolder(folder: string): Promise<void> {
   await Deno.remove(folder, { recursive: true }).catch((error: unknown) => {
     if (!(error instanceof Deno.errors.NotFound)) throw error;

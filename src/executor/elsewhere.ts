@@ -4,7 +4,7 @@ import { messageOf } from "../base/message_of.ts";
 import { CallJournal } from "../calls/journal.ts";
 import { folderOf, isOfClient, type ListedSession, listSessions } from "./durable.ts";
 
-/** Whose neighbours are meant. */
+/** The session whose neighbors are listed. */
 interface OwnSession {
   /** The session's id, if it is durable. */
   readonly id: string | undefined;
@@ -12,7 +12,7 @@ interface OwnSession {
   readonly log: Logger;
 }
 
-/** The calls that wait for a decision in other durable sessions of a workspace. */
+/** The calls that wait for a decision in the workspace's other durable sessions. */
 export async function callsElsewhere(
   workspace: string,
   { id: own, log }: OwnSession,

@@ -5,14 +5,14 @@ import type { CodeExecutor } from "./code_executor.ts";
 /** Options of {@linkcode ExecutorPool.start}. */
 export interface ExecutorPoolOptions {
   /**
-   * How many executors are kept ready. Each takes some 70 MB.
+   * How many executors to keep ready. Each takes about 70 MB.
    *
    * @default {1}
    */
   size?: number;
   /**
-   * Starts an executor, in a workspace that it shares with no other. The signal aborts when the pool is
-   * disposed of; pass it to `CodeExecutor.start()`.
+   * Starts an executor in its own workspace. The signal aborts when the pool is disposed; pass it to
+   * `CodeExecutor.start()`.
    */
   start: (signal: AbortSignal) => Promise<CodeExecutor>;
   /**
@@ -24,15 +24,15 @@ export interface ExecutorPoolOptions {
 }
 
 /**
- * Executors that were started ahead, for programs that need many: who acquires one need not wait for its
- * kernel. Each is handed out once, and nobody has used it before.
+ * Executors that were started ahead, for programs that need many and should not wait for kernels. Each
+ * is handed out once, unused.
  *
- * The pool sees to it that those it hands out answer: one whose kernel died is replaced. It starts the
- * next one half a second after it has handed one out, one at a time, and keeps none while less than a
- * twentieth of the machine's memory is free (where Deno's permission `sys=systemMemoryInfo` lets it see
- * that). Disposing it ends the executors that nobody has.
+ * The pool hands out only executors whose kernel answers, and replaces those whose kernel died. Half a
+ * second after handing one out, it starts the next, one at a time. It keeps none while less than a
+ * twentieth of the machine's memory is free (if Deno's permission `sys=systemMemoryInfo` lets it see
+ * that). Disposing it ends the executors that were not handed out.
  *
- * After a change of what `start` uses, such as servers, start another pool and dispose of this one.
+ * When something that `start` depends on changes, such as servers, start another pool and dispose this one.
  *
  * @example
  * ```ts
@@ -60,8 +60,8 @@ export class ExecutorPool implements AsyncDisposable {
   /**
    * Starts the executors.
    *
-   * @param options How many, and how each is started.
-   * @returns The pool, full, unless memory is short.
+   * @param options The size, and how to start an executor.
+   * @returns The pool, which is full unless memory is short.
    * @throws {RangeError} `size` is not a whole number above 0.
    * @throws {unknown} What `start` throws.
    */
@@ -80,11 +80,11 @@ export class ExecutorPool implements AsyncDisposable {
   }
 
   /**
-   * Hands out an executor that is ready, or else the one that is being started, or one that is started
-   * for this. It is the caller's to dispose of; disposing the pool does not end it.
+   * Hands out an executor that is ready, or else the one that is being started, or a new one. The
+   * caller must dispose it; disposing the pool does not end it.
    *
    * @returns The executor.
-   * @throws {DOMException} An `AbortError` once the pool is disposed of.
+   * @throws {DOMException} An `AbortError` once the pool is disposed.
    * @throws {unknown} What `start` throws.
    */
   async acquire(): Promise<CodeExecutor> {
@@ -93,7 +93,7 @@ export class ExecutorPool implements AsyncDisposable {
     return await this.#ready.take({ waits: true }) ?? await this.#options.start(closed);
   }
 
-  /** Ends the executors that nobody has. */
+  /** Ends the executors that were not handed out. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#ready[Symbol.asyncDispose]();
   }

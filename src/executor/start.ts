@@ -3,7 +3,7 @@ import { guardsShell } from "../approval/policy.ts";
 import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { CallJournal } from "../calls/journal.ts";
-import { ToolServer } from "../calls/tool_server.ts";
+import { ToolServer, type ToolServerOptions } from "../calls/tool_server.ts";
 import { CodeChecker } from "../check/checker.ts";
 import type { ShellGuard } from "../kernel/bootstrap.ts";
 import type { Run } from "../kernel/execution.ts";
@@ -12,7 +12,6 @@ import { KernelHost } from "../kernel/host.ts";
 import type { KernelReference } from "../kernel/kernel.ts";
 import { SupervisedLauncher } from "../kernel/supervisor.ts";
 import { findPython, type PythonEnvironment } from "../python/environment.ts";
-import type { Elsewhere } from "../approval/page/desk.ts";
 import { callsElsewhere } from "./elsewhere.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { makeOwnFolders } from "../sandbox/protect.ts";
@@ -92,15 +91,7 @@ export async function startParts(
   const detached = { value: false };
   const journal = session &&
     await openJournal(parts, { id: session.id, detached, log: options.log });
-  const tools = parts.use(
-    await ToolServer.start({
-      ...options,
-      workspace,
-      elsewhere: elsewhereOf(options, workspace, session?.id),
-      kernelPort: false,
-      journal,
-    }),
-  );
+  const tools = await startTools(parts, options, { workspace, id: session?.id, journal });
   const { settingsFiles } = tools.runner;
   const { packages, importable } = python === undefined
     ? { packages: undefined, importable: [] }
@@ -121,10 +112,7 @@ export async function startParts(
   const kernel = parts.use(
     await KernelHost.start({
       ...options,
-      ...kernelOptions({ ...options, isElsewhere: placement !== undefined }, workspace, {
-        tools,
-        state,
-      }),
+      ...kernelOptions(options, { workspace, isFar: placement !== undefined, tools, state }),
       gateway: lasting ?? gateway,
       endGateway: lasting && (() => lasting[Symbol.asyncDispose]()),
       shell,
@@ -159,17 +147,8 @@ export async function attachParts(
     if (shellGuard(options) !== shell) throw otherShell(id, shell);
     const { toolToken: kernelToken, settingsFiles } = kept;
     const journal = await openJournal(parts, { id, detached, log });
-    const tools = parts.use(
-      await ToolServer.start({
-        ...options,
-        workspace,
-        elsewhere: elsewhereOf(options, workspace, id),
-        kernelPort: false,
-        journal,
-        kernelToken,
-        settingsFiles,
-      }),
-    );
+    const more = { workspace, id, journal, kernelToken, settingsFiles };
+    const tools = await startTools(parts, options, more);
     // Calls wait until somebody follows their execution and can decide on them.
     const { promise: isFollowed, resolve: follow } = Promise.withResolvers<void>();
     const gateway = parts.use(
@@ -192,10 +171,7 @@ export async function attachParts(
     const kernel = parts.use(
       await KernelHost.start({
         ...options,
-        ...kernelOptions({ ...options, isElsewhere: where !== undefined }, workspace, {
-          tools,
-          state,
-        }),
+        ...kernelOptions(options, { workspace, isFar: where !== undefined, tools, state }),
         restoreWorkingDir: kept.restoreWorkingDir,
         gateway,
         endGateway: () => gateway[Symbol.asyncDispose](),
@@ -241,7 +217,7 @@ async function openJournal(
   return parts.use(await CallJournal.open(folderOf(id), log));
 }
 
-/** Once its gateway is gone, a host no longer records calls: that is up to the next one. */
+/** Once its gateway is gone, a host no longer records calls; the next host does. */
 function leaveWith({ exited }: KernelGateway, journal: CallJournal): void {
   exited.then(() => journal.leave());
 }
@@ -262,15 +238,17 @@ function foundRun(
 }
 
 function kernelOptions(
-  { imagesDir = "images", isElsewhere, spareKernel }: CodeExecutorOptions & {
-    readonly isElsewhere: boolean;
+  { imagesDir = "images", spareKernel }: CodeExecutorOptions,
+  { workspace, isFar, tools, state }: {
+    readonly workspace: string;
+    readonly isFar: boolean;
+    readonly tools: ToolServer;
+    readonly state: SessionState | undefined;
   },
-  workspace: string,
-  { tools, state }: { readonly tools: ToolServer; readonly state: SessionState | undefined },
 ) {
   return {
     imagesDir: resolve(workspace, imagesDir),
-    workingDir: isElsewhere ? undefined : workspace, // a placement has its own workspace
+    workingDir: isFar ? undefined : workspace, // a placement has its own workspace
     // Another host would not know about a spare kernel.
     spareKernel: state === undefined ? spareKernel : false,
     toolToken: () => {
@@ -282,16 +260,18 @@ function kernelOptions(
   };
 }
 
-/** How other sessions are looked for that pages name. */
-function elsewhereOf(
-  { elsewhere, log = silentLogger }: CodeExecutorOptions,
-  workspace: string,
-  id: string | undefined,
-): () => Promise<Elsewhere> {
-  return elsewhere ?? (() => callsElsewhere(workspace, { id, log }));
+/** Starts a tool server. Its pages also show the calls that wait in other sessions. */
+async function startTools(
+  parts: AsyncDisposableStack,
+  options: CodeExecutorOptions,
+  { id, ...more }: ToolServerOptions & { readonly workspace: string; readonly id?: string },
+): Promise<ToolServer> {
+  const { log = silentLogger } = options;
+  const elsewhere = options.elsewhere ?? (() => callsElsewhere(more.workspace, { id, log }));
+  return parts.use(await ToolServer.start({ ...options, ...more, elsewhere, kernelPort: false }));
 }
 
-/** The Python that runs a supervisor; `undefined` where none has been set up. */
+/** The Python that runs a supervisor; `undefined` if none has been set up. */
 async function ownPython(
   { log }: CodeExecutorOptions,
   workspace: string,

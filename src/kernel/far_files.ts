@@ -7,42 +7,42 @@ import { sha256 } from "../json/digest.ts";
 import type { Link } from "../link/link.ts";
 import { archiveOf, lineOf } from "../placement/boot.ts";
 
-/** A folder of this machine that has a copy where kernels are. */
+/** A folder of this machine that is copied to the place of kernels. */
 export interface CopiedFolder {
   readonly here: string;
   readonly there: string;
 }
 
-/** What has to be copied to where kernels are, if nothing of this machine is seen there. */
+/** The folders to copy to the place of kernels if this machine's files are not visible there. */
 export interface CopiedFolders {
-  /** The generated modules, unless they are seen. */
+  /** The generated modules, unless they are visible. */
   readonly modules?: CopiedFolder & {
-    /** The folder there that they are imported from. */
+    /** The folder there from which they are imported. */
     readonly importable: string;
   };
-  /** The folder here in which those for the type checker are made. */
+  /** The folder here with the stubs for the type checker. */
   readonly stubs: string;
 }
 
-/** How much such a folder can have. */
+/** The limits of such a folder. */
 const MAX_FILES = 20_000;
 const MAX_BYTES = 64 << 20;
 
 const answerSchema = z.object({ error: z.string().nullable() });
 
-/** Copies folders to where kernels are, by a program that the launcher starts there. */
+/** Copies folders to the place of kernels, with a program that the launcher starts there. */
 export class FarFiles {
   readonly #link: Link;
   readonly #turns = new Mutex();
   readonly #versions = new Map<string, string>();
   #stream: ByteStream | undefined;
 
-  /** Starts nothing yet. */
+  /** The program is started by the first copy. */
   constructor(link: Link) {
     this.#link = link;
   }
 
-  /** Copies a folder, if it is not as it was. What happens to the link shows elsewhere. */
+  /** Copies a folder if it has changed. Failures of the link are reported elsewhere. */
   async copy({ here, there }: CopiedFolder): Promise<void> {
     using _turn = await this.#turns.acquire();
     const entries = await entriesOf(here);
@@ -52,7 +52,7 @@ export class FarFiles {
     let size = 0;
     for (const { path } of entries) {
       const text = await readHostileFile(`${here}/${path}`);
-      if (text === undefined) continue; // it has just been replaced, which the next copy sees
+      if (text === undefined) continue; // it was just replaced, which the next copy notices
       size += text.length;
       if (size > MAX_BYTES) throw tooLarge(here);
       files.push({ path, text });
@@ -65,7 +65,7 @@ export class FarFiles {
     this.#versions.set(there, version);
   }
 
-  /** `undefined` where the link is gone. */
+  /** Sends an archive; `undefined` if the link is gone. */
   async #put(
     path: string,
     archive: Uint8Array,
@@ -86,11 +86,11 @@ export class FarFiles {
 
 interface Entry {
   readonly path: string;
-  /** What changes with it. */
+  /** Differs if the file changes. */
   readonly version: string;
 }
 
-/** The files in a folder, and in those below it. */
+/** The files in a folder and its subfolders. */
 async function entriesOf(root: string): Promise<Entry[]> {
   const found: Entry[] = [];
   const folders = [""];

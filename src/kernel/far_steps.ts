@@ -1,5 +1,5 @@
 /**
- * The commands that make a place and wait for it, say what has become of it, and end it.
+ * Runs the commands that create a place and wait for it, tell why it is gone, and end it.
  *
  * @module
  */
@@ -15,19 +15,19 @@ import { hostPath, programOf, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 
-/** What the commands of a carrier are run with. */
+/** The context of a carrier's commands. */
 export interface StepOptions {
   readonly log: Logger;
   /** Folders that code can write to. */
   readonly untrusted: readonly string[];
-  /** Says what to do about what a command said. */
+  /** The fix for an error message of a command. */
   readonly fix: (text: string) => string;
 }
 
-/** How long it is asked what has become of a place, and why it is not ready. */
+/** How long a command may take to tell why a place is gone or not ready. */
 const QUESTION_MS = 3000;
 
-/** Makes a place, and waits for it. */
+/** Creates a place, and waits for it. */
 export async function makePlace(
   { name, start = [], find = [] }: Carrier,
   { untrusted, fix, deadline }: StepOptions & { readonly deadline: AbortSignal },
@@ -53,12 +53,12 @@ export async function makePlace(
   }
 }
 
-/** Whether a start has taken too long; else it may have been given up. */
+/** Whether a start has timed out, as opposed to being cancelled. */
 function isLate({ aborted, reason }: AbortSignal): boolean {
   return aborted && reason instanceof DOMException && reason.name === "TimeoutError";
 }
 
-/** Says what has become of a place whose command has ended; `undefined` where nobody knows. */
+/** Why a place whose command has ended is gone; `undefined` if that is unknown. */
 export async function fateOf(
   { fate }: Carrier,
   { untrusted }: StepOptions,
@@ -77,7 +77,7 @@ export async function fateOf(
   return /\(NotFound\)/.test(seen.why) ? "it was deleted" : seen.why;
 }
 
-/** Ends what a carrier has made, or may have left. */
+/** Ends a carrier's place. */
 export async function endPlace(
   { name, stop, gone }: Carrier,
   { log, untrusted }: StepOptions,
@@ -89,12 +89,12 @@ export async function endPlace(
   log.warn(`${name}: ${stop.join(" ")} failed: ${words(stderr)}`);
 }
 
-/** What a command said, without what `kubectl` writes of its attempts. */
+/** A command's error message, without `kubectl`'s log lines. */
 function words(stderr: string): string {
   return stderr.split("\n").filter((line) => !/^[EWI]\d{4} /.test(line)).join("\n").trim();
 }
 
-/** Asks another command. What it cannot say is not known. */
+/** Asks another command; `undefined` if it does not know. */
 async function ask(
   { args: [program = "", ...args], read }: NonNullable<StartCommand["otherwise"]>,
   untrusted: readonly string[],
@@ -108,21 +108,21 @@ async function ask(
   }
 }
 
-/** The variables of this process, as the commands' own: engines and ssh read some of them. */
+/** The environment of the commands: engines and ssh use some variables of this process. */
 function environment(): Record<string, string> {
   if (isGranted({ name: "env" })) return Deno.env.toObject();
   const home = hostEnv("HOME");
   return home === undefined ? {} : { HOME: home };
 }
 
-/** The same for a command whose programs code must not have put there. */
+/** The same, with a `PATH` that has no programs of executed code. */
 export async function trustedEnvironment(
   untrusted: readonly string[],
 ): Promise<Record<string, string>> {
   return { ...environment(), PATH: await trustedPath(hostPath(), untrusted) };
 }
 
-/** A program that is there only if the user installed it. */
+/** Finds a program that the user must have installed. */
 export async function installed(
   program: string,
   untrusted: readonly string[],
@@ -133,7 +133,7 @@ export async function installed(
   });
 }
 
-/** Follows what a command prints: what was seen last, or what it said when it ended. */
+/** Follows a command's output until the state is clear or the command ends. */
 async function watch(
   { args: [program = "", ...args] }: StartCommand,
   { until, untrusted, signal }: {
@@ -166,10 +166,10 @@ async function watch(
   };
 }
 
-/** The longest JSON object, and what it is followed by. */
+/** The longest JSON object, including what follows it. */
 const MAX_DOCUMENT = 1 << 22;
 
-/** The JSON objects that a program prints one after the other, each over several lines. */
+/** The JSON objects that a program prints, each on several lines. */
 async function* documents(stream: ByteStream, signal: AbortSignal): AsyncGenerator<unknown> {
   const decoder = new TextDecoder();
   let text = "";

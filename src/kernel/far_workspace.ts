@@ -13,11 +13,11 @@ const answerSchema = z.object({
 const NEWLINE = 10;
 const MAX_LINE = 1 << 14;
 
-/** The files of a workspace that this machine does not have, by programs that the launcher starts there. */
+/** The files of a workspace elsewhere, through programs that the launcher starts there. */
 export class FarWorkspace {
   readonly #open: () => ByteStream | undefined;
 
-  /** @param open Starts such a program; `undefined` where the session has ended. */
+  /** @param open Starts such a program; `undefined` if the session has ended. */
   constructor(open: () => ByteStream | undefined) {
     this.#open = open;
   }
@@ -34,7 +34,7 @@ export class FarWorkspace {
     }
   }
 
-  /** Writes a file, whole or not at all, and the folders to it. */
+  /** Writes a file, completely or not at all, and creates its folders. */
   async write(parts: readonly string[], bytes: AsyncIterable<Uint8Array>): Promise<void> {
     const stream = this.#start(parts);
     try {
@@ -61,15 +61,15 @@ function orderOf(parts: readonly string[], reads: boolean): Uint8Array {
   return new TextEncoder().encode(JSON.stringify({ parts, reads }) + "\n");
 }
 
-/** What follows an answer's line. */
+/** The data after the answer's first line. */
 interface Following {
   readonly path: string;
   readonly size: number;
-  /** What of it has come. */
+  /** The part that has already arrived. */
   readonly first: Uint8Array;
 }
 
-/** Reads the answer's line. */
+/** Reads the answer's first line. */
 async function answerOf(stream: ByteStream, parts: readonly string[]): Promise<Following> {
   const path = parts.join("/");
   let bytes = new Uint8Array(0);
@@ -88,7 +88,7 @@ async function answerOf(stream: ByteStream, parts: readonly string[]): Promise<F
   throw new BeneathError(missing ? "missing" : "refused", `${path} cannot be used: ${error}`);
 }
 
-/** What comes in, as it is asked for: all of it, or an error. */
+/** Streams the data: all of it, or an error. */
 function bytesOf(
   stream: ByteStream,
   { path, size, first }: Following,

@@ -7,8 +7,8 @@ import type { SessionPaths } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";
 
 /**
- * Where kernels run: a launcher that was started there, and what is where. The sandbox of this machine is
- * one, what a placement leads to are others.
+ * The place where kernels run, with a started launcher: this machine's sandbox, or what a placement
+ * leads to.
  */
 export interface Place {
   /** The session's folders there. */
@@ -20,26 +20,26 @@ export interface Place {
     readonly executable: string;
     readonly checker: string | undefined;
   };
-  /** Where programs are looked for there. */
+  /** The search path for programs there. */
   readonly path: string;
-  /** What has to be copied there, where nothing of this machine is seen there. */
+  /** What must be copied there if this machine's files are not visible there. */
   readonly copied?: CopiedFolders;
   /** The variables that the launcher has and kernels get. */
   readonly inherit: readonly string[];
-  /** What one process of executed code may take, so that errors can say so. */
+  /** The limits of a process of executed code, for error messages. */
   readonly limits: EffectiveLimits;
-  /** What of it the launcher sets. */
+  /** The limits that the launcher sets. */
   readonly rlimits: Rlimits;
-  /** Whether there are walls around it. */
+  /** Whether it is sandboxed. */
   readonly sandboxed: boolean;
   /** The launcher. */
   readonly process: LauncherProcess;
-  /** The same, where it outlives this process. */
+  /** The same, if it outlives this process. */
   readonly lasting?: SupervisedLauncher | undefined;
-  /** Has the launcher start, if it waits for that. */
+  /** Starts the launcher, if it waits for that. */
   begin(): Promise<void>;
-  /** Refuses a place whose walls do not hold. */
+  /** Rejects a place whose sandbox does not hold. */
   judge(report: SelfTestReport): void;
-  /** Says why the launcher has ended before it said anything. */
+  /** Explains why the launcher ended before it said anything. */
   explain(last: ProcessEvidence, cause: unknown): Promise<Error>;
 }

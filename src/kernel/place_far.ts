@@ -1,5 +1,5 @@
 /**
- * What a placement leads to as the place of kernels.
+ * The place of kernels that a placement leads to.
  *
  * @module
  */
@@ -58,17 +58,17 @@ import { seenMounts } from "./seen_mounts.ts";
 import { programs, SessionPaths } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";
 
-/** What {@linkcode placeFar} is told. */
+/** Options of {@linkcode placeFar}. */
 interface PlaceFarOptions {
   readonly options: KernelGatewayOptions;
   readonly deadline: AbortSignal;
-  /** A port of this machine that nobody there may reach. */
+  /** A port of this machine that must not be reachable there. */
   readonly canaryPort: number;
-  /** Whether it outlives this process, and where its state is. */
+  /** The durable session, if it outlives this process. */
   readonly session: LastingSession | undefined;
 }
 
-/** Starts a launcher where a placement leads. */
+/** Starts a launcher in the place that a placement leads to. */
 export async function placeFar(
   parts: AsyncDisposableStack,
   { options, deadline, canaryPort, session }: PlaceFarOptions,
@@ -160,7 +160,7 @@ export async function placeFar(
     },
     inherit: [],
     limits,
-    // The system counts processes of a user, wherever they run: the engine has the number.
+    // The system counts all processes of a user, so the engine limits their number instead.
     rlimits: rlimits({ ...limits, processes: null }),
     sandboxed: isWalled,
     process: lasting ?? process,
@@ -173,26 +173,26 @@ export async function placeFar(
   };
 }
 
-/** Says why a launcher elsewhere has ended before it said anything. */
+/** Explains why a launcher elsewhere ended before it said anything. */
 export function explainFar(
   last: ProcessEvidence,
   { where, cause }: { readonly where: string; readonly cause: unknown },
 ): Promise<Error> {
-  const message = `The launcher at ${where} ended before it said anything`;
+  const message = `The launcher at ${where} exited before it said anything`;
   return Promise.resolve(new GatewayStartError(message, last, { cause }));
 }
 
-/** How often both sides of a durable session's connection give a sign of life. */
+/** The interval of heartbeats on a durable session's connection. */
 const BEAT_SECONDS = 15;
 
-/** The supervisor's limits come first. */
+/** Added to time limits, so that the supervisor's apply first. */
 const MARGIN_SECONDS = 60;
 
-/** What {@linkcode launchRelay} is told. */
+/** Options of {@linkcode launchRelay}. */
 interface RelayOptions {
   readonly carrier: Carrier;
   readonly python: string;
-  /** Where a holder listens there, and what opens it. */
+  /** Where the holder listens there, and its secret. */
   readonly holder: { readonly folder: string; readonly secret: string };
   readonly folder: HeldFolder;
   readonly held: HeldTogether;
@@ -200,7 +200,7 @@ interface RelayOptions {
   readonly workspace: string;
 }
 
-/** Has a supervisor start a relay here, which keeps a connection to the holder there. */
+/** Makes a supervisor start a relay here, which stays connected to the holder there. */
 async function launchRelay(
   session: LastingSession,
   { carrier, python, holder, folder, held, log, workspace }: RelayOptions,
@@ -212,7 +212,7 @@ async function launchRelay(
     return [await programOf(program, { untrusted }), ...args];
   };
   const { start, command, reach = command, stop, gone = null } = carrier;
-  // It outlives this process, also where that is somebody's MCP server.
+  // It outlives this process, even if that is an MCP server of another host.
   const { [SERVER_MARK]: _, ...env } = await trustedEnvironment(untrusted);
   const own = session.python ?? await programOf("python3", { untrusted });
   const program = `${folder.path}/resumable.py`;
@@ -242,25 +242,27 @@ async function launchRelay(
   });
 }
 
-/** Refuses what only counts on this machine. */
+/** Rejects options that only apply to this machine. */
 function refuseLocal({ sandbox, packages = [] }: KernelGatewayOptions): void {
   const given = typeof sandbox === "object" ? sandbox : {};
   const local = (["config", "allowUnsafe", "project"] as const).find((name) => given[name]);
   if (local !== undefined) {
-    throw new ConfigError(`Cannot use sandbox.${local} with a placement: it is about this machine`);
+    throw new ConfigError(
+      `Cannot use sandbox.${local} with a placement: it applies to this machine`,
+    );
   }
   if (packages.length > 0) {
     throw new ConfigError("Cannot use packages of this machine with a placement");
   }
 }
 
-/** What {@linkcode carrierOf} is told. */
+/** Options of {@linkcode carrierOf}. */
 interface CarrierOptions {
   readonly options: KernelGatewayOptions;
   readonly held: HeldTogether;
   readonly hostPrivate: string;
   readonly limits: EffectiveLimits;
-  /** How long it waits while nothing leads there, if it is to last. */
+  /** How long it waits while disconnected, if it is durable. */
   readonly idleSeconds: number | undefined;
 }
 
@@ -288,7 +290,7 @@ function sessionId(): string {
   return `ipybox-${randomToken().slice(0, 16)}`;
 }
 
-/** What a pod's node keeps free for it, which is for one session more than most need at once. */
+/** The default memory of a pod, which its node reserves: enough for most sessions. */
 const POD_MEMORY = 2 * 1024 ** 3;
 
 function podMemory(limits: KernelGatewayOptions["limits"]): number | null {
@@ -317,8 +319,8 @@ async function containerOf(
   const owner = { uid: info?.uid ?? 0, gid: info?.gid ?? 0 };
   if (isBound && owner.uid === 0 && Deno.build.os === "linux") {
     throw new ConfigError(
-      `Cannot use ${workspace} as workspace in a container: it belongs to root, and code must not be root. ` +
-        'Give it to an ordinary user, or do not show it to code: {"type": "docker", "workspace": "none"}',
+      `Cannot use ${workspace} as workspace in a container: it belongs to root, and code must not run as root. ` +
+        'Give it to an ordinary user, or hide it from code: {"type": "docker", "workspace": "none"}',
     );
   }
   return containerCarrier(placement, {
@@ -330,14 +332,14 @@ async function containerOf(
   });
 }
 
-/** What the carrier's mounts must look like from inside; nothing where that cannot be known. */
+/** What the carrier's mounts must look like from inside; empty if that cannot be determined. */
 async function mountsSeen({ mounts = [] }: Carrier): Promise<readonly SeenMount[]> {
-  // Deno reads this file only for programs with all permissions.
+  // Deno lets only programs with all permissions read this file.
   if (mounts.length === 0 || Deno.build.os !== "linux" || !isAllGranted()) return [];
   return seenMounts(mounts, await Deno.readTextFile("/proc/self/mountinfo"));
 }
 
-/** What of a workspace engines have to mount something on. */
+/** The protected paths of a workspace, for engines. */
 async function mountedPaths(
   { readOnly, unreadable }: ProtectedPaths,
   hostPrivate: string,
@@ -353,29 +355,29 @@ async function mountedPaths(
   return { readOnly, hiddenFolders, hiddenFiles, empty };
 }
 
-/** The filter for the processor there; none for one that has none, which the report shows. */
+/** The syscall filter for the processor there; empty for unknown ones, which the self-test reports. */
 function filterFor({ machine }: Facts): Uint8Array {
   const options = { unixSockets: false, namespaces: false };
   const architecture = machine === "arm64" ? "aarch64" : machine;
   return syscallFilter(options, architecture) ?? new Uint8Array(0);
 }
 
-/** What must not be reached there: addresses that somebody listens at wherever they can be reached. */
+/** Addresses that must not be reachable there, and that always answer if they are. */
 function addressesOf({ apiServer, node }: Facts): (readonly [host: string, port: number])[] {
   const [host = "", port = 0] = apiServer ?? [];
   return [
     ...[["1.1.1.1", 443], ["8.8.8.8", 53]] as const, // the internet
     ...[["169.254.169.254", 80], ["fd00:ec2::254", 80], ["168.63.129.16", 80]] as const, // metadata
-    ["169.254.20.10", 53], // the nodes' own name servers
+    ["169.254.20.10", 53], // name servers on nodes
     ...(apiServer === null ? [] : [
       [host, port],
-      [host.replace(/\.\d+$/, ".10"), 53], // where clusters have their name server
+      [host.replace(/\.\d+$/, ".10"), 53], // the usual name server of clusters
     ] as const),
     ...(node === null ? [] : [[node, 10250] as const]), // its kubelet
   ];
 }
 
-/** Refuses a place that lacks something. */
+/** Rejects a place that lacks something. */
 function requireFit(
   facts: Facts,
   { placement, carrier, python, isWalled }: {
@@ -408,8 +410,8 @@ function requireFit(
   }
   if (isWalled && carrier.usesBubblewrap && bwrap === null) {
     throw new SandboxUnavailableError(
-      `There is no bubblewrap at ${name}, so code would run there without a sandbox`,
-      "Install it there (sudo apt-get install bubblewrap), or accept that: --no-sandbox",
+      `bubblewrap is not installed at ${name}, so code would run there without a sandbox`,
+      "Install it there (sudo apt-get install bubblewrap), or run without a sandbox: --no-sandbox",
     );
   }
 }
@@ -417,10 +419,10 @@ function requireFit(
 const BUILD =
   `In a checkout of ipybox: docker build --file packaging/kernel-image/Dockerfile --tag ${DEFAULT_IMAGE} .`;
 
-/** How long a command may take to end by itself that has left what it started to a holder. */
+/** How long a command may take to exit after it has left the launcher to a holder. */
 const LEAVE_MS = 500;
 
-/** The command that carries a launcher, whose own end says nothing of the launcher's. */
+/** The command that carries a launcher. How it exits says nothing about the launcher's exit. */
 class FarProcess implements LauncherProcess {
   readonly #process: ManagedProcess;
   readonly #carrier: Carrier;
@@ -434,7 +436,7 @@ class FarProcess implements LauncherProcess {
     this.#options = options;
   }
 
-  /** Makes the place, and starts the command that leads there. */
+  /** Creates the place, and starts the command that leads there. */
   static async start(
     parts: AsyncDisposableStack,
     carrier: Carrier,
@@ -443,9 +445,9 @@ class FarProcess implements LauncherProcess {
       readonly python: string;
       readonly workspace: string;
       readonly deadline: AbortSignal;
-      /** Whether what it starts outlives it. */
+      /** Whether the launcher outlives the command. */
       readonly lasts: boolean;
-      /** Says what to do about what a command said. */
+      /** The fix for an error message of a command. */
       readonly fix: (text: string) => string;
     },
   ): Promise<FarProcess> {
@@ -455,7 +457,7 @@ class FarProcess implements LauncherProcess {
     const [first = ""] = carrier.start?.[0]?.args ?? [];
     if (first !== "") {
       await installed(first, untrusted);
-      // What it made is to go; whether there is anything, what failed has said.
+      // Removes what it created. The original error is reported, so failures here are not.
       made.defer(() => endPlace(carrier, { ...steps, log: silentLogger }));
     }
     await makePlace(carrier, { ...steps, deadline });
@@ -495,7 +497,7 @@ class FarProcess implements LauncherProcess {
     return this.#stopping ??= this.#stop();
   }
 
-  /** Ends the command, and nothing of what it has started. */
+  /** Ends the command, but not what it has started. */
   async leave(): Promise<void> {
     await (this.#stopping ??= this.#process.stop());
   }
@@ -507,14 +509,14 @@ class FarProcess implements LauncherProcess {
     }
     const fate = exit.exitCode === 0 ? undefined : await fateOf(this.#carrier, this.#options);
     if (fate !== undefined) this.#end += `${this.#carrier.name}: ${fate}\n`;
-    // It may have gone before what it started: engines have a command of their own for that.
+    // It may have exited before what it started: engines have another command to end that.
     if (exit.exitCode !== 0 || this.#carrier.start !== undefined) {
       await endPlace(this.#carrier, this.#options);
     }
     return { exitCode: null, signal: null };
   }
 
-  /** Says why the command ended before anything answered. */
+  /** Reports why the command ended before anything answered. */
   async failed(deadline: AbortSignal): Promise<never> {
     deadline.throwIfAborted();
     await this.stop();
@@ -526,7 +528,7 @@ class FarProcess implements LauncherProcess {
   }
 }
 
-/** Says what to do when a command ended before anything answered. */
+/** The fix for a command that ended before anything answered. */
 function fixOf(placement: Placement, text: string): string {
   switch (placement.type) {
     case "docker":

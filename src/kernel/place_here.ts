@@ -1,5 +1,5 @@
 /**
- * This machine as the place of kernels, in its sandbox unless told otherwise.
+ * This machine as the place of kernels, by default in its sandbox.
  *
  * @module
  */
@@ -32,13 +32,13 @@ import { startSupervisor, SupervisedLauncher } from "./supervisor.ts";
 
 const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
 
-/** What {@linkcode placeHere} is told. */
+/** Options of {@linkcode placeHere}. */
 interface PlaceHereOptions {
   readonly options: KernelGatewayOptions;
   readonly deadline: AbortSignal;
-  /** A port that nobody there may reach. */
+  /** A port that must not be reachable there. */
   readonly canaryPort: number;
-  /** Whether it outlives this process, and where its state is. */
+  /** The durable session, if it outlives this process. */
   readonly session: LastingSession | undefined;
 }
 
@@ -58,7 +58,7 @@ export async function placeHere(
   const workspace = await realFolder(options.workspace);
   await requireOwnProgram(options.python, { workspace, what: "Python" });
   const located = locatePython(options.python, deadline);
-  // A start that fails earlier leaves no process either. Who needs its answer gets the error.
+  // Leaves no process behind if the start fails earlier. Its error is reported where it is awaited.
   parts.defer(() => located.then(() => {}, () => {}));
   const probe = { files: [folder.canary], port: canaryPort, process: Deno.pid };
   const commandOf = ({ executable }: PythonFiles) => [
@@ -75,7 +75,7 @@ export async function placeHere(
   } else {
     const contents = located.then((python) => {
       const readable = [...python.readable, ...packages];
-      // The host runs that Python, too.
+      // The host runs this Python, too, so code must not change it.
       const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
       const readOnly = [folder.launcher, folder.runtime, folder.stubs, ...inWorkspace];
       return { command: commandOf(python), readable, readOnly };
@@ -91,7 +91,7 @@ export async function placeHere(
         signal: deadline,
         path,
         belongings: held,
-        waits: session === undefined, // else the supervisor waits
+        waits: session === undefined, // otherwise the supervisor waits
       },
     );
   }
@@ -99,7 +99,7 @@ export async function placeHere(
   const command = commandOf(python);
   deadline.throwIfAborted();
   const grouped = new LimitedTogether();
-  if (session === undefined) parts.use(grouped); // it ends after what is in it
+  if (session === undefined) parts.use(grouped); // removed after the processes in it
   const lasting = session === undefined ? undefined : await launchLasting(session, {
     command: prepared === undefined ? command : [prepared.command, ...prepared.args],
     env: prepared?.env ?? { LANG: "C.UTF-8" },
@@ -126,7 +126,7 @@ export async function placeHere(
       grouped.take(process.pid, limits, log);
       await abortable(grouped.taken, deadline);
       lasting?.begin((await grouped.taken)?.folders ?? []);
-      // Now that all that it starts is limited together. Where it has ended already, its last words say why.
+      // It waits for this until its control group is set up. If it has already ended, its stderr says why.
       if (prepared?.waits) {
         await process.pipes.write(new TextEncoder().encode("\n")).catch(() => {});
       }
@@ -138,7 +138,7 @@ export async function placeHere(
   };
 }
 
-/** What {@linkcode launch} starts a command with. */
+/** Options of {@linkcode launch}. */
 interface LaunchOptions {
   /** The sandbox around it. */
   readonly prepared: PreparedSandbox | undefined;
@@ -162,23 +162,23 @@ function launch(
   });
 }
 
-/** What {@linkcode launchLasting} starts, and what it leaves to the supervisor. */
+/** Options of {@linkcode launchLasting}. */
 interface LastingLaunch {
   readonly command: readonly string[];
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
   /** The Python that runs the supervisor. */
   readonly python: ProgramPath;
-  /** The session's folder of this machine, and the one in it that only the host sees. */
+  /** The session's folder on this machine, and its subfolder that only the host sees. */
   readonly root: string;
   readonly hostPrivate: string;
   readonly held: HeldTogether;
   readonly log: Logger;
-  /** Where the command leads to a launcher, if not to one of this machine. */
+  /** The name of the launcher's place, if not this machine. */
   readonly where?: string;
 }
 
-/** Has a supervisor start a command, and attaches to it. */
+/** Makes a supervisor start a command, and attaches to it. */
 export async function launchLasting(
   session: LastingSession,
   { command, cwd, env, python, root, hostPrivate, held, log, where }: LastingLaunch,
@@ -203,7 +203,7 @@ export async function launchLasting(
   return await SupervisedLauncher.attach(address, log);
 }
 
-/** Says why a launcher on this machine has ended before it said anything. */
+/** Explains why a launcher on this machine ended before it said anything. */
 export async function explainHere(
   last: ProcessEvidence,
   { sandboxed, cause }: { readonly sandboxed: boolean; readonly cause: unknown },
@@ -217,15 +217,15 @@ export async function explainHere(
 }
 
 /**
- * What this machine lacks, if that is why the sandbox did not start. It is only looked for now, as
- * looking takes time and permissions.
+ * What this machine lacks, if that is why the sandbox did not start. It is checked only now, because
+ * that takes time and permissions.
  */
 async function lackOf(cause: unknown): Promise<SandboxUnavailableError | undefined> {
   try {
     await requireSandboxPrerequisites();
     return undefined;
   } catch (error) {
-    if (!(error instanceof SandboxUnavailableError)) return undefined; // it could not be found out
+    if (!(error instanceof SandboxUnavailableError)) return undefined; // it could not be determined
     return new SandboxUnavailableError(error.message, error.fix, { cause });
   }
 }

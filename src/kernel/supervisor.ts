@@ -1,6 +1,6 @@
 /**
- * The supervisor of a durable session, which runs outside the sandbox and outlives its hosts: how it is
- * started, and how a host attaches to it.
+ * Starts the supervisor of a durable session, which runs outside the sandbox and outlives its hosts,
+ * and attaches to it.
  *
  * @module
  */
@@ -21,22 +21,22 @@ import { encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "../
 import { type ExitStatus, ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import type { ProgramPath } from "../process/program.ts";
 
-/** The version of what hosts and supervisors say to each other. */
+/** The version of the protocol between hosts and supervisors. */
 const PROTOCOL = 1;
 
-/** Where a durable session is found, and what opens it. */
+/** The address and the secret of a durable session. */
 export interface SessionAddress {
   /** Its id. */
   readonly id: string;
-  /** What opens it. */
+  /** Its secret. */
   readonly secret: string;
-  /** The socket at which its supervisor listens. */
+  /** The socket on which its supervisor listens. */
   readonly socket: string;
-  /** Where its launcher is, if not on this machine. */
+  /** The name of its launcher's place, if not this machine. */
   readonly where?: string | undefined;
 }
 
-/** How a supervisor is started. */
+/** Options of {@linkcode startSupervisor}. */
 export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   /** The Python that runs it. */
   readonly python: ProgramPath;
@@ -48,17 +48,17 @@ export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly env: Readonly<Record<string, string>>;
   /** How long the session lasts without a host, in milliseconds. */
   readonly idleMs: number;
-  /** How long it lasts at all. */
+  /** How long it lasts in total. */
   readonly maxMs: number;
-  /** Files that this process has locked, which the supervisor locks in its place. */
+  /** Files that this process has locked, and whose locks the supervisor takes over. */
   readonly locks: readonly string[];
-  /** What it removes when the session has ended. */
+  /** Paths to remove when the session has ended. */
   readonly remove: readonly string[];
-  /** The session's folder, which it removes too, unless the session was lost. */
+  /** The session's folder, which is also removed, unless the session was lost. */
   readonly folder: string;
 }
 
-/** The longest path of a socket that every system takes. */
+/** The longest socket path that every system accepts. */
 const MAX_SOCKET_PATH = 100;
 
 /** How long a supervisor may take to listen. */
@@ -98,9 +98,9 @@ const greetingSchema = z.object({
   epoch: z.number().int().nonnegative(),
 });
 
-/** Where a session stands. */
+/** The status of a session. */
 export interface SessionStatus {
-  /** How often a host has attached. */
+  /** How many times a host has attached. */
   readonly epoch: number;
   /** The process that the supervisor started. */
   readonly pid: number;
@@ -110,11 +110,11 @@ export interface SessionStatus {
   readonly tookOver: boolean;
   /** For how long no host has been attached. */
   readonly aloneMs: number | null;
-  /** The last of what was written to stderr. */
+  /** The tail of stderr. */
   readonly stderr: string;
-  /** What the host before has left for this one. */
+  /** What the previous host left for this one. */
   readonly kept: unknown;
-  /** For how long that host was attached after it had said so. */
+  /** How long that host stayed attached after leaving it. */
   readonly heldMs: number;
 }
 
@@ -126,13 +126,13 @@ const welcomeSchema: z.ZodType<SessionStatus> = z.object({
   aloneMs: z.number().nullable(),
   stderr: z.string(),
   kept: z.unknown(),
-  heldMs: z.number().default(0), // supervisors of before did not say it
+  heldMs: z.number().default(0), // older supervisors do not send it
 });
 
 const refusedSchema = z.object({
   why: z.string(),
   protocol: z.number(),
-  /** The process that has attached instead, where the system says. */
+  /** The process that has attached instead, if the system reports it. */
   pid: z.number().nullish(),
 });
 
@@ -142,7 +142,7 @@ export class SessionGoneError extends ConfigError {
   override readonly name: string = "SessionGoneError";
 }
 
-/** A session that runs refuses this host. */
+/** A running session rejects this host. */
 export class SessionRefusedError extends ConfigError {
   /** The name of the class. */
   override readonly name: string = "SessionRefusedError";
@@ -158,13 +158,13 @@ export class GarbageError extends SessionRefusedError {
 const ANSWER_MS = 10_000;
 /** How long a session may take to end. */
 const END_MS = 30_000;
-/** How long what was said may take to be written when the host leaves. */
+/** How long pending writes may take when the host leaves. */
 const LEAVE_MS = 2000;
 const BEAT_MS = 15_000;
-/** How many beats a supervisor may miss. A clock would also count the time in which this process was stopped. */
+/** How many heartbeats a supervisor may miss. A clock would also count the time in which this process was suspended. */
 const MAX_SILENT = 3;
 
-/** A launcher that is reached through its supervisor. Closing the connection leaves the session running. */
+/** A launcher behind its supervisor. Closing the connection leaves the session running. */
 export class SupervisedLauncher {
   readonly pipes: ByteStream;
   readonly #line: Line;
@@ -195,25 +195,25 @@ export class SupervisedLauncher {
     this.pipes = {
       closed: this.#gone.promise,
       read: () => this.#read(),
-      // Where it fails, what there is still to read says why.
+      // If it fails, the remaining input says why.
       write: (bytes) => this.#line.write(bytes).catch(() => {}),
       end: () => Promise.resolve(),
       close: () => this.#close(),
     };
   }
 
-  /** Attaches to a session. Another host that is attached is detached. */
+  /** Attaches to a session, and detaches any other host. */
   static async attach(address: SessionAddress, log: Logger): Promise<SupervisedLauncher> {
     const { line, answer } = await meet(address, "attach");
     return new SupervisedLauncher(line, { address, status: answer, log });
   }
 
-  /** What the supervisor said when this host was attached. */
+  /** The session's status when this host was attached. */
   get status(): SessionStatus {
     return this.#status;
   }
 
-  /** Where it is, if not on this machine. */
+  /** The name of its place, if not this machine. */
   get where(): string | undefined {
     return this.#address.where;
   }
@@ -223,41 +223,41 @@ export class SupervisedLauncher {
     return this.#status.pid;
   }
 
-  /** The last of what was written to stderr, without terminal escapes. */
+  /** The tail of stderr, without terminal escapes. */
   get stderrTail(): string {
     return this.#tail.text;
   }
 
-  /** Why the session is no longer this host's, where its supervisor has said so. */
+  /** Why the session no longer belongs to this host, if the supervisor said so. */
   get ending(): KernelDiedError | undefined {
     return this.#ending;
   }
 
-  /** Says what the next host has to know. */
+  /** Keeps state for the next host. */
   keep(kept: unknown): void {
     this.#send(json(FrameType.KEEP, { kept }));
   }
 
-  /** Starts the command, now that it is in control groups, which are removed at the end. */
+  /** Starts the command, once it is in its control groups, which are removed at the end. */
   begin(folders: readonly string[]): void {
     this.#send(json(FrameType.KEEP, { folders }));
   }
 
-  /** Ends the session, unless it is no longer this host's. */
+  /** Ends the session, unless it no longer belongs to this host. */
   async stop(): Promise<ExitStatus> {
     if (!this.#line.closed) {
       this.#isEnding = true;
       this.#send(encodeFrame(FrameType.END, 0));
       // The link reads to the end.
       if (!await settledWithin(this.#gone.promise, END_MS)) {
-        this.#log.warn("A durable session does not end");
+        this.#log.warn("A durable session did not end in time");
       }
       this.#close();
     }
     return { exitCode: null, signal: null };
   }
 
-  /** Closes the connection, once all is written that was said. The session continues. */
+  /** Closes the connection after pending writes. The session continues. */
   async leave(): Promise<void> {
     await settledWithin(this.#line.written, LEAVE_MS);
     this.#close();
@@ -269,7 +269,7 @@ export class SupervisedLauncher {
     this.#gone.resolve();
   }
 
-  /** Sends without waiting. A failure shows where frames are read. */
+  /** Sends without waiting. Failures are noticed when reading. */
   #send(bytes: Uint8Array): void {
     this.#line.write(bytes).catch(() => {});
   }
@@ -297,14 +297,14 @@ export class SupervisedLauncher {
     }
   }
 
-  /** What became of a session whose supervisor has hung up without a word; `undefined` where it is over. */
+  /** Why the supervisor closed the connection without a message; `undefined` if the session has ended. */
   async #fate(): Promise<KernelDiedError | undefined> {
-    const status = await statusOf(this.#address).catch(() => undefined); // nobody answers any more
+    const status = await statusOf(this.#address).catch(() => undefined); // it has ended
     if (status === undefined) return undefined;
     if (status.epoch > this.#status.epoch) return takenBy(undefined, this.#address);
     const { id } = this.#address;
     return new SessionTakenError(
-      `Session ${id} goes on without this program, which did not answer for too long; ` +
+      `Session ${id} continues without this program, which did not respond for too long; ` +
         `take it back with \`ipybox attach ${id}\``,
       UNKNOWN_EXIT,
     );
@@ -333,7 +333,7 @@ export class SupervisedLauncher {
     }
   }
 
-  /** Passes on a line of stderr. Those of the relay are about the connection. */
+  /** Logs a line of stderr. Lines of the relay are about the connection. */
   #tell(line: string): void {
     const { where } = this.#address;
     if (where === undefined || !line.startsWith(RELAY)) return this.#log.debug(`gateway: ${line}`);
@@ -341,25 +341,25 @@ export class SupervisedLauncher {
   }
 }
 
-/** What a relay says begins so, and nothing else does. */
+/** The beginning of a relay's lines, and of no others. */
 const RELAY = "relay: ";
 
-/** Asks where a session stands. */
+/** Gets the status of a session. */
 export async function statusOf(address: SessionAddress): Promise<SessionStatus> {
   const { line, answer } = await meet(address, "status");
   line.close();
   return answer;
 }
 
-/** What a session has left on another machine could not be ended. */
+/** The other side of a session could not be ended. */
 export class LeftBehindError extends ConfigError {
   /** The name of the class. */
   override readonly name: string = "LeftBehindError";
 }
 
 function leftBehind({ id, where }: SessionAddress): string {
-  return `Session ${id} has ended here, but ${where} could not be reached: what runs there ends itself ` +
-    "when nothing has come for as long as the session may be left alone";
+  return `Session ${id} has ended here, but ${where} could not be reached: its processes there will exit ` +
+    "once the session's idle time is over";
 }
 
 /** Ends a session, whether or not a host is attached. */
@@ -405,7 +405,7 @@ async function meet(
   }
 }
 
-/** Says who we are. The session's own epoch decides between hosts that come together. */
+/** Introduces this host. The session's epoch decides between hosts that attach at the same time. */
 async function greet(line: Line, address: SessionAddress, want: string): Promise<void> {
   const frame = await line.one();
   if (frame?.type !== FrameType.GREETING) throw garbage(address);
@@ -417,7 +417,7 @@ async function greet(line: Line, address: SessionAddress, want: string): Promise
 }
 
 const ENDED = "The session was ended by another program";
-const TIME_OVER = "The session has lasted as long as it may";
+const TIME_OVER = "The session has reached its maximum lifetime";
 const UNKNOWN_EXIT = { exitCode: null, signal: null, stderrTail: "" };
 
 function endingOf(message: string): KernelDiedError {
@@ -440,8 +440,8 @@ function refusal(
   switch (why) {
     case "secret":
       return new SessionRefusedError(
-        `Cannot attach to session ${id}: its record has another secret than the session; ` +
-          "its record was changed, so end its processes and start another session",
+        `Cannot attach to session ${id}: the secret in its record does not match;  ` +
+          "the record was changed, so end its processes and start another session",
       );
     case "protocol":
       return new SessionRefusedError(
@@ -526,7 +526,7 @@ class Line {
     return this.#closed;
   }
 
-  /** Resolves when all so far is written, or cannot be. */
+  /** Resolves when all pending writes have finished or failed. */
   get written(): Promise<void> {
     return this.#writing;
   }
@@ -544,7 +544,7 @@ class Line {
     return frames;
   }
 
-  /** The next frame, which must come soon. */
+  /** The next frame, within the time limit. */
   async one(): Promise<Frame | undefined> {
     const frames = this.next();
     if (!await settledWithin(frames, ANSWER_MS)) throw unanswered(this.#address, ANSWER_MS);
@@ -558,7 +558,7 @@ class Line {
     const writing = this.#writing.then(async () => {
       for (let at = 0; at < bytes.length;) at += await this.#connection.write(bytes.subarray(at));
     });
-    this.#writing = writing.catch(() => {}); // its caller hears of it
+    this.#writing = writing.catch(() => {}); // its caller gets the error
     return writing;
   }
 

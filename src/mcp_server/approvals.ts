@@ -1,8 +1,8 @@
 /**
- * Approvals as MCP elicitations: what is asked of the client's user, and what the answers mean.
+ * Approvals as MCP elicitations: the forms for the client's user, and the meaning of the answers.
  *
- * One mechanism serves both protocol eras: a tool returns what it needs to know and is called again
- * with the answers. In the older era the SDK asks the client while the request is open.
+ * One mechanism serves both protocol eras: a tool returns forms and is called again with the answers.
+ * In the older era, the SDK asks the client while the request is open.
  *
  * @module
  */
@@ -13,9 +13,8 @@ import { callLines, callOf, visible, visibleCode } from "../approval/call_text.t
 import { type ApprovalRequest, isShell } from "../approval/request.ts";
 import { elicitationAnswer, type FormField } from "../mcp/questions.ts";
 import { foreignBlock } from "./cell_report.ts";
-import type { CellDecision, CellRun, Waiting } from "./cell_run.ts";
+import type { CellDecision, CellRun } from "./cell_run.ts";
 import type { ClientAbilities } from "./client_abilities.ts";
-import type { PageAsker } from "./page_asker.ts";
 import {
   acceptedContent,
   createRequestStateCodec,
@@ -27,8 +26,9 @@ import {
   type ServerContext,
   type ServerOptions,
 } from "./sdk.ts";
+import type { Session } from "./session.ts";
 
-/** What travels to the client and back, signed. */
+/** The signed state that travels to the client and back. */
 interface RoundState {
   readonly round?: string;
   readonly isLeft?: boolean;
@@ -41,24 +41,24 @@ const confirmation = z.object({
   decision: z.enum(["allow", "deny"]).meta({ default: "allow" }),
 });
 
-/** How long a cell whose questions went to the client waits to be asked for again. */
+/** How long a cell waits for the client to come back with answers. */
 const ANSWER_TIMEOUT_MS = 10 * 60_000;
 /**
- * How long it still waits once the same client asks for another cell. Few clients do that while their
- * user has a form open: it has most likely been closed. In the newer era nothing else tells.
+ * How long it still waits once the same client requests another cell. Few clients do that while their
+ * user has a form open, so the form was most likely closed. The newer era has no other sign of that.
  */
 export const ABANDONED_MS = 30_000;
-/** Nobody reads a question and refuses in less: a client that does has nobody to ask. */
+/** No person reads and refuses a question faster, so such a client has nobody to ask. */
 const FASTEST_PERSON_MS = 400;
-/** How many questions are asked concurrently: more would overwhelm a person. */
+/** How many questions are asked at once; more would overwhelm a person. */
 const MAX_AT_ONCE = 10;
-/** No further question is added to ones of this size, in characters. */
+/** Once questions exceed this many characters in total, no more are added. */
 const MAX_TOGETHER = 512 * 1024;
 
-/** A cell, as far as its rounds need to know it. */
+/** The part of a cell that rounds use. */
 export type AskingCell = Pick<CellRun, "code" | "decide" | "answer" | "cancel">;
 
-/** A client's request, as far as rounds need to know it. */
+/** The part of a client's request that rounds use. */
 export interface RoundRequest {
   readonly mcpReq: Pick<
     ServerContext["mcpReq"],
@@ -69,16 +69,16 @@ export interface RoundRequest {
 /** A cell whose questions went to the client. */
 interface Round<Cell> {
   readonly run: Cell;
-  /** What the user was shown. What has come since is asked next. */
-  readonly shown: Waiting;
-  /** Whether the client's request is still open, so that its end is noticed. */
+  /** What the user was shown; later requests are asked next. */
+  readonly shown: readonly PersonRequest[];
+  /** Whether the client's request is still open, so that its abortion is noticed. */
   readonly isOpen: boolean;
-  /** Whether the cell goes on without answers, and can be waited for again. */
+  /** Whether the cell continues without answers and can be waited for again. */
   readonly isLeft: boolean;
   expiry: ReturnType<typeof setTimeout>;
 }
 
-/** The cells that wait for the client's user, and the words in which these are asked. */
+/** The cells that wait for the client's user. */
 export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Disposable {
   readonly #rounds = new Map<string, Round<Cell>>();
   readonly #codec: RequestStateCodec<RoundState> = createRequestStateCodec<RoundState>({
@@ -86,7 +86,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     ttlSeconds: ANSWER_TIMEOUT_MS / 1000,
   });
 
-  /** What the SDK's server needs to know of the rounds. */
+  /** The rounds' options for the SDK's server. */
   get serverOptions(): Pick<ServerOptions, "requestState" | "inputRequired"> {
     return {
       requestState: { verify: this.#codec.verify },
@@ -95,7 +95,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     };
   }
 
-  /** The cell that this request continues with, its answers taken. */
+  /** Takes the answers of a request, and gives the cell that it continues. */
   async resume(
     ctx: RoundRequest,
     leave: (run: Cell, request: PersonRequest) => void,
@@ -117,8 +117,8 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
   }
 
   /**
-   * Makes room for a new cell: the same cell asked for again takes over, and others whose client does
-   * not hold a request open get little more time.
+   * Called before a new cell starts: it replaces a waiting one with the same code, and others without
+   * an open request get little more time.
    */
   newcomer(code: string): void {
     for (const [id, round] of this.#rounds) {
@@ -134,12 +134,12 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
   /** Asks what a cell waits for. */
   async ask(
     run: Cell,
-    waiting: Waiting,
+    requests: readonly PersonRequest[],
     { ctx, isLeft = false }: { readonly ctx: RoundRequest; readonly isLeft?: boolean },
   ): Promise<InputRequiredResult> {
-    const { shown, inputRequests } = formsOf(waiting);
-    // In the older era the request stays open while the client asks, and may be cancelled during that time;
-    // in the newer one it ends here.
+    const { shown, inputRequests } = formsOf(requests);
+    // In the older era the request stays open while the client asks, and may be cancelled meanwhile; in
+    // the newer era it ends here.
     const isOpen = ctx.mcpReq.envelope === undefined;
     const id = crypto.randomUUID();
     const expiry = setTimeout(() => this.#drop(id), ANSWER_TIMEOUT_MS);
@@ -153,13 +153,13 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     });
   }
 
-  /** Asks for the approval of a change, exactly as it was asked for. */
+  /** Asks for the approval of a change, exactly as requested. */
   async confirm(
     description: string,
     ctx: RoundRequest,
   ): Promise<InputRequiredResult | boolean | "unasked"> {
     const { change, askedAt } = ctx.mcpReq.requestState<RoundState>() ?? {};
-    // The state is signed: the answer counts for exactly what was shown.
+    // The state is signed, so the answer applies to exactly what was shown.
     if (change === description) {
       if (isUnasked(ctx.mcpReq.inputResponses?.confirm, askedAt)) return "unasked";
       const answer = acceptedContent(ctx.mcpReq.inputResponses, "confirm", confirmation);
@@ -176,10 +176,10 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     for (const id of this.#rounds.keys()) this.#drop(id);
   }
 
-  /** Ends a cell that still waits for the client, unless it is one that can be waited for again. */
+  /** Cancels a cell that still waits for the client, unless it can be waited for again. */
   #drop(id: string): void {
     const round = this.#forget(id);
-    if (round === undefined || round.isLeft) return; // it has already continued, or goes on
+    if (round === undefined || round.isLeft) return; // it has continued already, or will
     round.run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
   }
 
@@ -191,25 +191,24 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
   }
 }
 
-/** The forms for what a cell waits for, and what they are about: no more than a person can look at. */
+/** The forms of the first requests, as many as a person can look at at once. */
 export function formsOf(
-  waiting: Waiting,
-): { readonly shown: Waiting; readonly inputRequests: InputRequests } {
+  requests: readonly PersonRequest[],
+): { readonly shown: readonly PersonRequest[]; readonly inputRequests: InputRequests } {
+  const shown: PersonRequest[] = [];
   const inputRequests: InputRequests = {};
   let size = 0;
-  const isShown = (request: PersonRequest): boolean => {
-    if (size > MAX_TOGETHER || Object.keys(inputRequests).length === MAX_AT_ONCE) return false;
+  for (const request of requests) {
+    if (size > MAX_TOGETHER || shown.length === MAX_AT_ONCE) break;
     const form = formOf(request);
     inputRequests[request.id] = form;
+    shown.push(request);
     size += JSON.stringify(form).length;
-    return true;
-  };
-  const approvals = waiting.approvals.filter(isShown);
-  const questions = waiting.questions.filter(isShown);
-  return { shown: { approvals, questions }, inputRequests };
+  }
+  return { shown, inputRequests };
 }
 
-/** The form of a request, made once: clients ask for it again and again, and large ones take long. */
+/** The form of a request, cached: clients poll, and large forms are slow to build. */
 function formOf(request: PersonRequest): InputRequests[string] {
   return forms.getOrInsertComputed(
     request,
@@ -219,63 +218,57 @@ function formOf(request: PersonRequest): InputRequests[string] {
 
 const forms = new WeakMap<PersonRequest, InputRequests[string]>();
 
-/** What a client gave for the forms that it was sent. */
+/** A client's answers to the forms that it was sent. */
 interface GivenAnswers<Cell> {
   readonly given: RoundRequest["mcpReq"]["inputResponses"];
-  /** When it was sent them. */
+  /** When it received the forms. */
   readonly askedAt: number | undefined;
-  /** Leaves what nobody was asked to somebody else. */
+  /** Leaves a request about which nobody was asked to the approval page. */
   readonly leave: (run: Cell, request: PersonRequest) => void;
 }
 
-/** Gives a cell the answers to what was shown. */
+/** Passes the answers to a cell. */
 export async function takeAnswers<Cell extends AskingCell>(
   run: Cell,
-  shown: Waiting,
+  shown: readonly PersonRequest[],
   { given, askedAt, leave }: GivenAnswers<Cell>,
 ): Promise<void> {
-  for (const request of shown.approvals) {
-    if (isUnasked(given?.[request.id], askedAt)) {
-      leave(run, request);
-      continue;
+  for (const request of shown) {
+    const response = given?.[request.id];
+    if (request instanceof ElicitationRequest) {
+      const { data: answer = { action: "cancel" as const } } = elicitationAnswer.safeParse(
+        response,
+      );
+      // A person who dismisses a server's form has answered, if there was time to read it.
+      if (answer.action !== "accept" && isTooFast(askedAt)) leave(run, request);
+      else run.answer(request, answer);
+    } else if (isUnasked(response, askedAt)) leave(run, request);
+    else {
+      const answer = acceptedContent(given, request.id, decisionForm(request));
+      await run.decide(request, decisionsOn(request).get(answer?.decision ?? "deny") ?? "deny");
     }
-    const answer = acceptedContent(given, request.id, decisionForm(request));
-    await run.decide(request.id, decisionsOn(request).get(answer?.decision ?? "deny") ?? "deny");
-  }
-  for (const request of shown.questions) {
-    const { data: answer = { action: "cancel" as const } } = elicitationAnswer.safeParse(
-      given?.[request.id],
-    );
-    // A person who dismisses a server's form has answered, if there was time to read it.
-    if (answer.action !== "accept" && isTooFast(askedAt)) leave(run, request);
-    else run.answer(request.id, answer);
   }
 }
 
-/**
- * Leaves approvals and questions to the approval page, where the client cannot ask its user, or is not
- * to.
- */
-export function leaveUnaskable(
+/** Leaves the requests that the client cannot or must not show to the approval page, and gives the others. */
+export async function leaveUnaskable(
   run: CellRun,
-  waiting: Waiting,
-  by: { readonly can: ClientAbilities; readonly page: PageAsker; readonly prefersPage: boolean },
-): Waiting {
-  const { can, page } = by;
-  const isAskable = (request: PersonRequest) =>
-    !by.prefersPage && can[request instanceof ElicitationRequest ? request.question.kind : "form"];
-  for (const request of [...waiting.approvals, ...waiting.questions]) {
-    if (!isAskable(request)) run.leave(request, page.decide(request));
+  requests: readonly PersonRequest[],
+  { can, session }: { readonly can: ClientAbilities; readonly session: Session },
+): Promise<PersonRequest[]> {
+  const { page } = await session.parts; // already there
+  const askable: PersonRequest[] = [];
+  for (const request of requests) {
+    const kind = request instanceof ElicitationRequest ? request.question.kind : "form";
+    if (can[kind] && !session.prefersPage) askable.push(request);
+    else run.leave(request, page.decide(request));
   }
-  return {
-    approvals: waiting.approvals.filter(isAskable),
-    questions: waiting.questions.filter(isAskable),
-  };
+  return askable;
 }
 
 /**
- * Whether a client has answered without asking its user, as headless ones do: its form was sent away
- * by nobody, or refused faster than a person reads.
+ * Whether a client answered without asking its user, as headless ones do: it cancelled the form, or
+ * declined it faster than a person reads.
  */
 function isUnasked(response: unknown, askedAt: number = Date.now()): boolean {
   const { data } = elicitationAnswer.safeParse(response);
@@ -308,8 +301,8 @@ function approvalForm(request: ApprovalRequest): InputRequests[string] {
 }
 
 /**
- * What a form offers, in the words that the user sees: what a tool is allowed, it is allowed with any
- * arguments; of commands and other requests, exactly the one that is shown.
+ * The choices of a form, by the words that the user sees. Remembered decisions on tools apply to any
+ * arguments; those on commands and other requests, to exactly the one shown.
  */
 function decisionsOn(request: ApprovalRequest): ReadonlyMap<string, CellDecision> {
   const { kind, scopes } = request;
@@ -329,7 +322,7 @@ function decisionForm(
   request: ApprovalRequest,
 ): z.ZodObject<{ decision: z.ZodEnum<Readonly<Record<string, string>>> }> {
   const words = [...decisionsOn(request).keys()];
-  // Accepting the form stays a deliberate act; what most people choose is chosen already.
+  // The most common choice is preselected; submitting the form is still a deliberate act.
   return z.object({ decision: z.enum(words).meta({ default: words[0] }) });
 }
 
@@ -348,74 +341,62 @@ type FormSchema = ElicitForm["requestedSchema"];
 type FieldSchema = FormSchema["properties"][string];
 
 /**
- * A form of an MCP server, written again for the client: only what was read and checked of it, in the
- * spelling that clients of all versions know.
+ * A form of an MCP server, rewritten for the client: only what was parsed and checked, in the spelling
+ * that clients of all versions understand.
  */
 function formSchema(fields: readonly FormField[]): FormSchema {
   return {
     type: "object",
-    properties: Object.fromEntries(fields.map((field) => [field.name, fieldSchema(field)])),
+    properties: Object.fromEntries(
+      fields.map((field) => [field.name, defined(fieldSchema(field))]),
+    ),
     required: fields.filter(({ required }) => required).map(({ name }) => name),
   };
 }
 
 function fieldSchema(field: FormField): FieldSchema {
-  const base = {
-    title: visible(field.title),
-    ...given({ description: field.description && visible(field.description) }),
-  };
+  const { description } = field;
+  const base = { title: visible(field.title), description: description && visible(description) };
   switch (field.type) {
     case "text": {
       const { minLength, maxLength, format } = field;
-      return {
-        type: "string",
-        ...base,
-        ...given({ minLength, maxLength, format, default: field.default }),
-      };
+      return { type: "string", ...base, minLength, maxLength, format, default: field.default };
     }
     case "number":
     case "integer": {
       const { type, minimum, maximum } = field;
-      return { type, ...base, ...given({ minimum, maximum, default: field.default }) };
+      return { type, ...base, minimum, maximum, default: field.default };
     }
     case "boolean":
-      return { type: "boolean", ...base, ...given({ default: field.default }) };
+      return { type: "boolean", ...base, default: field.default };
     case "choice":
       return {
         type: "string",
         ...base,
         enum: field.options.map(({ value }) => value),
         enumNames: field.options.map(({ title }) => visible(title)),
-        ...given({ default: field.default }),
+        default: field.default,
       };
     case "choices": {
-      const { minItems, maxItems } = field;
-      const options = field.options.map(({ value, title }) => ({
-        const: value,
-        title: visible(title),
-      }));
+      const { minItems, maxItems, options } = field;
       return {
         type: "array",
         ...base,
-        items: { anyOf: options },
-        ...given({ minItems, maxItems, default: field.default && [...field.default] }),
+        items: {
+          anyOf: options.map(({ value, title }) => ({ const: value, title: visible(title) })),
+        },
+        minItems,
+        maxItems,
+        default: field.default && [...field.default],
       };
     }
   }
 }
 
-/** The properties that have a value. */
-function given<T extends Record<string, unknown>>(
-  values: T,
-): { [Name in keyof T]?: Exclude<T[Name], undefined> } {
-  const kept: { [Name in keyof T]?: Exclude<T[Name], undefined> } = {};
-  for (const name in values) {
-    const value = values[name];
-    if (isGiven(value)) kept[name] = value;
+/** Removes keywords without a value, which validators reject. */
+function defined<T extends object>(schema: T): T {
+  for (const [name, value] of Object.entries(schema)) {
+    if (value === undefined) Reflect.deleteProperty(schema, name);
   }
-  return kept;
-}
-
-function isGiven<T>(value: T): value is Exclude<T, undefined> {
-  return value !== undefined;
+  return schema;
 }

@@ -2,8 +2,6 @@ import { assertEquals } from "@std/assert";
 import { FakeTime } from "../../tests/support/fake_time.ts";
 import { ApprovalRounds, type AskingCell, type RoundRequest } from "./approvals.ts";
 
-const NOTHING = { approvals: [], questions: [] };
-
 /** A cell that notes how it is ended. */
 class Cell implements AskingCell {
   readonly id: string = crypto.randomUUID();
@@ -76,5 +74,5 @@ Deno.test("ApprovalRounds leaves a cell alone whose request is open, until that 
 
 /** Asks something, whatever it is. */
 async function asked(rounds: ApprovalRounds<Cell>, cell: Cell, ctx: RoundRequest): Promise<void> {
-  await rounds.ask(cell, NOTHING, { ctx });
+  await rounds.ask(cell, [], { ctx });
 }

@@ -22,11 +22,11 @@ export type CallRecord = z.infer<typeof callRecordSchema>;
 /** How many calls of a cell are listed: a loop makes thousands. */
 const MAX_RECORDS = 50;
 
-/** How calls end that were done: of shell commands no more is known than that they may run. */
+/** The statuses of successful calls. Of shell commands, only the approval is known. */
 const WENT_WELL: ReadonlySet<string> = new Set(["ok", "approved"]);
-/** How many of those that failed are named. */
+/** How many failed calls are named. */
 const MAX_NAMED = 5;
-/** How much is said of one; code can make up any name. */
+/** The longest name that is shown; code can make up any. */
 const MAX_NAME = 80;
 
 /** The calls that a cell makes. */
@@ -37,7 +37,7 @@ export class CallRecords {
   #count = 0;
   #failures = 0;
 
-  /** How many calls there were, also those that are not kept. */
+  /** How many calls there were, including those not kept. */
   get count(): number {
     return this.#count;
   }
@@ -47,14 +47,14 @@ export class CallRecords {
     return [...this.#records.values()];
   }
 
-  /** What is under way, in words; the empty string for nothing. */
+  /** The running calls, in words; empty if there are none. */
   get running(): string {
     const [first, ...others] = this.#running.values();
     if (first === undefined) return "";
     return others.length === 0 ? first : `${first} and ${others.length} more`;
   }
 
-  /** Which calls were denied or failed, in one line; the empty string for none. */
+  /** The calls that were denied or failed, in one line; empty if there are none. */
   get failures(): string {
     if (this.#failures === 0) return "";
     const rest = this.#failures - this.#failed.length;
@@ -62,7 +62,7 @@ export class CallRecords {
     return `[${this.#failures} of ${this.#count} calls denied or failed: ${names}]`;
   }
 
-  /** Takes the beginning or the end of a call. */
+  /** Records the beginning or the end of a call. */
   take(event: CallEvent): void {
     switch (event.type) {
       case "call_started": {

@@ -1,5 +1,5 @@
 /**
- * What became of a cell, for the client: text and images, and the same as data.
+ * The result of a cell for the client: text and images, and the same as structured content.
  *
  * @module
  */
@@ -23,7 +23,7 @@ import { shownActivity } from "./request_progress.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 import type { Session } from "./session.ts";
 
-/** What `execute_ipython_cell` gives as data. */
+/** The structured content of `execute_ipython_cell`. */
 export const cellReportSchema = z.object({
   cell: z.string().nullable().describe("The ID for wait_for_cell, if it still runs"),
   status: z.enum(["ok", "error", "timeout", "cancelled", "died", "running"]),
@@ -44,37 +44,43 @@ export const cellReportSchema = z.object({
   state: z.enum(["kept", "lost"]).describe("Whether variables were kept"),
 });
 
-/** Reports that a cell goes on without its client. */
+/** Reports that a cell is still running. */
 export function reportRunning(cell: CellRun, session: Session): CallToolResult {
   const text = `Cell ${cell.id} still runs (${shownActivity(cell)}). Get its result with ` +
     `wait_for_cell, cell "${cell.id}"`;
-  const report: CellReport = {
-    status: "running",
-    cell: cell.id,
-    text: "",
-    omitted_chars: 0,
-    output: null,
-    images: [],
-    tool_calls: cell.calls.first,
-    tool_call_count: cell.calls.count,
-    duration_ms: Math.round(cell.durationMs),
-    error: null,
-    state: "kept",
-  };
+  const report: CellReport = { ...reportOn(cell), status: "running", cell: cell.id };
   return session.answers.of({ text, report });
 }
 
 type CellReport = z.infer<typeof cellReportSchema>;
 
-/** Reports a cell's end. */
+/** The report on a cell without output. */
+function reportOn({ calls, durationMs }: Pick<CellRun, "calls" | "durationMs">): CellReport {
+  return {
+    status: "ok",
+    cell: null,
+    text: "",
+    omitted_chars: 0,
+    output: null,
+    images: [],
+    tool_calls: calls.first,
+    tool_call_count: calls.count,
+    duration_ms: Math.round(durationMs),
+    error: null,
+    state: "kept",
+  };
+}
+
+/** Reports the end of a cell. */
 export async function reportCell(
   outcome: CellOutcome,
   session: Session,
   limit: number,
 ): Promise<CallToolResult> {
-  const failed = "error" in outcome.end ? failureOf(outcome, outcome.end.error) : undefined;
+  const error = "error" in outcome.end ? outcome.end.error : undefined;
+  const failed = "error" in outcome.end ? failureOf(outcome, error) : undefined;
   const partial = failed?.partial ?? ("result" in outcome.end ? outcome.end.result : NOTHING);
-  // The message counts too, but not at the cost of all output: half of the room is its own.
+  // The message counts, too, but takes at most half of the room.
   const message = truncateMiddle(failed?.message ?? "", Math.ceil(limit / 2)).text;
   const room = message === "" ? limit : Math.max(limit - message.length, Math.floor(limit / 2));
   const chars = partial.wholeText?.characters ?? partial.text?.length ?? 0;
@@ -87,7 +93,7 @@ export async function reportCell(
   const words = [text, where, message, calls.failures, imageList(images), notes.join("\n")]
     .filter((part) => part !== "");
   const report: CellReport = {
-    cell: null,
+    ...reportOn(outcome),
     status: failed?.status ?? "ok",
     text,
     omitted_chars: omitted,
@@ -98,18 +104,15 @@ export async function reportCell(
       mime_type: mimeType,
       inline: block !== undefined,
     })),
-    tool_calls: outcome.calls.first,
-    tool_call_count: outcome.calls.count,
-    duration_ms: Math.round(outcome.durationMs),
-    error: failed === undefined ? null : failed.error(message),
+    error: failed === undefined ? null : errorReport(error, message),
     state: outcome.state,
   };
   return session.answers.of({
     text: words.join("\n\n"),
     images: images.flatMap(({ block }) => block === undefined ? [] : [block]),
     report,
-    // What the code raised is what it gave: the tool has done what it was asked for.
-    isError: failed !== undefined && !failed.isRaised,
+    // An exception of the code is its result: the tool has done what it was asked for.
+    isError: failed !== undefined && !(error instanceof CodeExecutionError),
   });
 }
 
@@ -117,63 +120,44 @@ const NOTHING: PartialResult = { text: null, images: [], outputs: [] };
 
 interface Failure {
   readonly status: CellReport["status"];
-  /** Whether the code raised it. */
-  readonly isRaised: boolean;
-  /** What is said of it. */
+  /** For the model. */
   readonly message: string;
   readonly partial: PartialResult;
-  /** The same as data. */
-  error(message: string): NonNullable<CellReport["error"]>;
 }
 
 function failureOf(outcome: CellOutcome, error: unknown): Failure {
   const isLost = outcome.state === "lost";
   const state = isLost ? "The kernel was restarted: variables are lost" : "Variables were kept";
-  const plain = (
-    status: CellReport["status"],
-    message: string,
-    partial: PartialResult,
-  ): Failure => ({
-    status,
-    isRaised: false,
-    message,
-    partial,
-    error: (shown) => ({
-      name: error instanceof Error ? error.name : "Error",
-      message: shown,
-      traceback: "",
-    }),
-  });
   if (error instanceof CodeExecutionError) {
-    return {
-      status: "error",
-      isRaised: true,
-      message: (error.traceback || error.message) + installAdvice(error),
-      partial: error,
-      error: (traceback) => ({
-        name: error.ename,
-        message: truncateMiddle(error.evalue, MAX_EVALUE).text,
-        traceback,
-      }),
-    };
+    const message = (error.traceback || error.message) + installAdvice(error);
+    return { status: "error", message, partial: error };
   }
   if (error instanceof ExecutionTimeoutError) {
     const help = "Use a larger timeout, or do less in one cell";
-    return plain("timeout", `${error.message}. ${state}. ${help}`, error);
-  }
-  if (error instanceof SessionTakenError) {
-    return plain("died", `${error.message}, or restart this MCP server`, error);
+    return { status: "timeout", message: `${error.message}. ${state}. ${help}`, partial: error };
   }
   if (error instanceof KernelDiedError) {
-    const next = "The next cell runs in a fresh kernel: variables are lost";
-    return plain("died", `${error.message}\n${next}`, error);
+    const next = error instanceof SessionTakenError
+      ? ", or restart this MCP server"
+      : "\nThe next cell runs in a fresh kernel: variables are lost";
+    return { status: "died", message: error.message + next, partial: error };
   }
-  const last = { ...NOTHING, text: outcome.lastText || null };
-  if (outcome.cancelled) return plain("cancelled", `The cell was cancelled. ${state}`, last);
-  return plain("error", messageOf(error), last);
+  const partial = { ...NOTHING, text: outcome.lastText || null };
+  return outcome.cancelled
+    ? { status: "cancelled", message: `The cell was cancelled. ${state}`, partial }
+    : { status: "error", message: messageOf(error), partial };
 }
 
-/** What a model can do about a module that is missing. */
+/** An error for programs. */
+function errorReport(error: unknown, message: string): CellReport["error"] {
+  if (error instanceof CodeExecutionError) {
+    const { text } = truncateMiddle(error.evalue, MAX_EVALUE);
+    return { name: error.ename, message: text, traceback: message };
+  }
+  return { name: error instanceof Error ? error.name : "Error", message, traceback: "" };
+}
+
+/** How a model can install a missing module. */
 function installAdvice(error: CodeExecutionError): string {
   const module = missingModule(error);
   return module === undefined
@@ -182,17 +166,17 @@ function installAdvice(error: CodeExecutionError): string {
 }
 
 const MAX_EVALUE = 1000;
-/** More would drown what else there is. */
+/** More would bury the rest of the result. */
 const MAX_LISTED = 50;
-/** The images of one cell that are sent, together: clients bound what a tool may return. */
+/** The limits on a cell's inline images together: clients limit the size of tool results. */
 const MAX_IMAGES = 8;
 const MAX_IMAGE_BYTES = 3 * 2 ** 20;
-/** The largest image file that is looked at. */
+/** The largest image file that is read. */
 const MAX_IMAGE_FILE_BYTES = 32 * 2 ** 20;
-/** Larger files have to be decoded, all of them within this time. */
+/** Large images are decoded; this is the time limit for all of them together. */
 const MAX_SCALING_MS = 2000;
 
-/** Where whole outputs went: a cell may be waited for several times. */
+/** Saved outputs, because a cell may be waited for several times. */
 const saved = new WeakMap<PartialResult, Promise<Artifact | undefined>>();
 
 async function saveOutput(partial: PartialResult, session: Session): Promise<Artifact | undefined> {
@@ -205,7 +189,7 @@ async function saveOutput(partial: PartialResult, session: Session): Promise<Art
 
 interface ReportedImage {
   readonly artifact: Artifact;
-  /** It as content, if it is one of those that clients can show, and as far as they fit. */
+  /** The image as content, if clients can show it and it fits. */
   readonly block: ContentBlock | undefined;
 }
 
@@ -250,18 +234,18 @@ function imageList(images: readonly ReportedImage[]): string {
   return `Generated images:\n\n${lines.join("\n")}`;
 }
 
-/** A text within a limit, and what was left out of it. */
+/** A text within a limit. */
 interface Truncated {
-  /** The text, or its head and tail around a line that says how much was left out. */
+  /** The text, or its head and tail around a line that says how much was omitted. */
   readonly text: string;
-  /** How many characters were left out. */
+  /** How many characters were omitted. */
   readonly omitted: number;
 }
 
 /**
  * Cuts a long text in the middle, so that both its beginning and its end are kept.
  *
- * The end is where results and exceptions stand, the beginning says what the text is.
+ * Results and exceptions are at the end; the beginning says what the text is.
  */
 export function truncateMiddle(
   text: string,
@@ -293,11 +277,11 @@ function isLowSurrogate(text: string, index: number): boolean {
 }
 
 /**
- * Shows what code or a server wrote within a text for a person, so that it cannot pass for ours, and
- * with nothing in it hidden.
+ * Quotes text of code or a server within a text for a person, so that it cannot pass for ours and
+ * nothing in it is hidden.
  *
- * Each line begins with four spaces and a mark. Markdown takes that for a block of code, shown as it
- * is: comments, links and quotes in it mean nothing, and nothing in it can end the block.
+ * Each line begins with four spaces and a mark. Markdown renders that as a code block: comments, links
+ * and quotes in it have no effect, and nothing in it can end the block.
  */
 export function foreignBlock(lines: readonly string[]): string {
   return lines.map((line) => `    | ${visible(line)}`).join("\n");

@@ -7,28 +7,22 @@ import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { ElicitationAnswer } from "../mcp/questions.ts";
 import { CallRecords } from "./call_records.ts";
 
-/** What a cell waits for: decisions on calls, and answers to questions of MCP servers. */
-export interface Waiting {
-  readonly approvals: readonly ApprovalRequest[];
-  readonly questions: readonly ElicitationRequest[];
-}
-
-/** What a cell comes to next: something that it waits for, or its end. Or nothing in the time given. */
+/** What happens to a cell next: it waits for a person, goes on beyond the time given, or ends. */
 export type CellStep =
-  | { readonly type: "waiting"; readonly waiting: Waiting }
+  | { readonly type: "waiting"; readonly requests: readonly PersonRequest[] }
   | { readonly type: "running" }
   | { readonly type: "ended"; readonly outcome: CellOutcome };
 
 /** How a cell ended. */
 export interface CellOutcome {
-  /** What it gave, or how it failed. */
+  /** Its result, or why it failed. */
   readonly end: { readonly result: ExecutionResult } | { readonly error: unknown };
   /** Whether it was cancelled, by its client or by a reset. */
   readonly cancelled: boolean;
   readonly calls: CallRecords;
-  /** What the agent should know of the servers that it calls. */
+  /** Notes for the agent, such as changed tools of a server. */
   readonly notes: readonly string[];
-  /** The last text, for a cell that has no result. */
+  /** The last output, for a cell without a result. */
   readonly lastText: string;
   readonly durationMs: number;
   /** When it ended, in milliseconds since 1970. */
@@ -36,55 +30,55 @@ export interface CellOutcome {
   readonly state: KernelState;
 }
 
-/** A decision on a call: to allow only it, or calls of its tool for so long, or to deny it. */
+/** A decision on a call: allow it once, allow such calls for a scope, or deny it. */
 export type CellDecision = "once" | "deny" | RememberScope;
 
-/** How its client waits for a cell. */
+/** How a client waits for a cell. */
 export interface Patience {
-  /** How many characters of its output the client takes. */
+  /** How many characters of output the client takes. */
   readonly limit: number;
-  /** How long a request waits for its end, in milliseconds; `undefined` as long as it takes. */
+  /** How long a request waits for the end of the cell, in milliseconds; `undefined` for no limit. */
   readonly waitMs: number | undefined;
 }
 
 /** How a {@linkcode CellRun} runs. */
 export interface CellRunOptions {
-  /** How long it may run, approvals excluded. */
+  /** How long it may run, not counting approvals. */
   readonly timeoutMs?: number;
-  /** The execution, where the session's host before has begun it. */
+  /** The execution to continue, if a previous host started it. */
   readonly resumes?: string;
   readonly patience?: Patience;
-  /** The cell that was asked for before it, if any: cells run in their order. */
+  /** The cell that was requested before it, if any: cells run in order. */
   readonly after?: CellRun;
-  /** What its result is to say of the session, unless that is lost. */
+  /** News about the session for its result, unless the session is lost. */
   readonly news?: readonly string[];
 }
 
 const ENDLESS: Patience = { limit: 5000, waitMs: undefined };
 
-/** What is kept of the text of a cell that is under way. */
+/** How many characters of a running cell's output are kept. */
 const MAX_LAST_TEXT = 10_000;
 
 /**
- * A cell under way, which continues while its approvals travel to the client's user and back.
+ * A running cell, which continues while its approvals travel to the client's user and back.
  *
  * In the protocol's newer era each round of approvals is its own request, so a cell outlives
  * the request that started it.
  */
 export class CellRun {
-  /** Its execution, which a server that takes the session over finds by that, too; random. */
+  /** The random id of its execution, by which a server that takes over the session finds it. */
   readonly execution: string;
   readonly patience: Patience;
-  /** Resolves, never rejects, when it has ended. */
+  /** Resolves when it has ended; never rejects. */
   readonly ended: Promise<void>;
-  /** The calls that it has made. */
+  /** The calls of the cell. */
   readonly calls: CallRecords = new CallRecords();
   readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
   readonly #startedAt = performance.now();
-  #approvals: ApprovalRequest[] = [];
-  #questions: ElicitationRequest[] = [];
-  /** How many calls wait for somebody else than the client's user. */
+  /** The requests that wait for the client's user. */
+  #waiting: PersonRequest[] = [];
+  /** How many wait on the approval page. */
   #elsewhere = 0;
   #code: string;
   #after: CellRun | undefined;
@@ -118,17 +112,17 @@ export class CellRun {
     });
   }
 
-  /** Identifies it in its session, in words that a model repeats. */
+  /** A short id, which a model can repeat. */
   get id(): string {
     return this.execution.slice(0, 8);
   }
 
-  /** Its code, as long as it runs. */
+  /** Its code while it runs. */
   get code(): string {
     return this.#code;
   }
 
-  /** How long ago it was asked for. */
+  /** How long ago it was requested. */
   get durationMs(): number {
     return performance.now() - this.#startedAt;
   }
@@ -143,31 +137,29 @@ export class CellRun {
     return this.#outcome?.endedAt;
   }
 
-  /** What it does at the moment, in one line. */
+  /** What it is doing, in one line. */
   get activity(): string {
     const before = this.#running();
     if (before !== undefined) return `Waiting for another cell: ${before.activity}`;
-    if (this.#approvals.length > 0) return "Waiting for the user's approval";
-    if (this.#questions.length > 0) return "Waiting for the user's answer";
+    if (this.#waiting.length > 0) {
+      const isAnswer = this.#waiting.every((request) => request instanceof ElicitationRequest);
+      return `Waiting for the user's ${isAnswer ? "answer" : "approval"}`;
+    }
     if (this.#elsewhere > 0) return "Waiting for the user on the approval page";
     if (this.calls.running !== "") return `Calling ${this.calls.running}`;
     const lines = this.#lastText.split(/[\r\n]+/).filter((line) => line.trim() !== "");
     return lines.at(-1)?.trim() ?? "Running";
   }
 
-  /** Waits until the user has to be asked or the cell has ended, or until the caller waits no longer. */
+  /** Waits until the user has to be asked, the cell has ended, or the signal aborts. */
   async next(patience?: AbortSignal): Promise<CellStep> {
     const lookUp = () => this.#tell();
     patience?.addEventListener("abort", lookUp, { once: true });
     try {
       for (;;) {
-        this.#approvals = this.#approvals.filter((request) => !request.signal.aborted);
-        this.#questions = this.#questions.filter((request) => !request.signal.aborted);
+        this.#waiting = this.#waiting.filter(({ signal }) => !signal.aborted);
         if (this.#outcome !== undefined) return { type: "ended", outcome: this.#outcome };
-        if (this.#approvals.length + this.#questions.length > 0) {
-          const waiting = { approvals: [...this.#approvals], questions: [...this.#questions] };
-          return { type: "waiting", waiting };
-        }
+        if (this.#waiting.length > 0) return { type: "waiting", requests: this.#waiting };
         if (patience?.aborted) return { type: "running" };
         await this.#news.promise;
       }
@@ -185,14 +177,13 @@ export class CellRun {
   }
 
   /**
-   * Leaves a waiting request to somebody else, who answers it at some time.
+   * Leaves a waiting request to the approval page.
    *
-   * @param left Gives why nobody could be asked, if so. The code hears that of a call that is refused;
-   * of a question it is noted here, as only the server hears of it.
+   * @param left Resolves to the reason if nobody could be asked. Code gets the reason of a refused
+   * call; that of a question is noted here, because only the server gets it.
    */
   leave(request: PersonRequest, left: Promise<string | undefined>): void {
-    this.#approvals = this.#approvals.filter((waiting) => waiting !== request);
-    this.#questions = this.#questions.filter((waiting) => waiting !== request);
+    this.#take(request);
     this.#elsewhere++;
     request.response.then(() => this.#elsewhere--);
     left.then((why) => {
@@ -202,15 +193,9 @@ export class CellRun {
   }
 
   /** Decides a waiting call. */
-  async decide(
-    id: string,
-    decision: CellDecision,
-    reason = "the user gave no reason",
-  ): Promise<void> {
-    const request = this.#approvals.find((waiting) => waiting.id === id);
-    if (request === undefined) return;
-    this.#approvals = this.#approvals.filter((waiting) => waiting !== request);
-    if (decision === "deny") await request.reject(reason);
+  async decide(request: ApprovalRequest, decision: CellDecision): Promise<void> {
+    if (!this.#take(request)) return;
+    if (decision === "deny") await request.reject("the user gave no reason");
     else if (decision === "once") await request.accept();
     else {
       const match = request.kind === "tool" ? "tool" : "arguments";
@@ -219,10 +204,8 @@ export class CellRun {
   }
 
   /** Answers a question of an MCP server. */
-  answer(id: string, answer: ElicitationAnswer): void {
-    const request = this.#questions.find((waiting) => waiting.id === id);
-    if (request === undefined) return;
-    this.#questions = this.#questions.filter((waiting) => waiting !== request);
+  answer(request: ElicitationRequest, answer: ElicitationAnswer): void {
+    if (!this.#take(request)) return;
     try {
       request.answer(answer, "elicitation");
     } catch (error) {
@@ -231,23 +214,30 @@ export class CellRun {
     }
   }
 
-  /** Ends the cell, unless it was released. */
+  /** Cancels the cell, unless it was released. */
   cancel(reason: unknown): void {
     if (!this.#isReleased) this.#cancel.abort(reason);
   }
 
-  /** Has it go on when its requests end: its session outlives this process. */
+  /** Lets it continue when its requests end, because its session outlives this process. */
   release(): void {
     this.#isReleased = true;
   }
 
-  /** Has all who wait look again. */
+  /** Removes a request from the waiting ones; `false` if it no longer waits. */
+  #take(request: PersonRequest): boolean {
+    const isWaiting = this.#waiting.includes(request);
+    this.#waiting = this.#waiting.filter((waiting) => waiting !== request);
+    return isWaiting;
+  }
+
+  /** Makes all waiting callers look again. */
   #tell(): void {
     this.#news.resolve();
     this.#news = Promise.withResolvers();
   }
 
-  /** The cell that runs while this one waits for its turn. */
+  /** The cell that is running while this one is queued. */
   #running(): CellRun | undefined {
     let first: CellRun | undefined;
     for (let cell = this.#after; cell !== undefined; cell = cell.#after) {
@@ -272,11 +262,8 @@ export class CellRun {
           case "result":
             return { result: event.result };
           case "approval":
-            this.#approvals.push(event.request);
-            this.#tell();
-            break;
           case "elicitation":
-            this.#questions.push(event.request);
+            this.#waiting = [...this.#waiting, event.request];
             this.#tell();
             break;
           case "chunk":
@@ -304,7 +291,7 @@ export class CellRun {
   }
 }
 
-/** Lets go of what can be large and is not reported: a cell may be kept long after its end. */
+/** Drops large outputs that are not reported, because a cell may be kept long after its end. */
 function forgetOutputs(produced: unknown): void {
   if (typeof produced !== "object" || produced === null || !("outputs" in produced)) return;
   Object.assign(produced, { outputs: [] });

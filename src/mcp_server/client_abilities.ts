@@ -7,14 +7,14 @@ export interface ClientAbilities {
   readonly form: boolean;
   /** It can open an address. */
   readonly url: boolean;
-  /** It takes a task in place of a result. */
+  /** It accepts a task instead of a result. */
   readonly tasks: boolean;
 }
 
-/** The extension by which clients take tasks, which only the newer era has. */
+/** The protocol extension for tasks, which only the newer era has. */
 export const TASKS = "io.modelcontextprotocol/tasks";
 
-/** The part of the capabilities that each request of the newer era carries. */
+/** The capabilities that each request of the newer era declares, as far as they matter here. */
 const declared = z.object({
   elicitation: z.record(z.string(), z.unknown()).optional(),
   extensions: z.record(z.string(), z.unknown()).optional(),

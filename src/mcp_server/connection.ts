@@ -15,11 +15,11 @@ import { registerUnregister } from "./tools/unregister.ts";
 export interface ServerForOptions {
   /** The version that the client receives. */
   readonly version: string;
-  /** Whether tools say that they take the argument `session`. */
+  /** Whether tools declare the argument `session`. */
   readonly sessionArgument?: boolean;
-  /** How clients find cells as tasks, in the newer era. */
+  /** How clients of the newer protocol era find cells as tasks. */
   readonly tasks?: TaskServerOptions | undefined;
-  /** Adds more to the server before it is connected. */
+  /** Extends the server before it is connected. */
   readonly extend?: (server: SdkMcpServer, session: Session) => void;
 }
 
@@ -34,15 +34,16 @@ export async function serverFor(
     instructions: instructionsFor(session),
     ...session.rounds.serverOptions,
   });
-  const nameServers = registerSearch(server, session, declare);
-  registerExecute(server, session, { declare, tasks });
-  registerWait(server, session, declare);
+  const host = { server, session, declare };
+  const nameServers = registerSearch(host);
+  registerExecute(host, tasks);
+  registerWait(host);
   if (session.changes !== "fixed") {
-    registerRegister(server, session, declare);
-    registerUnregister(server, session, declare);
+    registerRegister(host);
+    registerUnregister(host);
   }
-  registerInstall(server, session, declare);
-  registerReset(server, session, declare);
+  registerInstall(host);
+  registerReset(host);
   registerResources(server, session);
   registerPrompts(server, session);
   if (tasks !== undefined) registerTasks(server, session, tasks);

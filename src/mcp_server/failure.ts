@@ -7,7 +7,7 @@ export function failure(text: string): CallToolResult {
   return { isError: true, content: [{ type: "text", text }] };
 }
 
-/** An error as a tool's result, with what helps against it. */
+/** An error as a tool's result, with how to fix it. */
 export function explained(error: unknown): CallToolResult {
   if (error instanceof EnvironmentNotReadyError) {
     return failure(`${error.message}\nThe user can fix it with: ${error.fix}`);

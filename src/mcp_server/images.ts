@@ -3,26 +3,26 @@ import { joinBytes } from "../base/bytes.ts";
 import { Mutex } from "../base/mutex.ts";
 import { readHostileBytes } from "../files/safe.ts";
 
-/** A file that a cell has left: its whole output, or an image. */
+/** A file that a cell produced: its full output, or an image. */
 export interface Artifact {
-  /** Where it is as a resource. */
+  /** Its address as a resource. */
   readonly uri: string;
   /** The file. */
   readonly path: string;
   readonly mimeType: string;
-  /** What it is, in words. */
+  /** A description. */
   readonly title: string;
 }
 
-/** What is in the file. */
+/** The content of the file. */
 type ArtifactContent = { readonly text: string } | { readonly blob: string };
 
-/** What an artifact is: part of its address. */
+/** The kind of an artifact, which is part of its address. */
 export type ArtifactKind = "outputs" | "images";
 
-/** How many are known; the files of older ones stay. */
+/** How many artifacts are known; the files of older ones are kept. */
 const MAX_ARTIFACTS = 500;
-/** The largest that is sent as a resource, as a file and as JSON. */
+/** The largest file, and the largest JSON, that is sent as a resource. */
 const MAX_BYTES = 32 * 2 ** 20;
 
 const MIME_TYPES: Readonly<Record<string, string>> = {
@@ -32,10 +32,10 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
   svg: "image/svg+xml",
 };
 
-/** The files that a session's cells have left, as resources. */
+/** The files that a session's cells produced, as resources. */
 export class Artifacts {
   readonly #artifacts = new Map<string, Artifact>();
-  /** The latest of one kind, newest first. */
+  /** The artifacts of a kind, newest first. */
   list(kind: ArtifactKind): Artifact[] {
     return [...this.#artifacts.values()]
       .filter(({ uri }) => uri.startsWith(`ipybox://${kind}/`)).reverse();
@@ -55,7 +55,7 @@ export class Artifacts {
     return artifact;
   }
 
-  /** Reads one. Executed code may have changed its file since. */
+  /** Reads an artifact, whose file executed code may have changed since. */
   async read(
     uri: string,
   ): Promise<{ mimeType: string; content: ArtifactContent } | undefined> {
@@ -72,7 +72,7 @@ export class Artifacts {
   }
 }
 
-/** What is sent; `undefined` where that would be too large. */
+/** The content to send; `undefined` if it is too large. */
 function contentOf(
   bytes: Uint8Array<ArrayBuffer>,
   mimeType: string,
@@ -82,7 +82,7 @@ function contentOf(
   return jsonLength(text) <= MAX_BYTES ? { text } : undefined;
 }
 
-/** How many bytes a text takes as JSON: control characters take six each, and a lot of time. */
+/** The size of a text as JSON. Control characters take six bytes each, and JSON.stringify() would be slow. */
 function jsonLength(text: string): number {
   let length = 0;
   for (let at = 0; at < text.length; at++) {
@@ -94,7 +94,7 @@ function jsonLength(text: string): number {
   return length;
 }
 
-/** A picture as it is sent to the client. */
+/** A picture for the client. */
 interface InlineImage {
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly mimeType: "image/png" | "image/jpeg";
@@ -102,18 +102,18 @@ interface InlineImage {
   readonly height: number;
 }
 
-/** The longest side that is sent: models see no more than this. */
+/** The longest side that is sent; models see no more. */
 const MAX_SIDE = 1568;
 /** The most bytes of one picture. */
 const MAX_INLINE_BYTES = 2 ** 20;
-/** The most pixels that are decoded, which takes four bytes of memory for each. */
+/** The most pixels that are decoded; each takes four bytes of memory. */
 const MAX_PIXELS = 16e6;
-/** The least that a picture is scaled down to, before it is left out. */
+/** Pictures that would have to be smaller than this are left out. */
 const MIN_SIDE = 200;
 
 /**
- * Makes a picture fit for a client: one that is large is scaled down, and becomes a JPEG where a PNG
- * would still be too large.
+ * Prepares a picture for a client: a large one is scaled down, and becomes a JPEG if a PNG would still
+ * be too large.
  */
 export async function inlineImage(
   bytes: Uint8Array<ArrayBuffer>,
@@ -137,7 +137,7 @@ export async function inlineImage(
   });
 }
 
-/** What the worker needs besides the picture. */
+/** The worker's input besides the picture. */
 interface Scaling extends ImageSize {
   /** The longest side at first. */
   readonly longest: number;
@@ -150,15 +150,15 @@ interface Scaling extends ImageSize {
 
 const BOTH_TYPES = ["image/png", "image/jpeg"] as const;
 
-/** One picture is decoded at a time: executed code can make many, and each takes much memory. */
+/** Pictures are decoded one at a time: executed code can make many, and each takes a lot of memory. */
 const turns = new Mutex();
-/** How long a picture may take. */
+/** How long scaling a picture may take. */
 const TIMEOUT_MS = 30_000;
 
-/** Has a worker scale a picture: this process has other sessions to answer. */
+/** Scales a picture in a worker, because this process has other sessions to answer. */
 async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage | undefined> {
   using _turn = await turns.acquire();
-  // Its module comes with this one, also where all is one file.
+  // Its code is embedded, so that it is also there in a bundled program.
   const { asset } = await import("../assets/mod.ts");
   const code = `data:text/javascript,${encodeURIComponent(asset("images/scale.js"))}`;
   const worker = new Worker(code, { type: "module" });
@@ -166,7 +166,7 @@ async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage 
   const timer = setTimeout(() => resolve(undefined), TIMEOUT_MS);
   worker.onmessage = ({ data }: MessageEvent<InlineImage | null>) => resolve(data ?? undefined);
   worker.onerror = (event) => {
-    event.preventDefault(); // executed code made the picture: it is one that cannot be shown
+    event.preventDefault(); // executed code made the picture, and it cannot be decoded
     resolve(undefined);
   };
   worker.postMessage({ picture, ...scaling });
@@ -186,7 +186,7 @@ interface ImageSize {
 
 /** How a PNG begins: its signature, and that its first chunk is an IHDR of 13 bytes. */
 const PNG = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 13, 0x49, 0x48, 0x44, 0x52];
-/** All of that with the chunk's content and checksum. */
+/** The length of that with the chunk's content and checksum. */
 const PNG_HEADER = PNG.length + 13 + 4;
 
 /**
@@ -204,13 +204,13 @@ export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined
 
 /** The chunks of a PNG that make its pixels. */
 const PIXEL_CHUNKS: ReadonlySet<string> = new Set(["PLTE", "tRNS", "IDAT", "IEND"]);
-/** More than any encoder writes into the largest file that is read. Each takes its time. */
+/** More than any encoder writes into the largest file that is read. Each takes time to parse. */
 const MAX_CHUNKS = 10_000;
 
 /**
- * What a decoder gets of a picture whose size is known, so that it finds that size and no other;
- * `undefined` where that cannot be told. Of a PNG, its pixels alone: its colour profile and its texts are
- * packed, and a decoder would unpack gigabytes from a few megabytes.
+ * The parts of a picture for the decoder, so that it finds the size that was read here and no other;
+ * `undefined` if the picture cannot be parsed. Of a PNG, only the pixels: its colour profile and texts
+ * are compressed, and a decoder would unpack gigabytes from a few megabytes.
  *
  * @see {@link https://www.w3.org/TR/png-3/#5Chunk-layout}
  */
@@ -236,19 +236,19 @@ function pngPixels(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> | un
 
 /** A JPEG that was read up to its first scan. */
 interface Jpeg extends ImageSize {
-  /** What is in it, with the frame header first. */
+  /** Its segments, with the frame header first. */
   readonly parts: readonly Uint8Array<ArrayBuffer>[];
 }
 
-/** Markers with a frame header, and with what else may stand before the first scan. */
+/** Markers of frame headers, and of other segments that may precede the first scan. */
 const FRAMES: ReadonlySet<number> = new Set([0xc0, 0xc1, 0xc2]);
 const SEGMENTS: ReadonlySet<number> = new Set([0xc4, 0xdb, 0xdd]);
 const SCAN = 0xda;
 const COMMENT = 0xfe;
 
 /**
- * Reads a JPEG up to its first scan. Its one frame header goes first: a decoder that reads the segments
- * otherwise than this does finds a second one there, which it refuses.
+ * Reads a JPEG up to its first scan. The frame header is moved to the front: a decoder that parses the
+ * segments differently finds a second one there, which it rejects.
  *
  * @see {@link https://www.w3.org/Graphics/JPEG/itu-t81.pdf} B.1.1.3 and B.2.2
  */

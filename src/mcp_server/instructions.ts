@@ -1,13 +1,13 @@
 import type { Session } from "./session.ts";
 
 /**
- * What clients tell their models of this server, where they do: tool descriptions say all that counts.
+ * What clients may tell their models about this server. Not all do, so tool descriptions say all that matters.
  */
 export function instructionsFor(session: Pick<Session, "project" | "isFilled">): string {
   return [...filesNote(session), INSTRUCTIONS].join("\n\n");
 }
 
-/** Says where code finds the user's files, if it is given any. */
+/** Says where code finds the user's files, if it has access to any. */
 export function filesNote({ project, isFilled }: Pick<Session, "project" | "isFilled">): string[] {
   return [
     ...(project === undefined ? [] : [

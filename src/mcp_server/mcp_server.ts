@@ -14,39 +14,39 @@ export interface McpHttpServerOptions
   /**
    * The port.
    *
-   * @default {0} any that is free
+   * @default {0} any free port
    */
   port?: number;
   /**
-   * The address to listen at. Clients that can reach it and have a token can execute code.
+   * The address to listen on. Clients that can reach it and have a token can execute code.
    *
    * @default {"127.0.0.1"}
    */
   hostname?: string;
   /**
-   * The bearer tokens that clients may use, some with settings of their own. Sessions belong to the
-   * token that opened them. `false` lets everybody in who can reach the port.
+   * The bearer tokens that clients may use, optionally with settings. Sessions belong to the token that
+   * opened them. `false` admits everyone who can reach the port.
    *
-   * @default {undefined} one that is made up: see {@linkcode McpHttpEndpoint.token}
+   * @default {undefined} one generated token: see {@linkcode McpHttpEndpoint.token}
    */
   tokens?: readonly (string | HttpToken)[] | false;
   /**
-   * Host names that clients may use, in addition to `hostname` and the loopback names.
+   * Host names that clients may use in addition to `hostname` and the loopback names.
    *
    * @default {[]}
    */
   allowedHosts?: readonly string[];
   /**
    * Whether clients may register and remove servers and install from Git repositories, as `approve`
-   * says. A registered server runs on this machine as you do, outside the sandbox: a client that may
-   * answer for itself can then do all that you can.
+   * says. A registered server runs on this machine with your access, outside the sandbox: a client that
+   * answers for its user can then do everything you can.
    *
-   * @default {false} clients are not offered any of it
+   * @default {false} clients are not offered these tools
    */
   allowRegistrations?: boolean;
 }
 
-/** Where an MCP server over HTTP is, and what opens it. */
+/** The address and the token of an MCP server over HTTP. */
 export interface McpHttpEndpoint {
   /** The address for clients. */
   readonly url: URL;
@@ -54,7 +54,7 @@ export interface McpHttpEndpoint {
   readonly token: string | undefined;
 }
 
-/** The largest message: images are long lines. */
+/** The largest message; images are long lines. */
 const MAX_MESSAGE_BYTES = 256 * 2 ** 20;
 
 /**
@@ -70,9 +70,9 @@ const MAX_MESSAGE_BYTES = 256 * 2 ** 20;
  * ```
  */
 export class McpServer implements AsyncDisposable {
-  /** Resolves when the client on stdin has closed the connection; over HTTP never. */
+  /** Resolves when the client on stdin has closed the connection; never over HTTP. */
   readonly closed: Promise<void>;
-  /** Where it is served over HTTP; `undefined` on stdio. */
+  /** The HTTP endpoint; `undefined` on stdio. */
   readonly http: McpHttpEndpoint | undefined;
   readonly #parts: AsyncDisposableStack;
 
@@ -87,8 +87,8 @@ export class McpServer implements AsyncDisposable {
   }
 
   /**
-   * Serves MCP, in both protocol eras, on this process's stdin and stdout. Answers immediately; the
-   * kernel starts in the background, once the client knows the tools or needs it.
+   * Serves MCP, in both protocol eras, on this process's stdin and stdout. It answers immediately; the
+   * kernel starts in the background once the client has the list of tools, or needs it.
    *
    * @param options The workspace, the sandbox, and how calls are approved.
    * @returns The running server.
@@ -100,8 +100,8 @@ export class McpServer implements AsyncDisposable {
     const transport = new StdioServerTransport(undefined, undefined, {
       maxBufferSize: MAX_MESSAGE_BYTES,
     });
-    // Loading what runs the kernel takes as long as all else: clients give up on servers that do not
-    // answer in time, and continue without tools that they do not know yet.
+    // Importing the modules that run the kernel doubles the start time, and clients give up on servers
+    // that are slow to answer.
     if (session.prefersPage) session.begin();
     else onSentTools(transport, () => session.begin());
     const closed = Promise.withResolvers<void>();
@@ -109,7 +109,7 @@ export class McpServer implements AsyncDisposable {
       ({ era }) => serverFor(session, { version, tasks: era === "modern" ? {} : undefined }),
       { transport },
     );
-    // The SDK has set its own handler by now, and a client may go before it has said anything.
+    // The SDK has set its own handler by now. A client may disconnect before it sends anything.
     const onclose = transport.onclose;
     transport.onclose = () => {
       session.leave(); // before its requests are cancelled
@@ -130,16 +130,16 @@ export class McpServer implements AsyncDisposable {
    * @param options The workspace, the address and the tokens.
    * @returns The running server; {@linkcode McpServer.http} has its address.
    * @throws {Deno.errors.AddrInUse} The port is taken.
-   * @throws {TypeError} There is no token, one is too easy to guess or there twice with settings, or
-   * sessions are durable and no tokens were given, or `pool` is combined with what sessions made ahead
-   * cannot have.
+   * @throws {TypeError} There is no token, one is too easy to guess or given twice with settings,
+   * sessions are durable and no tokens were given, or `pool` is combined with an option that sessions
+   * started ahead cannot have.
    * @throws {RangeError} A number of sessions or a time limit is not positive.
    * @throws {ConfigError} The workspace lies in another one, or must not be shared with sessions, or a
    * token's placement cannot be used.
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
     requirePositive(options, ["maxSessions", "sessionIdleMs"]);
-    // On stdio, an answer would have to wait for all of this.
+    // Not imported on stdio, where it would delay the first answer.
     const { BearerTokens, EVERYBODY } = await import("./http/bearer_tokens.ts");
     const { HttpMcpServer } = await import("./http/server.ts");
     const { refuseReady, SessionPool } = await import("./http/sessions.ts");

@@ -6,21 +6,21 @@ import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
 import type { Logger } from "../base/log.ts";
 import { shellWord } from "../base/shell_word.ts";
 
-/** How long a page is waited for that is expected: clients give up on calls that take long. */
+/** How long to wait for a page that is expected to open; clients give up on long calls. */
 const PATIENCE_MS = 15_000;
 
 /** Options of {@linkcode PageAsker}. */
 export interface PageAskerOptions {
   /** The page of the session. */
   readonly page: ApprovalPage;
-  /** Whose page it is, such as `session X`, where a server has several. */
+  /** The session's name, such as `session X`, if the server has several. */
   readonly label?: string;
-  /** Where the session works: what the user can find it by. */
+  /** The session's workspace, by which the user can find it. */
   readonly workspace?: string;
-  /** Where links go. */
+  /** Receives links. */
   readonly log: Logger;
   /**
-   * How long a page is waited for that is expected, in milliseconds.
+   * How long to wait for a page that is expected to open, in milliseconds.
    *
    * @default {15000}
    */
@@ -28,21 +28,21 @@ export interface PageAskerOptions {
 }
 
 /**
- * Asks a client's user on the approval page, where the client cannot ask.
+ * Asks a client's user on the approval page if the client cannot ask.
  *
- * The client's model reads whatever a tool answers, and may have a browser or its own shell. So
- * answers only name the page's address, which opens nothing. What opens it is the code, which goes to
- * the log: what the user reads, and the model is not shown.
+ * The client's model reads the results of tools, and may have a browser or a shell. So results contain
+ * only the page's address, which does not open it. The code that opens it goes to the log, which the
+ * user reads and the model does not see.
  */
 export class PageAsker {
   readonly #page: ApprovalPage;
   readonly #link: PageLink;
   readonly #patienceMs: number;
   readonly #command: string;
-  /** Whether nobody came by the link that was shown last. */
+  /** Whether nobody used the latest link. */
   #inVain = false;
 
-  /** @param options The page, and where its links go. */
+  /** @param options The page, and the log for its links. */
   constructor(options: PageAskerOptions) {
     const { page, label = "", workspace, log, patienceMs = PATIENCE_MS } = options;
     this.#page = page;
@@ -65,16 +65,16 @@ export class PageAsker {
     return this.#page.attended;
   }
 
-  /** Shows a link, where none leads to the page. */
+  /** Shows a link, unless one is still valid. */
   invite(): void {
     this.#link.refresh();
   }
 
   /**
-   * Leaves a request to the people at the page. Where nobody is, or everybody leaves, it is rejected,
-   * or declined.
+   * Leaves a request to the approval page. If nobody is there, or everybody leaves, the call is
+   * rejected, or the question declined.
    *
-   * @returns Why it was, which says what the user is to do; `undefined` where somebody was asked.
+   * @returns The reason, with instructions for the user; `undefined` if somebody was asked.
    */
   async decide(request: PersonRequest, isUnasked = false): Promise<string | undefined> {
     let why: string | undefined;
@@ -112,7 +112,7 @@ export class PageAsker {
     else refuse(this.#instruction(request));
   }
 
-  /** Whether somebody is at the page, or comes in time. */
+  /** Whether somebody has the page open, or opens it in time. */
   async #isThere(request: PersonRequest): Promise<boolean> {
     switch (this.#page.state) {
       case "open":
@@ -136,7 +136,7 @@ export class PageAsker {
     }
   }
 
-  /** What the model passes on to the user, and what it cannot do itself. */
+  /** Instructions that the model passes on to the user, and what it must not do itself. */
   #instruction(request: PersonRequest): string {
     this.#link.refresh();
     const [what, done] = request instanceof ElicitationRequest

@@ -1,5 +1,5 @@
 /**
- * Prompts that teach how code actions are written.
+ * Prompts that teach models to write code actions.
  *
  * @module
  */

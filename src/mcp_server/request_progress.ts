@@ -3,24 +3,24 @@ import type { Logger } from "../base/log.ts";
 import type { ServerContext } from "./sdk.ts";
 import type { Session, SessionParts } from "./session.ts";
 
-/** How often a change is reported at most: a person cannot read faster. */
+/** The shortest interval between reports; a person cannot read faster. */
 const INTERVAL_MS = 250;
-/** How often progress is reported at least: clients abandon a request without progress. */
+/** The longest interval between reports; clients abandon requests without progress. */
 const HEARTBEAT_MS = 5000;
 const MAX_MESSAGE = 200;
 
 /** Work that a client waits for. */
 export interface Work {
-  /** What it does at the moment, in one line. */
+  /** The current step, in one line. */
   readonly activity: string;
 }
 
-/** What a work does at the moment, without hidden characters. */
+/** The current step, shortened and without hidden characters. */
 export function shownActivity({ activity }: Work): string {
   return visible(activity.slice(0, MAX_MESSAGE)).slice(0, MAX_MESSAGE).toWellFormed();
 }
 
-/** What a tool does that needs the session's kernel, which has to start first. */
+/** The work of a tool that may have to wait for the session's kernel. */
 export class Preparation implements Work {
   readonly #session: Pick<Session, "starting" | "parts">;
   #activity: string;
@@ -31,7 +31,7 @@ export class Preparation implements Work {
     this.#activity = activity;
   }
 
-  /** What is done at the moment. */
+  /** The current step. */
   get activity(): string {
     return (this.#awaitsKernel ? this.#session.starting : undefined) ?? this.#activity;
   }
@@ -40,7 +40,7 @@ export class Preparation implements Work {
     this.#activity = activity;
   }
 
-  /** The session's kernel; until it is there, its start is reported. */
+  /** Waits for the session's kernel and reports its start meanwhile. */
   async kernel(): Promise<SessionParts> {
     this.#awaitsKernel = true;
     try {
@@ -51,15 +51,15 @@ export class Preparation implements Work {
   }
 }
 
-/** How long a request stays open at most while its client asks its user. */
+/** How long a request may stay open while its client asks the user. */
 const MAX_QUESTION_MS = 10 * 60_000;
 
-/** Who tells the client of a request, which its signal identifies. */
+/** The progress of requests, by their signals. */
 const tellers = new WeakMap<AbortSignal, RequestProgress>();
 
 /**
- * Tells a client what it waits for, where it asked for that, and that this is still alive. It begins
- * before anything is awaited.
+ * Reports the progress of a request to the client, if it asked for that. It begins before anything is
+ * awaited.
  */
 export class RequestProgress implements Disposable {
   #work: Work;
@@ -84,10 +84,10 @@ export class RequestProgress implements Disposable {
   }
 
   /**
-   * Reports a work from now on.
+   * Starts reporting a work.
    *
-   * In the older era a request stays open while its client asks its user, so who told of it before
-   * continues: its numbers must increase.
+   * In the older era a request stays open while the client asks its user, so the earlier instance
+   * continues, because progress numbers must increase.
    */
   static of(work: Work, ctx: ServerContext, log: Logger): RequestProgress {
     const before = tellers.get(ctx.mcpReq.signal);
@@ -97,15 +97,14 @@ export class RequestProgress implements Disposable {
     return before;
   }
 
-  /** Reports another work from now on. */
+  /** Switches to another work. */
   follow(work: Work): void {
     this.#work = work;
     this.#startedAt = performance.now();
   }
 
   /**
-   * Goes on, disposed of or not, while the client asks its user: in the older era the request stays
-   * open, and comes back.
+   * Continues after disposal while the client asks its user: in the older era the request stays open.
    */
   keep(): void {
     if (this.#ctx.mcpReq.envelope !== undefined) return;
@@ -113,7 +112,7 @@ export class RequestProgress implements Disposable {
     this.#expiry = setTimeout(() => this.#stop(), MAX_QUESTION_MS);
   }
 
-  /** Stops telling: nothing may follow a request's answer. */
+  /** Stops reporting: nothing may follow a response. */
   [Symbol.dispose](): void {
     if (this.#isKept) this.#isKept = false;
     else this.#stop();

@@ -1,5 +1,5 @@
 /**
- * What a client can read: the generated APIs, and what cells have left.
+ * The resources that a client can read: generated APIs, and files that cells produced.
  *
  * @module
  */
@@ -31,7 +31,7 @@ export function registerResources(server: SdkMcpServer, session: Session): void 
 
 function registerSources(server: SdkMcpServer, session: Session): void {
   const template = new ResourceTemplate("mcptools://{server}/{module}.py", {
-    // Not every tool of every server: that would be a long list. Templates complete the others.
+    // Only an overview of each server, because the list would be long. Templates complete the others.
     list: () =>
       listed(session, (name) => ({
         uri: `mcptools://${name}/__init__.py`,
@@ -142,7 +142,7 @@ async function readSource(
   file: string,
   mimeType: string,
 ): Promise<ReadResourceResult> {
-  // Registered names are checked, so that they cannot lead elsewhere.
+  // Registered names are checked, so they cannot lead to another folder.
   const isKnown = (await session.servers()).includes(server);
   const text = isKnown
     ? await readHostileFile(join(await session.mcptools(), server, file))

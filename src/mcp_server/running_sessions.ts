@@ -14,25 +14,25 @@ import { sessionsFolder } from "../files/user_folders.ts";
 
 const recordSchema = z.object({
   workspace: z.string(),
-  /** What it is called, where a server has several; else empty. */
+  /** Its name, if the server has several; otherwise empty. */
   label: z.string(),
-  /** The application's door, and what opens it. */
+  /** The address and the token of the application's door. */
   url: z.url(),
   token: z.string(),
 });
 
-/** A session that runs. */
+/** A running session. */
 export type RunningSession = Readonly<z.infer<typeof recordSchema>>;
 
-/** Makes the folder, before a sandbox starts: what is not there cannot be hidden. */
+/** Creates the folder before a sandbox starts, because a missing folder cannot be hidden. */
 export async function prepareSessionsFolder(): Promise<void> {
   const folder = sessionsFolder();
   if (folder !== undefined) await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
 }
 
 /**
- * Has a session found by its user. Its file is locked for as long as this process lives: a port says
- * nothing, as any user can listen at one that a process has left.
+ * Announces a session to its user. Its file stays locked while this process lives; a port proves
+ * nothing, because any user can take over one that a process has closed.
  */
 export async function announceSession(session: RunningSession): Promise<AsyncDisposable> {
   const folder = sessionsFolder();
@@ -41,12 +41,12 @@ export async function announceSession(session: RunningSession): Promise<AsyncDis
   return await holdRecord(folder, session);
 }
 
-/** Finds the sessions of this user. Those that did not end cleanly are forgotten. */
+/** Finds the sessions of this user, and removes the records of those that did not end cleanly. */
 export async function runningSessions(workspace?: string): Promise<RunningSession[]> {
   const folder = sessionsFolder();
   if (folder === undefined) return [];
   const sessions = (await heldRecords(folder))
-    .flatMap((text) => recordSchema.safeParse(JSON.parse(text)).data ?? []); // else not of this version
+    .flatMap((text) => recordSchema.safeParse(JSON.parse(text)).data ?? []); // otherwise of another version
   return sessions.filter((session) =>
     workspace === undefined || isInside(session.workspace, workspace)
   );

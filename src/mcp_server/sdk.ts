@@ -1,5 +1,5 @@
 /**
- * The server half of the MCP TypeScript SDK: the one place that imports it.
+ * The server half of the MCP TypeScript SDK, imported only here.
  *
  * Its 2.x line serves both protocol eras from one code base and has real types in Deno; the 1.x line,
  * `@modelcontextprotocol/sdk`, is the legacy peer in the tests.
@@ -33,10 +33,12 @@ export type {
   ListResourcesResult,
   McpHttpHandler,
   ReadResourceResult,
+  RegisteredTool,
   RequestStateCodec,
   ServerContext,
   ServerOptions,
   StandardSchemaWithJSON,
+  ToolAnnotations,
   Transport,
   Variables,
 } from "@modelcontextprotocol/server";

@@ -25,69 +25,70 @@ import { shownActivity } from "./request_progress.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 import { CellTasks } from "./tasks.ts";
 
-/** What the tools of one MCP session work with. */
+/** The parts of a running session that its tools use. */
 export interface SessionParts {
   readonly executor: CodeExecutor;
-  /** Asks the user where the client cannot. */
+  /** Asks the user if the client cannot. */
   readonly page: PageAsker;
-  /** Where the whole output of cells goes: where images go too. */
+  /** Receives the full output of cells; their images are in the same folder. */
   readonly outputs: ArtifactFolder;
 }
 
-/** What of a session's parts can be there before its client. */
+/** The parts that can be started before a client is there. */
 interface PreparedParts extends Pick<SessionParts, "executor" | "outputs"> {
-  /** What ends with them. */
+  /** Disposed of with them. */
   readonly stack: AsyncDisposableStack;
 }
 
 /**
- * What becomes of changes that a client asks for: registering and removing servers, installing from a
- * repository. Where the setup is `"fixed"`, clients are not offered what would change it.
+ * How changes that a client requests are decided: registering and removing servers, installing from a
+ * repository. With `"fixed"`, clients are not offered tools that change the setup.
  */
-export type ChangeMode = ApprovalMode | "fixed";
+type ChangeMode = ApprovalMode | "fixed";
 
 /** Options of `McpServer.serveStdio()`. */
 export interface McpServerOptions
   extends
     Omit<CodeExecutorOptions, "approval" | "audit" | "durable" | "requireShellEscape" | "signal"> {
   /**
-   * Whether calls and changes are noted in the workspace's audit log, `.ipybox/audit.jsonl`.
+   * Whether calls and changes are recorded in the workspace's audit log, `.ipybox/audit.jsonl`.
    *
    * @default {true}
    */
   audit?: boolean;
   /**
-   * What becomes of tool calls and requests for resources that code makes, and of changes that the
-   * client asks for, such as server registrations: the client's user is asked by MCP elicitation, or on the approval
-   * page where the client has none, or all are allowed or denied.
+   * How tool calls and resource requests of the code are decided, and changes that the client requests,
+   * such as server registrations. `"ask"` asks the client's user by MCP elicitation, or on the approval
+   * page if the client does not support that.
    *
    * @default {"ask"}
    */
   approve?: ApprovalMode;
   /**
-   * What becomes of shell commands, such as `!ls`.
+   * How shell commands, such as `!ls`, are decided.
    *
    * @default {"allow"}
    */
   approveShell?: ApprovalMode;
   /**
-   * Which calls are allowed, need approval or are denied. It does not decide on registrations.
+   * Decides which calls are allowed, need approval or are denied. It does not apply to registrations.
    *
-   * @default {undefined} `approve` and `approveShell` count for all calls
+   * @default {undefined} `approve` and `approveShell` apply to all calls
    */
   policy?: ApprovalPolicy;
   /**
-   * Has the session outlive this process: the next server of the workspace with this name continues it.
-   * Disposing the server leaves it running. Where another program attaches to it, this server's tools fail.
+   * Lets the session outlive this process: the workspace's next server with this name continues it.
+   * Disposing the server leaves the session running. If another program attaches to it, this server's
+   * tools fail.
    *
-   * @default {undefined} the session ends with this process, however that ends
+   * @default {undefined} the session ends with this process, even if that is killed
    */
   durable?: DurableOptions & { readonly name: string };
   /**
-   * Whether the approval page is asked, its link being shown at the start, even where the client can
-   * ask its user.
+   * Whether to ask on the approval page even if the client can ask its user. The page's link is shown
+   * at the start.
    *
-   * @default {false} only where the client cannot ask
+   * @default {false} only if the client cannot ask
    */
   page?: boolean;
   /**
@@ -104,44 +105,45 @@ export interface McpServerOptions
 /** Options of {@linkcode Session}. */
 export interface SessionOptions extends McpServerOptions {
   durable?: NotedOptions & { readonly name: string };
-  /** Whether the durable session has run before, for another process: its workspace is as that left it. */
+  /** Whether another process has run the durable session before: its workspace already has its files. */
   continues?: boolean;
-  /** Called when somebody has ended the durable session; without it, another one takes its place. */
+  /** Called when the durable session was ended from outside. Without it, the next call starts a new one. */
   onEnded?: () => void;
-  /** Whether clients are not offered what would change the setup. */
+  /** Whether to hide the tools that change the setup. */
   fixed?: boolean;
-  /** What this session is called in the log, where a server has several. */
+  /** The session's name in the log, for servers with several. */
   label?: string;
-  /** The audit log that is written to in place of the workspace's own. */
+  /** The audit log to write instead of the workspace's own. */
   auditLog?: Pick<AuditLogOptions, "workspace" | "session">;
-  /** Puts files into the workspace, before the kernel starts. It is done once, whole or not at all. */
+  /** Copies files into the workspace before the kernel starts, once: all of them or none. */
   fill?: (signal: AbortSignal) => Promise<void>;
 }
 
 /**
- * One MCP session: its kernel, which starts with {@linkcode begin} or when it is needed, and all that its client has to do with.
- * Disposing it ends the kernel.
+ * One MCP session: its kernel, which starts with {@linkcode begin} or when it is needed, and the state
+ * of its client. Disposing it ends the kernel.
  *
- * What only runs once the kernel starts is loaded then, as clients need not wait for it.
+ * Code that only runs once the kernel starts is imported then, so that clients need not wait for it.
  *
- * A start that failed is tried again by the next call that needs the kernel: its error says what the
- * user can do, and who has done it need not restart the client.
+ * If the start fails, the next call that needs the kernel tries again: the error says how to fix it,
+ * and the client need not be restarted afterwards.
  */
 export class Session implements AsyncDisposable {
   /** The cells that wait for the client's user. */
   readonly rounds: ApprovalRounds = new ApprovalRounds();
-  /** The cells that its client looks for as tasks. */
+  /** The cells that the client polls as tasks. */
   readonly tasks: CellTasks = new CellTasks(this);
-  /** The form in which tools answer. */
+  /** How tools answer. */
   readonly answers: Answers;
-  /** The files that cells have left. */
+  /** The files that cells have produced. */
   readonly artifacts: Artifacts;
-  /** What becomes of changes that the client asks for. */
+  /** How changes that the client requests are decided. */
   readonly changes: ChangeMode;
-  /** Whether the approval page is asked even where the client can ask. */
+  /** Whether to ask on the approval page even if the client can ask. */
   readonly prefersPage: boolean;
   readonly log: Logger;
-  readonly #cells = new CellPlaces();
+  readonly #places = new Semaphore(MAX_CELLS);
+  readonly #code = new Semaphore(MAX_CODE);
   readonly #options: SessionOptions;
   readonly #closing = new AbortController();
   readonly #listeners = new Set<() => void | Promise<void>>();
@@ -150,17 +152,17 @@ export class Session implements AsyncDisposable {
   #lastCell: CellRun | undefined;
   #left: readonly CellRun[] = [];
   readonly #underWay = new Set<CellRun>();
-  /** What the client is to be told of the session, with the next cell. */
+  /** News about the session, for the result of the next cell. */
   readonly #news: string[] = [];
-  /** Whether the session has run here before. */
+  /** Whether the session has had a kernel before. */
   #hasRun: boolean;
-  /** Whether the durable session ends when this one is disposed of. */
+  /** Whether disposing ends the durable session, too. */
   #ends = false;
   #disposing: Promise<void> | undefined;
   #closingLost: Promise<void> | undefined;
-  /** The executor that was started before anybody needed it. */
+  /** The parts that {@linkcode prepare} started. */
   #prepared: Promise<PreparedParts> | undefined;
-  /** What ends with it, once it has started. */
+  /** Disposed of at the end, once the session has started. */
   #running: AsyncDisposable | undefined;
   #workspace: Promise<string> | undefined;
   #index: ToolIndex | undefined;
@@ -177,14 +179,14 @@ export class Session implements AsyncDisposable {
     this.artifacts = new Artifacts();
   }
 
-  /** Starts the kernel in the background, before anybody needs it. */
+  /** Starts the kernel in the background, before it is needed. */
   begin(): void {
     this.parts.catch((error: unknown) => {
       if (!this.#closing.signal.aborted) this.log.error(`Cannot start the kernel: ${error}`);
     });
   }
 
-  /** Starts the kernel for a client that is yet to come. What tells the user of the session waits. */
+  /** Starts the kernel ahead of a client. The session is announced once it has one. */
   async prepare(): Promise<void> {
     await (this.#prepared ??= this.#prepare());
   }
@@ -194,20 +196,20 @@ export class Session implements AsyncDisposable {
     return await (await this.#prepared)?.executor.isReady() ?? false;
   }
 
-  /** What it does, for the pages of other sessions. */
+  /** The session's state, for the pages of other sessions. */
   get state(): "starting" | "running" | "idle" {
     if (this.#starting !== undefined) return "starting";
     return this.#underWay.size > 0 ? "running" : "idle";
   }
 
-  /** What waits for a decision of the user. */
+  /** The requests that wait for the user. */
   async waiting(): Promise<readonly WaitingRequest[]> {
     if (this.#running === undefined) return [];
     const parts = await this.#parts?.catch(() => undefined); // another program has the session
     return parts?.executor.page.waiting ?? [];
   }
 
-  /** What is done before the kernel runs code, in one line; `undefined` once it does. */
+  /** The current step of the start, in one line; `undefined` after it. */
   get starting(): string | undefined {
     return this.#starting;
   }
@@ -221,7 +223,7 @@ export class Session implements AsyncDisposable {
     return this.#parts;
   }
 
-  /** The observers that note changes in the audit log, like the calls of executed code. */
+  /** The observers that record changes in the audit log, as they do the calls of code. */
   async observers(): Promise<readonly CallObserver[]> {
     const log = await this.#auditLog();
     if (log === false) return [];
@@ -234,7 +236,7 @@ export class Session implements AsyncDisposable {
     return this.#workspace ??= Deno.realPath(this.#options.workspace ?? Deno.cwd());
   }
 
-  /** The folder that code can read besides the workspace, if there is one. */
+  /** The folder that code can read besides the workspace, if any. */
   get project(): string | undefined {
     const { sandbox } = this.#options;
     return typeof sandbox === "object" ? sandbox.project : undefined;
@@ -245,7 +247,7 @@ export class Session implements AsyncDisposable {
     return this.#options.fill !== undefined;
   }
 
-  /** Resolves when the workspace has the files that it starts with. */
+  /** Resolves once these copies are there. */
   get filled(): Promise<void> {
     return this.#filled ??= this.#fill().catch((error: unknown) => {
       this.#filled = undefined;
@@ -270,7 +272,7 @@ export class Session implements AsyncDisposable {
     return await this.#index.search(query, servers ?? await this.servers());
   }
 
-  /** Starts a cell, after those that were started before. */
+  /** Starts a cell, which runs after the earlier ones. */
   async startCell(
     kernel: () => Promise<SessionParts>,
     { code, timeoutMs, patience }: {
@@ -279,7 +281,7 @@ export class Session implements AsyncDisposable {
       readonly patience: Patience;
     },
   ): Promise<CellRun> {
-    const place = this.#cells.admit(code);
+    const place = this.#admit(code);
     try {
       const { executor } = await kernel();
       this.rounds.newcomer(code);
@@ -287,7 +289,7 @@ export class Session implements AsyncDisposable {
       const news = this.#news.splice(0);
       const busy = this.#left.find(({ isOver }) => !isOver);
       if (busy !== undefined) {
-        const why = `Not run: cell ${busy.id} has not ended (${shownActivity(busy)}). ` +
+        const why = `Not run: cell ${busy.id} is still running (${shownActivity(busy)}). ` +
           "Call wait_for_cell with its ID first, or reset";
         throw new Error([...news, why].join("\n"));
       }
@@ -303,14 +305,29 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /** The client goes. Where the session outlives it, so do its cells. */
+  /** Called when the client disconnects. The cells of a durable session continue. */
   leave(): void {
-    if (this.#name !== undefined) { for (const cell of this.#underWay) cell.release(); }
+    if (this.#name === undefined) return;
+    for (const cell of this.#underWay) cell.release();
   }
 
-  /** Nobody needs the session any more. It ends when it is disposed of, also where it is durable. */
+  /** Makes disposing end the session even if it is durable. */
   end(): void {
     this.#ends = true;
+  }
+
+  /** Makes room for a cell: each that waits takes memory, even when its client has gone. */
+  #admit(code: string): Disposable {
+    using taken = new DisposableStack();
+    const what = taken.use(this.#places.tryAcquire()) === undefined
+      ? `${MAX_CELLS} cells`
+      : taken.use(this.#code.tryAcquire(code.length)) === undefined
+      ? "Cells with much code"
+      : undefined;
+    if (what === undefined) return taken.move();
+    throw new Error(
+      `${what} are already running or queued in this session: wait for their results, then run this one`,
+    );
   }
 
   #follow(cell: CellRun): CellRun {
@@ -319,32 +336,32 @@ export class Session implements AsyncDisposable {
     return cell;
   }
 
-  /** Keeps a cell that its client does not wait for any longer. */
+  /** Keeps a cell for which the client has stopped waiting. */
   leaveCell(cell: CellRun): void {
     if (this.#left.includes(cell)) return;
     const old = this.#left.filter(({ isOver }) => isOver).slice(0, 1 - MAX_LEFT);
     this.#left = [...this.#left.filter((left) => !old.includes(left)), cell];
   }
 
-  /** A cell that was left. */
+  /** Finds such a cell. */
   leftCell(id: string): CellRun {
     const cell = [...this.#left, ...this.tasks.runs].find((left) => left.id === id);
     if (cell !== undefined) return cell;
-    throw new Error(`There is no cell "${id}": none was left with this ID, or long ago`);
+    throw new Error(`There is no cell "${id}": the ID is wrong, or the cell ended long ago`);
   }
 
-  /** Finds a cell by its execution, also one that goes on from the session's host before. */
+  /** Finds a cell by its execution, including one that a previous host started. */
   async runOf(execution: string): Promise<CellRun | undefined> {
     if (this.#name !== undefined) await this.parts;
     return [...this.#underWay, ...this.#left].find((run) => run.execution === execution);
   }
 
-  /** Leaves what a cell waits for, and of which the client has asked nobody, to the approval page. */
+  /** Leaves a request to the approval page because the client asked nobody. */
   leaveToPage(run: CellRun, request: PersonRequest): void {
     run.leave(request, this.parts.then(({ page }) => page.decide(request, true)));
   }
 
-  /** Makes a cell's whole text a resource. */
+  /** Makes a cell's full text a resource. */
   async saveOutput(whole: string | { readonly text: string }): Promise<Artifact | undefined> {
     try {
       const { outputs } = await this.parts;
@@ -358,14 +375,14 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /** The files that code works with, where those are not in the session's folder on this machine. */
+  /** The workspace's files, if they are not on this machine. */
   async farWorkspace(): Promise<FarWorkspace | undefined> {
     const { placement } = this.#options;
     if (placement === undefined || bindsWorkspace(placement)) return undefined;
     return (await this.parts).executor.farWorkspace;
   }
 
-  /** Calls back whenever there are other servers, until disposed. */
+  /** Calls back when servers were added or removed, until disposed. */
   onServersChanged(listener: () => void | Promise<void>): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
@@ -420,7 +437,8 @@ export class Session implements AsyncDisposable {
     const { PageAsker } = await import("./page_asker.ts");
     const workspace = await this.workspace;
     const { label = "" } = this.#options;
-    parts.use(await announceSession({ workspace, label, ...doorOf(executor) }));
+    const { url: { href: url }, token } = executor.applicationDoor;
+    parts.use(await announceSession({ workspace, label, url, token }));
     const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
     if (this.prefersPage) page.invite();
     const { sessionEnded } = executor;
@@ -459,7 +477,7 @@ export class Session implements AsyncDisposable {
     return { executor, outputs, stack: stack.move() };
   }
 
-  /** Starts the kernel, or finds that of the durable session, which goes on when the parts are disposed of. */
+  /** Starts the kernel, or attaches to that of the durable session, which disposing the parts does not end. */
   async #open(
     parts: AsyncDisposableStack,
     options: CodeExecutorOptions & { readonly workspace: string },
@@ -475,7 +493,7 @@ export class Session implements AsyncDisposable {
     const { unfinished, unfinishedId: resumes } = executor;
     if (before === "lost" || (before === "nothing" && this.#hasRun)) {
       this.#news.push(
-        `[Session ${name} was lost: this is a new one, without its variables]`,
+        `[Session ${name} was lost: this is a new one, without the old variables]`,
       );
     } else if (before === "itself") {
       this.#news.push(`[Session ${name} continues: its variables are still there]`);
@@ -489,14 +507,14 @@ export class Session implements AsyncDisposable {
     return executor;
   }
 
-  /** The durable session is over, or another program has it. */
+  /** The durable session has ended, or another program has attached to it. */
   #lose(reason: unknown, running: AsyncDisposable): void {
     if (this.#closing.signal.aborted || this.#running !== running) return;
     if (reason instanceof SessionTakenError) {
       const taken = reason.message + ", or restart this MCP server";
       this.log.warn(taken);
       this.#parts = Promise.reject(new Error(taken, { cause: reason }));
-      this.#parts.catch(() => {}); // whoever needs it gets it
+      this.#parts.catch(() => {}); // the next caller gets it
       return;
     }
     if (reason instanceof SessionEndedError) this.#options.onEnded?.();
@@ -508,12 +526,12 @@ export class Session implements AsyncDisposable {
     });
   }
 
-  /** The name of the durable session that it is, if it is one. */
+  /** The name of the durable session, if it is one. */
   get #name(): string | undefined {
     return this.#options.durable?.name;
   }
 
-  /** The Python that runs the kernel; the managed one is built where it is missing. */
+  /** The Python that runs the kernel; the managed one is built if it is missing. */
   async #python(): Promise<PythonEnvironment> {
     const { python } = this.#options;
     const { buildPythonEnvironment, findPython } = await import("../python/environment.ts");
@@ -533,66 +551,32 @@ export class Session implements AsyncDisposable {
   }
 }
 
-function doorOf({ applicationDoor: { url, token } }: CodeExecutor): { url: string; token: string } {
-  return { url: url.href, token };
-}
-
-/** How many cells that were left and have ended are kept with their results. */
+/** How many ended cells are kept with their results for `wait_for_cell`. */
 const MAX_LEFT = 4;
 
-/** How many cells of a session may run or wait for their turn, and how long their code may be together. */
+/** How many cells of a session may run or be queued, and how long their code may be in total. */
 const MAX_CELLS = 32;
 const MAX_CODE = 16 * 2 ** 20;
 
-/** A session has as many cells under way as it may have. */
-class TooManyCellsError extends Error {
-  override readonly name: string = "TooManyCellsError";
-}
-
-/**
- * The places for a session's cells that have not ended. A client that asks for more than it waits for
- * is refused, as each waiting cell takes memory, even when its client has gone.
- */
-class CellPlaces {
-  readonly #cells = new Semaphore(MAX_CELLS);
-  readonly #code = new Semaphore(MAX_CODE);
-
-  /** Takes a place. */
-  admit(code: string): Disposable {
-    using taken = new DisposableStack();
-    if (taken.use(this.#cells.tryAcquire()) === undefined) throw refusal(`${MAX_CELLS} cells`);
-    if (taken.use(this.#code.tryAcquire(code.length)) === undefined) {
-      throw refusal("Cells with much code");
-    }
-    return taken.move();
-  }
-}
-
-function refusal(what: string): TooManyCellsError {
-  return new TooManyCellsError(
-    `${what} are already running or queued in this session: wait for their results, then run this one`,
-  );
-}
-
-/** What a tool has to say. */
+/** A tool's result. */
 interface Answer<Report> {
   /** For the model. */
   readonly text: string;
   readonly images?: readonly ContentBlock[];
   /** The same for programs. */
   readonly report: Report;
-  /** Whether the tool could not do what it was asked for. */
+  /** Whether the tool failed. */
   readonly isError?: boolean;
 }
 
-/** How tools declare what they give. */
+/** A tool's output schema, if it has one. */
 type Declared<Report> = { outputSchema?: z.ZodType<Report> };
 
 /**
- * The form in which tools answer: one text, then images, which is what every client shows its model.
+ * How tools answer: one text, then images, which is what every client shows its model.
  *
- * Structured content is sent only on request: clients that know it show it instead of the text and the
- * images, or in addition to them, and send output schemas to the model with every request. Some also
+ * Structured content is sent only on request: clients that support it show it instead of the text and
+ * the images, or in addition to them, and send output schemas to the model with every request. Some also
  * show `_meta`. Links to resources are not sent at all: some clients read them into the context, or
  * break.
  */
@@ -604,7 +588,7 @@ class Answers {
     this.#structured = structured;
   }
 
-  /** The part of a tool's definition that says what its reports are like. */
+  /** The output schema of a tool's definition. */
   declare<Report>(outputSchema: z.ZodType<Report>): Declared<Report> {
     return this.#structured ? { outputSchema } : {};
   }

@@ -1,8 +1,8 @@
 /**
- * The tasks extension of protocol 2026-07-28: clients that declare it get a task in place of the result
- * of a cell that takes long, or that asks its user something, and look for the result later.
+ * The tasks extension of protocol 2026-07-28: clients that declare it get a task instead of the result
+ * of a cell that takes long or asks the user, and poll for the result.
  *
- * A task is a cell, whose state is looked up when its client asks for it.
+ * A task is a view of a cell, whose state is looked up when the client polls.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import { z } from "zod";
 import type { PersonRequest } from "../approval/wire.ts";
 import { ABANDONED_MS, formsOf, leaveUnaskable, takeAnswers } from "./approvals.ts";
 import { reportCell, reportRunning } from "./cell_report.ts";
-import type { CellRun, Waiting } from "./cell_run.ts";
+import type { CellRun } from "./cell_run.ts";
 import { abilitiesOf, TASKS } from "./client_abilities.ts";
 import { shownActivity } from "./request_progress.ts";
 import {
@@ -23,15 +23,15 @@ import {
 } from "./sdk.ts";
 import type { Session } from "./session.ts";
 
-/** After how long a client that takes tasks gets one. */
+/** How long a cell runs before its client gets a task. */
 export const TASK_AFTER_MS = 5000;
-/** How often clients should look. */
+/** How often clients should poll. */
 const POLL_MS = 1000;
-/** How long the result of a task that has ended is kept, and of how many. */
+/** How long the results of ended tasks are kept, and how many. */
 const KEPT_MS = 10 * 60_000;
 const MAX_ENDED = 8;
 
-/** What is said of a task. */
+/** The state of a task, for the client. */
 interface TaskState {
   readonly taskId: string;
   readonly status: "working" | "input_required" | "completed" | "cancelled";
@@ -42,16 +42,16 @@ interface TaskState {
   readonly pollIntervalMs: number;
 }
 
-/** A cell for whose result its client does not keep a request open. */
+/** A cell whose client polls for the result. */
 class CellTask implements Disposable {
   readonly run: CellRun;
   readonly #session: Session;
   readonly #createdAt = Date.now();
-  /** When its client was first sent a question. */
+  /** When the client first received each question. */
   readonly #askedAt = new Map<string, number>();
   #updatedAt = this.#createdAt;
   #status: TaskState["status"] = "working";
-  #shown: Waiting = { approvals: [], questions: [] };
+  #shown: readonly PersonRequest[] = [];
   #result: Promise<CallToolResult> | undefined;
   #isCancelled = false;
   #abandoning: ReturnType<typeof setTimeout> | undefined;
@@ -61,17 +61,17 @@ class CellTask implements Disposable {
     this.#session = session;
   }
 
-  /** When nothing of it need be kept any more; `undefined` before its end. */
+  /** When it can be forgotten; `undefined` before its end. */
   get keptUntil(): number | undefined {
     return this.run.endedAt && this.run.endedAt + KEPT_MS;
   }
 
-  /** What the client is told in place of the cell's result. */
+  /** The response that replaces the cell's result. */
   get begun(): Omit<TaskState, "taskId"> {
     return this.#state("working", shownActivity(this.run));
   }
 
-  /** Looks how far it is. */
+  /** Gives its current state. */
   async look(server: SdkMcpServer, ctx: ServerContext): Promise<object> {
     this.#keep();
     const { run } = this;
@@ -87,14 +87,9 @@ class CellTask implements Disposable {
           return { ...this.#state("completed"), result };
         }
         case "waiting": {
-          const { page } = await this.#session.parts; // long there
-          const by = {
-            can: abilitiesOf(server, ctx),
-            page,
-            prefersPage: this.#session.prefersPage,
-          };
-          const askable = leaveUnaskable(run, step.waiting, by);
-          if (askable.approvals.length + askable.questions.length === 0) continue;
+          const by = { can: abilitiesOf(server, ctx), session: this.#session };
+          const askable = await leaveUnaskable(run, step.requests, by);
+          if (askable.length === 0) continue;
           const { shown, inputRequests } = formsOf(askable);
           this.#shown = shown;
           for (const key of Object.keys(inputRequests)) {
@@ -106,22 +101,13 @@ class CellTask implements Disposable {
     }
   }
 
-  /** Takes answers to what was asked. Others are ignored. */
+  /** Takes answers to questions that were asked; others are ignored. */
   async answer(given: ServerContext["mcpReq"]["inputResponses"] = {}): Promise<void> {
     this.#keep();
-    const { approvals, questions } = this.#shown;
     const isGiven = ({ id }: PersonRequest) => Object.hasOwn(given, id);
-    const askedAt = Math.max(
-      ...[...approvals, ...questions].filter(isGiven).map(({ id }) => this.#askedAt.get(id) ?? 0),
-    );
-    const answered = {
-      approvals: approvals.filter(isGiven),
-      questions: questions.filter(isGiven),
-    };
-    this.#shown = {
-      approvals: approvals.filter((request) => !isGiven(request)),
-      questions: questions.filter((request) => !isGiven(request)),
-    };
+    const answered = this.#shown.filter(isGiven);
+    this.#shown = this.#shown.filter((request) => !isGiven(request));
+    const askedAt = Math.max(...answered.map(({ id }) => this.#askedAt.get(id) ?? 0));
     await takeAnswers(this.run, answered, {
       given,
       askedAt,
@@ -129,17 +115,17 @@ class CellTask implements Disposable {
     });
   }
 
-  /** Ends the cell. */
+  /** Cancels the cell. */
   cancel(): void {
     this.#isCancelled = true;
     this.run.cancel(new DOMException("The task was cancelled", "AbortError"));
   }
 
-  /** Ends the cell if it waits for a client that does not ask for it any more. */
+  /** Cancels the cell soon if it waits for its client, unless that polls again. */
   abandon(): void {
     if (this.#abandoning !== undefined || this.run.isOver) return;
     const timer = this.#abandoning = setTimeout(async () => {
-      const { type } = await this.run.next(); // it may wait only later
+      const { type } = await this.run.next(); // it may not wait yet
       if (type !== "waiting" || this.#abandoning !== timer) return;
       this.run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
     }, ABANDONED_MS);
@@ -149,7 +135,7 @@ class CellTask implements Disposable {
     this.#keep();
   }
 
-  /** Its client is there. */
+  /** Called when the client polls. */
   #keep(): void {
     clearTimeout(this.#abandoning);
     this.#abandoning = undefined;
@@ -171,7 +157,7 @@ class CellTask implements Disposable {
 
 const NO_PATIENCE = AbortSignal.abort();
 
-/** The tasks of a session. Those that ended last are kept with their results. */
+/** The tasks of a session. The last ended ones are kept with their results. */
 export class CellTasks implements Disposable {
   readonly #session: Session;
   readonly #tasks = new Map<string, CellTask>();
@@ -185,7 +171,7 @@ export class CellTasks implements Disposable {
     return this.#tasks.values().map(({ run }) => run).toArray();
   }
 
-  /** Makes a task of a cell, or gives the one that it is. */
+  /** Gives the task of a cell. */
   of(run: CellRun): CellTask {
     this.#forgetOld();
     return this.#tasks.getOrInsertComputed(
@@ -194,7 +180,7 @@ export class CellTasks implements Disposable {
     );
   }
 
-  /** Finds a task, also one that the session's host before has begun. */
+  /** Finds a task, including one that a previous host of the session started. */
   async find(execution: string): Promise<CellTask | undefined> {
     this.#forgetOld();
     const known = this.#tasks.get(execution);
@@ -203,7 +189,7 @@ export class CellTasks implements Disposable {
     return run && this.of(run);
   }
 
-  /** Another cell is requested: one that waits for a client that has gone does not hold it up. */
+  /** Called when another cell is requested: a cell that waits for a client that is gone must not delay it. */
   newcomer(): void {
     for (const task of this.#tasks.values()) task.abandon();
   }
@@ -224,19 +210,19 @@ export class CellTasks implements Disposable {
   }
 }
 
-/** How the tasks of a server's sessions are told apart. */
+/** How the tasks of a server's sessions are distinguished. */
 export interface TaskServerOptions {
-  /** What their ids begin with. */
+  /** The beginning of their ids. */
   readonly prefix?: string;
 }
 
-/** Answers in place of a cell's result. */
+/** Answers with a task instead of a cell's result. */
 export function reportTask(
   run: CellRun,
   session: Session,
   { prefix = "" }: TaskServerOptions,
 ): CallToolResult {
-  const { structuredContent } = reportRunning(run, session); // the SDK wants what the tool declares
+  const { structuredContent } = reportRunning(run, session); // the SDK requires what the tool declares
   return {
     content: [],
     ...(structuredContent === undefined ? {} : { structuredContent }),
@@ -248,7 +234,7 @@ export function reportTask(
 
 const idParams = z.object({ taskId: z.string() });
 
-/** Serves the tasks of a session; of one that there is not, none is found. */
+/** Serves the tasks of a session; without a session, none are found. */
 export function registerTasks(
   server: SdkMcpServer,
   session: Session | undefined,
@@ -272,7 +258,7 @@ export function registerTasks(
       if (task === undefined) {
         const message = `There is no task "${
           taskId.slice(0, 100)
-        }": it ended long ago, or never was`;
+        }": it ended long ago, or the ID is wrong`;
         throw new ProtocolError(ProtocolErrorCode.InvalidParams, message);
       }
       return { ...await act(task, ctx, taskId) };

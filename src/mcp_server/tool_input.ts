@@ -1,17 +1,17 @@
 /**
- * What tools declare and take, so that every client there is can call them.
+ * The input schemas of tools, in a form that all clients can handle.
  *
  * @module
  */
 import { z } from "zod";
 import type { StandardSchemaWithJSON } from "./sdk.ts";
 
-/** Makes what a tool's arguments are declared as of what it takes itself. */
+/** Derives the declared input schema of a tool from its own. */
 export type DeclareInput = <Input, Output>(
   schema: StandardSchemaWithJSON<Input, Output>,
 ) => StandardSchemaWithJSON<Input, Output>;
 
-/** The part of JSON Schema that every provider of models takes, also OpenAI's strict mode and Gemini. */
+/** The subset of JSON Schema that every model provider accepts, including OpenAI's strict mode and Gemini. */
 interface PlainSchema {
   type: string;
   description?: string;
@@ -22,7 +22,7 @@ interface PlainSchema {
   required?: string[];
 }
 
-/** Leaves out all else, such as bounds, which the tool checks itself. */
+/** Drops everything else, such as bounds, which the tool checks itself. */
 const plainSchema: z.ZodType<PlainSchema> = z.lazy(() =>
   z.object({
     type: z.string(),
@@ -36,9 +36,8 @@ const plainSchema: z.ZodType<PlainSchema> = z.lazy(() =>
 );
 
 /**
- * Declares a tool's arguments in that part of JSON Schema, and takes what clients make of it: those that
- * require every argument send `null` or something empty for what is not given, and some send numbers
- * as text.
+ * Declares a tool's arguments in that subset, and tolerates what clients send: those that require every
+ * argument send `null` or empty values for omitted ones, and some send numbers as text.
  */
 export const forClients: DeclareInput = (schema) => {
   const own = schema["~standard"];
@@ -59,8 +58,8 @@ const SESSION: PlainSchema = {
 };
 
 /**
- * Declares the argument `session` beside a tool's own. It says where a call goes, and is used up by
- * the time that the tool gets its arguments.
+ * Declares the argument `session` in addition to a tool's own. It selects the session, and is removed
+ * before the tool gets its arguments.
  */
 export const withSession: DeclareInput = (schema) => {
   const own = forClients(schema)["~standard"];
@@ -78,7 +77,7 @@ export const withSession: DeclareInput = (schema) => {
   };
 };
 
-/** A value without what means that nothing is given, its numbers as numbers. */
+/** A value without empty arguments, and with numbers as numbers. */
 function taken(value: unknown, { type, properties = {}, required = [] }: PlainSchema): unknown {
   if ((type === "number" || type === "integer") && typeof value === "string") {
     const number = Number(value);

@@ -1,7 +1,7 @@
 /**
- * How a launcher comes to where a command leads: the host sends a program that unpacks ours there and
- * becomes the launcher on the same stdin and stdout. What the other side says is as hostile as what
- * executed code says.
+ * Starts a launcher on the other side of a command: the host sends a program that unpacks ours there
+ * and becomes the launcher on the same stdin and stdout. The other side's messages are as hostile as
+ * executed code's.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import { abortable } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { sha256 } from "../json/digest.ts";
 
-/** Reads a program up to a NUL and becomes it: all that is in a command line. */
+/** Reads a program up to a NUL and runs it. This is the whole command line. */
 const READ_PROGRAM =
   `import os,sys;exec(b"".join(iter(lambda:os.read(0,1)or sys.exit("No host"),b"\\0")))`;
 
@@ -33,9 +33,9 @@ const factsSchema = z.object({
   python: path,
   checker: path.nullable(),
   missing: z.array(z.string().regex(/^[\w-]{1,100}$/)).max(100),
-  /** The requirements that an image was built of. */
+  /** The hash of the requirements that an image was built from. */
   requirements: z.string().max(100).nullable(),
-  /** Whether an image has our programs. */
+  /** Whether the image has our programs. */
   has: z.boolean(),
   bwrap: path.nullable(),
   /** The API server of the cluster that it is in. */
@@ -45,42 +45,42 @@ const factsSchema = z.object({
   node: z.union([z.ipv4(), z.ipv6()]).nullable().catch(null),
 });
 
-/** What is at the other side. */
+/** What the other side reports. */
 export type Facts = z.infer<typeof factsSchema>;
 
-/** Where an image has our programs. */
+/** The folder of our programs in images. */
 export const IMAGE_PROGRAMS = "/opt/ipybox/programs";
 
 /**
- * What a mount must look like from inside a container, in the words of `/proc/self/mountinfo`: where it
- * is, its device, and what of that it shows.
+ * What a mount must look like from inside a container, as in `/proc/self/mountinfo`: its mount point,
+ * its device, and its root there.
  */
 export type SeenMount = readonly [point: string, device: string, root: string];
 
-/** How the other side goes on. */
+/** Instructions for the other side. */
 export interface BootAnswer {
-  /** The folder that it makes for the session. */
+  /** The session's folder, which it creates. */
   readonly root: string;
-  /** What must be mounted there; first the workspace. */
+  /** The mounts to verify; first the workspace. */
   readonly mounts: readonly SeenMount[];
-  /** The folders that it makes in there and elsewhere. */
+  /** Other folders to create. */
   readonly folders: readonly string[];
-  /** Where our programs are. */
+  /** The folder of our programs. */
   readonly programs: string;
-  /** What the launcher shall try. */
+  /** What the launcher's self-test tries. */
   readonly probe: unknown;
-  /** Whether it shall be in a network of its own, if the system lets it. */
+  /** Whether to move to its own network namespace, if the system allows that. */
   readonly leavesNetwork: boolean;
   /** The system call filter; empty for none. */
   readonly filter: Uint8Array;
-  /** What bubblewrap's sandbox consists of, if that is to make one. */
+  /** The contents of bubblewrap's sandbox, if it is used. */
   readonly wall: {
     readonly bwrap: string;
     readonly system: readonly string[];
     readonly writable: readonly string[];
     readonly readonly: readonly string[];
   } | null;
-  /** What holds the launcher while nothing leads there, if that is to last. */
+  /** The settings of the process that holds the launcher of a durable session while disconnected. */
   readonly holder: {
     /** Its own folder, with its socket. */
     readonly folder: string;
@@ -113,7 +113,7 @@ export class Boot {
     this.#deadline = options.deadline;
   }
 
-  /** Sends the program that boots, and reads what is there; `undefined` where the command has ended. */
+  /** Sends the boot program and reads its report; `undefined` if the command has ended. */
   async begin(): Promise<Facts | undefined> {
     const order = JSON.stringify({ digest: digestOf(this.#programs) });
     await this.#write(new TextEncoder().encode(`${asset("launcher/boot.py")}\0${order}\n`));
@@ -123,28 +123,28 @@ export class Boot {
       return factsSchema.parse(JSON.parse(line));
     } catch (cause) {
       throw new EnvironmentNotReadyError(
-        `Something else than ipybox's programs answered: ${JSON.stringify(line.slice(0, 200))}`,
-        "If a shell there prints something when it starts, have it do so for interactive shells only",
+        `Something other than ipybox's programs answered: ${JSON.stringify(line.slice(0, 200))}`,
+        "If a shell there prints something at start-up, let only interactive shells do that",
         { cause },
       );
     }
   }
 
-  /** Has it become the launcher. */
+  /** Makes it become the launcher. */
   async finish({ filter, ...answer }: BootAnswer, { has }: Facts): Promise<void> {
     const archive = has ? new Uint8Array(0) : await archiveOf(this.#programs);
     const line = JSON.stringify({ ...answer, filter: filter.toHex(), size: archive.length });
     await this.#write(joinBytes(new TextEncoder().encode(`${line}\n`), archive));
   }
 
-  /** Waits until the holder listens. Says whether it does. */
+  /** Waits until the holder listens, and returns whether it does. */
   async held(): Promise<boolean> {
     const line = await abortable(lineOf(this.#pipes), this.#deadline);
     return line.trim() === '{"held": true}';
   }
 
   async #write(bytes: Uint8Array): Promise<void> {
-    // Where it has ended already, its last words say why.
+    // If it has already ended, its stderr says why.
     await abortable(this.#pipes.write(bytes).catch(() => {}), this.#deadline);
   }
 }
@@ -153,7 +153,7 @@ const NEWLINE = 10;
 /** The longest line. */
 const MAX_LINE = 1 << 16;
 
-/** The one line that the other side says, with nothing after it; empty where it ended. */
+/** The single line that the other side sends; empty if it has ended. */
 export async function lineOf(stream: ByteStream): Promise<string> {
   let bytes = new Uint8Array(0);
   while (!bytes.includes(NEWLINE) && bytes.length < MAX_LINE) {
@@ -164,7 +164,7 @@ export async function lineOf(stream: ByteStream): Promise<string> {
   return new TextDecoder().decode(bytes);
 }
 
-/** Names a set of files by their paths and contents. */
+/** The hash of a set of files, of their paths and contents. */
 function digestOf(files: readonly TextFile[]): string {
   const encoder = new TextEncoder();
   const sorted = files.toSorted((one, other) => one.path < other.path ? -1 : 1);
@@ -174,7 +174,7 @@ function digestOf(files: readonly TextFile[]): string {
   })));
 }
 
-/** Files as the other side unpacks them. */
+/** The archive that the other side unpacks. */
 export async function archiveOf(files: readonly TextFile[]): Promise<Uint8Array<ArrayBuffer>> {
   const texts = Object.fromEntries(files.map(({ path, text }) => [path, text]));
   const packed = new Blob([JSON.stringify(texts)]).stream()

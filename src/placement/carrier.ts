@@ -1,6 +1,6 @@
 /**
- * The commands that carry a launcher's stdin and stdout. Each is a program and its arguments; no shell of
- * this machine reads them.
+ * The commands that forward a launcher's stdin and stdout. Each is a program and its arguments; no
+ * shell on this machine interprets them.
  *
  * @module
  */
@@ -8,58 +8,58 @@ import { dirname } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import type { CommandPlacement, ContainerPlacement, Placement, SshPlacement } from "./placement.ts";
 
-/** A command that starts a program elsewhere, and what is there. */
+/** A command that starts a program elsewhere, and facts about that place. */
 export interface Carrier {
-  /** What it is called in messages. */
+  /** Its name in messages. */
   readonly name: string;
-  /** Commands of this machine that make the place, in order, before anything is run in it. */
+  /** Commands on this machine that create the place, in order. */
   readonly start?: readonly StartCommand[] | undefined;
-  /** Commands that find it and wait for it, in order, after those and when a host comes back to it. */
+  /** Commands that find it and wait for it, in order, after its creation and when a host returns to it. */
   readonly find?: readonly StartCommand[] | undefined;
-  /** The command that says what has become of it. */
+  /** The command that tells why it is gone. */
   readonly fate?: StartCommand | undefined;
   /** The command that starts a program there. */
   command(program: readonly string[]): readonly string[];
-  /** The command that starts another one in the same place; the same where none is given. */
+  /** The command that starts another program in the same place; by default the same. */
   reach?(program: readonly string[]): readonly string[];
-  /** What a command's last line says, as a regular expression, when that place is no more. */
+  /** A regular expression that matches a command's last line if the place is gone. */
   readonly gone?: string;
-  /** Ends what `start` has made, or else what a command may have left that did not end well. */
+  /** Removes what `start` has created, or what a failed command may have left. */
   readonly stop?: readonly string[] | undefined;
   /** The Python there. */
   readonly python: string;
-  /** How what a Python lacks is installed there. */
+  /** How to install missing packages there. */
   readonly install: string;
-  /** The working directory of code there; `undefined` for an empty one. */
+  /** The working directory of code there; `undefined` for an empty folder. */
   readonly workspace: string | undefined;
   /** Whether it is this machine's workspace. */
   readonly isBound: boolean;
-  /** What of this machine is mounted there; first the workspace. */
+  /** This machine's paths that are mounted there; first the workspace. */
   readonly mounts?: readonly Mount[] | undefined;
-  /** Whether bubblewrap makes the sandbox there; else it is one. */
+  /** Whether bubblewrap creates the sandbox there; otherwise the place is one. */
   readonly usesBubblewrap: boolean;
-  /** Whether it can have network interfaces, as long as nothing can be reached through them. */
+  /** Whether it may have network interfaces through which nothing can be reached. */
   readonly mayHaveInterfaces?: boolean;
-  /** How often it has to give a sign of life, where its command does not see to that: milliseconds. */
+  /** The interval of heartbeats, if its command does not detect lost connections: milliseconds. */
   readonly beatMs?: number;
 }
 
-/** A command that makes a place, or waits for one. */
+/** A command that creates a place, or waits for it. */
 export interface StartCommand {
-  /** The program and its arguments, which may be known only when it is its turn. */
+  /** The program and its arguments, which may not be known before it is run. */
   readonly args: readonly string[];
   /** Its stdin; by default empty. */
   readonly input?: string | undefined;
-  /** Judges each JSON object that it prints, until there is nothing more to wait for. */
+  /** Judges each JSON object that it prints, until the outcome is clear. */
   readonly until?: ((printed: unknown) => Seen) | undefined;
-  /** Who else knows why it waits for so long. */
+  /** Another command that may know why it takes so long. */
   readonly otherwise?: {
     readonly args: readonly string[];
     readonly read: (printed: unknown) => string | undefined;
   } | undefined;
 }
 
-/** How a place was seen: whether it can be used, is expected to, or will never be. */
+/** The state of a place: it can be used, may become usable, or never will. */
 export type Seen = { readonly is: "ready" } | {
   readonly is: "waiting" | "lost";
   readonly why: string;
@@ -72,46 +72,46 @@ export interface Mount {
   readonly readonly?: "true";
 }
 
-/** What of a workspace code must not touch, as an engine can see to it. */
+/** The protected paths of a workspace, as engines can mount them. */
 export interface MountedPaths {
   readonly readOnly: readonly string[];
   readonly hiddenFolders: readonly string[];
   readonly hiddenFiles: readonly string[];
-  /** An empty folder that nobody may list, which takes the place of hidden ones. */
+  /** An empty folder without permissions, which replaces hidden ones. */
   readonly empty: string;
 }
 
-/** What a container is started with. */
+/** Options of a container. */
 export interface ContainerOptions {
   /** Its name. */
   readonly id: string;
   /** Whether it outlives the command that starts it. */
   readonly lasts: boolean;
-  /** This machine's workspace, and what of it code must not touch. */
+  /** This machine's workspace, and its protected paths. */
   readonly workspace: string;
   readonly protectedPaths: MountedPaths;
   /** The user and group that the workspace belongs to. */
   readonly owner: { readonly uid: number; readonly gid: number };
-  /** What all of it may take: bytes, processes; `null` for no limit. */
+  /** The limits of the whole session: bytes, processes; `null` for none. */
   readonly memoryBytes: number | null;
   readonly processes: number | null;
-  /** Whether the engine runs as an ordinary user, whose ids are others inside. */
+  /** Whether the engine runs as an ordinary user, whose ids differ inside. */
   readonly rootless: boolean;
 }
 
-/** The Python of the image that `packaging/kernel-image` makes. */
+/** The Python of the image that `packaging/kernel-image` builds. */
 export const IMAGE_PYTHON = "/opt/ipybox/python/bin/python3";
 
-/** The image that is used where none is named. */
+/** The default image. */
 export const DEFAULT_IMAGE = "ipybox-kernel";
 
 /** Where the workspace is in a container. */
 const BOUND = "/workspace";
 
-/** What our own processes take of the number: launcher, gateway, checker, and their threads. */
+/** How many of them our own processes need: launcher, gateway, checker, and their threads. */
 const OWN_PROCESSES = 64;
 
-/** A container without network, rights, or a file of this machine but the workspace. */
+/** A container without network, capabilities, or files of this machine except the workspace. */
 export function containerCarrier(
   placement: ContainerPlacement,
   options: ContainerOptions,
@@ -156,7 +156,7 @@ export function containerCarrier(
   };
 }
 
-/** The workspace, and over it what code must not change or see. */
+/** The workspace, and on top of it mounts for what code must not change or see. */
 function mountsOf({ workspace, protectedPaths }: ContainerOptions): Mount[] {
   const { readOnly, hiddenFolders, hiddenFiles, empty } = protectedPaths;
   const bound = (source: string, path: string): Mount => {
@@ -170,7 +170,7 @@ function mountsOf({ workspace, protectedPaths }: ContainerOptions): Mount[] {
     ...hiddenFiles.map((path) => [path, fixed("/dev/null", path)] as const),
     ...hiddenFolders.map((path) => [path, fixed(empty, path)] as const),
   ];
-  // One mount for each path: engines refuse a second one. They order them by their depth.
+  // One mount for each path, because engines reject a second one. They order mounts by depth.
   const strict = new Map(found);
   const unmountable = [...strict.keys()].find((path) => path.includes("\r"));
   if (unmountable !== undefined) {
@@ -189,8 +189,8 @@ function mountsOf({ workspace, protectedPaths }: ContainerOptions): Mount[] {
 }
 
 /**
- * The folders that a path is in and that could be moved away with it. Something mounted on them
- * prevents that. In a folder that is read-only nothing can be moved.
+ * The folders above a path that code could move away with it. A mount on them prevents that. In a
+ * read-only folder, nothing can be moved.
  */
 function movable(path: string, workspace: string, strict: ReadonlyMap<string, unknown>): string[] {
   const folders: string[] = [];
@@ -201,7 +201,7 @@ function movable(path: string, workspace: string, strict: ReadonlyMap<string, un
   return firm === -1 ? folders : folders.slice(0, firm);
 }
 
-/** A mount as engines read it: fields with commas, quotes and line breaks are quoted. */
+/** A mount in the engines' syntax: fields with commas, quotes and line breaks are quoted. */
 function csv(fields: Mount & { readonly type: string }): string {
   return Object.entries(fields).map(([name, value]) => {
     const field = `${name}=${value}`;
@@ -209,7 +209,7 @@ function csv(fields: Mount & { readonly type: string }): string {
   }).join(",");
 }
 
-/** A machine that is reached by `ssh`, whose connection is given up after 45 s without a sign of life. */
+/** A machine that `ssh` reaches. The connection is closed after 45 silent seconds. */
 export function sshCarrier({ host, workspace, args = [] }: SshPlacement): Carrier {
   const options = {
     BatchMode: "yes",
@@ -221,7 +221,7 @@ export function sshCarrier({ host, workspace, args = [] }: SshPlacement): Carrie
   const flags = Object.entries(options).flatMap(([name, value]) => ["-o", `${name}=${value}`]);
   return {
     name: `ssh ${host}`,
-    // It joins its arguments, and a shell there reads them.
+    // ssh joins its arguments, and a shell there parses them.
     command: (program) => [
       ...["ssh", ...args, ...flags, "-T", "-x", "-a", "-e", "none", "--", host],
       program.map(quoted).join(" "),
@@ -234,12 +234,12 @@ export function sshCarrier({ host, workspace, args = [] }: SshPlacement): Carrie
   };
 }
 
-/** A word as any shell reads it. */
+/** Quotes a word for any shell. */
 function quoted(word: string): string {
   return /^[\w/.:=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
-/** A command that somebody else knows. */
+/** A command of the user's choice. */
 export function commandCarrier(placement: CommandPlacement): Carrier {
   const { command, stop, bubblewrap = false, workspace } = placement;
   return {
@@ -254,7 +254,7 @@ export function commandCarrier(placement: CommandPlacement): Carrier {
   };
 }
 
-/** Whether a placement shows this machine's workspace to code. */
+/** Whether code sees this machine's workspace. */
 export function bindsWorkspace(placement: Placement): boolean {
   switch (placement.type) {
     case "docker":

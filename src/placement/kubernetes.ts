@@ -1,6 +1,6 @@
 /**
- * Pods as places of kernels: what is asked of the cluster, and what it says of them. `kubectl` does the
- * talking.
+ * Pods as places of kernels: the objects that are created in the cluster, and how their status is read,
+ * with `kubectl`.
  *
  * @module
  */
@@ -15,27 +15,27 @@ import {
 } from "./carrier.ts";
 import type { KubernetesPlacement } from "./placement.ts";
 
-/** What a pod is made with. */
+/** Options of a pod. */
 export interface PodOptions {
-  /** Its name, or that of the claim that it is for. */
+  /** Its name, or that of its claim. */
   readonly id: string;
-  /** This machine's workspace, by which people know whose it is. */
+  /** This machine's workspace, so that people can identify the pod. */
   readonly workspace: string;
-  /** The Python that its first process is run with. */
+  /** The Python that runs its first process. */
   readonly python: string;
-  /** What all of it may take; `null` for no limit. */
+  /** The memory limit of the whole pod; `null` for none. */
   readonly memoryBytes: number | null;
-  /** How long it waits for its session when that has gone; by default a moment. */
+  /** How long it waits for a session after losing one; by default a few seconds. */
   readonly patienceSeconds?: number | undefined;
 }
 
-/** Where a volume is mounted that is the workspace. */
+/** The mount point of a volume that is the workspace. */
 const WORKSPACE = "/workspace";
 
-/** The user that code is, which the image has no name for. */
+/** The user id of code, which has no name in the image. */
 const USER = 10001;
 
-/** How long a pod waits for its session, and for another one when it has gone: seconds. */
+/** How long a pod waits for its session, and for another one after that, in seconds. */
 const FIRST_WAIT = 300;
 const AGAIN_WAIT = 15;
 
@@ -47,13 +47,13 @@ const LABELS = {
   "app.kubernetes.io/managed-by": "ipybox",
 };
 
-/** Pods which have ended by themselves because their host was gone: they take nothing but their names. */
+/** Selects pods that have exited because their host was gone. Only their names are left. */
 const ENDED = [
   ...["--selector", Object.entries(LABELS).map((label) => label.join("=")).join(",")],
   ...["--field-selector", "status.phase=Succeeded", "--wait=false"],
 ];
 
-/** A pod that is made for the session, or that a pool has. */
+/** A pod that is created for the session, or one from a pool. */
 export function kubernetesCarrier(placement: KubernetesPlacement, options: PodOptions): Carrier {
   const { context, namespace, pool, workspace, volume } = placement;
   const kubectl = [
@@ -104,7 +104,7 @@ class OwnPod {
 const CLAIMS = "sandboxclaims.extensions.agents.x-k8s.io";
 const SANDBOXES = "sandboxes.agents.x-k8s.io";
 
-/** The pod that a claim gets, whose name the sandbox has that the claim names. */
+/** The pod of a claim. The claim names a sandbox, and that the pod. */
 class ClaimedPod {
   readonly state: StartCommand;
   readonly find: readonly StartCommand[];
@@ -196,7 +196,7 @@ const sandboxSchema = z.object({
   }),
 });
 
-/** Reasons for which a claim waits in vain. */
+/** Reasons why a claim will never be ready. */
 const HOPELESS_CLAIMS = new Set([
   ...["WarmPoolNotFound", "TemplateNotFound", "InvalidMetadata", "VolumeClaimTemplatesError"],
   ...["ClaimExpired", "SandboxExpired", "PodFailed", "PodSucceeded"],
@@ -222,13 +222,13 @@ const podSchema = z.object({
   }),
 });
 
-/** Reasons for which a container waits in vain. */
+/** Reasons why a container will never start. */
 const HOPELESS = new Set([
   ...["ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"],
   ...["CreateContainerConfigError", "CreateContainerError", "RunContainerError"],
 ]);
 
-/** Says of a pod how it is. */
+/** Determines the state of a pod. */
 export function seePod(printed: unknown): Seen {
   const { metadata, status } = podSchema.parse(printed);
   const { phase, reason, message, conditions, containerStatuses } = status;
@@ -244,7 +244,7 @@ export function seePod(printed: unknown): Seen {
     return lost(disruption.reason ?? "", disruption.message ?? "");
   }
   if (metadata.deletionTimestamp != null) return lost("it was deleted");
-  // Why it was asked to end comes a little later.
+  // The reason of its termination follows a little later.
   if (ended?.exitCode === 0 && phase !== "Succeeded") {
     return { is: "waiting", why: "its first process has ended" };
   }
@@ -283,7 +283,7 @@ function sentence(...parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(": ").slice(0, 1000);
 }
 
-/** What is asked of the cluster for a session: a pod which has nothing that its code does not need. */
+/** The pod of a session, with nothing that its code does not need. */
 export function podOf(
   { image = DEFAULT_IMAGE, volume, cpus = 1, runtimeClassName, hostUsers }: KubernetesPlacement,
   { id, workspace, python, memoryBytes, patienceSeconds = AGAIN_WAIT }: PodOptions,
@@ -302,7 +302,7 @@ export function podOf(
       automountServiceAccountToken: false,
       enableServiceLinks: false,
       hostname: "ipybox",
-      // Without the cluster's servers: one has to be named, and nothing listens there.
+      // Not the cluster's name servers: Kubernetes requires one, and nothing listens at this address.
       dnsPolicy: "None",
       dnsConfig: { nameservers: ["127.0.0.1"] },
       ...(runtimeClassName === undefined ? {} : { runtimeClassName }),
@@ -344,10 +344,10 @@ export function podOf(
   };
 }
 
-/** How long a claim stays whose pod has ended, so that it can be asked why. */
+/** How long a claim whose pod has ended is kept, so that the reason can be read. */
 const CLAIM_SECONDS = 60;
 
-/** What is asked of agent-sandbox for a session. It goes when its pod has ended by itself. */
+/** The claim of a session at agent-sandbox. It is deleted when its pod has exited. */
 export function claimOf(pool: string, { id, workspace }: PodOptions): unknown {
   return {
     apiVersion: "extensions.agents.x-k8s.io/v1beta1",
@@ -360,7 +360,7 @@ export function claimOf(pool: string, { id, workspace }: PodOptions): unknown {
   };
 }
 
-/** Says what to do about what `kubectl` said. */
+/** The fix for an error message of `kubectl`. */
 export function kubernetesFix(text: string): string {
   const known = FIXES.find(([pattern]) => pattern.test(text));
   return known?.[1] ?? "See what the cluster says: kubectl get pods,events";
@@ -369,25 +369,25 @@ export function kubernetesFix(text: string): string {
 const FIXES: readonly (readonly [RegExp, string])[] = [
   [
     /exceeded quota/,
-    "End sessions that are not needed, have the quota raised, or ask for less: limits.memoryBytes, cpus",
+    "End unneeded sessions, get a higher quota, or request less: limits.memoryBytes, cpus",
   ],
   [
     /is forbidden: User|Unauthorized|must be logged in/,
-    "See what you may do: kubectl auth can-i --list",
+    "Check your permissions: kubectl auth can-i --list",
   ],
-  [/RuntimeClass/, "Name one that the cluster has: kubectl get runtimeclass"],
+  [/RuntimeClass/, "Use one that the cluster has: kubectl get runtimeclass"],
   [
     /violates PodSecurity|unable to validate against any security/,
-    "Have the namespace admit the pod",
+    "Allow such pods in the namespace",
   ],
-  [/namespaces "[^"]*" not found/, "Name one that the cluster has: kubectl get namespaces"],
+  [/namespaces "[^"]*" not found/, "Use one that the cluster has: kubectl get namespaces"],
   [
     /image|ImagePull/i,
-    "Name an image that nodes of the cluster can pull: the key image of the placement",
+    "Use an image that the cluster's nodes can pull (key image of the placement)",
   ],
   [
     /Unable to connect|connection to the server|context [^ ]* does not exist|no configuration|dial tcp/i,
-    "Make sure that this works: kubectl cluster-info",
+    "Check the connection: kubectl cluster-info",
   ],
   [
     /the server doesn't have a resource type|no matches for kind/,
@@ -395,12 +395,12 @@ const FIXES: readonly (readonly [RegExp, string])[] = [
   ],
   [
     /WarmPoolNotFound|TemplateNotFound/,
-    "Name one that the namespace has: kubectl get sandboxwarmpools",
+    "Use one that the namespace has: kubectl get sandboxwarmpools",
   ],
-  [/persistentvolumeclaim/i, "Name one that the namespace has: kubectl get persistentvolumeclaims"],
+  [/persistentvolumeclaim/i, "Use one that the namespace has: kubectl get persistentvolumeclaims"],
   [
     /Unschedulable|Insufficient/,
-    "Ask for less (limits.memoryBytes, cpus), or add nodes: kubectl describe nodes",
+    "Request less (limits.memoryBytes, cpus), or add nodes: kubectl describe nodes",
   ],
   [
     /executable file not found|no such file/i,

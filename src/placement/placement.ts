@@ -1,5 +1,5 @@
 /**
- * What a placement says: where kernels run, other than in this machine's sandbox.
+ * Placements: where kernels run, other than in this machine's sandbox.
  *
  * @module
  */
@@ -8,13 +8,12 @@ import { ConfigError } from "../base/errors.ts";
 import { problemLines } from "../json/problems.ts";
 
 /**
- * Kernels run in a container of their own, without a network.
+ * Kernels run in their own container, without a network.
  *
- * The folder of this machine that is the workspace is seen there as `/workspace`, but for what code must
- * not touch.
+ * This machine's workspace is mounted there as `/workspace`, except for protected paths.
  */
 export interface ContainerPlacement {
-  /** The engine, whose command is on the `PATH`. */
+  /** The engine. Its command must be on the `PATH`. */
   readonly type: "docker" | "podman";
   /**
    * The image. It is never pulled.
@@ -23,43 +22,43 @@ export interface ContainerPlacement {
    */
   readonly image?: string | undefined;
   /**
-   * Whether code sees the workspace, or has an empty folder that ends with the session.
+   * Whether code sees the workspace, or an empty folder that is removed with the session.
    *
    * @default {"bind"}
    */
   readonly workspace?: "bind" | "none" | undefined;
   /**
-   * How many processors all of it can take.
+   * How many processors the session can use.
    *
    * @default {2}
    */
   readonly cpus?: number | undefined;
-  /** Further arguments of `run`. What they open is open. */
+  /** Additional arguments of `run`, which can weaken the isolation. */
   readonly args?: readonly string[] | undefined;
 }
 
-/** Kernels run on another machine, in a sandbox that bubblewrap makes there. */
+/** Kernels run on another machine, in bubblewrap's sandbox. */
 export interface SshPlacement {
   /** What kind it is. */
   readonly type: "ssh";
   /** The machine, as `ssh` takes it: `HOST`, `USER@HOST`, or a name in its configuration. */
   readonly host: string;
   /**
-   * A folder there that code works in. It is made if it does not exist.
+   * The folder there that is the workspace. It is created if it does not exist.
    *
    * @default an empty folder that ends with the session
    */
   readonly workspace?: string | undefined;
-  /** Further arguments of `ssh`, before its others. */
+  /** Additional arguments of `ssh`, before ipybox's own. */
   readonly args?: readonly string[] | undefined;
 }
 
 /**
- * Kernels run in a pod of a Kubernetes cluster: one that is made for the session, or one of a pool of
+ * Kernels run in a pod of a Kubernetes cluster: one that is created for the session, or one of a pool of
  * [agent-sandbox](https://agent-sandbox.sigs.k8s.io).
  */
 export interface KubernetesPlacement {
-  /** What kind it is. `kubectl` is on the `PATH`. */
+  /** The kind of placement. `kubectl` must be on the `PATH`. */
   readonly type: "kubernetes";
   /**
    * The context in the configuration of `kubectl`.
@@ -73,10 +72,10 @@ export interface KubernetesPlacement {
    * @default the context's
    */
   readonly namespace?: string | undefined;
-  /** The `SandboxWarmPool` that sessions claim their pods from. Its template says what these are like. */
+  /** The `SandboxWarmPool` from which sessions claim pods. Its template defines them. */
   readonly pool?: string | undefined;
   /**
-   * With a pool, a folder of its pods that code works in, as of {@linkcode SshPlacement}.
+   * With a pool, the folder in its pods that is the workspace, as in {@linkcode SshPlacement}.
    *
    * @default an empty folder that ends with the session
    */
@@ -87,10 +86,10 @@ export interface KubernetesPlacement {
    * @default {"ipybox-kernel"}
    */
   readonly image?: string | undefined;
-  /** The `PersistentVolumeClaim` that code works in, as `/workspace`. */
+  /** The `PersistentVolumeClaim` that is the workspace, mounted as `/workspace`. */
   readonly volume?: string | undefined;
   /**
-   * How many processors are reserved for it, which it cannot exceed.
+   * How many processors are reserved for it; it cannot exceed them.
    *
    * @default {1}
    */
@@ -98,28 +97,28 @@ export interface KubernetesPlacement {
   /** The `RuntimeClass` of the pod, such as one of gVisor or Kata Containers. */
   readonly runtimeClassName?: string | undefined;
   /**
-   * `false` gives the pod a user namespace of its own.
+   * `false` gives the pod its own user namespace.
    *
-   * @default what the cluster does
+   * @default the cluster's default
    */
   readonly hostUsers?: boolean | undefined;
 }
 
-/** Kernels run where a command leads that carries stdin and stdout. */
+/** Kernels run behind a command that forwards stdin and stdout. */
 export interface CommandPlacement {
   /** What kind it is. */
   readonly type: "command";
-  /** The command, as a program and its arguments. The command of the launcher is added. */
+  /** The command, as a program and its arguments. The launcher's command is appended. */
   readonly command: readonly string[];
-  /** Ends what the command may have left, if it did not end well. */
+  /** Cleans up if the command fails. */
   readonly stop?: readonly string[] | undefined;
   /**
-   * Whether bubblewrap makes the sandbox there. Otherwise it has to be in one, without a network.
+   * Whether bubblewrap creates the sandbox there. Otherwise, the command must provide one, without a network.
    *
    * @default {false}
    */
   readonly bubblewrap?: boolean | undefined;
-  /** A folder there that code works in, as of {@linkcode SshPlacement}. */
+  /** The folder there that is the workspace, as in {@linkcode SshPlacement}. */
   readonly workspace?: string | undefined;
 }
 
@@ -135,7 +134,7 @@ const folder = text.startsWith("/");
 const name = text.regex(/^[a-z0-9][a-z0-9.-]*$/);
 const image = text.refine((name) => !name.startsWith("-"), "it begins with -");
 
-/** What a pool's template says instead. */
+/** The keys that a pool's template replaces. */
 const OF_A_POD = ["image", "volume", "cpus", "runtimeClassName", "hostUsers"] as const;
 
 const placementSchema: z.ZodType<Placement> = z.discriminatedUnion("type", [

@@ -1,11 +1,11 @@
-"""Brings ipybox's programs to where a placement leads, and becomes the launcher there.
+"""Installs ipybox's programs where a placement leads, and becomes the launcher there.
 
-The host sends this program over stdin, then a line of JSON with what it wants. The answer is a line with
-what is here; the host's second line says how long the archive is that follows, and how to go on. From
-then on stdin and stdout are the launcher's. In a durable session the launcher has a holder's instead, and
-the last line says that this listens: see `resumable.py`.
+The host sends this program over stdin, then a line of JSON with its request. The answer is a line that
+describes this machine; the host's second line has further instructions and the length of the archive
+that follows. From then on, stdin and stdout belong to the launcher. In a durable session they are
+connected to a holder instead, and a last line says that it listens: see `resumable.py`.
 
-An image may have the programs already: a folder with exactly the files that the host would send.
+An image may already have the programs: a folder with exactly the files that the host would send.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ NEEDED = {
 MAX_LINE = 1 << 20
 MAX_ARCHIVE = 1 << 24
 
-# Of what /proc says of the machine, only this is shown in a sandbox that is made here.
+# The only files in /proc about the machine that bubblewrap's sandbox shows.
 SHOWN = {
     *("cgroups", "cpuinfo", "devices", "filesystems", "loadavg", "meminfo", "stat", "swaps"),
     *("uptime", "version", "vmstat", "zoneinfo"),
@@ -44,7 +44,7 @@ SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
 
 def read(count):
-    """Reads so many bytes of the host's and no more: what follows is for the launcher."""
+    """Reads exactly this many bytes from the host: what follows is for the launcher."""
     parts = []
     while count:
         part = os.read(0, min(count, 1 << 16))
@@ -65,7 +65,7 @@ def read_line():
 
 
 def digest(files):
-    """Names a set of files by their paths and contents, as the host does."""
+    """The hash of a set of files, by their paths and contents, as the host computes it."""
     total = hashlib.sha256()
     for path, data in sorted(files.items()):
         total.update(f"{path}\n{len(data)}\n".encode() + data)
@@ -83,7 +83,7 @@ def tree(root):
 
 
 def unpack(archive, root):
-    """Writes files into a new folder. Whatever their names are, they are in there."""
+    """Writes files into a new folder, and nowhere else."""
     loads = zlib.decompressobj()
     texts = json.loads(loads.decompress(archive, MAX_ARCHIVE))
     if not loads.eof:
@@ -100,13 +100,13 @@ def unpack(archive, root):
 
 
 def real_executable():
-    """This Python's path, whose folder is free of links: the environment that it is of is found by it."""
+    """This Python's path with a resolved folder, by which Python finds its environment."""
     path = sys.executable
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def installation(executable):
-    """The files and folders that must be readable to run this Python."""
+    """The files and folders that this Python needs."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     found = sorted({os.path.realpath(prefix) for prefix in prefixes})
     for _ in range(20):
@@ -121,7 +121,7 @@ def installation(executable):
 
 
 def look(wanted):
-    """What is here, for the host."""
+    """Describes this machine to the host."""
     python = real_executable()
     checker = os.path.join(os.path.dirname(python), "ty")
     try:
@@ -148,7 +148,7 @@ def look(wanted):
 
 
 def api_server():
-    """Where the API server of a Kubernetes cluster is, as every pod of it is told."""
+    """The address of the Kubernetes API server, which every pod knows."""
     try:
         port = int(os.environ["KUBERNETES_SERVICE_PORT"])
     except (KeyError, ValueError):
@@ -157,7 +157,7 @@ def api_server():
 
 
 def leave_network():
-    """Moves this process to a network that consists of a loopback, if the system lets it."""
+    """Moves this process to a network namespace with only a loopback, if the system allows that."""
     libc = ctypes.CDLL(None, use_errno=True)
     uid, gid = os.getuid(), os.getgid()
     if libc.unshare(CLONE_NEWUSER | CLONE_NEWNET):
@@ -169,11 +169,13 @@ def leave_network():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         fcntl.ioctl(sock, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
     for capability in range(64):
-        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # what is not bounded goes with execve
+        libc.prctl(
+            PR_CAPBSET_DROP, capability, 0, 0, 0
+        )  # execve drops capabilities outside the bounding set
 
 
 def take_rights(rules):
-    """Takes from this process, and from all that it will start, the calls that the filter refuses."""
+    """Applies the syscall filter to this process and everything that it starts."""
 
     class Program(ctypes.Structure):
         _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
@@ -186,7 +188,7 @@ def take_rights(rules):
 
 
 def wall(order, rules):
-    """The command line of bubblewrap before the launcher's. What is not named does not exist inside."""
+    """The command line of bubblewrap, which precedes the launcher's. Only what it names exists inside."""
     reader, writer = os.pipe()
     os.write(writer, rules)  # less than a pipe takes
     os.close(writer)
@@ -216,7 +218,7 @@ def wall(order, rules):
 
 
 def become(argv, root):
-    """Becomes the launcher, or waits for it where somebody has to remove what it leaves."""
+    """Becomes the launcher, or starts it and cleans up afterwards if this is not PID 1."""
     if os.getpid() == 1:
         os.execve(argv[0], argv, {"LANG": "C.UTF-8"})
     stops = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -234,7 +236,7 @@ def become(argv, root):
 
 
 def hold(argv, answer, prepare):
-    """Leaves the launcher to a holder, which says so and stays when this connection ends."""
+    """Leaves the launcher to a holder, which confirms that and outlives this connection."""
     told, tell = os.pipe()
     if os.getpid() != 1:
         if os.fork():
@@ -272,10 +274,10 @@ def hold(argv, answer, prepare):
 
 
 def check_mounts(expected):
-    """Ends the start if something else is mounted than the host found.
+    """Aborts the start if the mounts differ from what the host found.
 
-    Code of another session may have put a link in its place, which the engine has followed. Where even
-    the workspace looks different, the engine has another kernel than the host, and nothing can be compared.
+    Code of another session may have put a link there, which the engine followed. If even the workspace
+    differs, the engine runs on another kernel than the host, and nothing can be compared.
     """
     seen = {}
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:

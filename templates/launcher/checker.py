@@ -1,7 +1,7 @@
-"""Becomes the type checker, after giving up what it does not need.
+"""Becomes the type checker, after dropping privileges that it does not need.
 
-It reads files that executed code wrote. So it can write to no file, make no connection and send no
-signal, as far as this Linux can keep it from that, and what it may use is bounded.
+It reads files that executed code wrote. So it must not write files, make connections or send signals,
+as far as this Linux supports that, and its resources are limited.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ CPU_SECONDS = 3600
 
 PR_SET_NO_NEW_PRIVS = 38
 
-# Rights of Landlock by the version that knows them first. Reading and executing stay.
+# Landlock's access rights, by the version that introduced them, except reading and executing.
 WRITING = ((1, 0x1FF2), (2, 0x2000), (3, 0x4000), (5, 0x8000))
 TCP, SCOPES = 3, 3
 
@@ -24,7 +24,7 @@ def lock():
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(444, None, 0, 1)
     if version < 1:
-        return  # the sandbox is all there is
+        return  # the sandbox is the only protection
     attributes = struct.pack("Q", sum(rights for since, rights in WRITING if version >= since))
     if version >= 4:
         attributes += struct.pack("Q", TCP)
@@ -39,7 +39,7 @@ def lock():
 
 if sys.platform == "linux":
     lock()
-    # A limit of the address space is none of memory elsewhere.
+    # On other systems, limiting the address space does not limit memory.
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
 os.execve(sys.argv[1], sys.argv[1:], {"TY_MAX_PARALLELISM": "1"})

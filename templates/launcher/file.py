@@ -1,8 +1,8 @@
-"""Reads or writes one file of the workspace, for the host, where kernels are.
+"""Reads or writes one file of the workspace for the host, in the place of kernels.
 
-The host is on stdin and stdout: a line of JSON with what it wants, and for a file that is written its
-bytes. The answer is a line with the error, if any, and for a file that is read its size and its bytes.
-Links are followed: they lead to nothing that code could not read itself.
+The host sends a line of JSON on stdin, and to write a file, its bytes. The answer on stdout is a line
+with the error, if any, and to read a file, its size and then its bytes. Links are followed, because
+they lead to nothing that code could not read itself.
 """
 
 import json
@@ -21,7 +21,7 @@ def answer(error=None, missing=False, size=0):
 
 
 def read(path):
-    # A pipe would not open before somebody writes to it.
+    # Without O_NONBLOCK, opening a pipe would block.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -34,7 +34,7 @@ def read(path):
                 left -= len(part)
             sys.stdout.buffer.flush()
         except OSError as error:
-            sys.exit(f"{path}: {error}")  # an answer would be taken for bytes of the file
+            sys.exit(f"{path}: {error}")  # an answer would be read as bytes of the file
 
 
 def write(path):

@@ -1,8 +1,8 @@
-"""Puts folders of the host's where kernels are.
+"""Copies folders of the host to the place of kernels.
 
-The host is on stdin and stdout: a line of JSON with the folder's path here and the archive's size, then
-the archive, compressed JSON with the text of each file. What was there before is replaced as a whole, so
-that code never sees a part. The answer is a line, too.
+The host sends a line of JSON on stdin, with the folder's path here and the archive's size, then the
+archive: compressed JSON with the text of each file. An existing folder is replaced as a whole, so that
+code never sees a part of it. The answer is a line on stdout.
 """
 
 import json

@@ -1,11 +1,11 @@
-"""Keeps a pod for as long as a session is in it: the first process of its container.
+"""Keeps a pod running while it has a session: the first process of its container.
 
-A session comes from outside, by the engine's exec, so its parent is in no namespace of the container's.
-Code there cannot start such a process, nor trace this one, and so it cannot keep the pod when its host
-is gone.
+A session is started from outside, by the engine's exec, so its parent is not in the container's
+namespace. Code cannot start such a process, nor trace this one, so it cannot keep the pod alive when
+its host is gone.
 
-The arguments are the seconds that the pod waits for its first session (0: for ever) and, when there is
-none any more, for another one.
+The arguments are the seconds to wait for the first session (0: forever), and for another one after
+that.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ EVERY = 1.0
 
 
 def is_occupied():
-    """Whether another process than this one has its parent outside."""
+    """Whether a process other than this one has its parent outside."""
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -37,7 +37,7 @@ def main():
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     first, again = (float(word) for word in sys.argv[1:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans that come to us are reaped
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reap orphans
     patience = first or float("inf")
     alone_since = time.monotonic()
     while time.monotonic() - alone_since < patience:

@@ -1,19 +1,19 @@
-"""Starts a server and carries TCP streams between it and the host over stdin and stdout.
+"""Starts a server and forwards TCP streams between it and the host over stdin and stdout.
 
-This is the first process inside the sandbox. It uses the standard library only and is run with
-`python -I -S`, so that nothing of the workspace is imported.
+This is the first process inside the sandbox. It uses only the standard library and runs with `python -I
+-S`, so that it imports nothing from the workspace.
 
-A frame is `type u8, stream u32, length u32, payload`, big-endian. Even streams are opened by the
-host and lead to the server, or to a program of START's that their OPEN names and that is started for
-them; odd ones are opened by whoever connects to the door and lead to one fixed address on the host. Each direction of a stream has a window: no more than WINDOW bytes may
-be on their way that the other side has not taken yet.
+A frame is `type u8, stream u32, length u32, payload`, big-endian. The host opens streams with even
+numbers, which lead to the server, or to a program from START that their OPEN names. Connections to the
+door open streams with odd numbers, which lead to one fixed address on the host. Each direction of a
+stream has a window: at most WINDOW bytes may be in flight that the other side has not taken yet.
 
-The server gets a listening socket, and one JSON object on its stdin. When our stdin ends, however
-the host came to its end, the server and everything it started are ended too.
+The server gets a listening socket, and one JSON object on its stdin. When our stdin ends, however the
+host ended, we end the server and everything it started.
 
-The supervisor of a durable session says when its host has gone (DETACH) and when there is another one
-(ATTACH), both with a number that only grows. In between no stream exists and the door is closed: those
-who come to it wait. Everything begins anew with READY, which has that number.
+The supervisor of a durable session announces when a host is gone (DETACH) and when there is another one
+(ATTACH), both with a number that only grows. In between, there are no streams, and connections to the
+door wait. A READY with that number starts over.
 """
 
 import collections
@@ -32,7 +32,7 @@ import sys
 import time
 
 OPEN, DATA, EOF, RST, WIN, READY, START, EXIT, DETACH, ATTACH = range(10)
-BEAT = 14  # what the host asks for a sign of life by, and gets it by
+BEAT = 14  # a heartbeat, which is answered with another one
 HEADER = struct.Struct(">BII")
 CREDIT = struct.Struct(">I")
 
@@ -56,7 +56,7 @@ QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 
 
 class LinkError(Exception):
-    """The host sent what it must not send."""
+    """The host violated the protocol."""
 
 
 def prctl(option, value):
@@ -66,9 +66,9 @@ def prctl(option, value):
 
 
 def take_descriptors():
-    """Makes stdin and stdout ours alone, and closes every descriptor that leaked in.
+    """Takes stdin and stdout away from children, and closes all inherited descriptors.
 
-    What we start reads nothing from the link, and what it prints goes to stderr.
+    Children read nothing from the link, and print to stderr.
     """
     link_in = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
     link_out = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -96,21 +96,21 @@ def take_descriptors():
 
 
 def harden():
-    """Keeps other processes of our user out of this one's memory and descriptors."""
+    """Protects this process's memory and descriptors from other processes of this user."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("500")  # when memory runs out, this goes before the user's programs
+            file.write("500")  # if memory runs out, kill this before the user's programs
     except OSError:
-        pass  # not Linux, or in the sandbox, which has done that
+        pass  # not Linux, or in a sandbox that has done this
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def self_test(probe):
-    """Tries what the sandbox must refuse.
+    """Tries what the sandbox must prevent.
 
-    `probe` names files, a port and a process of the host's. The report says what was seen, not
-    whether it is good: the host decides that.
+    `probe` names files, a port and a process of the host. The report has only observations; the host
+    judges them.
     """
     report = {"pid": os.getpid(), "uid": os.getuid(), "platform": sys.platform}
     try:
@@ -143,7 +143,7 @@ def self_test(probe):
     return report
 
 
-# What root could change the machine by, whatever namespaces it is in.
+# Files by which root could change the machine from any namespace.
 OF_THE_MACHINE = (
     "/proc/sys/kernel/core_pattern",
     "/proc/sys/kernel/hostname",
@@ -162,7 +162,7 @@ KEY_SPEC_SESSION_KEYRING = -3
 
 
 def shared_namespaces():
-    """Names the namespaces that the sandbox has in common with what is around it."""
+    """The namespaces that the sandbox shares with its surroundings."""
     outside = os.environ.pop("IPYBOX_OUTSIDE", "").split()
     kinds = ("ipc", "uts", "cgroup")
     if len(outside) != len(kinds):
@@ -171,7 +171,7 @@ def shared_namespaces():
 
 
 def networks():
-    """Names the network interfaces beside the loopback."""
+    """The network interfaces except the loopback."""
     with open("/proc/net/dev") as file:
         names = [line.split(":")[0].strip() for line in file if ":" in line]
     return [name for name in names if name != "lo"]
@@ -188,7 +188,7 @@ def probe_keyring():
 
 
 def probe_datagrams():
-    """Makes sockets that could send to Unix sockets of others."""
+    """Creates sockets that could send to other processes' Unix sockets."""
     try:
         for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM):
             end.close()
@@ -198,7 +198,7 @@ def probe_datagrams():
 
 
 def probe_setuid():
-    """Asks for a file that runs as its owner, in ways that no file comes of."""
+    """Requests setuid bits in ways that create no file."""
     try:
         os.fchmod(-1, 0o4000)
     except OSError as error:
@@ -212,7 +212,7 @@ def probe_setuid():
 
 
 def can_open(path, flags):
-    """Opens a file, without writing, and without taking an empty one for what it is in place of."""
+    """Whether a file can be opened, for writing, or for reading a nonempty content."""
     try:
         fd = os.open(path, flags | os.O_CLOEXEC)
     except OSError:
@@ -243,17 +243,17 @@ def probe_port(port):
         return errno.errorcode.get(error.errno or 0, "unreachable")
 
 
-# How long one attempt takes to reach somebody, and how long policies of a network may take to come.
+# The time for one attempt, and for network policies to become effective.
 REACH_SECONDS = 1.0
 POLICY_SECONDS = 5.0
 
-# A question to a name server for the root's own servers.
+# A DNS query for the root name servers.
 QUESTION = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x01"
 DNS = 53
 
 
 def reached_of(addresses):
-    """Names the addresses that answer, and more of those that this machine itself knows."""
+    """The addresses that answer, of the given ones and those that this machine knows."""
     if not networks():
         return []
     addresses = {(host, port) for host, port in addresses}
@@ -266,7 +266,7 @@ def reached_of(addresses):
 
 
 def reach(addresses):
-    """Connects to all of them at once; name servers are asked, too, in the way that needs no connection."""
+    """Connects to all of them concurrently; name servers are also queried by UDP."""
     found = set()
     with selectors.DefaultSelector() as selector:
         for host, port in addresses:
@@ -276,7 +276,7 @@ def reach(addresses):
                 try:
                     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind)
                 except OSError:
-                    continue  # there is no such family here
+                    continue  # the address family is not supported
                 sock.setblocking(False)
                 try:
                     failed = sock.connect_ex((host, port))
@@ -312,7 +312,7 @@ def probe_answer(sock):
 
 
 def name_servers():
-    """The addresses that names are looked up at; those of this machine itself are not of the network."""
+    """The addresses of name servers, except those on this machine."""
     try:
         with open("/etc/resolv.conf") as file:
             words = [line.split() for line in file]
@@ -323,7 +323,7 @@ def name_servers():
 
 
 def routers():
-    """The addresses of the next machines on the way to others."""
+    """The addresses of gateways."""
     found = set()
     with open("/proc/net/route") as file:
         for line in list(file)[1:]:
@@ -364,11 +364,11 @@ class Stream:
         self.sid = sid
         self.sock = sock
         self.connecting = connecting
-        self.process = process  # what was started for it, and ends with it
-        self.credit = WINDOW  # what we may still send
-        self.window = WINDOW  # what the host may still send
-        self.taken = 0  # what it sent, was taken, and is not yet told to it
-        self.backlog = collections.deque()  # what the socket would not take yet
+        self.process = process  # the program that was started for it, and ends with it
+        self.credit = WINDOW  # how much we may still send
+        self.window = WINDOW  # how much the host may still send
+        self.taken = 0  # how much of it was taken and not yet acknowledged
+        self.backlog = collections.deque()  # what the socket has not accepted yet
         self.ended_by_us = False
         self.ended_by_host = False
         self.events = 0
@@ -401,14 +401,14 @@ class Launcher:
         for fd in (self.wake_in, self.wake_out):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(self.wake_out, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # it only has to wake the loop
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # to wake the loop
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(name, self.on_stop_signal)
         self.selector.register(self.link_in, READ, self.on_link)
         self.selector.register(self.wake_in, READ, self.on_wake)
 
     def run(self):
-        """Runs until the host ends the link or the server ends, and gives our exit code."""
+        """Runs until the host closes the link or the server exits; returns our exit code."""
         while not self.stopping and self.exit is None:
             for key, events in self.selector.select():
                 key.data(events)
@@ -425,21 +425,21 @@ class Launcher:
             self.outbox.append(payload)
 
     def send_data(self, stream, data):
-        """Sends what came from a socket, at once where nothing waits. `data` is copied if it must wait."""
+        """Sends data of a socket, immediately if nothing is queued. `data` is copied if it must wait."""
         header = HEADER.pack(DATA, stream.sid, len(data))
         written = 0
         if not self.outbox:
             try:
                 written = os.writev(self.link_out, (header, data))
             except OSError:
-                pass  # the pipe is full, or flush() meets the same failure
+                pass  # the pipe is full, or flush() will fail, too
         if written < HEADER.size + len(data):
             rest = (header + data)[written:]
             self.outbox.append(rest)
             self.outbox_size += len(rest)
 
     def flush(self):
-        """Writes as much as the pipe takes, in as few calls as possible."""
+        """Writes as much as the pipe accepts, in as few calls as possible."""
         outbox = self.outbox
         while outbox:
             batch = [outbox[i] for i in range(min(len(outbox), 256))]
@@ -447,7 +447,7 @@ class Launcher:
                 written = os.writev(self.link_out, batch)
             except BlockingIOError:
                 break
-            except OSError:  # the host is gone; the end of stdin says so too
+            except OSError:  # the host is gone, as the end of stdin shows, too
                 self.stopping = True
                 outbox.clear()
                 self.outbox_size = 0
@@ -530,7 +530,7 @@ class Launcher:
             known = sid < self.next_sid if sid % 2 else sid <= self.last_host_sid
             if not known or kind not in (DATA, EOF, RST, WIN):
                 raise LinkError(f"frame {kind} for stream {sid}")
-            return  # it was on its way when we closed the stream
+            return  # it was in flight when we closed the stream
         if kind == DATA:
             stream.window -= len(payload)
             if stream.window < 0 or stream.ended_by_host:
@@ -552,7 +552,7 @@ class Launcher:
     # --- streams ------------------------------------------------------------------------------
 
     def dial(self, sid):
-        """Leads a stream of the host's to the server."""
+        """Connects a stream of the host to the server."""
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setblocking(False)
         failed = sock.connect_ex(self.gateway)
@@ -563,7 +563,7 @@ class Launcher:
         self.add(Stream(sid, sock, connecting=failed != 0))
 
     def start_program(self, sid, argv):
-        """Starts a program whose stdin and stdout are a stream of the host's."""
+        """Starts a program whose stdin and stdout are a stream of the host."""
         ours, theirs = socket.socketpair()
         try:
             process = subprocess.Popen(
@@ -580,7 +580,7 @@ class Launcher:
         self.add(Stream(sid, ours, connecting=False, process=process))
 
     def detach(self):
-        """Forgets the streams of a host that has gone."""
+        """Drops the streams of a host that is gone."""
         if self.door is not None:
             self.selector.unregister(self.door)
         for stream in list(self.streams.values()):
@@ -593,7 +593,7 @@ class Launcher:
             self.selector.register(self.door, READ, self.on_door)
 
     def on_door(self, _):
-        """Leads connections to the door to the host."""
+        """Forwards connections to the door to the host."""
         while True:
             try:
                 sock, _ = self.door.accept()
@@ -617,13 +617,12 @@ class Launcher:
 
     def quick_ack(self, stream):
         # Delayed acknowledgements and Nagle's algorithm in the server would add 40 ms to every
-        # exchange; clients of ours turn that off. The kernel forgets this option, so it is set again
-        # after each read.
+        # exchange. The kernel resets this option, so it is set again after each read.
         if QUICKACK is not None and stream.sid % 2 == 0 and stream.process is None:
             stream.sock.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
 
     def watch(self, stream):
-        """Registers for exactly those events that can be acted upon."""
+        """Registers for exactly those events that can be handled."""
         events = 0
         if stream.connecting:
             events = WRITE
@@ -644,7 +643,7 @@ class Launcher:
 
     def on_socket(self, stream, events):
         if self.streams.get(stream.sid) is not stream:
-            return  # closed by an earlier event of the same round
+            return  # closed by an earlier event in this round
         if events & WRITE:
             if stream.connecting:
                 if stream.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
@@ -680,7 +679,7 @@ class Launcher:
         self.watch(stream)
 
     def deliver(self, stream, payload):
-        """Gives bytes of the host's to the socket, and keeps what it does not take yet."""
+        """Writes the host's bytes to the socket, and queues what it does not accept yet."""
         if not stream.backlog and not stream.connecting:
             try:
                 sent = stream.sock.send(payload)
@@ -714,7 +713,7 @@ class Launcher:
             try:
                 stream.sock.shutdown(socket.SHUT_WR)
             except OSError:
-                pass  # the peer has closed already, which reading will show
+                pass  # the peer has already closed, as reading will show
             if self.close_if_ended(stream):
                 return
         self.watch(stream)
@@ -788,7 +787,7 @@ class Launcher:
             with self.server.stdin as stdin:
                 stdin.write(json.dumps({**spec["input"], **facts}).encode())
         except BrokenPipeError:
-            pass  # it has ended, which the loop is about to see
+            pass  # it has exited, as the loop will notice
 
     def on_stop_signal(self, *_):
         self.stopping = True
@@ -801,7 +800,7 @@ class Launcher:
         self.reap()
 
     def reap(self):
-        """Takes the exit status of every child, for orphans of the server's come to us."""
+        """Reaps every child, including orphans of the server."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -823,9 +822,9 @@ class Launcher:
         self.send(EXIT, 0, json.dumps({"code": code, "signal": name}).encode())
 
     def stop_server(self):
-        """Ends the server and all it started, and says the last words to the host."""
+        """Ends the server and everything it started, and sends the last frames to the host."""
         if self.server is not None and self.exit is None:
-            # Popen's own methods would reap it, and take its exit status away from reap().
+            # Popen's own methods would reap it before reap() can.
             os.kill(self.server.pid, signal.SIGTERM)
             self.wait_until(lambda: self.exit is not None, STOP_GRACE)
             if self.exit is None:
@@ -848,19 +847,19 @@ class Launcher:
                     self.on_wake(READ)
 
     def sweep(self):
-        """Kills what is left: as the subreaper we are the parent of every orphan."""
+        """Kills what is left: as the subreaper, we are the parent of all orphans."""
         deadline = time.monotonic() + SWEEP_GRACE
         while (children := own_children()) and time.monotonic() < deadline:
             for pid in children:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except OSError:
-                    pass  # it ended in between
+                    pass  # it has ended
             self.wait_until(lambda gone=children: not set(gone) & set(own_children()), 0.5)
 
 
 def end_with_us():
-    """What a child runs before its program, so that it does not outlive us."""
+    """Returns what a child runs before its program, so that it does not outlive us."""
     parent = os.getpid()
 
     def before_exec():
@@ -876,11 +875,11 @@ def own_children():
         with open("/proc/thread-self/children") as file:
             return [int(pid) for pid in file.read().split()]
     except OSError:
-        return []  # no such list here: what is left ends with its own parent's watch
+        return []  # not available here; remaining processes end with their own parents
 
 
 def limit(which, value):
-    """Lowers a resource limit; one that already is lower stays."""
+    """Lowers a resource limit, unless it is already lower."""
     _, hard = resource.getrlimit(which)
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)

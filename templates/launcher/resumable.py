@@ -1,13 +1,14 @@
 """A stream of bytes that outlives the connections that carry it.
 
-A durable session elsewhere has this file in three roles between its supervisor and its launcher, with the
-standard library only. `relay` stands here in the launcher's place, `hold` has the launcher there as its
-child, and a carrier's command, which may be cut at any byte, connects the two: the relay sends this file
-through it, which becomes `attach` and leads to the holder's socket. Both sides number the bytes and keep
-what the other has not taken, so that those around them see one stream without a cut.
+In a durable session elsewhere, this file runs in three roles between the supervisor and the launcher,
+with only the standard library. `relay` replaces the launcher here, `hold` is the parent of the launcher
+there, and a carrier's command, which may be cut at any byte, connects the two: the relay sends this
+file through it, which becomes `attach` and connects to the holder's socket. Both sides number the bytes
+and keep those that the other has not acknowledged, so that their neighbors see one uninterrupted
+stream.
 
-A connection begins with a line of JSON from the relay, then one from the holder; they say how far each has
-received. Then frames follow: `type u8, length u32, payload`, big-endian.
+A connection begins with a line of JSON from the relay, then one from the holder, which say how much
+each has received. Then frames follow: `type u8, length u32, payload`, big-endian.
 """
 
 import ctypes
@@ -28,15 +29,15 @@ import time
 
 PROTOCOL = 1
 
-# Bytes of the stream; how many of them were taken (u64); a sign of life; there are no more bytes; all has
-# arrived; what the launcher wrote to stderr.
+# Bytes of the stream; how many of them were taken (u64); a heartbeat; the end of the stream; everything
+# has arrived; the launcher's stderr.
 DATA, ACK, BEAT, FIN, BYE, NOTE = range(6)
 
 HEADER = struct.Struct(">BI")
 COUNT = struct.Struct(">Q")
 
 CHUNK = 1 << 16
-WINDOW = 1 << 22  # bytes that the other side has not taken, beyond which no more are read
+WINDOW = 1 << 22  # unacknowledged bytes beyond which no more are read
 ACK_EVERY = 1 << 16
 CONGESTED = 1 << 18
 MAX_LINE = 1 << 12
@@ -49,26 +50,26 @@ CONNECT_SECONDS = 60
 HELLO_SECONDS = 10
 DEAD_BEATS = 3
 FIRST_SECONDS = 120  # a host that dies while it starts a session must not leave it behind
-LINGER_SECONDS = 600  # for a relay that has not heard of the end
+LINGER_SECONDS = 600  # for a relay that does not know of the end
 SOON_SECONDS = 2
 EXIT_SECONDS = 10  # the launcher's own grace periods are shorter
 END_SECONDS = 10
 STOP_SECONDS = 5
 BYE_SECONDS = 8
-WORDS_SECONDS = 0.5  # for a carrier that ends to say why
+WORDS_SECONDS = 0.5  # for a carrier to say why it exits
 MAX_SLEEP_SECONDS = 3600
 
-# How a relay exits, beside 0: something may run on there; there is nothing any more.
+# Exit codes of a relay besides 0: something may still run there; nothing is left there.
 LEFT, GONE = 75, 76
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class Broken(Exception):
-    """The other side sent what it must not send."""
+    """The other side violated the protocol."""
 
 
-# How it shows that a line or a frame is not what it should be.
+# The errors of a malformed line or frame.
 MALFORMED = (Broken, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error)
 
 
@@ -77,7 +78,7 @@ def line(**content):
 
 
 def read_now(fd):
-    """Reads what is there: `None` if nothing is yet, nothing at the end, however that comes."""
+    """Reads available bytes: `None` if there are none yet, empty at the end or after an error."""
     try:
         return os.read(fd, CHUNK)
     except BlockingIOError:
@@ -92,20 +93,20 @@ def write_all(fd, data):
 
 
 class Connection:
-    """What carries the stream for a while."""
+    """A connection that carries the stream for a while."""
 
     def __init__(self, reader, writer, process=None):
         self.reader, self.writer = reader, writer
-        self.process = process  # the carrier's, whose stdin and stdout these are
+        self.process = process  # the carrier, whose stdin and stdout these are
         self.errors = None  # and its stderr
         self.words = b""  # of which this is an open line
         self.inbox = bytearray()
         self.outbox = bytearray()
         self.opened = self.heard = self.beat = time.monotonic()
-        self.met = False  # both lines have been said
-        self.sent = 0  # how far of the stream has been sent on it
+        self.met = False  # both lines have been exchanged
+        self.sent = 0  # the position up to which the stream was sent on it
         self.said_end = False
-        self.is_deaf = False  # it takes nothing any more
+        self.is_deaf = False  # it accepts no more data
 
     def send(self, kind, payload=b""):
         if not self.is_deaf:
@@ -118,12 +119,12 @@ class Side:
     def __init__(self, source, sink, beat_seconds):
         self.source, self.sink = source, sink
         self.beat_seconds = beat_seconds
-        self.kept = bytearray()  # of the source, and not taken by the other side yet
-        self.acked = 0  # how much it has taken
+        self.kept = bytearray()  # from the source, not yet acknowledged by the other side
+        self.acked = 0  # how much it has acknowledged
         self.has_ended = False  # the source
         self.received = 0
-        self.pending = bytearray()  # of the other side, and not taken by the sink yet
-        self.told = 0  # how much of it the other side knows to be taken
+        self.pending = bytearray()  # from the other side, not yet written to the sink
+        self.told = 0  # how much of it was acknowledged
         self.other_ended = False
         self.connection = None
         self.selector = selectors.DefaultSelector()
@@ -138,7 +139,7 @@ class Side:
 
     def run(self):
         while True:
-            # What has been passed on may have been the last before an end.
+            # The forwarded bytes may have been the last ones.
             for act in (self.check_times, self.move, self.step, self.watch, self.wait):
                 act()
                 if self.code is not None:
@@ -164,7 +165,7 @@ class Side:
             yield connection.beat + self.beat_seconds, self.send_beat
 
     def timeout(self):
-        """How long to wait: the system takes 24 days at most."""
+        """How long to wait; the system accepts at most 24 days."""
         seconds = min((when for when, _ in self.deadlines()), default=float("inf"))
         return max(0, min(seconds - time.monotonic(), MAX_SLEEP_SECONDS))
 
@@ -192,7 +193,7 @@ class Side:
             self.has_ended = not data
 
     def meet(self, connection, received):
-        """Goes on where the other side has received the stream to."""
+        """Continues where the other side has received the stream."""
         connection.met = True
         if type(received) is not int or not 0 <= received - self.acked <= len(self.kept):
             raise Broken(f"that it has received {received!r} bytes")
@@ -205,7 +206,7 @@ class Side:
         self.connection.send(ACK, COUNT.pack(self.told))
 
     def move(self):
-        """Passes on as much as can be passed on now."""
+        """Forwards as much as possible now."""
         while self.pending and self.sink is not None:
             try:
                 del self.pending[: os.write(self.sink, self.pending[:CHUNK])]
@@ -226,7 +227,7 @@ class Side:
                 return
 
     def fill(self, connection):
-        """Adds what is to be sent."""
+        """Queues what can be sent."""
         end = self.acked + len(self.kept)
         while connection.sent < end and len(connection.outbox) < CONGESTED:
             at = connection.sent - self.acked
@@ -246,7 +247,7 @@ class Side:
             except BlockingIOError:
                 break
             except OSError:
-                connection.outbox.clear()  # what there is still to read says more
+                connection.outbox.clear()  # the remaining input says more
                 connection.is_deaf = True
 
     def on_connection(self, connection):
@@ -313,7 +314,7 @@ class Side:
         return {}
 
     def watch(self):
-        """Registers for exactly those events that can be acted upon."""
+        """Registers for exactly those events that can be handled."""
         wanted = {self.wake_in: (READ, (self.on_wake,)), **self.own_watches()}
         if not self.has_ended and len(self.kept) < WINDOW:
             wanted[self.source] = (READ, (self.on_source,))
@@ -357,7 +358,7 @@ class Side:
 
 
 class Relay(Side):
-    """The side of the supervisor, which takes it for the launcher."""
+    """The supervisor's side, which the supervisor takes for the launcher."""
 
     def __init__(self, spec, program):
         super().__init__(0, 1, spec["beat_seconds"])
@@ -368,8 +369,8 @@ class Relay(Side):
         self.next = self.lost = time.monotonic()
         self.was_attached = False
         self.last_words = ""
-        self.ending = None  # since when the supervisor wants the end
-        self.bye = None  # since when all is there
+        self.ending = None  # since when the supervisor wants to end
+        self.bye = None  # since when everything has arrived
         signal.signal(signal.SIGTERM, self.on_stop_signal)
         for name in (signal.SIGINT, signal.SIGHUP):
             signal.signal(name, signal.SIG_IGN)
@@ -381,10 +382,10 @@ class Relay(Side):
         try:
             os.write(2, text + b"\n")
         except OSError:
-            pass  # nobody reads it any more
+            pass  # nobody reads it
 
     def say_other(self, text):
-        """Passes on a line of somebody else, which must not pass for one of ours."""
+        """Forwards a line of others, which must not look like one of ours."""
         self.write_note(b" " + text if text.startswith(b"relay:") else text)
 
     def own_deadlines(self):
@@ -432,7 +433,7 @@ class Relay(Side):
             self.last_words = str(error)
             self.put_off()
             return
-        # Ours from here on: nothing else closes them.
+        # Duplicates, so that nothing else closes them.
         ends = [os.dup(pipe.fileno()) for pipe in (process.stdout, process.stdin, process.stderr)]
         for pipe in (process.stdout, process.stdin, process.stderr):
             pipe.close()
@@ -482,7 +483,7 @@ class Relay(Side):
         super().on_frame(kind, payload)
 
     def on_errors(self, connection):
-        """Passes on what the carrier itself says."""
+        """Forwards the carrier's own messages."""
         if connection is not self.connection:
             return
         data = read_now(connection.errors)
@@ -509,7 +510,7 @@ class Relay(Side):
         self.lose(connection)
 
     def lose(self, connection):
-        """A connection is over; another one takes its place."""
+        """Handles the loss of a connection, which is replaced."""
         if connection is not self.connection:
             return
         had_met = connection.met
@@ -527,7 +528,7 @@ class Relay(Side):
             self.put_off()
 
     def drop(self):
-        """Ends the carrier, and hears its last words."""
+        """Ends the carrier, and reads its last messages."""
         connection, self.connection = self.connection, None
         if connection is None:
             return
@@ -552,7 +553,7 @@ class Relay(Side):
             return bool(looking.select(0))
 
     def is_gone(self):
-        """Whether the carrier says that the place is not there any more."""
+        """Whether the carrier says that the place is gone."""
         pattern = self.spec["gone"]
         return pattern is not None and re.search(pattern, self.last_words) is not None
 
@@ -569,7 +570,7 @@ class Relay(Side):
         self.code = 0
 
     def give_up(self, why):
-        """There is nothing there any more, or nothing that could be gone on with."""
+        """There is nothing left there, or nothing that can be continued."""
         if self.ending is not None or self.bye is not None:
             self.end_well()
             return
@@ -579,7 +580,7 @@ class Relay(Side):
         self.code = GONE
 
     def leave_behind(self):
-        """The end cannot be said there, so it comes by itself."""
+        """The other side cannot be told to end, so it will end by itself."""
         self.drop()
         if self.stop():
             self.code = 0
@@ -588,11 +589,11 @@ class Relay(Side):
         self.code = LEFT
 
     def stop(self):
-        """Has the carrier end the place, where that is possible. Says whether it did."""
+        """Makes the carrier end the place, if possible. Returns whether it did."""
         command = self.spec["stop"]
         if command is None:
             return False
-        with tempfile.TemporaryFile() as said:  # not a pipe, which somebody else may keep open
+        with tempfile.TemporaryFile() as said:  # not a pipe, which another process may keep open
             try:
                 done = subprocess.run(
                     command,
@@ -616,7 +617,7 @@ class Relay(Side):
 
 
 class Holder(Side):
-    """The side of the launcher. It ends with it, and removes what the session has left."""
+    """The launcher's side. It ends with the launcher, and removes what the session leaves."""
 
     def __init__(self, spec, listener):
         super().__init__(spec["source"], spec["sink"], spec["beat_seconds"])
@@ -624,7 +625,7 @@ class Holder(Side):
         self.listener = listener
         self.errors = spec["errors"]
         os.set_blocking(self.errors, False)
-        self.words = bytearray()  # of the launcher, and not passed on yet
+        self.words = bytearray()  # from the launcher, not yet forwarded
         self.launcher = spec["launcher"]
         self.exited = None  # since when
         self.epoch = 0
@@ -748,14 +749,14 @@ class Holder(Side):
         self.say_words()
 
     def say_words(self):
-        """Passes on what the launcher wrote to stderr, in whole lines."""
+        """Forwards the launcher's stderr, in whole lines."""
         end = self.words.rfind(b"\n") + 1
         if end and self.connection is not None and len(self.connection.outbox) < CONGESTED:
             self.connection.send(NOTE, bytes(self.words[:end]))
             del self.words[:end]
 
     def reap(self):
-        """Takes the exit status of every child: in a container, orphans come to us."""
+        """Reaps every child, including orphans in a container."""
         while True:
             try:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -774,13 +775,13 @@ class Holder(Side):
         self.has_ended = True
 
     def end(self):
-        """Has the launcher end all that it started."""
+        """Makes the launcher end everything that it started."""
         if self.ending is None:
             self.ending = time.monotonic()
             self.close_sink()
 
     def end_soon(self):
-        """Nobody need come for it any more."""
+        """Ends without waiting for a relay."""
         self.linger = SOON_SECONDS
         self.end()
 
@@ -802,16 +803,16 @@ class Holder(Side):
 
 
 def is_ours(sock):
-    """Whether a connection comes from this user, where the system says."""
+    """Whether a connection comes from this user, if the system reports that."""
     if not hasattr(socket, "SO_PEERCRED"):
-        return True  # the folder's mode is all there is
+        return True  # only the folder's mode protects it
     size = struct.calcsize("3i")
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     return uid == os.getuid()
 
 
 def harden():
-    """Keeps the secret from other processes of this user."""
+    """Protects the secret from other processes of this user."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
@@ -826,7 +827,7 @@ def relay(config):
 
 
 def hold():
-    """Says on stdout when it listens. Its settings come on stdin."""
+    """Reports on stdout when it listens. Its settings come on stdin."""
     spec = json.load(sys.stdin)
     harden()
     ours = {spec[name] for name in ("source", "sink", "errors")}
@@ -854,7 +855,7 @@ def hold():
 
 
 def attach():
-    """Leads stdin and stdout to a holder."""
+    """Connects stdin and stdout to a holder."""
     harden()
     said = bytearray()
     while not said.endswith(b"\n"):
@@ -872,7 +873,7 @@ def attach():
             while data := os.read(reader, CHUNK):
                 write_all(writer, data)
         except OSError:
-            pass  # one of them is gone, and so the other one goes
+            pass  # one side is gone, so the other one is closed
         os._exit(0)
 
     threading.Thread(target=copy, args=(0, fd), daemon=True).start()

@@ -1,12 +1,12 @@
 """Keeps a durable session running while its host is away.
 
-It runs outside the sandbox, as the user, with the standard library only (`python -I -S`). It starts the
-command that the host would start, forwards the frames of `launcher.py` between that command and the host,
-and lets one host at a time attach at a Unix socket in a folder that only the user can open.
+It runs outside the sandbox as the user, with only the standard library (`python -I -S`). It starts the
+command that the host would start, forwards the frames of `launcher.py` between that command and the
+host, and lets one host at a time attach on a Unix socket in a folder that only the user can open.
 
 Its settings come as one JSON object on stdin, so that the secret is in no argument and no environment.
-When nobody is attached for too long, when the session is too old, when the command ends, or when a host
-says so, it ends the command and removes what the session leaves: processes, folders, records, the socket.
+When no host was attached for too long, the session is too old, the command exits, or a host says so, it
+ends the command and removes what the session leaves: processes, folders, records, the socket.
 """
 
 import collections
@@ -42,29 +42,29 @@ MAX_START = 1 << 22
 CONGESTED = 1 << 20
 CHUNK = 1 << 18
 MAX_STDERR = 1 << 14
-MAX_NAMES = 10_000  # that are looked at together where a folder is removed
+MAX_NAMES = 10_000  # that are handled together when a folder is removed
 MAX_WAITING = 8  # connections that have not shown the secret
 
 BEAT_SECONDS = 15
 DEAD_SECONDS = 45
 HELLO_SECONDS = 10
 FIRST_HOST_SECONDS = 120  # a host that dies while it starts a session must not leave it behind
-LEFT = 75  # how a launcher's relay exits that could not say the end: see `resumable.py`
+LEFT = 75  # the exit code of a relay that could not reach the other side: see `resumable.py`
 
 EXIT_SECONDS = 20  # the grace periods of a launcher, and of its relay, are shorter
 KILL_SECONDS = 2
-REMOVE_SECONDS = 600  # code that was not ended, and still writes, is followed for so long
-LOOK_SECONDS = 20  # how often it looks whether its record is still there
+REMOVE_SECONDS = 600  # how long to keep removing files while leftover code still writes
+LOOK_SECONDS = 20  # how often to check that the record still exists
 MAX_SLEEP_SECONDS = 3600
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class Broken(Exception):
-    """The other side sent what it must not send."""
+    """The other side violated the protocol."""
 
 
-# How it shows that a frame is not what it should be.
+# The errors of a malformed frame.
 MALFORMED = (Broken, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -77,7 +77,7 @@ def message(kind, **content):
 
 
 def frames(inbox, allowed):
-    """Takes the whole frames out of what came in, one by one."""
+    """Takes complete frames out of the inbox, one by one."""
     at, end = 0, len(inbox)
     try:
         while end - at >= HEADER.size:
@@ -120,20 +120,18 @@ class Supervisor:
         self.started = time.monotonic()
         self.alone_since = self.looked = self.started
         self.epoch = 0
-        self.resets = 0  # how often a host has gone
-        self.is_broken = (
-            False  # the launcher said what it must not say, and is not listened to any more
-        )
-        self.awaits_ready = False  # frames of before the last one that went are dropped
-        self.kept = None  # what the host knows of the session, for the next one
-        self.kept_at = None  # since when, as long as the host that said it is attached
-        self.held = 0  # for how long that host was attached after it had said it
+        self.resets = 0  # how many times a host has left
+        self.is_broken = False  # the launcher violated the protocol, and is ignored
+        self.awaits_ready = False  # frames from before the last reset are dropped
+        self.kept = None  # the host's state, for the next one
+        self.kept_at = None  # since when, while the host that sent it is attached
+        self.held = 0  # how long that host stayed attached after sending it
         self.folders = []  # control groups
         self.held_back = True  # the command waits until it is in its control group
         self.host = None
         self.strangers = set()
-        self.refused = set()  # those who are yet to hear that
-        self.enders = set()  # those who wait for the end
+        self.refused = set()  # connections to which the refusal is still to be sent
+        self.enders = set()  # connections that wait for the end
         self.inbox = bytearray()
         self.outbox = collections.deque()
         self.outbox_size = 0
@@ -141,7 +139,7 @@ class Supervisor:
         self.in_events = 0
         self.stderr = b""
         self.exit = None
-        self.ending = None  # since when, and whether it was asked for
+        self.ending = None  # since when, and whether it was requested
         self.wake_in, wake_out = os.pipe()
         for fd in (self.wake_in, wake_out):
             os.set_blocking(fd, False)
@@ -158,7 +156,7 @@ class Supervisor:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            # What is ignored here must not be ignored in what runs code.
+            # Signals that are ignored here must not be ignored where code runs.
             preexec_fn=lambda: [
                 signal.signal(name, signal.SIG_DFL) for name in (signal.SIGINT, signal.SIGHUP)
             ],
@@ -204,7 +202,7 @@ class Supervisor:
             yield guest.heard + HELLO_SECONDS, lambda guest=guest: self.lose(guest)
 
     def timeout(self):
-        """How long to wait: the system takes 24 days at most."""
+        """How long to wait; the system accepts at most 24 days."""
         seconds = min(when for when, _ in self.deadlines()) - time.monotonic()
         return max(0, min(seconds, MAX_SLEEP_SECONDS))
 
@@ -214,13 +212,13 @@ class Supervisor:
             act()
 
     def end_for(self, why):
-        """Ends the session, and says why to a host that did not ask for it."""
+        """Ends the session, and tells the host why."""
         if self.host is not None:
             self.host.send(message(REFUSED, why=why, protocol=PROTOCOL))
         self.end(asked=True)
 
     def look(self):
-        """Ends a session that was forgotten: without its record, no host will find it."""
+        """Ends the session if its record was removed, because no host could find it."""
         self.looked = time.monotonic()
         if not os.path.lexists(f"{self.spec['folder']}/record.json"):
             self.end_for("ended")
@@ -255,7 +253,7 @@ class Supervisor:
             self.stderr = (self.stderr + f"The launcher sent {error}\n".encode())[-MAX_STDERR:]
             self.inbox.clear()
             self.is_broken = True
-            self.end(asked=False)  # with the time that a relay takes to end what is elsewhere
+            self.end(asked=False)  # leaves a relay time to end the other side
 
     def from_launcher(self, kind, sid, whole):
         if kind == EXIT:
@@ -361,7 +359,7 @@ class Supervisor:
     def attach(self, stranger, epoch):
         other = self.host
         if other is not None:
-            # The first frame may be on its way in part. The others are for nobody.
+            # The first frame may have been sent in part. Nobody needs the others.
             while len(other.outbox) > 1:
                 other.outbox.pop()
             self.refuse(other, "taken", pid=peer_of(stranger.sock)[0])
@@ -388,7 +386,7 @@ class Supervisor:
         )
 
     def refuse(self, host, why, **more):
-        """Says why, and hangs up once that is sent."""
+        """Sends the reason, and closes the connection after that."""
         host.send(message(REFUSED, why=why, protocol=PROTOCOL, **more))
         host.heard = time.monotonic()
         self.refused.add(host)
@@ -409,7 +407,7 @@ class Supervisor:
                 self.to_launcher(b"\n")
 
     def lose(self, host):
-        """A connection is over."""
+        """Handles the end of a connection."""
         if host is self.host:
             self.leave()
         for group in (self.strangers, self.refused, self.enders):
@@ -417,7 +415,7 @@ class Supervisor:
         self.close(host)
 
     def leave(self):
-        """The launcher hears that the host has gone; what it says until the next one is dropped."""
+        """Tells the launcher that the host is gone; its messages are dropped until the next one."""
         self.host = None
         self.alone_since = time.monotonic()
         if self.kept_at is not None:
@@ -426,7 +424,7 @@ class Supervisor:
         self.awaits_ready = True
         self.to_launcher(frame(DETACH, self.resets))
         if self.kept is None:
-            # It has not started all of the session, and another one cannot go on from there.
+            # The session is only partially started, and no other host can continue it.
             self.end(asked=True)
 
     def connections(self):
@@ -447,7 +445,7 @@ class Supervisor:
             except BlockingIOError:
                 break
             except OSError:
-                self.outbox.clear()  # it has ended, as its output will show
+                self.outbox.clear()  # it has exited, as its output will show
                 self.outbox_size = 0
                 break
             except ValueError:
@@ -477,11 +475,11 @@ class Supervisor:
         return True
 
     def watch(self):
-        """Registers for exactly those events that can be acted upon."""
+        """Registers for exactly those events that can be handled."""
         if self.process is None:
             return
         if self.in_events is not None:
-            # Before the first host, what the launcher says waits in its pipe.
+            # Before the first host, the launcher's output waits in its pipe.
             takes = (self.host is not None or self.resets > 0) and (
                 self.host is None or self.host.outbox_size < CONGESTED
             )
@@ -514,7 +512,7 @@ class Supervisor:
     # --- the end ------------------------------------------------------------------------------
 
     def end(self, asked):
-        """Has the launcher end all that it started."""
+        """Makes the launcher end everything that it started."""
         if self.ending is not None or self.process is None:
             return
         self.ending = (time.monotonic(), asked)
@@ -541,7 +539,7 @@ class Supervisor:
         self.finish()
 
     def finish(self):
-        """The command has ended: removes what is left, and says how it came where nobody asked for it."""
+        """Called when the command has exited: removes what is left, and notes an unrequested end."""
         process, self.process = self.process, None
         if process is None:
             return
@@ -564,7 +562,7 @@ class Supervisor:
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except OSError:
-            pass  # its group is empty, as it should be
+            pass  # its group is empty, as expected
         if self.host is not None:
             self.host.send(frame(STDERR, 0, unsent[-MAX_STDERR:]))
         asked = self.ending is not None and self.ending[1]
@@ -592,7 +590,7 @@ class Supervisor:
             host.sock.close()
 
     def bury(self):
-        """Leaves a note of how the session was lost, for whoever looks for it."""
+        """Notes in the record how the session was lost."""
         path = f"{self.spec['folder']}/record.json"
         with open(path) as file:
             record = json.load(file)
@@ -604,22 +602,22 @@ class Supervisor:
                 file.flush()
                 os.rename(fresh, path)
             except OSError:
-                os.unlink(fresh)  # on a full disk it is empty
+                os.unlink(fresh)  # the disk may be full
                 raise
 
 
 def exit_of(said):
-    """How a launcher says that the gateway ended: the record of a lost session has nothing else."""
+    """The gateway's exit status as the launcher reports it, validated for the record of a lost session."""
     code, name = said["code"], said["signal"]
     if code is not None and not (type(code) is int and abs(code) < 1 << 32):
-        raise Broken("an exit code that is none")
+        raise Broken("an invalid exit code")
     if name is not None and not re.fullmatch("SIG[A-Z0-9]{1,12}", name):
-        raise Broken("a signal that is none")
+        raise Broken("an invalid signal")
     return {"code": code, "signal": name}
 
 
 def peer_of(sock):
-    """The process and the user that a connection comes from, where the system says."""
+    """The process and the user of a connection, if the system reports them."""
     if not hasattr(socket, "SO_PEERCRED"):
         return None, None
     size = struct.calcsize("3i")
@@ -628,13 +626,13 @@ def peer_of(sock):
 
 
 def is_ours(sock):
-    """Whether a connection comes from this user. Elsewhere the folder's mode is all there is."""
+    """Whether a connection comes from this user. On other systems, only the folder's mode protects it."""
     _, uid = peer_of(sock)
     return uid is None or uid == os.getuid()
 
 
 def take_lock(path):
-    """Puts a file that this process has locked in the place of one that the host has."""
+    """Replaces a file that the host has locked with one that this process has locked."""
     fresh = f"{path}.next"
     with open(path, "rb") as file:
         content = file.read()
@@ -646,8 +644,8 @@ def take_lock(path):
 
 
 def attempt(act, *args):
-    """Takes one step of the end. Where it fails, the others are taken all the same: nobody could be told,
-    and what is left in a folder with a lock is removed by the next session that starts."""
+    """Takes one step of the end, ignoring errors so that the others are still taken. The next session
+    that starts removes what is left in a folder with a lock."""
     try:
         act(*args)
     except Exception:
@@ -655,11 +653,11 @@ def attempt(act, *args):
 
 
 def remove(path):
-    """Removes a file, or a folder whatever code did to it.
+    """Removes a file, or a folder, regardless of what code did to it.
 
     As in remove_tree.ts, no link is followed, and neither the stack nor paths grow with the depth of
-    folders: those in a folder are moved up, beside it. The lock goes last: what is left with it, the next
-    session that starts finds and removes.
+    folders: subfolders are moved up. The lock is removed last, so that the next session that starts
+    finds and removes what is left.
     """
     if os.path.islink(path) or not os.path.isdir(path):
         os.unlink(path)
@@ -679,7 +677,7 @@ def remove(path):
 
 
 def remove_in(top, name):
-    """Removes what is directly in a folder that code cannot write to. Says whether anything changed."""
+    """Removes an entry of a folder that code cannot write to. Returns whether anything changed."""
     path = f"{top}/{name}"
     changed = False
     try:
@@ -697,7 +695,7 @@ def remove_in(top, name):
 
 
 def take_out(top, path):
-    """Removes a file or an empty folder; moves another folder up. Code may replace it at any time."""
+    """Removes a file or an empty folder; moves other folders up. Code may replace it at any time."""
     try:
         try:
             os.unlink(path)
@@ -714,7 +712,7 @@ def take_out(top, path):
 
 
 def open_up(path):
-    """Gives its owner all rights to a folder, and to no link's target in its place."""
+    """Gives the owner all permissions on a folder, without following a link in its place."""
     if os.chmod in os.supports_follow_symlinks:
         os.chmod(path, 0o700, follow_symlinks=False)
         return
@@ -726,7 +724,7 @@ def open_up(path):
 
 
 def remove_group(path):
-    """Removes a control group, which the system keeps for a moment after its last process."""
+    """Removes a control group, which stays busy for a moment after its last process."""
     deadline = time.monotonic() + 2
     while os.path.isdir(path) and time.monotonic() < deadline:
         try:
@@ -746,7 +744,7 @@ def listen(path):
 
 
 def close_inherited():
-    """Closes what the host inherited: its callers wait for the end of their pipes."""
+    """Closes inherited descriptors: the host's callers may wait for the end of their pipes."""
     for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):
         if int(name) > 2:
             try:
@@ -770,7 +768,7 @@ def main():
     os.setsid()
     try:
         if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: keeps the secret from others
+            ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: protects the secret
         locks = [take_lock(path) for path in spec["locks"]]
         supervisor = Supervisor(spec, listener, locks)
         null = os.open(os.devnull, os.O_RDWR)

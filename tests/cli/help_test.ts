@@ -11,7 +11,7 @@ Deno.test("ipybox --help lists the commands", async (t) => {
   assertEquals(await ipybox([]), { code: 2, stdout, stderr });
 });
 
-for (const { name, summary, load } of COMMANDS) {
+for (const name of Object.keys(COMMANDS)) {
   Deno.test(`ipybox ${name} --help tells what it does and gives an example`, async (t) => {
     const { code, stdout, stderr } = await ipybox([name, "--help"]);
 
@@ -20,8 +20,6 @@ for (const { name, summary, load } of COMMANDS) {
     assert(new RegExp(`^  .*\\bipybox ${name}`, "m").test(stdout), "there is no example");
     const wide = stdout.split("\n").filter((line) => line.length > 80 && !line.startsWith("  "));
     assertEquals(wide, []);
-    const command = await load();
-    assertEquals({ name: command.name, summary: command.summary }, { name, summary });
   });
 }
 

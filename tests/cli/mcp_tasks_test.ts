@@ -1,6 +1,7 @@
 /** Clients of 2026-07-28 that take tasks in place of results: `io.modelcontextprotocol/tasks`. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { z } from "zod";
+import { ApprovalRequest } from "../../src/approval/request.ts";
 import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import { StdioTransport } from "../../src/mcp/stdio.ts";
 import { CellRun } from "../../src/mcp_server/cell_run.ts";
@@ -252,8 +253,9 @@ Deno.test("a cell whose client never looked for its task is abandoned once anoth
     }
     const step = await run.next(); // its question comes only now
     assert(step.type === "waiting");
-    const [{ id } = { id: "" }] = step.waiting.approvals;
-    if (isLookedFor) await run.decide(id, "once");
+    const [request] = step.requests;
+    assert(request instanceof ApprovalRequest);
+    if (isLookedFor) await run.decide(request, "once");
     await run.ended;
     const { outcome } = { outcome: undefined, ...await run.next() };
     assertEquals(outcome?.cancelled, !isLookedFor);

@@ -47,7 +47,7 @@ Deno.test("ipybox mcp leaves a cell running that its client does not wait for", 
     assertEquals(await status(id), "running");
     const other = await host.call("execute_ipython_cell", { code: "1" });
     assertEquals(other.isError, true);
-    assertStringIncludes(other.text, `Not run: cell ${id} has not ended`);
+    assertStringIncludes(other.text, `Not run: cell ${id} is still running`);
     await go("a");
     await until("the cell has ended", async () => await status(id) !== "running");
     assertEquals(await host.execute("print(43)"), "43");

@@ -423,7 +423,7 @@ Deno.test("ipybox repl --session goes on where it was left", async () => {
 
   const misnamed = await ipyboxAtTerminal(["repl", "--session", "a b"], [], options);
   assertEquals(misnamed.code, 2, misnamed.output);
-  assertStringIncludes(misnamed.output, 'Option --session: "a b" is no name of a session');
+  assertStringIncludes(misnamed.output, 'Option --session: "a b" is not a session name');
 
   const taken = at([["In [1]: ", "open('begun', 'w').close()\r"]]);
   await until(() => Deno.stat(`${home.workspace}/begun`).then(() => true, () => false));

@@ -245,11 +245,11 @@ Deno.test("what is wrong with a session's record is said, and what to do", async
   await refuses("[]", "it is not a session's record");
   await refuses(changed({ version: 2 }), "a newer version of ipybox");
   await refuses(changed({ secret: "f".repeat(64) }), "another secret");
-  await refuses(changed({ workspace: "/no/such/folder" }), "is not there any more");
+  await refuses(changed({ workspace: "/no/such/folder" }), "no longer exists");
   const { workspace } = JSON.parse(record);
   await Deno.rename(workspace, `${workspace}-moved`);
   await Deno.mkdir(workspace);
-  await refuses(record, "is not there any more"); // another folder is
+  await refuses(record, "no longer exists"); // another folder is
   await Deno.remove(workspace);
   await Deno.rename(`${workspace}-moved`, workspace);
   await refuses(changed({ socket: "/no/such/socket" }), "is lost");

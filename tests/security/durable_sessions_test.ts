@@ -345,7 +345,7 @@ Deno.test("what a host says last is kept", async () => {
 
 for (
   const [how, maxMs, message] of [
-    ["whose time is over", 1000, "has lasted as long as it may"],
+    ["whose time is over", 1000, "has reached its maximum lifetime"],
     ["that another program ends", 60_000, "was ended by another program"],
   ] as const
 ) {

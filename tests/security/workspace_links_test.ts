@@ -12,6 +12,7 @@ import {
 } from "@std/assert";
 import { dirname } from "node:path";
 import { ConfigError, McpConnectionError } from "../../src/base/errors.ts";
+import { parseCommandLine } from "../../src/commands/command.ts";
 import { COMMANDS } from "../../src/commands/mod.ts";
 import { Terminal } from "../../src/commands/terminal/terminal.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
@@ -301,8 +302,10 @@ Deno.test("no command writes to a folder that code of a workspace can exchange",
   ];
   using terminal = new Terminal();
   for (const [name = "", ...args] of commands) {
-    const command = await COMMANDS.find((command) => command.name === name)?.load();
-    const run = () => command?.run(["--workspace", inner, ...args], terminal) ?? fail(name);
+    const command = await COMMANDS[name]?.load();
+    if (command === undefined) fail(name);
+    const parsed = parseCommandLine(name, command, ["--workspace", inner, ...args]);
+    const run = () => command.run(parsed, terminal);
     const error = await assertRejects(run, ConfigError);
     assertStringIncludes(error.message, `it is in the workspace ${folder.path}`, name);
   }

@@ -11,7 +11,6 @@ import {
   type Command,
   type CommandIo,
   EXIT,
-  parseCommandLine,
   type ParsedArgs,
   table,
   UsageError,
@@ -26,16 +25,14 @@ import {
 import { printable } from "../../base/log.ts";
 import { workspaceOf } from "../shared.ts";
 
-/** `ipybox actions`: saved code actions. */
 export const actions: Command = {
-  name: "actions",
-  summary: "List, show, check and run saved code actions",
   usage: [
     "[list] [OPTIONS]",
     "show CATEGORY.NAME [--impl] [OPTIONS]",
     "check [CATEGORY.NAME…] [OPTIONS]",
     "run CATEGORY.NAME [--arg NAME=VALUE…] [OPTIONS]",
   ].join("\n"),
+  positional: { max: Infinity },
   options: {
     arg: {
       value: "NAME=VALUE",
@@ -65,8 +62,7 @@ export const actions: Command = {
 };
 
 /** The interface of the action to run: its arguments, their types and descriptions. */
-async function helpAbout(args: readonly string[]): Promise<string | undefined> {
-  const parsed = parseCommandLine(actions, args, { max: Infinity });
+async function helpAbout(parsed: ParsedArgs): Promise<string | undefined> {
   const [what, name] = parsed.positional;
   if (what !== "run" || name === undefined) return undefined;
   const source = await readAction(await workspaceOf(parsed), name, "api");
@@ -75,8 +71,7 @@ async function helpAbout(args: readonly string[]): Promise<string | undefined> {
   return `The interface of ${printable(name)}:\n\n${lines}\n`;
 }
 
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(actions, args, { max: Infinity });
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [what = "list", ...names] = parsed.positional;
   switch (what) {
     case "list":

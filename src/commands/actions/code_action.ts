@@ -243,13 +243,14 @@ function outcomeOf(error: unknown): Outcome | undefined {
     }
     return { status: "error", text, images, outputs, error: { ename, evalue, traceback } };
   }
-  if (error instanceof ExecutionTimeoutError) {
-    const { text, images, outputs, name, message } = error;
-    return { status: "timeout", text, images, outputs, error: { ename: name, evalue: message } };
-  }
-  if (error instanceof KernelDiedError) {
-    const { text, images, outputs, name, message } = error;
-    return { status: "died", text, images, outputs, error: { ename: name, evalue: message } };
-  }
-  return undefined;
+  const isTimeout = error instanceof ExecutionTimeoutError;
+  if (!isTimeout && !(error instanceof KernelDiedError)) return undefined;
+  const { text, images, outputs, name: ename, message: evalue } = error;
+  return {
+    status: isTimeout ? "timeout" : "died",
+    text,
+    images,
+    outputs,
+    error: { ename, evalue },
+  };
 }

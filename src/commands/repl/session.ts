@@ -8,9 +8,9 @@ import {
 import { abortable, anySignal, settledWithin } from "../../base/signals.ts";
 import { visible } from "../../approval/call_text.ts";
 import type { CodeExecutor } from "../../executor/code_executor.ts";
-import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../../kernel/typed_code.ts";
+import type { TypedCodeOptions } from "../../kernel/typed_code.ts";
 import { runAction, type RunActionOptions } from "../actions/code_action.ts";
-import { type CommandIo, table, UsageError } from "../command.ts";
+import { type Command, type CommandIo, parseCommandLine, table, UsageError } from "../command.ts";
 import { MARK } from "../foreign_rows.ts";
 import { servers } from "../servers.ts";
 import { printable } from "../../base/log.ts";
@@ -71,8 +71,17 @@ export class ReplSession implements Disposable {
       write: (text) => io.errText(text),
       size: terminalSize,
       color: io.color,
-      isComplete: (code) => this.#isComplete(code),
-      complete: (code, cursor) => this.#complete(code, cursor),
+      isComplete: (code) =>
+        this.#help((executor, options) => executor.isComplete(code, options), {
+          status: "unknown",
+          indent: "",
+        }),
+      complete: async (code, cursor) => {
+        const none = { matches: [], start: cursor, end: cursor };
+        const ask = (executor: CodeExecutor, options: TypedCodeOptions) =>
+          executor.complete(code, cursor, options);
+        return await this.#help(ask, none) ?? none;
+      },
     });
     this.#terminal.use(io.onInterrupt(() => this.#onInterrupt()));
     const refresh = () => this.#editor.refresh();
@@ -124,20 +133,6 @@ export class ReplSession implements Disposable {
     }
   }
 
-  async #isComplete(code: string): Promise<CodeStatus | undefined> {
-    return await this.#help(
-      (executor, options) => executor.isComplete(code, options),
-      { status: "unknown", indent: "" },
-    );
-  }
-
-  async #complete(code: string, cursor: number): Promise<CodeCompletions> {
-    const none = { matches: [], start: cursor, end: cursor };
-    const ask = (executor: CodeExecutor, options: TypedCodeOptions) =>
-      executor.complete(code, cursor, options);
-    return await this.#help(ask, none) ?? none;
-  }
-
   /**
    * Asks the kernel about the typed code for as long as the person waits: with a time limit,
    * incomplete code would run on a busy machine.
@@ -176,15 +171,58 @@ export class ReplSession implements Disposable {
     return await abortable(this.#started, anySignal(this.#stop.signal, io.signal));
   }
 
+  /** Runs a session command. */
   async #obey(line: string): Promise<void> {
     const { io, workspace } = this.#options;
+    const [, name = "", after = ""] = /^:\s*(\S*)([^]*)$/.exec(line.trimEnd()) ?? [];
+    const rest = after.trimStart();
+    const run = async (command: Command, args: readonly string[]) => {
+      const parsed = parseCommandLine(name, command, ["--workspace", workspace, ...args]);
+      await command.run(parsed, io);
+    };
     const executor = await this.#executor();
     try {
-      const signal = anySignal(this.#stop.signal, io.signal);
-      const outcome = await runMetaCommand(line, { io, workspace, executor, signal });
-      if (outcome === "reset") this.#count = 1;
+      switch (name) {
+        case "help":
+        case "h":
+        case "?":
+        case "":
+          io.err([...table(COMMANDS), "", ...table(KEYS)].join("\n"));
+          break;
+        case "reset":
+          await executor.reset();
+          io.err("The kernel was restarted; variables are lost.");
+          this.#count = 1;
+          break;
+        case "servers":
+          await run(servers, []);
+          break;
+        case "tools":
+          await run(tools, rest === "" ? [] : [rest]);
+          break;
+        case "install":
+          await this.#install(executor, rest.split(/\s+/).filter((word) => word !== ""));
+          break;
+        default:
+          io.err(`No command :${name}: see :help`);
+      }
     } catch (error) {
       if (!(error instanceof UsageError || error instanceof ConfigError)) throw error;
+      io.err(printable(error.message));
+    }
+  }
+
+  /** Installs packages for the next cells. */
+  async #install(executor: CodeExecutor, requirements: readonly string[]): Promise<void> {
+    const { io } = this.#options;
+    if (requirements.length === 0) throw new UsageError("Specify packages: :install PACKAGE…");
+    try {
+      await executor.installPackages(requirements, {
+        signal: anySignal(this.#stop.signal, io.signal),
+        onLine: (line) => io.err(MARK + visible(line)),
+      });
+    } catch (error) {
+      if (!(error instanceof TypeError || error instanceof PackageInstallError)) throw error;
       io.err(printable(error.message));
     }
   }
@@ -235,13 +273,11 @@ export class ReplSession implements Disposable {
   /** Reports why a cell has no result. */
   #report(error: unknown): void {
     const { io } = this.#options;
-    if (error instanceof CodeExecutionError) {
-      for (const image of error.images) io.err(`Image: ${printable(image)}`);
-      io.err(printableTraceback(error, io.color));
-    } else if (error instanceof ExecutionTimeoutError || error instanceof KernelDiedError) {
-      for (const image of error.images) io.err(`Image: ${printable(image)}`);
-      io.err(printableEnd(error));
-    } else throw error;
+    const isRaised = error instanceof CodeExecutionError;
+    const isEnd = error instanceof ExecutionTimeoutError || error instanceof KernelDiedError;
+    if (!isRaised && !isEnd) throw error;
+    for (const image of error.images) io.err(`Image: ${printable(image)}`);
+    io.err(isRaised ? printableTraceback(error, io.color) : printableEnd(error));
   }
 }
 
@@ -303,14 +339,6 @@ class Interrupts {
   }
 }
 
-/** The context of a session command. */
-interface MetaContext {
-  readonly io: CommandIo;
-  readonly workspace: string;
-  readonly executor: CodeExecutor;
-  readonly signal: AbortSignal;
-}
-
 /** The session commands. Python code never begins with a colon. */
 const COMMANDS: readonly (readonly [form: string, help: string])[] = [
   [":help", "Show this help"],
@@ -329,53 +357,3 @@ const KEYS: readonly (readonly [keys: string, help: string])[] = [
   ["Ctrl-C", "Interrupt the cell; again, stop it, restarting the kernel if necessary"],
   ["NAME?, NAME??", "Show an object's documentation or source"],
 ];
-
-/** Installs packages for the next cells. */
-async function install(names: string, { io, executor, signal }: MetaContext): Promise<void> {
-  const requirements = names.split(/\s+/).filter((name) => name !== "");
-  if (requirements.length === 0) throw new UsageError("Specify packages: :install PACKAGE…");
-  try {
-    await executor.installPackages(requirements, {
-      signal,
-      onLine: (line) => io.err(MARK + visible(line)),
-    });
-  } catch (error) {
-    if (!(error instanceof TypeError || error instanceof PackageInstallError)) throw error;
-    io.err(printable(error.message));
-  }
-}
-
-/** Runs a session command. */
-async function runMetaCommand(
-  line: string,
-  context: MetaContext,
-): Promise<"reset" | "done"> {
-  const { io, workspace, executor } = context;
-  const [, name = "", after = ""] = /^:\s*(\S*)([^]*)$/.exec(line.trimEnd()) ?? [];
-  const rest = after.trimStart();
-  const inWorkspace = ["--workspace", workspace];
-  switch (name) {
-    case "help":
-    case "h":
-    case "?":
-    case "":
-      io.err([...table(COMMANDS), "", ...table(KEYS)].join("\n"));
-      return "done";
-    case "reset":
-      await executor.reset();
-      io.err("The kernel was restarted; variables are lost.");
-      return "reset";
-    case "servers":
-      await servers.run(inWorkspace, io);
-      return "done";
-    case "tools":
-      await tools.run([...(rest === "" ? [] : [rest]), ...inWorkspace], io);
-      return "done";
-    case "install":
-      await install(rest, context);
-      return "done";
-    default:
-      io.err(`No command :${name}: see :help`);
-      return "done";
-  }
-}

@@ -15,14 +15,6 @@ import { missingModule } from "../../kernel/traceback.ts";
 /** The assumed width if results do not go to a terminal, and the maximum for tables. */
 export const USUAL_COLUMNS = 80;
 
-/**
- * The width of lists: unlimited if they go to another program, such as `grep`, so that each row is
- * one line.
- */
-export function listColumns(io: { readonly stdoutIsTerminal: boolean }): number {
-  return outputColumns(io) ?? Infinity;
-}
-
 /** The width of the terminal that results go to, if they go to one. */
 export function outputColumns(io: { readonly stdoutIsTerminal: boolean }): number | undefined {
   return io.stdoutIsTerminal ? terminalSize().columns : undefined;

@@ -11,18 +11,18 @@ export function rpcError(
   return Response.json(body, { status, headers: { ...headers, "cache-control": "no-store" } });
 }
 
-/** What {@linkcode untilSent} does at a response's end. */
+/** What {@linkcode untilSent} does at the end of a response. */
 interface UntilSentOptions {
-  /** Ends with the response, however that ends. */
+  /** Disposed of when the response ends, however it ends. */
   readonly use: Disposable;
-  /** Called when the client has gone before it had all. */
-  readonly onGone?: () => void;
+  /** Called if the client disconnects before it has received everything. */
+  readonly onGone?: (() => void) | undefined;
 }
 
 /**
- * Follows a response to its end: when its body has been sent, or nobody reads it any more.
+ * Follows a response to its end: its body has been sent, or the client has disconnected.
  *
- * The request's own signal cannot tell: in Deno it also aborts after responses that were sent.
+ * The request's own signal cannot be used: in Deno it also aborts after complete responses.
  */
 export function untilSent(response: Response, options: UntilSentOptions): Response {
   const { use, onGone } = options;
@@ -42,11 +42,25 @@ export function untilSent(response: Response, options: UntilSentOptions): Respon
   return new Response(body, response);
 }
 
-/** The error of a request that needs what its client has not declared: its HTTP status must be 400. */
+/** The same for a response that is still to be made; if that fails, the resource is disposed of, too. */
+export async function usedUntilSent(
+  use: Disposable,
+  respond: () => Promise<Response>,
+  onGone?: () => void,
+): Promise<Response> {
+  try {
+    return untilSent(await respond(), { use, onGone });
+  } catch (error) {
+    use[Symbol.dispose]();
+    throw error;
+  }
+}
+
+/** The error of a request that needs a capability its client has not declared. Its HTTP status must be 400. */
 const MISSING_CAPABILITY = -32021;
-/** How long an answer is held back to see its beginning. Longer ones have begun well. */
+/** How long a response is held back to see its beginning; slower ones are not errors. */
 const HOLD_MS = 100;
-/** The longest frame that may consist of such an error. */
+/** The longest frame that is examined for such an error. */
 const MAX_ERROR_BYTES = 1 << 16;
 
 const answer = z.object({
@@ -59,8 +73,8 @@ const answer = z.object({
 });
 
 /**
- * Gives an answer the HTTP status of the error that it consists of. Answers are streams, which begin
- * before it is known what is in them, so that long cells keep their connections alive.
+ * Sets the HTTP status of a response that consists of such an error. Responses are streams that begin
+ * before their content is known, so that long cells keep their connections alive.
  */
 export async function withErrorStatus(response: Response): Promise<Response> {
   const { body, headers } = response;
@@ -96,6 +110,6 @@ function errorIn(frame: Uint8Array | undefined): z.infer<typeof answer> | undefi
   try {
     return answer.safeParse(JSON.parse(data)).data;
   } catch {
-    return undefined; // a part of a long answer
+    return undefined; // part of a long response
   }
 }

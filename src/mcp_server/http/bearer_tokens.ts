@@ -2,45 +2,45 @@ import { sha256 } from "../../json/digest.ts";
 import { sameToken } from "../../base/tokens.ts";
 import { parsePlacement, type Placement } from "../../placement/placement.ts";
 
-/** A bearer token of an MCP server over HTTP, with settings of its own. */
+/** A bearer token of an MCP server over HTTP, with settings. */
 export interface HttpToken {
   /** The token: 16 to 1000 characters from A-Z, a-z, 0-9 and `-._~+/=`. */
   readonly token: string;
   /**
    * Where the kernels of its sessions run.
    *
-   * @default as the server's `placement` says
+   * @default the server's `placement`
    */
   readonly placement?: Placement | undefined;
   /**
    * How many concurrent sessions it may have, as long as the server's `maxSessions` allows.
    *
-   * @default an equal share of what the tokens with a number leave of `maxSessions`, one at least
+   * @default an equal share of the `maxSessions` that tokens with a number leave, at least one
    */
   readonly maxSessions?: number | undefined;
 }
 
-/** What the sessions of an owner may be. */
+/** The settings of an owner. */
 export type OwnerSettings = Omit<HttpToken, "token">;
 
-/** The owner of every request where there are no tokens. */
+/** The owner of all requests if there are no tokens. */
 export const EVERYBODY = "everybody";
 
-/** The tokens that open an HTTP server, each for its own owner. */
+/** The tokens of an HTTP server; each is an owner of sessions. */
 export class BearerTokens {
   readonly #owners = new Map<string, string>();
   readonly #settings = new Map<string, OwnerSettings>();
 
-  /** All who have a token, and what their sessions may be. */
+  /** The owners and their settings. */
   get owners(): ReadonlyMap<string, OwnerSettings> {
     return this.#settings;
   }
 
   /**
-   * Adds a token. One that is there already is added once.
+   * Adds a token. Adding it again has no effect.
    *
-   * @throws {TypeError} It is too easy to guess, or there are two opinions on its settings.
-   * @throws {RangeError} Its number of sessions is none.
+   * @throws {TypeError} It is too easy to guess, or it was added before and one of the two has settings.
+   * @throws {RangeError} Its number of sessions is not positive.
    * @throws {ConfigError} Its placement cannot be used.
    */
   add(entry: string | HttpToken): void {
@@ -53,7 +53,7 @@ export class BearerTokens {
     if (maxSessions !== undefined && !(Number.isSafeInteger(maxSessions) && maxSessions > 0)) {
       throw new RangeError(`A token's maxSessions must be a whole number above 0: ${maxSessions}`);
     }
-    // An owner is known again after a restart, and what is written of it opens nothing.
+    // The owner's name is the same after a restart, and useless to whoever reads it.
     const owner = sha256(`owner ${token}`);
     const settings = {
       placement: placement && parsePlacement(placement, "A token's placement"),
@@ -61,17 +61,17 @@ export class BearerTokens {
     };
     const known = this.#settings.get(owner);
     if (known !== undefined && [known, settings].some(hasAny)) {
-      throw new TypeError("A bearer token with settings is there twice: keep one of them");
+      throw new TypeError("A bearer token with settings was given twice: keep one of them");
     }
     this.#owners.set(token, owner);
     this.#settings.set(owner, settings);
   }
 
-  /** Says whose a request is. */
+  /** Finds the owner of a request. */
   ownerOf(request: Request): string | undefined {
     const given = /^Bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? "")?.[1] ?? "";
     let found: string | undefined;
-    // All are compared, so that time does not tell which one is nearly right.
+    // All are compared, so that timing does not reveal a nearly correct one.
     for (const [token, owner] of this.#owners) if (sameToken(given, token)) found = owner;
     return found;
   }

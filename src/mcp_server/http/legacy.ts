@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { serverFor, type ServerForOptions } from "../connection.ts";
 import { isInitializeRequest, WebStandardStreamableHTTPServerTransport } from "../sdk.ts";
-import { rpcError, untilSent } from "./answers.ts";
+import { rpcError, usedUntilSent } from "./answers.ts";
 import { initializeSchema, type PooledSession, type SessionPool } from "./sessions.ts";
 
 interface Connected {
@@ -31,29 +31,25 @@ export class LegacySessions implements AsyncDisposable {
     }
     const known = id === null ? undefined : await this.#find(owner, id);
     if (id !== null && known === undefined) {
-      // What is another owner's looks like what is not there.
+      // Another owner's session looks like a missing one.
       return rpcError(404, -32001, "Session not found: initialize a new one");
     }
     const { pooled, transport } = known ?? await this.#open(owner, body);
-    const use = pooled.use();
     let isNeeded = known !== undefined;
     try {
-      const response = await transport.handleRequest(
-        request,
-        body === undefined ? {} : { parsedBody: body },
-      );
-      isNeeded ||= response.ok;
-      return untilSent(response, { use });
-    } catch (error) {
-      use[Symbol.dispose]();
-      throw error;
+      return await usedUntilSent(pooled.use(), async () => {
+        const options = body === undefined ? {} : { parsedBody: body };
+        const response = await transport.handleRequest(request, options);
+        isNeeded ||= response.ok;
+        return response;
+      });
     } finally {
-      // Its client does not know of it, so nobody could use or close it.
+      // The client has no id for it, so nobody could use or close it.
       if (!isNeeded) await this.#pool.close(owner, pooled.id);
     }
   }
 
-  /** Ends the connections. Sessions are the pool's. */
+  /** Closes the connections. Sessions belong to the pool. */
   async [Symbol.asyncDispose](): Promise<void> {
     const connected = await Promise.allSettled(this.#connected.values());
     await Promise.all(
@@ -71,7 +67,7 @@ export class LegacySessions implements AsyncDisposable {
     return await this.#keep(id, this.#return(owner, pooled, initialize));
   }
 
-  /** Connects a client to the session that it had with the server before. */
+  /** Connects a client to the session that it had with a previous server. */
   async #return(owner: string, pooled: PooledSession, params: object): Promise<Connected> {
     using _use = pooled.use();
     const connected = await this.#connect(owner, pooled);
@@ -113,7 +109,7 @@ export class LegacySessions implements AsyncDisposable {
   }
 }
 
-/** What the transport wants of the request that it has repeated. */
+/** The headers that the transport requires of the repeated request. */
 const AGAIN = {
   accept: "application/json, text/event-stream",
   "content-type": "application/json",

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { Refused } from "../../calls/door.ts";
 
-/** The longest id or progress token, which answers and notifications repeat. */
+/** The longest id or progress token, because responses and notifications repeat them. */
 const MAX_ID = 256;
-/** The longest name, URI or argument of a prompt, which errors and answers repeat. */
+/** The longest name, URI or prompt argument, because errors and responses repeat them. */
 const MAX_TEXT = 256 * 1024;
 /** The most messages of a batch. */
 const MAX_BATCH = 100;
@@ -13,7 +13,7 @@ const longNamed = z.object({ id: longId }).or(
   z.object({ params: z.object({ _meta: z.object({ progressToken: longId }) }) }),
 );
 
-/** Refuses a body with too many messages, or with what is too long to be repeated. */
+/** Rejects a body with too many messages, or with values that are too long to be repeated. */
 export function checkMessages(body: unknown): void {
   const messages: readonly unknown[] = Array.isArray(body) ? body : [body];
   if (messages.length > MAX_BATCH) {
@@ -33,7 +33,7 @@ const toolCall = z.object({
   params: z.object({ name: z.string() }),
 });
 
-/** What of a message is repeated: of a call only the tool's name, as each tool limits its arguments. */
+/** The part of a message that is repeated: of a call only the tool's name, as each tool limits its arguments. */
 function repeated(message: unknown): unknown {
   return toolCall.safeParse(message).data ?? named.safeParse(message).data;
 }
@@ -45,8 +45,8 @@ function isTooLong(value: unknown): boolean {
 }
 
 /**
- * Has the messages of a batch answered one after the other, each once the client has read the answers
- * before: a small batch can ask for a lot.
+ * Answers the messages of a batch one by one, each once the client has read the earlier responses: a
+ * small batch can request a lot.
  */
 export async function inTurn(
   batch: readonly unknown[],

@@ -1,22 +1,23 @@
 import { z } from "zod";
 import type { Logger } from "../../base/log.ts";
 import { serverFor, type ServerForOptions } from "../connection.ts";
-import { explained, failure } from "../failure.ts";
+import { failure } from "../failure.ts";
 import { createMcpHandler, type McpHttpHandler, SdkMcpServer } from "../sdk.ts";
 import { registerTasks, type TaskServerOptions } from "../tasks.ts";
+import { addTool, type ToolHost } from "../tool.ts";
 import { forClients } from "../tool_input.ts";
-import { rpcError, untilSent, withErrorStatus } from "./answers.ts";
+import { rpcError, usedUntilSent, withErrorStatus } from "./answers.ts";
 import type { PooledSession, SessionPool } from "./sessions.ts";
 
 /** A request or a notification. */
 const message = z.object({ jsonrpc: z.literal("2.0"), method: z.string() });
 
-/** A tool call, as far as it says which session it is for. */
+/** A tool call that names its session. */
 const forSession = z.object({
   method: z.literal("tools/call"),
   params: z.object({
     name: z.string().regex(/^\w{1,100}$/),
-    arguments: z.object({ session: z.string().min(1) }), // empty or null: none is named
+    arguments: z.object({ session: z.string().min(1) }), // empty or null names none
   }),
 });
 
@@ -26,12 +27,12 @@ const ofTask = z.object({
   params: z.object({ taskId: z.string() }),
 });
 
-/** How the tasks of a session are told from those of others. */
+/** How the tasks of a session are distinguished from those of others. */
 function tasksOf(id: string): TaskServerOptions {
   return { prefix: `${id}.` };
 }
 
-/** Answers a request about a task of a session that there is not. */
+/** Answers a request about a task of a session that does not exist. */
 async function refuseTask(request: Request, body: unknown): Promise<Response> {
   const handler = createMcpHandler(() => {
     const server = new SdkMcpServer({ name: "ipybox", version: "0" });
@@ -41,13 +42,13 @@ async function refuseTask(request: Request, body: unknown): Promise<Response> {
   return await withErrorStatus(await handler.fetch(request, { parsedBody: body }));
 }
 
-/** Answers a call for a session that there is not, so that the model reads what to do. */
+/** Answers a call for a session that does not exist, in a form that the model reads. */
 async function refuseSession(
   request: Request,
   body: unknown,
   call: z.infer<typeof forSession>["params"] | undefined,
 ): Promise<Response> {
-  const message = `There is no session "${call?.arguments.session}": it was closed, or was idle ` +
+  const message = `There is no session "${call?.arguments.session}": it was closed, or idle ` +
     "for too long. Open another one with open_session; the old session's files are in its folder";
   const handler = createMcpHandler(() => {
     const server = new SdkMcpServer({ name: "ipybox", version: "0" });
@@ -61,7 +62,7 @@ async function refuseSession(
   return await handler.fetch(request, { parsedBody: body });
 }
 
-/** An owner's handler and the sessions that it tells about. */
+/** An owner's handler, and the sessions whose changes it announces. */
 interface Owned {
   readonly handler: McpHttpHandler;
   readonly watched: Set<string>;
@@ -87,7 +88,7 @@ export class ModernHandlers implements AsyncDisposable {
   /** Answers a request. */
   async handle(request: Request, owner: string, body: unknown): Promise<Response> {
     if (body !== undefined && !message.safeParse(body).success) {
-      return rpcError(400, -32600, "The body is not a JSON-RPC request"); // no session for that
+      return rpcError(400, -32600, "The body is not a JSON-RPC request"); // before a session is opened
     }
     const call = forSession.safeParse(body).data?.params;
     const task = ofTask.safeParse(body).data?.params.taskId;
@@ -105,17 +106,11 @@ export class ModernHandlers implements AsyncDisposable {
     const gone = new AbortController();
     const signalled = new Request(request, { signal: gone.signal });
     this.#serving.set(signalled, pooled);
-    const use = pooled.use();
-    try {
-      const response = await withErrorStatus(
-        await owned.handler.fetch(signalled, { parsedBody: body }),
-      );
-      const onGone = () => gone.abort(new DOMException("The client disconnected", "AbortError"));
-      return untilSent(response, { use, onGone });
-    } catch (error) {
-      use[Symbol.dispose]();
-      throw error;
-    }
+    return await usedUntilSent(
+      pooled.use(),
+      async () => await withErrorStatus(await owned.handler.fetch(signalled, { parsedBody: body })),
+      () => gone.abort(new DOMException("The client disconnected", "AbortError")),
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -126,17 +121,14 @@ export class ModernHandlers implements AsyncDisposable {
     const handler = createMcpHandler(async ({ requestInfo }) => {
       const pooled = requestInfo && this.#serving.get(requestInfo);
       if (pooled === undefined) throw new Error("A request without a session");
-      const tasks = tasksOf(pooled.id);
-      const server = await serverFor(pooled.session, {
-        ...this.#told,
-        sessionArgument: true,
-        tasks,
-      });
-      registerSessionTools(server, { pool: this.#pool, owner, current: pooled });
+      const { id, session } = pooled;
+      const options = { ...this.#told, sessionArgument: true, tasks: tasksOf(id) };
+      const server = await serverFor(session, options);
+      registerSessionTools({ server, session, declare: forClients }, this.#pool, owner);
       return server;
     }, {
       legacy: "reject",
-      responseMode: "sse", // only a stream tells that its reader has gone
+      responseMode: "sse", // only a stream shows that its reader has disconnected
       onerror: (error) => this.#log.debug(`MCP over HTTP: ${error.message}`),
     });
     const owned = { handler, watched: new Set<string>() };
@@ -144,7 +136,7 @@ export class ModernHandlers implements AsyncDisposable {
     return owned;
   }
 
-  /** Has a session's changes told to the owner's subscribers. */
+  /** Announces a session's changes to the owner's subscribers. */
   #tell({ handler, watched }: Owned, { id, session, onClose }: PooledSession): void {
     if (watched.has(id)) return;
     watched.add(id);
@@ -154,14 +146,6 @@ export class ModernHandlers implements AsyncDisposable {
       watched.delete(id);
     });
   }
-}
-
-/** Whose sessions the tools are about. */
-interface SessionToolsOptions {
-  readonly pool: SessionPool;
-  readonly owner: string;
-  /** The session of this request. */
-  readonly current: PooledSession;
 }
 
 const OPEN = `
@@ -178,37 +162,28 @@ const opened = z.object({
 });
 
 /** Adds `open_session` and `close_session`, for clients of a protocol that knows no sessions. */
-function registerSessionTools(server: SdkMcpServer, options: SessionToolsOptions): void {
-  const { pool, owner, current } = options;
-  const { answers } = current.session;
-  server.registerTool("open_session", {
+function registerSessionTools(host: ToolHost, pool: SessionPool, owner: string): void {
+  addTool(host, "open_session", {
     title: "Open a session",
     description: OPEN,
-    inputSchema: forClients(z.object({})),
-    ...answers.declare(opened),
+    input: z.object({}),
+    output: opened,
     annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
-  }, async () => {
-    try {
-      const { id, folder } = await pool.open(owner);
-      const report = { session: id, workspace: folder, files: `/sessions/${id}/files/` };
-      const text = `Opened session ${id}: pass it as \`session\` to the other tools`;
-      return answers.of({ text, report });
-    } catch (error) {
-      return explained(error);
-    }
+    activity: "Opening a session",
+  }, async (_args, { session: { answers } }) => {
+    const { id, folder } = await pool.open(owner);
+    const report = { session: id, workspace: folder, files: `/sessions/${id}/files/` };
+    const text = `Opened session ${id}: pass it as \`session\` to the other tools`;
+    return answers.of({ text, report });
   });
-  server.registerTool("close_session", {
+  addTool(host, "close_session", {
     title: "Close a session",
     description: "Closes a session and stops its kernel and MCP servers. Its files stay.",
-    inputSchema: forClients(z.object({ session: z.string().describe("The handle") })),
+    input: z.object({ session: z.string().describe("The handle") }),
     annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: false },
+    activity: "Closing the session",
   }, async ({ session }) => {
-    try {
-      return await pool.close(owner, session)
-        ? { content: [{ type: "text", text: `Closed session ${session}` }] }
-        : failure(`There is no session "${session}"`);
-    } catch (error) {
-      return explained(error);
-    }
+    if (!await pool.close(owner, session)) return failure(`There is no session "${session}"`);
+    return { content: [{ type: "text", text: `Closed session ${session}` }] };
   });
 }

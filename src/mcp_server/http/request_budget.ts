@@ -7,55 +7,55 @@ import { requestCost } from "../../calls/door_server.ts";
 import { measureJson } from "../../json/measure.ts";
 import { untilSent } from "./answers.ts";
 
-/** What the requests of all clients may take together, and what their unread answers may. */
+/** The memory for the requests of all clients, and for their unread responses. */
 const REQUESTS = 512 * 2 ** 20;
 const ANSWERS = 256 * 2 ** 20;
-/** The least of that that each owner may. */
+/** The least share of an owner. */
 const LEAST_SHARE = 64 * 2 ** 20;
-/** What a file takes that comes in small pieces, most of it in buffers of the HTTP server. */
+/** What a file in small pieces takes, mostly in buffers of the HTTP server. */
 const FILE_BYTES = 8 * 2 ** 20;
-/** How many small pieces of files an owner may send: each costs a step, however small it is. */
+/** How many small pieces of files an owner may send; each takes time, however small it is. */
 const PIECES_PER_SECOND = 1000;
 const PIECES_AT_ONCE = 10_000;
-/** How many values an owner's requests may have: the SDK takes long for each. A call has some 30. */
+/** How many JSON values an owner's requests may have, because the SDK is slow. A call has about 30. */
 const VALUES_PER_SECOND = 10_000;
 const VALUES_AT_ONCE = 50_000;
-/** As many values take as long as a request does, whatever is in it, and one as long as so many bytes. */
+/** The cost of any request, in values, and the bytes that cost as much as one value. */
 const VALUES_OF_REQUEST = 200;
 const BYTES_OF_VALUE = 2500;
-/** How many of an owner's requests are handled at a time, while those of others wait behind them. */
+/** How many of an owner's requests are handled at a time; those of others wait behind them. */
 const TURNS = 16;
-/** One as long as this takes two turns, and so on. */
+/** A request of this size takes two turns, and so on. */
 const TURN_BYTES = 2 ** 20;
-/** How long a request has its turns, unless its answer begins before. What takes longer is a cell. */
+/** How long a request keeps its turns unless its response begins earlier. Only cells take longer. */
 const HANDLING_MS = 100;
 
-/** A request for what can be large. */
+/** A request whose response can be large. */
 const reading = z.object({ method: z.literal("resources/read") });
 
-/** How many of an owner's resources may be read or wait for their turn. */
+/** How many reads of resources an owner may have pending. */
 const MAX_READS = 64;
-/** The room that has to be there before one is read. Most of those that are sent take less. */
+/** The memory that must be free before one is read. Most take less. */
 const READ_BYTES = 32 * 2 ** 20;
-/** How long a turn lasts at most: the answer to a request whose id is used twice never comes. */
+/** The longest turn: a request whose id is used twice never gets a response. */
 const TURN_MS = 60_000;
 
-/** A message that is to be answered. */
+/** A message to answer. */
 export interface AnswerOptions {
-  /** Whose it is. */
+  /** Its owner. */
   readonly owner: string;
-  /** What it says; `undefined` where the client only listens. */
+  /** Its content; `undefined` if the client only listens. */
   readonly message: unknown;
-  /** How long the body is in which it came. */
+  /** The length of the body that it came in. */
   readonly length: number;
-  /** Aborts when its client has gone. */
+  /** Aborts when its client disconnects. */
   readonly signal: AbortSignal;
 }
 
 /**
- * The memory of the host that requests may take, from the first byte of a body until they are answered,
- * and answers until they are read. Each owner has an equal share, so that none can keep others out. What
- * does not fit is refused.
+ * The host's memory for requests, from the first byte of the body to the response, and for responses
+ * until they are read. Each owner has an equal share, so that none can lock out the others. What does
+ * not fit is rejected.
  */
 export class RequestBudget {
   readonly #requests: Shares;
@@ -65,20 +65,20 @@ export class RequestBudget {
   readonly #values = new Map<string, RateLimit>();
   readonly #turns = new Map<string, Semaphore>();
 
-  /** @param owners How many there are. */
+  /** @param owners The number of owners. */
   constructor(owners: number) {
     this.#requests = new Shares(REQUESTS, owners);
     this.#answers = new Shares(ANSWERS, owners);
   }
 
-  /** Takes what a body needs while it comes. */
+  /** Reserves memory for a body while it arrives. */
   forBody(owner: string, length: number): Disposable {
     return this.#requests.take(owner, length);
   }
 
   /**
-   * Takes what a request needs once its body is parsed, and waits while the owner's requests have more
-   * values than others would be answered beside.
+   * Reserves memory for a parsed request, and waits while the owner's requests have so many values that
+   * others would be delayed.
    */
   async forRequest(owner: string, body: Uint8Array, signal: AbortSignal): Promise<Disposable> {
     const { values } = measureJson(body);
@@ -88,13 +88,13 @@ export class RequestBudget {
     return taken.move();
   }
 
-  /** Waits until so long a request of an owner may be handled beside the owner's others. */
+  /** Waits until a request of this length may be handled beside the owner's others. */
   async turn(owner: string, length: number, signal: AbortSignal): Promise<Disposable> {
     const turns = this.#turns.getOrInsertComputed(owner, () => new Semaphore(TURNS));
     return await turns.acquire(signal, 1 + Math.floor(length / TURN_BYTES));
   }
 
-  /** Counts what a request costs, and waits while it is more than others would be answered beside. */
+  /** Counts the cost of a request, and waits while the owner exceeds its rate. */
   async #charge(owner: string, values: number, signal: AbortSignal): Promise<void> {
     const limit = this.#values.getOrInsertComputed(
       owner,
@@ -104,70 +104,43 @@ export class RequestBudget {
     await limit.settled(signal);
   }
 
-  /** Takes what a file needs while it comes or goes. */
+  /** Reserves memory for a file transfer. */
   forFile(owner: string): Disposable {
     return this.#requests.take(owner, FILE_BYTES);
   }
 
   /**
-   * Has a message answered, and counts what the client has not read of the answer. Where that becomes too
-   * much, the answer ends.
+   * Answers a message and counts how much of the response is unread. If that becomes too much, the
+   * response is cut off.
    *
-   * An owner's resources are read one after the other: for a moment each takes several times its size.
+   * An owner's resources are read one by one, because reading briefly takes several times their size.
    */
   async answer(options: AnswerOptions, produce: () => Promise<Response>): Promise<Response> {
     const { owner, message, length, signal } = options;
     const isReading = reading.safeParse(message).success;
-    using _reading = isReading ? await this.#readsOf(owner).turn() : undefined;
+    const reads = isReading ? this.#reads.getOrInsertComputed(owner, () => new Reads()) : undefined;
+    using _reading = await reads?.turn();
     if (isReading) this.#answers.take(owner, READ_BYTES)[Symbol.dispose]();
     await this.#charge(owner, VALUES_OF_REQUEST, signal);
-    using handling = new Handling(await this.turn(owner, length, signal));
+    using handling = new DisposableStack();
+    const turn = handling.use(await this.turn(owner, length, signal));
+    const limit = setTimeout(() => turn[Symbol.dispose](), HANDLING_MS);
+    handling.defer(() => clearTimeout(limit));
     const response = await produce();
     if (response.body === null) return response;
     const ahead = new ReadAhead(response.body, (bytes) => this.#answers.take(owner, bytes));
-    handling.until(ahead.begun);
+    const handled = handling.move();
+    ahead.begun.catch(() => {}).then(() => handled.dispose());
     if (isReading && await settledWithin(ahead.begun, TURN_MS)) await ahead.begun;
     return untilSent(new Response(ahead.rest, response), { use: ahead });
   }
 
-  /** Gives the limit of how many small pieces all files of an owner may come in. */
+  /** The rate limit for small pieces of an owner's files. */
   piecesOf(owner: string): RateLimit {
     return this.#pieces.getOrInsertComputed(
       owner,
       () => new RateLimit(PIECES_PER_SECOND, PIECES_AT_ONCE),
     );
-  }
-
-  #readsOf(owner: string): Reads {
-    return this.#reads.getOrInsertComputed(owner, () => new Reads());
-  }
-}
-
-/** A request's turn, which ends after a while in any case. */
-class Handling implements Disposable {
-  readonly #turn: Disposable;
-  readonly #limit: ReturnType<typeof setTimeout>;
-  #later = false;
-
-  constructor(turn: Disposable) {
-    this.#turn = turn;
-    this.#limit = setTimeout(() => turn[Symbol.dispose](), HANDLING_MS);
-  }
-
-  /** Ends with the beginning of the answer, no longer when disposed. */
-  until(begun: Promise<void>): void {
-    this.#later = true;
-    const end = () => this.#end();
-    begun.then(end, end);
-  }
-
-  [Symbol.dispose](): void {
-    if (!this.#later) this.#end();
-  }
-
-  #end(): void {
-    clearTimeout(this.#limit);
-    this.#turn[Symbol.dispose]();
   }
 }
 
@@ -176,7 +149,7 @@ class Reads {
   readonly #places = new Semaphore(MAX_READS);
   readonly #turns = new Mutex();
 
-  /** Waits for a turn. Nobody says when a client that waits has gone, so that only so many may. */
+  /** Waits for a turn. It is not known when a waiting client disconnects, so only so many may wait. */
   async turn(): Promise<Disposable> {
     using taken = new DisposableStack();
     if (taken.use(this.#places.tryAcquire()) === undefined) {
@@ -187,7 +160,7 @@ class Reads {
   }
 }
 
-/** Memory of which each owner has an equal share. */
+/** Memory that is shared equally among owners. */
 class Shares {
   readonly #all: Semaphore;
   readonly #share: number;
@@ -214,23 +187,23 @@ class Shares {
   }
 }
 
-/** Answers are sent in pieces: the HTTP server holds some, which nobody counts. */
+/** Responses are sent in pieces; the HTTP server holds some of them, which are not counted. */
 const PIECE_BYTES = 1 << 16;
-/** What a piece takes besides its bytes. */
+/** The cost of a piece besides its bytes. */
 const PIECE_COST = 1024;
 
-/** An answer that is read ahead of its client: the SDK holds any amount of it, and does not say how much. */
+/** A response that is read ahead of its client, because the SDK buffers any amount without saying how much. */
 class ReadAhead implements Disposable {
-  /** The answer for the client. */
+  /** The response for the client. */
   readonly rest: ReadableStream<Uint8Array<ArrayBuffer>>;
-  /** Resolves when its first part is there and fits. */
+  /** Resolves when its first part has arrived and fits. */
   readonly begun: Promise<void>;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>;
   readonly #take: (bytes: number) => Disposable;
   readonly #beginning = Promise.withResolvers<void>();
   #unread: Disposable | undefined;
 
-  /** @param take Takes what is unread; it throws where that is too much. */
+  /** @param take Reserves memory for unread bytes; throws if there are too many. */
   constructor(
     answer: ReadableStream<Uint8Array<ArrayBuffer>>,
     take: (bytes: number) => Disposable,
@@ -238,14 +211,14 @@ class ReadAhead implements Disposable {
     this.#reader = answer.getReader();
     this.#take = take;
     this.begun = this.#beginning.promise;
-    this.begun.catch(() => {}); // the client sees it, too
+    this.begun.catch(() => {}); // the client sees the error, too
     this.rest = new ReadableStream({
       start: (controller) => this.#read(controller),
       cancel: (reason) => this.#reader.cancel(reason),
     }, { highWaterMark: 0, size: ({ length }) => length + PIECE_COST });
   }
 
-  /** Gives back what is unread. */
+  /** Releases the memory of unread bytes. */
   [Symbol.dispose](): void {
     this.#unread?.[Symbol.dispose]();
   }
@@ -255,10 +228,10 @@ class ReadAhead implements Disposable {
       for (;;) {
         const { done, value } = await this.#reader.read();
         if (done) break;
-        this[Symbol.dispose](); // a part of that may have been read
+        this[Symbol.dispose](); // part of that may have been read
         this.#unread = this.#take(value.length + PIECE_COST - (controller.desiredSize ?? 0));
         for (let at = 0; at < value.length; at += PIECE_BYTES) {
-          // A view of the same buffer would keep all of that until it is sent.
+          // A view would keep the whole buffer alive until it is sent.
           controller.enqueue(value.slice(at, at + PIECE_BYTES));
         }
         this.#beginning.resolve();

@@ -8,33 +8,33 @@ import { isLegacyRequest } from "../sdk.ts";
 import { type BearerTokens, EVERYBODY } from "./bearer_tokens.ts";
 import { LegacySessions } from "./legacy.ts";
 import { ModernHandlers } from "./modern.ts";
-import { rpcError, untilSent } from "./answers.ts";
+import { rpcError, usedUntilSent } from "./answers.ts";
 import { checkMessages, inTurn } from "./messages.ts";
 import { type AnswerOptions, RequestBudget } from "./request_budget.ts";
 import { serveFiles } from "./session_files.ts";
 import { type SessionPool, TooManySessionsError } from "./sessions.ts";
 
-/** What an {@linkcode HttpMcpServer} is made of. */
+/** Options of {@linkcode HttpMcpServer}. */
 export interface HttpMcpServerOptions {
   readonly pool: SessionPool;
-  /** Who may use it; without them, everybody who reaches it. */
+  /** Who may use it; `undefined` admits everyone who can reach it. */
   readonly tokens: BearerTokens | undefined;
   readonly hostname: string;
-  /** 0 for any that is free. */
+  /** 0 for any free port. */
   readonly port: number;
-  /** Names under which clients may reach it, beside those of this machine's loopback. */
+  /** Host names that clients may use, in addition to the loopback names. */
   readonly allowedHosts: readonly string[];
   readonly version: string;
   readonly log: Logger;
-  /** Adds more to the server of each connection: see {@linkcode ServerForOptions.extend}. */
+  /** Extends the server of each connection: see {@linkcode ServerForOptions.extend}. */
   readonly extend?: ServerForOptions["extend"];
 }
 
-/** Code and its results pass here, files do not. */
+/** The largest body. Code is sent in it, files are not. */
 const MAX_BODY_BYTES = 16 * 2 ** 20;
-/** Code is one string. The SDK takes dozens of microseconds for a name, in which nobody is answered. */
+/** Code is one string. The SDK blocks for dozens of microseconds for each name. */
 const MESSAGE_LIMITS: JsonLimits = { maxValues: 20_000, maxNames: 2000 };
-/** What MCP over streamable HTTP has requests for. */
+/** The methods of MCP over streamable HTTP. */
 const METHODS: readonly string[] = ["POST", "GET", "DELETE"];
 
 /**
@@ -53,7 +53,7 @@ export class HttpMcpServer implements AsyncDisposable {
   readonly #server: LastingServer;
   readonly #budget: RequestBudget;
 
-  /** Begins to listen. */
+  /** Starts to listen. */
   constructor(options: HttpMcpServerOptions) {
     const { pool, version, extend, log, hostname, port, allowedHosts } = options;
     this.#options = options;
@@ -69,7 +69,7 @@ export class HttpMcpServer implements AsyncDisposable {
     );
   }
 
-  /** Ends all connections and stops listening. Sessions are the pool's. */
+  /** Closes all connections and stops listening. Sessions belong to the pool. */
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([this.#modern[Symbol.asyncDispose](), this.#legacy[Symbol.asyncDispose]()]);
     await this.#server[Symbol.asyncDispose]();
@@ -79,7 +79,7 @@ export class HttpMcpServer implements AsyncDisposable {
     try {
       return this.#refusal(request) ?? this.#welcome(request) ?? await this.#serve(request);
     } catch (error) {
-      if (request.signal.aborted) return new Response(null, { status: 499 }); // nobody gets it
+      if (request.signal.aborted) return new Response(null, { status: 499 }); // nobody receives it
       return this.#failure(error);
     }
   }
@@ -91,7 +91,7 @@ export class HttpMcpServer implements AsyncDisposable {
     return rpcError(500, -32603, "ipybox failed; see its log");
   }
 
-  /** The answer to a request that a web page may have made. */
+  /** The response to a request that a web page may have made. */
   #refusal(request: Request): Response | undefined {
     const host = request.headers.get("host") ?? "";
     if (!this.#hosts.has(nameOf(host))) {
@@ -102,14 +102,14 @@ export class HttpMcpServer implements AsyncDisposable {
       );
     }
     const origin = request.headers.get("origin");
-    // No page is served here, so that nobody has this origin but clients that make it up.
+    // No page is served here, so only clients that make up this origin have it.
     if (origin !== null && origin.toLowerCase() !== `http://${host.toLowerCase()}`) {
       return rpcError(403, -32000, "Requests from web pages are refused");
     }
     return undefined;
   }
 
-  /** What a person finds who opens the server's address in a browser. */
+  /** The response to a person who opens the server's address in a browser. */
   #welcome(request: Request): Response | undefined {
     const isPage = request.headers.get("accept")?.includes("text/html") === true;
     const { pathname } = new URL(request.url);
@@ -125,14 +125,8 @@ export class HttpMcpServer implements AsyncDisposable {
     const { tokens } = this.#options;
     const owner = tokens === undefined ? EVERYBODY : tokens.ownerOf(request);
     if (owner === undefined) {
-      return rpcError(
-        401,
-        -32000,
-        "A bearer token is required: ipybox printed it when it started",
-        {
-          "www-authenticate": 'Bearer realm="ipybox"',
-        },
-      );
+      const message = "A bearer token is required: ipybox printed it when it started";
+      return rpcError(401, -32000, message, { "www-authenticate": 'Bearer realm="ipybox"' });
     }
     if (new URL(request.url).pathname !== this.url.pathname) {
       const services = { pool: this.#options.pool, budget: this.#budget };
@@ -140,18 +134,13 @@ export class HttpMcpServer implements AsyncDisposable {
       return file ?? rpcError(404, -32600, `Use ${this.url.pathname}`);
     }
     if (!METHODS.includes(request.method)) {
-      throw new Refused(405, `Use one of ${METHODS.join(", ")}`); // not all can be passed on
+      throw new Refused(405, `Use one of ${METHODS.join(", ")}`); // others cannot be passed on
     }
     const head = new Request(request.url, { method: request.method, headers: request.headers });
     const { signal } = request;
     if (request.method !== "POST") return await this.#answer(head, { owner, length: 0, signal });
     const { body, length, use } = await this.#read(request, owner);
-    try {
-      return untilSent(await this.#answer(head, { owner, length, signal }, body), { use });
-    } catch (error) {
-      use[Symbol.dispose]();
-      throw error;
-    }
+    return await usedUntilSent(use, () => this.#answer(head, { owner, length, signal }, body));
   }
 
   async #answer(head: Request, came: Came, body?: unknown): Promise<Response> {
@@ -188,10 +177,10 @@ export class HttpMcpServer implements AsyncDisposable {
   }
 }
 
-/** What came with a message. */
+/** The context of a message. */
 type Came = Pick<AnswerOptions, "owner" | "length" | "signal">;
 
-/** A body that was read. */
+/** A parsed body. */
 interface Body {
   readonly body: unknown;
   readonly length: number;
@@ -203,7 +192,7 @@ function nameOf(host: string): string {
   return host.replace(/:\d+$/, "").toLowerCase();
 }
 
-/** How long a body is; one that does not say so, and so may be as long as any. */
+/** The length of a body, or the maximum if the request does not say. */
 function lengthOf({ headers }: Request): number {
   const length = headers.has("transfer-encoding") ? null : headers.get("content-length");
   return Math.min(Number(length ?? MAX_BODY_BYTES), MAX_BODY_BYTES);

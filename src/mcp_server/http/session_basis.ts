@@ -13,7 +13,7 @@ import { ServerRegistry } from "../../servers/registry.ts";
 import type { SessionOptions } from "../session.ts";
 import { sessionFolders } from "./session_folders.ts";
 
-/** What a workspace's sessions are made from, besides the server's own options. */
+/** What a workspace's sessions are created from. */
 export interface SessionBasisOptions {
   readonly workspace: string;
   readonly session: Pick<
@@ -23,8 +23,8 @@ export interface SessionBasisOptions {
 }
 
 /**
- * The servers of a workspace that its sessions have. A session's registry has no file: a server that may
- * write to its folder could write there, too.
+ * The servers of a workspace that its sessions get. A session's registry has no file, because a server
+ * with write access to its folder could change it.
  */
 export async function sessionServers(
   { workspace, session: { servers, log } }: SessionBasisOptions,
@@ -52,9 +52,8 @@ export async function sessionServers(
 }
 
 /**
- * Says what a session that is made now would be made from, in a text that differs where that does: the
- * servers and their modules, variables, decisions that count always, the Python and its packages, and
- * what the sandbox is made by.
+ * A text that identifies what a session created now would be based on: the servers and their modules,
+ * variables, permanent decisions, the Python and its packages, and the sandbox's settings.
  */
 export async function basisOf(options: SessionBasisOptions): Promise<string> {
   const { workspace, session } = options;
@@ -74,7 +73,7 @@ export async function basisOf(options: SessionBasisOptions): Promise<string> {
   ]);
 }
 
-/** Which Python there is. One that was built again is another one. */
+/** Identifies the Python. One that was rebuilt differs. */
 async function pythonOf(
   { python, placement }: SessionBasisOptions["session"],
 ): Promise<readonly unknown[]> {
@@ -92,7 +91,7 @@ async function entriesOf(folder: string): Promise<readonly unknown[]> {
   return await Promise.all(names.map(async (name) => [name, await fileOf(join(folder, name))]));
 }
 
-/** Which file is at a path. */
+/** Identifies the file at a path. */
 async function fileOf(path: string): Promise<readonly unknown[]> {
   const info = await lstatIfPresent(path);
   return [info?.dev, info?.ino, info?.birthtime?.getTime()];

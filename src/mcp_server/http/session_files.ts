@@ -12,17 +12,17 @@ import type { SessionPool } from "./sessions.ts";
 interface FileServices {
   /** The sessions. */
   readonly pool: SessionPool;
-  /** What requests may take. */
+  /** The limits of requests. */
   readonly budget: RequestBudget;
 }
 
-/** The host's own state, which does not concern clients. */
+/** The host's own state, which clients cannot access. */
 const OWN_STATE = ".ipybox";
 const GENERATED = "mcptools";
 
 /**
- * Answers requests for the files of a session, at `/sessions/ID/files/PATH`: `GET` gives a file, `PUT`
- * makes or replaces one.
+ * Answers requests for the files of a session, at `/sessions/ID/files/PATH`: `GET` reads a file, `PUT`
+ * creates or replaces one.
  */
 export async function serveFiles(
   request: Request,
@@ -45,7 +45,7 @@ export async function serveFiles(
     if (request.method !== "PUT") {
       requireMethod(request, "GET");
       const bytes = await contentOf(parts, { here: pooled.folder, far });
-      // Its length is not sent: code may write to it during the transfer.
+      // Its length is not sent, because code may write to the file during the transfer.
       const response = new Response(bytes, { headers: DOWNLOAD });
       return untilSent(response, { use: uses.move() });
     }
@@ -63,7 +63,7 @@ export async function serveFiles(
   }
 }
 
-/** A file that code works with, or else one that ipybox has kept here, such as an image. */
+/** A file of the code's workspace, or one that ipybox has stored here, such as an image. */
 async function contentOf(
   parts: readonly string[],
   { here, far }: { readonly here: string; readonly far: FarWorkspace | undefined },
@@ -76,7 +76,7 @@ async function contentOf(
   return (await openBeneath(here, parts)).bytes;
 }
 
-/** Code may have written the file: no browser should take it for a page. */
+/** Code may have written the file, so no browser should render it as a page. */
 const DOWNLOAD = {
   "content-type": "application/octet-stream",
   "content-disposition": "attachment",
@@ -92,16 +92,16 @@ function decoded(path: string): string {
   }
 }
 
-/** The largest file that is taken. */
+/** The largest file that is accepted. */
 const MAX_UPLOAD_BYTES = 2 ** 30;
-/** What has to come within the time that a whole body has elsewhere. */
+/** How much must arrive within the time limit that other bodies have in total. */
 const STEP_BYTES = 64 * 1024;
-/** Taking a smaller piece costs more than its bytes do. */
+/** Handling a smaller piece costs more than its bytes. */
 const SMALL_BYTES = 4096;
 
 /**
- * Gives the bytes of an upload as they come, but no more small pieces than the client may send: each
- * costs steps that all others wait for.
+ * Yields the bytes of an upload as they arrive, but limits the rate of small pieces, because each
+ * delays all other clients.
  */
 export async function* uploadedPieces(
   body: ReadableStream<Uint8Array>,

@@ -1,7 +1,7 @@
 import { basename, dirname, join } from "node:path";
 import type { Logger } from "../../base/log.ts";
 import { randomToken } from "../../base/tokens.ts";
-import { isRunning, listSessions } from "../../executor/durable.ts";
+import { isRunning, type ListedSession, listSessions } from "../../executor/durable.ts";
 import { folderUsage } from "../../files/copy_beneath.ts";
 import { PinnedFolder } from "../../files/pinned_folder.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
@@ -9,23 +9,23 @@ import { ifPresent, isPlainFolder, lstatIfPresent } from "../../files/safe.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { forgetWorkspace } from "../../sandbox/protect.ts";
 
-/** After how many days without a change the folder of an ended session is old. */
+/** The days without a change after which the folder of an ended session is old. */
 export const KEPT_DAYS = 30;
 
-/** A folder in which a session works. Disposing it says that the session has ended, and keeps it. */
+/** The folder of a session. Disposing marks the session as ended, and keeps the folder. */
 export interface SessionFolder extends Disposable {
   /** The folder. */
   readonly path: string;
-  /** Says whose the session is, where it was made ahead. */
+  /** Sets the owner of a session that was started ahead. */
   belongTo(owner: string): void;
 }
 
 /** Which folders of ended sessions are old. */
 interface OldSessions {
-  /** Those in which nothing changed since, in milliseconds since 1970. */
+  /** Those without a change since then, in milliseconds since 1970. */
   readonly before: number;
   /**
-   * And of each owner all but so many that ended last.
+   * And all but the last ones of each owner.
    *
    * @default {Infinity}
    */
@@ -33,23 +33,29 @@ interface OldSessions {
 }
 
 /**
- * A session's process has this locked: a file where code does not write. Its time is that of the end, and
- * its text says whose the session was.
+ * The process of a session holds a lock on this file, where code cannot write. Its time is that of the
+ * session's end, and it contains the owner.
  */
 const LOCK = ".ipybox/in-use";
 const MAX_OWNER = 100;
-/** Whose a session is that was made ahead. Its folder is of no use to anybody once it has ended. */
+/** The owner of sessions that were started ahead. Nobody needs their folders once they have ended. */
 export const NOBODY = "nobody";
 
 /**
- * The folders of a workspace's sessions. They are in its `.ipybox`, where neither the workspace's own
- * code nor that of other sessions sees them.
+ * The folder of a workspace's sessions, in its `.ipybox`, where neither the workspace's own code nor
+ * other sessions see it.
  */
 export function sessionFolders(workspace: string): string {
   return join(workspace, ".ipybox", "sessions");
 }
 
-/** Makes a session's folder, or takes that of one which continues. */
+/** The durable sessions of a workspace's clients; no others are asked for their status. */
+export async function durableSessions(workspace: string): Promise<ListedSession[]> {
+  const folders = sessionFolders(workspace);
+  return await listSessions(({ workspace }) => dirname(workspace) === folders);
+}
+
+/** Creates a session's folder, or reopens that of a session that continues. */
 export async function makeSessionFolder(
   workspace: string,
   id: string,
@@ -67,7 +73,7 @@ export async function makeSessionFolder(
   try {
     await lock.lock(true);
     write(lock, owner);
-    await Deno.rename(making, join(own.path, basename(LOCK))); // nobody ever sees it unlocked
+    await Deno.rename(making, join(own.path, basename(LOCK))); // it is never seen unlocked
   } catch (error) {
     lock.close();
     throw error;
@@ -89,7 +95,7 @@ function write(lock: Deno.FsFile, owner: string): void {
   lock.writeSync(new TextEncoder().encode(owner));
 }
 
-/** Does something with the old folders of a workspace's ended sessions. */
+/** Visits the old folders of a workspace's ended sessions. Returns how many sessions are in use. */
 export async function forEachOldSession(
   workspace: string,
   { before, keep = Infinity }: OldSessions,
@@ -105,7 +111,7 @@ export async function forEachOldSession(
     if (info !== undefined) sessions.push({ path, lock, endedAt: info.mtime?.getTime() ?? 0 });
   }
   sessions.sort((a, b) => b.endedAt - a.endedAt);
-  const durable = await listSessions(({ workspace }) => dirname(workspace) === folders);
+  const durable = await durableSessions(workspace);
   const lasting = new Set(durable.filter(isRunning).map(({ record }) => record?.workspace));
   let live = 0;
   const ended = new Map<string, number>();
@@ -130,12 +136,12 @@ export async function forEachOldSession(
   return live;
 }
 
-/** Finds out whether a session has ended, and keeps others from cleaning it up then. */
+/** Determines whether a session has ended, and if so, keeps others from cleaning it up. */
 async function takeEnded(
   path: string,
   lease: DisposableStack,
 ): Promise<"live" | "unknown" | { readonly owner: string }> {
-  // Without the file it is being made, or was made before there was one.
+  // Without the file, the session is being created, or comes from an old version.
   if (!(await lstatIfPresent(path))?.isFile) return "unknown";
   const lock = await ifPresent(Deno.open(path, { read: true, write: true }));
   if (lock === undefined) return "unknown";
@@ -148,15 +154,15 @@ async function takeEnded(
 /** Options of {@linkcode SessionCleanup}. */
 interface SessionCleanupOptions {
   readonly workspace: string;
-  /** How many folders of ended sessions are kept, of each owner. */
+  /** How many folders of ended sessions to keep for each owner. */
   readonly keep: number;
-  /** Receives what could not be removed. */
+  /** Receives failures. */
   readonly log: Logger | undefined;
 }
 
 const DAY_MS = 86_400_000;
 
-/** Removes the old folders of ended sessions, one pass at a time. Disposing it ends that. */
+/** Removes the old folders of ended sessions, one pass at a time. Disposing stops it. */
 export class SessionCleanup implements AsyncDisposable {
   readonly #options: SessionCleanupOptions;
   readonly #stop = new AbortController();
@@ -164,12 +170,12 @@ export class SessionCleanup implements AsyncDisposable {
   /** Whether a pass waits for the one that runs. */
   #isDue = false;
 
-  /** @param options Of which workspace, and how many stay. */
+  /** @param options The workspace, and how many folders to keep. */
   constructor(options: SessionCleanupOptions) {
     this.#options = options;
   }
 
-  /** Begins a pass, after the one that may be under way. */
+  /** Starts a pass after the current one. */
   begin(): void {
     if (this.#isDue || this.#stop.signal.aborted) return;
     this.#isDue = true;
@@ -190,7 +196,7 @@ export class SessionCleanup implements AsyncDisposable {
       await forEachOldSession(workspace, old, async (path) => {
         signal.throwIfAborted();
         try {
-          await PackageFolder.remove(path); // of one that was killed
+          await PackageFolder.remove(path); // of a session that was killed
           await removeFromWorkspace(path, workspace, signal);
         } catch (error) {
           signal.throwIfAborted();

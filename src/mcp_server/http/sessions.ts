@@ -1,18 +1,12 @@
 import { cp } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { basename, join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import type { Elsewhere } from "../../approval/page/desk.ts";
 import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
 import { CallJournal } from "../../calls/journal.ts";
-import {
-  endDurable,
-  folderOf,
-  isRunning,
-  type ListedSession,
-  listSessions,
-} from "../../executor/durable.ts";
+import { endDurable, folderOf, isRunning, listSessions } from "../../executor/durable.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
 import { isPlainFolder } from "../../files/safe.ts";
 import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../mcp/params.ts";
@@ -23,44 +17,44 @@ import { Session, type SessionOptions } from "../session.ts";
 import type { OwnerSettings } from "./bearer_tokens.ts";
 import { basisOf, type SessionBasisOptions, sessionServers } from "./session_basis.ts";
 import {
+  durableSessions,
   makeSessionFolder,
   NOBODY,
   SessionCleanup,
   type SessionFolder,
-  sessionFolders,
 } from "./session_folders.ts";
 import { copyWorkspace } from "./workspace_share.ts";
 
 /** How an MCP server over HTTP keeps its sessions. */
 export interface HttpSessionsOptions {
   /**
-   * How many concurrent sessions there may be. Each has a kernel. A token may hold as many of them as
-   * its own `maxSessions` says. Tokens without one share equally what the others leave, and may hold one
-   * at least.
+   * The maximum number of concurrent sessions. Each has a kernel. A token may hold as many of them as
+   * its own `maxSessions` allows; tokens without that share the rest equally, and may hold at least
+   * one.
    *
    * @default {8}
    */
   maxSessions?: number;
   /**
-   * How sessions get the workspace's files, without its secrets and the state of ipybox: `"read-only"`
-   * lets their code read them where they are, which needs the sandbox; with `"copy"`, each session's
-   * folder starts with copies.
+   * How sessions get the workspace's files, except its secrets and the state of ipybox: with
+   * `"read-only"`, their code can read them in place, which needs the sandbox; with `"copy"`, each
+   * session's folder starts with copies.
    *
-   * @default {undefined} not at all
+   * @default {undefined} they do not
    */
   shareWorkspace?: "read-only" | "copy";
   /**
-   * Whether sessions outlive the server: the next one of the workspace continues them when their clients
-   * come back, also after it was killed. Needs `tokens`.
+   * Whether sessions outlive the server: the workspace's next server continues them when their clients
+   * come back, even if this one was killed. Needs `tokens`.
    *
    * @default {false}
    */
   durable?: boolean;
   /**
-   * How many sessions are kept ready besides, each with a folder and a running kernel, for whoever opens
-   * the next one. Nobody has had them before. One that is older than a change of the workspace's servers,
-   * their modules, its settings or its Python is replaced, and so is one whose kernel died. While memory
-   * is short, none are kept. Cannot be combined with `durable`, nor with copies of the workspace.
+   * How many unused sessions to keep ready for new clients, each with a folder and a running kernel.
+   * They are replaced when the workspace's servers, their modules, its settings or its Python change,
+   * or when their kernel dies. While memory is short, none are kept. Cannot be combined with `durable`
+   * or with copies of the workspace.
    *
    * @default {{ size: 0 }}
    */
@@ -72,9 +66,8 @@ export interface HttpSessionsOptions {
    */
   sessionIdleMs?: number;
   /**
-   * How many folders of ended sessions are kept of each token: those that ended last. Older ones are
-   * removed when the server starts and when a session ends, and so are those in which nothing changed
-   * for 30 days.
+   * How many folders of ended sessions to keep for each token. Older ones are removed when the server
+   * starts and when a session ends, and so are those without a change for 30 days.
    *
    * @default {100}
    */
@@ -83,7 +76,7 @@ export interface HttpSessionsOptions {
 
 const IDLE_MS = 3_600_000;
 
-/** Refuses what sessions that are made ahead cannot have. */
+/** Rejects options that sessions started ahead cannot have. */
 export function refuseReady(
   { pool, durable, shareWorkspace }: HttpSessionsOptions,
 ): void {
@@ -93,23 +86,24 @@ export function refuseReady(
   }
   if (size > 0 && durable) {
     throw new TypeError(
-      "Cannot combine pool and durable: the owner of a durable session is fixed when it starts",
+      "pool and durable cannot be combined: the owner of a durable session is fixed when it starts",
     );
   }
   if (size > 0 && shareWorkspace === "copy") {
     throw new TypeError(
-      'Cannot combine pool and shareWorkspace "copy": a copy made ahead would be old',
+      'pool and shareWorkspace "copy" cannot be combined: a copy that is made ahead would be old; ' +
+        'use "read-only"',
     );
   }
 }
 
 /** Options of {@linkcode SessionPool}. */
 interface SessionPoolOptions extends HttpSessionsOptions {
-  /** The workspace whose servers sessions start with, and in which their folders are. */
+  /** The workspace, whose servers sessions get, and which contains their folders. */
   readonly workspace: string;
-  /** How each session's kernel and approvals are set up. */
+  /** The options of each session. */
   readonly session: Omit<SessionOptions, "workspace">;
-  /** Who may have sessions, and what those may be. */
+  /** The owners of sessions and their settings. */
   readonly owners: ReadonlyMap<string, OwnerSettings>;
 }
 
@@ -120,22 +114,22 @@ export interface PooledSession {
   readonly session: Session;
   /** Its workspace. */
   readonly folder: string;
-  /** What its client, of the older era, has said of itself. */
+  /** What its client said of itself, in the older era. */
   readonly initialize: Note["initialize"];
-  /** Counts as use until disposed. */
+  /** Marks it as in use until disposed. */
   use(): Disposable;
-  /** Called once when it is closed, for whatever reason. */
+  /** Called once when it is closed. */
   onClose(callback: () => void): void;
 }
 
-/** There are as many sessions as there may be, or as this owner may have. */
+/** The limit on sessions is reached, in total or for this owner. */
 export class TooManySessionsError extends Error {
   override readonly name: string = "TooManySessionsError";
 }
 
 const shown = z.string().transform((text) => text.slice(0, 100));
 
-/** What a client of the older era has said of itself, as far as tools need it. */
+/** What a client of the older era said of itself, as far as tools need it. */
 export const initializeSchema = z.object({
   protocolVersion: shown,
   capabilities: z.object({
@@ -149,33 +143,33 @@ export const initializeSchema = z.object({
 
 const noteSchema = z.object({
   owner: z.string(),
-  /** Whether it is the one of an owner who names none. */
+  /** Whether it is the owner's default session. */
   isDefault: z.boolean(),
   initialize: initializeSchema.optional(),
 });
 
-/** What is known of a session when it is opened. */
+/** What is known about a session when it is opened. */
 type Note = Readonly<z.infer<typeof noteSchema>>;
 
-/** A durable session that the server before has left. */
+/** A durable session that a previous server left. */
 interface Absent {
   readonly note: Note;
-  /** Where its kernel runs, whatever the settings say now. */
+  /** Where its kernel runs, regardless of the current settings. */
   readonly placement: unknown;
   readonly openedAt: Date;
   returning?: Promise<Entry | undefined>;
 }
 
-/** A session and its folder, which no client has yet. */
+/** A session and its folder, without a client. */
 interface Created {
   readonly id: string;
   readonly session: Session;
   readonly place: SessionFolder;
 }
 
-/** One that was made ahead, with a kernel that runs. */
+/** A session that was started ahead, with a running kernel. */
 interface ReadySession extends Created, AsyncDisposable {
-  /** What it was made from. */
+  /** What it is based on: see {@linkcode basisOf}. */
   readonly basis: string;
 }
 
@@ -192,13 +186,13 @@ interface Entry extends PooledSession {
 /**
  * The sessions of an HTTP server, each with a kernel and its own folder.
  *
- * A session belongs to the owner who opened it: for others its handle means nothing. Its folder outlives it,
- * as the files in there are its user's, until it is old.
+ * A session belongs to the owner who opened it: to others its handle is invalid. Its folder, with the
+ * user's files, is kept until it is old.
  */
 export class SessionPool implements AsyncDisposable {
   readonly #options: SessionPoolOptions;
   readonly #entries = new Map<string, Entry>();
-  /** Durable sessions of the server before, which no client has asked for yet. */
+  /** Durable sessions of a previous server that no client has requested yet. */
   readonly #absent = new Map<string, Absent>();
   readonly #defaults = new Map<string, Promise<Entry>>();
   readonly #opening = new Set<Promise<Entry>>();
@@ -206,10 +200,10 @@ export class SessionPool implements AsyncDisposable {
   #closed = false;
   readonly #cleanup: SessionCleanup;
   readonly #ready: ReadyPool<ReadySession> | undefined;
-  /** How many sessions each owner has: those that are opened, absent or have not ended yet, too. */
+  /** How many sessions each owner has, including those that are being opened, absent or ending. */
   readonly #held = new Map<string, number>();
 
-  /** @param options Where sessions work, and how many there may be. */
+  /** @param options The workspace, and the limits. */
   constructor(options: SessionPoolOptions) {
     this.#options = options;
     const { workspace, keepSessions: keep = 100, pool: { size } = { size: 0 } } = options;
@@ -228,20 +222,22 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /**
-   * Finds the durable sessions that the server before has left. Those whose calls wait for a decision
-   * continue, so that their user is asked. Those whose owner may have none any more end.
+   * Finds the durable sessions that a previous server left. Those whose calls wait for a decision
+   * continue, so that their user is asked. Those whose owner has no token any more end.
    */
   async recall(): Promise<void> {
     const { durable, owners, session: { log } } = this.#options;
     if (!durable) return;
-    for (const { id: durableId, record, status } of await this.#durableSessions()) {
-      if (status === undefined || status.attached) continue; // over, or another program's
+    for (
+      const { id: durableId, record, status } of await durableSessions(this.#options.workspace)
+    ) {
+      if (status === undefined || status.attached) continue; // it has ended, or another program has it
       if (record === undefined) continue;
       const id = basename(record.workspace);
       const note = noteSchema.safeParse(record.note).data;
       if (note === undefined || record.name !== id) continue;
       if (!owners.has(note.owner)) {
-        log?.warn(`Ending session ${id}: its token is not among the server's any more`);
+        log?.warn(`Ending session ${id}: its token is no longer one of the server's`);
         await endDurable(durableId).then(() => PackageFolder.remove(record.workspace))
           .catch((error) => log?.error(`Session ${id} did not end: ${error}`));
         continue;
@@ -250,20 +246,14 @@ export class SessionPool implements AsyncDisposable {
       this.#absent.set(id, { note, placement, openedAt: new Date(startedAt) });
       this.#count(note.owner, 1);
       const isNeeded = await CallJournal.waitingIn(folderOf(durableId))
-        .then((calls) => calls.length > 0, () => true); // whoever continues it hears why
+        .then((calls) => calls.length > 0, () => true); // continuing it reports the error
       if (isNeeded) {
         this.find(note.owner, id).catch((error) => log?.error(`Session ${id}: ${error}`));
       }
     }
   }
 
-  /** The durable sessions of this workspace's clients. No others are asked how they are. */
-  async #durableSessions(): Promise<ListedSession[]> {
-    const folders = sessionFolders(this.#options.workspace);
-    return await listSessions(({ workspace }) => dirname(workspace) === folders);
-  }
-
-  /** The server stops. What runs in durable sessions goes on. */
+  /** Called when the server stops. The cells of durable sessions continue. */
   leave(): void {
     for (const { session } of this.#entries.values()) session.leave();
   }
@@ -273,7 +263,7 @@ export class SessionPool implements AsyncDisposable {
     return await this.#open({ owner, initialize, isDefault: false });
   }
 
-  /** The session of an owner who names none; opened when it is first asked for. */
+  /** The owner's default session, opened on first use. */
   async default(owner: string): Promise<PooledSession> {
     const known = this.#defaults.get(owner);
     if (known !== undefined) return await known;
@@ -286,20 +276,26 @@ export class SessionPool implements AsyncDisposable {
     return await opening;
   }
 
-  /** Finds a session by its handle. One that the server before has left continues. */
-  async find(owner: string, id: string): Promise<PooledSession | undefined> {
-    return await this.#find(owner, id);
+  /** Finds a session by its handle, and continues one that a previous server left. */
+  async find(owner: string, id: string): Promise<Entry | undefined> {
+    const entry = this.#entries.get(id);
+    if (entry !== undefined) return entry.owner === owner ? entry : undefined;
+    const absent = this.#absent.get(id);
+    if (absent?.note.owner !== owner) return undefined;
+    return await (absent.returning ??= this.#return(id, absent.note).finally(() => {
+      delete absent.returning;
+    }));
   }
 
   /** Closes a session: its kernel and its MCP servers end. */
   async close(owner: string, id: string): Promise<boolean> {
-    const entry = await this.#find(owner, id);
+    const entry = await this.find(owner, id);
     if (entry === undefined) return false;
     await this.#end(entry);
     return true;
   }
 
-  /** Closes all sessions, also those that are being opened. Durable ones are left. */
+  /** Closes all sessions, including those that are being opened. Durable ones keep running. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
     const unused = this.#ready?.[Symbol.asyncDispose]();
@@ -311,33 +307,23 @@ export class SessionPool implements AsyncDisposable {
     await this.#cleanup[Symbol.asyncDispose]();
   }
 
-  async #find(owner: string, id: string): Promise<Entry | undefined> {
-    const entry = this.#entries.get(id);
-    if (entry !== undefined) return entry.owner === owner ? entry : undefined;
-    const absent = this.#absent.get(id);
-    if (absent?.note.owner !== owner) return undefined;
-    return await (absent.returning ??= this.#return(id, absent.note).finally(() => {
-      delete absent.returning;
-    }));
-  }
-
   async #default(owner: string): Promise<Entry> {
     const [id] = [...this.#absent].find(([, { note }]) => note.isDefault && note.owner === owner) ??
       [...this.#entries].find(([, entry]) => entry.isDefault && entry.owner === owner) ?? [];
-    const found = id === undefined ? undefined : await this.#find(owner, id);
+    const found = id === undefined ? undefined : await this.find(owner, id);
     return found ?? await this.#open({ owner, isDefault: true });
   }
 
-  /** Continues a session of the server before, unless it has ended in the meantime. */
+  /** Continues a session of a previous server, unless it has ended meanwhile. */
   async #return(id: string, note: Note): Promise<Entry | undefined> {
     await this.#forgetEnded();
     return this.#absent.has(id) ? await this.#open(note, id) : undefined;
   }
 
-  /** Absent sessions end without this server: their time is over, or a person ends them. */
+  /** Forgets absent sessions that have ended: they expired, or a person ended them. */
   async #forgetEnded(): Promise<void> {
     if (this.#absent.size === 0) return;
-    const sessions = await this.#durableSessions();
+    const sessions = await durableSessions(this.#options.workspace);
     const running = sessions.filter(isRunning).map(({ record }) => record?.name);
     for (const [id, { note }] of this.#absent) {
       if (!running.includes(id) && this.#absent.delete(id)) this.#count(note.owner, -1);
@@ -376,7 +362,7 @@ export class SessionPool implements AsyncDisposable {
     }
   }
 
-  /** Makes a session's folder, and the session in it, which has not begun. */
+  /** Creates a session's folder, and a session in it that has not started. */
   async #create(id: string, note?: Note, absent?: Absent): Promise<Created> {
     const { workspace, session } = this.#options;
     const owner = note?.owner ?? NOBODY;
@@ -389,12 +375,12 @@ export class SessionPool implements AsyncDisposable {
       ...session,
       ...this.#placed(owner, absent),
       workspace: folder,
-      nestedWorkspace: true, // in a place that no code reaches
+      nestedWorkspace: true, // in a folder that no code can access
       servers: await sessionServers(this.#options),
       variables: await this.#variables(folder),
-      consents: session.consents ?? workspace, // what its own folder says must not count
-      auditLog: { workspace, session: id }, // which outlives the session, and no server of it writes to
-      packages: session.packages ?? workspace, // beside its own, which go with it
+      consents: session.consents ?? workspace, // a file in its own folder must not count
+      auditLog: { workspace, session: id }, // which outlives the session, and which its servers cannot write to
+      packages: session.packages ?? workspace, // in addition to its own, which are removed with it
       label: `session ${id}`,
       ...this.#shared(folder),
       ...(note && this.#durably(id, note)),
@@ -418,7 +404,7 @@ export class SessionPool implements AsyncDisposable {
     return { placement, python: isCommon ? session.python : undefined };
   }
 
-  /** What other sessions its owner has here. */
+  /** The other sessions of its owner. */
   async #others(own: string): Promise<Elsewhere> {
     const owner = this.#entries.get(own)?.owner;
     const others = [...this.#entries.values()].filter((entry) =>
@@ -445,9 +431,9 @@ export class SessionPool implements AsyncDisposable {
     return { sessions, calls };
   }
 
-  /** Takes a session that was made ahead. */
+  /** Takes a session that was started ahead. */
   async #readyFor(owner: string): Promise<Created | undefined> {
-    if (this.#options.owners.get(owner)?.placement !== undefined) return undefined; // it is not there
+    if (this.#options.owners.get(owner)?.placement !== undefined) return undefined; // its kernels run elsewhere
     await using unused = new AsyncDisposableStack();
     const ready = await this.#ready?.take({ waits: false });
     if (ready === undefined) return undefined;
@@ -457,7 +443,7 @@ export class SessionPool implements AsyncDisposable {
     return ready;
   }
 
-  /** Makes a session for whoever opens the next one. */
+  /** Creates a session for the next client. */
   async #prepare(signal: AbortSignal): Promise<ReadySession> {
     const basis = await basisOf(this.#basis);
     const { id, session, place } = await this.#create(crypto.randomUUID());
@@ -472,7 +458,7 @@ export class SessionPool implements AsyncDisposable {
       await removeFromWorkspace(place.path, workspace);
       await forgetWorkspace(place.path);
     };
-    // end() waits for it, and hears of its errors
+    // end() waits for it and gets its errors
     const stop = () => void session[Symbol.asyncDispose]().catch(() => {});
     signal.addEventListener("abort", stop, { once: true });
     try {
@@ -488,13 +474,13 @@ export class SessionPool implements AsyncDisposable {
     return { id, session, place, basis, [Symbol.asyncDispose]: end };
   }
 
-  /** What sessions are made from now; those that were made ahead must not be older. */
+  /** What new sessions are based on; those started ahead must not differ. */
   get #basis(): SessionBasisOptions {
     const { session, workspace } = this.#options;
     return { workspace, session: { ...session, ...this.#shared(workspace) } };
   }
 
-  /** How a session outlives this server. */
+  /** The options of a durable session. */
   #durably(id: string, note: Note): Pick<SessionOptions, "durable" | "onEnded"> {
     const { durable, sessionIdleMs: idleMs = IDLE_MS } = this.#options;
     if (!durable) return {};
@@ -505,7 +491,7 @@ export class SessionPool implements AsyncDisposable {
     return { durable: { name: id, idleMs, note }, onEnded };
   }
 
-  /** How a session gets the workspace's files. */
+  /** The options by which a session gets the workspace's files. */
   #shared(folder: string): Pick<SessionOptions, "sandbox" | "fill"> {
     const { workspace, shareWorkspace, session: { sandbox } } = this.#options;
     switch (shareWorkspace) {
@@ -518,7 +504,7 @@ export class SessionPool implements AsyncDisposable {
     }
   }
 
-  /** Counts one more session of an owner. */
+  /** Counts one more session of an owner, if there may be one. */
   async #take(owner: string): Promise<void> {
     const { maxSessions = 8, owners } = this.#options;
     const share = this.#shareOf(owner);
@@ -544,7 +530,7 @@ export class SessionPool implements AsyncDisposable {
     this.#count(owner, 1);
   }
 
-  /** How many sessions an owner may have. Equal shares: no owner can keep all others out. */
+  /** How many sessions an owner may have. Shares are equal, so that no owner can lock out the others. */
   #shareOf(owner: string): number {
     const { maxSessions = 8, owners } = this.#options;
     const own = owners.get(owner)?.maxSessions;
@@ -575,15 +561,12 @@ export class SessionPool implements AsyncDisposable {
       use: () => {
         entry.uses++;
         clearTimeout(entry.idle);
-        let used = false;
-        return {
-          [Symbol.dispose]: () => {
-            if (used) return;
-            used = true;
-            entry.uses--;
-            this.#watch(entry);
-          },
-        };
+        const use = new DisposableStack();
+        use.defer(() => {
+          entry.uses--;
+          this.#watch(entry);
+        });
+        return use;
       },
     };
     return entry;
@@ -600,7 +583,7 @@ export class SessionPool implements AsyncDisposable {
 
   #end(entry: Entry, { isLeft = false } = {}): Promise<void> {
     clearTimeout(entry.idle);
-    if (!this.#entries.delete(entry.id)) return Promise.resolve(); // it is closing already
+    if (!this.#entries.delete(entry.id)) return Promise.resolve(); // it is already closing
     if (!isLeft) entry.session.end();
     const ending = this.#dispose(entry, isLeft).finally(() => this.#ending.delete(ending));
     this.#ending.add(ending);
@@ -623,7 +606,7 @@ export class SessionPool implements AsyncDisposable {
     }
   }
 
-  /** A session's folder starts with the Python APIs that the workspace has. */
+  /** Copies the workspace's Python APIs to a session's folder. */
   async #copyApis(folder: string): Promise<void> {
     const generated = join(this.#options.workspace, "mcptools");
     if (await isPlainFolder(generated)) {
@@ -631,7 +614,7 @@ export class SessionPool implements AsyncDisposable {
     }
   }
 
-  /** The workspace's `.env` is the user's; one in a session's folder would be the code's. */
+  /** Variables come from the workspace's `.env`: one in a session's folder would be the code's. */
   async #variables(folder: string): Promise<VariableLookup> {
     const { workspace, session: { log } } = this.#options;
     const lookup = await variableLookup(workspace, { log });
@@ -639,7 +622,7 @@ export class SessionPool implements AsyncDisposable {
   }
 }
 
-/** Ends a session that its server could not continue. One that another program has is left to it. */
+/** Ends a session that its server could not continue, unless another program has attached to it. */
 async function endUnattached(folder: string): Promise<void> {
   for (const { id, status } of await listSessions(folder)) {
     if (!status?.attached) await endDurable(id);

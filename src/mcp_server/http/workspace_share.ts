@@ -8,11 +8,11 @@ import { findProtectedPaths, isUncopied, lastingPaths } from "../../sandbox/prot
 import type { SessionOptions } from "../session.ts";
 import { sessionFolders } from "./session_folders.ts";
 
-/** What one session is given a copy of at most. */
+/** The limits on a session's copy. */
 const MAX_BYTES = 2 ** 30;
 const MAX_ENTRIES = 20_000;
 
-/** Refuses to share a workspace in which others would see too much. */
+/** Rejects sharing a workspace that would expose too much. */
 export async function refuseUnshareable(
   workspace: string,
   share: "read-only" | "copy",
@@ -35,8 +35,8 @@ export async function refuseUnshareable(
 }
 
 /**
- * Gives a session's folder a copy of its workspace's files, whole or nothing at all: not the host's own
- * state, the secrets, links out of the workspace, and what is neither file nor folder.
+ * Copies the workspace's files to a session's folder, all or none, except the host's own state,
+ * secrets, links out of the workspace, and entries that are neither files nor folders.
  */
 export async function copyWorkspace(
   workspace: string,
@@ -45,7 +45,7 @@ export async function copyWorkspace(
 ): Promise<void> {
   const { unreadable } = await projectPaths(workspace, folder);
   const hidden = new Set(unreadable);
-  const staging = join(folder, ".ipybox", "copy"); // where no code reaches
+  const staging = join(folder, ".ipybox", "copy"); // which no code can access
   try {
     await Deno.mkdir(staging, { recursive: true, mode: 0o700 });
     await copyBeneath(workspace, staging, {
@@ -53,7 +53,7 @@ export async function copyWorkspace(
       maxEntries: MAX_ENTRIES,
       leaveOut: (entry, parts) =>
         isUncopied(entry, parts.length === 1) || hidden.has(join(workspace, ...parts)) ||
-        parts.length === 1 && parts[0] === "mcptools", // which each session has already
+        parts.length === 1 && parts[0] === "mcptools", // which each session already has
       signal,
     });
     for await (const { name } of Deno.readDir(staging)) {
@@ -67,7 +67,7 @@ export async function copyWorkspace(
   }
 }
 
-/** What code may have made in the workspace is not the user's in a copy either. */
+/** Paths that code may have created are not the user's in the copy either. */
 async function copyLasting(workspace: string, folder: string): Promise<void> {
   const { readOnly } = await findProtectedPaths(workspace, { writable: false });
   const { paths } = await lastingPaths(workspace, readOnly);

@@ -4,55 +4,42 @@ import type { ApprovalCall } from "../../approval/request.ts";
 import { ToolCallError } from "../../base/errors.ts";
 import { sealObject, toExact } from "../../json/exact.ts";
 import { abilitiesOf } from "../client_abilities.ts";
-import type { Preparation, RequestProgress } from "../request_progress.ts";
-import type { InputRequiredResult, SdkMcpServer, ServerContext } from "../sdk.ts";
-import type { Session } from "../session.ts";
+import type { InputRequiredResult } from "../sdk.ts";
+import type { ToolRequest } from "../tool.ts";
 
-/** A change that a client asks for. */
+/** A change that a client requests. */
 export interface Change {
-  /** The tool that the client has called. */
+  /** The tool that the client called. */
   readonly tool: string;
-  /** Its parameters, as they count. */
+  /** Its parameters, normalized. */
   readonly parameters: Readonly<Record<string, unknown>>;
-  /** What of these is noted in the audit log, where they may hold secrets. */
+  /** What the audit log records instead, if they may contain secrets. */
   readonly noted?: Readonly<Record<string, unknown>>;
-  /** What the user decides upon; absent where nobody needs to be asked. */
+  /** The question for the user; absent if nobody needs to be asked. */
   readonly question?: ChangeQuestion;
 }
 
-/** What a user sees of a change to decide on it. */
-export interface ChangeQuestion {
-  /** What would be done, to the last parameter. */
+/** What the user sees of a change. */
+interface ChangeQuestion {
+  /** The change, with all parameters. */
   readonly description: string;
-  /** What is to be done, in a few words, such as `Registering the server "x"`. */
+  /** The change in a few words, such as `Registering the server "x"`. */
   readonly what: string;
-  /** How the user can do it without the client. */
+  /** How the user can make the change without the client. */
   readonly byHand: string;
-  /** What the tool does, where the parameters do not tell. */
+  /** What the tool does, if the parameters do not say. */
   readonly effect?: string;
 }
 
-/** A client's request for a change. */
-export interface ChangeRequest {
-  /** Says what becomes of changes. */
-  readonly session: Session;
-  /** The client's server. */
-  readonly server: SdkMcpServer;
-  readonly ctx: ServerContext;
-  /** What the client sees. */
-  readonly work: Preparation;
-  readonly progress: RequestProgress;
-}
-
-/** What was decided, and what the client is told where it is not to be; or what its user is asked. */
+/** The decision, and the error for the client if it is negative; or the question for the client's user. */
 type Decided =
   | { readonly decision: GateDecision; readonly refusal?: ToolCallError }
   | { readonly decision: undefined; readonly asked: InputRequiredResult };
 
-/** Makes a change, once it is approved and noted in the audit log. */
+/** Makes a change once it is approved and recorded in the audit log. */
 export async function makeChange<T>(
   change: Change,
-  request: ChangeRequest,
+  request: ToolRequest,
   make: () => Promise<T>,
 ): Promise<T | InputRequiredResult> {
   const decided = await decide(change, request);
@@ -69,7 +56,7 @@ export async function makeChange<T>(
 
 async function decide(
   change: Change,
-  { session, server, ctx, work, progress }: ChangeRequest,
+  { session, server, ctx, work, progress }: ToolRequest,
 ): Promise<Decided> {
   const { question } = change;
   if (question === undefined) return { decision: { decision: "allow", by: "policy" } };
@@ -117,7 +104,7 @@ function denied(by: GateDecision["by"], message: string, reason?: string): Decid
   };
 }
 
-/** The change as a call, with as much of its parameters as is to be seen. */
+/** The change as a call with the given parameters. */
 function callOf(
   { tool }: Change,
   parameters: Readonly<Record<string, unknown>>,

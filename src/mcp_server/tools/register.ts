@@ -10,11 +10,8 @@ import {
 } from "../../mcp/params.ts";
 import { launchText } from "../../servers/facets.ts";
 import { foreignBlock } from "../cell_report.ts";
-import { explained } from "../failure.ts";
-import { Preparation, RequestProgress } from "../request_progress.ts";
-import type { SdkMcpServer } from "../sdk.ts";
-import type { Session } from "../session.ts";
-import { type DeclareInput, isObject } from "../tool_input.ts";
+import { addTool, type ToolHost } from "../tool.ts";
+import { isObject } from "../tool_input.ts";
 
 const DESCRIPTION = `
 Connects to an MCP server and generates a Python module for each of its tools; \
@@ -32,72 +29,63 @@ const outputSchema = z.object({
 });
 
 /** Adds `register_mcp_server`. */
-export function registerRegister(
-  server: SdkMcpServer,
-  session: Session,
-  declare: DeclareInput,
-): void {
-  server.registerTool("register_mcp_server", {
+export function registerRegister(host: ToolHost): void {
+  addTool(host, "register_mcp_server", {
     title: "Register an MCP server",
     description: DESCRIPTION,
-    inputSchema: declare(z.object({
+    input: z.object({
       server_name: z.string()
         .describe("Its Python package: lower case, digits, underscores"),
       server_params: serverParamsInput.describe("How to start or reach the server"),
-    })),
-    ...session.answers.declare(outputSchema),
+    }),
+    output: outputSchema,
     annotations: {
       readOnlyHint: false,
       destructiveHint: false,
       idempotentHint: true,
       openWorldHint: true,
     },
-  }, async ({ server_name: name, server_params }, ctx) => {
-    try {
-      const work = new Preparation(session);
-      using progress = RequestProgress.of(work, ctx, session.log);
-      checkServerName(name);
-      const params = parseServerParams(name, server_params);
-      const launch = launchText(params);
-      const change = {
-        tool: "register_mcp_server",
-        parameters: { server_name: name, server_params: params },
-        noted: { server_name: name, server: launch }, // without the values of variables and headers
-        question: {
-          // The whole of it, as JSON: what is shown is what will be started, to the last character.
-          description: `Register the MCP server "${name}"? It is started or reached like this, ` +
-            `outside the code's sandbox:\n\n${
-              foreignBlock(JSON.stringify(params, null, 2).split("\n"))
-            }`,
-          what: `Registering the server "${name}"`,
-          byHand: byHand(name, params),
-          effect:
-            `Registers this server, which runs or is reached outside the code's sandbox: ${launch}`,
-        },
+  }, async ({ server_name: name, server_params }, request) => {
+    checkServerName(name);
+    const params = parseServerParams(name, server_params);
+    const launch = launchText(params);
+    const change = {
+      tool: "register_mcp_server",
+      parameters: { server_name: name, server_params: params },
+      noted: { server_name: name, server: launch }, // without the values of variables and headers
+      question: {
+        // All of it, as JSON: what is shown is exactly what will be started.
+        description: `Register the MCP server "${name}"? It is started or reached like this, ` +
+          `outside the code's sandbox:\n\n${
+            foreignBlock(JSON.stringify(params, null, 2).split("\n"))
+          }`,
+        what: `Registering the server "${name}"`,
+        byHand: byHand(name, params),
+        effect:
+          `Registers this server, which runs or is reached outside the code's sandbox: ${launch}`,
+      },
+    };
+    const { makeChange } = await import("./make_change.ts");
+    return await makeChange(change, request, async () => {
+      const { session, work } = request;
+      work.activity = `Connecting to ${name}`;
+      const { executor } = await work.kernel();
+      const tools = await executor.registerServer(name, params);
+      await session.serversChanged();
+      const report = {
+        server: name,
+        tools: tools.map(({ tool, module, warnings }) => ({
+          name: tool,
+          module,
+          warnings: [...warnings],
+        })),
       };
-      const { makeChange } = await import("./make_change.ts");
-      return await makeChange(change, { session, server, ctx, work, progress }, async () => {
-        work.activity = `Connecting to ${name}`;
-        const { executor } = await work.kernel();
-        const tools = await executor.registerServer(name, params);
-        await session.serversChanged();
-        const report = {
-          server: name,
-          tools: tools.map(({ tool, module, warnings }) => ({
-            name: tool,
-            module,
-            warnings: [...warnings],
-          })),
-        };
-        return session.answers.of({ text: registeredText(name, tools), report });
-      });
-    } catch (error) {
-      return explained(error);
-    }
+      return session.answers.of({ text: registeredText(name, tools), report });
+    });
   });
 }
 
-/** The modules in a line, and what is to be known of single ones. */
+/** The modules in one line, then notes on single tools. */
 function registeredText(server: string, tools: readonly GeneratedTool[]): string {
   const modules = tools.flatMap(({ module }) => module === null ? [] : [module]);
   const notes = tools.flatMap(({ tool, module, warnings }) =>
@@ -109,9 +97,9 @@ function registeredText(server: string, tools: readonly GeneratedTool[]): string
 }
 
 /**
- * How a client names a server: as in an `mcpServers` file, with what that may hold beside. Variables and
- * headers are declared as lists, because not every model can be given an object with keys of its own
- * choice. Objects are taken, too.
+ * The server as in an `mcpServers` file, including other fields that such files may have. Variables and
+ * headers are declared as lists, because not all model providers allow objects with arbitrary keys.
+ * Objects are accepted, too.
  */
 const serverParamsInput: z.ZodType<Record<string, unknown>> = z.looseObject({
   command: z.string().optional().describe('Program of a local server, such as "npx"'),
@@ -122,7 +110,7 @@ const serverParamsInput: z.ZodType<Record<string, unknown>> = z.looseObject({
     .describe('Such as "Authorization: Bearer ${TOKEN}"'),
 });
 
-/** A list of names with their values, or the same as an object; the latter comes of both. */
+/** A list of names with values, or an object; both become an object. */
 function pairs(separator: string): z.ZodType<Record<string, string>> {
   const mark = separator.trim();
   const form = `expected "NAME${separator}value"`;
@@ -138,7 +126,7 @@ function pairs(separator: string): z.ZodType<Record<string, string>> {
   );
 }
 
-/** How a user registers just this server: by a command where its options can say all of it. */
+/** How the user can register exactly this server: with a command if its options suffice. */
 function byHand(name: string, params: ServerParams): string {
   const command = registerCommand(name, params);
   if (command !== undefined) return `Ask the user to run: ${command}`;
@@ -176,10 +164,10 @@ function localWords(
   ];
 }
 
-/** Words of a command line, where that can say it. */
+/** The words of a command line; `undefined` if its options do not suffice. */
 type Words = string[] | undefined;
 
-/** An option for each pair; none where a pair would be read as another one. */
+/** An option for each pair; `undefined` if a pair would be parsed differently. */
 function options(
   option: string,
   given: Readonly<Record<string, string>>,

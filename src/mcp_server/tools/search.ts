@@ -2,10 +2,8 @@ import { z } from "zod";
 import { firstSentence } from "../../apigen/package.ts";
 import { ACTIONS, readAction, searchActions } from "../../apigen/saved_actions.ts";
 import type { IndexedTool } from "../../apigen/search.ts";
-import { explained } from "../failure.ts";
-import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../tool_input.ts";
+import { addTool, type ToolHost } from "../tool.ts";
 
 const DESCRIPTION = `
 Finds tools of the registered MCP servers, and saved actions, to call in execute_ipython_cell. Returns the best matches \
@@ -14,7 +12,7 @@ with their import; never guess arguments.
 detail: "names", "signatures" (arguments and result fields), "full" (all types and descriptions).
 `.trim();
 
-/** How much of the names of servers is told with every request of a client to its model. */
+/** How many characters of server names the description has; models get it with every request. */
 const MAX_NAMES = 150;
 
 function descriptionWith(servers: readonly string[]): string {
@@ -44,60 +42,51 @@ const outputSchema = z.object({
   })).optional().describe("Saved actions"),
 });
 
-/** How many tools there is room for in an answer, by detail. */
+/** How many tools a result has room for, by detail. */
 const COUNTS = { names: 40, signatures: 12, full: 4 } as const;
-/** How many saved actions, and how much of the interface of each. */
+/** How many saved actions it has room for, and how much of the interface of each. */
 const ACTION_COUNTS = { names: 20, signatures: 3, full: 3 } as const;
 const MAX_ACTION_CHARS = 2000;
-/** The most characters of an answer's tools. */
+/** The most characters of all tools in a result. */
 const MAX_CHARS = 12_000;
 
 const DETAILS = ["names", "signatures", "full"] as const;
 type Detail = typeof DETAILS[number];
 
-/** Adds `search_tools`. */
-export function registerSearch(
-  server: SdkMcpServer,
-  session: Session,
-  declare: DeclareInput,
-): (servers: readonly string[]) => void {
-  const tool = server.registerTool("search_tools", {
+/** Adds `search_tools`, and gives what names the servers in its description. */
+export function registerSearch(host: ToolHost): (servers: readonly string[]) => void {
+  const tool = addTool(host, "search_tools", {
     title: "Search tools",
     description: descriptionWith([]),
-    inputSchema: declare(z.object({
+    input: z.object({
       query: z.string().max(1000).default("")
         .describe("What the tool should do (default: list all)"),
       server: z.string().max(1000).default("").describe("Only this server (default: all)"),
       detail: z.enum(DETAILS).default("signatures").describe("Default: signatures"),
-    })),
-    ...session.answers.declare(outputSchema),
+    }),
+    output: outputSchema,
     annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
-  }, async ({ query, server: only, detail }) => {
-    try {
-      if (only !== "" && !(await session.servers()).includes(only)) {
-        throw new Error(`No server "${only}" is registered. ${await knownServers(session)}`);
-      }
-      const found = await session.searchTools(query, only === "" ? undefined : [only]);
-      const shown = await describeTools(found.tools, detail);
-      const actions = only === "" ? await findActions(await session.workspace, query, detail) : [];
-      const notes = [
-        noteOnRest(found.tools.length - shown.length, detail),
-        found.tools.length + actions.length === 0
-          ? `No tools found. ${await knownServers(session)}`
-          : "",
-        ...found.missing.map((name) => `${name} has no Python API: register it again`),
-      ].filter((note) => note !== "");
-      const separator = detail === "names" ? "\n" : "\n\n";
-      const text = [...[...shown, ...actions].map(({ api }) => api), ...notes].join(separator);
-      const report = {
-        tools: shown,
-        matches: found.tools.length,
-        ...(actions.length === 0 ? {} : { actions }),
-      };
-      return session.answers.of({ text, report });
-    } catch (error) {
-      return explained(error);
-    }
+    activity: "Searching",
+  }, async ({ query, server: only, detail }, { session }) => {
+    if (only !== "") await requireServer(only, session);
+    const found = await session.searchTools(query, only === "" ? undefined : [only]);
+    const shown = await describeTools(found.tools, detail);
+    const actions = only === "" ? await findActions(await session.workspace, query, detail) : [];
+    const notes = [
+      noteOnRest(found.tools.length - shown.length, detail),
+      found.tools.length + actions.length === 0
+        ? `No tools found. ${await knownServers(session)}`
+        : "",
+      ...found.missing.map((name) => `${name} has no Python API: register it again`),
+    ].filter((note) => note !== "");
+    const separator = detail === "names" ? "\n" : "\n\n";
+    const text = [...[...shown, ...actions].map(({ api }) => api), ...notes].join(separator);
+    const report = {
+      tools: shown,
+      matches: found.tools.length,
+      ...(actions.length === 0 ? {} : { actions }),
+    };
+    return session.answers.of({ text, report });
   });
   return (servers) => {
     tool.description = descriptionWith(servers);
@@ -111,7 +100,7 @@ interface DescribedTool {
   api: string;
 }
 
-/** As many tools as there is room for, but one at least. */
+/** As many tools as there is room for, but at least one. */
 async function describeTools(
   tools: readonly IndexedTool[],
   detail: Detail,
@@ -131,7 +120,7 @@ async function describeTools(
   return described;
 }
 
-/** Saved actions, whose interfaces code wrote. */
+/** Saved actions. Their interfaces were written by code. */
 async function findActions(
   workspace: string,
   query: string,
@@ -149,7 +138,7 @@ async function findActions(
   }));
 }
 
-/** Loaded with the first search: most sessions start without one. */
+/** Imported with the first search, because many sessions have none. */
 const signatures = () => import("../../apigen/signature.ts");
 
 async function describe(tool: IndexedTool, detail: Detail): Promise<string> {
@@ -192,7 +181,13 @@ function indented(text: string): string {
   return text.split("\n").map((line) => `    ${line}`.trimEnd()).join("\n");
 }
 
-/** Which servers there are, as a sentence for an agent. */
+/** Throws unless a server is registered. */
+export async function requireServer(name: string, session: Session): Promise<void> {
+  if ((await session.servers()).includes(name)) return;
+  throw new Error(`No server "${name}" is registered. ${await knownServers(session)}`);
+}
+
+/** The registered servers, as a sentence for an agent. */
 export async function knownServers(session: Session): Promise<string> {
   const servers = await session.servers();
   if (servers.length > 0) return `Registered servers: ${servers.join(", ")}`;

@@ -1,0 +1,62 @@
+import type { z } from "zod";
+import { explained } from "./failure.ts";
+import { Preparation, RequestProgress } from "./request_progress.ts";
+import type {
+  CallToolResult,
+  InputRequiredResult,
+  RegisteredTool,
+  SdkMcpServer,
+  ServerContext,
+  ToolAnnotations,
+} from "./sdk.ts";
+import type { Session } from "./session.ts";
+import type { DeclareInput } from "./tool_input.ts";
+
+/** What a tool is added to. */
+export interface ToolHost {
+  readonly server: SdkMcpServer;
+  readonly session: Session;
+  readonly declare: DeclareInput;
+}
+
+/** A call of a tool by the client. */
+export interface ToolRequest extends Omit<ToolHost, "declare"> {
+  readonly ctx: ServerContext;
+  /** What the client is told that the tool is doing. */
+  readonly work: Preparation;
+  readonly progress: RequestProgress;
+}
+
+/** A tool, as clients see it. */
+interface Tool<Arguments> {
+  readonly title: string;
+  readonly description: string;
+  readonly input: z.ZodType<Arguments>;
+  /** Its result, for programs. */
+  readonly output?: z.ZodType;
+  readonly annotations: ToolAnnotations;
+  /** What it does at first, in one line. */
+  readonly activity?: string;
+}
+
+/** Adds a tool that reports its progress to the client, and its errors to the model. */
+export function addTool<Arguments>(
+  { server, session, declare }: ToolHost,
+  name: string,
+  { input, output, activity, ...shown }: Tool<Arguments>,
+  run: (args: Arguments, request: ToolRequest) => Promise<CallToolResult | InputRequiredResult>,
+): RegisteredTool {
+  return server.registerTool(name, {
+    ...shown,
+    inputSchema: declare(input),
+    ...(output === undefined ? {} : session.answers.declare(output)),
+  }, async (args, ctx) => {
+    try {
+      const work = new Preparation(session, activity);
+      using progress = RequestProgress.of(work, ctx, session.log);
+      return await run(args, { server, session, ctx, work, progress });
+    } catch (error) {
+      return explained(error);
+    }
+  });
+}
