@@ -605,8 +605,8 @@ class Answers {
   }
 
   /** The part of a tool's definition that says what its reports are like. */
-  declare<Report>(outputSchema: z.ZodType<Report>): Declared<Report> {
-    return this.#structured ? { outputSchema } : {};
+  declare<Report>(outputSchema: () => z.ZodType<Report>): Declared<Report> {
+    return this.#structured ? { outputSchema: outputSchema() } : {};
   }
 
   /** Makes the result of a tool call. */

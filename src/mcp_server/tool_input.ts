@@ -6,9 +6,9 @@
 import { z } from "zod";
 import type { StandardSchemaWithJSON } from "./sdk.ts";
 
-/** Makes what a tool's arguments are declared as of what it takes itself. */
+/** Makes what a tool's arguments are declared as of what it takes itself, once that is needed. */
 export type DeclareInput = <Input, Output>(
-  schema: StandardSchemaWithJSON<Input, Output>,
+  schema: () => StandardSchemaWithJSON<Input, Output>,
 ) => StandardSchemaWithJSON<Input, Output>;
 
 /** The part of JSON Schema that every provider of models takes, also OpenAI's strict mode and Gemini. */
@@ -41,13 +41,19 @@ const plainSchema: z.ZodType<PlainSchema> = z.lazy(() =>
  * as text.
  */
 export const forClients: DeclareInput = (schema) => {
-  const own = schema["~standard"];
-  const declared = plainSchema.parse(own.jsonSchema.input({ target: "draft-2020-12" }));
+  const own = once(() => schema()["~standard"]);
+  const declared = once(() =>
+    plainSchema.parse(own().jsonSchema.input({ target: "draft-2020-12" }))
+  );
   return {
     "~standard": {
-      ...own,
-      validate: (value, options) => own.validate(taken(value, declared), options),
-      jsonSchema: { ...own.jsonSchema, input: () => ({ ...declared }) },
+      version: 1,
+      vendor: "ipybox",
+      validate: (value, options) => own().validate(taken(value, declared()), options),
+      jsonSchema: {
+        input: () => ({ ...declared() }),
+        output: (options) => own().jsonSchema.output(options),
+      },
     },
   };
 };
@@ -77,6 +83,12 @@ export const withSession: DeclareInput = (schema) => {
     },
   };
 };
+
+/** Makes something when it is first needed. */
+function once<T>(make: () => T): () => T {
+  let made: { readonly value: T } | undefined;
+  return () => (made ??= { value: make() }).value;
+}
 
 /** A value without what means that nothing is given, its numbers as numbers. */
 function taken(value: unknown, { type, properties = {}, required = [] }: PlainSchema): unknown {

@@ -171,11 +171,12 @@ as \`session\`. Calls without a session share one with all clients that have the
 An idle session is closed after a while: variables are lost, files stay in its folder.
 `.trim();
 
-const opened = z.object({
-  session: z.string().describe("The handle"),
-  workspace: z.string().describe("The session's folder on the server"),
-  files: z.string().describe("The URL of its files, for GET and PUT with the client's token"),
-});
+const opened = () =>
+  z.object({
+    session: z.string().describe("The handle"),
+    workspace: z.string().describe("The session's folder on the server"),
+    files: z.string().describe("The URL of its files, for GET and PUT with the client's token"),
+  });
 
 /** Adds `open_session` and `close_session`, for clients of a protocol that knows no sessions. */
 function registerSessionTools(server: SdkMcpServer, options: SessionToolsOptions): void {
@@ -184,7 +185,7 @@ function registerSessionTools(server: SdkMcpServer, options: SessionToolsOptions
   server.registerTool("open_session", {
     title: "Open a session",
     description: OPEN,
-    inputSchema: forClients(z.object({})),
+    inputSchema: forClients(() => z.object({})),
     ...answers.declare(opened),
     annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
   }, async () => {
@@ -200,7 +201,7 @@ function registerSessionTools(server: SdkMcpServer, options: SessionToolsOptions
   server.registerTool("close_session", {
     title: "Close a session",
     description: "Closes a session and stops its kernel and MCP servers. Its files stay.",
-    inputSchema: forClients(z.object({ session: z.string().describe("The handle") })),
+    inputSchema: forClients(() => z.object({ session: z.string().describe("The handle") })),
     annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: false },
   }, async ({ session }) => {
     try {

@@ -39,15 +39,17 @@ export function registerExecute(
   server.registerTool("execute_ipython_cell", {
     title: "Execute Python code",
     description: [DESCRIPTION, ...filesNote(session)].join("\n\n"),
-    inputSchema: declare(z.object({
-      code: z.string().describe("Python code"),
-      timeout: z.number().positive().default(120)
-        .describe("Seconds without approvals (default 120)"),
-      max_output_chars: z.number().int().positive().default(5000)
-        .describe("Default 5000; longer output is cut"),
-      wait_seconds: z.number().positive().optional()
-        .describe("Answer by then, ended or not"),
-    })),
+    inputSchema: declare(() =>
+      z.object({
+        code: z.string().describe("Python code"),
+        timeout: z.number().positive().default(120)
+          .describe("Seconds without approvals (default 120)"),
+        max_output_chars: z.number().int().positive().default(5000)
+          .describe("Default 5000; longer output is cut"),
+        wait_seconds: z.number().positive().optional()
+          .describe("Answer by then, ended or not"),
+      })
+    ),
     ...session.answers.declare(cellReportSchema),
     annotations: {
       readOnlyHint: false,
@@ -71,7 +73,7 @@ export function registerWait(server: SdkMcpServer, session: Session, declare: De
   server.registerTool("wait_for_cell", {
     title: "Wait for a cell",
     description: "Waits for a cell that execute_ipython_cell left running",
-    inputSchema: declare(z.object({ cell: z.string().describe("Its ID") })),
+    inputSchema: declare(() => z.object({ cell: z.string().describe("Its ID") })),
     ...session.answers.declare(cellReportSchema),
     annotations: { readOnlyHint: true, openWorldHint: false },
   }, async ({ cell }, ctx) => {
@@ -137,7 +139,7 @@ async function follow(
   }
 }
 
-const outputSchema = z.object({ state: z.literal("lost"), servers: z.array(z.string()) });
+const outputSchema = () => z.object({ state: z.literal("lost"), servers: z.array(z.string()) });
 
 const RESET_DESCRIPTION = `
 Restarts the kernel and cancels a running cell. Variables, imports and background processes \
@@ -149,7 +151,7 @@ export function registerReset(server: SdkMcpServer, session: Session, declare: D
   server.registerTool("reset", {
     title: "Reset the kernel",
     description: RESET_DESCRIPTION,
-    inputSchema: declare(z.object({})),
+    inputSchema: declare(() => z.object({})),
     ...session.answers.declare(outputSchema),
     annotations: {
       readOnlyHint: false,

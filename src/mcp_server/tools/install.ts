@@ -14,10 +14,11 @@ const describe = (others: string): string =>
 Installs a Python package for this workspace, such as "pandas" or "numpy>=2,<3"${others}. It can be imported without reset.
 `.trim();
 
-const outputSchema = z.object({
-  package: z.string(),
-  output: z.string().describe("The installer's output"),
-});
+const outputSchema = () =>
+  z.object({
+    package: z.string(),
+    output: z.string().describe("The installer's output"),
+  });
 
 /** Adds `install_package`. */
 export function registerInstall(
@@ -28,9 +29,11 @@ export function registerInstall(
   server.registerTool("install_package", {
     title: "Install a Python package",
     description: describe(session.changes === "fixed" ? "" : FROM_GIT),
-    inputSchema: declare(z.object({
-      package_name: z.string().describe("The package"),
-    })),
+    inputSchema: declare(() =>
+      z.object({
+        package_name: z.string().describe("The package"),
+      })
+    ),
     ...session.answers.declare(outputSchema),
     annotations: {
       readOnlyHint: false,

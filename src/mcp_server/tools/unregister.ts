@@ -11,10 +11,11 @@ const DESCRIPTION = `
 Removes an MCP server and its Python modules, if the user agrees.
 `.trim();
 
-const outputSchema = z.object({
-  removed: z.string(),
-  servers: z.array(z.string()).describe("The remaining servers"),
-});
+const outputSchema = () =>
+  z.object({
+    removed: z.string(),
+    servers: z.array(z.string()).describe("The remaining servers"),
+  });
 
 /** Adds `unregister_mcp_server`. */
 export function registerUnregister(
@@ -25,9 +26,11 @@ export function registerUnregister(
   server.registerTool("unregister_mcp_server", {
     title: "Remove an MCP server",
     description: DESCRIPTION,
-    inputSchema: declare(z.object({
-      server_name: z.string().describe("Its registered name"),
-    })),
+    inputSchema: declare(() =>
+      z.object({
+        server_name: z.string().describe("Its registered name"),
+      })
+    ),
     ...session.answers.declare(outputSchema),
     annotations: {
       readOnlyHint: false,
