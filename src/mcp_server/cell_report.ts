@@ -24,25 +24,26 @@ import type { CallToolResult, ContentBlock } from "./sdk.ts";
 import type { Session } from "./session.ts";
 
 /** The structured content of `execute_ipython_cell`. */
-export const cellReportSchema = z.object({
-  cell: z.string().nullable().describe("The ID for wait_for_cell, if it still runs"),
-  status: z.enum(["ok", "error", "timeout", "cancelled", "died", "running"]),
-  text: z.string().describe("The cell's output and last value, within max_output_chars"),
-  omitted_chars: z.number().describe("How many characters were cut from text"),
-  output: z.object({ uri: z.string(), path: z.string(), chars: z.number() }).nullable()
-    .describe("The full text, if something was cut"),
-  images: z.array(z.object({
-    uri: z.string(),
-    path: z.string(),
-    mime_type: z.string(),
-    inline: z.boolean().describe("Whether it is also in the content, perhaps scaled down"),
-  })),
-  tool_calls: z.array(callRecordSchema).describe("The first calls"),
-  tool_call_count: z.number(),
-  duration_ms: z.number(),
-  error: z.object({ name: z.string(), message: z.string(), traceback: z.string() }).nullable(),
-  state: z.enum(["kept", "lost"]).describe("Whether variables were kept"),
-});
+export const cellReportSchema = () =>
+  z.object({
+    cell: z.string().nullable().describe("The ID for wait_for_cell, if it still runs"),
+    status: z.enum(["ok", "error", "timeout", "cancelled", "died", "running"]),
+    text: z.string().describe("The cell's output and last value, within max_output_chars"),
+    omitted_chars: z.number().describe("How many characters were cut from text"),
+    output: z.object({ uri: z.string(), path: z.string(), chars: z.number() }).nullable()
+      .describe("The full text, if something was cut"),
+    images: z.array(z.object({
+      uri: z.string(),
+      path: z.string(),
+      mime_type: z.string(),
+      inline: z.boolean().describe("Whether it is also in the content, perhaps scaled down"),
+    })),
+    tool_calls: z.array(callRecordSchema).describe("The first calls"),
+    tool_call_count: z.number(),
+    duration_ms: z.number(),
+    error: z.object({ name: z.string(), message: z.string(), traceback: z.string() }).nullable(),
+    state: z.enum(["kept", "lost"]).describe("Whether variables were kept"),
+  });
 
 /** Reports that a cell is still running. */
 export function reportRunning(cell: CellRun, session: Session): CallToolResult {
@@ -52,7 +53,7 @@ export function reportRunning(cell: CellRun, session: Session): CallToolResult {
   return session.answers.of({ text, report });
 }
 
-type CellReport = z.infer<typeof cellReportSchema>;
+type CellReport = z.infer<ReturnType<typeof cellReportSchema>>;
 
 /** The report on a cell without output. */
 function reportOn({ calls, durationMs }: Pick<CellRun, "calls" | "durationMs">): CellReport {

@@ -589,8 +589,8 @@ class Answers {
   }
 
   /** The output schema of a tool's definition. */
-  declare<Report>(outputSchema: z.ZodType<Report>): Declared<Report> {
-    return this.#structured ? { outputSchema } : {};
+  declare<Report>(outputSchema: () => z.ZodType<Report>): Declared<Report> {
+    return this.#structured ? { outputSchema: outputSchema() } : {};
   }
 
   /** Makes the result of a tool call. */
