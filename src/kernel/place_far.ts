@@ -365,11 +365,13 @@ function addressesOf({ apiServer, node }: Facts): (readonly [host: string, port:
   const [host = "", port = 0] = apiServer ?? [];
   return [
     ...[["1.1.1.1", 443], ["8.8.8.8", 53]] as const, // the internet
-    ...[["169.254.169.254", 80], ["fd00:ec2::254", 80], ["168.63.129.16", 80]] as const, // metadata
+    ...[["2606:4700:4700::1111", 443], ["2001:4860:4860::8888", 53]] as const,
+    ...[["169.254.169.254", 80], ["168.63.129.16", 80]] as const, // metadata
+    ...[["fd00:ec2::254", 80], ["fd20:ce::254", 80]] as const,
     ["169.254.20.10", 53], // the nodes' own name servers
     ...(apiServer === null ? [] : [
       [host, port],
-      [host.replace(/\.\d+$/, ".10"), 53], // where clusters have their name server
+      [host.replace(/\.\d+$/, ".10").replace(/:[^:]*$/, ":a"), 53], // where clusters have their name server
     ] as const),
     ...(node === null ? [] : [[node, 10250] as const]), // its kubelet
   ];
