@@ -229,8 +229,10 @@ async function launchRelay(
   };
   await Deno.writeTextFile(config, JSON.stringify(settings), { mode: 0o600 });
   await Deno.writeTextFile(program, asset("launcher/resumable.py"), { mode: 0o600 });
+  const as = (role: string) => [own, "-I", "-S", program, role, config];
   return await launchLasting(session, {
-    command: [own, "-I", "-S", program, "relay", config],
+    command: as("relay"),
+    ender: as("end"),
     cwd: folder.path,
     env,
     python: namedProgram(own),

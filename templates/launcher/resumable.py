@@ -4,7 +4,8 @@ A durable session elsewhere has this file in three roles between its supervisor 
 standard library only. `relay` stands here in the launcher's place, `hold` has the launcher there as its
 child, and a carrier's command, which may be cut at any byte, connects the two: the relay sends this file
 through it, which becomes `attach` and leads to the holder's socket. Both sides number the bytes and keep
-what the other has not taken, so that those around them see one stream without a cut.
+what the other has not taken, so that those around them see one stream without a cut. What a relay has kept
+goes with it: where it was killed, `end` comes in its place and has the holder end.
 
 A connection begins with a line of JSON from the relay, then one from the holder; they say how far each has
 received. Then frames follow: `type u8, length u32, payload`, big-endian.
@@ -359,9 +360,10 @@ class Side:
 class Relay(Side):
     """The side of the supervisor, which takes it for the launcher."""
 
-    def __init__(self, spec, program):
+    def __init__(self, spec, program, ends=False):
         super().__init__(0, 1, spec["beat_seconds"])
         self.spec = spec
+        self.ends = ends  # whether it only comes to end the session
         self.program = program
         self.attempts = 0
         self.delay = FIRST_DELAY
@@ -446,6 +448,7 @@ class Relay(Side):
             secret=self.spec["secret"],
             epoch=self.attempts,
             received=self.received,
+            ends=self.ends,
         )
 
     def on_line(self, connection, said):
@@ -697,6 +700,9 @@ class Holder(Side):
             self.refuse(connection, "secret")
         elif hello["protocol"] != PROTOCOL:
             self.refuse(connection, "protocol")
+        elif hello.get("ends"):
+            self.end_soon()
+            self.refuse(connection, "gone")
         elif type(epoch) is not int or epoch <= self.epoch:
             self.refuse(connection, "epoch")
         else:
@@ -816,13 +822,18 @@ def harden():
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
-def relay(config):
+def relay(config, ends=False):
     harden()
     with open(config) as file:
         spec = json.load(file)
     with open(__file__, "rb") as file:
         program = file.read()
-    sys.exit(Relay(spec, program).run())
+    sys.exit(Relay(spec, program, ends).run())
+
+
+def end(config):
+    """Comes after a relay that was killed. Its stdin has ended, which is what it passes on."""
+    relay(config, ends=True)
 
 
 def hold():
@@ -881,7 +892,7 @@ def attach():
 
 def main():
     role, *args = sys.argv[1:] or ["attach"]
-    {"relay": relay, "hold": hold, "attach": attach}[role](*args)
+    {"relay": relay, "end": end, "hold": hold, "attach": attach}[role](*args)
 
 
 if __name__ == "__main__":
