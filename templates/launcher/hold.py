@@ -2,7 +2,7 @@
 
 A session comes from outside, by the engine's exec, so its parent is in no namespace of the container's.
 Code there cannot start such a process, nor trace this one, and so it cannot keep the pod when its host
-is gone.
+is gone. What it can do is stop one, which then counts no more.
 
 The arguments are the seconds that the pod waits for its first session (0: for ever) and, when there is
 none any more, for another one.
@@ -19,7 +19,7 @@ EVERY = 1.0
 
 
 def is_occupied():
-    """Whether another process than this one has its parent outside."""
+    """Whether another process than this one has its parent outside, and runs."""
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -28,7 +28,7 @@ def is_occupied():
                 state, parent = file.read().rpartition(b")")[2].split()[:2]
         except OSError:
             continue  # it has just ended
-        if int(parent) == 0 and state != b"Z":
+        if int(parent) == 0 and state not in (b"Z", b"T"):
             return True
     return False
 

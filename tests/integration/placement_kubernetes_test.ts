@@ -9,6 +9,7 @@ import { silentLogger } from "../../src/base/log.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
+import { IMAGE_PYTHON } from "../../src/placement/carrier.ts";
 import type { KubernetesPlacement } from "../../src/placement/placement.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { ownProgram } from "../../src/process/program.ts";
@@ -112,6 +113,47 @@ test("a pod whose network is open is refused", async () => {
   assertMatch(error.message, /the network is open: .*:10250.*:443/);
   assertMatch(error.fix, /NetworkPolicy/);
   assertEquals(await namespace.names("pods"), []);
+});
+
+test("a pod that reaches another one is refused, though nobody listens there", async () => {
+  if (!(await kubectl(["get", "runtimeclass", "networked"])).success) return;
+  await using namespace = await TestNamespace.create();
+  await using folder = await TempFolder.create();
+  const spec = {
+    runtimeClassName: "networked",
+    restartPolicy: "Never",
+    terminationGracePeriodSeconds: 0,
+    automountServiceAccountToken: false,
+    securityContext: {
+      runAsNonRoot: true,
+      runAsUser: 10001,
+      seccompProfile: { type: "RuntimeDefault" },
+    },
+    containers: [{
+      name: "other",
+      image: kernelImage,
+      imagePullPolicy: "Never",
+      command: [IMAGE_PYTHON, "-c", "import threading; threading.Event().wait()"],
+      resources: { limits: { cpu: "10m", memory: "64Mi" } },
+      securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } },
+    }],
+  };
+  const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "other" }, spec };
+  await namespace.kubectl(["create", "--filename", "-"], JSON.stringify(pod));
+  let address = "";
+  await until("the other pod has an address", async () => {
+    address = await namespace.kubectl([
+      "get",
+      "pod",
+      "other",
+      "--output",
+      "jsonpath={.status.podIP}",
+    ]);
+    return address !== "";
+  });
+  const error = await rejection(start(namespace, folder.path, { runtimeClassName: "networked" }));
+  assert(error instanceof SandboxUnavailableError, `${error}`);
+  assert(error.message.includes(`${address}:443`), error.message);
 });
 
 test("a pod that is lost is a death that says so, and the next execution has another one", async () => {
@@ -218,6 +260,13 @@ for process in started:
   assertMatch(text ?? "", /^-9$|OOMKilled/);
 });
 
+/** Stops all that code could stop in a pod on a Linux before 6.12. */
+const STOP_ALL = `import os, signal
+for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+    with open(f"/proc/{pid}/cmdline", "rb") as file: line = file.read()
+    if pid not in (1, os.getpid()) and b"kernel.py" not in line: os.kill(pid, signal.SIGSTOP)
+`;
+
 test("a host that is killed leaves no pod that runs, and the next session removes its name", async () => {
   await using namespace = await TestNamespace.create();
   await using folder = await TempFolder.create();
@@ -240,6 +289,7 @@ test("a host that is killed leaves no pod that runs, and the next session remove
   const phase = () =>
     namespace.kubectl(["get", "pod", pod, "--output", "jsonpath={.status.phase}"]);
   assertEquals(await phase(), "Running");
+  await namespace.kubectl(["exec", pod, "--", IMAGE_PYTHON, "-c", STOP_ALL]);
   Deno.kill(host.pid, "SIGKILL");
   await until("the pod has ended", async () => await phase() === "Succeeded");
   await using _next = await start(namespace, `${folder.path}/workspace`);
@@ -272,6 +322,8 @@ test("a durable session in a pod outlives its killed host, and connections that 
   await cut(pod);
   const { stdout } = await ipybox(["sessions", "--workspace", session.workspace]);
   assertMatch(stdout, new RegExp(`${id}  detached.*; at kubernetes; `));
+  const end = "jsonpath={.items[*].spec.activeDeadlineSeconds}";
+  assertEquals(await namespace.kubectl(["get", "pods", "--output", end]), `${7 * 86_400 + 120}`);
 
   const executor = await session.attach(id);
   let asked = 0;
@@ -314,6 +366,30 @@ test("a durable session in a pod that nobody comes to ends, and so does one whos
     const [listed] = await listSessions(session.workspace);
     return listed?.id === id && listed.status === undefined;
   });
+  await endDurable(id);
+});
+
+test("a relay to a pod that is killed ends its pod, and a killed connection in there does not", async () => {
+  await using namespace = await TestNamespace.create();
+  await using session = await TestSession.create(placementIn(namespace));
+  const executor = await session.start();
+  const { sessionId: id = "" } = executor;
+  await executor.execute("a = 40");
+  const [pod = ""] = await namespace.names("pods");
+  const inPod = (code: string) => namespace.kubectl(["exec", pod, "--", IMAGE_PYTHON, "-c", code]);
+  // It has its parent outside, and is neither the pod's first process nor the one that looks for it.
+  await inPod(`import os, signal
+for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+    with open(f"/proc/{pid}/stat") as file: parent = file.read().rpartition(")")[2].split()[1]
+    if parent == "0" and pid not in (1, os.getpid()): os.kill(pid, signal.SIGKILL)`);
+  assertEquals((await executor.execute("a + 2")).text, "42");
+
+  const running = rejection(executor.execute("import time; time.sleep(600)"));
+  const [listed] = await listSessions(session.workspace);
+  Deno.kill(listed?.status?.pid ?? 0, "SIGKILL");
+  const error = await running;
+  assert(error instanceof KernelDiedError, `${error}`);
+  await until("its pod is gone", () => hasNoPods(namespace));
   await endDurable(id);
 });
 
