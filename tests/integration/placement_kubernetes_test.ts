@@ -24,6 +24,7 @@ import { McpHost } from "../support/mcp_client.ts";
 import { useSession } from "../support/placed.ts";
 import { processesWith } from "../support/processes.ts";
 import { testIf } from "../support/skip.ts";
+import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const why = await whyNoCluster();
@@ -521,4 +522,44 @@ test("clients over HTTP have a pod each, exchange files with it, and are told of
   assertEquals((await get(two, "out.txt"))[0], 503);
   await host.call("close_session", { session: one });
   await until("its pod is gone", async () => (await namespace.names("pods")).length === 1);
+});
+
+test("an HTTP server that was killed finds the sessions of its clients in their pods again", async () => {
+  await using namespace = await TestNamespace.create();
+  await using folder = await TempFolder.create();
+  await using cache = await TempCache.create();
+  const files = { placement: `${folder.path}/placement.json`, tokens: `${folder.path}/tokens` };
+  await Deno.writeTextFile(
+    files.placement,
+    JSON.stringify({ ...placementIn(namespace), cpus: 0.5 }),
+  );
+  const [alice, bob] = ["alice-alice-alice-alice", "bob-bob-bob-bob-bob-bob"];
+  const line = `placement=${files.placement}`;
+  await Deno.writeTextFile(files.tokens, `${alice} ${line}\n${bob} ${line} sessions=1\n`);
+  const workspace = `${folder.path}/workspace`;
+  await Deno.mkdir(workspace);
+  const args = ["--workspace", workspace, "--durable", "--token-file", files.tokens];
+  const serve = (port?: string) => HttpMcp.start(args, { cache, port });
+  await using _sessions = {
+    [Symbol.asyncDispose]: async () => {
+      const left = await listSessions((one) => one.workspace.startsWith(`${workspace}/`));
+      for (const { id } of left) await endDurable(id);
+    },
+  };
+  const first = await serve();
+  const { url } = first.address;
+  const kind = "2.x legacy";
+  await using one = await McpHost.join({ url, token: alice }, { kind });
+  await using other = await McpHost.join({ url, token: bob }, { kind });
+  await one.execute("value = 'one'; open('kept', 'w').close()");
+  await other.execute("value = 'other'");
+  const pods = (await namespace.names("pods")).sort();
+  assertEquals(pods.length, 2);
+  await first.stop("SIGKILL");
+  await using _second = await serve(url.port);
+  assertMatch(await one.execute("import os; print(value, os.listdir('.'))"), /^one \['kept'\]/);
+  assertMatch(await other.execute("print(value)"), /^other/);
+  assertEquals((await namespace.names("pods")).sort(), pods);
+  const refused = await rejection(McpHost.join({ url, token: bob }, { kind }));
+  assertMatch(`${refused}`, /as many sessions as it may have, 1/);
 });
