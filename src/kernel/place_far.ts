@@ -85,10 +85,13 @@ export async function placeFar(
   await Deno.writeTextFile(canary, "not needed there", { mode: 0o600 });
   const stubs = `${folder.path}/stubs`;
   await Deno.mkdir(stubs, { mode: 0o700 });
-  const idleSeconds = session && session.idleMs / 1000 + MARGIN_SECONDS;
+  const times = session && {
+    idle_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
+    max_seconds: session.maxMs / 1000 + MARGIN_SECONDS,
+  };
   const lasts = session !== undefined;
   const hostPrivate = folder.path;
-  const carrier = await carrierOf(placement, { options, held, hostPrivate, limits, idleSeconds });
+  const carrier = await carrierOf(placement, { options, held, hostPrivate, limits, times });
   const python = options.python ?? carrier.python;
   const fix = (text: string) => fixOf(placement, text);
   const process = await FarProcess.start(parts, carrier, {
@@ -126,12 +129,7 @@ export async function placeFar(
       writable: [paths.root, inner],
       readonly: programFolders,
     },
-    holder: session === undefined ? null : {
-      ...holder,
-      idle_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
-      max_seconds: session.maxMs / 1000 + MARGIN_SECONDS,
-      beat_seconds: BEAT_SECONDS,
-    },
+    holder: times === undefined ? null : { ...holder, ...times, beat_seconds: BEAT_SECONDS },
   }, facts);
   let lasting: SupervisedLauncher | undefined;
   if (session !== undefined) {
@@ -229,8 +227,10 @@ async function launchRelay(
   };
   await Deno.writeTextFile(config, JSON.stringify(settings), { mode: 0o600 });
   await Deno.writeTextFile(program, asset("launcher/resumable.py"), { mode: 0o600 });
+  const as = (role: string) => [own, "-I", "-S", program, role, config];
   return await launchLasting(session, {
-    command: [own, "-I", "-S", program, "relay", config],
+    command: as("relay"),
+    ender: as("end"),
     cwd: folder.path,
     env,
     python: namedProgram(own),
@@ -262,8 +262,8 @@ interface CarrierOptions {
   readonly held: HeldTogether;
   readonly hostPrivate: string;
   readonly limits: EffectiveLimits;
-  /** How long it waits while disconnected, if it is durable. */
-  readonly idleSeconds: number | undefined;
+  /** How long it waits while disconnected, and how long it lasts at most, if it is durable. */
+  readonly times: { readonly idle_seconds: number; readonly max_seconds: number } | undefined;
 }
 
 async function carrierOf(placement: Placement, options: CarrierOptions): Promise<Carrier> {
@@ -277,7 +277,8 @@ async function carrierOf(placement: Placement, options: CarrierOptions): Promise
         workspace: options.options.workspace,
         python: options.options.python ?? IMAGE_PYTHON,
         memoryBytes: podMemory(options.options.limits),
-        patienceSeconds: options.idleSeconds,
+        patienceSeconds: options.times?.idle_seconds,
+        maxSeconds: options.times && options.times.max_seconds + MARGIN_SECONDS,
       });
     case "ssh":
       return sshCarrier(placement);
@@ -305,7 +306,7 @@ const NOTHING: ProtectedPaths = { readOnly: [], unreadable: [] };
 
 async function containerOf(
   placement: ContainerPlacement,
-  { options, held, hostPrivate, limits, idleSeconds }: CarrierOptions,
+  { options, held, hostPrivate, limits, times }: CarrierOptions,
 ): Promise<Carrier> {
   const { log = silentLogger, sandbox, nestedWorkspace } = options;
   const isBound = placement.workspace !== "none";
@@ -325,7 +326,7 @@ async function containerOf(
   }
   return containerCarrier(placement, {
     id: sessionId(),
-    ...{ workspace, protectedPaths, owner, lasts: idleSeconds !== undefined },
+    ...{ workspace, protectedPaths, owner, lasts: times !== undefined },
     memoryBytes: limits.memoryBytes,
     processes: limits.processes,
     rootless: Deno.build.os === "linux" && Deno.uid() !== 0,
@@ -367,11 +368,13 @@ function addressesOf({ apiServer, node }: Facts): (readonly [host: string, port:
   const [host = "", port = 0] = apiServer ?? [];
   return [
     ...[["1.1.1.1", 443], ["8.8.8.8", 53]] as const, // the internet
-    ...[["169.254.169.254", 80], ["fd00:ec2::254", 80], ["168.63.129.16", 80]] as const, // metadata
+    ...[["2606:4700:4700::1111", 443], ["2001:4860:4860::8888", 53]] as const,
+    ...[["169.254.169.254", 80], ["168.63.129.16", 80]] as const, // metadata
+    ...[["fd00:ec2::254", 80], ["fd20:ce::254", 80]] as const,
     ["169.254.20.10", 53], // name servers on nodes
     ...(apiServer === null ? [] : [
       [host, port],
-      [host.replace(/\.\d+$/, ".10"), 53], // the usual name server of clusters
+      [host.replace(/\.\d+$/, ".10").replace(/:[^:]*$/, ":a"), 53], // the usual name server of clusters
     ] as const),
     ...(node === null ? [] : [[node, 10250] as const]), // its kubelet
   ];

@@ -15,12 +15,15 @@ import importlib.util
 import json
 import os
 import platform
+import select
 import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
 import zlib
 
 IMAGE = "/opt/ipybox"
@@ -31,6 +34,7 @@ NEEDED = {
 }
 MAX_LINE = 1 << 20
 MAX_ARCHIVE = 1 << 24
+EXIT_SECONDS = 10  # the launcher's own grace periods are shorter
 
 # The only files in /proc about the machine that bubblewrap's sandbox shows.
 SHOWN = {
@@ -39,6 +43,7 @@ SHOWN = {
 }
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, FILTER_MODE, PR_CAPBSET_DROP = 38, 22, 2, 24
+PR_SET_DUMPABLE = 4
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
@@ -221,18 +226,30 @@ def become(argv, root):
     """Becomes the launcher, or starts it and cleans up afterwards if this is not PID 1."""
     if os.getpid() == 1:
         os.execve(argv[0], argv, {"LANG": "C.UTF-8"})
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # code may see this process
     stops = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     for number in stops:
         signal.signal(number, lambda *_: None)  # the launcher ends when its stdin does
     process = subprocess.Popen(argv, cwd="/", env={"LANG": "C.UTF-8"}, close_fds=False)
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     for number in stops:
         signal.signal(number, lambda number, _: process.send_signal(number))
+    threading.Thread(target=outlive_host, args=(process,), daemon=True).start()
     code = process.wait()
     shutil.rmtree(root, ignore_errors=True)
     sys.exit(code if code >= 0 else 128 - code)
+
+
+def outlive_host(process):
+    """Kills the launcher that does not end when its host has gone: code can have stopped it."""
+    host = select.poll()
+    host.register(
+        0, getattr(select, "POLLRDHUP", 0)
+    )  # besides what is always told, which is its end
+    host.poll()
+    time.sleep(EXIT_SECONDS)
+    process.kill()
 
 
 def hold(argv, answer, prepare):

@@ -5,7 +5,8 @@ with only the standard library. `relay` replaces the launcher here, `hold` is th
 there, and a carrier's command, which may be cut at any byte, connects the two: the relay sends this
 file through it, which becomes `attach` and connects to the holder's socket. Both sides number the bytes
 and keep those that the other has not acknowledged, so that their neighbors see one uninterrupted
-stream.
+stream. What a relay has kept is lost with it: if it is killed, `end` takes its place and makes the
+holder end.
 
 A connection begins with a line of JSON from the relay, then one from the holder, which say how much
 each has received. Then frames follow: `type u8, length u32, payload`, big-endian.
@@ -360,9 +361,10 @@ class Side:
 class Relay(Side):
     """The supervisor's side, which the supervisor takes for the launcher."""
 
-    def __init__(self, spec, program):
+    def __init__(self, spec, program, ends=False):
         super().__init__(0, 1, spec["beat_seconds"])
         self.spec = spec
+        self.ends = ends  # whether it only comes to end the session
         self.program = program
         self.attempts = 0
         self.delay = FIRST_DELAY
@@ -447,6 +449,7 @@ class Relay(Side):
             secret=self.spec["secret"],
             epoch=self.attempts,
             received=self.received,
+            ends=self.ends,
         )
 
     def on_line(self, connection, said):
@@ -698,6 +701,9 @@ class Holder(Side):
             self.refuse(connection, "secret")
         elif hello["protocol"] != PROTOCOL:
             self.refuse(connection, "protocol")
+        elif hello.get("ends"):
+            self.end_soon()
+            self.refuse(connection, "gone")
         elif type(epoch) is not int or epoch <= self.epoch:
             self.refuse(connection, "epoch")
         else:
@@ -817,13 +823,18 @@ def harden():
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
-def relay(config):
+def relay(config, ends=False):
     harden()
     with open(config) as file:
         spec = json.load(file)
     with open(__file__, "rb") as file:
         program = file.read()
-    sys.exit(Relay(spec, program).run())
+    sys.exit(Relay(spec, program, ends).run())
+
+
+def end(config):
+    """Comes after a relay that was killed. Its stdin has ended, which is what it passes on."""
+    relay(config, ends=True)
 
 
 def hold():
@@ -882,7 +893,7 @@ def attach():
 
 def main():
     role, *args = sys.argv[1:] or ["attach"]
-    {"relay": relay, "hold": hold, "attach": attach}[role](*args)
+    {"relay": relay, "end": end, "hold": hold, "attach": attach}[role](*args)
 
 
 if __name__ == "__main__":

@@ -150,6 +150,21 @@ Deno.test("a session whose far side is gone is lost", async () => {
   await Deno.remove(folder, { recursive: true }).catch(() => {}); // nobody else does
 });
 
+Deno.test("a session whose relay was killed is lost here, and ends there", async () => {
+  await using counter = await TempFolder.create();
+  await using session = await TestSession.create(frail(`${counter.path}/count`));
+  const executor = await session.start();
+  const { sessionId: id = "" } = executor;
+  const folder = await farFolder(executor);
+  const running = executor.execute("import time; time.sleep(600)");
+  running.catch(() => {}); // asserted below
+  const [listed] = await listSessions(session.workspace);
+  Deno.kill(listed?.status?.pid ?? 0, "SIGKILL");
+  await assertRejects(() => running, KernelDiedError);
+  await endDurable(id);
+  await assertGone(id, folder);
+});
+
 Deno.test("the end of a session that cannot be reached is said to have reached only this machine", async () => {
   await using counter = await TempFolder.create();
   const file = `${counter.path}/count`;

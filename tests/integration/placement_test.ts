@@ -69,6 +69,24 @@ Deno.test("what a session elsewhere had is gone when it has ended", async () => 
   });
 });
 
+Deno.test("a launcher that was stopped does not outlive its host", async () => {
+  // What it starts does not end with it, as on another machine.
+  const command = ["/usr/bin/setsid", "--fork", "--wait"];
+  let home = "";
+  {
+    await using started = await TestExecutor.start({ placement: { ...WALLED, command } });
+    home = (await started.executor.execute("import os; os.environ['HOME']")).text ?? "";
+    home = /\/tmp\/ipybox\.\w+/.exec(home)?.[0] ?? "";
+    // As code can on a Linux before 6.12
+    for (const pid of await processesWith(`\0-S\0${home}/session/launcher/launcher.py`)) {
+      if ((await Deno.readTextFile(`/proc/${pid}/comm`)).startsWith("python")) {
+        Deno.kill(pid, "SIGSTOP");
+      }
+    }
+  }
+  await untilNoneWith(home);
+});
+
 Deno.test("a place without walls is refused, unless that is asked for", async () => {
   const error = await refusal({ placement: HERE });
   assert(error instanceof SandboxUnavailableError, `${error}`);
