@@ -84,7 +84,7 @@ export class RequestBudget {
     const { values } = measureJson(body);
     using taken = new DisposableStack();
     taken.use(this.#requests.take(owner, requestCost(body, values)));
-    await this.#charge(owner, values + Math.floor(body.length / BYTES_OF_VALUE), signal);
+    await this.#charge(owner, values + valuesOf(body.length), signal);
     return taken.move();
   }
 
@@ -96,12 +96,16 @@ export class RequestBudget {
 
   /** Counts what a request costs, and waits while it is more than others would be answered beside. */
   async #charge(owner: string, values: number, signal: AbortSignal): Promise<void> {
-    const limit = this.#values.getOrInsertComputed(
+    const limit = this.#limitOf(owner);
+    limit.charge(values);
+    await limit.settled(signal);
+  }
+
+  #limitOf(owner: string): RateLimit {
+    return this.#values.getOrInsertComputed(
       owner,
       () => new RateLimit(VALUES_PER_SECOND, VALUES_AT_ONCE),
     );
-    limit.charge(values);
-    await limit.settled(signal);
   }
 
   /** Takes what a file needs while it comes or goes. */
@@ -124,7 +128,10 @@ export class RequestBudget {
     using handling = new Handling(await this.turn(owner, length, signal));
     const response = await produce();
     if (response.body === null) return response;
-    const ahead = new ReadAhead(response.body, (bytes) => this.#answers.take(owner, bytes));
+    const ahead = new ReadAhead(response.body, {
+      came: (bytes) => this.#limitOf(owner).charge(valuesOf(bytes)), // the next request waits
+      take: (bytes) => this.#answers.take(owner, bytes),
+    });
     handling.until(ahead.begun);
     if (isReading && await settledWithin(ahead.begun, TURN_MS)) await ahead.begun;
     return untilSent(new Response(ahead.rest, response), { use: ahead });
@@ -141,6 +148,11 @@ export class RequestBudget {
   #readsOf(owner: string): Reads {
     return this.#reads.getOrInsertComputed(owner, () => new Reads());
   }
+}
+
+/** How many values take as long as so many bytes. */
+function valuesOf(bytes: number): number {
+  return Math.floor(bytes / BYTES_OF_VALUE);
 }
 
 /** A request's turn, which ends after a while in any case. */
@@ -219,6 +231,14 @@ const PIECE_BYTES = 1 << 16;
 /** What a piece takes besides its bytes. */
 const PIECE_COST = 1024;
 
+/** What is done with what comes of an answer. */
+interface ReadAheadOptions {
+  /** Hears how much has come. */
+  readonly came: (bytes: number) => void;
+  /** Takes what is unread; it throws where that is too much. */
+  readonly take: (bytes: number) => Disposable;
+}
+
 /** An answer that is read ahead of its client: the SDK holds any amount of it, and does not say how much. */
 class ReadAhead implements Disposable {
   /** The answer for the client. */
@@ -226,17 +246,13 @@ class ReadAhead implements Disposable {
   /** Resolves when its first part is there and fits. */
   readonly begun: Promise<void>;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>;
-  readonly #take: (bytes: number) => Disposable;
+  readonly #options: ReadAheadOptions;
   readonly #beginning = Promise.withResolvers<void>();
   #unread: Disposable | undefined;
 
-  /** @param take Takes what is unread; it throws where that is too much. */
-  constructor(
-    answer: ReadableStream<Uint8Array<ArrayBuffer>>,
-    take: (bytes: number) => Disposable,
-  ) {
+  constructor(answer: ReadableStream<Uint8Array<ArrayBuffer>>, options: ReadAheadOptions) {
     this.#reader = answer.getReader();
-    this.#take = take;
+    this.#options = options;
     this.begun = this.#beginning.promise;
     this.begun.catch(() => {}); // the client sees it, too
     this.rest = new ReadableStream({
@@ -255,8 +271,11 @@ class ReadAhead implements Disposable {
       for (;;) {
         const { done, value } = await this.#reader.read();
         if (done) break;
+        this.#options.came(value.length);
         this[Symbol.dispose](); // a part of that may have been read
-        this.#unread = this.#take(value.length + PIECE_COST - (controller.desiredSize ?? 0));
+        this.#unread = this.#options.take(
+          value.length + PIECE_COST - (controller.desiredSize ?? 0),
+        );
         for (let at = 0; at < value.length; at += PIECE_BYTES) {
           // A view of the same buffer would keep all of that until it is sent.
           controller.enqueue(value.slice(at, at + PIECE_BYTES));
