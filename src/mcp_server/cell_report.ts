@@ -87,7 +87,10 @@ export async function reportCell(
   const chars = partial.wholeText?.characters ?? partial.text?.length ?? 0;
   const { text, omitted } = truncateMiddle(partial.text ?? "", room, chars);
   const output = omitted === 0 ? undefined : await saveOutput(partial, session);
-  const images = await reportImages(partial.images, session);
+  const images = await reported.getOrInsertComputed(
+    partial,
+    () => reportImages(partial.images, session),
+  );
 
   const where = output === undefined ? "" : `[Full output: ${output.path} (${output.uri})]`;
   const { calls, notes } = outcome;
@@ -177,8 +180,9 @@ const MAX_IMAGE_FILE_BYTES = 32 * 2 ** 20;
 /** Large images are decoded; this is the time limit for all of them together. */
 const MAX_SCALING_MS = 2000;
 
-/** Saved outputs, because a cell may be waited for several times. */
+// Made once, because a cell may be waited for several times.
 const saved = new WeakMap<PartialResult, Promise<Artifact | undefined>>();
+const reported = new WeakMap<PartialResult, Promise<readonly ReportedImage[]>>();
 
 async function saveOutput(partial: PartialResult, session: Session): Promise<Artifact | undefined> {
   const { text, wholeText } = partial;
@@ -197,7 +201,9 @@ interface ReportedImage {
 async function reportImages(
   paths: readonly string[],
   session: Session,
-): Promise<ReportedImage[]> {
+): Promise<readonly ReportedImage[]> {
+  if (paths.length === 0) return [];
+  using _turn = await session.artifacts.turn(); // so that those of other sessions come between
   const images: ReportedImage[] = [];
   let room = MAX_IMAGE_BYTES;
   let shown = 0;
