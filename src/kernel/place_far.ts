@@ -37,6 +37,7 @@ import { kubernetesCarrier, kubernetesFix } from "../placement/kubernetes.ts";
 import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
 import { type ExitStatus, ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
 import { namedProgram, programOf } from "../process/program.ts";
+import { isInside } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
 import type { ProtectedPaths } from "../sandbox/protect.ts";
 import { protectWorkspace, requireSandbox } from "../sandbox/sandbox.ts";
@@ -90,6 +91,7 @@ export async function placeFar(
   const hostPrivate = folder.path;
   const carrier = await carrierOf(placement, { options, held, hostPrivate, limits, idleSeconds });
   const python = options.python ?? carrier.python;
+  if (isWalled && carrier.usesBubblewrap) refuseReplaceable(python, carrier);
   const fix = (text: string) => fixOf(placement, text);
   const process = await FarProcess.start(parts, carrier, {
     ...{ log, python, workspace, deadline, lasts, fix },
@@ -104,13 +106,18 @@ export async function placeFar(
     facts.has ? IMAGE_PROGRAMS : undefined,
   );
   const inner = carrier.workspace ?? `${paths.session}/workspace`;
+  const bwrap = isWalled && carrier.usesBubblewrap ? facts.bwrap : null;
   const modules = `${paths.session}/modules`;
   const programFolders = [paths.launcher, paths.runtime];
   const holder = { folder: `${paths.root}.held`, secret: randomToken() };
   await boot.finish({
     root: paths.root,
     mounts: isWalled ? await mountsSeen(carrier) : [],
-    folders: [...paths.empty, modules, ...carrier.isBound ? [] : [inner]],
+    folders: [
+      ...paths.empty,
+      modules,
+      ...carrier.isBound || (bwrap !== null && carrier.workspace !== undefined) ? [] : [inner],
+    ],
     programs: facts.has ? IMAGE_PROGRAMS : paths.session,
     probe: {
       files: [canary, ...carrier.isBound ? [`${inner}/.ipybox/code-ran`] : []],
@@ -120,10 +127,11 @@ export async function placeFar(
     },
     leavesNetwork,
     filter: isWalled ? filterFor(facts) : new Uint8Array(0),
-    wall: !isWalled || !carrier.usesBubblewrap || facts.bwrap === null ? null : {
-      bwrap: facts.bwrap,
+    wall: bwrap === null ? null : {
+      bwrap,
       system: SYSTEM.linux ?? [],
-      writable: [paths.root, inner],
+      workspace: carrier.workspace ?? null,
+      writable: [paths.root],
       readonly: programFolders,
     },
     holder: session === undefined ? null : {
@@ -240,6 +248,15 @@ async function launchRelay(
     log,
     where: carrier.name,
   });
+}
+
+/** Refuses a Python there that code could replace: it starts each session, outside of its sandbox. */
+function refuseReplaceable(python: string, { name, workspace }: Carrier): void {
+  if (workspace === undefined || !isInside(python, workspace)) return;
+  throw new ConfigError(
+    `Cannot use ${python} at ${name}: code could replace it, as it is in the workspace ${workspace}. ` +
+      "Have its environment in another folder",
+  );
 }
 
 /** Refuses what only counts on this machine. */

@@ -77,6 +77,8 @@ export interface BootAnswer {
   readonly wall: {
     readonly bwrap: string;
     readonly system: readonly string[];
+    /** The folder there that code works in, if it outlives the session: made there, and no link may lead to it. */
+    readonly workspace: string | null;
     readonly writable: readonly string[];
     readonly readonly: readonly string[];
   } | null;

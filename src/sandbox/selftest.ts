@@ -33,6 +33,8 @@ export const selfTestSchema = z.object({
   readable: z.array(z.string()).optional(),
   /** The network interfaces besides loopback; Linux only. */
   networks: z.array(z.string()).optional(),
+  /** The folders that are others than those that were to be mounted. */
+  replaced: z.array(z.string()).optional(),
   /** The addresses that answered; absent if none was tried. */
   reached: z.array(z.string()).optional(),
   /** The version of Landlock; below 1 if there is none; Linux only. */
@@ -79,6 +81,11 @@ export function selfTestFailures(
     check(report.platform === "linux", `it is ${report.platform}, not Linux`);
   }
   check(report.canary_file !== "open", "a file outside the workspace can be opened");
+  const { replaced = [] } = report;
+  check(
+    replaced.length === 0,
+    `${replaced.join(", ")} was replaced while it was mounted: try again`,
+  );
   if (report.platform === "linux") {
     const { allowUnixSockets = false, ambiguousProcess = false } = options;
     const { elsewhere = false, mayHaveInterfaces = false } = options;

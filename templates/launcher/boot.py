@@ -15,6 +15,7 @@ import importlib.util
 import json
 import os
 import platform
+import pwd
 import shutil
 import signal
 import socket
@@ -185,6 +186,56 @@ def take_rights(rules):
         sys.exit(f"The system call filter does not work: {os.strerror(ctypes.get_errno())}")
 
 
+def is_in(path, folder):
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def settle(path, root):
+    """Makes the folder that code works in, if it is missing, and says which one it is.
+
+    Code of other sessions may have put a link on the way to it. And no code may write to what this user's
+    programs obey, or to what the next session is started with, outside of its sandbox.
+    """
+    here = os.path.normpath(path)
+    real = {os.path.realpath(home) for home in (os.path.expanduser("~"), pwd_home()) if home}
+    if any(is_in(home, here) for home in real):
+        sys.exit(
+            f"{path} contains the home directory, where code must not write: choose another folder"
+        )
+    if is_in(root, here):
+        sys.exit(f"{path} contains the folders of sessions: choose another folder")
+    for file in [sys.executable, *installation(real_executable())]:
+        if is_in(file, here):
+            sys.exit(
+                f"{file} is in {path}, where code could replace what starts the next session: have "
+                "Python's environment in another folder (--python PATH)"
+            )
+    at, flags = os.open("/", os.O_PATH | os.O_CLOEXEC), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+    for name in filter(None, here.split("/")):
+        try:
+            below = os.open(name, flags | os.O_CLOEXEC, dir_fd=at)
+        except FileNotFoundError:
+            os.mkdir(name, 0o700, dir_fd=at)
+            below = os.open(name, flags | os.O_CLOEXEC, dir_fd=at)
+        except NotADirectoryError:
+            sys.exit(
+                f"{name} in {path} is a link or a file: code of another session may have put it there. "
+                "Name the folder itself"
+            )
+        os.close(at)
+        at = below
+    found = os.fstat(at)
+    os.close(at)
+    return [found.st_dev, found.st_ino]
+
+
+def pwd_home():
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None
+
+
 def wall(order, rules):
     """The command line of bubblewrap before the launcher's. What is not named does not exist inside."""
     reader, writer = os.pipe()
@@ -297,6 +348,10 @@ def main():
     root = answer["root"]
     if answer["mounts"]:
         check_mounts(answer["mounts"])
+    if answer["wall"] and answer["wall"]["workspace"]:
+        inner = answer["wall"]["workspace"]
+        answer["wall"]["writable"].append(inner)
+        answer["probe"]["folders"] = {inner: settle(inner, root)}
     os.mkdir(root, 0o700)
     for folder in answer["folders"]:
         os.makedirs(folder, mode=0o700, exist_ok=True)
