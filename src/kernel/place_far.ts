@@ -101,6 +101,15 @@ export async function placeFar(
   const { mayHaveInterfaces = false } = carrier;
   const leavesNetwork = isWalled && mayHaveInterfaces;
   requireFit(facts, { placement, carrier, python, isWalled });
+  const unbounded = unboundedIn(facts, carrier, limits);
+  if (unbounded.length > 0) {
+    log.warn(
+      `${carrier.name} does not bound the ${
+        unbounded.join(" and the ")
+      } of a session as a whole, though it ` +
+        "was told to: limits count for single processes. See what it says of control groups",
+    );
+  }
   const paths = new SessionPaths(
     `/tmp/ipybox.${randomToken().slice(0, 16)}`,
     facts.has ? IMAGE_PROGRAMS : undefined,
@@ -109,7 +118,11 @@ export async function placeFar(
   const bwrap = isWalled && carrier.usesBubblewrap ? facts.bwrap : null;
   const modules = `${paths.session}/modules`;
   const programFolders = [paths.launcher, paths.runtime];
-  const holder = { folder: `${paths.root}.held`, secret: randomToken() };
+  // Other users there see the session's folder before this one is made.
+  const holder = {
+    folder: `${paths.root}.${randomToken().slice(0, 16)}`,
+    secret: randomToken(),
+  };
   await boot.finish({
     root: paths.root,
     mounts: isWalled ? await mountsSeen(carrier) : [],
@@ -168,8 +181,7 @@ export async function placeFar(
     },
     inherit: [],
     limits,
-    // The system counts processes of a user, wherever they run: the engine has the number.
-    rlimits: rlimits({ ...limits, processes: null }),
+    rlimits: rlimits(limits, bwrap !== null || unbounded.includes("processes")),
     sandboxed: isWalled,
     process: lasting ?? process,
     lasting,
@@ -248,6 +260,16 @@ async function launchRelay(
     log,
     where: carrier.name,
   });
+}
+
+/** What an engine was told to bound all of a session in, and does not: those of users without rights cannot. */
+function unboundedIn(facts: Facts, carrier: Carrier, limits: EffectiveLimits): string[] {
+  if (carrier.bounds !== true) return [];
+  const wanted = [
+    ...(limits.memoryBytes === null ? [] : ["memory"] as const),
+    ...(limits.processes === null ? [] : ["processes"] as const),
+  ];
+  return wanted.filter((name) => !facts.bounds.includes(name));
 }
 
 /** Refuses a Python there that code could replace: it starts each session, outside of its sandbox. */

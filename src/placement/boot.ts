@@ -38,6 +38,8 @@ const factsSchema = z.object({
   /** Whether an image has our programs. */
   has: z.boolean(),
   bwrap: path.nullable(),
+  /** What all processes there together are bounded in. */
+  bounds: z.array(z.enum(["memory", "processes"])).max(2).catch([]),
   /** The API server of the cluster that it is in. */
   apiServer: z.tuple([z.union([z.ipv4(), z.ipv6()]), z.number().int().min(1).max(65535)])
     .nullable().catch(null),

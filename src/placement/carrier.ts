@@ -36,6 +36,8 @@ export interface Carrier {
   readonly isBound: boolean;
   /** What of this machine is mounted there; first the workspace. */
   readonly mounts?: readonly Mount[] | undefined;
+  /** Whether an engine was told to bound all of a session together. */
+  readonly bounds?: boolean;
   /** Whether bubblewrap makes the sandbox there; else it is one. */
   readonly usesBubblewrap: boolean;
   /** Whether it can have network interfaces, as long as nothing can be reached through them. */
@@ -152,6 +154,7 @@ export function containerCarrier(
     workspace: isBound ? BOUND : undefined,
     isBound,
     mounts,
+    bounds: true,
     usesBubblewrap: false,
   };
 }

@@ -143,9 +143,34 @@ def look(wanted):
         "requirements": requirements,
         "has": digest(tree(f"{IMAGE}/programs")) == wanted,
         "bwrap": shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin"),
+        "bounds": bounds(),
         "apiServer": api_server(),
         "node": os.environ.get("IPYBOX_NODE"),
     }
+
+
+# Where a control group says what all in it may take, in either version.
+BOUNDS = {
+    "memory": ("memory.max", "memory/memory.limit_in_bytes"),
+    "processes": ("pids.max", "pids/pids.max"),
+}
+UNBOUNDED = 1 << 60  # that much memory is what the first version says where there is no limit
+
+
+def bounds():
+    """Names what all processes here together are bounded in."""
+    found = []
+    for name, files in BOUNDS.items():
+        for file in files:
+            try:
+                with open(f"/sys/fs/cgroup/{file}") as content:
+                    said = content.read().strip()
+            except OSError:
+                continue  # another version, or no group of its own
+            if said.isdigit() and int(said) < UNBOUNDED:
+                found.append(name)
+                break
+    return found
 
 
 def api_server():
@@ -351,7 +376,7 @@ def main():
     if answer["wall"] and answer["wall"]["workspace"]:
         inner = answer["wall"]["workspace"]
         answer["wall"]["writable"].append(inner)
-        answer["probe"]["folders"] = {inner: settle(inner, root)}
+        answer["probe"]["workspace"] = [inner, settle(inner, root)]
     os.mkdir(root, 0o700)
     for folder in answer["folders"]:
         os.makedirs(folder, mode=0o700, exist_ok=True)

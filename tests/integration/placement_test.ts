@@ -53,6 +53,9 @@ for folder in os.environ["PYTHONPATH"].split(":")[:1]:
 pathlib.Path("kept.txt").write_text("here")
 print(pathlib.Path("kept.txt").read_text())`);
   assertEquals(text, "[] FileNotFoundError\nOSError\nOSError\nhere");
+  const limits =
+    "import resource as r; r.getrlimit(r.RLIMIT_NPROC)[0], r.getrlimit(r.RLIMIT_NOFILE)[0]";
+  assertEquals((await executor.execute(limits)).text, "(1024, 2048)");
 });
 
 Deno.test("what a session elsewhere had is gone when it has ended", async () => {

@@ -85,7 +85,7 @@ Deno.test("a folder that was replaced while it was mounted is refused", async ()
   const { dev, ino } = await Deno.stat(folder.path);
   const launcher = new URL("../../templates/launcher/launcher.py", import.meta.url).pathname;
   const replaced = async (identity: unknown) => {
-    const probe = { files: [], port: 1, process: 1, folders: { [folder.path]: identity } };
+    const probe = { files: [], port: 1, process: 1, workspace: [folder.path, identity] };
     const run = `
 import importlib.util, json, sys
 spec = importlib.util.spec_from_file_location("launcher", ${JSON.stringify(launcher)})
@@ -100,5 +100,5 @@ print(json.dumps(launcher.self_test({**json.loads(sys.argv[1]), "files": ["/no"]
   };
   assertEquals(await replaced([dev, ino]), []);
   const [failure = ""] = await replaced([dev, (ino ?? 0) + 1]);
-  assertStringIncludes(failure, `${folder.path} was replaced while it was mounted`);
+  assertStringIncludes(failure, "the workspace was replaced while it was mounted");
 });
