@@ -37,6 +37,7 @@ import { kubernetesCarrier, kubernetesFix } from "../placement/kubernetes.ts";
 import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
 import { type ExitStatus, ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
 import { namedProgram, programOf } from "../process/program.ts";
+import { isInside } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
 import type { ProtectedPaths } from "../sandbox/protect.ts";
 import { protectWorkspace, requireSandbox } from "../sandbox/sandbox.ts";
@@ -93,6 +94,7 @@ export async function placeFar(
   const hostPrivate = folder.path;
   const carrier = await carrierOf(placement, { options, held, hostPrivate, limits, times });
   const python = options.python ?? carrier.python;
+  if (isWalled && carrier.usesBubblewrap) refuseReplaceable(python, carrier);
   const fix = (text: string) => fixOf(placement, text);
   const process = await FarProcess.start(parts, carrier, {
     ...{ log, python, workspace, deadline, lasts, fix },
@@ -102,18 +104,36 @@ export async function placeFar(
   const { mayHaveInterfaces = false } = carrier;
   const leavesNetwork = isWalled && mayHaveInterfaces;
   requireFit(facts, { placement, carrier, python, isWalled });
+  const unbounded = unboundedIn(facts, carrier, limits);
+  if (unbounded.length > 0) {
+    log.warn(
+      `${carrier.name} does not bound the ${
+        unbounded.join(" and the ")
+      } of a session as a whole, though it ` +
+        "was told to: limits count for single processes. See what it says of control groups",
+    );
+  }
   const paths = new SessionPaths(
     `/tmp/ipybox.${randomToken().slice(0, 16)}`,
     facts.has ? IMAGE_PROGRAMS : undefined,
   );
   const inner = carrier.workspace ?? `${paths.session}/workspace`;
+  const bwrap = isWalled && carrier.usesBubblewrap ? facts.bwrap : null;
   const modules = `${paths.session}/modules`;
   const programFolders = [paths.launcher, paths.runtime];
-  const holder = { folder: `${paths.root}.held`, secret: randomToken() };
+  // Other users there see the session's folder before this one is made.
+  const holder = {
+    folder: `${paths.root}.${randomToken().slice(0, 16)}`,
+    secret: randomToken(),
+  };
   await boot.finish({
     root: paths.root,
     mounts: isWalled ? await mountsSeen(carrier) : [],
-    folders: [...paths.empty, modules, ...carrier.isBound ? [] : [inner]],
+    folders: [
+      ...paths.empty,
+      modules,
+      ...carrier.isBound || (bwrap !== null && carrier.workspace !== undefined) ? [] : [inner],
+    ],
     programs: facts.has ? IMAGE_PROGRAMS : paths.session,
     probe: {
       files: [canary, ...carrier.isBound ? [`${inner}/.ipybox/code-ran`] : []],
@@ -123,10 +143,11 @@ export async function placeFar(
     },
     leavesNetwork,
     filter: isWalled ? filterFor(facts) : new Uint8Array(0),
-    wall: !isWalled || !carrier.usesBubblewrap || facts.bwrap === null ? null : {
-      bwrap: facts.bwrap,
+    wall: bwrap === null ? null : {
+      bwrap,
       system: SYSTEM.linux ?? [],
-      writable: [paths.root, inner],
+      workspace: carrier.workspace ?? null,
+      writable: [paths.root],
       readonly: programFolders,
     },
     holder: times === undefined ? null : { ...holder, ...times, beat_seconds: BEAT_SECONDS },
@@ -158,8 +179,8 @@ export async function placeFar(
     },
     inherit: [],
     limits,
-    // The system counts all processes of a user, so the engine limits their number instead.
-    rlimits: rlimits({ ...limits, processes: null }),
+    // The system counts all processes of a user, so where the engine limits their number, this does not.
+    rlimits: rlimits(limits, bwrap !== null || unbounded.includes("processes")),
     sandboxed: isWalled,
     process: lasting ?? process,
     lasting,
@@ -240,6 +261,25 @@ async function launchRelay(
     log,
     where: carrier.name,
   });
+}
+
+/** The limits for the whole session that an engine was given but does not apply, as rootless ones may not. */
+function unboundedIn(facts: Facts, carrier: Carrier, limits: EffectiveLimits): string[] {
+  if (carrier.bounds !== true) return [];
+  const wanted = [
+    ...(limits.memoryBytes === null ? [] : ["memory"] as const),
+    ...(limits.processes === null ? [] : ["processes"] as const),
+  ];
+  return wanted.filter((name) => !facts.bounds.includes(name));
+}
+
+/** Rejects a Python there that code could replace: it starts each session, outside its sandbox. */
+function refuseReplaceable(python: string, { name, workspace }: Carrier): void {
+  if (workspace === undefined || !isInside(python, workspace)) return;
+  throw new ConfigError(
+    `Cannot use ${python} at ${name}: code could replace it, as it is in the workspace ${workspace}. ` +
+      "Use an environment in another folder",
+  );
 }
 
 /** Rejects options that only apply to this machine. */

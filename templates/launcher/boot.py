@@ -15,6 +15,7 @@ import importlib.util
 import json
 import os
 import platform
+import pwd
 import select
 import shutil
 import signal
@@ -147,9 +148,34 @@ def look(wanted):
         "requirements": requirements,
         "has": digest(tree(f"{IMAGE}/programs")) == wanted,
         "bwrap": shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin"),
+        "bounds": bounds(),
         "apiServer": api_server(),
         "node": os.environ.get("IPYBOX_NODE"),
     }
+
+
+# Where a control group says what all in it may take, in either version.
+BOUNDS = {
+    "memory": ("memory.max", "memory/memory.limit_in_bytes"),
+    "processes": ("pids.max", "pids/pids.max"),
+}
+UNBOUNDED = 1 << 60  # that much memory is what the first version says where there is no limit
+
+
+def bounds():
+    """Names what all processes here together are bounded in."""
+    found = []
+    for name, files in BOUNDS.items():
+        for file in files:
+            try:
+                with open(f"/sys/fs/cgroup/{file}") as content:
+                    said = content.read().strip()
+            except OSError:
+                continue  # another version, or no group of its own
+            if said.isdigit() and int(said) < UNBOUNDED:
+                found.append(name)
+                break
+    return found
 
 
 def api_server():
@@ -190,6 +216,56 @@ def take_rights(rules):
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if libc.prctl(PR_SET_SECCOMP, FILTER_MODE, ctypes.byref(program), 0, 0):
         sys.exit(f"The system call filter does not work: {os.strerror(ctypes.get_errno())}")
+
+
+def is_in(path, folder):
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def settle(path, root):
+    """Makes the folder that code works in, if it is missing, and says which one it is.
+
+    Code of other sessions may have put a link on the way to it. And no code may write to what this user's
+    programs obey, or to what the next session is started with, outside of its sandbox.
+    """
+    here = os.path.normpath(path)
+    real = {os.path.realpath(home) for home in (os.path.expanduser("~"), pwd_home()) if home}
+    if any(is_in(home, here) for home in real):
+        sys.exit(
+            f"{path} contains the home directory, where code must not write: choose another folder"
+        )
+    if is_in(root, here):
+        sys.exit(f"{path} contains the folders of sessions: choose another folder")
+    for file in [sys.executable, *installation(real_executable())]:
+        if is_in(file, here):
+            sys.exit(
+                f"{file} is in {path}, where code could replace what starts the next session: have "
+                "Python's environment in another folder (--python PATH)"
+            )
+    at, flags = os.open("/", os.O_PATH | os.O_CLOEXEC), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+    for name in filter(None, here.split("/")):
+        try:
+            below = os.open(name, flags | os.O_CLOEXEC, dir_fd=at)
+        except FileNotFoundError:
+            os.mkdir(name, 0o700, dir_fd=at)
+            below = os.open(name, flags | os.O_CLOEXEC, dir_fd=at)
+        except NotADirectoryError:
+            sys.exit(
+                f"{name} in {path} is a link or a file: code of another session may have put it there. "
+                "Name the folder itself"
+            )
+        os.close(at)
+        at = below
+    found = os.fstat(at)
+    os.close(at)
+    return [found.st_dev, found.st_ino]
+
+
+def pwd_home():
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None
 
 
 def wall(order, rules):
@@ -316,6 +392,10 @@ def main():
     root = answer["root"]
     if answer["mounts"]:
         check_mounts(answer["mounts"])
+    if answer["wall"] and answer["wall"]["workspace"]:
+        inner = answer["wall"]["workspace"]
+        answer["wall"]["writable"].append(inner)
+        answer["probe"]["workspace"] = [inner, settle(inner, root)]
     os.mkdir(root, 0o700)
     for folder in answer["folders"]:
         os.makedirs(folder, mode=0o700, exist_ok=True)

@@ -134,6 +134,9 @@ def self_test(probe):
         report["readable"] = [path for path in OF_ITS_MEMORY if can_open(path, os.O_RDONLY)]
         report["networks"] = networks()
         report["landlock"] = ctypes.CDLL(None).syscall(444, None, 0, 1)  # its version
+    if "workspace" in probe:
+        path, found = probe["workspace"]
+        report["replaced"] = identity_of(path) != found
     if "addresses" in probe:
         import runpy  # only places with networks need it
 
@@ -162,6 +165,15 @@ OF_ITS_MEMORY = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/kallsym
 KEYCTL = {"x86_64": 250, "aarch64": 219}
 KEYCTL_GET_KEYRING_ID = 0
 KEY_SPEC_SESSION_KEYRING = -3
+
+
+def identity_of(path):
+    """Which folder is at a path; nothing where none can be seen."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return [found.st_dev, found.st_ino]
 
 
 def shared_namespaces():

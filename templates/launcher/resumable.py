@@ -43,6 +43,7 @@ ACK_EVERY = 1 << 16
 CONGESTED = 1 << 18
 MAX_LINE = 1 << 12
 MAX_NOTE = 1 << 14
+MAX_SAID = 4000  # characters of a line: the host would take the rest of a longer one for the next
 MAX_WAITING = 8  # connections that have not shown the secret
 
 FIRST_DELAY = 0.1
@@ -64,6 +65,9 @@ MAX_SLEEP_SECONDS = 3600
 LEFT, GONE = 75, 76
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+# Control characters, and what marks the beginning of a text.
+OBEYED = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ufeff]")
 
 
 class Broken(Exception):
@@ -387,8 +391,11 @@ class Relay(Side):
             pass  # nobody reads it
 
     def say_other(self, text):
-        """Forwards a line of others, which must not look like one of ours."""
-        self.write_note(b" " + text if text.startswith(b"relay:") else text)
+        """Forwards lines of others, which must not look like ours, not even without the control
+        characters that the host removes."""
+        for part in text.splitlines():
+            plain = OBEYED.sub("", part.decode(errors="replace"))[:MAX_SAID]
+            self.write_note((f" {plain}" if plain.startswith("relay:") else plain).encode())
 
     def own_deadlines(self):
         if self.bye is not None:
@@ -475,8 +482,7 @@ class Relay(Side):
 
     def on_frame(self, kind, payload):
         if kind == NOTE:
-            for text in payload.splitlines():
-                self.say_other(text)
+            self.say_other(payload)
             return
         if kind == BYE and self.bye is not None:
             self.end_well()
@@ -503,7 +509,7 @@ class Relay(Side):
 
     def hear(self, text):
         self.last_words = text[:500].decode(errors="replace").strip() or self.last_words
-        self.say_other(text[:MAX_NOTE])
+        self.say_other(text)
 
     def on_broken(self, connection, error):
         if connection.met:

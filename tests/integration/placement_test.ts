@@ -53,6 +53,9 @@ for folder in os.environ["PYTHONPATH"].split(":")[:1]:
 pathlib.Path("kept.txt").write_text("here")
 print(pathlib.Path("kept.txt").read_text())`);
   assertEquals(text, "[] FileNotFoundError\nOSError\nOSError\nhere");
+  const limits =
+    "import resource as r; r.getrlimit(r.RLIMIT_NPROC)[0], r.getrlimit(r.RLIMIT_NOFILE)[0]";
+  assertEquals((await executor.execute(limits)).text, "(1024, 2048)");
 });
 
 Deno.test("what a session elsewhere had is gone when it has ended", async () => {
@@ -153,11 +156,14 @@ Deno.test("a stream that breaks off, or turns to garbage, ends the start with an
 });
 
 Deno.test("a place that goes silent is given up after the time that a start may take", async () => {
-  const command = [testPython(), cutter, "500", "silence"];
-  const placement = { type: "command", command } as const;
-  const error = await refusal({ placement, sandbox: false, startTimeoutMs: 3000 });
-  assert(error instanceof ProcessError, `${error}`);
-  assertStringIncludes(error.message, "did not answer within 3 s");
+  // Before the launcher's report, and after it: then there is something to copy, too.
+  for (const count of [500, 900]) {
+    const command = [testPython(), cutter, String(count), "silence"];
+    const placement = { type: "command", command } as const;
+    const error = await refusal({ placement, sandbox: false, startTimeoutMs: 3000 });
+    assert(error instanceof ProcessError, `${error}`);
+    assertStringIncludes(error.message, "did not answer within 3 s");
+  }
 });
 
 Deno.test("placements are checked, and what only counts on this machine is refused", async () => {
