@@ -12,7 +12,8 @@
  *
  * @module
  */
-export { loadPolicy, parsePolicy } from "./src/approval/rules/file.ts";
+export { loadPolicy } from "./src/approval/rules/file.ts";
+export { parsePolicy } from "./src/approval/rules/parse.ts";
 export type { LoadPolicyOptions } from "./src/approval/rules/file.ts";
 export type { Match } from "./src/approval/rules/match.ts";
 export type { PathJudgeOptions } from "./src/approval/rules/paths.ts";

@@ -58,7 +58,8 @@ const BASE = ["base", "json", "std"];
 
 /** The one place in which each of these packages is imported. */
 const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[] = [
-  [/^@modelcontextprotocol\/client/, /^src\/mcp\/sdk\.ts$/],
+  [/^@modelcontextprotocol\/client$/, /^src\/mcp\/sdk\.ts$/],
+  [/^@modelcontextprotocol\/client\//, /^src\/mcp\/arguments_check\.ts$/],
   [/^@modelcontextprotocol\/server/, /^src\/mcp_server\/sdk\.ts$/],
   [/^@modelcontextprotocol\/sdk/, /^tests\//],
   [/^@jupyterlab\//, /^src\/kernel\//],
@@ -132,14 +133,27 @@ Deno.test("The host starts no program but those that one module finds or takes b
   assertEquals(wrong, []);
 });
 
-Deno.test("A kernel starts without the generator of APIs, which is loaded where one is made", async () => {
-  const edges = (await importsOfSources()).filter((edge) => !edge.typeOnly && !edge.dynamic);
-  const next = Map.groupBy(edges, (edge) => edge.from);
-  const loaded = new Set(["src/executor/code_executor.ts", "src/mcp_server/mcp_server.ts"]);
-  for (const path of loaded) for (const edge of next.get(path) ?? []) loaded.add(edge.to); // it grows
-  assert(loaded.has("src/kernel/kernel.ts"));
-  assertEquals([...loaded].filter((path) => /apigen\/(?:generate|pattern)\.ts/.test(path)), []);
-});
+/** What is large, or takes long to load, and where it is only loaded once it is needed. */
+const LATER: readonly (readonly [start: string, later: RegExp])[] = [
+  ["mod.ts", /^src\/(mcp|mcp_server)\/sdk\.ts$/],
+  ["src/executor/code_executor.ts", /^src\/mcp\/sdk\.ts$|^src\/apigen\/(generate|pattern)\.ts$/],
+  ["src/commands/mcp.ts", /^src\/approval\/rules\/(schema|rules)\.ts$/],
+  [
+    "src/mcp_server/stdio.ts",
+    /^src\/mcp\/sdk\.ts$|^src\/kernel\/kernel\.ts$|^src\/apigen\/pattern\.ts$/,
+  ],
+];
+
+for (const [start, later] of LATER) {
+  Deno.test(`${start} does not load ${later.source} before it is needed`, async () => {
+    const edges = (await importsOfSources()).filter((edge) => !edge.typeOnly && !edge.dynamic);
+    const next = Map.groupBy(edges, (edge) => edge.from);
+    const loaded = new Set([start]);
+    for (const path of loaded) for (const edge of next.get(path) ?? []) loaded.add(edge.to); // it grows
+    assert(loaded.size > 10);
+    assertEquals([...loaded].filter((path) => later.test(path)), []);
+  });
+}
 
 interface Edge {
   readonly from: string;

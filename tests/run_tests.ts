@@ -33,8 +33,8 @@ async function runTests(args: readonly string[], python: string): Promise<TestSu
       // The registrations, logins and workspaces of whoever runs the tests stay as they are.
       env: {
         IPYBOX_PYTHON: python,
-        // Tests wait for other programs more than they compute.
-        DENO_JOBS: Deno.env.get("DENO_JOBS") ?? `${navigator.hardwareConcurrency + 1}`,
+        // Tests wait for other programs half of their time.
+        DENO_JOBS: Deno.env.get("DENO_JOBS") ?? `${navigator.hardwareConcurrency * 2}`,
         XDG_STATE_HOME: `${directory}/state`,
         XDG_DATA_HOME: `${directory}/data`,
       },
@@ -74,24 +74,23 @@ async function checkTypes(args: readonly string[]): Promise<void> {
 const LONGEST_MS = 40 * 60_000;
 
 /**
- * What takes longest comes first, or one processor would be left with it in the end. The agents come
- * when their programs are there, and the small files of `src` come last.
+ * Deno runs files that are named before those of folders, and these in alphabetical order. What takes
+ * longest is named, or one processor would be left with it in the end.
  */
 const ALL = [
-  "tests/cli/setup_test.ts",
-  "tests/integration/approval_page_test.ts",
-  "tests/security/worst_cells_test.ts",
-  "src/python/build_test.ts",
   "tests/cli/mcp_page_test.ts",
   "tests/cli/repl_test.ts",
-  "tests/security/http_sessions_test.ts",
   "tests/cli/run_test.ts",
-  "tests/interop/agents_test.ts",
+  "tests/cli/setup_test.ts",
   "tests/cli/terminal_test.ts",
-  "tests/security/workspace_links_test.ts",
   "tests/integration/apigen_corpus_test.ts",
-  "tests",
+  "tests/integration/approval_page_test.ts",
+  "tests/security/http_sessions_test.ts",
+  "tests/security/workspace_links_test.ts",
+  "tests/security/worst_cells_test.ts",
+  "src/python/build_test.ts",
   "src",
+  "tests", // with those of agents, whose programs are there by then
 ];
 
 /** What tests run from npm beside the imports, such as MCP servers. */

@@ -6,7 +6,7 @@
 import { assetTree } from "../assets/mod.ts";
 import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
 import { FairTurns } from "../base/signals.ts";
-import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
+import type { ConnectOptions } from "../mcp/connect.ts";
 import type { ServerDescription } from "../mcp/connection.ts";
 import { shellWord } from "../base/shell_word.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
@@ -441,6 +441,7 @@ export async function generateMcpSources(
 ): Promise<GeneratedTool[]> {
   const { rootDir, beforeWrite, ...connectOptions } = options;
   checkServerName(serverName);
+  const { connectMcp } = await import("../mcp/connect.ts"); // large, and not needed to import this
   await using connection = await connectMcp(serverName, params, connectOptions)
     .catch((error) => {
       throw asRegistration(error, params, options);

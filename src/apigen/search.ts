@@ -316,7 +316,7 @@ export function stem(word: string): string {
 
 /** The stems of related words. */
 export function relatedTo(stemmed: string): ReadonlySet<string> {
-  return related.get(stemmed) ?? NONE;
+  return (related ??= relations()).get(stemmed) ?? NONE;
 }
 
 const NONE: ReadonlySet<string> = new Set();
@@ -350,4 +350,5 @@ function relations(): Map<string, Set<string>> {
   return all;
 }
 
-const related = relations();
+/** Made for the first search: most sessions start without one. */
+let related: ReturnType<typeof relations> | undefined;

@@ -13,7 +13,7 @@ import {
 } from "./consents.ts";
 import { ApprovalGate, type GateDecision } from "./gate.ts";
 import { approvalPolicy, type ApprovalSetting } from "./policy.ts";
-import { parsePolicy } from "./rules/file.ts";
+import { parsePolicy } from "./rules/parse.ts";
 import { PolicyRules } from "./rules/rules.ts";
 import type { ApprovalCall, ApprovalRequest, Remember } from "./request.ts";
 

@@ -245,6 +245,8 @@ class Flight implements JournalEntry {
   readonly #answer = Promise.withResolvers<string>();
   #step: "unsent" | "sent" | "left" = "unsent";
   #status = "error";
+  /** What a policy decided, which is written when the call is sent. */
+  #decision: string | undefined;
 
   constructor(call: JournalledCall, options: FlightOptions) {
     const { found } = options;
@@ -355,13 +357,15 @@ class Flight implements JournalEntry {
       edited: text === undefined ? undefined : sha256(text),
     });
     const kept = text === undefined || text.length > MAX_EDITED ? null : text;
+    // A policy decides anew for the next host, so its decision is written when the call is sent.
+    if (by !== "approver") return void (this.#decision = noted);
     const { file, write } = this.#options;
     this.#require(write(() => file.decide(this.id, noted, kept)));
   }
 
   sending(): void {
     const { file, write } = this.#options;
-    this.#require(!this.isLeft && write(() => file.send(this.id)));
+    this.#require(!this.isLeft && write(() => file.send(this.id, this.#decision)));
     this.#step = "sent";
   }
 

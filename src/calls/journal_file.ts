@@ -194,11 +194,15 @@ export class JournalFile implements Disposable {
     );
   }
 
-  /** Notes that a call is sent from here on. `false` where another host has it, and this one may not. */
-  send(id: string): boolean {
+  /**
+   * Notes that a call is sent from here on, and its decision, unless that was noted before. `false` where
+   * another host has the call, and this one may not send it.
+   */
+  send(id: string, decision: string | null = null): boolean {
     return this.#run(
-      "UPDATE calls SET state = 'sent', changed = ? " +
-        "WHERE id = ? AND claim = ? AND state = 'decided'",
+      "UPDATE calls SET state = 'sent', decision = ifnull(?1, decision), changed = ? " +
+        "WHERE id = ? AND claim = ? AND (state = 'decided' OR state = 'waiting' AND ?1 NOT NULL)",
+      decision,
       Date.now(),
       id,
       this.#claim,

@@ -15,11 +15,11 @@ import {
   acceptPolicy,
   findPolicies,
   type FoundPolicy,
-  joinPolicies,
   loadPolicy,
   notAccepted,
   policyFiles,
 } from "../approval/rules/file.ts";
+import { joinPolicies } from "../approval/rules/parse.ts";
 import { type PolicyCall, policyCallSchema, policyJsonSchema } from "../approval/rules/schema.ts";
 import {
   agrees,

@@ -1,6 +1,11 @@
 import { resolve } from "node:path";
 import { guardsShell } from "../approval/policy.ts";
-import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
+import {
+  ConfigError,
+  EnvironmentNotReadyError,
+  GatewayStartError,
+  KernelStartError,
+} from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { CallJournal } from "../calls/journal.ts";
 import { ToolServer, type ToolServerOptions } from "../calls/tool_server.ts";
@@ -11,7 +16,7 @@ import { KernelGateway, type KernelGatewayOptions } from "../kernel/gateway.ts";
 import { KernelHost } from "../kernel/host.ts";
 import type { KernelReference } from "../kernel/kernel.ts";
 import { SupervisedLauncher } from "../kernel/supervisor.ts";
-import { findPython, type PythonEnvironment } from "../python/environment.ts";
+import { findPython, type PythonEnvironment, retryPython } from "../python/environment.ts";
 import { callsElsewhere } from "./elsewhere.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { makeOwnFolders } from "../sandbox/protect.ts";
@@ -103,25 +108,41 @@ export async function startParts(
     sandbox: withReadOnly(options.sandbox, settingsFiles),
     packages: importable,
   };
+  const explained = <T>(start: Promise<T>) => orWhatPythonLacks(start, python, options);
   const lasting = session === undefined
     ? undefined
-    : parts.use(await KernelGateway.startLasting(gateway, session));
+    : parts.use(await explained(KernelGateway.startLasting(gateway, session)));
   if (lasting && journal) leaveWith(lasting, journal);
   const state = lasting && new SessionState(lasting, { shell, restoreWorkingDir, settingsFiles });
   const kernel = parts.use(
-    await KernelHost.start({
+    await explained(KernelHost.start({
       ...options,
       ...kernelOptions(options, { workspace, isFar: placement !== undefined, tools, state }),
       gateway: lasting ?? gateway,
       endGateway: lasting && (() => lasting[Symbol.asyncDispose]()),
       shell,
-    }),
+    })),
   );
   const durableParts = session && lasting && state && journal &&
     { id: session.id, gateway: lasting, state, detached, journal };
   const checker = checkerOf(parts, options, { kernel, workspace });
   if (tools.runner.registry.names.length > 0) checker?.warm();
   return { workspace, kernel, tools, packages, checker, durable: durableParts };
+}
+
+/** Says what Python lacks, if that may be why a start has failed. */
+async function orWhatPythonLacks<T>(
+  start: Promise<T>,
+  python: PythonEnvironment | undefined,
+  options: CodeExecutorOptions,
+): Promise<T> {
+  try {
+    return await start;
+  } catch (error) {
+    const mayLack = error instanceof GatewayStartError || error instanceof KernelStartError;
+    if (python !== undefined && mayLack) await retryPython(python, options);
+    throw error;
+  }
 }
 
 /** Attaches to the kernel of a durable session, and starts a tool server for it. */

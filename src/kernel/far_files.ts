@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { joinBytes } from "../base/bytes.ts";
 import { Mutex } from "../base/mutex.ts";
+import { abortable } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
@@ -26,6 +27,9 @@ export interface CopiedFolders {
 
 const MAX_FILES = 20_000;
 const MAX_BYTES = 64 << 20;
+
+/** How long it may take to put a folder there. */
+const COPY_MS = 300_000;
 
 const answerSchema = z.object({ error: z.string().nullable() });
 
@@ -71,14 +75,16 @@ export class FarFiles {
   ): Promise<z.infer<typeof answerSchema> | undefined> {
     const stream = this.#stream ??= this.#link.startProgram("files");
     if (stream === undefined) return undefined;
+    const deadline = AbortSignal.timeout(COPY_MS);
     try {
       const order = JSON.stringify({ path, size: archive.length });
-      await stream.write(joinBytes(new TextEncoder().encode(`${order}\n`), archive));
-      return answerSchema.parse(JSON.parse(await lineOf(stream)));
+      const ordered = stream.write(joinBytes(new TextEncoder().encode(`${order}\n`), archive));
+      await abortable(ordered, deadline);
+      return answerSchema.parse(JSON.parse(await abortable(lineOf(stream), deadline)));
     } catch {
       this.#stream = undefined;
       stream.close();
-      return undefined;
+      return deadline.aborted ? { error: `it took more than ${COPY_MS / 60_000} min` } : undefined;
     }
   }
 }

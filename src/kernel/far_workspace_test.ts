@@ -1,4 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import { until } from "../../tests/support/executor.ts";
 import { testPython } from "../../tests/support/python.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { BeneathError } from "../files/beneath.ts";
@@ -48,6 +49,35 @@ Deno.test("FarWorkspace reads and writes files, and says why it cannot", async (
     "data",
     "empty",
   ]);
+});
+
+Deno.test("FarWorkspace removes what an upload that broke off has left, and nothing that is written", async () => {
+  await using parts = new AsyncDisposableStack();
+  const { path } = parts.use(await TempFolder.create());
+  const far = workspace(parts, program, path);
+  const names = async () => (await Array.fromAsync(Deno.readDir(path), ({ name }) => name)).sort();
+  const begin = async (name: string) => {
+    const before = `${await names()}`;
+    const process = parts.use(ManagedProcess.spawn({
+      command: namedProgram(testPython()),
+      args: [program, path],
+      env: {},
+    }));
+    const order = `${JSON.stringify({ parts: [name], reads: false })}\nhalf`;
+    await process.pipes.write(new TextEncoder().encode(order));
+    await until("it is written", async () => !["", before].includes(`${await names()}`));
+    return process;
+  };
+  const broken = await begin("broken");
+  Deno.kill(broken.pid, "SIGKILL");
+  await broken.exited;
+  const slow = await begin("slow");
+  assertEquals((await names()).length, 1);
+  await far.write(["whole"], pieces("all"));
+  await slow.pipes.end();
+  assertEquals((await slow.exited).exitCode, 0);
+  assertEquals(await names(), ["slow", "whole"]);
+  assertEquals(await Deno.readTextFile(`${path}/slow`), "half");
 });
 
 Deno.test("FarWorkspace takes neither a part of a file nor more than it", async () => {

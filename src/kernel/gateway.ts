@@ -3,7 +3,7 @@ import { fill } from "../base/bytes.ts";
 import { GatewayStartError, type ProcessEvidence } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
-import { allDone, anySignal } from "../base/signals.ts";
+import { abortable, allDone, anySignal } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { randomToken } from "../base/tokens.ts";
@@ -317,7 +317,10 @@ async function startIn(
   };
   const copies = copying(launched, facts);
   await untilUp(
-    allDone([untilAnswers(port.number, token, deadline), copies.sync?.()]).then(() => {}),
+    allDone([
+      untilAnswers(port.number, token, deadline),
+      copies.sync && abortable(copies.sync(), deadline),
+    ]).then(() => {}),
     launched,
     deadline,
   );

@@ -37,6 +37,7 @@ import { kubernetesCarrier, kubernetesFix } from "../placement/kubernetes.ts";
 import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
 import { type ExitStatus, ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
 import { namedProgram, programOf } from "../process/program.ts";
+import { isInside } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
 import type { ProtectedPaths } from "../sandbox/protect.ts";
 import { protectWorkspace, requireSandbox } from "../sandbox/sandbox.ts";
@@ -84,11 +85,15 @@ export async function placeFar(
   await Deno.writeTextFile(canary, "not needed there", { mode: 0o600 });
   const stubs = `${folder.path}/stubs`;
   await Deno.mkdir(stubs, { mode: 0o700 });
-  const idleSeconds = session && session.idleMs / 1000 + MARGIN_SECONDS;
+  const times = session && {
+    idle_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
+    max_seconds: session.maxMs / 1000 + MARGIN_SECONDS,
+  };
   const lasts = session !== undefined;
   const hostPrivate = folder.path;
-  const carrier = await carrierOf(placement, { options, held, hostPrivate, limits, idleSeconds });
+  const carrier = await carrierOf(placement, { options, held, hostPrivate, limits, times });
   const python = options.python ?? carrier.python;
+  if (isWalled && carrier.usesBubblewrap) refuseReplaceable(python, carrier);
   const fix = (text: string) => fixOf(placement, text);
   const process = await FarProcess.start(parts, carrier, {
     ...{ log, python, workspace, deadline, lasts, fix },
@@ -98,18 +103,36 @@ export async function placeFar(
   const { mayHaveInterfaces = false } = carrier;
   const leavesNetwork = isWalled && mayHaveInterfaces;
   requireFit(facts, { placement, carrier, python, isWalled });
+  const unbounded = unboundedIn(facts, carrier, limits);
+  if (unbounded.length > 0) {
+    log.warn(
+      `${carrier.name} does not bound the ${
+        unbounded.join(" and the ")
+      } of a session as a whole, though it ` +
+        "was told to: limits count for single processes. See what it says of control groups",
+    );
+  }
   const paths = new SessionPaths(
     `/tmp/ipybox.${randomToken().slice(0, 16)}`,
     facts.has ? IMAGE_PROGRAMS : undefined,
   );
   const inner = carrier.workspace ?? `${paths.session}/workspace`;
+  const bwrap = isWalled && carrier.usesBubblewrap ? facts.bwrap : null;
   const modules = `${paths.session}/modules`;
   const programFolders = [paths.launcher, paths.runtime];
-  const holder = { folder: `${paths.root}.held`, secret: randomToken() };
+  // Other users there see the session's folder before this one is made.
+  const holder = {
+    folder: `${paths.root}.${randomToken().slice(0, 16)}`,
+    secret: randomToken(),
+  };
   await boot.finish({
     root: paths.root,
     mounts: isWalled ? await mountsSeen(carrier) : [],
-    folders: [...paths.empty, modules, ...carrier.isBound ? [] : [inner]],
+    folders: [
+      ...paths.empty,
+      modules,
+      ...carrier.isBound || (bwrap !== null && carrier.workspace !== undefined) ? [] : [inner],
+    ],
     programs: facts.has ? IMAGE_PROGRAMS : paths.session,
     probe: {
       files: [canary, ...carrier.isBound ? [`${inner}/.ipybox/code-ran`] : []],
@@ -119,18 +142,14 @@ export async function placeFar(
     },
     leavesNetwork,
     filter: isWalled ? filterFor(facts) : new Uint8Array(0),
-    wall: !isWalled || !carrier.usesBubblewrap || facts.bwrap === null ? null : {
-      bwrap: facts.bwrap,
+    wall: bwrap === null ? null : {
+      bwrap,
       system: SYSTEM.linux ?? [],
-      writable: [paths.root, inner],
+      workspace: carrier.workspace ?? null,
+      writable: [paths.root],
       readonly: programFolders,
     },
-    holder: session === undefined ? null : {
-      ...holder,
-      idle_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
-      max_seconds: session.maxMs / 1000 + MARGIN_SECONDS,
-      beat_seconds: BEAT_SECONDS,
-    },
+    holder: times === undefined ? null : { ...holder, ...times, beat_seconds: BEAT_SECONDS },
   }, facts);
   let lasting: SupervisedLauncher | undefined;
   if (session !== undefined) {
@@ -159,8 +178,8 @@ export async function placeFar(
     },
     inherit: [],
     limits,
-    // The system counts all processes of a user, so the engine limits their number instead.
-    rlimits: rlimits({ ...limits, processes: null }),
+    // The system counts all processes of a user, so where the engine limits their number, this does not.
+    rlimits: rlimits(limits, bwrap !== null || unbounded.includes("processes")),
     sandboxed: isWalled,
     process: lasting ?? process,
     lasting,
@@ -227,8 +246,10 @@ async function launchRelay(
   };
   await Deno.writeTextFile(config, JSON.stringify(settings), { mode: 0o600 });
   await Deno.writeTextFile(program, asset("launcher/resumable.py"), { mode: 0o600 });
+  const as = (role: string) => [own, "-I", "-S", program, role, config];
   return await launchLasting(session, {
-    command: [own, "-I", "-S", program, "relay", config],
+    command: as("relay"),
+    ender: as("end"),
     cwd: folder.path,
     env,
     python: namedProgram(own),
@@ -238,6 +259,25 @@ async function launchRelay(
     log,
     where: carrier.name,
   });
+}
+
+/** The limits for the whole session that an engine was given but does not apply, as rootless ones may not. */
+function unboundedIn(facts: Facts, carrier: Carrier, limits: EffectiveLimits): string[] {
+  if (carrier.bounds !== true) return [];
+  const wanted = [
+    ...(limits.memoryBytes === null ? [] : ["memory"] as const),
+    ...(limits.processes === null ? [] : ["processes"] as const),
+  ];
+  return wanted.filter((name) => !facts.bounds.includes(name));
+}
+
+/** Rejects a Python there that code could replace: it starts each session, outside its sandbox. */
+function refuseReplaceable(python: string, { name, workspace }: Carrier): void {
+  if (workspace === undefined || !isInside(python, workspace)) return;
+  throw new ConfigError(
+    `Cannot use ${python} at ${name}: code could replace it, as it is in the workspace ${workspace}. ` +
+      "Use an environment in another folder",
+  );
 }
 
 /** Rejects options that only apply to this machine. */
@@ -259,8 +299,8 @@ interface CarrierOptions {
   readonly held: HeldTogether;
   readonly hostPrivate: string;
   readonly limits: EffectiveLimits;
-  /** How long it waits while disconnected, if it is durable. */
-  readonly idleSeconds: number | undefined;
+  /** How long it waits while disconnected, and how long it lasts at most, if it is durable. */
+  readonly times: { readonly idle_seconds: number; readonly max_seconds: number } | undefined;
 }
 
 async function carrierOf(placement: Placement, options: CarrierOptions): Promise<Carrier> {
@@ -274,7 +314,8 @@ async function carrierOf(placement: Placement, options: CarrierOptions): Promise
         workspace: options.options.workspace,
         python: options.options.python ?? IMAGE_PYTHON,
         memoryBytes: podMemory(options.options.limits),
-        patienceSeconds: options.idleSeconds,
+        patienceSeconds: options.times?.idle_seconds,
+        maxSeconds: options.times && options.times.max_seconds + MARGIN_SECONDS,
       });
     case "ssh":
       return sshCarrier(placement);
@@ -302,7 +343,7 @@ const NOTHING: ProtectedPaths = { readOnly: [], unreadable: [] };
 
 async function containerOf(
   placement: ContainerPlacement,
-  { options, held, hostPrivate, limits, idleSeconds }: CarrierOptions,
+  { options, held, hostPrivate, limits, times }: CarrierOptions,
 ): Promise<Carrier> {
   const { log = silentLogger, sandbox, nestedWorkspace } = options;
   const isBound = placement.workspace !== "none";
@@ -322,7 +363,7 @@ async function containerOf(
   }
   return containerCarrier(placement, {
     id: sessionId(),
-    ...{ workspace, protectedPaths, owner, lasts: idleSeconds !== undefined },
+    ...{ workspace, protectedPaths, owner, lasts: times !== undefined },
     memoryBytes: limits.memoryBytes,
     processes: limits.processes,
     rootless: Deno.build.os === "linux" && Deno.uid() !== 0,
@@ -364,11 +405,13 @@ function addressesOf({ apiServer, node }: Facts): (readonly [host: string, port:
   const [host = "", port = 0] = apiServer ?? [];
   return [
     ...[["1.1.1.1", 443], ["8.8.8.8", 53]] as const, // the internet
-    ...[["169.254.169.254", 80], ["fd00:ec2::254", 80], ["168.63.129.16", 80]] as const, // metadata
+    ...[["2606:4700:4700::1111", 443], ["2001:4860:4860::8888", 53]] as const,
+    ...[["169.254.169.254", 80], ["168.63.129.16", 80]] as const, // metadata
+    ...[["fd00:ec2::254", 80], ["fd20:ce::254", 80]] as const,
     ["169.254.20.10", 53], // name servers on nodes
     ...(apiServer === null ? [] : [
       [host, port],
-      [host.replace(/\.\d+$/, ".10"), 53], // the usual name server of clusters
+      [host.replace(/\.\d+$/, ".10").replace(/:[^:]*$/, ":a"), 53], // the usual name server of clusters
     ] as const),
     ...(node === null ? [] : [[node, 10250] as const]), // its kubelet
   ];

@@ -171,12 +171,14 @@ interface LastingLaunch {
   readonly log: Logger;
   /** The name of the launcher's place, if not this machine. */
   readonly where?: string;
+  /** Ends what the command has left there, if it was killed. */
+  readonly ender?: readonly string[];
 }
 
 /** Makes a supervisor start a command, and attaches to it. */
 export async function launchLasting(
   session: LastingSession,
-  { command, cwd, env, python, root, hostPrivate, held, log, where }: LastingLaunch,
+  { command, cwd, env, python, root, hostPrivate, held, log, where, ender }: LastingLaunch,
 ): Promise<SupervisedLauncher> {
   const { id, secret, idleMs, maxMs } = session;
   const address = { id, secret, socket: `${hostPrivate}/socket`, where };
@@ -186,6 +188,7 @@ export async function launchLasting(
     python,
     hostPrivate,
     argv: command,
+    ender,
     cwd,
     env,
     idleMs,

@@ -41,6 +41,8 @@ export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly hostPrivate: string;
   /** The command that it starts. */
   readonly argv: readonly string[];
+  /** Ends what that one has left elsewhere, if it was killed. */
+  readonly ender?: readonly string[] | undefined;
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
   /** How long the session lasts without a host, in milliseconds. */
@@ -63,7 +65,7 @@ const START_MS = 30_000;
 
 /** Starts a supervisor, which starts the session's command. */
 export async function startSupervisor(options: SupervisorOptions): Promise<void> {
-  const { python, hostPrivate, idleMs, maxMs, ...spec } = options;
+  const { python, hostPrivate, idleMs, maxMs, ender = null, ...spec } = options;
   if (spec.socket.length > MAX_SOCKET_PATH) {
     throw new ConfigError(
       `Cannot use ${spec.socket} as the socket of a durable session: its path is too long; ` +
@@ -77,7 +79,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<void>
     args: ["-I", "-S", program],
     env: { LANG: "C.UTF-8" },
   });
-  const settings = { ...spec, idle_seconds: idleMs / 1000, max_seconds: maxMs / 1000 };
+  const settings = { ...spec, ender, idle_seconds: idleMs / 1000, max_seconds: maxMs / 1000 };
   await process.pipes.write(new TextEncoder().encode(JSON.stringify(settings)));
   await process.pipes.end();
   await settledWithin(process.exited, START_MS);

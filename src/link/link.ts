@@ -15,6 +15,9 @@ const CONGESTED = 1 << 20;
 /** How many bytes may wait to be sent at all. Only a launcher that stops reading reaches this. */
 const MAX_OUTBOX = 64 << 20;
 
+/** What a frame that waits takes beside its bytes. The other side can ask for any number of small ones. */
+const FRAME_COST = 512;
+
 /** The most bytes in one write. */
 const MAX_BATCH = 1 << 18;
 
@@ -222,7 +225,7 @@ export class Link implements AsyncDisposable {
   #send(bytes: Uint8Array): void {
     if (this.#ended) return;
     this.#outbox.push(bytes);
-    this.#outboxSize += bytes.length;
+    this.#outboxSize += bytes.length + FRAME_COST;
     if (this.#outboxSize > MAX_OUTBOX) {
       this.#failure = new LinkError("The launcher does not read its input");
       return this.#end();
@@ -235,9 +238,10 @@ export class Link implements AsyncDisposable {
   async #flush(): Promise<void> {
     try {
       while (this.#outbox.length > 0) {
-        const batch = this.#takeBatch();
+        const parts = this.#takeBatch();
+        const batch = parts.length === 1 && parts[0] || joinBytes(...parts);
         await this.#pipes.write(batch);
-        this.#outboxSize -= batch.length;
+        this.#outboxSize -= batch.length + parts.length * FRAME_COST;
         if (this.#outboxSize <= CONGESTED) {
           this.#drained?.resolve();
           this.#drained = undefined;
@@ -250,18 +254,14 @@ export class Link implements AsyncDisposable {
     }
   }
 
-  #takeBatch(): Uint8Array {
-    const [first] = this.#outbox;
-    if (first === undefined) return new Uint8Array(0);
-    let count = 1;
-    let size = first.length;
+  #takeBatch(): Uint8Array[] {
+    let count = 0;
+    let size = 0;
     for (; count < this.#outbox.length; count++) {
-      const next = this.#outbox[count]?.length ?? 0;
-      if (size + next > MAX_BATCH) break;
-      size += next;
+      size += this.#outbox[count]?.length ?? 0;
+      if (count > 0 && size > MAX_BATCH) break;
     }
-    const parts = this.#outbox.splice(0, count);
-    return count === 1 ? first : joinBytes(...parts);
+    return this.#outbox.splice(0, count);
   }
 
   #end(): void {

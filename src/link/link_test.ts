@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { testPython } from "../../tests/support/python.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { asset } from "../assets/mod.ts";
+import { joinBytes } from "../base/bytes.ts";
 import { settledWithin } from "../base/signals.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { encodeCredit, encodeFrame, FrameType, LinkError } from "./frame.ts";
@@ -284,12 +285,15 @@ class Puppet implements AsyncDisposable {
   readonly #writer = this.#toHost.writable.getWriter();
   readonly link: Link;
 
-  constructor(accept?: (stream: ByteStream) => Promise<void>) {
+  constructor(
+    accept?: (stream: ByteStream) => Promise<void>,
+    write: () => Promise<void> = () => Promise.resolve(), // nobody looks at what the host says
+  ) {
     const reader = this.#toHost.readable.getReader();
     const pipes: ByteStream = {
       closed: new Promise(() => {}),
       read: async () => (await reader.read()).value ?? null,
-      write: () => Promise.resolve(), // nobody looks at what the host says
+      write,
       end: () => Promise.resolve(),
       close: () => void reader.cancel(),
     };
@@ -299,9 +303,12 @@ class Puppet implements AsyncDisposable {
     });
   }
 
+  /** Whether the link reads no more. */
+  hadEnough = false;
+
   async say(...frames: Uint8Array[]): Promise<void> {
     for (const frame of frames) {
-      await this.#writer.write(frame).catch(() => {}); // the link may have had enough
+      await this.#writer.write(frame).catch(() => void (this.hadEnough = true));
     }
   }
 
@@ -339,6 +346,21 @@ for (const [offence, frames] of Object.entries(OFFENCES)) {
     served.resolve();
   });
 }
+
+Deno.test("answers that nobody reads fill no memory, however small they are", async () => {
+  const served = Promise.withResolvers<void>();
+  const taken = Promise.withResolvers<void>();
+  await using puppet = new Puppet(() => served.promise, () => taken.promise);
+  let count = 0;
+  while (count < 1_000_000 && !puppet.hadEnough) {
+    const frames = Array.from({ length: 5000 }, () => open(2 * count++ + 1));
+    await puppet.say(joinBytes(...frames));
+  }
+  taken.resolve();
+  await assertRejects(() => puppet.link.closed, LinkError, "does not read its input");
+  assert(count < 200_000, `${count} streams were refused before`);
+  served.resolve();
+});
 
 Deno.test("the link refuses streams from inside when the host has no door", async () => {
   await using puppet = new Puppet();

@@ -1,5 +1,5 @@
+import { CfWorkerJsonSchemaValidator } from "@modelcontextprotocol/client/validators/cf-worker";
 import { type ExactObject, stringifyExact } from "../json/exact.ts";
-import { CfWorkerJsonSchemaValidator } from "./sdk.ts";
 
 /** The most references to follow: a server's schema may have endlessly many. */
 const MAX_REFERENCES = 10_000;

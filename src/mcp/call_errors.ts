@@ -1,15 +1,6 @@
-import {
-  ConfigError,
-  EnvironmentNotReadyError,
-  McpConnectionError,
-  McpLoginRequiredError,
-  ToolCallError,
-  type ToolCallErrorDetails,
-  type ToolErrorType,
-} from "../base/errors.ts";
-import { LoginFileError } from "./oauth/store.ts";
+import { ToolCallError } from "../base/errors.ts";
 import { messageOf } from "./results.ts";
-import { mayQuoteSecrets, type ServerParams } from "./params.ts";
+import { callFailure } from "./start_errors.ts";
 import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from "./sdk.ts";
 import type { StdioTransport } from "./stdio.ts";
 
@@ -35,13 +26,18 @@ export function explainAnswer(
     const { code, message, data } = error;
     const invalid = code === ProtocolErrorCode.InvalidParams;
     const what = `answered with an error: ${message}`;
-    return fail(serverName, invalid ? "invalid_arguments" : "protocol_error", what, error, {
+    return callFailure(serverName, invalid ? "invalid_arguments" : "protocol_error", what, error, {
       code,
       data,
     });
   }
   if (error instanceof SdkError && BROKEN_RULES.includes(error.code)) {
-    return fail(serverName, "protocol_error", `broke the protocol: ${messageOf(error)}`, error);
+    return callFailure(
+      serverName,
+      "protocol_error",
+      `broke the protocol: ${messageOf(error)}`,
+      error,
+    );
   }
   return undefined;
 }
@@ -54,16 +50,21 @@ export async function explainDeath(
   warn: (message: string) => void,
 ): Promise<ToolCallError> {
   if (transport.failure !== undefined) {
-    return fail(serverName, "server_died", `was stopped: ${transport.failure.message}`, error);
+    return callFailure(
+      serverName,
+      "server_died",
+      `was stopped: ${transport.failure.message}`,
+      error,
+    );
   }
   const evidence = await transport.evidence();
   if (evidence === undefined) {
-    return fail(serverName, "server_died", "closed the connection", error);
+    return callFailure(serverName, "server_died", "closed the connection", error);
   }
   const { exitCode, signal, stderrTail } = evidence;
   warn(`MCP server "${serverName}" died. Last lines of its stderr:\n${stderrTail}`);
   const how = signal === null ? `exited with code ${exitCode}` : `was killed by ${signal}`;
-  return fail(serverName, "server_died", how, error, { exitCode, signal });
+  return callFailure(serverName, "server_died", how, error, { exitCode, signal });
 }
 
 /** Explains the failure of an HTTP connection. */
@@ -73,37 +74,7 @@ export function explainUnreachable(serverName: string, error: unknown): ToolCall
     : error instanceof SdkHttpError
     ? `answered with HTTP ${error.status}`
     : "cannot be reached";
-  return fail(serverName, "server_unreachable", what, error);
-}
-
-/** Explains that a server cannot be used without a login. */
-export function explainLogin(failure: McpConnectionError): ToolCallError {
-  const { serverName, message } = failure;
-  if (!(failure instanceof McpLoginRequiredError)) {
-    return fail(serverName, "server_unreachable", "cannot be reached", failure);
-  }
-  return new ToolCallError("login_required", message, {}, { cause: failure });
-}
-
-/**
- * Describes a failure to start or reach a server, in a message that executed code may read: URLs,
- * values of variables and stderr output may contain secrets.
- */
-export function startFailure(serverName: string, params: ServerParams, error: Error): string {
-  const isConnection = error instanceof McpConnectionError;
-  if (isConnection && !("command" in params)) return `MCP server "${serverName}" cannot be reached`;
-  if (!isForCode(error) || mayQuoteSecrets(params, error)) {
-    return `MCP server "${serverName}" cannot be started. ipybox gives the reason only in its log ` +
-      "(its stderr), because it may contain secrets";
-  }
-  return isConnection ? error.message.split("\n", 1)[0] ?? "" : error.message;
-}
-
-/** Whether an error's message is ours and names no host file, as system errors do. */
-function isForCode(error: Error): boolean {
-  const isOurs = error instanceof McpConnectionError || error instanceof ConfigError ||
-    error instanceof EnvironmentNotReadyError;
-  return isOurs && !(error instanceof LoginFileError);
+  return callFailure(serverName, "server_unreachable", what, error);
 }
 
 /**
@@ -123,13 +94,3 @@ const BROKEN_RULES: readonly string[] = [
   SdkErrorCode.MethodNotSupportedByProtocolVersion,
   SdkErrorCode.CapabilityNotSupported,
 ];
-
-function fail(
-  serverName: string,
-  type: ToolErrorType,
-  what: string,
-  cause: unknown,
-  details: ToolCallErrorDetails = {},
-): ToolCallError {
-  return new ToolCallError(type, `MCP server "${serverName}" ${what}`, details, { cause });
-}

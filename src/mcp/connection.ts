@@ -12,10 +12,10 @@ import { isInside } from "../process/trusted_path.ts";
 import {
   explainAnswer,
   explainDeath,
-  explainLogin,
   explainUnreachable,
   isForgottenSession,
 } from "./call_errors.ts";
+import { explainLogin } from "./start_errors.ts";
 import {
   type CatalogMethod,
   isListMethod,

@@ -1,5 +1,5 @@
 /**
- * The only module that imports the MCP SDK's client.
+ * The only module that imports the MCP SDK's client, which is large.
  *
  * @module
  */
@@ -45,4 +45,3 @@ export type {
   Transport,
   VersionNegotiationOptions,
 } from "@modelcontextprotocol/client";
-export { CfWorkerJsonSchemaValidator } from "@modelcontextprotocol/client/validators/cf-worker";

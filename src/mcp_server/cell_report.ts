@@ -24,25 +24,26 @@ import type { CallToolResult, ContentBlock } from "./sdk.ts";
 import type { Session } from "./session.ts";
 
 /** The structured content of `execute_ipython_cell`. */
-export const cellReportSchema = z.object({
-  cell: z.string().nullable().describe("The ID for wait_for_cell, if it still runs"),
-  status: z.enum(["ok", "error", "timeout", "cancelled", "died", "running"]),
-  text: z.string().describe("The cell's output and last value, within max_output_chars"),
-  omitted_chars: z.number().describe("How many characters were cut from text"),
-  output: z.object({ uri: z.string(), path: z.string(), chars: z.number() }).nullable()
-    .describe("The full text, if something was cut"),
-  images: z.array(z.object({
-    uri: z.string(),
-    path: z.string(),
-    mime_type: z.string(),
-    inline: z.boolean().describe("Whether it is also in the content, perhaps scaled down"),
-  })),
-  tool_calls: z.array(callRecordSchema).describe("The first calls"),
-  tool_call_count: z.number(),
-  duration_ms: z.number(),
-  error: z.object({ name: z.string(), message: z.string(), traceback: z.string() }).nullable(),
-  state: z.enum(["kept", "lost"]).describe("Whether variables were kept"),
-});
+export const cellReportSchema = () =>
+  z.object({
+    cell: z.string().nullable().describe("The ID for wait_for_cell, if it still runs"),
+    status: z.enum(["ok", "error", "timeout", "cancelled", "died", "running"]),
+    text: z.string().describe("The cell's output and last value, within max_output_chars"),
+    omitted_chars: z.number().describe("How many characters were cut from text"),
+    output: z.object({ uri: z.string(), path: z.string(), chars: z.number() }).nullable()
+      .describe("The full text, if something was cut"),
+    images: z.array(z.object({
+      uri: z.string(),
+      path: z.string(),
+      mime_type: z.string(),
+      inline: z.boolean().describe("Whether it is also in the content, perhaps scaled down"),
+    })),
+    tool_calls: z.array(callRecordSchema).describe("The first calls"),
+    tool_call_count: z.number(),
+    duration_ms: z.number(),
+    error: z.object({ name: z.string(), message: z.string(), traceback: z.string() }).nullable(),
+    state: z.enum(["kept", "lost"]).describe("Whether variables were kept"),
+  });
 
 /** Reports that a cell is still running. */
 export function reportRunning(cell: CellRun, session: Session): CallToolResult {
@@ -52,7 +53,7 @@ export function reportRunning(cell: CellRun, session: Session): CallToolResult {
   return session.answers.of({ text, report });
 }
 
-type CellReport = z.infer<typeof cellReportSchema>;
+type CellReport = z.infer<ReturnType<typeof cellReportSchema>>;
 
 /** The report on a cell without output. */
 function reportOn({ calls, durationMs }: Pick<CellRun, "calls" | "durationMs">): CellReport {
@@ -86,7 +87,10 @@ export async function reportCell(
   const chars = partial.wholeText?.characters ?? partial.text?.length ?? 0;
   const { text, omitted } = truncateMiddle(partial.text ?? "", room, chars);
   const output = omitted === 0 ? undefined : await saveOutput(partial, session);
-  const images = await reportImages(partial.images, session);
+  const images = await reported.getOrInsertComputed(
+    partial,
+    () => reportImages(partial.images, session),
+  );
 
   const where = output === undefined ? "" : `[Full output: ${output.path} (${output.uri})]`;
   const { calls, notes } = outcome;
@@ -176,8 +180,9 @@ const MAX_IMAGE_FILE_BYTES = 32 * 2 ** 20;
 /** Large images are decoded; this is the time limit for all of them together. */
 const MAX_SCALING_MS = 2000;
 
-/** Saved outputs, because a cell may be waited for several times. */
+// Made once, because a cell may be waited for several times.
 const saved = new WeakMap<PartialResult, Promise<Artifact | undefined>>();
+const reported = new WeakMap<PartialResult, Promise<readonly ReportedImage[]>>();
 
 async function saveOutput(partial: PartialResult, session: Session): Promise<Artifact | undefined> {
   const { text, wholeText } = partial;
@@ -196,7 +201,9 @@ interface ReportedImage {
 async function reportImages(
   paths: readonly string[],
   session: Session,
-): Promise<ReportedImage[]> {
+): Promise<readonly ReportedImage[]> {
+  if (paths.length === 0) return [];
+  using _turn = await session.artifacts.turn(); // so that those of other sessions come between
   const images: ReportedImage[] = [];
   let room = MAX_IMAGE_BYTES;
   let shown = 0;

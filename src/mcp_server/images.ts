@@ -1,6 +1,7 @@
 import { basename } from "node:path";
 import { joinBytes } from "../base/bytes.ts";
 import { Mutex } from "../base/mutex.ts";
+import { Deadline } from "../base/signals.ts";
 import { readHostileBytes } from "../files/safe.ts";
 
 /** A file that a cell produced: its full output, or an image. */
@@ -35,6 +36,13 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
 /** The files that a session's cells produced, as resources. */
 export class Artifacts {
   readonly #artifacts = new Map<string, Artifact>();
+  readonly #turns = new Mutex();
+
+  /** Waits until the images of one more cell can be made fit for the client. */
+  async turn(): Promise<Disposable> {
+    return await this.#turns.acquire();
+  }
+
   /** The artifacts of a kind, newest first. */
   list(kind: ArtifactKind): Artifact[] {
     return [...this.#artifacts.values()]
@@ -152,12 +160,15 @@ const BOTH_TYPES = ["image/png", "image/jpeg"] as const;
 
 /** Pictures are decoded one at a time: executed code can make many, and each takes a lot of memory. */
 const turns = new Mutex();
-/** How long scaling a picture may take. */
+/** How long a picture may take, and how long it may wait for those of other sessions. */
 const TIMEOUT_MS = 30_000;
+const MAX_WAIT_MS = 10_000;
 
 /** Scales a picture in a worker, because this process has other sessions to answer. */
 async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage | undefined> {
-  using _turn = await turns.acquire();
+  using deadline = new Deadline(MAX_WAIT_MS);
+  using turn = await turns.acquire(deadline.signal).catch(() => undefined);
+  if (turn === undefined) return undefined;
   // Its code is embedded, so that it is also there in a bundled program.
   const { asset } = await import("../assets/mod.ts");
   const code = `data:text/javascript,${encodeURIComponent(asset("images/scale.js"))}`;

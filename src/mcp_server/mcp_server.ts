@@ -2,11 +2,9 @@ import { stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { randomToken } from "../base/tokens.ts";
 import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
-import { serverFor } from "./connection.ts";
 import type { HttpToken } from "./http/bearer_tokens.ts";
 import type { HttpSessionsOptions } from "./http/sessions.ts";
-import { serveStdio, StdioServerTransport } from "./sdk.ts";
-import { type McpServerOptions, Session } from "./session.ts";
+import type { McpServerOptions } from "./session.ts";
 
 /** Options of {@linkcode McpServer.serveHttp}. */
 export interface McpHttpServerOptions
@@ -54,9 +52,6 @@ export interface McpHttpEndpoint {
   readonly token: string | undefined;
 }
 
-/** The largest message; images are long lines. */
-const MAX_MESSAGE_BYTES = 256 * 2 ** 20;
-
 /**
  * ipybox as an MCP server: code execution for agents, with the approval of their users. Disposing it
  * ends the kernel and the connection.
@@ -94,33 +89,11 @@ export class McpServer implements AsyncDisposable {
    * @returns The running server.
    */
   static serveStdio(options: McpServerOptions = {}): McpServer {
-    const { version = "0", ...rest } = options;
+    // What serves is large, and programs that only execute code import this module, too.
+    const serving = import("./stdio.ts").then(({ StdioServer }) => new StdioServer(options));
     const parts = new AsyncDisposableStack();
-    const session = parts.use(new Session(rest));
-    const transport = new StdioServerTransport(undefined, undefined, {
-      maxBufferSize: MAX_MESSAGE_BYTES,
-    });
-    // Importing the modules that run the kernel doubles the start time, and clients give up on servers
-    // that are slow to answer.
-    if (session.prefersPage) session.begin();
-    else onSentTools(transport, () => session.begin());
-    const closed = Promise.withResolvers<void>();
-    const handle = serveStdio(
-      ({ era }) => serverFor(session, { version, tasks: era === "modern" ? {} : undefined }),
-      { transport },
-    );
-    // The SDK has set its own handler by now. A client may disconnect before it sends anything.
-    const onclose = transport.onclose;
-    transport.onclose = () => {
-      session.leave(); // before its requests are cancelled
-      onclose?.();
-      closed.resolve();
-    };
-    parts.defer(() => {
-      session.leave();
-      return handle.close();
-    });
-    return new McpServer(closed.promise, parts);
+    parts.defer(async () => await (await serving)[Symbol.asyncDispose]());
+    return new McpServer(serving.then(({ closed }) => closed), parts);
   }
 
   /**
@@ -192,20 +165,4 @@ export class McpServer implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#parts.disposeAsync();
   }
-}
-
-/** Calls back once the list of tools has been sent. */
-function onSentTools(transport: StdioServerTransport, callback: () => void): void {
-  const send = transport.send.bind(transport);
-  transport.send = async (...message) => {
-    await send(...message);
-    if (!listsTools(message[0])) return;
-    transport.send = send;
-    callback();
-  };
-}
-
-function listsTools(message: object): boolean {
-  const result = "result" in message ? message.result : undefined;
-  return typeof result === "object" && result !== null && "tools" in result;
 }

@@ -580,8 +580,8 @@ class Answers {
     this.#structured = structured;
   }
 
-  declare<Report>(outputSchema: z.ZodType<Report>): Declared<Report> {
-    return this.#structured ? { outputSchema } : {};
+  declare<Report>(outputSchema: () => z.ZodType<Report>): Declared<Report> {
+    return this.#structured ? { outputSchema: outputSchema() } : {};
   }
 
   of<Report extends object>(

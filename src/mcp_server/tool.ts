@@ -31,9 +31,10 @@ export interface ToolRequest extends Omit<ToolHost, "declare"> {
 interface Tool<Arguments> {
   readonly title: string;
   readonly description: string;
-  readonly input: z.ZodType<Arguments>;
+  /** Its arguments. Schemas are made when a client asks for them. */
+  readonly input: () => z.ZodType<Arguments>;
   /** Its result, for programs. */
-  readonly output?: z.ZodType;
+  readonly output?: () => z.ZodType;
   readonly annotations: ToolAnnotations;
   /** What it does at first, in one line. */
   readonly activity?: string;

@@ -6,9 +6,9 @@
 import { z } from "zod";
 import type { StandardSchemaWithJSON } from "./sdk.ts";
 
-/** Derives the declared input schema of a tool from its own. */
+/** Derives the declared input schema of a tool from its own, once it is needed. */
 export type DeclareInput = <Input, Output>(
-  schema: StandardSchemaWithJSON<Input, Output>,
+  schema: () => StandardSchemaWithJSON<Input, Output>,
 ) => StandardSchemaWithJSON<Input, Output>;
 
 /** The subset of JSON Schema that every model provider accepts, including OpenAI's strict mode and Gemini. */
@@ -40,13 +40,19 @@ const plainSchema: z.ZodType<PlainSchema> = z.lazy(() =>
  * argument send `null` or empty values for omitted ones, and some send numbers as text.
  */
 export const forClients: DeclareInput = (schema) => {
-  const own = schema["~standard"];
-  const declared = plainSchema.parse(own.jsonSchema.input({ target: "draft-2020-12" }));
+  const own = once(() => schema()["~standard"]);
+  const declared = once(() =>
+    plainSchema.parse(own().jsonSchema.input({ target: "draft-2020-12" }))
+  );
   return {
     "~standard": {
-      ...own,
-      validate: (value, options) => own.validate(taken(value, declared), options),
-      jsonSchema: { ...own.jsonSchema, input: () => ({ ...declared }) },
+      version: 1,
+      vendor: "ipybox",
+      validate: (value, options) => own().validate(taken(value, declared()), options),
+      jsonSchema: {
+        input: () => ({ ...declared() }),
+        output: (options) => own().jsonSchema.output(options),
+      },
     },
   };
 };
@@ -76,6 +82,12 @@ export const withSession: DeclareInput = (schema) => {
     },
   };
 };
+
+/** Makes something when it is first needed. */
+function once<T>(make: () => T): () => T {
+  let made: { readonly value: T } | undefined;
+  return () => (made ??= { value: make() }).value;
+}
 
 /** A value without empty arguments, and with numbers as numbers. */
 function taken(value: unknown, { type, properties = {}, required = [] }: PlainSchema): unknown {

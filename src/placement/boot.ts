@@ -38,6 +38,8 @@ const factsSchema = z.object({
   /** Whether the image has our programs. */
   has: z.boolean(),
   bwrap: path.nullable(),
+  /** What all processes there together are bounded in. */
+  bounds: z.array(z.enum(["memory", "processes"])).max(2).catch([]),
   /** The API server of the cluster that it is in. */
   apiServer: z.tuple([z.union([z.ipv4(), z.ipv6()]), z.number().int().min(1).max(65535)])
     .nullable().catch(null),
@@ -77,6 +79,8 @@ export interface BootAnswer {
   readonly wall: {
     readonly bwrap: string;
     readonly system: readonly string[];
+    /** The folder there that code works in, if it outlives the session: made there, and no link may lead to it. */
+    readonly workspace: string | null;
     readonly writable: readonly string[];
     readonly readonly: readonly string[];
   } | null;

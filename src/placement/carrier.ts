@@ -35,6 +35,8 @@ export interface Carrier {
   readonly isBound: boolean;
   /** This machine's paths that are mounted there; first the workspace. */
   readonly mounts?: readonly Mount[] | undefined;
+  /** Whether an engine was given limits for the whole session. */
+  readonly bounds?: boolean;
   /** Whether bubblewrap creates the sandbox there; otherwise the place is one. */
   readonly usesBubblewrap: boolean;
   /** Whether it may have network interfaces through which nothing can be reached. */
@@ -148,6 +150,7 @@ export function containerCarrier(
     workspace: isBound ? BOUND : undefined,
     isBound,
     mounts,
+    bounds: true,
     usesBubblewrap: false,
   };
 }

@@ -26,6 +26,8 @@ export interface PodOptions {
   readonly memoryBytes: number | null;
   /** How long it waits for a session after losing one; by default a few seconds. */
   readonly patienceSeconds?: number | undefined;
+  /** How long it lasts at most, if its session has an end of its own. */
+  readonly maxSeconds?: number | undefined;
 }
 
 /** The mount point of a volume that is the workspace. */
@@ -283,7 +285,7 @@ function sentence(...parts: readonly string[]): string {
 /** The pod of a session, with nothing that its code does not need. */
 export function podOf(
   { image = DEFAULT_IMAGE, volume, cpus = 1, runtimeClassName, hostUsers }: KubernetesPlacement,
-  { id, workspace, python, memoryBytes, patienceSeconds = AGAIN_WAIT }: PodOptions,
+  { id, workspace, python, memoryBytes, patienceSeconds = AGAIN_WAIT, maxSeconds }: PodOptions,
 ): unknown {
   const resources = {
     cpu: String(cpus),
@@ -295,6 +297,7 @@ export function podOf(
     metadata: { name: id, labels: LABELS, annotations: { "ipybox.workspace": workspace } },
     spec: {
       restartPolicy: "Never",
+      ...(maxSeconds === undefined ? {} : { activeDeadlineSeconds: lastSecond(maxSeconds) }),
       terminationGracePeriodSeconds: 5,
       automountServiceAccountToken: false,
       enableServiceLinks: false,
@@ -341,18 +344,31 @@ export function podOf(
   };
 }
 
+/** A time as Kubernetes takes it: a whole number of 31 bits. */
+function lastSecond(seconds: number): number {
+  return Math.min(Math.ceil(seconds), 2 ** 31 - 1);
+}
+
+function momentIn(seconds: number): string {
+  return new Date(Date.now() + lastSecond(seconds) * 1000).toISOString();
+}
+
 /** How long a claim whose pod has ended is kept, so that the reason can be read. */
 const CLAIM_SECONDS = 60;
 
 /** The claim of a session at agent-sandbox. It is deleted when its pod has exited. */
-export function claimOf(pool: string, { id, workspace }: PodOptions): unknown {
+export function claimOf(pool: string, { id, workspace, maxSeconds }: PodOptions): unknown {
   return {
     apiVersion: "extensions.agents.x-k8s.io/v1beta1",
     kind: "SandboxClaim",
     metadata: { name: id, labels: LABELS, annotations: { "ipybox.workspace": workspace } },
     spec: {
       warmPoolRef: { name: pool },
-      lifecycle: { ttlSecondsAfterFinished: CLAIM_SECONDS, shutdownPolicy: "Delete" },
+      lifecycle: {
+        ttlSecondsAfterFinished: CLAIM_SECONDS,
+        shutdownPolicy: "Delete",
+        ...(maxSeconds === undefined ? {} : { shutdownTime: momentIn(maxSeconds) }),
+      },
     },
   };
 }

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { kubernetesCarrier, kubernetesFix, podOf, seePod } from "./kubernetes.ts";
+import { claimOf, kubernetesCarrier, kubernetesFix, podOf, seePod } from "./kubernetes.ts";
 
 const OPTIONS = { id: "ipybox-1", workspace: "/w", python: "/p", memoryBytes: 2 ** 30 };
 
@@ -122,6 +122,18 @@ Deno.test("podOf() asks for nothing that code does not need", () => {
   ) assert(pod.includes(part), part);
   for (const part of ["ports", "hostNetwork", "runtimeClassName", "hostUsers"]) {
     assert(!pod.includes(part), part);
+  }
+});
+
+Deno.test("what is made for a session that has an end of its own ends then by itself", () => {
+  const made = (maxSeconds?: number) => {
+    const options = { ...OPTIONS, maxSeconds };
+    return JSON.stringify([podOf({ type: "kubernetes" }, options), claimOf("warm", options)]);
+  };
+  assertMatch(made(90.5), /"activeDeadlineSeconds":91,.*"shutdownTime":"\d{4}-\d\d-\d\dT[\d:.]+Z"/);
+  assertMatch(made(1e300), /"activeDeadlineSeconds":2147483647,.*"shutdownTime":"20/);
+  for (const part of ["activeDeadlineSeconds", "shutdownTime"]) {
+    assert(!made().includes(part), part);
   }
 });
 

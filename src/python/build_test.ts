@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { stepsOf } from "../../tests/support/steps.ts";
 import { SilentIndex } from "../../tests/support/silent_index.ts";
 import { TempDirectory } from "../../tests/support/temp_directory.ts";
 import { remoteRecipe, tinyRecipe } from "../../tests/support/tiny_recipe.ts";
@@ -8,26 +9,57 @@ import type { EnvironmentRecipe } from "./managed.ts";
 
 const OFFLINE = { PIP_RETRIES: "0", UV_HTTP_RETRIES: "0" };
 
-Deno.test("buildPythonEnvironment() builds once, and again only when it is told to", async () => {
+Deno.test("buildPythonEnvironment() builds once, also for two processes, and again only when told to", async (t) => {
+  const step = stepsOf(t);
   await using directory = await TempDirectory.create();
+  await using index = new SilentIndex();
   const recipe = await tinyRecipe(directory.path);
   const cacheDir = `${directory.path}/cache`;
   const lines: string[] = [];
   const onProgress = (line: string) => lines.push(line);
+  let leftover = "";
 
-  const built = await buildPythonEnvironment({ recipe, cacheDir, onProgress });
+  await step("nothing of a build that is killed is used", async () => {
+    await using killed = buildElsewhere(cacheDir, remoteRecipe(index.url)).spawn();
+    await index.asked;
+    killed.kill("SIGKILL");
+    await killed.output();
+    const leftovers = (await directory.list("cache")).filter((name) => name !== "build.lock");
+    assertEquals(leftovers.length, 1);
+    leftover = leftovers[0] ?? "";
+    await Deno.mkdir(`${cacheDir}/packages/of-a-workspace`, { recursive: true });
+    assertEquals(await readManagedEnvironment(remoteRecipe(index.url), cacheDir), undefined);
+  });
 
-  assertEquals(built.packages, { "ipybox-tiny": "1.0" });
-  assert(built.managed);
-  assert(built.prefix.startsWith(`${cacheDir}/`) && !built.basePrefix.startsWith(cacheDir));
-  assertStringIncludes(lines.join("\n"), "Installing");
-  lines.length = 0;
-  assertEquals(await buildPythonEnvironment({ recipe, cacheDir, onProgress }), built);
-  assertEquals(await readManagedEnvironment(recipe, cacheDir), built);
-  assertEquals(lines, []);
-  const again = await buildPythonEnvironment({ recipe, cacheDir, rebuild: true });
-  assert(again.prefix !== built.prefix);
-  assertEquals(await readManagedEnvironment(recipe, cacheDir), again);
+  await step("two processes at once build one environment, and clear that away alone", async () => {
+    const outputs = await Promise.all([1, 2].map(() => buildElsewhere(cacheDir, recipe).output()));
+
+    const [first, second] = outputs.map(({ stdout }) => new TextDecoder().decode(stdout));
+    assertEquals(outputs.map(({ success }) => success), [true, true]);
+    assertEquals(first, second);
+    assertEquals((await readManagedEnvironment(recipe, cacheDir))?.executable, first);
+    assertEquals(await directory.list("cache/packages"), ["of-a-workspace"]);
+    const left = await directory.list("cache");
+    assertEquals(left.length, 4); // the environment, its marker, the lock, the packages
+    assert(!left.includes(leftover));
+  });
+
+  await step("what is there is not built, unless it is to be", async () => {
+    const built = await buildPythonEnvironment({ recipe, cacheDir, onProgress });
+    assertEquals(await readManagedEnvironment(recipe, cacheDir), built);
+    assertEquals(lines, []);
+
+    const again = await buildPythonEnvironment({ recipe, cacheDir, rebuild: true, onProgress });
+    assertEquals(again.packages, { "ipybox-tiny": "1.0" });
+    assert(again.managed);
+    assert(again.prefix.startsWith(`${cacheDir}/`) && !again.basePrefix.startsWith(cacheDir));
+    assertStringIncludes(lines.join("\n"), "Installing");
+    assert(again.prefix !== built.prefix);
+    assertEquals(await readManagedEnvironment(recipe, cacheDir), again);
+    lines.length = 0;
+    assertEquals(await buildPythonEnvironment({ recipe, cacheDir, onProgress }), again);
+    assertEquals(lines, []);
+  });
 });
 
 Deno.test("buildPythonEnvironment() installs nothing without its hash", async () => {
@@ -82,43 +114,6 @@ Deno.test("buildPythonEnvironment() that is aborted ends the installer and leave
   await assertRejects(() => building, Error, "no more");
   await index.hungUp;
   assertEquals(await directory.list("cache"), ["build.lock"]);
-});
-
-Deno.test("buildPythonEnvironment() in two processes at once builds one environment", async () => {
-  await using directory = await TempDirectory.create();
-  const recipe = await tinyRecipe(directory.path);
-  const cacheDir = `${directory.path}/cache`;
-
-  const outputs = await Promise.all([1, 2].map(() => buildElsewhere(cacheDir, recipe).output()));
-
-  const [first, second] = outputs.map(({ stdout }) => new TextDecoder().decode(stdout));
-  assertEquals(outputs.map(({ success }) => success), [true, true]);
-  assertEquals(first, second);
-  assertEquals((await readManagedEnvironment(recipe, cacheDir))?.executable, first);
-  assertEquals((await directory.list("cache")).length, 3); // the environment, its marker, the lock
-});
-
-Deno.test("buildPythonEnvironment() clears away what a killed build left, and nothing else", async () => {
-  await using directory = await TempDirectory.create();
-  await using index = new SilentIndex();
-  const cacheDir = `${directory.path}/cache`;
-  const recipe = await tinyRecipe(directory.path);
-  await using killed = buildElsewhere(cacheDir, remoteRecipe(index.url)).spawn();
-  await index.asked;
-  killed.kill("SIGKILL");
-  await killed.output();
-  const leftovers = (await directory.list("cache")).filter((name) => name !== "build.lock");
-  assertEquals(leftovers.length, 1);
-  await Deno.mkdir(`${cacheDir}/packages/of-a-workspace`, { recursive: true });
-  assertEquals(await readManagedEnvironment(remoteRecipe(index.url), cacheDir), undefined);
-
-  const built = await buildPythonEnvironment({ recipe, cacheDir });
-
-  assertEquals(await directory.list("cache/packages"), ["of-a-workspace"]);
-  const left = await directory.list("cache");
-  assertEquals(left.length, 4);
-  assert(!left.includes(leftovers[0] ?? ""));
-  assertEquals(await readManagedEnvironment(recipe, cacheDir), built);
 });
 
 function buildElsewhere(cacheDir: string, recipe: EnvironmentRecipe): Deno.Command {

@@ -3,13 +3,13 @@
  *
  * @module
  */
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { stage } from "../base/stages.ts";
 import { ifPresent } from "../files/safe.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
-import { inspectInterpreter, isNewEnough } from "./interpreter.ts";
+import { inspectInterpreter, type Interpreter, isNewEnough } from "./interpreter.ts";
 import {
   type EnvironmentRecipe,
   KERNEL_MODULES,
@@ -20,6 +20,7 @@ import {
   readManagedAt,
   toEnvironment,
 } from "./managed.ts";
+import { forgetNamed, recallNamed, rememberNamed } from "./named.ts";
 
 export { type BuildOptions, buildPythonEnvironment, findBasePython } from "./build.ts";
 export type { EnvironmentRecipe, PythonEnvironment } from "./managed.ts";
@@ -57,8 +58,9 @@ export interface FindPythonOptions {
 /**
  * Finds the Python that runs kernels.
  *
- * The user's own Python is started and must import what kernels need; the managed environment was
- * checked when it was built, so finding it takes about a millisecond.
+ * The user's own Python is started and must import what kernels need, which takes a second or two; if
+ * it does, that is remembered in `cacheDir` until the interpreter or a folder of its packages changes.
+ * The managed environment was checked when it was built.
  *
  * Needs `--allow-env=IPYBOX_PYTHON,XDG_CACHE_HOME,HOME` and read access to the managed environment,
  * or `--allow-run` for the Python that is named.
@@ -83,7 +85,7 @@ export async function findPython(options: FindPythonOptions = {}): Promise<Pytho
   const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
   if (named !== undefined) {
     await requireOwnProgram(named, { workspace: options.workspace, what: "Python" });
-    const environment = await managedAt(named) ?? await checkNamed(named);
+    const environment = await managedAt(named) ?? requireFit(await recall(named, options));
     log.debug(`Python ${environment.version} at ${environment.executable}, as configured`);
     return environment;
   }
@@ -116,8 +118,49 @@ async function managedAt(named: string): Promise<PythonEnvironment | undefined> 
   }
 }
 
-async function checkNamed(named: string): Promise<PythonEnvironment> {
-  const { environment, missing, problem, fix } = await inspect(named, false);
+/**
+ * Tries the user's own Python after a start with it has failed: what broke in a package may not show
+ * in the folders that are looked at.
+ *
+ * @throws {EnvironmentNotReadyError} If it lacks something.
+ */
+export async function retryPython(
+  { executable, managed }: PythonEnvironment,
+  options: FindPythonOptions,
+): Promise<void> {
+  if (!managed) requireFit(await tryNamed(executable, options));
+}
+
+/** What is known about the user's own Python; if that may have changed, it is tried. */
+async function recall(named: string, options: FindPythonOptions): Promise<PythonCheck> {
+  const known = named.includes("/")
+    ? await recallNamed(resolve(named), options.cacheDir)
+    : undefined;
+  return known === undefined ? await tryNamed(named, options) : judge(known, false);
+}
+
+/** Tries the user's own Python, and remembers it if kernels can use it. */
+async function tryNamed(
+  named: string,
+  { cacheDir, log = silentLogger }: FindPythonOptions,
+): Promise<PythonCheck> {
+  const interpreter = await inspectInterpreter(named, KERNEL_MODULES);
+  const check = judge(interpreter, false);
+  const { problem, missing } = check;
+  try {
+    if (problem === undefined && Object.keys(missing).length === 0) {
+      await rememberNamed(interpreter, cacheDir);
+    } else {
+      await forgetNamed(interpreter.executable, cacheDir);
+    }
+  } catch (error) {
+    log.debug(`Python will be tried again at each start: ${error}`);
+  }
+  return check;
+}
+
+/** The Python that was tried, or an error with all that it lacks. */
+function requireFit({ environment, missing, problem, fix }: PythonCheck): PythonEnvironment {
   const name = `Python ${environment.version} at ${environment.executable}`;
   if (problem !== undefined) throw new EnvironmentNotReadyError(`${name} ${problem}`, fix);
   const lines = Object.entries(missing).map(([item, reason]) => `\n  ${item}: ${reason}`);
@@ -145,14 +188,14 @@ export async function checkPython(options: FindPythonOptions = {}): Promise<Pyth
   const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
   if (named !== undefined) {
     await requireOwnProgram(named, { workspace: options.workspace, what: "Python" });
-    if (await managedAt(named) === undefined) return inspect(named, false);
+    if (await managedAt(named) === undefined) return await tryNamed(named, options);
   }
   const { executable } = await findPython(options);
-  return inspect(executable, true);
+  return judge(await inspectInterpreter(executable, KERNEL_MODULES), true);
 }
 
-async function inspect(python: string, managed: boolean): Promise<PythonCheck> {
-  const interpreter = await inspectInterpreter(python, KERNEL_MODULES);
+/** What an interpreter that was inspected lacks. */
+function judge(interpreter: Interpreter, managed: boolean): PythonCheck {
   const environment = toEnvironment(interpreter, managed);
   const { executable, packages: { pydantic, ...packages } } = interpreter;
   const missing: Record<string, string> = { ...interpreter.missing };

@@ -19,7 +19,7 @@ Deno.test("findPython() names all that a Python lacks, and the command that inst
   await using directory = await TempDirectory.create();
   const python = await bareEnvironment(directory.path);
 
-  const finding = findPython({ python });
+  const finding = findPython({ python, cacheDir: directory.path });
 
   const error = await assertRejects(() => finding, EnvironmentNotReadyError);
   for (const name of ["jupyter_kernel_gateway", "ipykernel", "pydantic"]) {
@@ -38,8 +38,9 @@ Deno.test("findPython() really imports: broken and old packages count as missing
   await addPackage(directory.path, "pydantic", "pydantic", "1.10.13");
   await addPackage(directory.path, "ipykernel", "ipykernel", "7.4.0", "print('hi'); 1 / 0");
 
-  const error = await assertRejects(() => findPython({ python }), EnvironmentNotReadyError);
+  const finding = findPython({ python, cacheDir: directory.path });
 
+  const error = await assertRejects(() => finding, EnvironmentNotReadyError);
   assertStringIncludes(error.message, "ipykernel: ZeroDivisionError");
   assertStringIncludes(error.message, "pydantic: version 1.10.13 is older than 2.11");
   assertEquals(error.message.includes("jupyter_kernel_gateway"), false);
@@ -51,19 +52,17 @@ Deno.test("findPython() refuses a pydantic that generated APIs do not work with"
   await addPackage(directory.path, "kernel_gateway", "jupyter_kernel_gateway", "3.0.1");
   await addPackage(directory.path, "ipykernel", "ipykernel", "7.4.0");
   await addPackage(directory.path, "pydantic", "pydantic", "2.9.2");
-  const error = await assertRejects(() => findPython({ python }), EnvironmentNotReadyError);
+  const finding = findPython({ python, cacheDir: directory.path });
+  const error = await assertRejects(() => finding, EnvironmentNotReadyError);
   assertStringIncludes(error.message, "pydantic: version 2.9.2 is older than 2.11");
   assertEquals(error.fix.split("\n")[0], `${python} -m pip install -U pydantic`);
 });
 
 Deno.test("findPython() takes any Python that has what is needed", async () => {
   await using directory = await TempDirectory.create();
-  const python = await bareEnvironment(directory.path);
-  await addPackage(directory.path, "kernel_gateway", "jupyter_kernel_gateway", "3.0.1");
-  await addPackage(directory.path, "pydantic", "pydantic", "2.11.1");
-  await addPackage(directory.path, "ipykernel", "ipykernel", "7.4.0");
+  const python = await fitEnvironment(directory.path);
 
-  const environment = await findPython({ python });
+  const environment = await findPython({ python, cacheDir: directory.path });
 
   assertEquals(environment.executable, python);
   assertEquals(environment.managed, false);
@@ -72,11 +71,71 @@ Deno.test("findPython() takes any Python that has what is needed", async () => {
     ipykernel: "7.4.0",
     pydantic: "2.11.1",
   });
-  const check = await checkPython({ python });
+  const check = await checkPython({ python, cacheDir: directory.path });
   assertEquals({ missing: check.missing, problem: check.problem }, {
     missing: {},
     problem: undefined,
   });
+});
+
+Deno.test("findPython() tries a Python once, and again when its packages have changed", async () => {
+  await using directory = await TempDirectory.create();
+  const { path: cacheDir } = directory;
+  const python = await fitEnvironment(directory.path);
+  const site = await sitePackages(directory.path);
+  const note = `open(${JSON.stringify(`${cacheDir}/tries`)}, "a").write("tried ")`;
+  await Deno.writeTextFile(`${site}/ipykernel.py`, note);
+  const tries = async () => (await Deno.readTextFile(`${cacheDir}/tries`)).trim().split(" ").length;
+
+  const first = await findPython({ python, cacheDir });
+
+  assertEquals(await findPython({ python, cacheDir }), first);
+  assertEquals(await tries(), 1);
+  await Deno.remove(`${site}/pydantic-2.11.1.dist-info`, { recursive: true });
+  await addPackage(directory.path, "pydantic", "pydantic", "2.9.2");
+  const old = () => findPython({ python, cacheDir });
+  await assertRejects(old, EnvironmentNotReadyError, "version 2.9.2 is older than 2.11");
+  await assertRejects(old, EnvironmentNotReadyError, "version 2.9.2 is older than 2.11");
+  assertEquals(await tries(), 3);
+});
+
+Deno.test("findPython() tries a Python again if what it remembers is not whole", async () => {
+  await using directory = await TempDirectory.create();
+  const { path: cacheDir } = directory;
+  const python = await fitEnvironment(directory.path);
+  const found = await findPython({ python, cacheDir });
+  const [entry] = await Array.fromAsync(Deno.readDir(`${cacheDir}/named`));
+  const record = `${cacheDir}/named/${entry?.name}`;
+  const whole: unknown = JSON.parse(await Deno.readTextFile(record));
+  const others = [
+    "{",
+    "{}",
+    ...[{ changed: {} }, { executable: "/bin/sh" }, { version: "3.9.1" }]
+      .map((part) => JSON.stringify(Object.assign({}, whole, part))),
+  ];
+
+  for (const text of others.slice(0, 4)) {
+    await Deno.writeTextFile(record, text);
+    assertEquals(await findPython({ python, cacheDir }), found);
+  }
+  await Deno.writeTextFile(record, others.at(-1) ?? "");
+  await assertRejects(() => findPython({ python, cacheDir }), EnvironmentNotReadyError, "too old");
+});
+
+Deno.test("checkPython() tries even a Python that is remembered", async () => {
+  await using directory = await TempDirectory.create();
+  const { path: cacheDir } = directory;
+  const python = await fitEnvironment(directory.path);
+  await findPython({ python, cacheDir });
+  // As its folder does not change, only trying it shows this.
+  await Deno.writeTextFile(`${await sitePackages(directory.path)}/ipykernel.py`, "1 / 0");
+  await findPython({ python, cacheDir });
+
+  const { missing } = await checkPython({ python, cacheDir });
+
+  assertStringIncludes(missing.ipykernel ?? "", "ZeroDivisionError");
+  const finding = () => findPython({ python, cacheDir });
+  await assertRejects(finding, EnvironmentNotReadyError, "ipykernel: ZeroDivisionError");
 });
 
 Deno.test("findPython() says why something is no Python", async () => {
@@ -128,6 +187,22 @@ async function bareEnvironment(directory: string): Promise<string> {
   return `${directory}/bare/bin/python`;
 }
 
+/** An environment with the least that kernels need; its interpreter's path. */
+async function fitEnvironment(directory: string): Promise<string> {
+  const python = await bareEnvironment(directory);
+  await addPackage(directory, "kernel_gateway", "jupyter_kernel_gateway", "3.0.1");
+  await addPackage(directory, "pydantic", "pydantic", "2.11.1");
+  await addPackage(directory, "ipykernel", "ipykernel", "7.4.0");
+  await Deno.mkdir(`${await sitePackages(directory)}/__pycache__`); // as installers do
+  return python;
+}
+
+async function sitePackages(directory: string): Promise<string> {
+  const lib = `${directory}/bare/lib`;
+  const [python] = await Array.fromAsync(Deno.readDir(lib));
+  return `${lib}/${python?.name}/site-packages`;
+}
+
 async function addPackage(
   directory: string,
   module: string,
@@ -135,9 +210,7 @@ async function addPackage(
   version: string,
   code = "",
 ): Promise<void> {
-  const lib = `${directory}/bare/lib`;
-  const [python] = await Array.fromAsync(Deno.readDir(lib));
-  const site = `${lib}/${python?.name}/site-packages`;
+  const site = await sitePackages(directory);
   const info = `${site}/${name}-${version}.dist-info`;
   await Deno.mkdir(info);
   await Deno.writeTextFile(`${info}/METADATA`, `Name: ${name}\nVersion: ${version}\n`);

@@ -26,6 +26,8 @@ export interface Interpreter {
   readonly packages: Readonly<Record<string, string>>;
   /** Why modules could not be imported, by package name. */
   readonly missing: Readonly<Record<string, string>>;
+  /** When the interpreter and the folders that it imports from were changed, in milliseconds, by path. */
+  readonly changed?: Readonly<Record<string, number>>;
 }
 
 // Imports the modules instead of only looking for them: a package that was built for another Python or
@@ -34,6 +36,8 @@ const INSPECT = `
 import importlib, importlib.util, json, os, sys
 out = os.fdopen(os.dup(1), "w"); os.dup2(2, 1)
 packages, missing = {}, {}
+sources = [sys.executable, os.path.join(sys.prefix, "pyvenv.cfg"), *sys.path]
+changed = {path: os.stat(path).st_mtime_ns // 10**6 for path in sources if os.path.exists(path)}
 for argument in sys.argv[1:]:
     module, _, package = argument.partition("=")
     try:
@@ -50,7 +54,7 @@ json.dump({
     "basePrefix": getattr(sys, "base_prefix", sys.prefix),
     "version": ".".join(map(str, sys.version_info[:3])),
     "makesEnvironments": all(map(importlib.util.find_spec, ("venv", "ensurepip"))),
-    "packages": packages, "missing": missing,
+    "packages": packages, "missing": missing, "changed": changed,
 }, out)
 out.close()
 `;
@@ -122,12 +126,13 @@ function isInterpreter(value: unknown): value is Interpreter {
   return ["executable", "prefix", "basePrefix", "version"]
     .every((name) => typeof fields[name] === "string" && fields[name] !== "") &&
     typeof fields.makesEnvironments === "boolean" &&
-    isTextRecord(fields.packages) && isTextRecord(fields.missing);
+    isRecordOf("string", fields.packages) && isRecordOf("string", fields.missing) &&
+    (fields.changed === undefined || isRecordOf("number", fields.changed));
 }
 
-function isTextRecord(value: unknown): value is Record<string, string> {
+function isRecordOf(type: "string" | "number", value: unknown): boolean {
   return typeof value === "object" && value !== null &&
-    Object.values(value).every((item) => typeof item === "string");
+    Object.values(value).every((item) => typeof item === type);
 }
 
 function notPython(command: string, reason: string, cause?: unknown): EnvironmentNotReadyError {

@@ -103,7 +103,11 @@ export async function writeMarker(
   directory: string,
   interpreter: Interpreter,
 ): Promise<void> {
-  const path = join(directory, `${await environmentKey(recipe)}.json`);
+  await replaceMarker(join(directory, `${await environmentKey(recipe)}.json`), interpreter);
+}
+
+/** Writes what was found about an interpreter, at once as a whole. */
+export async function replaceMarker(path: string, interpreter: Interpreter): Promise<void> {
   const temporary = `${path}.${crypto.randomUUID()}.tmp`;
   await Deno.writeTextFile(temporary, JSON.stringify(interpreter, null, 2) + "\n");
   await Deno.rename(temporary, path);
@@ -149,7 +153,8 @@ async function readReady(marker: string): Promise<Interpreter | undefined> {
   return interpreter;
 }
 
-async function readMarker(path: string): Promise<Interpreter | undefined> {
+/** Reads what was found about an interpreter. */
+export async function readMarker(path: string): Promise<Interpreter | undefined> {
   try {
     return parseInterpreter(await Deno.readTextFile(path));
   } catch (error) {

@@ -88,12 +88,17 @@ export function effectiveLimits(
   };
 }
 
-/** Converts limits to what the launcher sets. */
-export function rlimits(limits: EffectiveLimits): Rlimits {
+/**
+ * Converts limits to what the launcher sets.
+ *
+ * @param countsProcesses Whether their number is among them: the system counts those of a user, wherever
+ * they run, but for those in other user namespaces.
+ */
+export function rlimits(limits: EffectiveLimits, countsProcesses = true): Rlimits {
   const { memoryBytes, processes, fileBytes, cpuSeconds } = limits;
   const all = {
     RLIMIT_AS: memoryBytes,
-    RLIMIT_NPROC: processes,
+    RLIMIT_NPROC: countsProcesses ? processes : null,
     RLIMIT_FSIZE: fileBytes,
     RLIMIT_NOFILE: processes === null ? null : OPEN_FILES,
     RLIMIT_SIGPENDING: processes === null || Deno.build.os !== "linux" ? null : SIGNALS,

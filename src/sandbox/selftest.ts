@@ -1,5 +1,8 @@
 import { z } from "zod";
 
+/** What is said of it to people: one line. */
+const word = z.string().max(4096).regex(/^\P{Cc}*$/u);
+
 /**
  * The launcher's attempts at what the sandbox must deny, with the property names of the link
  * protocol.
@@ -10,39 +13,41 @@ export const selfTestSchema = z.object({
   /** Its user id inside the sandbox. */
   uid: z.number(),
   /** The system's name in Python. */
-  platform: z.string(),
+  platform: word,
   /** `"allowed"`, or the name of the error. */
-  unix_socket: z.string(),
+  unix_socket: word,
   /** `"2"` if a system call filter is active; Linux only. */
-  seccomp: z.string().optional(),
+  seccomp: word.optional(),
   /** `"1"` if privileges cannot be gained; Linux only. */
-  no_new_privs: z.string().optional(),
+  no_new_privs: word.optional(),
   /** The names of its nonempty capability sets; Linux only. */
-  capabilities: z.array(z.string()).optional(),
+  capabilities: z.array(word).max(1000).optional(),
   /** The namespaces that it shares with the outside of the sandbox; Linux only. */
-  shared_namespaces: z.array(z.string()).optional(),
+  shared_namespaces: z.array(word).max(1000).optional(),
   /** `"allowed"`, or the name of the error of requesting a kernel key; Linux only. */
-  keyring: z.string().optional(),
+  keyring: word.optional(),
   /** `"allowed"`, or the name of the error of creating a datagram socket pair; Linux only. */
-  datagrams: z.string().optional(),
+  datagrams: word.optional(),
   /** The name of the error of creating a setuid file; Linux only. */
-  setuid: z.string().optional(),
+  setuid: word.optional(),
   /** Files of the machine that can be opened for writing; Linux only. */
-  writable: z.array(z.string()).optional(),
+  writable: z.array(word).max(1000).optional(),
   /** Files with kernel memory that can be read; Linux only. */
-  readable: z.array(z.string()).optional(),
+  readable: z.array(word).max(1000).optional(),
   /** The network interfaces besides loopback; Linux only. */
-  networks: z.array(z.string()).optional(),
+  networks: z.array(word).max(1000).optional(),
+  /** Whether the workspace is another folder than the one that was to be mounted. */
+  replaced: z.boolean().optional(),
   /** The addresses that answered; absent if none was tried. */
-  reached: z.array(z.string()).optional(),
+  reached: z.array(word).max(1000).optional(),
   /** The version of Landlock; below 1 if there is none; Linux only. */
   landlock: z.number().optional(),
   /** `"open"`, or the name of the error. */
-  canary_file: z.string(),
+  canary_file: word,
   /** `"open"`, or the name of the error. */
-  canary_port: z.string(),
+  canary_port: word,
   /** `"visible"`, or the name of the error. */
-  canary_process: z.string(),
+  canary_process: word,
 });
 
 /** The launcher's report. */
@@ -79,6 +84,7 @@ export function selfTestFailures(
     check(report.platform === "linux", `it is ${report.platform}, not Linux`);
   }
   check(report.canary_file !== "open", "a file outside the workspace can be opened");
+  check(report.replaced !== true, "the workspace was replaced while it was mounted: try again");
   if (report.platform === "linux") {
     const { allowUnixSockets = false, ambiguousProcess = false } = options;
     const { elsewhere = false, mayHaveInterfaces = false } = options;

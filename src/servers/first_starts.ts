@@ -8,7 +8,7 @@ import type { Calls } from "../calls/calls.ts";
 import { ifPresent } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
 import { sealObject, toExact } from "../json/exact.ts";
-import { startFailure } from "../mcp/call_errors.ts";
+import { startFailure } from "../mcp/start_errors.ts";
 import { settingsFileOf, wantedSandbox } from "../mcp/launch.ts";
 import { namesCode } from "../mcp/own_arguments.ts";
 import {

@@ -4,9 +4,9 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
 import { abortable, anySignal, LinkedSignal, pause } from "../base/signals.ts";
 import type { ExactObject } from "../json/exact.ts";
-import { explainLogin, startFailure } from "../mcp/call_errors.ts";
+import { explainLogin, startFailure } from "../mcp/start_errors.ts";
 import type { CatalogMethod } from "../mcp/catalog.ts";
-import { connectMcp, type ConnectOptions, type SessionConnectOptions } from "../mcp/connect.ts";
+import type { ConnectOptions, SessionConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions, ServerHooks } from "../mcp/hooks.ts";
 import type { ServerParams } from "../mcp/params.ts";
@@ -369,6 +369,7 @@ class PooledServer implements AsyncDisposable {
   async #start(): Promise<McpConnection> {
     const { serverName, params, connect } = this.#options;
     await pause(this.#notBefore - performance.now(), this.#ended.signal);
+    const { connectMcp } = await import("../mcp/connect.ts"); // large, and many sessions need none
     return await connectMcp(serverName, params, { ...connect, signal: this.#ended.signal });
   }
 

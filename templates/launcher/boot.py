@@ -15,12 +15,16 @@ import importlib.util
 import json
 import os
 import platform
+import pwd
+import select
 import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
 import zlib
 
 IMAGE = "/opt/ipybox"
@@ -31,6 +35,7 @@ NEEDED = {
 }
 MAX_LINE = 1 << 20
 MAX_ARCHIVE = 1 << 24
+EXIT_SECONDS = 10  # the launcher's own grace periods are shorter
 
 # The only files in /proc about the machine that bubblewrap's sandbox shows.
 SHOWN = {
@@ -39,6 +44,7 @@ SHOWN = {
 }
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, FILTER_MODE, PR_CAPBSET_DROP = 38, 22, 2, 24
+PR_SET_DUMPABLE = 4
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
@@ -142,9 +148,34 @@ def look(wanted):
         "requirements": requirements,
         "has": digest(tree(f"{IMAGE}/programs")) == wanted,
         "bwrap": shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin"),
+        "bounds": bounds(),
         "apiServer": api_server(),
         "node": os.environ.get("IPYBOX_NODE"),
     }
+
+
+# Where a control group says what all in it may take, in either version.
+BOUNDS = {
+    "memory": ("memory.max", "memory/memory.limit_in_bytes"),
+    "processes": ("pids.max", "pids/pids.max"),
+}
+UNBOUNDED = 1 << 60  # that much memory is what the first version says where there is no limit
+
+
+def bounds():
+    """Names what all processes here together are bounded in."""
+    found = []
+    for name, files in BOUNDS.items():
+        for file in files:
+            try:
+                with open(f"/sys/fs/cgroup/{file}") as content:
+                    said = content.read().strip()
+            except OSError:
+                continue  # another version, or no group of its own
+            if said.isdigit() and int(said) < UNBOUNDED:
+                found.append(name)
+                break
+    return found
 
 
 def api_server():
@@ -187,6 +218,56 @@ def take_rights(rules):
         sys.exit(f"The system call filter does not work: {os.strerror(ctypes.get_errno())}")
 
 
+def is_in(path, folder):
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def settle(path, root):
+    """Makes the folder that code works in, if it is missing, and says which one it is.
+
+    Code of other sessions may have put a link on the way to it. And no code may write to what this user's
+    programs obey, or to what the next session is started with, outside of its sandbox.
+    """
+    here = os.path.normpath(path)
+    real = {os.path.realpath(home) for home in (os.path.expanduser("~"), pwd_home()) if home}
+    if any(is_in(home, here) for home in real):
+        sys.exit(
+            f"{path} contains the home directory, where code must not write: choose another folder"
+        )
+    if is_in(root, here):
+        sys.exit(f"{path} contains the folders of sessions: choose another folder")
+    for file in [sys.executable, *installation(real_executable())]:
+        if is_in(file, here):
+            sys.exit(
+                f"{file} is in {path}, where code could replace what starts the next session: have "
+                "Python's environment in another folder (--python PATH)"
+            )
+    at, flags = os.open("/", os.O_PATH | os.O_CLOEXEC), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+    for name in filter(None, here.split("/")):
+        try:
+            below = os.open(name, flags | os.O_CLOEXEC, dir_fd=at)
+        except FileNotFoundError:
+            os.mkdir(name, 0o700, dir_fd=at)
+            below = os.open(name, flags | os.O_CLOEXEC, dir_fd=at)
+        except NotADirectoryError:
+            sys.exit(
+                f"{name} in {path} is a link or a file: code of another session may have put it there. "
+                "Name the folder itself"
+            )
+        os.close(at)
+        at = below
+    found = os.fstat(at)
+    os.close(at)
+    return [found.st_dev, found.st_ino]
+
+
+def pwd_home():
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None
+
+
 def wall(order, rules):
     """The command line of bubblewrap, which precedes the launcher's. Only what it names exists inside."""
     reader, writer = os.pipe()
@@ -221,18 +302,30 @@ def become(argv, root):
     """Becomes the launcher, or starts it and cleans up afterwards if this is not PID 1."""
     if os.getpid() == 1:
         os.execve(argv[0], argv, {"LANG": "C.UTF-8"})
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # code may see this process
     stops = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     for number in stops:
         signal.signal(number, lambda *_: None)  # the launcher ends when its stdin does
     process = subprocess.Popen(argv, cwd="/", env={"LANG": "C.UTF-8"}, close_fds=False)
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     for number in stops:
         signal.signal(number, lambda number, _: process.send_signal(number))
+    threading.Thread(target=outlive_host, args=(process,), daemon=True).start()
     code = process.wait()
     shutil.rmtree(root, ignore_errors=True)
     sys.exit(code if code >= 0 else 128 - code)
+
+
+def outlive_host(process):
+    """Kills the launcher that does not end when its host has gone: code can have stopped it."""
+    host = select.poll()
+    host.register(
+        0, getattr(select, "POLLRDHUP", 0)
+    )  # besides what is always told, which is its end
+    host.poll()
+    time.sleep(EXIT_SECONDS)
+    process.kill()
 
 
 def hold(argv, answer, prepare):
@@ -299,6 +392,10 @@ def main():
     root = answer["root"]
     if answer["mounts"]:
         check_mounts(answer["mounts"])
+    if answer["wall"] and answer["wall"]["workspace"]:
+        inner = answer["wall"]["workspace"]
+        answer["wall"]["writable"].append(inner)
+        answer["probe"]["workspace"] = [inner, settle(inner, root)]
     os.mkdir(root, 0o700)
     for folder in answer["folders"]:
         os.makedirs(folder, mode=0o700, exist_ok=True)

@@ -5,14 +5,17 @@ with the error, if any, and to read a file, its size and then its bytes. Links a
 they lead to nothing that code could not read itself.
 """
 
+import fcntl
 import json
 import os
+import re
 import shutil
 import stat
 import sys
 import uuid
 
 CHUNK = 1 << 16
+UNFINISHED = re.compile(r"\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.upload")
 
 
 def answer(error=None, missing=False, size=0):
@@ -40,8 +43,9 @@ def read(path):
 def write(path):
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)
-    temporary = os.path.join(folder, f".{uuid.uuid4()}.upload")
-    with open(temporary, "xb") as file:
+    remove_unfinished(folder)
+    temporary, fd = unfinished(folder)
+    with open(fd, "wb") as file:
         try:
             shutil.copyfileobj(sys.stdin.buffer, file, CHUNK)
             file.flush()
@@ -50,6 +54,39 @@ def write(path):
             os.unlink(temporary)
             raise
     answer()
+
+
+def unfinished(folder):
+    """Makes a file that is locked for as long as it is written."""
+    while True:
+        path = os.path.join(folder, f".{uuid.uuid4()}.upload")
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        lock(fd)
+        if os.fstat(fd).st_nlink:
+            return path, fd
+        os.close(fd)  # somebody came before the lock
+
+
+def remove_unfinished(folder):
+    """Removes what is left where the stream of an earlier file has broken off, which killed its writer."""
+    for name in filter(UNFINISHED.fullmatch, os.listdir(folder)):
+        path = os.path.join(folder, name)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except OSError:
+            continue  # somebody else was first, or code has made it what it is
+        if lock(fd, fcntl.LOCK_NB) and os.fstat(fd).st_nlink:
+            os.unlink(path)
+        os.close(fd)
+
+
+def lock(fd, how=0):
+    """Says whether a file is locked now: some file systems have no locks."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | how)
+    except OSError:
+        return False
+    return True
 
 
 def main():

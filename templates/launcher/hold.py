@@ -2,7 +2,7 @@
 
 A session is started from outside, by the engine's exec, so its parent is not in the container's
 namespace. Code cannot start such a process, nor trace this one, so it cannot keep the pod alive when
-its host is gone.
+its host is gone. It can stop such a process, which then no longer counts.
 
 The arguments are the seconds to wait for the first session (0: forever), and for another one after
 that.
@@ -19,7 +19,7 @@ EVERY = 1.0
 
 
 def is_occupied():
-    """Whether a process other than this one has its parent outside."""
+    """Whether a process other than this one has its parent outside and is not stopped."""
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -28,7 +28,7 @@ def is_occupied():
                 state, parent = file.read().rpartition(b")")[2].split()[:2]
         except OSError:
             continue  # it has just ended
-        if int(parent) == 0 and state != b"Z":
+        if int(parent) == 0 and state not in (b"Z", b"T"):
             return True
     return False
 

@@ -134,8 +134,14 @@ def self_test(probe):
         report["readable"] = [path for path in OF_ITS_MEMORY if can_open(path, os.O_RDONLY)]
         report["networks"] = networks()
         report["landlock"] = ctypes.CDLL(None).syscall(444, None, 0, 1)  # its version
+    if "workspace" in probe:
+        path, found = probe["workspace"]
+        report["replaced"] = identity_of(path) != found
     if "addresses" in probe:
-        report["reached"] = reached_of(probe["addresses"])
+        import runpy  # only places with networks need it
+
+        program = runpy.run_path(f"{os.path.dirname(os.path.abspath(__file__))}/reach.py")
+        report["reached"] = program["reached_of"](probe["addresses"], networks())
     found = [probe_file(path) for path in probe["files"]]
     report["canary_file"] = "open" if "open" in found else found[0]
     report["canary_port"] = probe_port(probe["port"])
@@ -159,6 +165,15 @@ OF_ITS_MEMORY = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/kallsym
 KEYCTL = {"x86_64": 250, "aarch64": 219}
 KEYCTL_GET_KEYRING_ID = 0
 KEY_SPEC_SESSION_KEYRING = -3
+
+
+def identity_of(path):
+    """Which folder is at a path; nothing where none can be seen."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return [found.st_dev, found.st_ino]
 
 
 def shared_namespaces():
@@ -241,96 +256,6 @@ def probe_port(port):
         return "open"
     except OSError as error:
         return errno.errorcode.get(error.errno or 0, "unreachable")
-
-
-# The time for one attempt, and for network policies to become effective.
-REACH_SECONDS = 1.0
-POLICY_SECONDS = 5.0
-
-# A DNS query for the root name servers.
-QUESTION = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x01"
-DNS = 53
-
-
-def reached_of(addresses):
-    """The addresses that answer, of the given ones and those that this machine knows."""
-    if not networks():
-        return []
-    addresses = {(host, port) for host, port in addresses}
-    addresses |= {(host, DNS) for host in name_servers()}
-    addresses |= {(host, port) for host in routers() for port in (22, DNS, 80, 443, 10250)}
-    deadline = time.monotonic() + POLICY_SECONDS
-    while (reached := reach(sorted(addresses))) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return reached
-
-
-def reach(addresses):
-    """Connects to all of them concurrently; name servers are also queried by UDP."""
-    found = set()
-    with selectors.DefaultSelector() as selector:
-        for host, port in addresses:
-            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-                if kind == socket.SOCK_DGRAM and port != DNS:
-                    continue
-                try:
-                    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind)
-                except OSError:
-                    continue  # the address family is not supported
-                sock.setblocking(False)
-                try:
-                    failed = sock.connect_ex((host, port))
-                    if kind == socket.SOCK_DGRAM and not failed:
-                        sock.send(QUESTION)
-                except OSError as error:
-                    failed = error.errno
-                if failed not in (0, errno.EINPROGRESS):
-                    sock.close()
-                    continue
-                selector.register(sock, WRITE if kind == socket.SOCK_STREAM else READ, (host, port))
-        deadline = time.monotonic() + REACH_SECONDS
-        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
-            for key, events in selector.select(left):
-                selector.unregister(key.fileobj)
-                with key.fileobj as sock:
-                    if events == WRITE:
-                        failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                    else:
-                        failed = probe_answer(sock)
-                if not failed:
-                    found.add(key.data)
-        for key in list(selector.get_map().values()):
-            key.fileobj.close()
-    return [f"{host}:{port}" for host, port in sorted(found)]
-
-
-def probe_answer(sock):
-    try:
-        return not sock.recv(512)
-    except OSError:
-        return True
-
-
-def name_servers():
-    """The addresses of name servers, except those on this machine."""
-    try:
-        with open("/etc/resolv.conf") as file:
-            words = [line.split() for line in file]
-    except OSError:
-        return []
-    named = [line[1] for line in words if len(line) > 1 and line[0] == "nameserver"]
-    return [host for host in named if not host.startswith("127.") and host != "::1"]
-
-
-def routers():
-    """The addresses of gateways."""
-    found = set()
-    with open("/proc/net/route") as file:
-        for line in list(file)[1:]:
-            gateway = int(line.split()[2], 16)
-            if gateway:
-                found.add(socket.inet_ntoa(struct.pack("=I", gateway)))
-    return found
 
 
 def probe_process(pid):

@@ -5,7 +5,8 @@ with only the standard library. `relay` replaces the launcher here, `hold` is th
 there, and a carrier's command, which may be cut at any byte, connects the two: the relay sends this
 file through it, which becomes `attach` and connects to the holder's socket. Both sides number the bytes
 and keep those that the other has not acknowledged, so that their neighbors see one uninterrupted
-stream.
+stream. What a relay has kept is lost with it: if it is killed, `end` takes its place and makes the
+holder end.
 
 A connection begins with a line of JSON from the relay, then one from the holder, which say how much
 each has received. Then frames follow: `type u8, length u32, payload`, big-endian.
@@ -42,6 +43,7 @@ ACK_EVERY = 1 << 16
 CONGESTED = 1 << 18
 MAX_LINE = 1 << 12
 MAX_NOTE = 1 << 14
+MAX_SAID = 4000  # characters of a line: the host would take the rest of a longer one for the next
 MAX_WAITING = 8  # connections that have not shown the secret
 
 FIRST_DELAY = 0.1
@@ -63,6 +65,9 @@ MAX_SLEEP_SECONDS = 3600
 LEFT, GONE = 75, 76
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+# Control characters, and what marks the beginning of a text.
+OBEYED = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ufeff]")
 
 
 class Broken(Exception):
@@ -360,9 +365,10 @@ class Side:
 class Relay(Side):
     """The supervisor's side, which the supervisor takes for the launcher."""
 
-    def __init__(self, spec, program):
+    def __init__(self, spec, program, ends=False):
         super().__init__(0, 1, spec["beat_seconds"])
         self.spec = spec
+        self.ends = ends  # whether it only comes to end the session
         self.program = program
         self.attempts = 0
         self.delay = FIRST_DELAY
@@ -385,8 +391,11 @@ class Relay(Side):
             pass  # nobody reads it
 
     def say_other(self, text):
-        """Forwards a line of others, which must not look like one of ours."""
-        self.write_note(b" " + text if text.startswith(b"relay:") else text)
+        """Forwards lines of others, which must not look like ours, not even without the control
+        characters that the host removes."""
+        for part in text.splitlines():
+            plain = OBEYED.sub("", part.decode(errors="replace"))[:MAX_SAID]
+            self.write_note((f" {plain}" if plain.startswith("relay:") else plain).encode())
 
     def own_deadlines(self):
         if self.bye is not None:
@@ -447,6 +456,7 @@ class Relay(Side):
             secret=self.spec["secret"],
             epoch=self.attempts,
             received=self.received,
+            ends=self.ends,
         )
 
     def on_line(self, connection, said):
@@ -472,8 +482,7 @@ class Relay(Side):
 
     def on_frame(self, kind, payload):
         if kind == NOTE:
-            for text in payload.splitlines():
-                self.say_other(text)
+            self.say_other(payload)
             return
         if kind == BYE and self.bye is not None:
             self.end_well()
@@ -500,7 +509,7 @@ class Relay(Side):
 
     def hear(self, text):
         self.last_words = text[:500].decode(errors="replace").strip() or self.last_words
-        self.say_other(text[:MAX_NOTE])
+        self.say_other(text)
 
     def on_broken(self, connection, error):
         if connection.met:
@@ -698,6 +707,9 @@ class Holder(Side):
             self.refuse(connection, "secret")
         elif hello["protocol"] != PROTOCOL:
             self.refuse(connection, "protocol")
+        elif hello.get("ends"):
+            self.end_soon()
+            self.refuse(connection, "gone")
         elif type(epoch) is not int or epoch <= self.epoch:
             self.refuse(connection, "epoch")
         else:
@@ -817,13 +829,18 @@ def harden():
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
-def relay(config):
+def relay(config, ends=False):
     harden()
     with open(config) as file:
         spec = json.load(file)
     with open(__file__, "rb") as file:
         program = file.read()
-    sys.exit(Relay(spec, program).run())
+    sys.exit(Relay(spec, program, ends).run())
+
+
+def end(config):
+    """Comes after a relay that was killed. Its stdin has ended, which is what it passes on."""
+    relay(config, ends=True)
 
 
 def hold():
@@ -882,7 +899,7 @@ def attach():
 
 def main():
     role, *args = sys.argv[1:] or ["attach"]
-    {"relay": relay, "hold": hold, "attach": attach}[role](*args)
+    {"relay": relay, "end": end, "hold": hold, "attach": attach}[role](*args)
 
 
 if __name__ == "__main__":

@@ -567,11 +567,14 @@ class Supervisor:
             self.host.send(frame(STDERR, 0, unsent[-MAX_STDERR:]))
         asked = self.ending is not None and self.ending[1]
         self.listener.close()
+        code = process.returncode
+        if self.spec["ender"] is not None and (code is None or code < 0):
+            code = self.end_elsewhere()
         for path in self.spec["remove"]:
             attempt(remove, path)
         for path in self.folders:
             attempt(remove_group, path)
-        if process.returncode == LEFT:
+        if code == LEFT:
             for host in self.connections():
                 host.send(message(REFUSED, why="left", protocol=PROTOCOL))
         if asked:
@@ -580,6 +583,23 @@ class Supervisor:
             attempt(self.bury)
         for host in self.connections():
             attempt(self.say_last, host)
+
+    def end_elsewhere(self):
+        """Ends what a command that was killed has left elsewhere, and gives the exit code of what did that."""
+        try:
+            done = subprocess.run(
+                self.spec["ender"],
+                check=False,
+                cwd="/",
+                env=self.spec["env"],
+                input=b"",
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=EXIT_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return LEFT
+        return done.returncode
 
     def say_last(self, host):
         host.sock.settimeout(1)

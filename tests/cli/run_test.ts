@@ -5,6 +5,7 @@ import { cliArguments, ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const CALL =
@@ -294,6 +295,38 @@ Deno.test("tracebacks of a file that ipybox runs name it, and its lines", async 
     }
     assert(!stderr.includes("ipykernel"), stderr);
   }
+});
+
+Deno.test("ipybox run says what a Python of one's own lacks, also if that shows only in a start", async () => {
+  await using folder = await TempFolder.create();
+  await using cache = await TempCache.create();
+  const venv = await new Deno.Command("python3", {
+    args: ["-I", "-m", "venv", "--without-pip", `${folder.path}/venv`],
+  }).output();
+  assert(venv.success);
+  const [lib] = await Array.fromAsync(Deno.readDir(`${folder.path}/venv/lib`));
+  const site = `${folder.path}/venv/lib/${lib?.name}/site-packages`;
+  await Deno.mkdir(`${site}/__pycache__`);
+  for (const module of ["kernel_gateway", "ipykernel", "pydantic"]) {
+    await Deno.writeTextFile(`${site}/${module}.py`, "");
+  }
+  await Deno.mkdir(`${folder.path}/workspace`);
+  const run = async () =>
+    await ipybox(
+      ["run", "-c", "1", "--no-sandbox", "--python", `${folder.path}/venv/bin/python`],
+      {
+        cwd: `${folder.path}/workspace`,
+        env: cache.env,
+      },
+    );
+
+  const good = await run();
+  await Deno.writeTextFile(`${site}/kernel_gateway.py`, "1 / 0"); // which does not change its folder
+  const broken = await run();
+
+  assertEquals([good.code, broken.code], [3, 3], good.stderr + broken.stderr);
+  assertStringIncludes(good.stderr, "The kernel gateway exited with code 1");
+  assertStringIncludes(broken.stderr, "jupyter_kernel_gateway: ZeroDivisionError");
 });
 
 for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]] as const) {

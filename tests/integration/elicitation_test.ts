@@ -5,7 +5,7 @@ import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import type { ApprovalSetting } from "../../src/approval/policy.ts";
 import type { ElicitationRequest } from "../../src/approval/questions.ts";
-import { parsePolicy } from "../../src/approval/rules/file.ts";
+import { parsePolicy } from "../../src/approval/rules/parse.ts";
 import { PolicyRules } from "../../src/approval/rules/rules.ts";
 import { ToolRunner, type ToolRunnerOptions } from "../../src/calls/runner.ts";
 import { fixtureServer, npmServer, rawServer, startHttpServer } from "../support/mcp.ts";

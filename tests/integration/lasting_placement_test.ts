@@ -1,4 +1,5 @@
 /** Sessions elsewhere that outlive the process that started them, and the connections that lead there. */
+import { dirname } from "node:path";
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { KernelDiedError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
@@ -33,12 +34,18 @@ async function farFolder(executor: CodeExecutor): Promise<string> {
   return /\/tmp\/ipybox\.\w+/.exec(text ?? "")?.[0] ?? "";
 }
 
+/** What there is of a session there: its folder, and its holder's. */
+async function farFolders(folder: string): Promise<string[]> {
+  const entries = await Array.fromAsync(Deno.readDir(dirname(folder)));
+  return entries.map(({ name }) => `${dirname(folder)}/${name}`)
+    .filter((path) => path === folder || path.startsWith(`${folder}.`)).sort();
+}
+
 /** Checks that nothing is left of a session, here and there. */
 async function assertGone(id: string, folder: string): Promise<void> {
   await untilNoneWith(folder);
-  for (const path of [folder, `${folder}.held`, folderOf(id)]) {
-    await until(() => Deno.lstat(path).then(() => false, () => true));
-  }
+  await until(async () => (await farFolders(folder)).length === 0);
+  await until(() => Deno.lstat(folderOf(id)).then(() => false, () => true));
 }
 
 /** Cuts each connection that is there. */
@@ -140,7 +147,8 @@ Deno.test("a session whose far side is gone is lost", async () => {
     const fds = await Deno.readTextFile(`/proc/${pid}/cmdline`);
     if (fds.includes(folder)) Deno.kill(pid, "SIGKILL");
   }
-  await Deno.remove(`${folder}.held`, { recursive: true });
+  const [, held = ""] = await farFolders(folder);
+  await Deno.remove(held, { recursive: true });
   await assertRejects(() => running, KernelDiedError);
   await untilNoneWith(folder);
   await assertRejects(() => session.attach(id), SessionGoneError, "is lost");
@@ -148,6 +156,21 @@ Deno.test("a session whose far side is gone is lost", async () => {
   assertEquals([listed?.id, listed?.status], [id, undefined]);
   await endDurable(id);
   await Deno.remove(folder, { recursive: true }).catch(() => {}); // nobody else does
+});
+
+Deno.test("a session whose relay was killed is lost here, and ends there", async () => {
+  await using counter = await TempFolder.create();
+  await using session = await TestSession.create(frail(`${counter.path}/count`));
+  const executor = await session.start();
+  const { sessionId: id = "" } = executor;
+  const folder = await farFolder(executor);
+  const running = executor.execute("import time; time.sleep(600)");
+  running.catch(() => {}); // asserted below
+  const [listed] = await listSessions(session.workspace);
+  Deno.kill(listed?.status?.pid ?? 0, "SIGKILL");
+  await assertRejects(() => running, KernelDiedError);
+  await endDurable(id);
+  await assertGone(id, folder);
 });
 
 Deno.test("the end of a session that cannot be reached is said to have reached only this machine", async () => {

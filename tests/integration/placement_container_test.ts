@@ -116,7 +116,10 @@ test("a container without the workspace has an empty folder, and gets modules by
 test("all of a session together is bounded by the engine", async () => {
   await using folder = await ownWorkspace();
   const limits = { processes: 100, memoryBytes: 1024 ** 3 };
-  await using executor = await start(folder.path, { limits });
+  const warnings: string[] = [];
+  const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
+  await using executor = await start(folder.path, { limits, log });
+  assertEquals(warnings, []);
   const { text } = await executor.execute(`
 import subprocess
 started = []
@@ -141,6 +144,30 @@ for process in started:
     { timeoutMs: 120_000 },
   );
   assertEquals(ended, "-9");
+});
+
+test("where the engine does not bound a session, its processes are limited all the same", async () => {
+  await using folder = await ownWorkspace();
+  const warnings: string[] = [];
+  const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
+  // What engines of users without rights do by themselves
+  const args = ["--pids-limit", "-1"];
+  const limits = { processes: 100 };
+  await using executor = await start(folder.path, {
+    ...{ limits, log, placement: { ...container, args } },
+  });
+  const { text } = await executor.execute(`
+import resource, subprocess
+started = []
+try:
+    while len(started) < 1000:
+        started.append(subprocess.Popen(["sleep", "60"]))
+except OSError as error:
+    print(type(error).__name__, len(started) < 200, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+for process in started:
+    process.kill(); process.wait()`);
+  assertEquals(text, "BlockingIOError True 2048");
+  assertMatch(warnings.join(), /does not bound the processes of a session as a whole/);
 });
 
 test("what is orphaned in a container is reaped, and a signal to it ends the session", async () => {

@@ -9,6 +9,7 @@ import { silentLogger } from "../../src/base/log.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
+import { IMAGE_PYTHON } from "../../src/placement/carrier.ts";
 import type { KubernetesPlacement } from "../../src/placement/placement.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { ownProgram } from "../../src/process/program.ts";
@@ -23,6 +24,7 @@ import { McpHost } from "../support/mcp_client.ts";
 import { useSession } from "../support/placed.ts";
 import { processesWith } from "../support/processes.ts";
 import { testIf } from "../support/skip.ts";
+import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const why = await whyNoCluster();
@@ -112,6 +114,47 @@ test("a pod whose network is open is refused", async () => {
   assertMatch(error.message, /the network is open: .*:10250.*:443/);
   assertMatch(error.fix, /NetworkPolicy/);
   assertEquals(await namespace.names("pods"), []);
+});
+
+test("a pod that reaches another one is refused, though nobody listens there", async () => {
+  if (!(await kubectl(["get", "runtimeclass", "networked"])).success) return;
+  await using namespace = await TestNamespace.create();
+  await using folder = await TempFolder.create();
+  const spec = {
+    runtimeClassName: "networked",
+    restartPolicy: "Never",
+    terminationGracePeriodSeconds: 0,
+    automountServiceAccountToken: false,
+    securityContext: {
+      runAsNonRoot: true,
+      runAsUser: 10001,
+      seccompProfile: { type: "RuntimeDefault" },
+    },
+    containers: [{
+      name: "other",
+      image: kernelImage,
+      imagePullPolicy: "Never",
+      command: [IMAGE_PYTHON, "-c", "import threading; threading.Event().wait()"],
+      resources: { limits: { cpu: "10m", memory: "64Mi" } },
+      securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } },
+    }],
+  };
+  const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "other" }, spec };
+  await namespace.kubectl(["create", "--filename", "-"], JSON.stringify(pod));
+  let address = "";
+  await until("the other pod has an address", async () => {
+    address = await namespace.kubectl([
+      "get",
+      "pod",
+      "other",
+      "--output",
+      "jsonpath={.status.podIP}",
+    ]);
+    return address !== "";
+  });
+  const error = await rejection(start(namespace, folder.path, { runtimeClassName: "networked" }));
+  assert(error instanceof SandboxUnavailableError, `${error}`);
+  assert(error.message.includes(`${address}:443`), error.message);
 });
 
 test("a pod that is lost is a death that says so, and the next execution has another one", async () => {
@@ -218,6 +261,13 @@ for process in started:
   assertMatch(text ?? "", /^-9$|OOMKilled/);
 });
 
+/** Stops all that code could stop in a pod on a Linux before 6.12. */
+const STOP_ALL = `import os, signal
+for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+    with open(f"/proc/{pid}/cmdline", "rb") as file: line = file.read()
+    if pid not in (1, os.getpid()) and b"kernel.py" not in line: os.kill(pid, signal.SIGSTOP)
+`;
+
 test("a host that is killed leaves no pod that runs, and the next session removes its name", async () => {
   await using namespace = await TestNamespace.create();
   await using folder = await TempFolder.create();
@@ -240,6 +290,7 @@ test("a host that is killed leaves no pod that runs, and the next session remove
   const phase = () =>
     namespace.kubectl(["get", "pod", pod, "--output", "jsonpath={.status.phase}"]);
   assertEquals(await phase(), "Running");
+  await namespace.kubectl(["exec", pod, "--", IMAGE_PYTHON, "-c", STOP_ALL]);
   Deno.kill(host.pid, "SIGKILL");
   await until("the pod has ended", async () => await phase() === "Succeeded");
   await using _next = await start(namespace, `${folder.path}/workspace`);
@@ -272,6 +323,8 @@ test("a durable session in a pod outlives its killed host, and connections that 
   await cut(pod);
   const { stdout } = await ipybox(["sessions", "--workspace", session.workspace]);
   assertMatch(stdout, new RegExp(`${id}  detached.*; at kubernetes; `));
+  const end = "jsonpath={.items[*].spec.activeDeadlineSeconds}";
+  assertEquals(await namespace.kubectl(["get", "pods", "--output", end]), `${7 * 86_400 + 120}`);
 
   const executor = await session.attach(id);
   let asked = 0;
@@ -314,6 +367,30 @@ test("a durable session in a pod that nobody comes to ends, and so does one whos
     const [listed] = await listSessions(session.workspace);
     return listed?.id === id && listed.status === undefined;
   });
+  await endDurable(id);
+});
+
+test("a relay to a pod that is killed ends its pod, and a killed connection in there does not", async () => {
+  await using namespace = await TestNamespace.create();
+  await using session = await TestSession.create(placementIn(namespace));
+  const executor = await session.start();
+  const { sessionId: id = "" } = executor;
+  await executor.execute("a = 40");
+  const [pod = ""] = await namespace.names("pods");
+  const inPod = (code: string) => namespace.kubectl(["exec", pod, "--", IMAGE_PYTHON, "-c", code]);
+  // It has its parent outside, and is neither the pod's first process nor the one that looks for it.
+  await inPod(`import os, signal
+for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+    with open(f"/proc/{pid}/stat") as file: parent = file.read().rpartition(")")[2].split()[1]
+    if parent == "0" and pid not in (1, os.getpid()): os.kill(pid, signal.SIGKILL)`);
+  assertEquals((await executor.execute("a + 2")).text, "42");
+
+  const running = rejection(executor.execute("import time; time.sleep(600)"));
+  const [listed] = await listSessions(session.workspace);
+  Deno.kill(listed?.status?.pid ?? 0, "SIGKILL");
+  const error = await running;
+  assert(error instanceof KernelDiedError, `${error}`);
+  await until("its pod is gone", () => hasNoPods(namespace));
   await endDurable(id);
 });
 
@@ -445,4 +522,44 @@ test("clients over HTTP have a pod each, exchange files with it, and are told of
   assertEquals((await get(two, "out.txt"))[0], 503);
   await host.call("close_session", { session: one });
   await until("its pod is gone", async () => (await namespace.names("pods")).length === 1);
+});
+
+test("an HTTP server that was killed finds the sessions of its clients in their pods again", async () => {
+  await using namespace = await TestNamespace.create();
+  await using folder = await TempFolder.create();
+  await using cache = await TempCache.create();
+  const files = { placement: `${folder.path}/placement.json`, tokens: `${folder.path}/tokens` };
+  await Deno.writeTextFile(
+    files.placement,
+    JSON.stringify({ ...placementIn(namespace), cpus: 0.5 }),
+  );
+  const [alice, bob] = ["alice-alice-alice-alice", "bob-bob-bob-bob-bob-bob"];
+  const line = `placement=${files.placement}`;
+  await Deno.writeTextFile(files.tokens, `${alice} ${line}\n${bob} ${line} sessions=1\n`);
+  const workspace = `${folder.path}/workspace`;
+  await Deno.mkdir(workspace);
+  const args = ["--workspace", workspace, "--durable", "--token-file", files.tokens];
+  const serve = (port?: string) => HttpMcp.start(args, { cache, port });
+  await using _sessions = {
+    [Symbol.asyncDispose]: async () => {
+      const left = await listSessions((one) => one.workspace.startsWith(`${workspace}/`));
+      for (const { id } of left) await endDurable(id);
+    },
+  };
+  const first = await serve();
+  const { url } = first.address;
+  const kind = "2.x legacy";
+  await using one = await McpHost.join({ url, token: alice }, { kind });
+  await using other = await McpHost.join({ url, token: bob }, { kind });
+  await one.execute("value = 'one'; open('kept', 'w').close()");
+  await other.execute("value = 'other'");
+  const pods = (await namespace.names("pods")).sort();
+  assertEquals(pods.length, 2);
+  await first.stop("SIGKILL");
+  await using _second = await serve(url.port);
+  assertMatch(await one.execute("import os; print(value, os.listdir('.'))"), /^one \['kept'\]/);
+  assertMatch(await other.execute("print(value)"), /^other/);
+  assertEquals((await namespace.names("pods")).sort(), pods);
+  const refused = await rejection(McpHost.join({ url, token: bob }, { kind }));
+  assertMatch(`${refused}`, /as many sessions as it may have, 1/);
 });

@@ -53,6 +53,9 @@ for folder in os.environ["PYTHONPATH"].split(":")[:1]:
 pathlib.Path("kept.txt").write_text("here")
 print(pathlib.Path("kept.txt").read_text())`);
   assertEquals(text, "[] FileNotFoundError\nOSError\nOSError\nhere");
+  const limits =
+    "import resource as r; r.getrlimit(r.RLIMIT_NPROC)[0], r.getrlimit(r.RLIMIT_NOFILE)[0]";
+  assertEquals((await executor.execute(limits)).text, "(1024, 2048)");
 });
 
 Deno.test("what a session elsewhere had is gone when it has ended", async () => {
@@ -67,6 +70,24 @@ Deno.test("what a session elsewhere had is gone when it has ended", async () => 
   await until("the folder is gone", async () => {
     return await Deno.stat(home).then(() => false, () => true);
   });
+});
+
+Deno.test("a launcher that was stopped does not outlive its host", async () => {
+  // What it starts does not end with it, as on another machine.
+  const command = ["/usr/bin/setsid", "--fork", "--wait"];
+  let home = "";
+  {
+    await using started = await TestExecutor.start({ placement: { ...WALLED, command } });
+    home = (await started.executor.execute("import os; os.environ['HOME']")).text ?? "";
+    home = /\/tmp\/ipybox\.\w+/.exec(home)?.[0] ?? "";
+    // As code can on a Linux before 6.12
+    for (const pid of await processesWith(`\0-S\0${home}/session/launcher/launcher.py`)) {
+      if ((await Deno.readTextFile(`/proc/${pid}/comm`)).startsWith("python")) {
+        Deno.kill(pid, "SIGSTOP");
+      }
+    }
+  }
+  await untilNoneWith(home);
 });
 
 Deno.test("a place without walls is refused, unless that is asked for", async () => {
@@ -135,11 +156,14 @@ Deno.test("a stream that breaks off, or turns to garbage, ends the start with an
 });
 
 Deno.test("a place that goes silent is given up after the time that a start may take", async () => {
-  const command = [testPython(), cutter, "500", "silence"];
-  const placement = { type: "command", command } as const;
-  const error = await refusal({ placement, sandbox: false, startTimeoutMs: 3000 });
-  assert(error instanceof ProcessError, `${error}`);
-  assertStringIncludes(error.message, "did not answer within 3 s");
+  // Before the launcher's report, and after it: then there is something to copy, too.
+  for (const count of [500, 900]) {
+    const command = [testPython(), cutter, String(count), "silence"];
+    const placement = { type: "command", command } as const;
+    const error = await refusal({ placement, sandbox: false, startTimeoutMs: 3000 });
+    assert(error instanceof ProcessError, `${error}`);
+    assertStringIncludes(error.message, "did not answer within 3 s");
+  }
 });
 
 Deno.test("placements are checked, and what only counts on this machine is refused", async () => {

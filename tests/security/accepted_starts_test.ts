@@ -7,7 +7,7 @@ import {
   assertStringIncludes,
 } from "@std/assert";
 import type { ApprovalSetting } from "../../src/approval/policy.ts";
-import { parsePolicy } from "../../src/approval/rules/file.ts";
+import { parsePolicy } from "../../src/approval/rules/parse.ts";
 import { PolicyRules } from "../../src/approval/rules/rules.ts";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";

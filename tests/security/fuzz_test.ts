@@ -29,7 +29,7 @@ import { readChallenge } from "../../src/mcp/oauth/session.ts";
 import { OAuthHttpError, trustedUrl } from "../../src/mcp/oauth/http.ts";
 import { fillVariables, parseServerParams } from "../../src/mcp/params.ts";
 import { imageSize } from "../../src/mcp_server/images.ts";
-import { parsePolicy } from "../../src/approval/rules/file.ts";
+import { parsePolicy } from "../../src/approval/rules/parse.ts";
 import { readShell } from "../../src/approval/rules/commands.ts";
 import { parseRequirement } from "../../src/python/requirement.ts";
 import { indexSettings } from "../../src/python/indexes.ts";

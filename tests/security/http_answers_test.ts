@@ -121,6 +121,61 @@ Deno.test("an output that would be several times its size as JSON is not sent", 
   assertMatch(JSON.stringify(answer?.error), /larger than 32 MiB; read a part of it in a cell/);
 });
 
+/** Makes a picture that takes long to scale down: `png(side)`. */
+const PNG = `
+import struct, zlib
+from IPython.display import Image, display
+def png(side, dot=1):
+    rows = bytes([0] + [dot] * 3 * side) * side
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
+    body = chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return Image(data=b"\\x89PNG\\r\\n\\x1a\\n" + head + body)
+`;
+
+Deno.test("the pictures of one session come between those of another", async () => {
+  await using parts = new AsyncDisposableStack();
+  const { address: { url } } = await serve(parts);
+  const alice = await RawClient.open(url);
+  await using bob = await McpHost.join({ url, token: BOB });
+  await Promise.all([
+    alice.execute(`${PNG}large = png(1600)`),
+    bob.execute(`${PNG}own = png(1600)`),
+  ]);
+  let pending = 5;
+  const call = { name: CELL, arguments: { code: "display(large)" } };
+  const shown = Array.from({ length: pending }, async (_, id) => {
+    await alice.ask(request(id, "tools/call", call));
+    pending--;
+  });
+  await bob.execute("import time; time.sleep(2)"); // by when they have been displayed
+
+  await bob.execute("display(own)");
+
+  assert(pending > 0, "all pictures of Alice were made fit first");
+  await Promise.all(shown);
+});
+
+Deno.test("the pictures of a cell are made fit once, however often it is waited for", async () => {
+  await using parts = new AsyncDisposableStack();
+  const { address: { url } } = await serve(parts);
+  const alice = await RawClient.open(url);
+  const ask = async (name: string, args: object) =>
+    JSON.stringify(await alice.ask(request(0, "tools/call", { name, arguments: args })));
+  const code = `${PNG}display(png(1600)); import time; time.sleep(2)`;
+  const cell = /Cell (\w+) still/.exec(await ask(CELL, { code, wait_seconds: 1 }))?.[1];
+  let first = "";
+  await until(async () => {
+    first = await ask("wait_for_cell", { cell });
+    return first.includes('"image"');
+  });
+  await alice.execute(`import glob
+for path in glob.glob("images/*.png"): open(path, "wb").write(png(1600, 200).data)`);
+
+  assertEquals(await ask("wait_for_cell", { cell }) === first, true);
+});
+
 /** A server for two owners. */
 async function serve(parts: AsyncDisposableStack): Promise<HttpMcp> {
   const [workspace, outside] = [

@@ -7,7 +7,7 @@ import { z } from "zod";
 import { filesBelow } from "../support/files.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
-import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { CLIENT_KINDS, type ClientKind, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { rawServer, until } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -17,7 +17,7 @@ const CELL = "execute_ipython_cell";
 const ALICE = "alice-alice-alice-alice";
 const BOB = "bob-bob-bob-bob-bob-bob";
 
-Deno.test("A24: one owner's token opens nothing of another owner's session", async (t) => {
+Deno.test("A24: one owner reaches nothing of another owner's session", async (t) => {
   const step = stepsOf(t);
   await using siege = await Siege.begin();
   const { victim, bob, url } = siege;
@@ -121,77 +121,75 @@ Deno.test("A24: one owner's token opens nothing of another owner's session", asy
     const { text } = await siege.aliceModern.call(CELL, { code: "secret", session: victim.modern });
     assertEquals(text, "'of alice'");
   });
-});
 
-Deno.test("A24: an approval that waits counts for the client only that was asked", async () => {
-  await using siege = await Siege.begin();
-  const { url, victim } = siege;
-  const asked = Promise.withResolvers<void>();
-  const answer = Promise.withResolvers<string>();
-  await using alice = await McpHost.join({ url, token: ALICE }, {
-    kind: "2.x 2026-07-28",
-    answer: () => {
-      asked.resolve();
-      return answer.promise;
-    },
-  });
-  const body = (requestState?: string, inputResponses?: unknown) => ({
-    jsonrpc: "2.0",
-    id: 1,
-    method: "tools/call",
-    params: {
-      name: "register_mcp_server",
-      arguments: { server_name: "more", server_params: { ...rawServer() } },
-      _meta: {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": { elicitation: { form: {} } },
-        "io.modelcontextprotocol/clientInfo": { name: "raw", version: "1" },
+  await step("an approval that waits counts for the client only that was asked", async () => {
+    const asked = Promise.withResolvers<void>();
+    const answer = Promise.withResolvers<string>();
+    await using alice = await McpHost.join({ url, token: ALICE }, {
+      kind: "2.x 2026-07-28",
+      answer: () => {
+        asked.resolve();
+        return answer.promise;
       },
-      ...(requestState === undefined ? {} : { requestState, inputResponses }),
-    },
-  });
-  const modern = async (token: string, message: unknown) => {
-    const { text } = await send(url, token, { method: "POST", body: message }, {
-      "mcp-protocol-version": "2026-07-28",
-      "mcp-method": "tools/call",
-      "mcp-name": "register_mcp_server",
     });
-    return z.looseObject({
-      error: z.unknown().optional(),
-      result: z.looseObject({ requestState: z.string().optional() }).optional(),
-    }).parse(JSON.parse(/^data: (.+)$/m.exec(text)?.[1] ?? text));
-  };
-  const { result } = await modern(ALICE, body());
-  const state = result?.requestState;
-  assert(state !== undefined);
+    const body = (requestState?: string, inputResponses?: unknown) => ({
+      jsonrpc: "2.0",
+      id: 1,
+      method: "tools/call",
+      params: {
+        name: "register_mcp_server",
+        arguments: { server_name: "more", server_params: { ...rawServer() } },
+        _meta: {
+          "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+          "io.modelcontextprotocol/clientCapabilities": { elicitation: { form: {} } },
+          "io.modelcontextprotocol/clientInfo": { name: "raw", version: "1" },
+        },
+        ...(requestState === undefined ? {} : { requestState, inputResponses }),
+      },
+    });
+    const modern = async (token: string, message: unknown) => {
+      const { text } = await send(url, token, { method: "POST", body: message }, {
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/call",
+        "mcp-name": "register_mcp_server",
+      });
+      return z.looseObject({
+        error: z.unknown().optional(),
+        result: z.looseObject({ requestState: z.string().optional() }).optional(),
+      }).parse(JSON.parse(/^data: (.+)$/m.exec(text)?.[1] ?? text));
+    };
+    const { result } = await modern(ALICE, body());
+    const state = result?.requestState;
+    assert(state !== undefined);
 
-  const stolen = await modern(BOB, body(state, { confirm: { action: "accept", content: ALLOW } }));
+    const stolen = await modern(
+      BOB,
+      body(state, { confirm: { action: "accept", content: ALLOW } }),
+    );
 
-  assertEquals(stolen.result, undefined, JSON.stringify(stolen));
-  const servers = await siege.bob.call("search_tools", { query: "" });
-  assert(!servers.text.includes("more"));
-  const running = alice.call("register_mcp_server", {
-    server_name: "more",
-    server_params: { ...rawServer() },
+    assertEquals(stolen.result, undefined, JSON.stringify(stolen));
+    const servers = await siege.bob.call("search_tools", { query: "" });
+    assert(!servers.text.includes("more"));
+    const running = alice.call("register_mcp_server", {
+      server_name: "more",
+      server_params: { ...rawServer() },
+    });
+    await asked.promise;
+    const ids = await Promise.all([0, 1, 2].map((id) =>
+      send(url, BOB, {
+        method: "POST",
+        session: victim.legacy,
+        body: { jsonrpc: "2.0", id, result: { action: "accept", content: ALLOW } },
+      })
+    ));
+    assertEquals(ids.map(({ status }) => status), [404, 404, 404]);
+    answer.resolve("deny");
+    assertMatch((await running).text, /the user did not allow it/);
   });
-  await asked.promise;
-  const ids = await Promise.all([0, 1, 2].map((id) =>
-    send(url, BOB, {
-      method: "POST",
-      session: victim.legacy,
-      body: { jsonrpc: "2.0", id, result: { action: "accept", content: ALLOW } },
-    })
-  ));
-  assertEquals(ids.map(({ status }) => status), [404, 404, 404]);
-  answer.resolve("deny");
-  assertMatch((await running).text, /the user did not allow it/);
-});
 
-Deno.test("A24: code in one session reaches nothing of another session, of the server or its tokens", async () => {
-  await using siege = await Siege.begin();
-  const { bob, victim, url } = siege;
-  const folder = siege.folder(victim.legacy);
-  const code = `
+  await step("code reaches nothing of it, of the server or its tokens", async () => {
+    const folder = siege.folder(victim.legacy);
+    const code = `
 import glob, http.client, importlib, json, os, socket, subprocess, sys
 from ipybox_runtime import ToolRunner
 results = {}
@@ -232,27 +230,29 @@ for path in glob.glob("/proc/[0-9]*/root") + glob.glob("/proc/[0-9]*/cwd"):
 results["in processes"] = repr(found)
 print("RESULTS", json.dumps(results))`;
 
-  const text = await bob.execute(code);
+    const text = await bob.execute(code);
 
-  const said = z.record(z.string(), z.string())
-    .parse(JSON.parse(/^RESULTS (.*)$/m.exec(text)?.[1] ?? ""));
-  const { sessions, call, connect, "in processes": processes, ...files } = said;
-  assertEquals(sessions?.match(/[\da-f-]{36}/g)?.length, 1, sessions);
-  assert(!sessions?.includes(victim.legacy));
-  assertEquals(processes, "[]");
-  assertMatch(call ?? "", /Error$/);
-  assertMatch(connect ?? "", /^(ConnectionRefusedError|OSError|PermissionError)$/);
-  for (const [name, outcome] of Object.entries(files)) assertMatch(outcome, DENIED, name);
-  assertEquals(await Deno.readTextFile(`${folder}/secret.txt`), "of alice");
-  assertEquals(await exists(`${folder}/planted`), false);
-  assertEquals(await siege.calls(), 0); // of alice's server
+    const said = z.record(z.string(), z.string())
+      .parse(JSON.parse(/^RESULTS (.*)$/m.exec(text)?.[1] ?? ""));
+    const { sessions, call, connect, "in processes": processes, ...files } = said;
+    assertEquals(sessions?.match(/[\da-f-]{36}/g)?.length, 1, sessions);
+    assert(!sessions?.includes(victim.legacy));
+    assertEquals(processes, "[]");
+    assertMatch(call ?? "", /Error$/);
+    assertMatch(connect ?? "", /^(ConnectionRefusedError|OSError|PermissionError)$/);
+    for (const [name, outcome] of Object.entries(files)) assertMatch(outcome, DENIED, name);
+    assertEquals(await Deno.readTextFile(`${folder}/secret.txt`), "of alice");
+    assertEquals(await exists(`${folder}/planted`), false);
+    assertEquals(await siege.calls(), 0); // of alice's server
+  });
 });
 
-for (const kind of CLIENT_KINDS) {
-  Deno.test(`A ${kind} client that allows itself everything starts nothing outside the sandbox`, async () => {
-    await using workspace = await workspaceWithServer();
-    await using outside = await TempFolder.create();
-    await using server = await HttpMcp.start(["--workspace", workspace.path]);
+Deno.test("A client that allows itself everything starts nothing outside the sandbox", async (t) => {
+  const step = stepsOf(t);
+  await using workspace = await workspaceWithServer();
+  await using outside = await TempFolder.create();
+  await using server = await HttpMcp.start(["--workspace", workspace.path]);
+  const show = async (kind: ClientKind) => {
     const asked: string[] = [];
     const answer = (question: string) => {
       asked.push(question);
@@ -288,8 +288,9 @@ for (const kind of CLIENT_KINDS) {
     // What the operator registered is there, and asked about.
     assertMatch(await tenant.execute(`${RAW}raw.run_sync("count").text`), /1/);
     assertEquals(asked.length, 1);
-  });
-}
+  };
+  for (const kind of CLIENT_KINDS) await step(`a ${kind} client`, () => show(kind));
+});
 
 for (const approve of ["ask", "allow"]) {
   Deno.test(`What a server writes to a session's registry is never started (--approve ${approve})`, async () => {

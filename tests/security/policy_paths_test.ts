@@ -1,7 +1,8 @@
 /** Paths that a server may read otherwise than the rule that is to allow them. */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { approvalCall, PolicyRules } from "../../src/approval/rules/rules.ts";
-import { loadPolicy, parsePolicy } from "../../src/approval/rules/file.ts";
+import { loadPolicy } from "../../src/approval/rules/file.ts";
+import { parsePolicy } from "../../src/approval/rules/parse.ts";
 import type { PolicyValue } from "../../src/approval/rules/schema.ts";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";

@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { approvalCall, PolicyRules } from "../../src/approval/rules/rules.ts";
-import { parsePolicy } from "../../src/approval/rules/file.ts";
+import { parsePolicy } from "../../src/approval/rules/parse.ts";
 import type { PolicyEffect } from "../../src/approval/rules/schema.ts";
 import { readShell } from "../../src/approval/rules/commands.ts";
 import { TempFolder } from "../support/temp_folder.ts";

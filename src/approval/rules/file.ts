@@ -1,15 +1,12 @@
 import { join } from "node:path";
-import type { z } from "zod";
 import { ConfigError } from "../../base/errors.ts";
-import { parseFile, pointerOf } from "../../json/document.ts";
-import { oneLine } from "../../json/problems.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
 import { ifPresent, isPlainFolder, readHostileFile } from "../../files/safe.ts";
 import { OwnEntries } from "../../files/own_entries.ts";
 import { isInReach } from "../../process/trusted_path.ts";
 import { settingsFolder } from "../../files/user_folders.ts";
-import { PolicyRules, type PolicySource } from "./rules.ts";
-import { type PolicyRule, policySchema } from "./schema.ts";
+import type { PolicyRules, PolicySource } from "./rules.ts";
+import type { PolicyRule } from "./schema.ts";
 
 /** Options of {@linkcode loadPolicy}. */
 export interface LoadPolicyOptions {
@@ -33,32 +30,11 @@ export interface FoundPolicy {
   readonly accepted: boolean;
 }
 
+/** Loaded with the first policy: most workspaces have none. */
+const reading = () => import("./parse.ts");
+
 /** The name of the workspace's policy in decisions. */
 const WORKSPACE_POLICY = ".ipybox/policy.json";
-
-/**
- * Parses a policy.
- *
- * @param name The file name, for errors and decisions.
- * @param text Its text.
- * @returns The policy.
- * @throws {ConfigError} The policy is invalid; the message contains lines, columns and JSON
- * pointers.
- */
-export function parsePolicy(name: string, text: string): PolicySource {
-  const located = parseFile(name, text, { comments: true });
-  const parsed = policySchema.safeParse(located.value);
-  if (parsed.success) return { name, document: parsed.data };
-  const problems = parsed.error.issues.flatMap((issue) => problemsOf(issue, []))
-    .map(({ path, message }) => {
-      const pointer = pointerOf(path);
-      const { line, column } = located.placeOf(pointer);
-      return `${name}:${line}:${column}: ${
-        oneLine(pointer === "" ? message : `${pointer}: ${message}`)
-      }`;
-    });
-  throw new ConfigError(`Invalid policy\n${problems.join("\n")}`, { cause: parsed.error });
-}
 
 /**
  * Loads the policies for a workspace: its own in `.ipybox/policy.json`, and the user's in
@@ -81,6 +57,8 @@ export async function loadPolicy(
   for (const policy of found) {
     if (!policy.accepted) log.warn(notAccepted(policy));
   }
+  if (found.length === 0) return undefined;
+  const { joinPolicies } = await reading();
   return joinPolicies(found.map(asAccepted), options);
 }
 
@@ -89,6 +67,7 @@ export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPol
   const { workspace, file } = options;
   if (file !== undefined) {
     const text = await readNamed(file);
+    const { parsePolicy } = await reading();
     const source = parsePolicy(file, text);
     await requireOutOfReach(file, workspace);
     return [{ source, path: file, text, accepted: true }];
@@ -97,6 +76,7 @@ export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPol
   for (const [name, path] of policyFiles(workspace)) {
     const text = await readIfThere(path, workspace);
     if (text === undefined) continue;
+    const { parsePolicy } = await reading();
     const source = parsePolicy(name, text);
     await requireOutOfReach(path, workspace);
     const accepted = workspace === undefined || name !== WORKSPACE_POLICY ||
@@ -104,15 +84,6 @@ export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPol
     found.push({ source, path, text, accepted });
   }
   return found;
-}
-
-/** Joins policies; `undefined` if there are none. */
-export function joinPolicies(
-  sources: readonly PolicySource[],
-  { workspace }: LoadPolicyOptions,
-): PolicyRules | undefined {
-  const home = Deno.env.get("HOME");
-  return sources.length === 0 ? undefined : new PolicyRules(sources, { workspace, home });
 }
 
 /**
@@ -189,27 +160,4 @@ async function readIfThere(
       : undefined;
   }
   return await ifPresent(Deno.readTextFile(path));
-}
-
-interface Problem {
-  readonly path: readonly PropertyKey[];
-  readonly message: string;
-}
-
-/** The problems of an issue. For a union, those of the only alternative with the right type. */
-function problemsOf(issue: z.core.$ZodIssue, base: readonly PropertyKey[]): Problem[] {
-  const path = [...base, ...issue.path];
-  if (issue.code !== "invalid_union") {
-    // An unknown name is its own location.
-    const keys = issue.code === "unrecognized_keys" ? issue.keys : [];
-    return keys.length === 0
-      ? [{ path, message: issue.message }]
-      : keys.map((key) => ({ path: [...path, key], message: "Unknown name" }));
-  }
-  const branches = issue.errors.filter((errors) =>
-    !errors.some((error) => error.code === "invalid_type" && error.path.length === 0)
-  );
-  const [meant] = branches;
-  if (branches.length !== 1 || meant === undefined) return [{ path, message: issue.message }];
-  return meant.flatMap((inner) => problemsOf(inner, path));
 }

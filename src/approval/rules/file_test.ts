@@ -2,7 +2,8 @@ import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { ConfigError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
 import { TempFolder } from "../../../tests/support/temp_folder.ts";
-import { loadPolicy, parsePolicy } from "./file.ts";
+import { loadPolicy } from "./file.ts";
+import { parsePolicy } from "./parse.ts";
 import { policyJsonSchema } from "./schema.ts";
 
 /** Texts that are no policy, and where the error says so. */

@@ -7,7 +7,7 @@ import { TempFolder } from "../../../tests/support/temp_folder.ts";
 import { allowsCommand, readShell, restrictsCommand } from "./commands.ts";
 import { Effort } from "./match.ts";
 import { matchesGlob } from "./match.ts";
-import { parsePolicy } from "./file.ts";
+import { parsePolicy } from "./parse.ts";
 import { PolicyRules } from "./rules.ts";
 import type { PolicyEffect, PolicyKind } from "./schema.ts";
 import { cpuMs } from "../../../tests/support/stalls.ts";

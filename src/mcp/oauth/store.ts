@@ -1,6 +1,5 @@
 import { dirname, join } from "node:path";
 import { z } from "zod";
-import { ConfigError } from "../../base/errors.ts";
 import { mayUse } from "../../base/permission.ts";
 import { abortable, anySignal } from "../../base/signals.ts";
 import { ifPresent, replaceHostileFile } from "../../files/safe.ts";
@@ -16,6 +15,7 @@ import {
   refreshAuthorization,
 } from "../sdk.ts";
 import { type Authority, clientInformation, keyAuthentication } from "./client.ts";
+import { LoginFileError } from "../start_errors.ts";
 import { OAuthHttpError } from "./http.ts";
 import type { OAuthParams } from "./params.ts";
 
@@ -70,9 +70,6 @@ interface FindLoginOptions {
 const MAX_BYTES = 2 ** 20;
 /** How long to wait for another process that uses the same login. */
 const LOCK_MS = 60_000;
-
-/** A login file cannot be used. The message names the file, so executed code must not see it. */
-export class LoginFileError extends ConfigError {}
 
 /** The file of the login to one server, private to its owner and outside of all workspaces. */
 export class LoginStore {

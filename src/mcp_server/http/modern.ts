@@ -153,18 +153,19 @@ as \`session\`. Calls without a session share one with all clients that have the
 An idle session is closed after a while: variables are lost, files stay in its folder.
 `.trim();
 
-const opened = z.object({
-  session: z.string().describe("The handle"),
-  workspace: z.string().describe("The session's folder on the server"),
-  files: z.string().describe("The URL of its files, for GET and PUT with the client's token"),
-});
+const opened = () =>
+  z.object({
+    session: z.string().describe("The handle"),
+    workspace: z.string().describe("The session's folder on the server"),
+    files: z.string().describe("The URL of its files, for GET and PUT with the client's token"),
+  });
 
 /** Adds `open_session` and `close_session`, for clients of a protocol that knows no sessions. */
 function registerSessionTools(host: ToolHost, pool: SessionPool, owner: string): void {
   addTool(host, "open_session", {
     title: "Open a session",
     description: OPEN,
-    input: z.object({}),
+    input: () => z.object({}),
     output: opened,
     annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
     activity: "Opening a session",
@@ -177,7 +178,7 @@ function registerSessionTools(host: ToolHost, pool: SessionPool, owner: string):
   addTool(host, "close_session", {
     title: "Close a session",
     description: "Closes a session and stops its kernel and MCP servers. Its files stay.",
-    input: z.object({ session: z.string().describe("The handle") }),
+    input: () => z.object({ session: z.string().describe("The handle") }),
     annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: false },
     activity: "Closing the session",
   }, async ({ session }) => {

@@ -82,7 +82,7 @@ export class RequestBudget {
     const { values } = measureJson(body);
     using taken = new DisposableStack();
     taken.use(this.#requests.take(owner, requestCost(body, values)));
-    await this.#charge(owner, values + Math.floor(body.length / BYTES_OF_VALUE), signal);
+    await this.#charge(owner, values + valuesOf(body.length), signal);
     return taken.move();
   }
 
@@ -94,12 +94,16 @@ export class RequestBudget {
 
   /** Counts the cost of a request, and waits while the owner exceeds its rate. */
   async #charge(owner: string, values: number, signal: AbortSignal): Promise<void> {
-    const limit = this.#values.getOrInsertComputed(
+    const limit = this.#limitOf(owner);
+    limit.charge(values);
+    await limit.settled(signal);
+  }
+
+  #limitOf(owner: string): RateLimit {
+    return this.#values.getOrInsertComputed(
       owner,
       () => new RateLimit(VALUES_PER_SECOND, VALUES_AT_ONCE),
     );
-    limit.charge(values);
-    await limit.settled(signal);
   }
 
   /** Reserves memory for a file transfer. */
@@ -126,7 +130,10 @@ export class RequestBudget {
     handling.defer(() => clearTimeout(limit));
     const response = await produce();
     if (response.body === null) return response;
-    const ahead = new ReadAhead(response.body, (bytes) => this.#answers.take(owner, bytes));
+    const ahead = new ReadAhead(response.body, {
+      came: (bytes) => this.#limitOf(owner).charge(valuesOf(bytes)), // the next request waits
+      take: (bytes) => this.#answers.take(owner, bytes),
+    });
     const handled = handling.move();
     ahead.begun.catch(() => {}).then(() => handled.dispose());
     if (isReading && await settledWithin(ahead.begun, TURN_MS)) await ahead.begun;
@@ -140,6 +147,11 @@ export class RequestBudget {
       () => new RateLimit(PIECES_PER_SECOND, PIECES_AT_ONCE),
     );
   }
+}
+
+/** How many values take as long as so many bytes. */
+function valuesOf(bytes: number): number {
+  return Math.floor(bytes / BYTES_OF_VALUE);
 }
 
 /** The turns in which an owner's resources are read. */
@@ -190,6 +202,14 @@ const PIECE_BYTES = 1 << 16;
 /** The cost of a piece besides its bytes. */
 const PIECE_COST = 1024;
 
+/** What happens to the bytes of a response. */
+interface ReadAheadOptions {
+  /** Is told how many have come. */
+  readonly came: (bytes: number) => void;
+  /** Reserves memory for unread bytes; throws if there are too many. */
+  readonly take: (bytes: number) => Disposable;
+}
+
 /** A response that is read ahead of its client, because the SDK buffers any amount without saying how much. */
 class ReadAhead implements Disposable {
   /** The response for the client. */
@@ -197,17 +217,13 @@ class ReadAhead implements Disposable {
   /** Resolves when its first part has arrived and fits. */
   readonly begun: Promise<void>;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>;
-  readonly #take: (bytes: number) => Disposable;
+  readonly #options: ReadAheadOptions;
   readonly #beginning = Promise.withResolvers<void>();
   #unread: Disposable | undefined;
 
-  /** @param take Reserves memory for unread bytes; throws if there are too many. */
-  constructor(
-    answer: ReadableStream<Uint8Array<ArrayBuffer>>,
-    take: (bytes: number) => Disposable,
-  ) {
+  constructor(answer: ReadableStream<Uint8Array<ArrayBuffer>>, options: ReadAheadOptions) {
     this.#reader = answer.getReader();
-    this.#take = take;
+    this.#options = options;
     this.begun = this.#beginning.promise;
     this.begun.catch(() => {}); // the client sees the error, too
     this.rest = new ReadableStream({
@@ -226,8 +242,11 @@ class ReadAhead implements Disposable {
       for (;;) {
         const { done, value } = await this.#reader.read();
         if (done) break;
+        this.#options.came(value.length);
         this[Symbol.dispose](); // part of that may have been read
-        this.#unread = this.#take(value.length + PIECE_COST - (controller.desiredSize ?? 0));
+        this.#unread = this.#options.take(
+          value.length + PIECE_COST - (controller.desiredSize ?? 0),
+        );
         for (let at = 0; at < value.length; at += PIECE_BYTES) {
           // A view would keep the whole buffer alive until it is sent.
           controller.enqueue(value.slice(at, at + PIECE_BYTES));

@@ -131,6 +131,29 @@ Deno.test("RequestBudget.answer() has an owner wait who sends many requests, how
   await next;
 });
 
+Deno.test("RequestBudget.answer() has an owner wait whose answers are long, and no other", async () => {
+  using time = new FakeTime();
+  const budget = new RequestBudget(OWNERS);
+  const ask = async (owner: string, ...parts: number[]) => {
+    const answer = await budget.answer(
+      { ...SMALL, owner },
+      () => Promise.resolve(answerOf(...parts)),
+    );
+    await answer.bytes();
+  };
+  await ask("alice", 60); // 25,165 values
+  await ask("alice", 60);
+  let isDone = false;
+  const next = ask("alice").then(() => isDone = true);
+  await ask("bob");
+  assertEquals(isDone, false);
+  time.advance(93); // 50,000 free, and 200 for each request
+  await Promise.resolve();
+  assertEquals(isDone, false);
+  time.advance(2);
+  await next;
+});
+
 function countOf(names: readonly string[]): Record<string, number> {
   return Object.fromEntries(
     Map.groupBy(names, (name) => name).entries().map(([name, { length }]) => [name, length]),

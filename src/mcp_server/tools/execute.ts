@@ -33,15 +33,16 @@ export function registerExecute(host: ToolHost, tasks: TaskServerOptions | undef
   addTool(host, "execute_ipython_cell", {
     title: "Execute Python code",
     description: [DESCRIPTION, ...filesNote(host.session)].join("\n\n"),
-    input: z.object({
-      code: z.string().describe("Python code"),
-      timeout: z.number().positive().default(120)
-        .describe("Seconds without approvals (default 120)"),
-      max_output_chars: z.number().int().positive().default(5000)
-        .describe("Default 5000; longer output is cut"),
-      wait_seconds: z.number().positive().optional()
-        .describe("Answer by then, ended or not"),
-    }),
+    input: () =>
+      z.object({
+        code: z.string().describe("Python code"),
+        timeout: z.number().positive().default(120)
+          .describe("Seconds without approvals (default 120)"),
+        max_output_chars: z.number().int().positive().default(5000)
+          .describe("Default 5000; longer output is cut"),
+        wait_seconds: z.number().positive().optional()
+          .describe("Answer by then, ended or not"),
+      }),
     output: cellReportSchema,
     annotations: {
       readOnlyHint: false,
@@ -65,7 +66,7 @@ export function registerWait(host: ToolHost): void {
   addTool(host, "wait_for_cell", {
     title: "Wait for a cell",
     description: "Waits for a cell that execute_ipython_cell left running",
-    input: z.object({ cell: z.string().describe("Its ID") }),
+    input: () => z.object({ cell: z.string().describe("Its ID") }),
     output: cellReportSchema,
     annotations: { readOnlyHint: true, openWorldHint: false },
   }, async ({ cell }, request) => {
@@ -121,7 +122,7 @@ async function follow(
   }
 }
 
-const outputSchema = z.object({ state: z.literal("lost"), servers: z.array(z.string()) });
+const outputSchema = () => z.object({ state: z.literal("lost"), servers: z.array(z.string()) });
 
 const RESET_DESCRIPTION = `
 Restarts the kernel and cancels a running cell. Variables, imports and background processes \
@@ -132,7 +133,7 @@ export function registerReset(host: ToolHost): void {
   addTool(host, "reset", {
     title: "Reset the kernel",
     description: RESET_DESCRIPTION,
-    input: z.object({}),
+    input: () => z.object({}),
     output: outputSchema,
     activity: "Resetting the kernel",
     annotations: {

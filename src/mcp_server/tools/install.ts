@@ -10,16 +10,17 @@ const describe = (others: string): string =>
 Installs a Python package for this workspace, such as "pandas" or "numpy>=2,<3"${others}. It can be imported without reset.
 `.trim();
 
-const outputSchema = z.object({
-  package: z.string(),
-  output: z.string().describe("The installer's output"),
-});
+const outputSchema = () =>
+  z.object({
+    package: z.string(),
+    output: z.string().describe("The installer's output"),
+  });
 
 export function registerInstall(host: ToolHost): void {
   addTool(host, "install_package", {
     title: "Install a Python package",
     description: describe(host.session.changes === "fixed" ? "" : FROM_GIT),
-    input: z.object({ package_name: z.string().describe("The package") }),
+    input: () => z.object({ package_name: z.string().describe("The package") }),
     output: outputSchema,
     annotations: {
       readOnlyHint: false,

@@ -19,24 +19,26 @@ find them with search_tools. The user approves it. Write secrets as "\${API_KEY}
 replaces it; reset to import the new one.
 `.trim();
 
-const outputSchema = z.object({
-  server: z.string(),
-  tools: z.array(z.object({
-    name: z.string().describe("The tool's name on its server"),
-    module: z.string().nullable().describe("Its Python module; null if it was omitted"),
-    warnings: z.array(z.string()),
-  })),
-});
+const outputSchema = () =>
+  z.object({
+    server: z.string(),
+    tools: z.array(z.object({
+      name: z.string().describe("The tool's name on its server"),
+      module: z.string().nullable().describe("Its Python module; null if it was omitted"),
+      warnings: z.array(z.string()),
+    })),
+  });
 
 export function registerRegister(host: ToolHost): void {
   addTool(host, "register_mcp_server", {
     title: "Register an MCP server",
     description: DESCRIPTION,
-    input: z.object({
-      server_name: z.string()
-        .describe("Its Python package: lower case, digits, underscores"),
-      server_params: serverParamsInput.describe("How to start or reach the server"),
-    }),
+    input: () =>
+      z.object({
+        server_name: z.string()
+          .describe("Its Python package: lower case, digits, underscores"),
+        server_params: serverParamsInput.describe("How to start or reach the server"),
+      }),
     output: outputSchema,
     annotations: {
       readOnlyHint: false,

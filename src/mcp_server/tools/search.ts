@@ -28,19 +28,20 @@ function descriptionWith(servers: readonly string[]): string {
   return `${DESCRIPTION}\n\nRegistered: ${names}`;
 }
 
-const outputSchema = z.object({
-  tools: z.array(z.object({
-    server: z.string(),
-    module: z.string().describe("Import it with: from mcptools.SERVER import MODULE"),
-    name: z.string().describe("Its name on its server"),
-    api: z.string().describe("The tool in the requested detail"),
-  })),
-  matches: z.number().describe("How many tools match, including those not listed"),
-  actions: z.array(z.object({
-    name: z.string().describe("CATEGORY.NAME, in the package gentools"),
-    api: z.string().describe("The action in the requested detail"),
-  })).optional().describe("Saved actions"),
-});
+const outputSchema = () =>
+  z.object({
+    tools: z.array(z.object({
+      server: z.string(),
+      module: z.string().describe("Import it with: from mcptools.SERVER import MODULE"),
+      name: z.string().describe("Its name on its server"),
+      api: z.string().describe("The tool in the requested detail"),
+    })),
+    matches: z.number().describe("How many tools match, including those not listed"),
+    actions: z.array(z.object({
+      name: z.string().describe("CATEGORY.NAME, in the package gentools"),
+      api: z.string().describe("The action in the requested detail"),
+    })).optional().describe("Saved actions"),
+  });
 
 /** How many tools a result has room for, by detail. */
 const COUNTS = { names: 40, signatures: 12, full: 4 } as const;
@@ -58,12 +59,13 @@ export function registerSearch(host: ToolHost): (servers: readonly string[]) => 
   const tool = addTool(host, "search_tools", {
     title: "Search tools",
     description: descriptionWith([]),
-    input: z.object({
-      query: z.string().max(1000).default("")
-        .describe("What the tool should do (default: list all)"),
-      server: z.string().max(1000).default("").describe("Only this server (default: all)"),
-      detail: z.enum(DETAILS).default("signatures").describe("Default: signatures"),
-    }),
+    input: () =>
+      z.object({
+        query: z.string().max(1000).default("")
+          .describe("What the tool should do (default: list all)"),
+        server: z.string().max(1000).default("").describe("Only this server (default: all)"),
+        detail: z.enum(DETAILS).default("signatures").describe("Default: signatures"),
+      }),
     output: outputSchema,
     annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
     activity: "Searching",

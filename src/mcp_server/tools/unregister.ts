@@ -3,16 +3,17 @@ import { checkServerName } from "../../mcp/params.ts";
 import { addTool, type ToolHost } from "../tool.ts";
 import { knownServers, requireServer } from "./search.ts";
 
-const outputSchema = z.object({
-  removed: z.string(),
-  servers: z.array(z.string()).describe("The remaining servers"),
-});
+const outputSchema = () =>
+  z.object({
+    removed: z.string(),
+    servers: z.array(z.string()).describe("The remaining servers"),
+  });
 
 export function registerUnregister(host: ToolHost): void {
   addTool(host, "unregister_mcp_server", {
     title: "Remove an MCP server",
     description: "Removes an MCP server and its Python modules, if the user agrees.",
-    input: z.object({ server_name: z.string().describe("Its registered name") }),
+    input: () => z.object({ server_name: z.string().describe("Its registered name") }),
     output: outputSchema,
     annotations: {
       readOnlyHint: false,

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
-import { startFailure } from "./call_errors.ts";
+import { startFailure } from "./start_errors.ts";
 import { LoginStore } from "./oauth/store.ts";
 import type { StdioServerParams } from "./params.ts";
 

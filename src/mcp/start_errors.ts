@@ -1,0 +1,60 @@
+/**
+ * How failures to start or reach a server are told. Sessions that use no server need nothing more of
+ * the MCP client, which `connect.ts` loads.
+ *
+ * @module
+ */
+import {
+  ConfigError,
+  EnvironmentNotReadyError,
+  McpConnectionError,
+  McpLoginRequiredError,
+  ToolCallError,
+  type ToolCallErrorDetails,
+  type ToolErrorType,
+} from "../base/errors.ts";
+import { mayQuoteSecrets, type ServerParams } from "./params.ts";
+
+/** A login file cannot be used. The message names the file, so executed code must not see it. */
+export class LoginFileError extends ConfigError {}
+
+/** Explains that a server cannot be used without a login. */
+export function explainLogin(failure: McpConnectionError): ToolCallError {
+  const { serverName, message } = failure;
+  if (!(failure instanceof McpLoginRequiredError)) {
+    return callFailure(serverName, "server_unreachable", "cannot be reached", failure);
+  }
+  return new ToolCallError("login_required", message, {}, { cause: failure });
+}
+
+/**
+ * Describes a failure to start or reach a server, in a message that executed code may read: URLs,
+ * values of variables and stderr output may contain secrets.
+ */
+export function startFailure(serverName: string, params: ServerParams, error: Error): string {
+  const isConnection = error instanceof McpConnectionError;
+  if (isConnection && !("command" in params)) return `MCP server "${serverName}" cannot be reached`;
+  if (!isForCode(error) || mayQuoteSecrets(params, error)) {
+    return `MCP server "${serverName}" cannot be started. ipybox gives the reason only in its log ` +
+      "(its stderr), because it may contain secrets";
+  }
+  return isConnection ? error.message.split("\n", 1)[0] ?? "" : error.message;
+}
+
+/** Whether an error's message is ours and names no host file, as system errors do. */
+function isForCode(error: Error): boolean {
+  const isOurs = error instanceof McpConnectionError || error instanceof ConfigError ||
+    error instanceof EnvironmentNotReadyError;
+  return isOurs && !(error instanceof LoginFileError);
+}
+
+/** A failed call of a server. */
+export function callFailure(
+  serverName: string,
+  type: ToolErrorType,
+  what: string,
+  cause: unknown,
+  details: ToolCallErrorDetails = {},
+): ToolCallError {
+  return new ToolCallError(type, `MCP server "${serverName}" ${what}`, details, { cause });
+}

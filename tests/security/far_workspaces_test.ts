@@ -1,0 +1,104 @@
+/** What code could do to the machine that a placement leads to, by the folder that it works in there. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { ConfigError } from "../../src/base/errors.ts";
+import { selfTestFailures } from "../../src/sandbox/selftest.ts";
+import { rejection, TestExecutor } from "../support/executor.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+function walled(workspace: string, ...variables: readonly string[]) {
+  const command = ["/usr/bin/env", ...variables];
+  return { type: "command", command, bubblewrap: true, workspace } as const;
+}
+
+async function refusal(
+  workspace: string,
+  { python, home }: { readonly python?: string; readonly home?: string } = {},
+): Promise<string> {
+  const placement = walled(workspace, ...(home === undefined ? [] : [`HOME=${home}`]));
+  const options = { placement, ...(python && { python }) };
+  const error = await rejection(TestExecutor.start(options));
+  assert(error instanceof Error);
+  return Deno.inspect(error);
+}
+
+Deno.test("code cannot have another session work in a folder that a link leads to", async () => {
+  await using far = await TempFolder.create();
+  await using other = await TempFolder.create();
+  await Deno.mkdir(`${far.path}/project`);
+  {
+    await using outer = await TestExecutor.start({ placement: walled(far.path) });
+    await outer.executor.execute(
+      `import os; os.rename("project", "old"); os.symlink("${other.path}", "project")`,
+    );
+  }
+  for (const inner of ["project", "project/sub"]) {
+    assertMatch(await refusal(`${far.path}/${inner}`), /project in .* is a link or a file/);
+  }
+  assertEquals(await Array.fromAsync(Deno.readDir(other.path)), []);
+});
+
+Deno.test("a workspace elsewhere is made, with the folders above it", async () => {
+  await using far = await TempFolder.create();
+  const workspace = `${far.path}/a/b`;
+  await using started = await TestExecutor.start({ placement: walled(workspace) });
+  await started.executor.execute("open('made', 'w').close()");
+  assert((await Deno.stat(`${workspace}/made`)).isFile);
+});
+
+Deno.test("code cannot replace the Python that starts the next session there", async () => {
+  await using far = await TempFolder.create();
+  await using tools = await TempFolder.create();
+  const real = `${far.path}/venv/bin/python`;
+  await Deno.mkdir(`${far.path}/venv/bin`, { recursive: true });
+  await Deno.writeTextFile(`${far.path}/venv/pyvenv.cfg`, "home = /usr/bin\n");
+  await Deno.symlink(testPython(), real);
+  const error = await rejection(
+    TestExecutor.start({ placement: walled(far.path), python: real }),
+  );
+  assert(error instanceof ConfigError, `${error}`);
+  assertStringIncludes(error.message, `Cannot use ${real}`);
+
+  // The same by a path that does not show it.
+  const python = testPython();
+  const environment = python.slice(0, python.lastIndexOf("/bin/"));
+  await Deno.symlink(environment, `${tools.path}/environment`);
+  const hidden = { python: `${tools.path}/environment/bin/python`, home: tools.path };
+  assertMatch(
+    await refusal(await Deno.realPath(environment), hidden),
+    /is in .*, where code could replace/,
+  );
+});
+
+Deno.test("code elsewhere cannot write to the home directory, or to other sessions", async () => {
+  await using folder = await TempFolder.create();
+  const home = `${folder.path}/home`;
+  await Deno.mkdir(home);
+  for (const workspace of [home, folder.path, `${home}/.`]) {
+    assertMatch(await refusal(workspace, { home }), /contains the home directory/);
+  }
+  assertMatch(await refusal("/tmp"), /contains the folders of sessions/);
+});
+
+Deno.test("a folder that was replaced while it was mounted is refused", async () => {
+  await using folder = await TempFolder.create();
+  const { dev, ino } = await Deno.stat(folder.path);
+  const launcher = new URL("../../templates/launcher/launcher.py", import.meta.url).pathname;
+  const replaced = async (identity: unknown) => {
+    const probe = { files: [], port: 1, process: 1, workspace: [folder.path, identity] };
+    const run = `
+import importlib.util, json, sys
+spec = importlib.util.spec_from_file_location("launcher", ${JSON.stringify(launcher)})
+launcher = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(launcher)
+print(json.dumps(launcher.self_test({**json.loads(sys.argv[1]), "files": ["/no"]})))`;
+    const { stdout } = await new Deno.Command(testPython(), {
+      args: ["-I", "-S", "-c", run, JSON.stringify(probe)],
+    }).output();
+    const failures = selfTestFailures(JSON.parse(new TextDecoder().decode(stdout)));
+    return failures.filter((failure) => failure.includes("replaced"));
+  };
+  assertEquals(await replaced([dev, ino]), []);
+  const [failure = ""] = await replaced([dev, (ino ?? 0) + 1]);
+  assertStringIncludes(failure, "the workspace was replaced while it was mounted");
+});
