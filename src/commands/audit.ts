@@ -101,13 +101,11 @@ interface Row {
 /** Takes a line of the log; gives the row that it begins, and the one that it completes. */
 type RowMaker = (fields: Fields) => { readonly begun?: Row; readonly ended?: Row | undefined };
 
-/** A row for each line, as it is. */
 function lineRows(fields: Fields): ReturnType<RowMaker> {
   const row = { at: 0, text: () => JSON.stringify(fields) };
   return { begun: row, ended: row };
 }
 
-/** A row for each call. */
 function callRows(): RowMaker {
   const open = new Map<unknown, CallRow>(); // calls without an outcome, by their ids
   return (fields) => {
@@ -164,12 +162,10 @@ class CallRow implements Row {
 
 const STATE_WIDTH = "approved".length;
 
-/** Such as `12 ms` or `25.1 s`. */
 function duration(ms: number): string {
   return ms < 1000 ? `${Math.max(Math.round(ms), 0)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
-/** A time in the local time zone. */
 function localTime(at: number): string {
   const { year, month, day, hour, minute, second } = Object.fromEntries(
     LOCAL_TIME.formatToParts(at).map(({ type, value }) => [type, value]),

@@ -33,7 +33,6 @@ export const clean: Command = {
   run,
 };
 
-/** A folder that is no longer needed. */
 interface Leftover {
   readonly path: string;
   readonly what: string;

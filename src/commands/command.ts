@@ -28,7 +28,6 @@ export class EndSignal extends DOMException {
   }
 }
 
-/** A command of `ipybox`. */
 export interface Command {
   /** The rest of its usage line after the name, such as `"NAME -- CMD ARGS…"`; each line is a variant. */
   readonly usage: string;
@@ -40,19 +39,14 @@ export interface Command {
   readonly helpAbout?: (parsed: ParsedArgs) => Promise<string | undefined>;
   /** The rest of its help, with examples. */
   readonly notes: string;
-  /** Runs it and resolves to the exit code. */
   run(parsed: ParsedArgs, io: CommandIo): Promise<number>;
 }
 
-/** An option of a command. */
 export interface OptionSpec {
-  /** One line for the help. */
   readonly help: string;
   /** The name of its value in the help. Without it the option is a switch. */
   readonly value?: string;
-  /** A one-letter alias. */
   readonly short?: string;
-  /** Whether it may be given more than once. */
   readonly many?: boolean;
 }
 
@@ -70,9 +64,7 @@ export interface CommandIo {
   readonly verboseLog: Logger;
   /** Whether a person can be asked: stdin and stderr are a terminal. */
   readonly interactive: boolean;
-  /** Whether stdout is a terminal. */
   readonly stdoutIsTerminal: boolean;
-  /** Whether stderr is a terminal. */
   readonly stderrIsTerminal: boolean;
   /** Whether stderr may contain colors. */
   readonly color: boolean;
@@ -98,7 +90,6 @@ export interface CodeLine {
   readonly label: string;
   /** The code's prompt, safe to print on one row. */
   readonly words: string;
-  /** Whether the input is hidden. */
   readonly isSecret: boolean;
 }
 
@@ -108,7 +99,6 @@ export interface KeyInput extends Disposable {
   next(): Promise<Uint8Array | null>;
 }
 
-/** The command line was used wrongly. */
 export class UsageError extends Error {
   override readonly name: string = "UsageError";
 }
@@ -118,7 +108,6 @@ export class StdoutClosedError extends Error {
   override readonly name: string = "StdoutClosedError";
 }
 
-/** A parsed command line. */
 export class ParsedArgs {
   #values: Readonly<Record<string, unknown>>;
 
@@ -133,7 +122,6 @@ export class ParsedArgs {
     this.#values = values;
   }
 
-  /** Whether a switch was given. */
   has(name: string): boolean {
     return this.#values[name] === true;
   }
@@ -143,19 +131,16 @@ export class ParsedArgs {
     return this.has(name) || this.value(name) !== undefined || this.values(name).length > 0;
   }
 
-  /** An option's value, or `undefined` when it was not given. */
   value(name: string): string | undefined {
     const value = this.#values[name];
     return typeof value === "string" ? value : undefined;
   }
 
-  /** The values of an option that may be given more than once. */
   values(name: string): string[] {
     const value = this.#values[name];
     return Array.isArray(value) ? value.map(String) : [];
   }
 
-  /** An option's value, which must be one of these. */
   choice<T extends string>(name: string, choices: readonly T[]): T | undefined {
     const value = this.value(name);
     const chosen = choices.find((choice) => choice === value);
@@ -164,7 +149,6 @@ export class ParsedArgs {
     throw new UsageError(`Option --${name} takes ${known}: received "${value}"`);
   }
 
-  /** An option's value as a number above 0. */
   positiveNumber(name: string): number | undefined {
     const text = this.value(name);
     if (text === undefined) return undefined;
@@ -182,7 +166,6 @@ export class ParsedArgs {
   }
 }
 
-/** Parses the arguments of a command by its option list. */
 export function parseCommandLine(
   name: string,
   command: Command,
@@ -246,7 +229,6 @@ function joinNegative(
   return joined;
 }
 
-/** The help text of a command. */
 export function helpText(
   name: string,
   summary: string,
@@ -275,7 +257,6 @@ export function helpText(
   ].join("\n");
 }
 
-/** Asks a yes-or-no question. */
 export async function agrees(io: CommandIo, question: string): Promise<boolean> {
   const answer = await io.ask(`${question} [y/N] `);
   return /^y(es)?$/i.test(answer?.trim() ?? "");

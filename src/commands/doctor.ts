@@ -89,7 +89,6 @@ async function timedKernel(
   return await checkKernel(options);
 }
 
-/** The report for people. */
 export function report(prerequisites: readonly Prerequisite[]): string {
   const nameWidth = Math.max(...prerequisites.map(({ name }) => unicodeWidth(name)));
   const versionWidth = Math.max(...prerequisites.map(({ version }) => version?.length ?? 1));

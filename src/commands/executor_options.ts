@@ -157,7 +157,6 @@ export async function approvalOf(
   };
 }
 
-/** The placement that the command line names. */
 export async function placementOf(
   parsed: ParsedArgs,
   workspace: string,
@@ -170,7 +169,6 @@ export async function placementOf(
     : await readPlacement(where, workspace);
 }
 
-/** The placement of a token. */
 export async function tokenPlacement(
   parsed: ParsedArgs,
   where: string,
@@ -265,7 +263,6 @@ const UNITS: Readonly<Record<string, number>> = {
   TiB: 1024 ** 4,
 };
 
-/** The sandbox's options. */
 export function sandboxOf(args: ParsedArgs): boolean | SandboxOptions {
   const config = args.value("sandbox-config");
   if (config === undefined) return !args.has("no-sandbox");
@@ -275,7 +272,6 @@ export function sandboxOf(args: ParsedArgs): boolean | SandboxOptions {
   return { config: resolve(config) };
 }
 
-/** The name of the durable session, by `--session`. */
 export async function sessionNameOf(parsed: ParsedArgs): Promise<string | undefined> {
   const name = parsed.value("session");
   if (name === undefined) return undefined;

@@ -46,7 +46,6 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** The packages of the workspace that the command line names. */
 export async function packagesOf(parsed: ParsedArgs, io: CommandIo): Promise<PackageFolder> {
   const workspace = await writtenWorkspaceOf(parsed);
   const { python, sandbox, log } = kernelOptions(parsed, io, workspace);

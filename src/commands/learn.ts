@@ -12,7 +12,6 @@ import { mcptoolsOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 import { printable } from "./terminal/columns.ts";
 
-/** The context of learning. */
 interface LearnOptions {
   readonly workspace: string;
   readonly parsed: ParsedArgs;
@@ -58,7 +57,6 @@ export async function learn(server: string, options: LearnOptions): Promise<numb
   return failed.size === 0 ? EXIT.ok : EXIT.failed;
 }
 
-/** A call of a tool with an example. */
 interface ExampleCall {
   readonly tool: PackageTool;
   readonly args: ExactObject;

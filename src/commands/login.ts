@@ -18,7 +18,6 @@ import { requireServerName, WRITTEN_WORKSPACE, writtenWorkspaceOf } from "./shar
 import { TerminalApprover } from "./terminal/approver.ts";
 import { printable } from "./terminal/columns.ts";
 
-/** Options of every command that logs in. */
 export const LOGIN_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   open: { help: "At a terminal, also open the login page in the browser" },
   "login-timeout": {
@@ -27,7 +26,6 @@ export const LOGIN_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   },
 };
 
-/** Lets the person at the command line log in. */
 export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
   return {
     timeoutMs: parsed.milliseconds("login-timeout"),

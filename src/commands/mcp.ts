@@ -211,7 +211,6 @@ async function serveHttp(options: McpHttpServerOptions, io: CommandIo): Promise<
   }
 }
 
-/** The options for HTTP, or `undefined` for stdio. */
 async function httpOf(
   parsed: ParsedArgs,
   workspace: string,

@@ -34,7 +34,6 @@ import { TRACE_STARTUP, traceStartup, withoutTrace } from "./timings.ts";
 const HELP: ReadonlySet<string> = new Set(["--help", "-h"]);
 
 interface Entry {
-  /** One line for the list of commands. */
   readonly summary: string;
   readonly load: () => Promise<Command>;
 }
@@ -131,7 +130,6 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
   },
 };
 
-/** Runs the command line. */
 export async function runCommandLine(
   args: readonly string[],
   io: CommandIo,

@@ -14,7 +14,6 @@ import { serverFacets } from "../servers/facets.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { type CommandIo, EXIT, UsageError } from "./command.ts";
 
-/** Prints what is remembered. */
 export async function listConsents(
   workspace: string,
   io: CommandIo,
@@ -49,15 +48,12 @@ export async function forgetConsents(
 
 /** A remembered decision on a call, as far as it is known without starting the server. */
 export interface ConsentFinding {
-  /** What was decided. */
   readonly decision: "allow" | "deny";
-  /** Its name. */
   readonly rule: string;
   /** What changed about the server since; the decision counts only if nothing did. */
   readonly changes: readonly string[];
 }
 
-/** Finds the remembered decisions on a call. */
 export async function findConsents(
   workspace: string,
   call: ApprovalCall,
@@ -94,7 +90,6 @@ function shown({ salt: _salt, bound: _bound, arguments: args, ...consent }: Cons
 
 // What a policy allows without asking, for the person who is to accept it.
 
-/** Something that a policy grants. */
 interface Grants {
   /** What it is, in ipybox's words. */
   readonly heading: string;
@@ -102,7 +97,6 @@ interface Grants {
   readonly items: readonly string[];
 }
 
-/** What a policy grants. */
 interface PolicyGrants {
   /** Grants for named tools or commands, and other limited ones. */
   readonly narrow: readonly Grants[];
@@ -110,7 +104,6 @@ interface PolicyGrants {
   readonly wide: readonly Grants[];
 }
 
-/** Lists what a policy allows. */
 export function grantsOf({ rules, trustedServers }: PolicyDocument): PolicyGrants {
   const allowing = rules.map((rule, index) => ({ rule, at: `rule ${index + 1}` }))
     .filter(({ rule }) => rule.effect === "allow");

@@ -232,10 +232,8 @@ function startAlike(one: ServerParams, other: ServerParams): boolean {
   return launch(one) === launch(other);
 }
 
-/** The servers that the command line names. */
 interface Named {
   readonly servers: ReadonlyMap<string, ServerParams>;
-  /** The errors of unusable servers in a file. */
   readonly unusable: readonly ConfigError[];
 }
 
@@ -344,7 +342,6 @@ function moduleRows(module: string, tool: string, columns: number): string {
 /** Secrets must be variables: others would be in the shell's history and in the registry. */
 const VARIABLE = /^\$\{[A-Za-z0-9_]+\}$/;
 
-/** The options for logging in. */
 function oauthOf(parsed: ParsedArgs): OAuthParams | undefined {
   for (const option of ["client-secret", "private-key"]) {
     const value = parsed.value(option);

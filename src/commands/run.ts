@@ -116,7 +116,6 @@ class PageApprover {
   readonly #page: ApprovalPage;
   readonly #link: PageLink;
 
-  /** Prints a link to the page. */
   constructor(io: CommandIo, page: ApprovalPage) {
     this.#io = io;
     this.#page = page;

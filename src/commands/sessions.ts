@@ -82,7 +82,6 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** A session as it is shown. */
 interface Described {
   readonly id: string;
   readonly name: string | undefined;
@@ -162,7 +161,6 @@ async function waitingIn(
 const MAX_WAITING = 3;
 const MAX_SHOWN = 100;
 
-/** Everything about a session, one row each. */
 function rowsOf(session: Described): [string, string][] {
   const { id, name, workspace, where, startedAt, error, wentOn, waiting } = session;
   const rows: [string, string | undefined][] = [

@@ -66,13 +66,11 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** Options of {@linkcode setUp}. */
 export interface SetUpOptions {
   /** Whether passwordless sudo may be used for system packages. */
   yes?: boolean;
   /** The user's own Python to check, instead of building the managed environment. */
   python?: string;
-  /** Whether to rebuild an existing managed environment. */
   rebuild?: boolean;
   /**
    * Whether to install what the sandbox needs.
@@ -92,9 +90,7 @@ export interface SetUpOptions {
   signal?: AbortSignal;
 }
 
-/** What {@linkcode setUp} did. */
 export interface SetUpResult {
-  /** The Python that runs kernels. */
   readonly python: PythonEnvironment;
   /** What was installed; empty if nothing was missing. */
   readonly installed: readonly string[];

@@ -71,7 +71,6 @@ export async function readUserFile(path: string): Promise<string> {
 export const REGISTER_AGAIN =
   "register it again, or all of them with `ipybox register --from .ipybox/mcp.json`";
 
-/** The folder of the generated Python APIs. */
 export function mcptoolsOf(workspace: string): string {
   return join(workspace, "mcptools");
 }

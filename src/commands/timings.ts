@@ -10,7 +10,6 @@ import type { CommandIo } from "./command.ts";
 /** An option of all commands, anywhere before `--`. */
 export const TRACE_STARTUP = "--trace-startup";
 
-/** Takes the option out of a command line. */
 export function withoutTrace(args: readonly string[]): readonly string[] {
   const end = args.indexOf("--");
   return args.filter((arg, at) => arg !== TRACE_STARTUP || (end >= 0 && at > end));

@@ -16,11 +16,9 @@ import type { ConnectOptions } from "../mcp/connect.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import { withShapes } from "../servers/shapes.ts";
 
-/** Options of {@linkcode ServerApis}. */
 interface ServerApisOptions extends ConnectOptions {
   /** The workspace, as an absolute path without symbolic links. */
   readonly workspace: string;
-  /** Runs the registered servers. */
   readonly runner: ToolRunner;
 }
 
@@ -131,7 +129,6 @@ class ApiNews {
   readonly #changed = new Set<string>();
   readonly #removed = new Set<string>();
 
-  /** Adds another change. */
   add(stale: StaleTools, modules: ReadonlyMap<string, string>): void {
     const named = (tools: readonly string[]) => tools.flatMap((tool) => modules.get(tool) || []);
     for (const module of named(stale.removed)) {

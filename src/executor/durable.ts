@@ -82,7 +82,6 @@ const recordSchema = z.object({
   }).optional(),
 });
 
-/** The record of a durable session. */
 export type SessionRecord = Readonly<z.infer<typeof recordSchema>>;
 
 const limit = z.number().nullable();
@@ -140,9 +139,7 @@ const MAX_CODE = 8 * 1024;
 
 /** The rest of an execution's time limit. */
 export interface LeftTime {
-  /** The limit. */
   readonly timeoutMs: number;
-  /** The rest of it. */
   readonly leftMs: number;
 }
 
@@ -238,7 +235,6 @@ function sessionsRoot(): string {
   throw new ConfigError("Durable sessions need a home directory: set HOME or XDG_STATE_HOME");
 }
 
-/** The folder of a session's record. */
 export function folderOf(id: string): string {
   return join(sessionsRoot(), id);
 }
@@ -249,7 +245,6 @@ export function checkSessionName(name: string): void {
   throw new TypeError(`"${name}" is not a session name: use letters, digits, ".", "_" and "-"`);
 }
 
-/** Creates the folder of a new session. */
 export async function createSession(
   workspace: string,
   { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name, note, placement, python }:
@@ -291,7 +286,6 @@ async function writeRecord(record: SessionRecord): Promise<void> {
   await replaceFile(join(folderOf(record.id), "record.json"), JSON.stringify(record));
 }
 
-/** Reads a session's record. */
 async function readRecord(id: string): Promise<SessionRecord | undefined> {
   const path = join(folderOf(id), "record.json");
   const text = await readHostileFile(path);
@@ -468,7 +462,6 @@ export async function listSessions(
     .sort((one, other) => (one.record?.startedAt ?? 0) - (other.record?.startedAt ?? 0));
 }
 
-/** Finds a session by its id. */
 export async function findSession(id: string): Promise<SessionRecord> {
   const record = /^[0-9a-f]{12}$/.test(id) ? await readRecord(id) : undefined;
   if (record === undefined) {

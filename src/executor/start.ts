@@ -37,7 +37,6 @@ import {
 } from "./durable.ts";
 import type { CodeExecutorOptions } from "./options.ts";
 
-/** The running parts of an executor. */
 export interface RunningParts {
   /** The workspace, as an absolute path without symbolic links. */
   readonly workspace: string;

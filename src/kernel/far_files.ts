@@ -25,7 +25,6 @@ export interface CopiedFolders {
   readonly stubs: string;
 }
 
-/** The limits of such a folder. */
 const MAX_FILES = 20_000;
 const MAX_BYTES = 64 << 20;
 
@@ -96,7 +95,6 @@ interface Entry {
   readonly version: string;
 }
 
-/** The files in a folder and its subfolders. */
 async function entriesOf(root: string): Promise<Entry[]> {
   const found: Entry[] = [];
   const folders = [""];

@@ -15,7 +15,6 @@ import { hostPath, programOf, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 
-/** The context of a carrier's commands. */
 export interface StepOptions {
   readonly log: Logger;
   /** Folders that code can write to. */
@@ -77,7 +76,6 @@ export async function fateOf(
   return /\(NotFound\)/.test(seen.why) ? "it was deleted" : seen.why;
 }
 
-/** Ends a carrier's place. */
 export async function endPlace(
   { name, stop, gone }: Carrier,
   { log, untrusted }: StepOptions,

@@ -22,7 +22,6 @@ export class FarWorkspace {
     this.#open = open;
   }
 
-  /** Reads a plain file. */
   async read(parts: readonly string[]): Promise<ReadableStream<Uint8Array>> {
     const stream = this.#start(parts);
     try {
@@ -69,7 +68,6 @@ interface Following {
   readonly first: Uint8Array;
 }
 
-/** Reads the answer's first line. */
 async function answerOf(stream: ByteStream, parts: readonly string[]): Promise<Following> {
   const path = parts.join("/");
   let bytes = new Uint8Array(0);

@@ -15,7 +15,6 @@ export interface Place {
   readonly paths: SessionPaths;
   /** The working directory of kernels there. */
   readonly workspace: string;
-  /** The Python there. */
   readonly python: {
     readonly executable: string;
     readonly checker: string | undefined;
@@ -28,11 +27,8 @@ export interface Place {
   readonly inherit: readonly string[];
   /** The limits of a process of executed code, for error messages. */
   readonly limits: EffectiveLimits;
-  /** The limits that the launcher sets. */
   readonly rlimits: Rlimits;
-  /** Whether it is sandboxed. */
   readonly sandboxed: boolean;
-  /** The launcher. */
   readonly process: LauncherProcess;
   /** The same, if it outlives this process. */
   readonly lasting?: SupervisedLauncher | undefined;

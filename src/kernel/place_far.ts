@@ -59,7 +59,6 @@ import { seenMounts } from "./seen_mounts.ts";
 import { programs, SessionPaths } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";
 
-/** Options of {@linkcode placeFar}. */
 interface PlaceFarOptions {
   readonly options: KernelGatewayOptions;
   readonly deadline: AbortSignal;
@@ -207,7 +206,6 @@ const BEAT_SECONDS = 15;
 /** Added to time limits, so that the supervisor's apply first. */
 const MARGIN_SECONDS = 60;
 
-/** Options of {@linkcode launchRelay}. */
 interface RelayOptions {
   readonly carrier: Carrier;
   readonly python: string;
@@ -296,7 +294,6 @@ function refuseLocal({ sandbox, packages = [] }: KernelGatewayOptions): void {
   }
 }
 
-/** Options of {@linkcode carrierOf}. */
 interface CarrierOptions {
   readonly options: KernelGatewayOptions;
   readonly held: HeldTogether;

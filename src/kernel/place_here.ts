@@ -32,7 +32,6 @@ import { startSupervisor, SupervisedLauncher } from "./supervisor.ts";
 
 const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
 
-/** Options of {@linkcode placeHere}. */
 interface PlaceHereOptions {
   readonly options: KernelGatewayOptions;
   readonly deadline: AbortSignal;
@@ -42,7 +41,6 @@ interface PlaceHereOptions {
   readonly session: LastingSession | undefined;
 }
 
-/** Starts a launcher on this machine. */
 export async function placeHere(
   parts: AsyncDisposableStack,
   { options, deadline, canaryPort, session }: PlaceHereOptions,
@@ -138,11 +136,9 @@ export async function placeHere(
   };
 }
 
-/** Options of {@linkcode launch}. */
 interface LaunchOptions {
   /** The sandbox around it. */
   readonly prepared: PreparedSandbox | undefined;
-  /** Its working directory. */
   readonly cwd: string;
   /** Receives what is written to stderr. */
   readonly log: Logger;
@@ -162,7 +158,6 @@ function launch(
   });
 }
 
-/** Options of {@linkcode launchLasting}. */
 interface LastingLaunch {
   readonly command: readonly string[];
   readonly cwd: string;

@@ -26,9 +26,7 @@ const PROTOCOL = 1;
 
 /** The address and the secret of a durable session. */
 export interface SessionAddress {
-  /** Its id. */
   readonly id: string;
-  /** Its secret. */
   readonly secret: string;
   /** The socket on which its supervisor listens. */
   readonly socket: string;
@@ -36,7 +34,6 @@ export interface SessionAddress {
   readonly where?: string | undefined;
 }
 
-/** Options of {@linkcode startSupervisor}. */
 export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   /** The Python that runs it. */
   readonly python: ProgramPath;
@@ -100,19 +97,16 @@ const greetingSchema = z.object({
   epoch: z.number().int().nonnegative(),
 });
 
-/** The status of a session. */
 export interface SessionStatus {
   /** How many times a host has attached. */
   readonly epoch: number;
   /** The process that the supervisor started. */
   readonly pid: number;
-  /** Whether a host is attached. */
   readonly attached: boolean;
   /** Whether another host was detached for this one. */
   readonly tookOver: boolean;
   /** For how long no host has been attached. */
   readonly aloneMs: number | null;
-  /** The tail of stderr. */
   readonly stderr: string;
   /** What the previous host left for this one. */
   readonly kept: unknown;
@@ -346,7 +340,6 @@ export class SupervisedLauncher {
 /** The beginning of a relay's lines, and of no others. */
 const RELAY = "relay: ";
 
-/** Gets the status of a session. */
 export async function statusOf(address: SessionAddress): Promise<SessionStatus> {
   const { line, answer } = await meet(address, "status");
   line.close();
@@ -442,7 +435,7 @@ function refusal(
   switch (why) {
     case "secret":
       return new SessionRefusedError(
-        `Cannot attach to session ${id}: the secret in its record does not match;  ` +
+        `Cannot attach to session ${id}: the secret in its record does not match; ` +
           "the record was changed, so end its processes and start another session",
       );
     case "protocol":
@@ -484,7 +477,6 @@ function json(type: FrameType, content: unknown): Uint8Array {
   return encodeFrame(type, 0, new TextEncoder().encode(JSON.stringify(content)));
 }
 
-/** The size of one read. */
 const CHUNK = 1 << 16;
 
 /** A connection to a supervisor: frames in both directions, each written whole. */

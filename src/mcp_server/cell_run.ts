@@ -13,7 +13,6 @@ export type CellStep =
   | { readonly type: "running" }
   | { readonly type: "ended"; readonly outcome: CellOutcome };
 
-/** How a cell ended. */
 export interface CellOutcome {
   /** Its result, or why it failed. */
   readonly end: { readonly result: ExecutionResult } | { readonly error: unknown };
@@ -41,7 +40,6 @@ export interface Patience {
   readonly waitMs: number | undefined;
 }
 
-/** How a {@linkcode CellRun} runs. */
 export interface CellRunOptions {
   /** How long it may run, not counting approvals. */
   readonly timeoutMs?: number;
@@ -71,7 +69,6 @@ export class CellRun {
   readonly patience: Patience;
   /** Resolves when it has ended; never rejects. */
   readonly ended: Promise<void>;
-  /** The calls of the cell. */
   readonly calls: CallRecords = new CallRecords();
   readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
@@ -87,7 +84,6 @@ export class CellRun {
   #isReleased = false;
   #news = Promise.withResolvers<void>();
 
-  /** Starts the cell. */
   constructor(executor: CodeExecutor, code: string, options: CellRunOptions) {
     const { patience = ENDLESS, after, news = [], resumes } = options;
     this.execution = resumes ?? crypto.randomUUID();
@@ -127,7 +123,6 @@ export class CellRun {
     return performance.now() - this.#startedAt;
   }
 
-  /** Whether it has ended. */
   get isOver(): boolean {
     return this.#outcome !== undefined;
   }
@@ -192,7 +187,6 @@ export class CellRun {
     });
   }
 
-  /** Decides a waiting call. */
   async decide(request: ApprovalRequest, decision: CellDecision): Promise<void> {
     if (!this.#take(request)) return;
     if (decision === "deny") await request.reject("the user gave no reason");
@@ -203,7 +197,6 @@ export class CellRun {
     }
   }
 
-  /** Answers a question of an MCP server. */
   answer(request: ElicitationRequest, answer: ElicitationAnswer): void {
     if (!this.#take(request)) return;
     try {

@@ -31,7 +31,6 @@ export class Preparation implements Work {
     this.#activity = activity;
   }
 
-  /** The current step. */
   get activity(): string {
     return (this.#awaitsKernel ? this.#session.starting : undefined) ?? this.#activity;
   }

@@ -15,7 +15,6 @@ import {
 } from "./sdk.ts";
 import type { Session } from "./session.ts";
 
-/** Adds the resources. */
 export function registerResources(server: SdkMcpServer, session: Session): void {
   registerSources(server, session);
   registerSchemas(server, session);

@@ -21,7 +21,6 @@ const recordSchema = z.object({
   token: z.string(),
 });
 
-/** A running session. */
 export type RunningSession = Readonly<z.infer<typeof recordSchema>>;
 
 /** Creates the folder before a sandbox starts, because a missing folder cannot be hidden. */

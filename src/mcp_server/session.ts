@@ -102,7 +102,6 @@ export interface McpServerOptions
   version?: string;
 }
 
-/** Options of {@linkcode Session}. */
 export interface SessionOptions extends McpServerOptions {
   durable?: NotedOptions & { readonly name: string };
   /** Whether another process has run the durable session before: its workspace already has its files. */
@@ -133,7 +132,6 @@ export class Session implements AsyncDisposable {
   readonly rounds: ApprovalRounds = new ApprovalRounds();
   /** The cells that the client polls as tasks. */
   readonly tasks: CellTasks = new CellTasks(this);
-  /** How tools answer. */
   readonly answers: Answers;
   /** The files that cells have produced. */
   readonly artifacts: Artifacts;
@@ -214,7 +212,6 @@ export class Session implements AsyncDisposable {
     return this.#starting;
   }
 
-  /** The running kernel and its packages. */
   get parts(): Promise<SessionParts> {
     this.#parts ??= this.#start().catch((error: unknown) => {
       this.#parts = undefined;
@@ -255,7 +252,6 @@ export class Session implements AsyncDisposable {
     });
   }
 
-  /** The folder of the generated Python APIs. */
   async mcptools(): Promise<string> {
     return join(await this.workspace, "mcptools");
   }
@@ -266,7 +262,6 @@ export class Session implements AsyncDisposable {
     return (await ServerRegistry.open({ workspace: await this.workspace, servers })).names;
   }
 
-  /** Searches the tools of registered servers. */
   async searchTools(query: string, servers?: readonly string[]): Promise<ToolMatches> {
     this.#index ??= new ToolIndex(await this.mcptools());
     return await this.#index.search(query, servers ?? await this.servers());
@@ -558,18 +553,15 @@ const MAX_LEFT = 4;
 const MAX_CELLS = 32;
 const MAX_CODE = 16 * 2 ** 20;
 
-/** A tool's result. */
 interface Answer<Report> {
   /** For the model. */
   readonly text: string;
   readonly images?: readonly ContentBlock[];
   /** The same for programs. */
   readonly report: Report;
-  /** Whether the tool failed. */
   readonly isError?: boolean;
 }
 
-/** A tool's output schema, if it has one. */
 type Declared<Report> = { outputSchema?: z.ZodType<Report> };
 
 /**
@@ -588,12 +580,10 @@ class Answers {
     this.#structured = structured;
   }
 
-  /** The output schema of a tool's definition. */
   declare<Report>(outputSchema: () => z.ZodType<Report>): Declared<Report> {
     return this.#structured ? { outputSchema: outputSchema() } : {};
   }
 
-  /** Makes the result of a tool call. */
   of<Report extends object>(
     { text, images = [], report, isError = false }: Answer<Report>,
   ): CallToolResult {

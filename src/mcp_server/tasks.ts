@@ -25,13 +25,11 @@ import type { Session } from "./session.ts";
 
 /** How long a cell runs before its client gets a task. */
 export const TASK_AFTER_MS = 5000;
-/** How often clients should poll. */
 const POLL_MS = 1000;
 /** How long the results of ended tasks are kept, and how many. */
 const KEPT_MS = 10 * 60_000;
 const MAX_ENDED = 8;
 
-/** The state of a task, for the client. */
 interface TaskState {
   readonly taskId: string;
   readonly status: "working" | "input_required" | "completed" | "cancelled";
@@ -71,7 +69,6 @@ class CellTask implements Disposable {
     return this.#state("working", shownActivity(this.run));
   }
 
-  /** Gives its current state. */
   async look(server: SdkMcpServer, ctx: ServerContext): Promise<object> {
     this.#keep();
     const { run } = this;
@@ -115,7 +112,6 @@ class CellTask implements Disposable {
     });
   }
 
-  /** Cancels the cell. */
   cancel(): void {
     this.#isCancelled = true;
     this.run.cancel(new DOMException("The task was cancelled", "AbortError"));
@@ -166,12 +162,10 @@ export class CellTasks implements Disposable {
     this.#session = session;
   }
 
-  /** Their cells. */
   get runs(): CellRun[] {
     return this.#tasks.values().map(({ run }) => run).toArray();
   }
 
-  /** Gives the task of a cell. */
   of(run: CellRun): CellTask {
     this.#forgetOld();
     return this.#tasks.getOrInsertComputed(

@@ -95,7 +95,6 @@ export interface BootAnswer {
   } | null;
 }
 
-/** A file by its path. */
 interface TextFile {
   readonly path: string;
   readonly text: string;
@@ -154,7 +153,6 @@ export class Boot {
 }
 
 const NEWLINE = 10;
-/** The longest line. */
 const MAX_LINE = 1 << 16;
 
 /** The single line that the other side sends; empty if it has ended. */
@@ -168,7 +166,6 @@ export async function lineOf(stream: ByteStream): Promise<string> {
   return new TextDecoder().decode(bytes);
 }
 
-/** The hash of a set of files, of their paths and contents. */
 function digestOf(files: readonly TextFile[]): string {
   const encoder = new TextEncoder();
   const sorted = files.toSorted((one, other) => one.path < other.path ? -1 : 1);
@@ -178,7 +175,6 @@ function digestOf(files: readonly TextFile[]): string {
   })));
 }
 
-/** The archive that the other side unpacks. */
 export async function archiveOf(files: readonly TextFile[]): Promise<Uint8Array<ArrayBuffer>> {
   const texts = Object.fromEntries(files.map(({ path, text }) => [path, text]));
   const packed = new Blob([JSON.stringify(texts)]).stream()

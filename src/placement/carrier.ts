@@ -26,7 +26,6 @@ export interface Carrier {
   readonly gone?: string;
   /** Removes what `start` has created, or what a failed command may have left. */
   readonly stop?: readonly string[] | undefined;
-  /** The Python there. */
   readonly python: string;
   /** How to install missing packages there. */
   readonly install: string;
@@ -83,9 +82,7 @@ export interface MountedPaths {
   readonly empty: string;
 }
 
-/** Options of a container. */
 export interface ContainerOptions {
-  /** Its name. */
   readonly id: string;
   /** Whether it outlives the command that starts it. */
   readonly lasts: boolean;
@@ -104,7 +101,6 @@ export interface ContainerOptions {
 /** The Python of the image that `packaging/kernel-image` builds. */
 export const IMAGE_PYTHON = "/opt/ipybox/python/bin/python3";
 
-/** The default image. */
 export const DEFAULT_IMAGE = "ipybox-kernel";
 
 /** Where the workspace is in a container. */
@@ -237,7 +233,6 @@ export function sshCarrier({ host, workspace, args = [] }: SshPlacement): Carrie
   };
 }
 
-/** Quotes a word for any shell. */
 function quoted(word: string): string {
   return /^[\w/.:=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }

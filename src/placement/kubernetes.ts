@@ -15,7 +15,6 @@ import {
 } from "./carrier.ts";
 import type { KubernetesPlacement } from "./placement.ts";
 
-/** Options of a pod. */
 export interface PodOptions {
   /** Its name, or that of its claim. */
   readonly id: string;
@@ -230,7 +229,6 @@ const HOPELESS = new Set([
   ...["CreateContainerConfigError", "CreateContainerError", "RunContainerError"],
 ]);
 
-/** Determines the state of a pod. */
 export function seePod(printed: unknown): Seen {
   const { metadata, status } = podSchema.parse(printed);
   const { phase, reason, message, conditions, containerStatuses } = status;
@@ -275,7 +273,6 @@ const eventsSchema = z.object({
   items: z.array(z.object({ reason: z.string().default(""), message: z.string().default("") })),
 });
 
-/** The last warning in a list of events. */
 function lastWarning(printed: unknown): string | undefined {
   const last = eventsSchema.parse(printed).items.at(-1);
   return last && sentence(last.reason, last.message);

@@ -181,7 +181,6 @@ const placementSchema: z.ZodType<Placement> = z.discriminatedUnion("type", [
   }),
 ]);
 
-/** Checks a placement. */
 export function parsePlacement(value: unknown, source = "The placement"): Placement {
   const parsed = placementSchema.safeParse(value);
   if (parsed.success) return parsed.data;

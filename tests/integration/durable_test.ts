@@ -244,7 +244,7 @@ Deno.test("what is wrong with a session's record is said, and what to do", async
   await refuses(record.slice(0, 40), "it is not JSON");
   await refuses("[]", "it is not a session's record");
   await refuses(changed({ version: 2 }), "a newer version of ipybox");
-  await refuses(changed({ secret: "f".repeat(64) }), "another secret");
+  await refuses(changed({ secret: "f".repeat(64) }), "the secret in its record");
   await refuses(changed({ workspace: "/no/such/folder" }), "no longer exists");
   const { workspace } = JSON.parse(record);
   await Deno.rename(workspace, `${workspace}-moved`);

@@ -139,11 +139,11 @@ print(line.recv(100))`;
 Deno.test("a wrong secret opens nothing, and the session goes on", async () => {
   await using session = await Supervised.start(WAIT);
   const wrong = { ...session.address, secret: "t".repeat(64) };
-  await assertRejects(() => statusOf(wrong), SessionRefusedError, "another secret");
+  await assertRejects(() => statusOf(wrong), SessionRefusedError, "the secret in its record");
   await assertRejects(
     () => SupervisedLauncher.attach(wrong, silentLogger),
     SessionRefusedError,
-    "another secret",
+    "the secret in its record",
   );
   const right = await SupervisedLauncher.attach(session.address, silentLogger);
   assertEquals(right.status.epoch, 1);

@@ -8,20 +8,17 @@ import type { Output } from "../../kernel/outputs.ts";
 
 const MIME_TYPE = "application/vnd.ipybox.actions+json";
 
-/** The code that checks saved actions. */
 export function checkCode(names: readonly string[]): string {
   return call(`check(${literal(names)})`);
 }
 
 /** The arguments of an action, by parameter. */
 export interface ActionArguments {
-  /** Values from JSON. */
   readonly values: Readonly<Record<string, unknown>>;
   /** Texts for other parameters, to be parsed by their types. */
   readonly texts: Readonly<Record<string, string>>;
 }
 
-/** The code that runs a saved action. */
 export function runCode(name: string, { values, texts }: ActionArguments): string {
   return call(`run(${JSON.stringify(name)}, ${literal(values)}, ${literal(texts)})`);
 }

@@ -13,20 +13,16 @@ import { printableOutput } from "../terminal/columns.ts";
 /** The cost of a chunk besides its text: code can print one character at a time. */
 const CHUNK_COST = 128;
 
-/** Options of {@linkcode runAction}. */
 export interface RunActionOptions {
-  /** Receives the output. */
   readonly io: CommandIo;
   /** Whether to print the outcome as one JSON object, instead of the output as it arrives. */
   readonly json?: boolean;
   readonly timeoutMs?: number;
   /** Whether `sys.exit()` sets the exit code and prints only its message, as in Python. */
   readonly exits?: boolean;
-  /** Whether to add the code to IPython's history. */
   readonly storeHistory?: boolean;
   /** A label that terminals show before the code's value. */
   readonly resultLabel?: string;
-  /** Decides on each tool call. */
   readonly decide: (request: ApprovalRequest) => Promise<void>;
   /** Answers questions of MCP servers; without it, they are declined. */
   readonly answer?: (request: ElicitationRequest) => Promise<void>;
@@ -36,7 +32,6 @@ export interface RunActionOptions {
   readonly resultIn?: (outputs: ExecutionResult["outputs"]) => unknown;
 }
 
-/** The output of `--json`. */
 interface Outcome extends ExecutionResult {
   readonly result?: unknown;
   readonly status: "ok" | "error" | "timeout" | "died";

@@ -9,21 +9,17 @@ import { runProgram } from "../../process/run_program.ts";
 import { readBeneath } from "../../files/beneath.ts";
 import { isPlainFolder } from "../../files/safe.ts";
 
-/** A type error. */
 export interface TypeProblem {
   /** The file, relative to the workspace. */
   readonly file: string;
   /** The line, from 1. */
   readonly line: number;
-  /** The description. */
   readonly message: string;
 }
 
-/** Options of {@linkcode checkTypes}. */
 interface CheckTypesOptions {
   /** The Python environment with the packages that the actions import. */
   readonly python: { readonly executable: string };
-  /** Stops the check. */
   readonly signal?: AbortSignal;
 }
 

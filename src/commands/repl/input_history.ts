@@ -3,7 +3,6 @@ import { replaceFile } from "../../files/safe.ts";
 import { stateFolder } from "../../files/user_folders.ts";
 import { isInside } from "../../process/trusted_path.ts";
 
-/** The limits on the number and length of entries. */
 const MAX_ENTRIES = 1000;
 const MAX_LENGTH = 20_000;
 /** Larger files are not ours. */
@@ -29,7 +28,6 @@ export class InputHistory {
     this.entries = entries;
   }
 
-  /** Reads a history. */
   static async open(path: string | undefined): Promise<InputHistory> {
     if (path === undefined) return new InputHistory(undefined, []);
     const lines = (await readHistory(path)).split("\n").filter((line) => line !== "");

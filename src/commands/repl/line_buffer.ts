@@ -10,7 +10,6 @@ export class LineBuffer {
   #cursor = 0;
   #killed = "";
 
-  /** The code. */
   get text(): string {
     return this.#text;
   }
@@ -20,12 +19,10 @@ export class LineBuffer {
     return this.#cursor;
   }
 
-  /** The cursor's line, up to the cursor. */
   get beforeInLine(): string {
     return this.#text.slice(this.#lineStart(), this.#cursor);
   }
 
-  /** Whether the cursor is on the last line. */
   get onLastLine(): boolean {
     return !this.#text.includes("\n", this.#cursor);
   }
@@ -71,7 +68,6 @@ export class LineBuffer {
     this.#replace(from, end, "");
   }
 
-  /** Inserts the text of the last {@linkcode kill}. */
   yank(): void {
     this.insert(this.#killed);
   }
@@ -88,7 +84,6 @@ export class LineBuffer {
     }[to]();
   }
 
-  /** Moves to the line above; `false` if there is none. */
   up(): boolean {
     const start = this.#lineStart();
     if (start === 0) return false;
@@ -97,7 +92,6 @@ export class LineBuffer {
     return true;
   }
 
-  /** Moves to the line below; `false` if there is none. */
   down(): boolean {
     const end = this.#lineEnd();
     if (end === this.#text.length) return false;
@@ -157,7 +151,6 @@ export class LineBuffer {
 /** The limit of the search for the end of a word. */
 const MAX_WORD = 1000;
 
-/** A character of a word. */
 const IN_WORD = /^[\p{L}\p{N}_]$/u;
 
 /** What the terminal shows while code is typed. */
@@ -241,7 +234,6 @@ export class LineScreen {
     this.#row = row - first;
   }
 
-  /** Erases what is drawn. */
   clear(): void {
     this.#write(this.#toStart());
     this.#row = 0;
@@ -258,7 +250,6 @@ export class LineScreen {
     this.#row = 0;
   }
 
-  /** Clears the terminal. */
   wipe(): void {
     this.#write("\x1b[H\x1b[2J");
     this.#row = 0;

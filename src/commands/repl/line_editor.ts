@@ -6,11 +6,9 @@ import type { InputHistory } from "./input_history.ts";
 import { LineBuffer, LineScreen, type LineView } from "./line_buffer.ts";
 import { type Key, PASTE_OFF, PASTE_ON, type TypedKeys } from "./typed_keys.ts";
 
-/** Options of {@linkcode LineEditor}. */
 interface LineEditorOptions {
   readonly keys: TypedKeys;
   readonly history: InputHistory;
-  /** Writes to the terminal. */
   readonly write: (text: string) => void;
   readonly size: typeof terminalSize;
   readonly color: boolean;
@@ -19,10 +17,8 @@ interface LineEditorOptions {
   readonly complete: (code: string, cursor: number) => Promise<CodeCompletions>;
 }
 
-/** A backward search in the history. */
 interface Search {
   query: string;
-  /** The index of the last match. */
   at: number;
   /** The text before the search. */
   readonly before: string;
@@ -261,7 +257,6 @@ const EDITS: Readonly<Record<string, (buffer: LineBuffer) => void>> = {
   "ctrl-y": (buffer) => buffer.yank(),
 };
 
-/** The result of completing code. */
 interface Completed {
   readonly text: string;
   readonly cursor: number;
@@ -269,7 +264,6 @@ interface Completed {
   readonly choices: readonly string[];
 }
 
-/** The most choices to show. */
 const MAX_CHOICES = 100;
 
 /**
@@ -292,7 +286,6 @@ export function completed(code: string, completions: CodeCompletions): Completed
   return { text, cursor: start + longer.length, choices };
 }
 
-/** Formats choices in columns. */
 export function choiceRows(choices: readonly string[], columns: number): string {
   const common = choices.reduce(commonStart);
   const skipped = common.slice(0, common.lastIndexOf(".") + 1).length;

@@ -21,7 +21,6 @@ import type { InputHistory } from "./input_history.ts";
 import { LineEditor } from "./line_editor.ts";
 import { TypedKeys } from "./typed_keys.ts";
 
-/** Options of {@linkcode ReplSession}. */
 interface ReplSessionOptions {
   readonly io: CommandIo;
   readonly workspace: string;
@@ -29,11 +28,8 @@ interface ReplSessionOptions {
   readonly timeoutMs: number | undefined;
   /** Whether the session may already be running code. */
   readonly resumes: boolean;
-  /** Decides on each tool call. */
   readonly decide: RunActionOptions["decide"];
-  /** Answers questions of MCP servers. */
   readonly answer: NonNullable<RunActionOptions["answer"]>;
-  /** Answers the code's requests for input. */
   readonly prompt?: RunActionOptions["prompt"];
 }
 
@@ -94,7 +90,6 @@ export class ReplSession implements Disposable {
     this.#editor.aside(write);
   }
 
-  /** Runs cells until the person ends the session. */
   async run(started: Promise<CodeExecutor>): Promise<void> {
     const { io, history } = this.#options;
     this.#started = started;
@@ -163,7 +158,6 @@ export class ReplSession implements Disposable {
     return answer;
   }
 
-  /** Waits for the executor. */
   async #executor(): Promise<CodeExecutor> {
     const { io } = this.#options;
     const waited = await settledWithin(this.#started, PATIENCE_MS);
@@ -171,7 +165,6 @@ export class ReplSession implements Disposable {
     return await abortable(this.#started, anySignal(this.#stop.signal, io.signal));
   }
 
-  /** Runs a session command. */
   async #obey(line: string): Promise<void> {
     const { io, workspace } = this.#options;
     const [, name = "", after = ""] = /^:\s*(\S*)([^]*)$/.exec(line.trimEnd()) ?? [];
@@ -270,7 +263,6 @@ export class ReplSession implements Disposable {
     } else if (interrupts.count > 0) io.err("Interrupted; the variables are kept.");
   }
 
-  /** Reports why a cell has no result. */
   #report(error: unknown): void {
     const { io } = this.#options;
     const isRaised = error instanceof CodeExecutionError;

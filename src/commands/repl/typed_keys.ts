@@ -2,9 +2,7 @@ import { emitKeypressEvents } from "node:readline";
 import { PassThrough } from "node:stream";
 import { abortable, anySignal } from "../../base/signals.ts";
 
-/** A pressed key or pasted text. */
 export type Key =
-  /** Characters to insert. */
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "paste"; readonly text: string }
   /** Another key by its name, such as `"left"`, `"ctrl-left"`, `"meta-b"`, `"ctrl-r"`. */
@@ -20,10 +18,8 @@ const PASTE_END = "\x1b[201~";
 export const PASTE_ON = "\x1b[?2004h";
 export const PASTE_OFF = "\x1b[?2004l";
 
-/** The most keys to queue. */
 const MAX_WAITING = 65_536;
 
-/** A key as reported by node:readline. */
 interface Keypress {
   readonly sequence?: string;
   readonly name?: string;
@@ -52,12 +48,10 @@ export class TypedKeys {
     });
   }
 
-  /** Whether no key is queued. */
   get isEmpty(): boolean {
     return this.#waiting.length === 0;
   }
 
-  /** Waits for the next key. */
   async next(signal?: AbortSignal): Promise<Key> {
     for (;;) {
       signal?.throwIfAborted();
@@ -76,7 +70,6 @@ export class TypedKeys {
     this.#add({ type: "key", name: "ctrl-c" });
   }
 
-  /** Drops the queued keys. */
   drop(): void {
     this.#waiting = [];
     this.#pasting = false;

@@ -72,7 +72,6 @@ export class AnswerLine {
     return false;
   }
 
-  /** Ends the line. */
   end(text: string | null): true {
     this.#hasEnded = true;
     this.#answered.resolve(text);
@@ -114,7 +113,6 @@ function shown(text: string): string {
   );
 }
 
-/** The start of the last word of a text. */
 function lastWord(text: string): number {
   return Math.max(...[" ", "\t"].map((blank) => text.trimEnd().lastIndexOf(blank))) + 1;
 }

@@ -43,7 +43,6 @@ export async function answerAtTerminal(
   request.answer(await answerTo(request, typed, { io, signal }), "terminal");
 }
 
-/** Where and how long to ask. */
 interface Asking {
   readonly io: CommandIo;
   readonly signal: AbortSignal;

@@ -18,13 +18,9 @@ import { widthOf, wrapped } from "../../base/terminal.ts";
 import { MARK, marked, prose } from "../foreign_rows.ts";
 import { ago } from "./columns.ts";
 
-/** A request as it is shown. */
 export interface ShownRequest {
-  /** The request. */
   readonly request: ApprovalRequest;
-  /** The arguments that would be sent. */
   readonly argumentsJson: string;
-  /** The width of the terminal. */
   readonly columns: number;
 }
 
@@ -60,7 +56,6 @@ export function summary(shown: ShownRequest): string {
   return rows.join("\n") + "\n";
 }
 
-/** Shows everything known about a request. */
 export function details(shown: ShownRequest): string {
   const { request, columns } = shown;
   const { annotations = {}, source, server, title, description, changes } = request;

@@ -56,7 +56,6 @@ function inOneRow(request: ApprovalRequest): string {
 
 const MAX_CALL_LENGTH = 120;
 
-/** The dialogue about one call. */
 class Dialogue {
   readonly #io: CommandIo;
   readonly #request: ApprovalRequest;
@@ -238,12 +237,9 @@ class Dialogue {
   }
 }
 
-/** A parsed answer. */
 interface Answer {
   readonly key: "y" | "n" | "c" | "s" | "a" | "e" | "d";
-  /** How long the decision counts. */
   readonly scope: RememberScope | undefined;
-  /** The rest of the line. */
   readonly rest: string;
 }
 

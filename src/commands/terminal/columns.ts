@@ -39,7 +39,6 @@ export function printableEnd(
   return printable(`${place}ipybox: ${message}`);
 }
 
-/** Formats a duration that has passed. */
 export function ago(seconds: number): string {
   if (seconds < 120) return `${Math.max(0, Math.round(seconds))} s`;
   return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;

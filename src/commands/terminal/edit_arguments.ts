@@ -10,23 +10,17 @@ import { runProgram } from "../../process/run_program.ts";
 import { terminalSize, wrapped } from "../../base/terminal.ts";
 import { MARK } from "../foreign_rows.ts";
 
-/** The request to edit. */
 interface EditedRequest {
-  /** The request. */
   readonly request: ApprovalRequest;
-  /** Its current arguments. */
   readonly argumentsJson: string;
 }
 
-/** The interaction with the person who edits. */
 interface EditDialogue {
   /** The argument that the person has chosen already; empty otherwise. */
   readonly which: string;
-  /** Cancels the editing. */
   readonly signal: AbortSignal;
   /** Asks for a line, if there is no editor. */
   ask(question: string): Promise<string | null>;
-  /** Hands the terminal to the editor. */
   lend<T>(use: () => Promise<T>): Promise<T>;
 }
 
@@ -45,7 +39,6 @@ interface Target {
 /** Texts longer than this or with several lines are edited as text instead of JSON. */
 const MAX_INLINE = 80;
 
-/** The file for a shell command. */
 const COMMAND = "command.sh";
 
 /** The most texts to choose from; the others are in the JSON. */
@@ -179,11 +172,9 @@ function withoutLastEnd(text: string, before: string): string {
   return before.endsWith("\n") ? text : text.replace(/\n$/, "");
 }
 
-/** Options of {@linkcode editText}. */
 interface EditOptions {
   /** The file name, from which editors infer the format. */
   readonly name: string;
-  /** Stops the editor. */
   readonly signal: AbortSignal;
 }
 
@@ -226,7 +217,6 @@ async function editText(
   }
 }
 
-/** The editor as a shell command. */
 async function editorCommand(): Promise<string | undefined> {
   const named = namedEditor();
   if (named !== undefined) {

@@ -204,7 +204,6 @@ class TerminalInput implements Disposable {
     }
   }
 
-  /** Restores the terminal's mode. */
   [Symbol.dispose](): void {
     this.#keyMode = false;
     this.#line = undefined;

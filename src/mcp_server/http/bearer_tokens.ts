@@ -31,7 +31,6 @@ export class BearerTokens {
   readonly #owners = new Map<string, string>();
   readonly #settings = new Map<string, OwnerSettings>();
 
-  /** The owners and their settings. */
   get owners(): ReadonlyMap<string, OwnerSettings> {
     return this.#settings;
   }
@@ -67,7 +66,6 @@ export class BearerTokens {
     this.#settings.set(owner, settings);
   }
 
-  /** Finds the owner of a request. */
   ownerOf(request: Request): string | undefined {
     const given = /^Bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? "")?.[1] ?? "";
     let found: string | undefined;

@@ -23,7 +23,6 @@ export class LegacySessions implements AsyncDisposable {
     this.#told = told;
   }
 
-  /** Answers a request. */
   async handle(request: Request, owner: string, body: unknown): Promise<Response> {
     const id = request.headers.get("mcp-session-id");
     if (id === null && !isInitializeRequest(body)) {

@@ -9,7 +9,6 @@ import { forClients } from "../tool_input.ts";
 import { rpcError, usedUntilSent, withErrorStatus } from "./answers.ts";
 import type { PooledSession, SessionPool } from "./sessions.ts";
 
-/** A request or a notification. */
 const message = z.object({ jsonrpc: z.literal("2.0"), method: z.string() });
 
 /** A tool call that names its session. */
@@ -85,7 +84,6 @@ export class ModernHandlers implements AsyncDisposable {
     this.#log = log;
   }
 
-  /** Answers a request. */
   async handle(request: Request, owner: string, body: unknown): Promise<Response> {
     if (body !== undefined && !message.safeParse(body).success) {
       return rpcError(400, -32600, "The body is not a JSON-RPC request"); // before a session is opened

@@ -40,9 +40,7 @@ const READ_BYTES = 32 * 2 ** 20;
 /** The longest turn: a request whose id is used twice never gets a response. */
 const TURN_MS = 60_000;
 
-/** A message to answer. */
 export interface AnswerOptions {
-  /** Its owner. */
   readonly owner: string;
   /** Its content; `undefined` if the client only listens. */
   readonly message: unknown;

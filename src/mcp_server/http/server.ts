@@ -14,7 +14,6 @@ import { type AnswerOptions, RequestBudget } from "./request_budget.ts";
 import { serveFiles } from "./session_files.ts";
 import { type SessionPool, TooManySessionsError } from "./sessions.ts";
 
-/** Options of {@linkcode HttpMcpServer}. */
 export interface HttpMcpServerOptions {
   readonly pool: SessionPool;
   /** Who may use it; `undefined` admits everyone who can reach it. */
@@ -53,7 +52,6 @@ export class HttpMcpServer implements AsyncDisposable {
   readonly #server: LastingServer;
   readonly #budget: RequestBudget;
 
-  /** Starts to listen. */
   constructor(options: HttpMcpServerOptions) {
     const { pool, version, extend, log, hostname, port, allowedHosts } = options;
     this.#options = options;
@@ -180,7 +178,6 @@ export class HttpMcpServer implements AsyncDisposable {
 /** The context of a message. */
 type Came = Pick<AnswerOptions, "owner" | "length" | "signal">;
 
-/** A parsed body. */
 interface Body {
   readonly body: unknown;
   readonly length: number;

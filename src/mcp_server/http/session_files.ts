@@ -8,11 +8,8 @@ import { untilSent } from "./answers.ts";
 import type { RequestBudget } from "./request_budget.ts";
 import type { SessionPool } from "./sessions.ts";
 
-/** What {@linkcode serveFiles} works with. */
 interface FileServices {
-  /** The sessions. */
   readonly pool: SessionPool;
-  /** The limits of requests. */
   readonly budget: RequestBudget;
 }
 
@@ -92,7 +89,6 @@ function decoded(path: string): string {
   }
 }
 
-/** The largest file that is accepted. */
 const MAX_UPLOAD_BYTES = 2 ** 30;
 /** How much must arrive within the time limit that other bodies have in total. */
 const STEP_BYTES = 64 * 1024;

@@ -14,7 +14,6 @@ export const KEPT_DAYS = 30;
 
 /** The folder of a session. Disposing marks the session as ended, and keeps the folder. */
 export interface SessionFolder extends Disposable {
-  /** The folder. */
   readonly path: string;
   /** Sets the owner of a session that was started ahead. */
   belongTo(owner: string): void;
@@ -151,12 +150,10 @@ async function takeEnded(
   return { owner: new TextDecoder().decode(owner.subarray(0, await lock.read(owner) ?? 0)) };
 }
 
-/** Options of {@linkcode SessionCleanup}. */
 interface SessionCleanupOptions {
   readonly workspace: string;
   /** How many folders of ended sessions to keep for each owner. */
   readonly keep: number;
-  /** Receives failures. */
   readonly log: Logger | undefined;
 }
 

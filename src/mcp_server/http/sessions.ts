@@ -97,28 +97,23 @@ export function refuseReady(
   }
 }
 
-/** Options of {@linkcode SessionPool}. */
 interface SessionPoolOptions extends HttpSessionsOptions {
   /** The workspace, whose servers sessions get, and which contains their folders. */
   readonly workspace: string;
-  /** The options of each session. */
   readonly session: Omit<SessionOptions, "workspace">;
   /** The owners of sessions and their settings. */
   readonly owners: ReadonlyMap<string, OwnerSettings>;
 }
 
-/** A session of a pool. */
 export interface PooledSession {
   /** Its handle, which only its owner can use. */
   readonly id: string;
   readonly session: Session;
-  /** Its workspace. */
   readonly folder: string;
   /** What its client said of itself, in the older era. */
   readonly initialize: Note["initialize"];
   /** Marks it as in use until disposed. */
   use(): Disposable;
-  /** Called once when it is closed. */
   onClose(callback: () => void): void;
 }
 
@@ -143,7 +138,6 @@ export const initializeSchema = z.object({
 
 const noteSchema = z.object({
   owner: z.string(),
-  /** Whether it is the owner's default session. */
   isDefault: z.boolean(),
   initialize: initializeSchema.optional(),
 });
@@ -480,7 +474,6 @@ export class SessionPool implements AsyncDisposable {
     return { workspace, session: { ...session, ...this.#shared(workspace) } };
   }
 
-  /** The options of a durable session. */
   #durably(id: string, note: Note): Pick<SessionOptions, "durable" | "onEnded"> {
     const { durable, sessionIdleMs: idleMs = IDLE_MS } = this.#options;
     if (!durable) return {};

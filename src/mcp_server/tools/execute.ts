@@ -62,7 +62,6 @@ export function registerExecute(host: ToolHost, tasks: TaskServerOptions | undef
   });
 }
 
-/** Adds `wait_for_cell`. */
 export function registerWait(host: ToolHost): void {
   addTool(host, "wait_for_cell", {
     title: "Wait for a cell",
@@ -130,7 +129,6 @@ Restarts the kernel and cancels a running cell. Variables, imports and backgroun
 are lost; files, packages and registered servers are kept.
 `.trim();
 
-/** Adds `reset`. */
 export function registerReset(host: ToolHost): void {
   addTool(host, "reset", {
     title: "Reset the kernel",

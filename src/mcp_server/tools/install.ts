@@ -16,7 +16,6 @@ const outputSchema = () =>
     output: z.string().describe("The installer's output"),
   });
 
-/** Adds `install_package`. */
 export function registerInstall(host: ToolHost): void {
   addTool(host, "install_package", {
     title: "Install a Python package",

@@ -7,9 +7,7 @@ import { abilitiesOf } from "../client_abilities.ts";
 import type { InputRequiredResult } from "../sdk.ts";
 import type { ToolRequest } from "../tool.ts";
 
-/** A change that a client requests. */
 export interface Change {
-  /** The tool that the client called. */
   readonly tool: string;
   /** Its parameters, normalized. */
   readonly parameters: Readonly<Record<string, unknown>>;

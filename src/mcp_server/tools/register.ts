@@ -29,7 +29,6 @@ const outputSchema = () =>
     })),
   });
 
-/** Adds `register_mcp_server`. */
 export function registerRegister(host: ToolHost): void {
   addTool(host, "register_mcp_server", {
     title: "Register an MCP server",

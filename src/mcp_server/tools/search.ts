@@ -189,7 +189,6 @@ export async function requireServer(name: string, session: Session): Promise<voi
   throw new Error(`No server "${name}" is registered. ${await knownServers(session)}`);
 }
 
-/** The registered servers, as a sentence for an agent. */
 export async function knownServers(session: Session): Promise<string> {
   const servers = await session.servers();
   if (servers.length > 0) return `Registered servers: ${servers.join(", ")}`;

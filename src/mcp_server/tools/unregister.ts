@@ -9,7 +9,6 @@ const outputSchema = () =>
     servers: z.array(z.string()).describe("The remaining servers"),
   });
 
-/** Adds `unregister_mcp_server`. */
 export function registerUnregister(host: ToolHost): void {
   addTool(host, "unregister_mcp_server", {
     title: "Remove an MCP server",
