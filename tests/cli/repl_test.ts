@@ -25,292 +25,322 @@ interface Case {
   readonly columns?: number;
 }
 
-const cases: readonly Case[] = [
-  {
-    name: "cells share variables, show results and errors, and are numbered",
-    script: [
-      ["In [1]: ", "a = 6\r"],
-      ["In [2]: ", "a * 7\r"],
-      ["In [3]: ", "_ + 1\r"],
-      ["In [4]: ", "1 / 0\r"],
-      ["In [5]: ", "import sys; print('no end', file=sys.stderr, end='')\r"],
-      ["In [6]: ", "exit\r"],
-    ],
-    shown: [
-      "\nOut[2]: 42\n",
-      "\nOut[3]: 43\n",
-      "ZeroDivisionError: division by zero\n",
-      "no end\n",
-    ],
-  },
-  {
-    name: "a block goes on until an empty line, indented by the kernel",
-    script: [
-      ["In [1]: ", "for i in (1, 2):\r"],
-      ["...:     ", "print('i', 'is', i)\r"],
-      ["...:     ", "\r"],
-      ["In [2]: ", "f(1,\r"],
-      ["...: ", "\x03"],
-      ["In [2]: ", LEAVE],
-    ],
-    shown: ["\ni is 1\ni is 2\n", "f(1,", "^C"],
-    hidden: ["NameError"],
-  },
-  {
-    name: "what is pasted is one cell",
-    script: [
-      ["In [1]: ", "\x1b[200~def f(x):\n    return x + 1\n\nprint(f(41))\x1b[201~\r"],
-      ["In [2]: ", LEAVE],
-    ],
-    shown: ["...:     return x + 1", "\n42\n"],
-  },
-  {
-    name: "keys edit the line, wide characters included",
-    script: [
-      ["In [1]: ", "s = '日本x😀'\x1b[D\x1b[D\x7f\x01\x0b\x19; len(s)\r"],
-      ["In [2]: ", "\x1b[A\x1b[A\x1b[B\x1b[B s, 'of', len(s)\r"],
-      ["In [3]: ", "\x12len(s"],
-      ["(search: len(s): ", "\r"],
-      ["In [4]: ", LEAVE],
-    ],
-    shown: ["]: 3\n", "]: ('日本😀', 'of', 3)\n"],
-    columns: 40,
-  },
-  {
-    name: "Tab completes or lists, ? documents",
-    script: [
-      ["In [1]: ", "some_long_name = 5; some_other = 1\r"],
-      ["In [2]: ", "some_lo\t"],
-      ["some_long_name", " + 1\r"],
-      ["In [3]: ", "some_\t"],
-      ["some_long_name  some_other", "\x15len?\r"],
-      ["In [4]: ", LEAVE],
-    ],
-    shown: ["]: 6\n", "Return the number of items in a container."],
-  },
-  {
-    name: "a kernel that does not answer is waited for until Ctrl-C, and nothing runs unasked",
-    script: [
-      ["In [1]: ", "import time; k = get_ipython().kernel\r"],
-      ["In [2]: ", "k.do_is_complete = lambda code: time.sleep(10**6)\r"],
-      ["In [3]: ", "for i in (1, 2):\r"],
-      ["Press Ctrl-C to stop waiting", "\x03"],
-      ["Cancelled", "\x15:help\r"],
-      [":reset", ""],
-      ["In [3]: ", LEAVE],
-    ],
-    shown: ["for i in (1, 2):"],
-    hidden: ["SyntaxError", "...: ", "IndentationError"],
-  },
-  {
-    name: "Ctrl-C interrupts a cell, and the variables are kept",
-    script: [
-      ["In [1]: ", "a = 1; print('be' 'gun', flush=True); import time; time.sleep(1000)\r"],
-      ["begun", "\x03"],
-      ["In [2]: ", "a + 40\r"],
-      ["In [3]: ", LEAVE],
-    ],
-    shown: ["KeyboardInterrupt", "Interrupted; the variables are kept.", "]: 41\n"],
-  },
-  {
-    name: "a second Ctrl-C ends a cell that is stuck, with its kernel",
-    script: [
-      [
-        "In [1]: ",
-        "a = 1; import signal, time; signal.signal(2, signal.SIG_IGN); print('be' 'gun'); time.sleep(999)\r",
+/**
+ * What happens at the terminal, by session. Each case but the last ends with a reset, which is what the
+ * next one starts with.
+ */
+const sessions: Readonly<Record<string, readonly Case[]>> = {
+  "what is typed, results and errors": [
+    {
+      name: "a block goes on until an empty line, indented by the kernel",
+      script: [
+        ["In [1]: ", "for i in (1, 2):\r"],
+        ["...:     ", "print('i', 'is', i)\r"],
+        ["...:     ", "\r"],
+        ["In [2]: ", "f(1,\r"],
+        ["...: ", "\x03"],
+        ["In [2]: ", LEAVE],
       ],
-      ["begun", "\x03"],
-      ["Still running. Press Ctrl-C again", "\x03"],
-      ["The kernel was restarted; variables are lost.", ""],
-      ["In [1]: ", "a\r"],
-      ["In [2]: ", LEAVE],
-    ],
-    shown: ["NameError: name 'a' is not defined"],
-  },
-  {
-    name: "a kernel that dies says so, and a fresh one goes on",
-    script: [
-      ["In [1]: ", "import os; os._exit(3)\r"],
-      ["The kernel was restarted", ""],
-      ["In [1]: ", "6 * 7\r"],
-      ["In [2]: ", LEAVE],
-    ],
-    shown: ["The kernel died and its variables are lost: it exited with code 3", "]: 42\n"],
-  },
-  {
-    name: "calls are asked about, and what was typed ahead answers nothing and is no cell",
-    script: [
-      ["In [1]: ", COUNT],
-      ["In [2]: ", BEGUN + TYPED + CALL],
-      ["begun", "y\ry\r", "typed"],
-      [QUESTION, "y\n"],
-      ["In [3]: ", CALL],
-      [QUESTION, "n not now\n"],
-      ["In [4]: ", LEAVE],
-    ],
-    shown: ["  | raw.count()\n", "it is 1\n", "ApprovalRejectedError", "refused: not now"],
-    hidden: ["NameError", "it is 2"],
-  },
-  {
-    name: "Ctrl-C at a question interrupts the cell, which then makes no call",
-    script: [
-      ["In [1]: ", COUNT],
-      ["In [2]: ", CALL],
-      [QUESTION, "\x03"],
-      ["the variables are kept.", ""],
-      ["In [3]: ", CALL],
-      [QUESTION, "y\n"],
-      ["In [4]: ", LEAVE],
-    ],
-    shown: ["KeyboardInterrupt", "it is 1\n"],
-  },
-  {
-    name: "Ctrl-D at a question refuses, and the session goes on",
-    script: [
-      ["In [1]: ", COUNT],
-      ["In [2]: ", CALL],
-      [QUESTION, "\x04"],
-      ["In [3]: ", "6 * 7\r"],
-      ["In [4]: ", LEAVE],
-    ],
-    shown: ["the question was closed", "]: 42\n"],
-  },
-  {
-    name: "what is typed while a cell runs is the next one",
-    script: [
-      ["In [1]: ", `${BEGUN}${TYPED}\r`],
-      ["begun", "6 * 7\r", "typed"],
-      ["In [3]: ", LEAVE],
-    ],
-    shown: ["In [2]: 6 * 7", "]: 42\n"],
-  },
-  {
-    name: "output cannot move the cursor, and waits while a question stands",
-    script: [
-      ["In [1]: ", COUNT],
-      [
-        "In [2]: ",
-        "import threading; t = threading.Timer(0.2, print, ['\\x1b[2AAllow' + '?']); t.start(); " +
-        "raw.run_sync('count', {}); t.join()\r",
+      shown: ["\ni is 1\ni is 2\n", "f(1,", "^C"],
+      hidden: ["NameError"],
+    },
+    {
+      name: "what is pasted is one cell",
+      script: [
+        ["In [1]: ", "\x1b[200~def f(x):\n    return x + 1\n\nprint(f(41))\x1b[201~\r"],
+        ["In [2]: ", LEAVE],
       ],
-      [QUESTION, "n no\n"],
-      ["In [3]: ", LEAVE],
-    ],
-    shown: [`${QUESTION}n no`, "\\u001b[2AAllow?"],
-  },
-  {
-    name: "names that executed code chose cannot steer the terminal or the line",
-    script: [
-      ["In [1]: ", "class A: __dir__ = lambda s: ['zz\\x1b[2J', 'zz\\nprint(1)', 'zz\\u202e']\r"],
-      ["In [2]: ", "a = A()\r"],
-      ["In [3]: ", "a.zz\t"],
-      ["a.zz", "\x15'st' 'ill'\r"],
-      ["In [4]: ", LEAVE],
-    ],
-    shown: ["'still'"],
-    hidden: ["zz\x1b[2J", "zz\u202e"],
-  },
-  {
-    name: "input() and getpass() ask, and neither the history nor the screen keeps a password",
-    script: [
-      ["In [1]: ", "x = input('Name? ')\r"],
-      ["Code asks: \x1b[0mName? ", "Adaa\x7f\n"],
-      ["In [2]: ", "import getpass; p = getpass.getpass('Key\\x1b[2J: ')\r"],
-      ["Code asks (your input is hidden): \x1b[0mKey\\x1b[2J: ", "s3kret\x15s3cret\n"],
-      ["In [3]: ", "print(x.upper(), p[::-1], 'cret' in str(In[:-1]))\r"],
-      ["In [4]: ", "\x1b[A\x1b[A\x1b[A"],
-      ["x = input('Name? ')", `\x15${LEAVE}`],
-    ],
-    shown: ["ADA terc3s False\n"],
-    hidden: ["s3kret", "s3cret"],
-  },
-  {
-    name:
-      "at what code asks, Ctrl-D is its end and Ctrl-C interrupts, as often as code goes on asking",
-    script: [
-      ["In [1]: ", "a = 1; input('end? ')\r"],
-      ["Code asks: \x1b[0mend? ", "\x04"],
-      ["EOFError", ""],
-      ["In [2]: ", "input('stop? ')\r"],
-      ["Code asks: \x1b[0mstop? ", "\x03"],
-      ["the variables are kept.", ""],
-      ["In [3]: ", "import code; code.interact(banner='', exitmsg='left', local=globals())\r"],
-      ["Code asks: ", "\x03"],
-      ["KeyboardInterrupt", ""],
-      ["Code asks: ", "import time; time.sleep(2.1); print('a', 'is', a)\n"],
-      ["a is 1", ""],
-      ["Code asks: ", "\x03"],
-      ["KeyboardInterrupt", ""],
-      ["Code asks: ", "time.sleep(2.1)\n"],
-      ["Code asks: ", "\x03"],
-      ["KeyboardInterrupt", ""],
-      ["Code asks: ", "\x04"],
-      ["left", ""],
-      ["In [4]: ", "a + 40\r"],
-      ["In [5]: ", LEAVE],
-    ],
-    shown: ["]: 41\n", "KeyboardInterrupt: Interrupted by user"],
-    hidden: ["The kernel was restarted", "kernelbase.py", "Still running"],
-  },
-  {
-    name: "code that asks for ever ends by Ctrl-C that is pressed again and again",
-    script: [
-      [
-        "In [1]: ",
-        "\x1b[200~def ask():\n  while 1:\n    try: input('more? ')\n    except BaseException: pass\n\x1b[201~\r",
+      shown: ["...:     return x + 1", "\n42\n"],
+    },
+    {
+      name: "Tab completes or lists, ? documents",
+      script: [
+        ["In [1]: ", "some_long_name = 5; some_other = 1\r"],
+        ["In [2]: ", "some_lo\t"],
+        ["some_long_name", " + 1\r"],
+        ["In [3]: ", "some_\t"],
+        ["some_long_name  some_other", "\x15len?\r"],
+        ["In [4]: ", LEAVE],
       ],
-      ["In [2]: ", "ask()\r"],
-      ["Code asks: \x1b[0mmore? ", "\x03"],
-      ["Code asks: \x1b[0mmore? ", "\x03"],
-      ["The kernel was restarted; variables are lost.", ""],
-      ["In [1]: ", LEAVE],
-    ],
-    shown: [],
-  },
-  {
-    name: "debuggers take their commands",
-    script: [
-      ["In [1]: ", "f = lambda n: 1 / n\r"],
-      ["In [2]: ", "f(0)\r"],
-      ["ZeroDivisionError: division", ""],
-      ["In [3]: ", "%debug\r"],
-      ["ipdb> ", "p 'n', 'is', n\n"],
-      ["('n', 'is', 0)", ""],
-      ["ipdb> ", "q\n"],
-      ["In [4]: ", "count = 3; breakpoint(); count += 1\r"],
-      ["ipdb> ", "count = 40\n"],
-      ["ipdb> ", "c\n"],
-      ["In [5]: ", "count\r"],
-      ["In [6]: ", LEAVE],
-    ],
-    shown: ["Code asks: \x1b[0mipdb> ", "]: 41\n"],
-  },
-  {
-    name: "commands begin with a colon",
-    script: [
-      ["In [1]: ", "a = 1\r"],
-      ["In [2]: ", ":servers\r"],
-      ["In [2]: ", ":tools no such\r"],
-      ["No tools found", ":tools --x\r"],
-      ["Unknown option --x", ":nothing\r"],
-      ["see :help", ":help\r"],
-      ["In [2]: ", ":reset\r"],
-      ["In [1]: ", "a\r"],
-      ["In [2]: ", ":quit\r"],
-    ],
-    shown: ["raw", "No command :nothing", ":tools [QUERY]", "NameError"],
-  },
-];
+      shown: ["]: 6\n", "Return the number of items in a container."],
+    },
+    {
+      name: "names that executed code chose cannot steer the terminal or the line",
+      script: [
+        ["In [1]: ", "class A: __dir__ = lambda s: ['zz\\x1b[2J', 'zz\\nprint(1)', 'zz\\u202e']\r"],
+        ["In [2]: ", "a = A()\r"],
+        ["In [3]: ", "a.zz\t"],
+        ["a.zz", "\x15'st' 'ill'\r"],
+        ["In [4]: ", LEAVE],
+      ],
+      shown: ["'still'"],
+      hidden: ["zz\x1b[2J", "zz\u202e"],
+    },
+    {
+      name: "what is typed while a cell runs is the next one",
+      script: [
+        ["In [1]: ", `${BEGUN}${TYPED}\r`],
+        ["begun", "6 * 7\r", "typed"],
+        ["In [3]: ", LEAVE],
+      ],
+      shown: ["In [2]: 6 * 7", "]: 42\n"],
+    },
+    {
+      name: "cells share variables, show results and errors, and are numbered",
+      script: [
+        ["In [1]: ", "a = 6\r"],
+        ["In [2]: ", "a * 7\r"],
+        ["In [3]: ", "_ + 1\r"],
+        ["In [4]: ", "1 / 0\r"],
+        ["In [5]: ", "import sys; print('no end', file=sys.stderr, end='')\r"],
+        ["In [6]: ", "exit\r"],
+      ],
+      shown: [
+        "\nOut[2]: 42\n",
+        "\nOut[3]: 43\n",
+        "ZeroDivisionError: division by zero\n",
+        "no end\n",
+      ],
+    },
+  ],
+  "a narrow terminal": [
+    {
+      name: "keys edit the line, wide characters included",
+      script: [
+        ["In [1]: ", "s = '日本x😀'\x1b[D\x1b[D\x7f\x01\x0b\x19; len(s)\r"],
+        ["In [2]: ", "\x1b[A\x1b[A\x1b[B\x1b[B s, 'of', len(s)\r"],
+        ["In [3]: ", "\x12len(s"],
+        ["(search: len(s): ", "\r"],
+        ["In [4]: ", LEAVE],
+      ],
+      shown: ["]: 3\n", "]: ('日本😀', 'of', 3)\n"],
+      columns: 40,
+    },
+  ],
+  "a kernel that hangs": [
+    {
+      name: "a kernel that does not answer is waited for until Ctrl-C, and nothing runs unasked",
+      script: [
+        ["In [1]: ", "import time; k = get_ipython().kernel\r"],
+        ["In [2]: ", "k.do_is_complete = lambda code: time.sleep(10**6)\r"],
+        ["In [3]: ", "for i in (1, 2):\r"],
+        ["Press Ctrl-C to stop waiting", "\x03"],
+        ["Cancelled", "\x15:help\r"],
+        [":reset", ""],
+        ["In [3]: ", LEAVE],
+      ],
+      shown: ["for i in (1, 2):"],
+      hidden: ["SyntaxError", "...: ", "IndentationError"],
+    },
+  ],
+  "interrupts, kernels that end, calls and commands": [
+    {
+      name: "Ctrl-C interrupts a cell, and the variables are kept",
+      script: [
+        ["In [1]: ", "a = 1; print('be' 'gun', flush=True); import time; time.sleep(1000)\r"],
+        ["begun", "\x03"],
+        ["In [2]: ", "a + 40\r"],
+        ["In [3]: ", LEAVE],
+      ],
+      shown: ["KeyboardInterrupt", "Interrupted; the variables are kept.", "]: 41\n"],
+    },
+    {
+      name: "a second Ctrl-C ends a cell that is stuck, with its kernel",
+      script: [
+        [
+          "In [1]: ",
+          "a = 1; import signal, time; signal.signal(2, signal.SIG_IGN); print('be' 'gun'); time.sleep(999)\r",
+        ],
+        ["begun", "\x03"],
+        ["Still running. Press Ctrl-C again", "\x03"],
+        ["The kernel was restarted; variables are lost.", ""],
+        ["In [1]: ", "a\r"],
+        ["In [2]: ", LEAVE],
+      ],
+      shown: ["NameError: name 'a' is not defined"],
+    },
+    {
+      name: "a kernel that dies says so, and a fresh one goes on",
+      script: [
+        ["In [1]: ", "import os; os._exit(3)\r"],
+        ["The kernel was restarted", ""],
+        ["In [1]: ", "6 * 7\r"],
+        ["In [2]: ", LEAVE],
+      ],
+      shown: ["The kernel died and its variables are lost: it exited with code 3", "]: 42\n"],
+    },
+    {
+      name: "calls are asked about, and what was typed ahead answers nothing and is no cell",
+      script: [
+        ["In [1]: ", COUNT],
+        ["In [2]: ", BEGUN + TYPED + CALL],
+        ["begun", "y\ry\r", "typed"],
+        [QUESTION, "y\n"],
+        ["In [3]: ", CALL],
+        [QUESTION, "n not now\n"],
+        ["In [4]: ", LEAVE],
+      ],
+      shown: ["  | raw.count()\n", "it is 1\n", "ApprovalRejectedError", "refused: not now"],
+      hidden: ["NameError", "it is 2"],
+    },
+    {
+      name: "commands begin with a colon",
+      script: [
+        ["In [1]: ", "a = 1\r"],
+        ["In [2]: ", ":servers\r"],
+        ["In [2]: ", ":tools no such\r"],
+        ["No tools found", ":tools --x\r"],
+        ["Unknown option --x", ":nothing\r"],
+        ["see :help", ":help\r"],
+        ["In [2]: ", ":reset\r"],
+        ["In [1]: ", "a\r"],
+        ["In [2]: ", ":quit\r"],
+      ],
+      shown: ["raw", "No command :nothing", ":tools [QUERY]", "NameError"],
+    },
+  ],
+  "what is asked": [
+    {
+      name: "Ctrl-D at a question refuses, and the session goes on",
+      script: [
+        ["In [1]: ", COUNT],
+        ["In [2]: ", CALL],
+        [QUESTION, "\x04"],
+        ["In [3]: ", "6 * 7\r"],
+        ["In [4]: ", LEAVE],
+      ],
+      shown: ["the question was closed", "]: 42\n"],
+    },
+    {
+      name: "Ctrl-C at a question interrupts the cell, which then makes no call",
+      script: [
+        ["In [1]: ", COUNT],
+        ["In [2]: ", CALL],
+        [QUESTION, "\x03"],
+        ["the variables are kept.", ""],
+        ["In [3]: ", CALL],
+        [QUESTION, "y\n"],
+        ["In [4]: ", LEAVE],
+      ],
+      shown: ["KeyboardInterrupt", "it is 1\n"],
+    },
+    {
+      name: "output cannot move the cursor, and waits while a question stands",
+      script: [
+        ["In [1]: ", COUNT],
+        [
+          "In [2]: ",
+          "import threading; t = threading.Timer(0.2, print, ['\\x1b[2AAllow' + '?']); t.start(); " +
+          "raw.run_sync('count', {}); t.join()\r",
+        ],
+        [QUESTION, "n no\n"],
+        ["In [3]: ", LEAVE],
+      ],
+      shown: [`${QUESTION}n no`, "\\u001b[2AAllow?"],
+    },
+    {
+      name: "input() and getpass() ask, and neither the history nor the screen keeps a password",
+      script: [
+        ["In [1]: ", "x = input('Name? ')\r"],
+        ["Code asks: \x1b[0mName? ", "Adaa\x7f\n"],
+        ["In [2]: ", "import getpass; p = getpass.getpass('Key\\x1b[2J: ')\r"],
+        ["Code asks (your input is hidden): \x1b[0mKey\\x1b[2J: ", "s3kret\x15s3cret\n"],
+        ["In [3]: ", "print(x.upper(), p[::-1], 'cret' in str(In[:-1]))\r"],
+        ["In [4]: ", "\x1b[A\x1b[A\x1b[A"],
+        ["x = input('Name? ')", `\x15${LEAVE}`],
+      ],
+      shown: ["ADA terc3s False\n"],
+      hidden: ["s3kret", "s3cret"],
+    },
+    {
+      name: "code that asks for ever ends by Ctrl-C that is pressed again and again",
+      script: [
+        [
+          "In [1]: ",
+          "\x1b[200~def ask():\n  while 1:\n    try: input('more? ')\n    except BaseException: pass\n\x1b[201~\r",
+        ],
+        ["In [2]: ", "ask()\r"],
+        ["Code asks: \x1b[0mmore? ", "\x03"],
+        ["Code asks: \x1b[0mmore? ", "\x03"],
+        ["The kernel was restarted; variables are lost.", ""],
+        ["In [1]: ", LEAVE],
+      ],
+      shown: [],
+    },
+    {
+      name: "debuggers take their commands",
+      script: [
+        ["In [1]: ", "f = lambda n: 1 / n\r"],
+        ["In [2]: ", "f(0)\r"],
+        ["ZeroDivisionError: division", ""],
+        ["In [3]: ", "%debug\r"],
+        ["ipdb> ", "p 'n', 'is', n\n"],
+        ["('n', 'is', 0)", ""],
+        ["ipdb> ", "q\n"],
+        ["In [4]: ", "count = 3; breakpoint(); count += 1\r"],
+        ["ipdb> ", "count = 40\n"],
+        ["ipdb> ", "c\n"],
+        ["In [5]: ", "count\r"],
+        ["In [6]: ", LEAVE],
+      ],
+      shown: ["Code asks: \x1b[0mipdb> ", "]: 41\n"],
+    },
+    {
+      name:
+        "at what code asks, Ctrl-D is its end and Ctrl-C interrupts, as often as code goes on asking",
+      script: [
+        ["In [1]: ", "a = 1; input('end? ')\r"],
+        ["Code asks: \x1b[0mend? ", "\x04"],
+        ["EOFError", ""],
+        ["In [2]: ", "input('stop? ')\r"],
+        ["Code asks: \x1b[0mstop? ", "\x03"],
+        ["the variables are kept.", ""],
+        ["In [3]: ", "import code; code.interact(banner='', exitmsg='left', local=globals())\r"],
+        ["Code asks: ", "\x03"],
+        ["KeyboardInterrupt", ""],
+        ["Code asks: ", "import time; time.sleep(2.1); print('a', 'is', a)\n"],
+        ["a is 1", ""],
+        ["Code asks: ", "\x03"],
+        ["KeyboardInterrupt", ""],
+        ["Code asks: ", "time.sleep(2.1)\n"],
+        ["Code asks: ", "\x03"],
+        ["KeyboardInterrupt", ""],
+        ["Code asks: ", "\x04"],
+        ["left", ""],
+        ["In [4]: ", "a + 40\r"],
+        ["In [5]: ", LEAVE],
+      ],
+      shown: ["]: 41\n", "KeyboardInterrupt: Interrupted by user"],
+      hidden: ["The kernel was restarted", "kernelbase.py", "Still running"],
+    },
+  ],
+};
 
-for (const { name, script, shown, hidden = [], columns } of cases) {
-  Deno.test(`ipybox repl: ${name}`, async () => {
+for (const [what, cases] of Object.entries(sessions)) {
+  Deno.test(`ipybox repl: ${what}`, async (t) => {
     await using home = await Home.create();
+    const script: Typing[] = [];
+    const begins: number[] = []; // rows with the prompts that cases begin at
+    for (const [i, { script: own }] of cases.entries()) {
+      begins.push(script.length);
+      const [prompt = "", leave] = own.at(-1) ?? [];
+      const reset: Typing = [prompt, leave?.replace(LEAVE, ":reset\r") ?? null];
+      script.push(...i === cases.length - 1 ? own : own.with(-1, reset));
+    }
 
-    const end = await home.repl(script, columns);
+    const end = await home.repl(script, cases[0]?.columns);
 
+    const parts = [...end.parts, end.output.slice(end.parts.join("").length)];
+    for (const [i, { name, shown, hidden = [] }] of cases.entries()) {
+      await t.step(name, () => {
+        const [begin = 0, next = parts.length] = begins.slice(i); // the next prompt, after the reset
+        const output = parts.slice(begin + 1, next + 1).join("");
+        for (const text of shown) assertStringIncludes(output, text, end.output);
+        for (const text of hidden) assert(!output.includes(text), end.output);
+      });
+    }
     assertEquals(end.code, 0, end.output);
-    for (const text of shown) assertStringIncludes(end.output, text);
-    for (const text of hidden) assert(!end.output.includes(text), end.output);
+    assertEquals(end.parts.length, script.length, end.output);
     await untilNoneWith(home.workspace);
   });
 }

@@ -9,13 +9,19 @@ import { shellWord } from "../../src/base/shell_word.ts";
 import { cliArguments } from "./cli.ts";
 
 const driver = fileURLToPath(new URL("../fixtures/at_terminal.py", import.meta.url));
-const endSchema = z.object({ code: z.number(), output: z.string() });
+const endSchema = z.object({
+  code: z.number(),
+  output: z.string(),
+  parts: z.array(z.string()),
+});
 
 /** How a command at a terminal ended. */
 export interface TerminalEnd {
   readonly code: number;
   /** All that stood on the terminal, what was typed included. */
   readonly output: string;
+  /** What came until each thing that was waited for was seen, with it. */
+  readonly parts: readonly string[];
 }
 
 /**
