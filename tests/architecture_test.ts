@@ -138,10 +138,7 @@ const LATER: readonly (readonly [start: string, later: RegExp])[] = [
   ["mod.ts", /^src\/(mcp|mcp_server)\/sdk\.ts$/],
   ["src/executor/code_executor.ts", /^src\/mcp\/sdk\.ts$|^src\/apigen\/(generate|pattern)\.ts$/],
   ["src/commands/mcp.ts", /^src\/approval\/rules\/(schema|rules)\.ts$/],
-  [
-    "src/mcp_server/stdio.ts",
-    /^src\/mcp\/sdk\.ts$|^src\/kernel\/kernel\.ts$|^src\/apigen\/pattern\.ts$/,
-  ],
+  ["src/mcp_server/stdio.ts", /^src\/mcp\/sdk\.ts$|^src\/kernel\/kernel\.ts$|^src\/apigen\//],
 ];
 
 for (const [start, later] of LATER) {

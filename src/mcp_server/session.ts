@@ -1,6 +1,6 @@
 import { join, resolve } from "node:path";
 import type { z } from "zod";
-import { ToolIndex, type ToolMatches } from "../apigen/search.ts";
+import type { ToolIndex, ToolMatches } from "../apigen/search.ts";
 import type { AuditLog, AuditLogOptions } from "../approval/audit/log.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
@@ -263,6 +263,7 @@ export class Session implements AsyncDisposable {
   }
 
   async searchTools(query: string, servers?: readonly string[]): Promise<ToolMatches> {
+    const { ToolIndex } = await import("../apigen/search.ts");
     this.#index ??= new ToolIndex(await this.mcptools());
     return await this.#index.search(query, servers ?? await this.servers());
   }

@@ -1,6 +1,4 @@
 import { z } from "zod";
-import { firstSentence } from "../../apigen/package.ts";
-import { ACTIONS, readAction, searchActions } from "../../apigen/saved_actions.ts";
 import type { IndexedTool } from "../../apigen/search.ts";
 import type { Session } from "../session.ts";
 import { addTool, type ToolHost } from "../tool.ts";
@@ -128,6 +126,7 @@ async function findActions(
   query: string,
   detail: Detail,
 ): Promise<{ name: string; api: string }[]> {
+  const { ACTIONS, readAction, searchActions } = await import("../../apigen/saved_actions.ts");
   const found = (await searchActions(workspace, query)).slice(0, ACTION_COUNTS[detail]);
   return await Promise.all(found.map(async ({ name, description }) => {
     if (detail === "names") return { name, api: `${ACTIONS}.${name}: ${description}` };
@@ -146,8 +145,10 @@ const signatures = () => import("../../apigen/signature.ts");
 async function describe(tool: IndexedTool, detail: Detail): Promise<string> {
   const { server, module, name, description, definition, results } = tool;
   switch (detail) {
-    case "names":
+    case "names": {
+      const { firstSentence } = await import("../../apigen/package.ts");
       return `${server}.${module}: ${firstSentence(description)}`;
+    }
     case "signatures": {
       const { signatureOf } = await signatures();
       const signature = signatureOf({ server, module, tool: name }, definition, results);
