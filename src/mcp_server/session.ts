@@ -330,7 +330,9 @@ export class Session implements AsyncDisposable {
   leftCell(id: string): CellRun {
     const cell = [...this.#left, ...this.tasks.runs].find((left) => left.id === id);
     if (cell !== undefined) return cell;
-    throw new Error(`There is no cell "${id}": none was left with this ID, or long ago`);
+    throw new Error(
+      `There is no cell "${id.slice(0, 100)}": none was left with this ID, or long ago`,
+    );
   }
 
   /** Finds a cell by its execution, also one that goes on from the session's host before. */

@@ -47,7 +47,8 @@ async function refuseSession(
   body: unknown,
   call: z.infer<typeof forSession>["params"] | undefined,
 ): Promise<Response> {
-  const message = `There is no session "${call?.arguments.session}": it was closed, or was idle ` +
+  const session = call?.arguments.session.slice(0, 100);
+  const message = `There is no session "${session}": it was closed, or was idle ` +
     "for too long. Open another one with open_session; the old session's files are in its folder";
   const handler = createMcpHandler(() => {
     const server = new SdkMcpServer({ name: "ipybox", version: "0" });
@@ -206,7 +207,7 @@ function registerSessionTools(server: SdkMcpServer, options: SessionToolsOptions
     try {
       return await pool.close(owner, session)
         ? { content: [{ type: "text", text: `Closed session ${session}` }] }
-        : failure(`There is no session "${session}"`);
+        : failure(`There is no session "${session.slice(0, 100)}"`);
     } catch (error) {
       return explained(error);
     }
