@@ -5,7 +5,7 @@
  */
 import { assetTree } from "../assets/mod.ts";
 import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
-import { FairTurns } from "../base/signals.ts";
+import { fairTurns } from "../base/signals.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
 import type { ServerDescription } from "../mcp/connection.ts";
 import { shellWord } from "../base/shell_word.ts";
@@ -133,11 +133,11 @@ export function renderFiles(serverName: string, listing: ToolListing): RenderedP
 
 /** Runs steps without blocking the event loop. */
 async function inTurns<T>(steps: Generator<void, T>): Promise<T> {
-  const turns = new FairTurns();
+  fairTurns.resume();
   for (;;) {
     const step = steps.next();
     if (step.done) return step.value;
-    await turns.giveWay();
+    await fairTurns.giveWay();
   }
 }
 

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/as
 import { Mutex, Semaphore } from "./mutex.ts";
 import { AsyncQueue } from "./queue.ts";
 import { RateLimit } from "./rate_limit.ts";
-import { abortable, settledWithin } from "./signals.ts";
+import { abortable, fairTurns, settledWithin } from "./signals.ts";
 
 Deno.test("Mutex gives turns in the order in which they were asked for", async () => {
   const mutex = new Mutex();
@@ -102,4 +102,24 @@ Deno.test("RateLimit lets what was charged beyond the burst be waited for", asyn
   assert(performance.now() - before >= 190);
   limit.charge(1000);
   await assertRejects(() => limit.settled(AbortSignal.timeout(10)), DOMException);
+});
+
+Deno.test("much work leaves everything else its turn, also in many streams that seem to wait", async () => {
+  let done = 0;
+  const work = async () => {
+    for (let at = 0; at < 20; at++) {
+      await Promise.resolve(); // what comes next is there already
+      fairTurns.resume();
+      for (const start = performance.now(); performance.now() - start < 1;);
+      done++;
+      await fairTurns.giveWay();
+    }
+  };
+  const first = new Promise<number>((resolve) => setTimeout(() => resolve(done)));
+
+  const all = Array.from({ length: 50 }, work);
+
+  assert(await first < 150, `${await first} of 1000 steps came first`);
+  await Promise.all(all);
+  assertEquals(done, 1000);
 });

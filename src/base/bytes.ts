@@ -1,4 +1,4 @@
-import { FairTurns } from "./signals.ts";
+import { fairTurns } from "./signals.ts";
 
 /**
  * A growing buffer of bytes.
@@ -94,18 +94,17 @@ export async function readWhole(
   const { maxBytes, tooLong, onPiece, signal } = options;
   const whole = new ByteBuffer();
   if (body === null) return whole.take();
-  const turns = new FairTurns();
   const reader = body.getReader();
   const stop = () => void reader.cancel().catch(() => {}); // it has already failed
   signal?.addEventListener("abort", stop, { once: true });
   try {
     signal?.throwIfAborted();
     for (let read = await reader.read(); !read.done; read = await reader.read()) {
-      turns.resume();
+      fairTurns.resume();
       if (whole.length + read.value.length > maxBytes) throw tooLong();
       onPiece?.(read.value.length);
       whole.add(read.value);
-      await turns.giveWay(); // a few compressed bytes can expand to a lot
+      await fairTurns.giveWay(); // a few compressed bytes can expand to a lot
     }
     signal?.throwIfAborted();
     return whole.take();

@@ -123,13 +123,16 @@ const TURN_MS = 5;
  * Keeps the event loop responsive during long work on incoming data.
  *
  * A timer takes 2 ms, so there is one only for work that is ahead of everything else: a message that
- * comes alone never waits for it.
+ * comes alone never waits for it. All such work counts together, as many streams of which each takes
+ * little block the event loop, too.
  */
-export class FairTurns {
+class FairTurns {
   #since = performance.now();
+  /** For how long there was work without a turn of the event loop, in milliseconds. */
   #ahead = 0;
+  #turn: Promise<void> | undefined;
 
-  /** Notes that what came before was waiting, in which everything else had its turn. */
+  /** Notes that work begins: what came before was waiting, in which everything else had its turn. */
   resume(): void {
     this.#ahead = Math.max(0, this.#ahead - this.#lap());
   }
@@ -137,10 +140,19 @@ export class FairTurns {
   /** Yields to the event loop if it has been blocked for long enough. */
   async giveWay(): Promise<void> {
     this.#ahead += this.#lap();
-    if (this.#ahead < TURN_MS) return;
-    await new Promise((resolve) => setTimeout(resolve));
-    this.#ahead = 0;
-    this.#lap();
+    if (this.#ahead < TURN_MS && this.#turn === undefined) return;
+    await (this.#turn ??= this.#next());
+  }
+
+  #next(): Promise<void> {
+    return new Promise((resolve) => {
+      setTimeout(() => {
+        this.#turn = undefined;
+        this.#ahead = 0;
+        this.#lap();
+        resolve();
+      });
+    });
   }
 
   #lap(): number {
@@ -149,3 +161,6 @@ export class FairTurns {
     return this.#since - since;
   }
 }
+
+/** The turns of all work on incoming data in this process. */
+export const fairTurns: FairTurns = new FairTurns();

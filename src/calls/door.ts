@@ -91,13 +91,21 @@ export async function readBody(request: Request, maxBytes: number): Promise<Uint
     // Faster, but it cannot be cancelled: a large body that never arrives whole would be kept for as
     // long as its connection.
     return await abortable(request.bytes(), signal).catch((error) => {
-      throw signal.aborted ? tooSlow() : error;
+      throw unread(error, signal);
     });
   }
   return await readWhole(request.body, { maxBytes, tooLong: () => tooLarge(maxBytes), signal })
     .catch((error) => {
-      throw signal.aborted ? tooSlow() : error;
+      throw unread(error, signal);
     });
+}
+
+/** Why a body was not read. Where reading fails, its sender has gone. */
+function unread(error: unknown, deadline: AbortSignal): Refused {
+  if (deadline.aborted) return tooSlow();
+  return error instanceof Refused
+    ? error
+    : new Refused(400, "The body is cut off", { cause: error });
 }
 
 /** Makes a JSON response that must not be cached or sniffed. */

@@ -6,7 +6,7 @@
 import type { StubbedClass, StubbedTool } from "../apigen/stubs.ts";
 import { isMisspelt, nearestNames } from "../base/nearest.ts";
 import type { CellRange, Diagnostic } from "./language_server.ts";
-import { FairTurns } from "../base/signals.ts";
+import { fairTurns } from "../base/signals.ts";
 import type { Look } from "./look.ts";
 
 /** A problem in code, worded as the exception that Python would raise. */
@@ -53,9 +53,9 @@ export async function judge(
   const possible: CodeProblem[] = [];
   const relevant = diagnostics.filter((one) => !look.loose.some((place) => isSpread(one, place)));
   const reader = new Reader(relevant, look, names);
-  const turns = new FairTurns();
+  fairTurns.resume();
   for (const diagnostic of relevant) {
-    await turns.giveWay(); // types from servers can be long
+    await fairTurns.giveWay(); // types from servers can be long
     signal.throwIfAborted();
     const verdict = await reader.read(diagnostic);
     if (verdict === undefined) continue;

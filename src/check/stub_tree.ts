@@ -4,7 +4,7 @@ import { type Stub, type StubbedTool, stubOfModule, stubOfPackage } from "../api
 import { LIST_WORK, WorkBudget } from "../apigen/work.ts";
 import { assetTree } from "../assets/mod.ts";
 import { Mutex } from "../base/mutex.ts";
-import { FairTurns } from "../base/signals.ts";
+import { fairTurns } from "../base/signals.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import type { ChangedFile } from "./language_server.ts";
 import type { KnownNames } from "./problems.ts";
@@ -126,10 +126,10 @@ export class StubTree implements KnownNames {
     const modules = new Map<string, number>();
     await Deno.mkdir(join(this.#folder, "mcptools", server));
     this.#servers.set(server, { version: "", modules }); // after a failure, make it again
-    const turns = new FairTurns();
+    fairTurns.resume();
     const work = new WorkBudget(LIST_WORK);
     for (const definition of definitions.slice(0, MAX_TOOLS)) {
-      await turns.giveWay();
+      await fairTurns.giveWay();
       const { name: tool, module } = definition;
       const id = this.#nextId++;
       const stub = affordable(() =>

@@ -659,7 +659,9 @@ export class CodeExecutor implements AsyncDisposable {
       });
     using _cell = span.run(() => runner.enterCell(code, names));
     this.#durable?.follow?.();
-    const timed = timeoutMs === undefined ? undefined : { timeoutMs, budget };
+    const timed = timeoutMs === undefined || timeoutMs === Infinity
+      ? undefined
+      : { timeoutMs, budget };
     this.#durable?.state.begin(execution.id, code, timed);
     const ended = this.#kernel.run(execution, { turn, limit: budget.signal });
     try {

@@ -1,6 +1,6 @@
 import { ByteBuffer, joinBytes, readWhole } from "../base/bytes.ts";
 import { bodyOf } from "../base/http.ts";
-import { FairTurns } from "../base/signals.ts";
+import { fairTurns } from "../base/signals.ts";
 import {
   type ExactJson,
   isExactObject,
@@ -151,7 +151,6 @@ export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
   /** @param options How events are counted and transformed. */
   constructor({ incoming, data, instead }: EventStreamOptions) {
     const reader = new EventReader(incoming, data);
-    const turns = new FairTurns();
     let eventless = 0;
     super({
       start(controller) {
@@ -161,15 +160,15 @@ export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
       },
       async transform(chunk, controller) {
         try {
-          turns.resume();
+          fairTurns.resume();
           eventless += chunk.length;
           for (const event of reader.read(chunk)) {
             eventless = 0;
             controller.enqueue(event);
-            await turns.giveWay(); // even if the server writes without end
+            await fairTurns.giveWay(); // even if the server writes without end
           }
           if (eventless > MAX_EVENTLESS_BYTES) throw tooLong(MAX_EVENTLESS_BYTES);
-          await turns.giveWay(); // even without complete events: a few compressed bytes can expand to many
+          await fairTurns.giveWay(); // even without complete events: a few compressed bytes can expand to many
         } catch (error) {
           if (!incoming.dropped.aborted) end(error, controller);
         }

@@ -1,7 +1,7 @@
 import { ByteBuffer } from "../base/bytes.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
-import { FairTurns, settledWithin } from "../base/signals.ts";
+import { fairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { measureJson } from "../json/measure.ts";
 import { ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
@@ -164,17 +164,16 @@ export class StdioTransport implements Transport {
     const { dropped } = incoming;
     dropped.addEventListener("abort", () => this.fail(dropped.reason), { once: true });
     const lines = new LineSplitter(incoming, maxMessageBytes);
-    const turns = new FairTurns();
     try {
       for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
-        turns.resume();
+        fairTurns.resume();
         for (const line of lines.push(chunk)) {
           const message = this.#parse(line);
           if (message !== undefined) this.onmessage?.(message);
           // Even if the server writes without end. Also, the SDK handles a notification a moment
           // later but a response immediately: without this, progress that arrives together with
           // its call's response would belong to an unknown call.
-          await turns.giveWay();
+          await fairTurns.giveWay();
         }
       }
       // Nothing more can be answered, even if the process is still running.

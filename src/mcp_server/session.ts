@@ -343,7 +343,9 @@ export class Session implements AsyncDisposable {
   leftCell(id: string): CellRun {
     const cell = [...this.#left, ...this.tasks.runs].find((left) => left.id === id);
     if (cell !== undefined) return cell;
-    throw new Error(`There is no cell "${id}": the ID is wrong, or the cell ended long ago`);
+    throw new Error(
+      `There is no cell "${id.slice(0, 100)}": the ID is wrong, or the cell ended long ago`,
+    );
   }
 
   /** Finds a cell by its execution, including one that a previous host started. */

@@ -1,6 +1,6 @@
 import { messageOf } from "../base/message_of.ts";
 import { isGranted } from "../base/permission.ts";
-import { FairTurns, settledWithin } from "../base/signals.ts";
+import { fairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import type { ProgramPath } from "./program.ts";
 
@@ -168,17 +168,16 @@ export class ManagedProcess implements AsyncDisposable {
 
   async #drainErrors(): Promise<void> {
     const { onStderr } = this.#options;
-    const turns = new FairTurns();
     while (true) {
       const { value, done } = await this.#errors.read().catch(() => ENDED);
-      turns.resume();
+      fairTurns.resume();
       const lines = done ? this.#tail.end() : this.#tail.push(value);
       for (const line of lines) {
         onStderr?.(line);
-        await turns.giveWay();
+        await fairTurns.giveWay();
       }
       if (done) return;
-      await turns.giveWay();
+      await fairTurns.giveWay();
     }
   }
 }

@@ -6,7 +6,7 @@
 import { dirname, join } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { Mutex } from "../base/mutex.ts";
-import { abortable, anySignal, FairTurns } from "../base/signals.ts";
+import { abortable, anySignal, fairTurns } from "../base/signals.ts";
 import { ConfigError, EnvironmentNotReadyError, PackageInstallError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { stage } from "../base/stages.ts";
@@ -476,13 +476,12 @@ export class PackageFolder {
     });
     const sandboxed = this.#options.sandbox !== false;
     if (sandboxed) group.take(process.pid, effectiveLimits(undefined, { sandboxed }), this.#log);
-    const turns = new FairTurns();
     const said = (async () => {
       for await (const chunk of bytesOf(process.pipes)) {
-        turns.resume();
+        fairTurns.resume();
         for (const line of output.push(chunk)) {
           onLine(line);
-          await turns.giveWay();
+          await fairTurns.giveWay();
         }
       }
     })();

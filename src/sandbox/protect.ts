@@ -2,7 +2,7 @@ import { basename, dirname, join, relative } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
-import { FairTurns } from "../base/signals.ts";
+import { fairTurns } from "../base/signals.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
 import { lockUserFolder, replaceFile } from "../files/safe.ts";
 import { isUnwritable, usableState } from "../files/user_folders.ts";
@@ -258,7 +258,7 @@ export async function findProtectedPaths(
   const readOnly: string[] = await lstatIfAllowed(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
   let level = [workspace];
   let entries = 0;
-  const turns = new FairTurns();
+  fairTurns.resume();
   for (let depth = 0; depth < MAX_DEPTH && level.length > 0; depth++) {
     const next: string[] = [];
     for (const folder of level) {
@@ -266,7 +266,7 @@ export async function findProtectedPaths(
       const names = new Set<string>();
       const lost = new Set<string>();
       for await (const entry of listOr(folder, () => readOnly.push(folder))) {
-        await turns.giveWay(); // code can fill folders, which must not delay other sessions
+        await fairTurns.giveWay(); // code can fill folders, which must not delay other sessions
         if (depth > 0 && ++entries > maxEntries) throw tooLarge(workspace, maxEntries);
         const { name } = entry;
         const path = `${folder}/${name}`;

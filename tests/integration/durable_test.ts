@@ -333,6 +333,25 @@ Deno.test("the time limit of code goes on with the next host, from where the las
   assertEquals(error.timeoutMs, 3000);
 });
 
+Deno.test("code with a time limit that is never reached goes on with the next host", async () => {
+  await using session = await TestSession.create();
+  const executor = await session.start();
+  const { promise: asked, resolve } = Promise.withResolvers<void>();
+  const code =
+    'from ipybox_runtime import ToolRunner\nToolRunner("raw").run_sync("mark", {"name": "0"})';
+  const over = (async () => {
+    const events = executor.stream(`${code}.text`, { timeoutMs: Infinity });
+    for await (const event of events) if (event.type === "approval") resolve();
+  })().catch(() => {}); // it is left
+  await asked;
+  await executor.detach();
+  await over;
+
+  const next = await session.attach(executor.sessionId ?? "");
+
+  assertMatch(await follow(next) ?? "", /mark/);
+});
+
 Deno.test("only the time in which a host was attached counts towards a limit", () => {
   const kept = { id: "", code: "", startedAt: 0, ended: false };
   const left = (runs: boolean) =>

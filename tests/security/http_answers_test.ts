@@ -121,6 +121,24 @@ Deno.test("an output that would be several times its size as JSON is not sent", 
   assertMatch(JSON.stringify(answer?.error), /larger than 32 MiB; read a part of it in a cell/);
 });
 
+Deno.test("clients that leave in the middle of a body fill no log", async () => {
+  await using parts = new AsyncDisposableStack();
+  const server = await serve(parts);
+  const { url } = server.address;
+  for (const length of [500, 500_000]) {
+    for (let at = 0; at < 30; at++) {
+      using connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
+      const head = `POST /mcp HTTP/1.1\r\nhost: ${url.host}\r\nauthorization: Bearer ${ALICE}\r\n` +
+        `content-type: application/json\r\ncontent-length: ${length}\r\n\r\n{`;
+      await connection.write(new TextEncoder().encode(head));
+    }
+  }
+  const alice = await RawClient.open(url);
+  await alice.execute("1");
+
+  assertEquals(server.stderr.match(/error: /g), null);
+});
+
 /** Makes a picture that takes long to scale down: `png(side)`. */
 const PNG = `
 import struct, zlib

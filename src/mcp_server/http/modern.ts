@@ -47,7 +47,8 @@ async function refuseSession(
   body: unknown,
   call: z.infer<typeof forSession>["params"] | undefined,
 ): Promise<Response> {
-  const message = `There is no session "${call?.arguments.session}": it was closed, or idle ` +
+  const session = call?.arguments.session.slice(0, 100);
+  const message = `There is no session "${session}": it was closed, or idle ` +
     "for too long. Open another one with open_session; the old session's files are in its folder";
   const handler = createMcpHandler(() => {
     const server = new SdkMcpServer({ name: "ipybox", version: "0" });
@@ -182,7 +183,9 @@ function registerSessionTools(host: ToolHost, pool: SessionPool, owner: string):
     annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: false },
     activity: "Closing the session",
   }, async ({ session }) => {
-    if (!await pool.close(owner, session)) return failure(`There is no session "${session}"`);
+    if (!await pool.close(owner, session)) {
+      return failure(`There is no session "${session.slice(0, 100)}"`);
+    }
     return { content: [{ type: "text", text: `Closed session ${session}` }] };
   });
 }

@@ -1,4 +1,4 @@
-import type { Logger } from "../../base/log.ts";
+import { limitedLogger, type Logger } from "../../base/log.ts";
 import { LastingServer } from "../../base/lasting_server.ts";
 import { LOOPBACK_HOSTS } from "../../base/tokens.ts";
 import { checkBody, readBody, Refused } from "../../calls/door.ts";
@@ -51,10 +51,13 @@ export class HttpMcpServer implements AsyncDisposable {
   readonly #modern: ModernHandlers;
   readonly #server: LastingServer;
   readonly #budget: RequestBudget;
+  /** Receives what clients can make fail at will. */
+  readonly #log: Logger;
 
   constructor(options: HttpMcpServerOptions) {
     const { pool, version, extend, log, hostname, port, allowedHosts } = options;
     this.#options = options;
+    this.#log = limitedLogger(log);
     this.#budget = new RequestBudget(options.tokens?.owners.size ?? 1);
     this.#legacy = new LegacySessions(pool, { version, extend });
     this.#modern = new ModernHandlers(pool, { version, extend }, log);
@@ -85,7 +88,7 @@ export class HttpMcpServer implements AsyncDisposable {
   #failure(error: unknown): Response {
     if (error instanceof Refused) return rpcError(error.status, -32600, error.message);
     if (error instanceof TooManySessionsError) return rpcError(503, -32000, error.message);
-    this.#options.log.error(`MCP over HTTP: ${error}`);
+    this.#log.error(`MCP over HTTP: ${error}`);
     return rpcError(500, -32603, "ipybox failed; see its log");
   }
 
