@@ -8,6 +8,7 @@ the last line says that this listens: see `resumable.py`.
 An image may have the programs already: a folder with exactly the files that the host would send.
 """
 
+import compileall
 import ctypes
 import fcntl
 import hashlib
@@ -384,6 +385,8 @@ def main():
         programs = unpack(read(answer["size"]), answer["programs"])
         if digest(programs) != order["digest"]:
             sys.exit("The programs that arrived are not those that the host meant")
+        if not answer["wall"]:  # where kernels could write these, which would be a change of them
+            compileall.compile_dir(answer["programs"], quiet=2)
     rules = bytes.fromhex(answer["filter"])
     argv = [
         real_executable(),
