@@ -100,7 +100,12 @@ const factsSchema: z.ZodType<LastingFacts> = z.object({
     cpuSeconds: limit,
   }),
   copied: z.object({
-    modules: z.object({ here: z.string(), there: z.string(), importable: z.string() }).optional(),
+    modules: z.object({
+      here: z.string(),
+      there: z.string(),
+      within: z.string().optional(), // sessions of before copied to the folder itself
+      importable: z.string(),
+    }).optional(),
     stubs: z.string(),
   }).optional(),
 });

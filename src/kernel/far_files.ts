@@ -12,6 +12,8 @@ import { archiveOf, lineOf } from "../placement/boot.ts";
 export interface CopiedFolder {
   readonly here: string;
   readonly there: string;
+  /** The only folder of the copy's, which then has all that was copied. */
+  readonly within?: string | undefined;
 }
 
 /** The folders to copy to the place of kernels if this machine's files are not visible there. */
@@ -45,12 +47,14 @@ export class FarFiles {
     this.#link = link;
   }
 
-  /** Copies a folder if it has changed. Failures of the link are reported elsewhere. */
-  async copy({ here, there }: CopiedFolder): Promise<void> {
+  /**
+   * Copies a folder if it, or possibly its copy, has changed. Failures of the link are reported elsewhere.
+   */
+  async copy({ here, there, within }: CopiedFolder, isChanged = false): Promise<void> {
     using _turn = await this.#turns.acquire();
     const entries = await entriesOf(here);
     const version = sha256(entries.map(({ version }) => version).join("\n"));
-    if (version === this.#versions.get(there)) return;
+    if (!isChanged && version === this.#versions.get(there)) return;
     const files = [];
     let size = 0;
     for (const { path } of entries) {
@@ -58,7 +62,7 @@ export class FarFiles {
       if (text === undefined) continue; // it was just replaced, which the next copy notices
       size += text.length;
       if (size > MAX_BYTES) throw tooLarge(here);
-      files.push({ path, text });
+      files.push({ path: within === undefined ? path : `${within}/${path}`, text });
     }
     const answer = await this.#put(there, await archiveOf(files));
     if (answer === undefined) return;

@@ -59,7 +59,7 @@ export class KernelGateway implements AsyncDisposable {
   readonly #parts: AsyncDisposableStack;
   readonly #process: LauncherProcess;
   readonly #checker: () => CheckerProcess | undefined;
-  readonly #sync: (() => Promise<void>) | undefined;
+  readonly #sync: Running["sync"];
   readonly #file: (() => ByteStream | undefined) | undefined;
   readonly #lasting:
     | { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts }
@@ -153,8 +153,8 @@ export class KernelGateway implements AsyncDisposable {
   }
 
   /** @internal Brings generated modules to kernels, where these do not see the workspace. */
-  async sync(): Promise<void> {
-    await this.#sync?.();
+  async sync(isChanged?: boolean): Promise<void> {
+    await this.#sync?.(isChanged);
   }
 
   /** @internal Starts what reads or writes a file of the workspace, where that is not on this machine. */
@@ -229,7 +229,7 @@ interface Running {
   readonly process: LauncherProcess;
   readonly exited: Promise<ProcessEvidence>;
   readonly checker: () => CheckerProcess | undefined;
-  readonly sync?: (() => Promise<void>) | undefined;
+  readonly sync?: ((isChanged?: boolean) => Promise<void>) | undefined;
   readonly file?: (() => ByteStream | undefined) | undefined;
   readonly lasting?: { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts };
 }
@@ -268,7 +268,7 @@ function copying(launched: Launched, facts: LastingFacts) {
   const files = copied && new FarFiles(launched.link);
   const modules = copied?.modules;
   return {
-    sync: files && modules && (() => files.copy(modules)),
+    sync: files && modules && ((isChanged?: boolean) => files.copy(modules, isChanged)),
     file: modules && (() => launched.link.startProgram("file")),
     checker: () => openChecker(launched, facts, files && { files, folder: copied.stubs }),
   };
@@ -449,6 +449,7 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
       kernels_dir: paths.kernels,
       kernel_folders: KERNEL_FOLDERS,
       resource_dir: paths.launcher,
+      guards_programs: copied !== undefined, // here, code cannot write to them, or to all that is the user's
       durable,
     },
   };

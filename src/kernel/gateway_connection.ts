@@ -46,7 +46,7 @@ interface GatewayControl {
   /** Starts a type checker beside its kernels. */
   readonly openChecker?: (() => CheckerProcess | undefined) | undefined;
   /** Brings generated modules to its kernels. */
-  readonly sync?: (() => Promise<void>) | undefined;
+  readonly sync?: ((isChanged: boolean) => Promise<void>) | undefined;
   /** Starts what reads or writes a file of the workspace, where that is not on this machine. */
   readonly openFile?: (() => ByteStream | undefined) | undefined;
 }
@@ -96,8 +96,8 @@ export class GatewayConnection implements AsyncDisposable {
   }
 
   /** Copies generated modules to its kernels, if they do not see the host's. */
-  async sync(): Promise<void> {
-    await this.#options.sync?.();
+  async sync(isChanged: boolean): Promise<void> {
+    await this.#options.sync?.(isChanged);
   }
 
   /** Starts a program that reads or writes a file of the workspace, if that is not on this machine. */

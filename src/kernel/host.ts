@@ -86,7 +86,7 @@ type State =
 function controlsOf(gateway: KernelGateway) {
   return {
     openChecker: () => gateway.openChecker(),
-    sync: () => gateway.sync(),
+    sync: (isChanged: boolean) => gateway.sync(isChanged),
     openFile: () => gateway.openFile(),
   };
 }
@@ -118,6 +118,7 @@ export class KernelHost implements AsyncDisposable {
   readonly #closed = new AbortController();
   /** Kernels that are being ended. The next one is started, or begins, after that. */
   readonly #endings = new Set<Promise<void>>();
+  #hasEnded = false; // a kernel, since modules were last brought to one
   #gateway: GatewayConnection | undefined;
   #state: State;
   /** The start that looks for the kernel of a host before: where that died, an execution must tell. */
@@ -249,7 +250,10 @@ export class KernelHost implements AsyncDisposable {
 
   /** Brings generated modules to the kernel, where it does not see them. */
   async sync(): Promise<void> {
-    await this.#gateway?.sync();
+    const isChanged = this.#hasEnded; // its code could have changed what was there
+    this.#hasEnded = false;
+    if (isChanged) await Promise.all(this.#endings);
+    await this.#gateway?.sync(isChanged);
   }
 
   /** Resolves when there is a gateway: a fresh one, where the loss of the last has been told. */
@@ -526,6 +530,7 @@ export class KernelHost implements AsyncDisposable {
 
   /** Ends a kernel, also one that is yet to start. */
   #end(start: Promise<Kernel>, reason: unknown): void {
+    this.#hasEnded = true;
     const ending = start.then((kernel) => {
       kernel.abandon(reason);
       return kernel[Symbol.asyncDispose]();

@@ -171,7 +171,8 @@ export async function placeFar(
       ...(carrier.isBound ? {} : {
         modules: {
           here: `${workspace}/mcptools`,
-          there: `${modules}/mcptools`,
+          there: modules,
+          within: "mcptools",
           importable: modules,
         },
       }),

@@ -8,6 +8,7 @@ connected to a holder instead, and a last line says that it listens: see `resuma
 An image may already have the programs: a folder with exactly the files that the host would send.
 """
 
+import compileall
 import ctypes
 import fcntl
 import hashlib
@@ -403,6 +404,8 @@ def main():
         programs = unpack(read(answer["size"]), answer["programs"])
         if digest(programs) != order["digest"]:
             sys.exit("The programs that arrived are not those that the host meant")
+        if not answer["wall"]:  # where kernels could write these, which would be a change of them
+            compileall.compile_dir(answer["programs"], quiet=2)
     rules = bytes.fromhex(answer["filter"])
     argv = [
         real_executable(),

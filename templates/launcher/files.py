@@ -19,9 +19,8 @@ def put(path, archive):
     texts = json.loads(loads.decompress(archive, MAX_ARCHIVE))
     if not loads.eof:
         raise ValueError("the archive is too large or ends early")
-    fresh, old = f"{path}.new", f"{path}.old"
-    for left in (fresh, old):
-        shutil.rmtree(left, ignore_errors=True)
+    # Code cannot have made these, so that they could not be removed.
+    fresh, old = (f"{path}.{os.urandom(8).hex()}" for _ in range(2))
     os.makedirs(fresh, mode=0o700)
     try:
         for name, text in texts.items():

@@ -33,6 +33,23 @@ SETTINGS = json.load(sys.stdin)
 os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
 
 
+def programs():
+    """What our programs are like, where that counts. Code that can write to them cannot set when that was."""
+    if not SETTINGS["guards_programs"]:
+        return None
+    runtime = SETTINGS["kernel_env"]["PYTHONPATH"].split(os.pathsep)[0]
+    found = {}
+    for root in (SETTINGS["resource_dir"], runtime):
+        for folder, _, names in os.walk(root):
+            for path in (folder, *(os.path.join(folder, name) for name in names)):
+                status = os.lstat(path)
+                found[path] = (status.st_ino, status.st_size, status.st_ctime_ns)
+    return found
+
+
+PROGRAMS = programs()
+
+
 def kernel_environment(folder):
     """The whole environment of a kernel with a folder of its own."""
     folders = SETTINGS["kernel_folders"].items()
@@ -300,10 +317,12 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
         """Ends what this kernel has left, processes and files.
 
         Where that fails, this process ends, and with it all that runs below the launcher: no kernel may
-        run beside what another one has left.
+        run beside what another one has left, or with programs that it has changed.
         """
         try:
             self.end_processes()
+            if programs() != PROGRAMS:
+                raise RuntimeError("Code has changed ipybox's programs, which would run again")
         except Exception:
             traceback.print_exc()
             sys.stderr.flush()

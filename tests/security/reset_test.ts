@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { until } from "../support/executor.ts";
 import { TestExecutor } from "../support/executor.ts";
+import { rawServer } from "../support/mcp.ts";
 import { processesWith } from "../support/processes.ts";
 
 /** Plants code wherever a Python program of this user might run or obey it. */
@@ -180,3 +181,41 @@ Deno.test("L4: what code has not written yet is written when its kernel is reset
   assert(again.text !== undefined);
   assertStringIncludes(`${(await executor.execute("x = 7\n%store x\nprint('ok')")).text}`, "ok");
 });
+
+for (const bubblewrap of [true, false]) {
+  const where = bubblewrap ? "behind bubblewrap" : "where code could change ipybox's programs";
+  Deno.test(`L4: what code wrote beside modules elsewhere does not run after a reset, ${where}`, async () => {
+    await using test = await TestExecutor.start({
+      placement: { type: "command", command: ["/usr/bin/env"], bubblewrap },
+      sandbox: bubblewrap,
+    });
+    const { executor } = test;
+    await executor.registerServer("raw", rawServer());
+    const planted = `
+import os, pathlib, builtins
+runtime, modules = (pathlib.Path(path) for path in os.environ["PYTHONPATH"].split(":")[:2])
+def seen():
+    names = sorted(path.name for path in modules.iterdir()) + sorted(path.name for path in (modules / "mcptools").iterdir() if path.name == "evil.py")
+    return names, hasattr(builtins, "IMPLANT"), str(runtime)
+`;
+    const look = async () => (await executor.execute(`${planted}\nprint(seen())`)).text ?? "";
+    const before = await look();
+    assertStringIncludes(before, "(['mcptools'], False, ");
+    await executor.reset();
+    assertEquals(await look(), before); // nothing has to be replaced for that
+    await executor.execute(`${planted}
+(modules / "planted.py").write_text("")
+(modules / "mcptools/evil.py").write_text("")
+(pathlib.Path(f"{modules}.new") / "x").mkdir(parents=True)
+os.chmod(f"{modules}.new", 0)
+for file in (runtime / "ipybox_runtime/kernel/__init__.py", runtime.parent / "launcher/kernel.py"):
+    try:
+        text = file.read_text()
+        file.write_text("import builtins; builtins.IMPLANT = 1\\n" + text)
+        if file.name == "kernel.py": file.write_text(text)
+    except OSError: pass`);
+    await executor.reset();
+    const [first] = before.split(", '/");
+    assertEquals((await look()).split(", '/")[0], first);
+  });
+}
