@@ -127,6 +127,7 @@ Deno.test("CodeChecker replaces a type checker that dies, and goes on with what 
 
   assertEquals(await messages(), found);
   const [first] = bench.started;
+  assertEquals(first?.stderrTail, "");
   if (first !== undefined) Deno.kill(first.pid, "SIGKILL");
   await first?.exited;
   assertEquals(await messages(), found);

@@ -109,7 +109,7 @@ export class LanguageServer implements Disposable {
         notebookDocument: { synchronization: {} },
         workspace: { configuration: true },
       },
-      initializationOptions: SETTINGS,
+      initializationOptions: { ...SETTINGS, logLevel: "error" }, // its stderr is also the kernels'
     });
     server.#notify("initialized", {});
     server.#notify("notebookDocument/didOpen", {

@@ -24,7 +24,10 @@ const WRONG: readonly (readonly [text: string, ...says: string[]])[] = [
     '{"rules": [{"effect": "deny", "kind": "tool", "command": "ls"}]}',
     "/rules/0/command: Only rules about",
   ],
-  ['{"rules": [{"effect": "deny", "arguments": {"path": 1}}]}', "/rules/0/arguments/path"],
+  [
+    '{"rules": [{"effect": "deny", "arguments": {"path": 1}}]}',
+    'p.json:1:45: /rules/0/arguments/path: Must be a JSON pointer, such as "/path"',
+  ],
   [
     '{"rules": [{"effect": "deny", "arguments": {"/a": {}}}]}',
     "/rules/0/arguments/~1a: Specify at least one test",

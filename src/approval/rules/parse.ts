@@ -46,6 +46,9 @@ interface Problem {
 /** The problems of an issue. For a union, those of the only alternative with the right type. */
 function problemsOf(issue: z.core.$ZodIssue, base: readonly PropertyKey[]): Problem[] {
   const path = [...base, ...issue.path];
+  if (issue.code === "invalid_key") {
+    return issue.issues.map(({ message }) => ({ path, message }));
+  }
   if (issue.code !== "invalid_union") {
     // An unknown name is its own location.
     const keys = issue.code === "unrecognized_keys" ? issue.keys : [];
