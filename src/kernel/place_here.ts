@@ -176,7 +176,7 @@ interface LastingLaunch {
   readonly log: Logger;
   /** Where the command leads to a launcher, if not to one of this machine. */
   readonly where?: string;
-  /** Ends what the command has left there, if it was killed. */
+  /** Ends what the command has left there, if it was killed or failed. */
   readonly ender?: readonly string[];
 }
 

@@ -49,7 +49,8 @@ BEAT_SECONDS = 15
 DEAD_SECONDS = 45
 HELLO_SECONDS = 10
 FIRST_HOST_SECONDS = 120  # a host that dies while it starts a session must not leave it behind
-LEFT = 75  # how a launcher's relay exits that could not say the end: see `resumable.py`
+# How a launcher's relay exits, beside 0: it could not say the end; there is nothing any more.
+LEFT, GONE = 75, 76  # see `resumable.py`
 
 EXIT_SECONDS = 20  # the grace periods of a launcher, and of its relay, are shorter
 KILL_SECONDS = 2
@@ -570,7 +571,7 @@ class Supervisor:
         asked = self.ending is not None and self.ending[1]
         self.listener.close()
         code = process.returncode
-        if self.spec["ender"] is not None and (code is None or code < 0):
+        if self.spec["ender"] is not None and code not in (0, LEFT, GONE):
             code = self.end_elsewhere()
         for path in self.spec["remove"]:
             attempt(remove, path)
@@ -587,7 +588,7 @@ class Supervisor:
             attempt(self.say_last, host)
 
     def end_elsewhere(self):
-        """Ends what a command that was killed has left elsewhere, and gives the exit code of what did that."""
+        """Ends what a relay has left that was killed or failed, and gives the exit code of what did that."""
         try:
             done = subprocess.run(
                 self.spec["ender"],
