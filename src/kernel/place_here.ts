@@ -171,7 +171,7 @@ interface LastingLaunch {
   readonly log: Logger;
   /** The name of the launcher's place, if not this machine. */
   readonly where?: string;
-  /** Ends what the command has left there, if it was killed. */
+  /** Ends what the command has left there, if it was killed or failed. */
   readonly ender?: readonly string[];
 }
 

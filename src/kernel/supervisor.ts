@@ -41,7 +41,7 @@ export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly hostPrivate: string;
   /** The command that it starts. */
   readonly argv: readonly string[];
-  /** Ends what that one has left elsewhere, if it was killed. */
+  /** Ends what that one has left elsewhere, if it was killed or failed. */
   readonly ender?: readonly string[] | undefined;
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;

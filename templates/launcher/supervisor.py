@@ -49,7 +49,9 @@ BEAT_SECONDS = 15
 DEAD_SECONDS = 45
 HELLO_SECONDS = 10
 FIRST_HOST_SECONDS = 120  # a host that dies while it starts a session must not leave it behind
-LEFT = 75  # the exit code of a relay that could not reach the other side: see `resumable.py`
+# Exit codes of a relay that could not tell the other side to end, and of one that found nothing there: see
+# `resumable.py`.
+LEFT, GONE = 75, 76
 
 EXIT_SECONDS = 20  # the grace periods of a launcher, and of its relay, are shorter
 KILL_SECONDS = 2
@@ -568,7 +570,7 @@ class Supervisor:
         asked = self.ending is not None and self.ending[1]
         self.listener.close()
         code = process.returncode
-        if self.spec["ender"] is not None and (code is None or code < 0):
+        if self.spec["ender"] is not None and code not in (0, LEFT, GONE):
             code = self.end_elsewhere()
         for path in self.spec["remove"]:
             attempt(remove, path)
@@ -585,7 +587,7 @@ class Supervisor:
             attempt(self.say_last, host)
 
     def end_elsewhere(self):
-        """Ends what a command that was killed has left elsewhere, and gives the exit code of what did that."""
+        """Ends what a relay has left that was killed or failed, and gives the exit code of what did that."""
         try:
             done = subprocess.run(
                 self.spec["ender"],
