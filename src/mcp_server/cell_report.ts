@@ -15,7 +15,7 @@ import {
 } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { readHostileBytes } from "../files/safe.ts";
-import { missingModule } from "../kernel/traceback.ts";
+import { missingModule, missingServer } from "../kernel/traceback.ts";
 import { callRecordSchema } from "./call_records.ts";
 import type { CellOutcome, CellRun } from "./cell_run.ts";
 import { type Artifact, inlineImage } from "./images.ts";
@@ -148,7 +148,7 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
     return {
       status: "error",
       isRaised: true,
-      message: (error.traceback || error.message) + installAdvice(error),
+      message: (error.traceback || error.message) + moduleAdvice(error),
       partial: error,
       error: (traceback) => ({
         name: error.ename,
@@ -174,11 +174,12 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
 }
 
 /** What a model can do about a module that is missing. */
-function installAdvice(error: CodeExecutionError): string {
-  const module = missingModule(error);
-  return module === undefined
-    ? ""
-    : `\n[ipybox] To install it: install_package with package_name "${module}"`;
+function moduleAdvice(error: CodeExecutionError): string {
+  const [module, server] = [missingModule(error), missingServer(error)];
+  if (module !== undefined) {
+    return `\n[ipybox] To install it: install_package with package_name "${module}"`;
+  }
+  return server === undefined ? "" : `\n${server}: see search_tools`;
 }
 
 const MAX_EVALUE = 1000;
