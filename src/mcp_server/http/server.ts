@@ -128,10 +128,8 @@ export class HttpMcpServer implements AsyncDisposable {
       return rpcError(
         401,
         -32000,
-        "A bearer token is required: ipybox printed it when it started",
-        {
-          "www-authenticate": 'Bearer realm="ipybox"',
-        },
+        "A bearer token is required: one of --token-file, or the one that ipybox printed",
+        { "www-authenticate": 'Bearer realm="ipybox"' },
       );
     }
     if (new URL(request.url).pathname !== this.url.pathname) {
