@@ -10,7 +10,8 @@ const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
 // Its own `deno` command would wait without passing signals on.
 const deno = createRequire(import.meta.url)("deno/install_api.cjs").runInstall();
 const cli = fileURLToPath(new URL("lib/cli.js", import.meta.url));
-const args = ["run", "-A", "--no-config", "--no-lock", cli, ...process.argv.slice(2)];
+const flags = ["-A", "--no-config", "--no-lock", "--unstable-no-legacy-abort"];
+const args = ["run", ...flags, cli, ...process.argv.slice(2)];
 const child = spawn(deno, args, { stdio: "inherit" });
 
 // A terminal sends these to Deno, too. A second one would end ipybox without its clean-up.
