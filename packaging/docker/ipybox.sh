@@ -1,2 +1,2 @@
 #!/bin/sh
-exec deno run -A --no-config --no-lock /app/ipybox.js "$@"
+exec deno run -A --no-config --no-lock --unstable-no-legacy-abort /app/ipybox.js "$@"

@@ -10,10 +10,16 @@ const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
 // Its own `deno` command would wait without passing signals on.
 const deno = createRequire(import.meta.url)("deno/install_api.cjs").runInstall();
 const cli = fileURLToPath(new URL("lib/cli.js", import.meta.url));
-const args = ["run", "-A", "--no-config", "--no-lock", cli, ...process.argv.slice(2)];
+const flags = ["-A", "--no-config", "--no-lock", "--unstable-no-legacy-abort"];
+const args = ["run", ...flags, cli, ...process.argv.slice(2)];
 const child = spawn(deno, args, { stdio: "inherit" });
 
-for (const signal of SIGNALS) process.on(signal, () => child.kill(signal));
+// A terminal sends these to Deno, too. A second one would end ipybox without its clean-up.
+const atTerminal = [process.stdin, process.stdout, process.stderr].some(({ isTTY }) => isTTY);
+const bothGet = atTerminal ? ["SIGINT", "SIGHUP"] : [];
+for (const signal of SIGNALS) {
+  process.on(signal, () => bothGet.includes(signal) || child.kill(signal));
+}
 child.on("error", (error) => {
   process.stderr.write(`ipybox: cannot start Deno: ${error.message}\n`);
   process.exitCode = 3;

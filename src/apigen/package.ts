@@ -63,7 +63,9 @@ export async function writeFolder(
   const [from, target] = [`${root.path}/${staging}`, `${root.path}/${name}`];
   try {
     await using after = await root.child(staging);
-    await fillFolder(after.path, wanted, present);
+    await fillFolder(after.path, wanted, present).catch((error: unknown) => {
+      throw after.named(error);
+    });
     if (present === undefined) return await Deno.rename(from, target);
     await swap(from, target);
     await using old = await root.child(`${staging}-old`, { create: false });

@@ -7,7 +7,7 @@
  */
 import { closeSync, constants, openSync, readlinkSync } from "node:fs";
 import { type FileHandle, mkdir, open, readlink } from "node:fs/promises";
-import { basename, dirname, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { codeOf } from "../base/message_of.ts";
 import { isAllGranted } from "../base/permission.ts";
@@ -71,11 +71,23 @@ export class PinnedFolder implements AsyncDisposable {
   /** Opens a subfolder. */
   async child(name: string, { mode = 0o700, create = true }: PinOptions = {}) {
     const path = `${this.path}/${name}`;
-    const shown = `${this.#shown}/${name}`;
-    if (create) await makeFolder(path, mode);
+    const shown = join(this.#shown, name);
+    if (create) {
+      await makeFolder(path, mode).catch((error: unknown) => {
+        throw this.named(error);
+      });
+    }
     if (this.#handle !== undefined) return new PinnedFolder(shown, await openPlain(path, shown));
     if (!(await Deno.lstat(path)).isDirectory) throw notPlain(shown);
     return new PinnedFolder(shown);
+  }
+
+  /** An error about a path in the folder, with the folder's name instead of its descriptor. */
+  named(error: unknown): unknown {
+    if (error instanceof Error) {
+      error.message = error.message.replaceAll(this.path, () => this.#shown);
+    }
+    return error;
   }
 
   /** Closes the folder. */

@@ -105,7 +105,9 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
 /** Replaces a text file in a folder that code may write to, as {@linkcode replaceFile} does. */
 export async function replaceHostileFile(path: string, text: string): Promise<void> {
   await using folder = await PinnedFolder.open(dirname(path));
-  await replaceFile(join(folder.path, basename(path)), text);
+  await replaceFile(join(folder.path, basename(path)), text).catch((error: unknown) => {
+    throw folder.named(error);
+  });
 }
 
 /** Replaces a text file atomically, readable only by its owner. Where that fails, nothing is left of it. */

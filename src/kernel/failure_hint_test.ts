@@ -1,23 +1,19 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { failureHint, missingModule } from "./traceback.ts";
+import { failureHint, missingModule, missingServer } from "./traceback.ts";
 
 const raised = (ename: string, evalue: string) => ({ ename, evalue, traceback: "" });
 
-Deno.test("A server that is missing can be registered", () => {
+Deno.test("A server that is missing is named", () => {
   for (
-    const [evalue, hint] of [
-      [
-        "No module named 'mcptools.github'",
-        '[ipybox] No Python API of a server "github" here: see `ipybox register --help`',
-      ],
-      [
-        "No module named 'mcptools'",
-        "[ipybox] No MCP server is registered here: see `ipybox register --help`",
-      ],
+    const [evalue, says] of [
+      ["No module named 'mcptools.github'", '[ipybox] No Python API of a server "github" here'],
+      ["No module named 'mcptools'", "[ipybox] No MCP server is registered here"],
+      ["No module named 'mcptools.github.tool'", undefined], // the server is there
+      ["No module named 'mcptools.gh'. Did you mean: 'mcptools.github'?", undefined],
       ["No module named 'pandas'", undefined],
     ] as const
   ) {
-    assertEquals(failureHint(raised("ModuleNotFoundError", evalue), {}), hint);
+    assertEquals(missingServer({ ename: "ModuleNotFoundError", evalue }), says);
   }
 });
 

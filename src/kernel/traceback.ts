@@ -153,8 +153,7 @@ export type HintContext = Pick<GatewayAddress, "limits" | "sandboxed">;
 /** Explains what ipybox has to do with an exception, and what helps. */
 export function failureHint(raised: RaisedException, context: HintContext): string | undefined {
   const { limits, sandboxed = false } = context;
-  return (limits && limitHint(raised, limits)) ?? moduleHint(raised) ??
-    (sandboxed ? networkHint(raised) : undefined);
+  return (limits && limitHint(raised, limits)) ?? (sandboxed ? networkHint(raised) : undefined);
 }
 
 /**
@@ -164,22 +163,24 @@ export function failureHint(raised: RaisedException, context: HintContext): stri
 export function missingModule(
   { ename, evalue }: Pick<RaisedException, "ename" | "evalue">,
 ): string | undefined {
-  const name = missing(ename, evalue)?.name ?? "";
+  if (ename !== "ModuleNotFoundError") return undefined;
+  const [, name = ""] = /^No module named '([A-Za-z_]\w{0,99})/.exec(evalue) ?? [];
   return ["", "mcptools", "gentools", "mcpparse"].includes(name) ? undefined : name;
 }
 
-function missing(ename: string, evalue: string): { name?: string; inner?: string } | undefined {
+/**
+ * Says that there is no Python API of a server that code imports. Where to find or register servers
+ * depends on the reader, too.
+ */
+export function missingServer(
+  { ename, evalue }: Pick<RaisedException, "ename" | "evalue">,
+): string | undefined {
   if (ename !== "ModuleNotFoundError") return undefined;
-  return /^No module named '(?<name>[A-Za-z_]\w{0,99})(?:\.(?<inner>\w{1,100}))?/.exec(evalue)
-    ?.groups;
-}
-
-function moduleHint({ ename, evalue }: RaisedException): string | undefined {
-  const { name, inner } = missing(ename, evalue) ?? {};
-  if (name !== "mcptools") return undefined;
-  return inner === undefined
-    ? "[ipybox] No MCP server is registered here: see `ipybox register --help`"
-    : `[ipybox] No Python API of a server "${inner}" here: see \`ipybox register --help\``;
+  const [found, server] = /^No module named 'mcptools(?:\.(\w{1,100}))?'$/.exec(evalue) ?? [];
+  if (found === undefined) return undefined;
+  return server === undefined
+    ? "[ipybox] No MCP server is registered here"
+    : `[ipybox] No Python API of a server "${server}" here`;
 }
 
 function networkHint({ evalue }: RaisedException): string | undefined {

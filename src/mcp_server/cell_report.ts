@@ -15,7 +15,7 @@ import {
 } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { readHostileBytes } from "../files/safe.ts";
-import { missingModule } from "../kernel/traceback.ts";
+import { missingModule, missingServer } from "../kernel/traceback.ts";
 import { callRecordSchema } from "./call_records.ts";
 import type { CellOutcome, CellRun } from "./cell_run.ts";
 import { type Artifact, inlineImage } from "./images.ts";
@@ -133,7 +133,7 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
   const isLost = outcome.state === "lost";
   const state = isLost ? "The kernel was restarted: variables are lost" : "Variables were kept";
   if (error instanceof CodeExecutionError) {
-    const message = (error.traceback || error.message) + installAdvice(error);
+    const message = (error.traceback || error.message) + moduleAdvice(error);
     return { status: "error", message, partial: error };
   }
   if (error instanceof ExecutionTimeoutError) {
@@ -161,12 +161,13 @@ function errorReport(error: unknown, message: string): CellReport["error"] {
   return { name: error instanceof Error ? error.name : "Error", message, traceback: "" };
 }
 
-/** How a model can install a missing module. */
-function installAdvice(error: CodeExecutionError): string {
-  const module = missingModule(error);
-  return module === undefined
-    ? ""
-    : `\n[ipybox] To install it: install_package with package_name "${module}"`;
+/** What a model can do about a missing module. */
+function moduleAdvice(error: CodeExecutionError): string {
+  const [module, server] = [missingModule(error), missingServer(error)];
+  if (module !== undefined) {
+    return `\n[ipybox] To install it: install_package with package_name "${module}"`;
+  }
+  return server === undefined ? "" : `\n${server}: see search_tools`;
 }
 
 const MAX_EVALUE = 1000;

@@ -231,7 +231,9 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
       await Deno.mkdir(`${folder.path}/${name}`, { mode });
     } catch (cause) {
       if (!(cause instanceof Deno.errors.AlreadyExists)) {
-        const why = `Workspace "${workspace}" cannot be written to: ${messageOf(cause)}`;
+        const why = `Workspace "${workspace}" cannot be written to: ${
+          messageOf(folder.named(cause))
+        }`;
         throw new ConfigError(why, { cause });
       }
     }

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protect.ts";
@@ -187,5 +187,9 @@ Deno.test("makeOwnFolders() makes the host's folders, and accepts nothing else i
   await Deno.remove(`${workspace.path}/mcptools`);
   await Deno.symlink("/tmp", `${workspace.path}/mcptools`);
   await assertRejects(() => makeOwnFolders(workspace.path), ConfigError, "symbolic link");
-  await assertRejects(() => makeOwnFolders("/proc"), ConfigError, '"/proc" cannot be written to');
+  const error = await assertRejects(() => makeOwnFolders("/proc"), ConfigError);
+  assertMatch(
+    error.message,
+    /^Workspace "\/proc" cannot be written to: .+: mkdir '\/proc\/\.ipybox'$/,
+  );
 });

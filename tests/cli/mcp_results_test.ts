@@ -84,6 +84,12 @@ Deno.test("execute_ipython_cell reports how a cell ended", async (t) => {
     assertEquals(text.split("\n").at(-1), advice);
   });
 
+  await step("with a server missing, and the tool that lists those that are there", async () => {
+    const { text } = await execute("from mcptools.github import search");
+    const advice = '[ipybox] No Python API of a server "github" here: see search_tools';
+    assertEquals(text.split("\n").at(-1), advice);
+  });
+
   await step("with a time limit, apart from an exception", async () => {
     const code = "print('begun', flush=True)\nimport time; time.sleep(60)";
     const { isError, report } = await execute(code, { timeout: 3 });

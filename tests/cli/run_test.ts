@@ -65,6 +65,13 @@ const cases: readonly Case[] = [
     stderr: ["ModuleNotFoundError", "\n[ipybox] To install it: ipybox install no_such_module\n"],
   },
   {
+    name: "a server that is missing is registered by a command, which is named",
+    args: ["-c", "from mcptools.github import search"],
+    code: 1,
+    stdout: "",
+    stderr: ["ModuleNotFoundError", 'server "github" here: see `ipybox register --help`\n'],
+  },
+  {
     name: "sys.exit() with a good exit code is a good end",
     args: ["-c", "import sys; print('done'); sys.exit(0); print('never')"],
     code: 0,

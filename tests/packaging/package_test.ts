@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import config from "../../deno.json" with { type: "json" };
@@ -13,6 +13,7 @@ import { INITIALIZE } from "../support/initialize.ts";
 import { testIf } from "../support/skip.ts";
 import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { atTerminal } from "../support/terminal.ts";
 import { programOf } from "../../src/process/program.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -108,6 +109,18 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
       await writer.close().catch(() => {}); // nobody reads it any more
     },
   );
+
+  await t.step("Ctrl-C at a terminal reaches it once, so that it ends cleanly", async () => {
+    await using cache = await TempCache.create();
+    const code = "print('be' + 'gun', flush=True); import time; time.sleep(1000)";
+    const ended = await atTerminal(
+      [`${project}/node_modules/.bin/ipybox`, "run", "-c", code],
+      [["begun", "\x03"]],
+      { cwd: folder.path, env: cache.env },
+    );
+    assertEquals(ended.code, 130, ended.output);
+    assertStringIncludes(ended.output, "ipybox: interrupted");
+  });
 
   await t.step(
     "the npm package brings the module, with its types, for scripts of Deno",

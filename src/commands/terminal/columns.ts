@@ -10,7 +10,7 @@ import type {
 } from "../../base/errors.ts";
 import { printable } from "../../base/log.ts";
 import { terminalSize } from "../../base/terminal.ts";
-import { missingModule } from "../../kernel/traceback.ts";
+import { missingModule, missingServer } from "../../kernel/traceback.ts";
 
 /** The assumed width if results do not go to a terminal, and the maximum for tables. */
 export const USUAL_COLUMNS = 80;
@@ -48,10 +48,10 @@ export function ago(seconds: number): string {
 export function printableTraceback(error: CodeExecutionError, color: boolean): string {
   const plain = printable(error.traceback.trimEnd());
   const traceback = color ? colored(plain, error.ename) : plain;
-  const module = missingModule(error);
-  return module === undefined
-    ? traceback
-    : `${traceback}\n[ipybox] To install it: ipybox install ${module}`;
+  const [module, server] = [missingModule(error), missingServer(error)];
+  if (module !== undefined) return `${traceback}\n[ipybox] To install it: ipybox install ${module}`;
+  if (server !== undefined) return `${traceback}\n${server}: see \`ipybox register --help\``;
+  return traceback;
 }
 
 /** The starts of a traceback's colored rows: rules, places, and the lines that raised. */

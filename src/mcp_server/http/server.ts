@@ -126,7 +126,8 @@ export class HttpMcpServer implements AsyncDisposable {
     const { tokens } = this.#options;
     const owner = tokens === undefined ? EVERYBODY : tokens.ownerOf(request);
     if (owner === undefined) {
-      const message = "A bearer token is required: ipybox printed it when it started";
+      const message =
+        "A bearer token is required: one of --token-file, or the one that ipybox printed";
       return rpcError(401, -32000, message, { "www-authenticate": 'Bearer realm="ipybox"' });
     }
     if (new URL(request.url).pathname !== this.url.pathname) {
