@@ -168,7 +168,7 @@ Deno.test("ipybox mcp --session: a client that restarts finds its session", asyn
     assert(root !== "");
     for (const pid of await processesWith(`${root}/host/supervisor.py`)) Deno.kill(pid, "SIGKILL");
     await untilNoneWith(root);
-    const lost = "[Session work was lost: this is a new one, without its variables]";
+    const lost = "[Session work was lost: this is a new one, without the old variables]";
     await until("the loss is known", async () => {
       const { text } = await execute(host, "print('z' in dir())");
       return text === `False\n\n${lost}`;
