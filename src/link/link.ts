@@ -34,6 +34,9 @@ interface LinkOptions {
   beatMs?: number | undefined;
 }
 
+/** How long a launcher that reads nothing any more may take to say the rest. */
+const LAST_WORDS_MS = 2000;
+
 /** After how many questions without an answer the launcher is given up. */
 const MAX_UNHEARD = 3;
 
@@ -60,6 +63,7 @@ export class Link implements AsyncDisposable {
   #isReady = false;
   #unheard = 0;
   #beat: ReturnType<typeof setInterval> | undefined;
+  #lastWords: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
   #failure: LinkError | undefined;
   #nextStream = 2;
@@ -223,7 +227,7 @@ export class Link implements AsyncDisposable {
   }
 
   #send(bytes: Uint8Array): void {
-    if (this.#ended) return;
+    if (this.#ended || this.#lastWords !== undefined) return;
     this.#outbox.push(bytes);
     this.#outboxSize += bytes.length + FRAME_COST;
     if (this.#outboxSize > MAX_OUTBOX) {
@@ -248,10 +252,24 @@ export class Link implements AsyncDisposable {
         }
       }
     } catch {
-      this.#end(); // the launcher is gone; the owner of its process knows how it ended
+      this.#stopSending();
     } finally {
       this.#flushing = undefined;
     }
+  }
+
+  /** The launcher reads nothing any more. What it said last, such as how the server ended, is still read. */
+  #stopSending(): void {
+    if (this.#ended) return;
+    this.#lastWords = setTimeout(() => this.#end(), LAST_WORDS_MS);
+    this.#clearOutbox();
+  }
+
+  #clearOutbox(): void {
+    this.#outbox = [];
+    this.#outboxSize = 0;
+    this.#drained?.resolve();
+    this.#drained = undefined;
   }
 
   #takeBatch(): Uint8Array[] {
@@ -266,12 +284,10 @@ export class Link implements AsyncDisposable {
 
   #end(): void {
     clearInterval(this.#beat);
+    clearTimeout(this.#lastWords);
     if (this.#ended) return;
     this.#ended = true;
-    this.#outbox = [];
-    this.#outboxSize = 0;
-    this.#drained?.resolve();
-    this.#drained = undefined;
+    this.#clearOutbox();
     for (const stream of [...this.#streams.values()]) stream.abandon();
     this.#ready.reject(new LinkError("The link ended before the launcher was ready"));
     this.#exit.resolve(null);

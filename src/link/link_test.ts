@@ -312,6 +312,10 @@ class Puppet implements AsyncDisposable {
     }
   }
 
+  async end(): Promise<void> {
+    await this.#writer.close();
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.link[Symbol.asyncDispose]();
   }
@@ -346,6 +350,19 @@ for (const [offence, frames] of Object.entries(OFFENCES)) {
     served.resolve();
   });
 }
+
+Deno.test("how the server ended is heard from a launcher that reads nothing any more", async () => {
+  await using puppet = new Puppet(undefined, () => Promise.reject(new Error("broken pipe")));
+  puppet.link.start({});
+  await new Promise((resolve) => setTimeout(resolve)); // the write has failed
+  const status = { code: null, signal: "SIGKILL" };
+  await puppet.say(
+    encodeFrame(FrameType.EXIT, 0, new TextEncoder().encode(JSON.stringify(status))),
+  );
+  await puppet.end();
+  assertEquals(await puppet.link.exit, { exitCode: null, signal: "SIGKILL" });
+  await puppet.link.closed;
+});
 
 Deno.test("answers that nobody reads fill no memory, however small they are", async () => {
   const served = Promise.withResolvers<void>();
