@@ -4,7 +4,8 @@
  * a kernel that `jupyter_client` starts, executes in and ends; of a `CodeExecutor` until its first
  * result, and its end; of `ipybox mcp` until it answers, as the SDK's least server does, and until its
  * first cell has; of a session over HTTP until its first cell has, with and without `--pool`; and the
- * memory (PSS) of each process of one, ten, … sessions of one host.
+ * memory (PSS) of each process of one, ten, … sessions of one host. `IPYBOX_REFERENCE_PYTHON` may name a
+ * Python with the reference (`pip install ipybox "mcp<2"`), which then takes part without its sandbox.
  *
  * `deno run -A benchmarks/start.ts [ROUNDS] [SESSIONS…]`, on Linux. `--other FOLDER` adds the `ipybox run`
  * and `ipybox mcp` of another checkout. All take turns; the least of each is what to quote while other
@@ -12,12 +13,14 @@
  *
  * @module
  */
+import { dirname } from "node:path";
 import { parseArgs } from "@std/cli";
 import { findPython } from "../kernel.ts";
 import { CodeExecutor } from "../mod.ts";
 
 const { _: [rounds = 5, ...sessions], ...named } = parseArgs(Deno.args, { string: ["other"] });
 const other = typeof named.other === "string" ? named.other : undefined;
+const reference = Deno.env.get("IPYBOX_REFERENCE_PYTHON");
 
 type Times = Record<string, () => Promise<number>>;
 
@@ -26,7 +29,10 @@ async function main(): Promise<void> {
   try {
     await Deno.mkdir(`${workspace}/run`);
     await compare(await subjectsIn(`${workspace}/run`));
-    for (const count of sessions) await weigh(Number(count), `${workspace}/${count}`);
+    for (const count of sessions) {
+      await weigh(Number(count), `${workspace}/${count}`);
+      if (reference !== undefined) await weighReference(Number(count));
+    }
   } finally {
     await Deno.remove(workspace, { recursive: true });
   }
@@ -62,6 +68,7 @@ async function subjectsIn(workspace: string): Promise<Times> {
     "mcp, first cell": () => timeMcp(cli(here, "mcp"), true),
     "http, first cell": () => timeHttp(cli(here, "mcp"), 0),
     "http, first cell, pool": () => timeHttp(cli(here, "mcp"), 1),
+    ...(reference === undefined ? {} : referenceSubjects(reference, workspace)),
     ...(other === undefined ? {} : {
       "other run": run(other),
       "other run, no sandbox": run(other, "--no-sandbox"),
@@ -69,6 +76,45 @@ async function subjectsIn(workspace: string): Promise<Times> {
     }),
   };
 }
+
+function referenceSubjects(python: string, workspace: string): Times {
+  const server = [`${dirname(python)}/ipybox`, "--workspace", workspace];
+  const executor = async (): Promise<{ start: number; end: number }> => {
+    const { stdout } = await new Deno.Command(python, {
+      args: ["-c", REFERENCE, "1"],
+      stdin: "null",
+      stderr: "null",
+    }).output();
+    const [start = NaN, end = NaN] = new TextDecoder().decode(stdout).split("\n").map(Number);
+    return { start, end };
+  };
+  return {
+    "reference, first result": async () => (await executor()).start,
+    "reference, end": async () => (await executor()).end,
+    "reference mcp, initialize": () => timeMcp(server, false),
+    "reference mcp, first cell": () => timeMcp(server, true),
+  };
+}
+
+/** Starts so many executors of the reference, prints the milliseconds, and those of the end after stdin's. */
+const REFERENCE = `
+import asyncio, contextlib, sys, tempfile, time
+from ipybox import CodeExecutor
+
+async def main():
+    begin = time.perf_counter()
+    async with contextlib.AsyncExitStack() as executors:
+        for _ in range(int(sys.argv[1])):
+            directory = executors.enter_context(tempfile.TemporaryDirectory())
+            executor = await executors.enter_async_context(CodeExecutor(images_dir=directory))
+            async for _ in executor.stream("1 + 1"):
+                pass
+        print((time.perf_counter() - begin) * 1000, flush=True)
+        sys.stdin.read()
+        begin = time.perf_counter()
+    print((time.perf_counter() - begin) * 1000)
+
+asyncio.run(main())`;
 
 async function timeExecutor(workspace: string): Promise<{ start: number; end: number }> {
   const begin = performance.now();
@@ -196,16 +242,35 @@ async function weigh(count: number, workspace: string): Promise<void> {
     executors.use(executor);
     if ((await executor.execute("6 * 7")).text !== "42") throw new Error("It does not answer");
   }
+  await printSizes(Deno.pid, `${count} sessions`, count);
+}
+
+async function weighReference(count: number): Promise<void> {
+  const host = new Deno.Command(reference ?? "", {
+    args: ["-c", REFERENCE, `${count}`],
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "null",
+  }).spawn();
+  const lines = host.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  await until(lines, "\n");
+  await printSizes(host.pid, `${count} sessions of the reference`, count);
+  await host.stdin.close();
+  while (!(await lines.read()).done);
+  await host.status;
+}
+
+async function printSizes(host: number, what: string, count: number): Promise<void> {
   const sizes: Record<string, number> = {};
-  for (const pid of await descendants(Deno.pid)) {
+  for (const pid of await descendants(host)) {
     const line = (await Deno.readTextFile(`/proc/${pid}/cmdline`)).split("\0");
     const script = line.find((word) => word.endsWith(".py")) ?? line[0] ?? "";
-    const name = pid === Deno.pid ? "host" : script.slice(script.lastIndexOf("/") + 1);
+    const name = pid === host ? "host" : script.slice(script.lastIndexOf("/") + 1);
     const rollup = await Deno.readTextFile(`/proc/${pid}/smaps_rollup`);
     const kib = Number(/^Pss:\s+(\d+)/m.exec(rollup)?.[1] ?? 0);
     sizes[name] = (sizes[name] ?? 0) + kib / 1024;
   }
-  console.log(`\nMiB of ${count} sessions, and of each beside the host:`);
+  console.log(`\nMiB of ${what}, and of each beside the host:`);
   let all = 0;
   for (const [name, size] of Object.entries(sizes)) {
     console.log(`${name.padEnd(24)}${size.toFixed(1).padStart(8)}`);
