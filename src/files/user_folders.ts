@@ -21,7 +21,12 @@ export function usableState(
   name: string,
   state: string | undefined = stateFolder(),
 ): string | undefined {
-  const folder = state === undefined ? undefined : join(state, name);
+  return usableIn(state, name);
+}
+
+/** A folder in one that there may be, if Deno's permissions allow using it. */
+export function usableIn(parent: string | undefined, name: string): string | undefined {
+  const folder = parent === undefined ? undefined : join(parent, name);
   return folder !== undefined && mayUse(folder) ? folder : undefined;
 }
 

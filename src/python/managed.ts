@@ -14,6 +14,7 @@
 import { basename, join } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
+import { replaceFile } from "../files/safe.ts";
 import { type Interpreter, parseInterpreter } from "./interpreter.ts";
 
 /** A Python that can run kernels. */
@@ -108,13 +109,11 @@ export async function writeMarker(
 
 /** Writes what was found about an interpreter, at once as a whole. */
 export async function replaceMarker(path: string, interpreter: Interpreter): Promise<void> {
-  const temporary = `${path}.${crypto.randomUUID()}.tmp`;
-  await Deno.writeTextFile(temporary, JSON.stringify(interpreter, null, 2) + "\n");
-  await Deno.rename(temporary, path);
+  await replaceFile(path, JSON.stringify(interpreter, null, 2) + "\n");
 }
 
 /** An environment, or a marker that is not written yet: all that a build makes, and nothing else. */
-const BUILT = /^[0-9a-f]{16}(?:-py|\.json\.[^.]*\.tmp$)/;
+const BUILT = /^(?:[0-9a-f]{16}(?:-py|\.json\.[^.]*\.tmp$)|\.[0-9a-f-]{36}\.tmp$)/;
 
 /** Removes the leftovers of interrupted builds. Requires the build lock. */
 export async function removeLeftovers(directory: string): Promise<void> {

@@ -8,9 +8,9 @@
  * @module
  */
 import { join } from "node:path";
-import { mayRead, mayUse } from "../base/permission.ts";
+import { mayRead } from "../base/permission.ts";
 import { ifPresent } from "../files/safe.ts";
-import { cacheFolder } from "../files/user_folders.ts";
+import { cacheFolder, usableIn } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import type { Interpreter } from "./interpreter.ts";
 import { KERNEL_MODULES, readMarker, replaceMarker } from "./managed.ts";
@@ -57,9 +57,7 @@ export async function forgetNamed(
 /** The folder of what is remembered; `undefined` if there can be none. */
 function usableFolder(cacheDir: string | undefined): string | undefined {
   const cache = cacheFolder();
-  const all = cacheDir ?? (cache && join(cache, "python"));
-  const folder = all && join(all, "named");
-  return folder !== undefined && mayUse(folder) ? folder : undefined;
+  return usableIn(cacheDir ?? (cache && join(cache, "python")), "named");
 }
 
 /** The file for a Python. It is another one if kernels need other modules. */
