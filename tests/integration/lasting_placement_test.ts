@@ -34,6 +34,16 @@ async function farFolder(executor: CodeExecutor): Promise<string> {
   return /\/tmp\/ipybox\.\w+/.exec(text ?? "")?.[0] ?? "";
 }
 
+/** Starts a session whose code sleeps, until it is lost. */
+async function runningIn(session: TestSession) {
+  const executor = await session.start();
+  const { sessionId: id = "" } = executor;
+  const folder = await farFolder(executor);
+  const running = executor.execute("import time; time.sleep(600)");
+  running.catch(() => {}); // callers assert how it ends
+  return { id, folder, running };
+}
+
 /** What there is of a session there: its folder, and its holder's. */
 async function farFolders(folder: string): Promise<string[]> {
   const entries = await Array.fromAsync(Deno.readDir(dirname(folder)));
@@ -138,11 +148,7 @@ Deno.test("code goes on while nothing leads there, and a host that waits is told
 Deno.test("a session whose far side is gone is lost", async () => {
   await using counter = await TempFolder.create();
   await using session = await TestSession.create(frail(`${counter.path}/count`));
-  const executor = await session.start();
-  const { sessionId: id = "" } = executor;
-  const folder = await farFolder(executor);
-  const running = executor.execute("import time; time.sleep(600)");
-  running.catch(() => {}); // asserted below
+  const { id, folder, running } = await runningIn(session);
   for (const pid of await processesWith("resumable.py\0hold")) {
     const fds = await Deno.readTextFile(`/proc/${pid}/cmdline`);
     if (fds.includes(folder)) Deno.kill(pid, "SIGKILL");
@@ -161,11 +167,7 @@ Deno.test("a session whose far side is gone is lost", async () => {
 Deno.test("a session whose relay was killed is lost here, and ends there", async () => {
   await using counter = await TempFolder.create();
   await using session = await TestSession.create(frail(`${counter.path}/count`));
-  const executor = await session.start();
-  const { sessionId: id = "" } = executor;
-  const folder = await farFolder(executor);
-  const running = executor.execute("import time; time.sleep(600)");
-  running.catch(() => {}); // asserted below
+  const { id, folder, running } = await runningIn(session);
   const [listed] = await listSessions(session.workspace);
   Deno.kill(listed?.status?.pid ?? 0, "SIGKILL");
   await assertRejects(() => running, KernelDiedError);

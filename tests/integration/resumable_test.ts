@@ -116,6 +116,24 @@ function noise(length: number): Uint8Array {
   return bytes;
 }
 
+/** Starts a relay whose far side is a command that does as it likes. */
+async function startRelay(
+  folder: string,
+  command: readonly string[],
+  idleSeconds: number,
+): Promise<ManagedProcess> {
+  const config = {
+    ...{ secret: "s", beat_seconds: 15, idle_seconds: idleSeconds, stop: null },
+    ...{ made: false, gone: null, command, socket: "/nowhere" },
+  };
+  await Deno.writeTextFile(`${folder}/relay.json`, JSON.stringify(config));
+  return ManagedProcess.spawn({
+    command: python,
+    args: ["-I", "-S", program, "relay", `${folder}/relay.json`],
+    env: {},
+  });
+}
+
 Deno.test("a stream is whole, wherever the connections that carry it are cut", async () => {
   // In the opening, between and in lines, headers and payloads, of either direction.
   const early = [0, 1, 33, 34, 35, 36, 40, 44, 45, 46, 47, 48, 49, 60, 1000];
@@ -244,16 +262,7 @@ Deno.test("a far side that lies ends the session, and does not fill the memory o
         `data = bytes.fromhex("${hex}")\nfor _ in range(${times || 1}): os.write(1, data)\n` +
         `while os.read(0, 65536): pass\n`,
     );
-    const config = {
-      ...{ secret: "s", beat_seconds: 15, idle_seconds: 60, stop: null, made: false, gone: null },
-      ...{ command: [python, liar], socket: "/nowhere" },
-    };
-    await Deno.writeTextFile(`${folder.path}/relay.json`, JSON.stringify(config));
-    await using relay = ManagedProcess.spawn({
-      command: python,
-      args: ["-I", "-S", program, "relay", `${folder.path}/relay.json`],
-      env: {},
-    });
+    await using relay = await startRelay(folder.path, [python, liar], 60);
     assertEquals((await relay.exited).exitCode, 76, `${said}${hex.slice(0, 40)}`);
     assert(relay.stderrTail.includes("not there any more: it said"), relay.stderrTail);
   }
@@ -274,16 +283,7 @@ os.write(1, bytes([0, 0, 0, 0, 1]) + b"x" + bytes([3, 0, 0, 0, 0]))
 until(bytes([4, 0, 0, 0, 0]))
 os.write(1, bytes([4, 0, 0, 0, 0]))
 `;
-  const config = {
-    ...{ secret: "s", beat_seconds: 15, idle_seconds: 60, stop: null, made: false, gone: null },
-    ...{ command: [python, "-c", far], socket: "/nowhere" },
-  };
-  await Deno.writeTextFile(`${folder.path}/relay.json`, JSON.stringify(config));
-  await using relay = ManagedProcess.spawn({
-    command: python,
-    args: ["-I", "-S", program, "relay", `${folder.path}/relay.json`],
-    env: {},
-  });
+  await using relay = await startRelay(folder.path, [python, "-c", far], 60);
   await relay.pipes.end();
   assertEquals((await relay.exited).exitCode, 0, relay.stderrTail);
 });
@@ -291,16 +291,7 @@ os.write(1, bytes([4, 0, 0, 0, 0]))
 Deno.test("a line that is nested too deeply is no answer, and the next attempt is made", async () => {
   await using folder = await TempFolder.create();
   const liar = "import os; os.write(1, b'[' * 4000 + b'\\n'); os.read(0, 1)";
-  const config = {
-    ...{ secret: "s", beat_seconds: 15, idle_seconds: 0.5, stop: null, made: false, gone: null },
-    ...{ command: [python, "-c", liar], socket: "/nowhere" },
-  };
-  await Deno.writeTextFile(`${folder.path}/relay.json`, JSON.stringify(config));
-  await using relay = ManagedProcess.spawn({
-    command: python,
-    args: ["-I", "-S", program, "relay", `${folder.path}/relay.json`],
-    env: {},
-  });
+  await using relay = await startRelay(folder.path, [python, "-c", liar], 0.5);
   assertEquals((await relay.exited).exitCode, 76, relay.stderrTail);
   assert(relay.stderrTail.includes("it has not answered for too long"), relay.stderrTail);
 });
