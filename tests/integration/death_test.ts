@@ -174,18 +174,26 @@ async function find(root: string, isIt: Victim["isIt"]): Promise<number> {
 
 /** Writes what is no frame into the pipe by which a launcher speaks to the host. */
 async function writeGarbage(launcher: number): Promise<void> {
+  using pipe = await Deno.open(await linkOf(launcher), { write: true });
+  await pipe.write(new Uint8Array(64).fill(0xff));
+}
+
+/**
+ * The pipe that a launcher writes and does not read. Who opens one that it reads itself, while it ends,
+ * waits for a reader forever.
+ */
+async function linkOf(launcher: number): Promise<string> {
+  const written = new Map<string, string>();
+  const read = new Set<string>();
   for await (const { name } of Deno.readDir(`/proc/${launcher}/fd`)) {
     const path = `/proc/${launcher}/fd/${name}`;
-    try {
-      if (Number(name) <= 2 || !(await Deno.readLink(path)).startsWith("pipe:")) continue;
-      const flags = /^flags:\s+(\d+)/m.exec(
-        await Deno.readTextFile(`/proc/${launcher}/fdinfo/${name}`),
-      );
-      if (Number(flags?.[1]?.at(-1)) !== 1) continue; // not open for writing only
-      using pipe = await Deno.open(path, { write: true });
-      await pipe.write(new Uint8Array(64).fill(0xff));
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound)) throw error; // it has ended of the garbage so far
-    }
+    const pipe = Number(name) > 2 ? await Deno.readLink(path).catch(() => "") : "";
+    if (!pipe.startsWith("pipe:")) continue;
+    const info = await Deno.readTextFile(`/proc/${launcher}/fdinfo/${name}`);
+    if (/^flags:\s+\d*1$/m.test(info)) written.set(pipe, path);
+    else read.add(pipe);
   }
+  const [[, path] = [], ...more] = [...written].filter(([pipe]) => !read.has(pipe));
+  if (path === undefined || more.length > 0) throw new Error("Cannot tell which pipe is the link");
+  return path;
 }
