@@ -22,7 +22,7 @@ class Caller {
   times = 0;
 
   ask(journal: CallJournal): Promise<string> {
-    return journal.once(call, { signal: this.gone.signal, tell() {} }, async (entry) => {
+    const answer = journal.once(call, { signal: this.gone.signal, tell() {} }, async (entry) => {
       const asked = { kind: call.kind, serverName: "s", toolName: "t", arguments: {} };
       const observed = new ObservedCall(asked, [], { entry });
       return await observed.run(async () => {
@@ -35,8 +35,23 @@ class Caller {
         return await this.effect.promise;
       });
     });
+    answer.catch(() => {}); // tests look at it later
+    return answer;
   }
 }
+
+Deno.test("An answer that code has just got is in the file before that is closed", async () => {
+  await using folder = await TempFolder.create();
+  {
+    using journal = await CallJournal.open(folder.path);
+    const caller = new Caller();
+    const answer = caller.ask(journal);
+    caller.effect.resolve("the answer");
+    assertEquals(await answer, "the answer");
+  }
+  using next = await CallJournal.open(folder.path);
+  assertEquals(await new Caller().ask(next), "the answer");
+});
 
 Deno.test("What was sent may end while the host leaves, and its answer is kept", async () => {
   await using folder = await TempFolder.create();

@@ -80,9 +80,14 @@ async function assertOnce(session: TestSession, id: string, text: string | null)
     const call = { kind: "tool", serverName: "raw", toolName: "mark", arguments: args } as const;
     const row = journal.prepare("SELECT state FROM calls WHERE hash = ?").get(callHash(call));
     const what = `call ${n} of ${text}: sent ${sent[n]} times`;
-    assertEquals(row?.state, outcome === "done" ? "done" : "sent", what);
-    if (outcome === "done") assertEquals(sent[n], 1, what);
-    else assert(outcome === "OutcomeUnknownError" && (sent[n] ?? 0) <= 1, what);
+    if (outcome === "done") {
+      assertEquals(sent[n], 1, what);
+      // A host that is killed just then has given the answer, and not written it down yet.
+      assert(row?.state === "done" || row?.state === "sent", what);
+    } else {
+      assert(outcome === "OutcomeUnknownError" && (sent[n] ?? 0) <= 1, what);
+      assertEquals(row?.state, "sent", what);
+    }
   }
 }
 
