@@ -251,7 +251,7 @@ async function attachIn(
       ? explainHere(last, { sandboxed, cause })
       : explainFar(last, { where, cause });
   await untilReady(launched, explain, deadline);
-  const port = parts.use(LinkPort.open(launched.link));
+  const port = parts.use(LinkPort.open(launched.link, facts.token));
   return {
     ...facts,
     ...copying(launched, facts),
@@ -296,7 +296,7 @@ async function startIn(
   place.judge(report);
 
   const token = randomToken();
-  const port = parts.use(LinkPort.open(launched.link));
+  const port = parts.use(LinkPort.open(launched.link, token));
   launched.link.start(
     gatewaySpec({
       ...{ options, place, token },
