@@ -1,5 +1,6 @@
 /** Attacks of a kernel's code on the kernel that replaces it. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { lstatIfPresent } from "../../src/files/safe.ts";
 import { until } from "../support/executor.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -156,15 +157,17 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 Deno.test("L4: a file of the workspace does not run in a kernel before code that imports it", async () => {
   await using test = await TestExecutor.start({ spareKernel: true });
   const { executor, workspace } = test;
-  for (const name of ["sitecustomize", "usercustomize", "code", "random", "sqlite3"]) {
-    await Deno.writeTextFile(`${workspace}/${name}.py`, `print("PLANTED", flush=True)\n1/0\n`);
+  for (const name of ["sitecustomize", "usercustomize", "code", "difflib", "random", "sqlite3"]) {
+    await Deno.writeTextFile(`${workspace}/${name}.py`, `open("ran", "w").close()\n1/0\n`);
   }
   await executor.reset();
   await executor.reset(); // this one has surely started after that
+  await executor.check("undefined_name");
   const { text } = await executor.execute(
     "import sys; print(sys.path[0] == '', 'random' in sys.modules)",
   );
   assertEquals(text?.trim(), "True True");
+  assertEquals(await lstatIfPresent(`${workspace}/ran`), undefined);
 });
 
 Deno.test("L4: what code has not written yet is written when its kernel is reset", async () => {
