@@ -59,7 +59,8 @@ export async function searchActions(
     annotations: {},
     definition: new Map(),
   }));
-  return query.trim() === "" ? actions : new ToolRanking(actions).search(query);
+  if (query.trim() === "") return actions;
+  return await (await ToolRanking.of(actions)).search(query);
 }
 
 /** The first line of a module's docstring. */
