@@ -1,3 +1,4 @@
+import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
 import { fairTurns } from "../base/signals.ts";
 import { lstatIfPresent } from "../files/safe.ts";
@@ -17,6 +18,8 @@ export interface ToolMatches {
   readonly tools: readonly IndexedTool[];
   /** Servers without a Python API. */
   readonly missing: readonly string[];
+  /** Why Python APIs of other servers cannot be read. */
+  readonly damaged: readonly string[];
 }
 
 /** A package that was read. */
@@ -40,21 +43,33 @@ export class ToolIndex {
     this.#root = root;
   }
 
-  /** Searches names, descriptions, parameters and results. */
+  /**
+   * Searches names, descriptions, parameters and results.
+   *
+   * @throws {ConfigError} No Python API can be read.
+   */
   async search(query: string, servers: readonly string[]): Promise<ToolMatches> {
     using _turn = await this.#turns.acquire();
     const missing: string[] = [];
+    const damages: ConfigError[] = [];
     const packages: ReadPackage[] = [];
     for (const server of servers) {
-      const read = await this.#read(server);
-      if (read === undefined) missing.push(server);
-      else packages.push(read);
+      try {
+        const read = await this.#read(server);
+        if (read === undefined) missing.push(server);
+        else packages.push(read);
+      } catch (error) {
+        if (!(error instanceof ConfigError)) throw error;
+        damages.push(error); // which costs other servers nothing
+      }
     }
+    if (packages.length === 0 && damages[0] !== undefined) throw damages[0];
+    const damaged = damages.map(({ message }) => message);
     const tools = packages.flatMap((read) => read.tools);
-    if (query.trim() === "") return { tools, missing };
+    if (query.trim() === "") return { tools, missing, damaged };
     const key = JSON.stringify([servers, packages.map(({ version }) => version)]);
     if (this.#index?.key !== key) this.#index = { key, ranking: await ToolRanking.of(tools) };
-    return { tools: await this.#index.ranking.search(query), missing };
+    return { tools: await this.#index.ranking.search(query), missing, damaged };
   }
 
   async #read(server: string): Promise<ReadPackage | undefined> {

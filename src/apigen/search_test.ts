@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
 import { generatePackage } from "./generate.ts";
@@ -59,6 +59,21 @@ Deno.test("ToolIndex says which package is damaged", async () => {
     const index = new ToolIndex(folder.path);
     await assertRejects(() => index.search("x", ["web"]), ConfigError, "web/schema.json");
   }
+});
+
+Deno.test("ToolIndex searches the other servers where one lists more than can be read", async () => {
+  await using folder = await TempFolder.create();
+  const large = ["one", "two", "three"].map((name) => (
+    { name, description: "large ".repeat(250_000), inputSchema: {} }
+  ));
+  await generatePackage("large", { tools: large }, { rootDir: folder.path });
+  await write(folder.path, "web", "fetch");
+  const index = new ToolIndex(folder.path);
+
+  const { tools, missing, damaged } = await index.search("fetch", ["large", "web"]);
+
+  assertEquals([tools.map(({ name }) => name), missing], [["fetch"], []]);
+  assertMatch(damaged.join("\n"), /^Cannot read .*large\/schema\.json: it is larger than 4 MiB$/);
 });
 
 Deno.test("ToolIndex searches 500 tools", async () => {
