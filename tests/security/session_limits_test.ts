@@ -1,6 +1,6 @@
 /** What bounds the processes of a session together, and not only each. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { searchActions } from "../../src/apigen/saved_actions.ts";
+import { listActions, searchActions } from "../../src/apigen/saved_actions.ts";
 import { KernelDiedError } from "../../src/base/errors.ts";
 import { checkSessionLimits } from "../../src/sandbox/prerequisites.ts";
 import { TestExecutor } from "../support/executor.ts";
@@ -122,4 +122,19 @@ Deno.test("a search of a thousand actions that code has described at length hold
 
   assertEquals(found[0]?.name, "many.action0");
   assert(stalls.longestMs < 300, `${stalls.longestMs} ms`);
+});
+
+Deno.test("no more folders are looked at for saved actions than there may be actions", async () => {
+  await using folder = await TempFolder.create();
+  const make = async (name: string) => {
+    await Deno.mkdir(`${folder.path}/gentools/${name}`, { recursive: true });
+    return `${folder.path}/gentools/${name}/api.py`;
+  };
+  await Deno.writeTextFile(await make("first/action"), '"""Does it."""\n');
+  for (let empty = 0; empty < 1000; empty++) await make(`many/empty${empty}`);
+  await Deno.writeTextFile(await make("never/action"), '"""Does it."""\n');
+
+  const names = (await listActions(folder.path)).map(({ name }) => name);
+
+  assertEquals(names, ["first.action"]);
 });
