@@ -33,14 +33,17 @@ if (tools.length === 0) {
   Deno.exit(0);
 }
 
-const ranking = new ToolRanking(tools.map(({ tool }) => tool));
+const ranking = await ToolRanking.of(tools.map(({ tool }) => tool));
 const idOf = new Map(tools.map(({ tool, id }) => [tool, id]));
 let isGood = true;
 for (const [how, least] of Object.entries(LEAST)) {
   const queryOf = ([wanted, where]: SearchRequest) =>
     how === "without" ? wanted : `${wanted} ${where}`;
   const start = performance.now();
-  const misses = REQUESTS.filter((request) => !isFound(queryOf(request), request[2]));
+  const misses: SearchRequest[] = [];
+  for (const request of REQUESTS) {
+    if (!await isFound(queryOf(request), request[2])) misses.push(request);
+  }
   const ms = (performance.now() - start) / REQUESTS.length;
   const recall = 1 - misses.length / REQUESTS.length;
   console.log(
@@ -49,19 +52,20 @@ for (const [how, least] of Object.entries(LEAST)) {
   );
   if (Deno.args.includes("--misses")) {
     for (const request of misses) {
-      console.log(`  ${queryOf(request)}: ${first(queryOf(request)).join(" ")}`);
+      console.log(`  ${queryOf(request)}: ${(await first(queryOf(request))).join(" ")}`);
     }
   }
   isGood &&= recall >= least;
 }
 Deno.exit(isGood ? 0 : 1);
 
-function isFound(query: string, wanted: readonly string[]): boolean {
-  return first(query).some((id) => wanted.includes(id));
+async function isFound(query: string, wanted: readonly string[]): Promise<boolean> {
+  return (await first(query)).some((id) => wanted.includes(id));
 }
 
-function first(query: string): string[] {
-  return ranking.search(query).slice(0, SHOWN).map((tool) => idOf.get(tool) ?? "");
+async function first(query: string): Promise<string[]> {
+  const found = await ranking.search(query);
+  return found.slice(0, SHOWN).map((tool) => idOf.get(tool) ?? "");
 }
 
 /** All tools, under the names that people give servers. */

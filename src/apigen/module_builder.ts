@@ -8,7 +8,7 @@ import { checkSchema } from "./check_schema.ts";
 import { defineClass, isTextEnvelope } from "./class_builder.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf } from "./json.ts";
 import { type ClassDefinition, classNamed, type Definition, type ModuleModel } from "./model.ts";
-import { ClassNames } from "./names.ts";
+import { ClassNames, normalized } from "./names.ts";
 import { observedResult } from "./observed.ts";
 import { declaresResult } from "./package.ts";
 import { omit, type Schema, type SchemaNode } from "./schema.ts";
@@ -177,7 +177,7 @@ function propertyNames(schemas: readonly (Json | undefined)[]): Set<string> {
     if (isObject(properties)) {
       for (const name of properties.keys()) {
         spendText(name);
-        names.add(name.normalize("NFKC"));
+        names.add(normalized(name));
       }
     }
     for (const value of next.values()) if (typeof value === "object") waiting.push(value);

@@ -71,12 +71,19 @@ export function fieldNames(properties: Iterable<string>): Map<string, string> {
 
 function fieldName(property: string): string {
   spendText(property);
-  // Python normalizes identifiers in this way.
-  let name = property.normalize("NFKC").replace(NOT_IN_NAME, "_");
+  let name = normalized(property).replace(NOT_IN_NAME, "_");
   // Pydantic treats names with a leading underscore as private.
   if (/^_*$/.test(name) || name.startsWith("_")) name = `field${name}`;
   if (!/^[\p{XID_Start}]/u.test(name)) name = `field_${name}`;
   return FIELD_RESERVED.has(name) ? `${name}_` : name;
+}
+
+/**
+ * The part of a property's name that counts, as Python normalizes identifiers. Servers choose the length,
+ * and the time to put marks in order grows with the square of their number.
+ */
+export function normalized(property: string): string {
+  return property.slice(0, MAX_HINT).normalize("NFKC");
 }
 
 /** Assigns the names of a module's classes. */

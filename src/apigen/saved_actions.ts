@@ -33,9 +33,10 @@ const MAX_SOURCE_BYTES = 4 * 2 ** 20;
 export async function listActions(workspace: string): Promise<SavedAction[]> {
   const root = join(workspace, ACTIONS);
   const actions: SavedAction[] = [];
+  let looks = 0; // also at folders without an action
   for (const category of await foldersIn(root)) {
     for (const name of await foldersIn(join(root, category))) {
-      if (actions.length === MAX_ACTIONS) return actions;
+      if (looks++ === MAX_ACTIONS) return actions;
       const parts = [ACTIONS, category, name, "api.py"];
       const api = await readBeneath(workspace, parts, MAX_API_BYTES);
       if (api === undefined) continue;
@@ -59,7 +60,8 @@ export async function searchActions(
     annotations: {},
     definition: new Map(),
   }));
-  return query.trim() === "" ? actions : new ToolRanking(actions).search(query);
+  if (query.trim() === "") return actions;
+  return await (await ToolRanking.of(actions)).search(query);
 }
 
 /** The first line of a module's docstring. */

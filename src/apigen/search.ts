@@ -1,4 +1,6 @@
+import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
+import { fairTurns } from "../base/signals.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { isObject, type Json } from "./json.ts";
 import { singular } from "./names.ts";
@@ -16,6 +18,8 @@ export interface ToolMatches {
   readonly tools: readonly IndexedTool[];
   /** Servers without a Python API. */
   readonly missing: readonly string[];
+  /** Why Python APIs of other servers cannot be read. */
+  readonly damaged: readonly string[];
 }
 
 /** A package that was read. */
@@ -39,21 +43,33 @@ export class ToolIndex {
     this.#root = root;
   }
 
-  /** Searches names, descriptions, parameters and results. */
+  /**
+   * Searches names, descriptions, parameters and results.
+   *
+   * @throws {ConfigError} No Python API can be read.
+   */
   async search(query: string, servers: readonly string[]): Promise<ToolMatches> {
     using _turn = await this.#turns.acquire();
     const missing: string[] = [];
+    const damages: ConfigError[] = [];
     const packages: ReadPackage[] = [];
     for (const server of servers) {
-      const read = await this.#read(server);
-      if (read === undefined) missing.push(server);
-      else packages.push(read);
+      try {
+        const read = await this.#read(server);
+        if (read === undefined) missing.push(server);
+        else packages.push(read);
+      } catch (error) {
+        if (!(error instanceof ConfigError)) throw error;
+        damages.push(error); // which costs other servers nothing
+      }
     }
+    if (packages.length === 0 && damages[0] !== undefined) throw damages[0];
+    const damaged = damages.map(({ message }) => message);
     const tools = packages.flatMap((read) => read.tools);
-    if (query.trim() === "") return { tools, missing };
+    if (query.trim() === "") return { tools, missing, damaged };
     const key = JSON.stringify([servers, packages.map(({ version }) => version)]);
-    if (this.#index?.key !== key) this.#index = { key, ranking: new ToolRanking(tools) };
-    return { tools: this.#index.ranking.search(query), missing };
+    if (this.#index?.key !== key) this.#index = { key, ranking: await ToolRanking.of(tools) };
+    return { tools: await this.#index.ranking.search(query), missing, damaged };
   }
 
   async #read(server: string): Promise<ReadPackage | undefined> {
@@ -75,6 +91,9 @@ async function versionOf(path: string): Promise<string | undefined> {
   const info = await lstatIfPresent(path);
   return info && `${info.ino}-${info.size}-${info.mtime?.getTime()}`;
 }
+
+/** How much of a text counts. Servers and code choose its length. */
+const MAX_TEXT = 20_000;
 
 /** Words count most in a name, less in a description, least in parameters. */
 function textsOf(
@@ -117,34 +136,44 @@ const RELATED_WEIGHT = 0.6;
 /** How many words of a query count: each takes a pass over all known words. */
 const MAX_QUERY_WORDS = 32;
 
-/** Ranks tools by how well they answer a query, with Okapi BM25. */
+/** Ranks tools by how well they answer a query, with Okapi BM25. Others have their turns meanwhile. */
 export class ToolRanking {
   readonly #documents: { readonly tool: IndexedTool; readonly length: number }[] = [];
   readonly #postings = new Map<string, Map<number, number>>();
-  readonly #averageLength: number;
+  #totalLength = 0;
 
-  constructor(tools: readonly IndexedTool[]) {
-    let total = 0;
-    for (const [id, tool] of tools.entries()) {
-      let length = 0;
-      for (const { text, weight } of textsOf(tool)) {
-        for (const word of wordsOf(text).map(stem)) {
-          const posting = this.#postings.get(word) ?? new Map<number, number>();
-          this.#postings.set(word, posting.set(id, (posting.get(id) ?? 0) + weight));
-          length += weight;
-        }
-      }
-      this.#documents.push({ tool, length });
-      total += length;
+  private constructor() {}
+
+  /** Reads the tools' texts. */
+  static async of(tools: readonly IndexedTool[]): Promise<ToolRanking> {
+    const ranking = new ToolRanking();
+    fairTurns.resume();
+    for (const tool of tools) {
+      ranking.#add(tool);
+      await fairTurns.giveWay();
     }
-    this.#averageLength = total / Math.max(1, tools.length);
+    return ranking;
+  }
+
+  #add(tool: IndexedTool): void {
+    const id = this.#documents.length;
+    let length = 0;
+    for (const { text, weight } of textsOf(tool)) {
+      for (const word of wordsOf(text.slice(0, MAX_TEXT)).map(stem)) {
+        const posting = this.#postings.get(word) ?? new Map<number, number>();
+        this.#postings.set(word, posting.set(id, (posting.get(id) ?? 0) + weight));
+        length += weight;
+      }
+    }
+    this.#documents.push({ tool, length });
+    this.#totalLength += length;
   }
 
   /**
    * Finds the tools that have a word of the query, another form of it, a related word, or one that
    * begins with it; best first.
    */
-  search(query: string): IndexedTool[] {
+  async search(query: string): Promise<IndexedTool[]> {
     const words = wordsOf(query);
     // Also joined pairs: "eleven labs" names "elevenlabs".
     const named = new Set([...words, ...words.slice(1).map((word, i) => `${words[i]}${word}`)]);
@@ -152,7 +181,9 @@ export class ToolRanking {
     const scores = new Map<number, number>();
     const found = new Map<number, number>();
     const stems = new Set(words.slice(0, MAX_QUERY_WORDS).map(stem));
+    fairTurns.resume();
     for (const word of stems) {
+      await fairTurns.giveWay();
       for (const [id, score] of this.#scoresOf(word)) {
         scores.set(id, (scores.get(id) ?? 0) + score);
         found.set(id, (found.get(id) ?? 0) + 1);
@@ -177,6 +208,7 @@ export class ToolRanking {
   #scoresOf(word: string): Map<number, number> {
     const best = new Map<number, number>();
     const related = relatedTo(word);
+    const averageLength = this.#totalLength / Math.max(1, this.#documents.length);
     for (const [known, posting] of this.#postings) {
       const isPrefix = word.length >= SHORTEST_PREFIX && known.startsWith(word);
       const weight = known === word
@@ -190,7 +222,7 @@ export class ToolRanking {
       const count = this.#documents.length;
       const rarity = Math.log(1 + (count - posting.size + 0.5) / (posting.size + 0.5));
       for (const [id, frequency] of posting) {
-        const length = (this.#documents[id]?.length ?? 0) / this.#averageLength;
+        const length = (this.#documents[id]?.length ?? 0) / averageLength;
         const damping = SATURATION * (1 - LENGTH_PENALTY + LENGTH_PENALTY * length);
         const score = rarity * weight * frequency * (SATURATION + 1) / (frequency + damping);
         best.set(id, Math.max(best.get(id) ?? 0, score));

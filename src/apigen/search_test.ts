@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
 import { generatePackage } from "./generate.ts";
@@ -61,6 +61,21 @@ Deno.test("ToolIndex says which package is damaged", async () => {
   }
 });
 
+Deno.test("ToolIndex searches the other servers where one lists more than can be read", async () => {
+  await using folder = await TempFolder.create();
+  const large = ["one", "two", "three"].map((name) => (
+    { name, description: "large ".repeat(250_000), inputSchema: {} }
+  ));
+  await generatePackage("large", { tools: large }, { rootDir: folder.path });
+  await write(folder.path, "web", "fetch");
+  const index = new ToolIndex(folder.path);
+
+  const { tools, missing, damaged } = await index.search("fetch", ["large", "web"]);
+
+  assertEquals([tools.map(({ name }) => name), missing], [["fetch"], []]);
+  assertMatch(damaged.join("\n"), /^Cannot read .*large\/schema\.json: it is larger than 4 MiB$/);
+});
+
 Deno.test("ToolIndex searches 500 tools", async () => {
   await using folder = await TempFolder.create();
   const names = Array.from({ length: 500 }, (_, n) => `tool-${n}-${["read", "write"][n % 2]}`);
@@ -94,11 +109,12 @@ Deno.test("ToolIndex finds tools by other words, by the server's name, and by th
   assertEquals(await first("humidity gitlab"), "gitlab.weather");
 });
 
-function ranked(query: string, ...texts: string[]): string[] {
+async function ranked(query: string, ...texts: string[]): Promise<string[]> {
   const described = texts.map((description) => (
     { server: "", name: "", module: "", description, annotations: {}, definition: new Map() }
   ));
-  return new ToolRanking(described).search(query).map(({ description }) => description);
+  const ranking = await ToolRanking.of(described);
+  return (await ranking.search(query)).map(({ description }) => description);
 }
 
 Deno.test("wordsOf() takes names apart and knows plurals", () => {
@@ -113,30 +129,42 @@ Deno.test("wordsOf() takes names apart and knows plurals", () => {
   ]);
 });
 
-Deno.test("ToolRanking puts documents with the rarer word first", () => {
-  const found = ranked("create issue", "create file", "create branch", "close issue", "create tag");
+Deno.test("ToolRanking puts documents with the rarer word first", async () => {
+  const found = await ranked(
+    "create issue",
+    "create file",
+    "create branch",
+    "close issue",
+    "create tag",
+  );
   assertEquals(found, ["close issue", "create file", "create branch", "create tag"]);
 });
 
-Deno.test("ToolRanking finds what has most of the words, and shorter texts before longer ones", () => {
+Deno.test("ToolRanking finds what has most of the words, and shorter texts before longer ones", async () => {
   assertEquals(
-    ranked("send message", "send", "a message to send to somebody else", "send message", "other"),
+    await ranked(
+      "send message",
+      "send",
+      "a message to send to somebody else",
+      "send message",
+      "other",
+    ),
     ["send message", "a message to send to somebody else", "send"],
   );
 });
 
-Deno.test("ToolRanking finds words by how they begin, after those that are the same", () => {
-  assertEquals(ranked("repo", "search repositories", "a repo of them all and more"), [
+Deno.test("ToolRanking finds words by how they begin, after those that are the same", async () => {
+  assertEquals(await ranked("repo", "search repositories", "a repo of them all and more"), [
     "a repo of them all and more",
     "search repositories",
   ]);
-  assertEquals(ranked("re", "repositories"), []);
+  assertEquals(await ranked("re", "repositories"), []);
 });
 
-Deno.test("ToolRanking finds nothing for words that nothing has", () => {
-  assertEquals(ranked("xylophone", "search repositories"), []);
-  assertEquals(ranked("the of", "search repositories"), []);
-  assertEquals(ranked("anything"), []);
+Deno.test("ToolRanking finds nothing for words that nothing has", async () => {
+  assertEquals(await ranked("xylophone", "search repositories"), []);
+  assertEquals(await ranked("the of", "search repositories"), []);
+  assertEquals(await ranked("anything"), []);
 });
 
 Deno.test("stem() gives the forms of a word one form", () => {

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStrictEquals, assertThrows } from "@std/assert";
 import { Mutex, Semaphore } from "./mutex.ts";
 import { AsyncQueue } from "./queue.ts";
 import { RateLimit } from "./rate_limit.ts";
@@ -77,6 +77,16 @@ Deno.test("Semaphore lends no more than it has, in the order in which it was ask
   using all = semaphore.tryAcquire(1_000_000); // all that there is
   assertEquals(all !== undefined, true);
   assertStrictEquals(semaphore.tryAcquire(1), undefined);
+});
+
+Deno.test("Semaphore lends no number of shares that is none", async () => {
+  const semaphore = new Semaphore(1);
+  for (const count of [NaN, -1]) {
+    assertThrows(() => semaphore.tryAcquire(count), RangeError);
+    await assertRejects(() => semaphore.acquire(undefined, count), RangeError);
+  }
+  using _one = semaphore.tryAcquire();
+  assertEquals(semaphore.tryAcquire(), undefined);
 });
 
 Deno.test("Semaphore lets the next one in when a waiter gives up", async () => {

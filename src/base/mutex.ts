@@ -21,7 +21,7 @@ export class Semaphore {
   /** Waits for shares; asking for more than all waits for all. */
   async acquire(signal?: AbortSignal, count: number = 1): Promise<Disposable> {
     signal?.throwIfAborted();
-    const wanted = Math.min(count, this.#total);
+    const wanted = this.#least(count);
     if (this.#waiting.length === 0 && wanted <= this.#free) this.#free -= wanted;
     else await this.#turn(wanted, signal);
     return this.#lend(wanted);
@@ -29,10 +29,16 @@ export class Semaphore {
 
   /** Takes shares if they are free and nobody waits. */
   tryAcquire(count: number = 1): Disposable | undefined {
-    const wanted = Math.min(count, this.#total);
+    const wanted = this.#least(count);
     if (this.#waiting.length > 0 || wanted > this.#free) return undefined;
     this.#free -= wanted;
     return this.#lend(wanted);
+  }
+
+  /** The shares to lend for a count. One that is no number would make all others free. */
+  #least(count: number): number {
+    if (!(count >= 0)) throw new RangeError(`Cannot lend ${count} shares`);
+    return Math.min(count, this.#total);
   }
 
   #lend(count: number): Disposable {

@@ -81,13 +81,12 @@ export function checkBody(body: Uint8Array, limits: JsonLimits): void {
 /** Reads a body that is declared as JSON, without checking it. */
 export async function readBody(request: Request, maxBytes: number): Promise<Uint8Array> {
   requireJson(request);
-  const declared = request.headers.get("content-length");
-  if (Number(declared ?? 0) > maxBytes) throw tooLarge(maxBytes);
+  const declared = declaredLength(request);
+  if (declared !== undefined && declared > maxBytes) throw tooLarge(maxBytes);
   if (request.body === null) return new Uint8Array();
   using deadline = new Deadline(BODY_TIMEOUT_MS);
   const signal = anySignal(deadline.signal);
-  const isBounded = declared !== null && !request.headers.has("transfer-encoding");
-  if (isBounded && Number(declared) <= SMALL_BODY) {
+  if (declared !== undefined && declared <= SMALL_BODY) {
     // Faster, but it cannot be cancelled: a large body that never arrives whole would be kept for as
     // long as its connection.
     return await abortable(request.bytes(), signal).catch((error) => {
@@ -98,6 +97,15 @@ export async function readBody(request: Request, maxBytes: number): Promise<Uint
     .catch((error) => {
       throw unread(error, signal);
     });
+}
+
+/**
+ * The length of a body, if the request declares one. Over HTTP/2, it can declare several, which the
+ * headers join to a text that is no number.
+ */
+export function declaredLength({ headers }: Request): number | undefined {
+  const text = headers.has("transfer-encoding") ? null : headers.get("content-length");
+  return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
 }
 
 /** Why a body was not read. Where reading fails, its sender has gone. */

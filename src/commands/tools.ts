@@ -65,11 +65,12 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const names = only === undefined ? registered : [only];
   const index = new ToolIndex(mcptoolsOf(workspace));
   const query = parsed.positional.join(" ");
-  const { tools: found, missing } = await index.search(query, names);
+  const { tools: found, missing, damaged } = await index.search(query, names);
   for (const server of missing) {
     if (!registered.includes(server)) throw unknownServer(server, registered);
     io.err(`No Python API for server "${server}": ${REGISTER_AGAIN}`);
   }
+  for (const message of damaged) io.err(message);
   const code = missing.length === 0 || only === undefined ? EXIT.ok : EXIT.failed;
   if (parsed.has("json")) {
     const rows = found.map(({ server, name, module, description }) => ({

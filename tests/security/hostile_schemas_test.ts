@@ -87,6 +87,18 @@ Deno.test("A long $id is not joined with each anchor and reference in it", () =>
   assert(cpuMs() - start < 60_000);
 });
 
+Deno.test("A property named by many marks takes no more time than it has characters", () => {
+  const start = cpuMs();
+  const name = `a${"\u0301\u0323".repeat(50_000)}`; // in the wrong order, each with its neighbor
+  const inputSchema = object({ [name]: { type: "string" }, [`${name}b`]: { type: "string" } });
+
+  const { tools, files } = renderFiles("demo", { tools: [{ name: "bad", inputSchema }] });
+
+  assertEquals(tools, [{ tool: "bad", module: "bad", warnings: [] }]);
+  assertStringIncludes(files.get("bad.py") ?? "", name);
+  assert(cpuMs() - start < 2_000, `${cpuMs() - start} ms`);
+});
+
 Deno.test("A list of more tools than there is work for leaves the last ones out by name", () => {
   const heavy = object(many(100, () => ({ allOf: [refersTo("a"), refersTo("b")] }), "q"), {
     $defs: { a: closed("x"), b: closed("y") },

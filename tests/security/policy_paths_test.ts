@@ -11,6 +11,7 @@ import { ipybox } from "../support/cli.ts";
 import { npmServer } from "../support/mcp.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
 import { testPython } from "../support/python.ts";
+import { cpuMs } from "../support/stalls.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 /** The rule in docs/approval.md. */
@@ -20,6 +21,20 @@ const ALLOW = {
   tool: ["read_*", "list_*"],
   arguments: { "/path": { path: "." } },
 };
+
+Deno.test("paths of many marks hold nobody up", () => {
+  const rule = { effect: "allow", arguments: { "/paths": { each: { path: "/tmp" } } } };
+  const policy = new PolicyRules([parsePolicy("policy.json", JSON.stringify({ rules: [rule] }))]);
+  const judge = (...paths: string[]) =>
+    policy.decide(approvalCall({ kind: "tool", arguments: { paths } })).mode;
+  const path = `/tmp/${"\u0301\u0323".repeat(2000)}`; // in the wrong order, each with its neighbor
+  const start = cpuMs();
+
+  assertEquals(judge(...Array.from({ length: 900 }, () => path)), "ask");
+
+  assert(cpuMs() - start < 1000, `${cpuMs() - start} ms`);
+  assertEquals(judge("/tmp/नमस्ते", "/tmp/ใช้ที่นี่"), "allow"); // scripts have some marks in a row
+});
 
 async function writePolicy(workspace: string, rules: readonly unknown[]): Promise<PolicyRules> {
   await writeAcceptedPolicy(workspace, JSON.stringify({ rules }));

@@ -1,9 +1,12 @@
 /** What bounds the processes of a session together, and not only each. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { listActions, searchActions } from "../../src/apigen/saved_actions.ts";
 import { KernelDiedError } from "../../src/base/errors.ts";
 import { checkSessionLimits } from "../../src/sandbox/prerequisites.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { testIf } from "../support/skip.ts";
+import { Stalls } from "../support/stalls.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 const { state, detail } = await checkSessionLimits();
 
@@ -104,3 +107,34 @@ async function existing(names: readonly string[]): Promise<string[]> {
   const all = new TextDecoder().decode(stdout).split("\n").map((path) => path.split("/").at(-1));
   return names.filter((name) => all.includes(name));
 }
+
+Deno.test("a search of a thousand actions that code has described at length holds nobody up", async () => {
+  await using folder = await TempFolder.create();
+  for (let action = 0; action < 1000; action++) {
+    const path = `${folder.path}/gentools/many/action${action}`;
+    await Deno.mkdir(path, { recursive: true });
+    const words = Array.from({ length: 560 }, (_, at) => `word${(action * 560 + at).toString(26)}`);
+    await Deno.writeTextFile(`${path}/api.py`, `"""${words.join(" ").slice(0, 4000)}\n"""\n`);
+  }
+  using stalls = new Stalls();
+
+  const found = await searchActions(folder.path, "word0");
+
+  assertEquals(found[0]?.name, "many.action0");
+  assert(stalls.longestMs < 300, `${stalls.longestMs} ms`);
+});
+
+Deno.test("no more folders are looked at for saved actions than there may be actions", async () => {
+  await using folder = await TempFolder.create();
+  const make = async (name: string) => {
+    await Deno.mkdir(`${folder.path}/gentools/${name}`, { recursive: true });
+    return `${folder.path}/gentools/${name}/api.py`;
+  };
+  await Deno.writeTextFile(await make("first/action"), '"""Does it."""\n');
+  for (let empty = 0; empty < 1000; empty++) await make(`many/empty${empty}`);
+  await Deno.writeTextFile(await make("never/action"), '"""Does it."""\n');
+
+  const names = (await listActions(folder.path)).map(({ name }) => name);
+
+  assertEquals(names, ["first.action"]);
+});

@@ -36,6 +36,8 @@ const COMPARISON_COST = 50;
 const RAW_COST = 4000;
 /** The cost of a text for each pattern, besides its characters. */
 const TEXT_COST = 400;
+/** The cost of a character of a text in which some may look like others. */
+const LOOKALIKE_COST = 10;
 
 /** Matches a call's arguments. If this is too much work, the result is `"maybe"`. */
 export function matchArguments(
@@ -164,8 +166,9 @@ function matchText(
   },
 ): Match {
   if (typeof value !== "string") return otherKind(value);
-  const cost = patterns.length * (TEXT_COST + value.length);
-  if (value.length > MAX_TEXT || !judge.effort.take(cost)) return "maybe";
+  if (value.length > MAX_TEXT) return "maybe";
+  const looks = /\P{ASCII}/u.test(value) ? LOOKALIKE_COST * value.length : 0;
+  if (!judge.effort.take(patterns.length * (TEXT_COST + value.length) + looks)) return "maybe";
   const matchAny = (text: string) => any(patterns.map((pattern) => matches(pattern, text)));
   if (hasParentPart(value)) return "maybe";
   const match = matchAny(value);

@@ -201,12 +201,15 @@ function targetOf(
   }
 }
 
+/** More marks in a row than any script has. The time to put them in order grows with their square. */
+const MARKS = /\p{M}{9}/u;
+
 /** Letters and digits of all scripts, and characters that every program treats as part of a name. */
 const PLAIN = /^\/(?!\/)[\p{L}\p{M}\p{N} /._@+=()-]*$/u;
 
 /** Whether all programs interpret a path alike. */
 function isPlain(path: string): boolean {
-  return path.length <= MAX_PATH && PLAIN.test(path) && !path.endsWith(" ") &&
+  return path.length <= MAX_PATH && PLAIN.test(path) && !MARKS.test(path) && !path.endsWith(" ") &&
     !path.split("/").includes("..") && // after a link, it leads elsewhere than it seems to
     path.normalize("NFKC") === path; // a program may normalize look-alikes
 }

@@ -790,6 +790,15 @@ Deno.test("PolicyRules asks about what would take long to judge, however many ru
   assert(cpuMs() - before < 5000);
 });
 
+Deno.test("PolicyRules asks about texts in which too many characters may look like others", () => {
+  const rule = { effect: "deny", arguments: { "/text": { glob: "/etc/*" } } };
+  const modeOf = (text: string) =>
+    policy([rule, { effect: "allow" }]).decide(tool(JSON.stringify({ text }))).mode;
+  assertEquals(modeOf("я".repeat(300_000)), "allow");
+  assertEquals(modeOf("я".repeat(400_000)), "ask");
+  assertEquals(modeOf("a".repeat(1_000_000)), "allow");
+});
+
 Deno.test("PolicyRules looks at no arguments where a rule is about another tool", () => {
   const items = JSON.stringify({ items: Array(30_000).fill("/data/x") });
   const rule = (more: Json) => ({

@@ -1,7 +1,7 @@
 import { limitedLogger, type Logger } from "../../base/log.ts";
 import { LastingServer } from "../../base/lasting_server.ts";
 import { LOOPBACK_HOSTS } from "../../base/tokens.ts";
-import { checkBody, readBody, Refused } from "../../calls/door.ts";
+import { checkBody, declaredLength, readBody, Refused } from "../../calls/door.ts";
 import type { JsonLimits } from "../../json/measure.ts";
 import type { ServerForOptions } from "../connection.ts";
 import { isLegacyRequest } from "../sdk.ts";
@@ -157,7 +157,8 @@ export class HttpMcpServer implements AsyncDisposable {
 
   /** Reads a body and waits for its turn. */
   async #receive(request: Request, owner: string) {
-    using _coming = this.#budget.forBody(owner, lengthOf(request));
+    const length = declaredLength(request) ?? MAX_BODY_BYTES;
+    using _coming = this.#budget.forBody(owner, Math.min(length, MAX_BODY_BYTES));
     const bytes = await readBody(request, MAX_BODY_BYTES);
     return { bytes, turn: await this.#budget.turn(owner, bytes.length, request.signal) };
   }
@@ -191,10 +192,4 @@ interface Body {
 /** The name in a `Host` header, without its port. */
 function nameOf(host: string): string {
   return host.replace(/:\d+$/, "").toLowerCase();
-}
-
-/** The length of a body, or the maximum if the request does not say. */
-function lengthOf({ headers }: Request): number {
-  const length = headers.has("transfer-encoding") ? null : headers.get("content-length");
-  return Math.min(Number(length ?? MAX_BODY_BYTES), MAX_BODY_BYTES);
 }

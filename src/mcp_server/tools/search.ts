@@ -78,6 +78,7 @@ export function registerSearch(host: ToolHost): (servers: readonly string[]) => 
         ? `No tools found. ${await knownServers(session)}`
         : "",
       ...found.missing.map((name) => `${name} has no Python API: register it again`),
+      ...found.damaged,
     ].filter((note) => note !== "");
     const separator = detail === "names" ? "\n" : "\n\n";
     const text = [...[...shown, ...actions].map(({ api }) => api), ...notes].join(separator);
