@@ -17,9 +17,9 @@ import { sha256 } from "../json/digest.ts";
 const READ_PROGRAM =
   `import os,sys;exec(b"".join(iter(lambda:os.read(0,1)or sys.exit("No host"),b"\\0")))`;
 
-/** The command that waits for the host. */
+/** The command that waits for the host. Without `-S`, Python would import what code may have written. */
 export function bootCommand(python: string): string[] {
-  return [python, "-I", "-c", READ_PROGRAM];
+  return [python, "-I", "-S", "-c", READ_PROGRAM];
 }
 
 const path = z.string().startsWith("/").max(4096);

@@ -20,6 +20,7 @@ import pwd
 import select
 import shutil
 import signal
+import site
 import socket
 import struct
 import subprocess
@@ -125,6 +126,23 @@ def installation(executable):
         folder = os.path.realpath(os.path.dirname(target))
         executable = os.path.join(folder, os.path.basename(target))
     return found
+
+
+def enter_environment():
+    """Does what Python does without `-S`, but runs nothing. What the environment names elsewhere is only
+    looked at: code may work there."""
+    elsewhere = []
+
+    def add_package(folder, name, *_):
+        with open(os.path.join(folder, name), encoding="utf-8-sig", errors="ignore") as file:
+            lines = [line.strip() for line in file]
+        for path in filter(os.path.exists, (os.path.join(folder, line) for line in lines if line)):
+            path = os.path.abspath(path)
+            (sys.path if is_in(path, folder) else elsewhere).append(path)
+
+    site.addpackage, site.execsitecustomize = add_package, lambda: None
+    site.main()
+    sys.path += elsewhere  # the standard library comes first
 
 
 def look(wanted):
@@ -387,6 +405,7 @@ def check_mounts(expected):
 
 
 def main():
+    enter_environment()
     order = read_line()
     os.write(1, json.dumps(look(order["digest"])).encode() + b"\n")
     answer = read_line()
