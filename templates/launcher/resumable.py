@@ -880,6 +880,8 @@ def attach():
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.connect(json.loads(said)["socket"])
+        if not is_ours(sock):
+            raise ConnectionRefusedError  # another user has taken the place of a holder that was killed
     except (FileNotFoundError, ConnectionRefusedError):
         write_all(1, line(refused="gone"))
         return
