@@ -59,12 +59,21 @@ export const IMAGE_PROGRAMS = "/opt/ipybox/programs";
  */
 export type SeenMount = readonly [point: string, device: string, root: string];
 
+/** The mounts to verify, if the other side has this machine's kernel. */
+export interface SeenMounts {
+  /** Identifies the running kernel. */
+  readonly kernel: string;
+  readonly mounts: readonly SeenMount[];
+  /** The number of each one's file, by which it is known where a file system is mounted twice. */
+  readonly inodes: readonly (number | null)[];
+}
+
 /** Instructions for the other side. */
 export interface BootAnswer {
   /** The session's folder, which it creates. */
   readonly root: string;
-  /** The mounts to verify; first the workspace. */
-  readonly mounts: readonly SeenMount[];
+  /** The mounts to verify, if that is possible. */
+  readonly mounts: SeenMounts | null;
   /** Other folders to create. */
   readonly folders: readonly string[];
   /** The folder of our programs. */

@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import pwd
+import re
 import select
 import shutil
 import signal
@@ -388,20 +389,35 @@ def hold(argv, answer, prepare):
 def check_mounts(expected):
     """Aborts the start if the mounts differ from what the host found.
 
-    Code of another session may have put a link there, which the engine followed. If even the workspace
-    differs, the engine runs on another kernel than the host, and nothing can be compared.
+    Code of another session, or another user, may have put a link there, which the engine followed. If the
+    engine runs on another kernel than the host, nothing can be compared.
     """
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        if file.read() != expected["kernel"]:
+            return
     seen = {}
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
             _, _, device, root, point, *_ = line.split(" ")
             seen[point] = [device, root]
-    for number, (point, *what) in enumerate(expected):
-        if seen.get(point) == what:
-            continue
-        if number == 0:
-            return
-        sys.exit(f"{point} was replaced while it was mounted: try again")
+    for (point, *what), inode in zip(expected["mounts"], expected["inodes"], strict=True):
+        if seen.get(point) != what and not is_file(point, inode):
+            sys.exit(f"{point} was replaced while it was mounted: try again")
+
+
+# The roots of file systems have smaller numbers, and often the same.
+FIRST_INODE = 1 << 10
+
+
+def is_file(point, inode):
+    """Whether a mount shows a file of this number, as where the engine mounts the host's disks itself."""
+    if inode is None or inode < FIRST_INODE:
+        return False
+    path = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)
+    try:
+        return os.stat(path).st_ino == inode
+    except OSError:
+        return False
 
 
 def main():
