@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ConfigError } from "../../src/base/errors.ts";
 import { selfTestFailures } from "../../src/sandbox/selftest.ts";
-import { rejection, TestExecutor } from "../support/executor.ts";
+import { rejection, TestExecutor, until } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -79,6 +79,37 @@ Deno.test("code elsewhere cannot write to the home directory, or to other sessio
   }
   assertMatch(await refusal("/tmp"), /contains the folders of sessions/);
 });
+
+for (const durable of [false, true]) {
+  const what = durable ? "a durable session" : "a session";
+  Deno.test(`nothing that code of ${what} leaves there stays, however deep and closed it is`, async () => {
+    const placement = { type: "command", command: ["/usr/bin/env"], bubblewrap: true } as const;
+    let root = "";
+    {
+      await using started = await TestExecutor.start({
+        placement,
+        ...(durable && { durable: {} }),
+      });
+      const { text } = await started.executor.execute(`
+import os
+print(os.environ["TMPDIR"])
+os.chdir(os.environ["TMPDIR"])
+os.makedirs("closed/below")
+open("closed/below/file", "w").close()
+os.chmod("closed", 0)
+for _ in range(3000):
+    os.mkdir("d")
+    os.chdir("d")`);
+      [root = ""] = /^\/tmp\/[^/\n]+/.exec(text ?? "") ?? [];
+      assert(root !== "", `${text}`);
+    }
+    const left = async () => {
+      const names = await Array.fromAsync(Deno.readDir("/tmp"), ({ name }) => `/tmp/${name}`);
+      return names.filter((path) => path.startsWith(root));
+    };
+    await until("it is removed", async () => (await left()).length === 0);
+  });
+}
 
 Deno.test("a folder that was replaced while it was mounted is refused", async () => {
   await using folder = await TempFolder.create();
