@@ -573,8 +573,10 @@ class FarProcess implements LauncherProcess {
     deadline.throwIfAborted();
     await this.stop();
     const text = this.stderrTail.trim();
+    // What another machine says must not look like a line of ours.
+    const said = text.replaceAll("\n", "\n  ") || "it ended without a message";
     throw new EnvironmentNotReadyError(
-      `Cannot start a kernel with ${this.#carrier.name}: ${text || "it ended without a message"}`,
+      `Cannot start a kernel with ${this.#carrier.name}: ${said}`,
       this.#options.fix(text),
     );
   }

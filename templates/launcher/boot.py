@@ -262,6 +262,15 @@ def settle(path, root):
                 f"{file} is in {path}, where code could replace what starts the next session: have "
                 "Python's environment in another folder (--python PATH)"
             )
+    name = sys.orig_argv[0]
+    for folder in [] if "/" in name else os.get_exec_path():
+        if os.path.isfile(os.path.join(folder, name)):
+            break  # what has been started
+        if is_in(os.path.realpath(folder), here):
+            sys.exit(
+                f"{name} is looked for in {folder}, where code could put what starts the next session: "
+                "name its path (--python PATH)"
+            )
     at, flags = os.open("/", os.O_PATH | os.O_CLOEXEC), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
     for name in filter(None, here.split("/")):
         try:

@@ -70,6 +70,21 @@ Deno.test("code cannot replace the Python that starts the next session there", a
   );
 });
 
+Deno.test("code cannot put a Python there where the next session looks for one", async () => {
+  await using far = await TempFolder.create();
+  const bin = testPython().replace(/\/[^/]*$/, "");
+  const workspace = `${far.path}/project`;
+  const path = (...folders: readonly string[]) => `PATH=${folders.join(":")}`;
+  const placement = walled(workspace, path(`${workspace}/bin`, bin));
+  const error = await rejection(TestExecutor.start({ placement, python: "python3" }));
+  assertMatch(
+    Deno.inspect(error),
+    /python3 is looked for in .*\/project\/bin, where code could put/,
+  );
+  const after = walled(workspace, path(bin, `${workspace}/bin`));
+  await using _started = await TestExecutor.start({ placement: after, python: "python3" });
+});
+
 Deno.test("code elsewhere cannot write to the home directory, or to other sessions", async () => {
   await using folder = await TempFolder.create();
   const home = `${folder.path}/home`;
