@@ -3,6 +3,7 @@ import { joinBytes } from "../base/bytes.ts";
 import { Mutex } from "../base/mutex.ts";
 import { abortable } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
+import { PinnedFolder } from "../files/pinned_folder.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
 import type { Link } from "../link/link.ts";
@@ -28,6 +29,7 @@ export interface CopiedFolders {
 }
 
 const MAX_FILES = 20_000;
+const MAX_DEPTH = 32;
 const MAX_BYTES = 64 << 20;
 
 /** How long it may take to put a folder there. */
@@ -52,16 +54,21 @@ export class FarFiles {
    */
   async copy({ here, there, within }: CopiedFolder, isChanged = false): Promise<void> {
     using _turn = await this.#turns.acquire();
-    const entries = await entriesOf(here);
-    const version = sha256(entries.map(({ version }) => version).join("\n"));
+    const versions: string[] = [];
+    for await (const { path, at } of entriesIn(here)) {
+      const { ino, size, mtime } = await ifPresent(Deno.lstat(at)) ?? {};
+      versions.push(`${path} ${ino} ${size} ${mtime?.getTime()}`);
+      if (versions.length > MAX_FILES) throw tooLarge(here);
+    }
+    const version = sha256(versions.sort().join("\n"));
     if (!isChanged && version === this.#versions.get(there)) return;
     const files = [];
     let size = 0;
-    for (const { path } of entries) {
-      const text = await readHostileFile(`${here}/${path}`);
+    for await (const { path, at } of entriesIn(here)) {
+      const text = await readHostileFile(at);
       if (text === undefined) continue; // it was just replaced, which the next copy notices
       size += text.length;
-      if (size > MAX_BYTES) throw tooLarge(here);
+      if (size > MAX_BYTES || files.length === MAX_FILES) throw tooLarge(here);
       files.push({ path: within === undefined ? path : `${within}/${path}`, text });
     }
     const answer = await this.#put(there, await archiveOf(files));
@@ -94,27 +101,31 @@ export class FarFiles {
 }
 
 interface Entry {
+  /** Its path in the folder. */
   readonly path: string;
-  /** Differs if the file changes. */
-  readonly version: string;
+  /** A path that leads to it as long as it is visited, whatever somebody puts in a folder's place. */
+  readonly at: string;
 }
 
-async function entriesOf(root: string): Promise<Entry[]> {
-  const found: Entry[] = [];
-  const folders = [""];
-  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
-    const names = await ifPresent(Array.fromAsync(Deno.readDir(`${root}/${folder}`))) ?? [];
-    for (const { name, isDirectory, isFile } of names) {
-      const path = `${folder}${name}`;
-      if (isDirectory && name !== "__pycache__") folders.push(`${path}/`);
-      if (!isFile) continue;
-      const info = await ifPresent(Deno.lstat(`${root}/${path}`));
-      const { ino, size, mtime } = info ?? {};
-      found.push({ path, version: `${path} ${ino} ${size} ${mtime?.getTime()}` });
-      if (found.length > MAX_FILES) throw tooLarge(root);
-    }
+/** Visits the files of a folder in which another user may exchange folders with links at any time. */
+async function* entriesIn(root: string): AsyncGenerator<Entry> {
+  const opened = await ifPresent(PinnedFolder.open(root, { create: false }));
+  if (opened === undefined) return;
+  await using folder = opened;
+  yield* entriesBelow(folder, "");
+}
+
+async function* entriesBelow(folder: PinnedFolder, above: string): AsyncGenerator<Entry> {
+  if (above.split("/").length > MAX_DEPTH) return; // each level is held open, and nothing of ours is there
+  for await (const { name, isDirectory, isFile } of Deno.readDir(folder.path)) {
+    const path = `${above}${name}`;
+    if (isFile) yield { path, at: `${folder.path}/${name}` };
+    if (!isDirectory || name === "__pycache__") continue;
+    const opened = await ifPresent(folder.child(name, { create: false }));
+    if (opened === undefined) continue; // it was just removed
+    await using below = opened;
+    yield* entriesBelow(below, `${path}/`);
   }
-  return found.sort((one, other) => one.path < other.path ? -1 : 1);
 }
 
 function tooLarge(folder: string): Error {

@@ -279,9 +279,9 @@ Deno.test("KernelGateway.start() names what is no Python, and packages that are 
     EnvironmentNotReadyError,
     "/bin/false is not a working Python interpreter (exit code 1)",
   );
-  const bare = `${programs.path}/python`;
-  const script = `#!/bin/sh\nexec ${testPython()} -S "$@"\n`; // without site-packages
-  await Deno.writeTextFile(bare, script, { mode: 0o755 });
+  const args = ["-I", "-m", "venv", "--without-pip", programs.path];
+  assert((await new Deno.Command(testPython(), { args }).output()).success);
+  const bare = `${programs.path}/bin/python`;
   const error = await assertRejects(
     () => start(workspace, { python: bare }),
     EnvironmentNotReadyError,
@@ -294,7 +294,7 @@ Deno.test("KernelGateway.start() names what is no Python, and packages that are 
 async function pretender(folder: TempFolder, script: string): Promise<string> {
   const path = `${folder.path}/pretender`;
   const answer = JSON.stringify({ links: [path], prefixes: ["/usr"], missing: [] });
-  const text = `#!/bin/sh\nif [ "$2" = -c ]; then echo '${answer}'; exit; fi\n${script}\n`;
+  const text = `#!/bin/sh\nif [ "$3" = -c ]; then echo '${answer}'; exit; fi\n${script}\n`;
   await Deno.writeTextFile(path, text, { mode: 0o755 });
   return path;
 }

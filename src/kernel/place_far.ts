@@ -22,7 +22,7 @@ import {
   bootCommand,
   type Facts,
   IMAGE_PROGRAMS,
-  type SeenMount,
+  type SeenMounts,
 } from "../placement/boot.ts";
 import {
   type Carrier,
@@ -127,7 +127,7 @@ export async function placeFar(
   };
   await boot.finish({
     root: paths.root,
-    mounts: isWalled ? await mountsSeen(carrier) : [],
+    mounts: isWalled ? await mountsSeen(carrier) : null,
     folders: [
       ...paths.empty,
       modules,
@@ -372,11 +372,22 @@ async function containerOf(
   });
 }
 
-/** What the carrier's mounts must look like from inside; empty if that cannot be determined. */
-async function mountsSeen({ mounts = [] }: Carrier): Promise<readonly SeenMount[]> {
-  // Deno lets only programs with all permissions read this file.
-  if (mounts.length === 0 || Deno.build.os !== "linux" || !isAllGranted()) return [];
-  return seenMounts(mounts, await Deno.readTextFile("/proc/self/mountinfo"));
+/** What the carrier's mounts must look like from inside; `null` if that cannot be determined. */
+async function mountsSeen({ mounts = [] }: Carrier): Promise<SeenMounts | null> {
+  // Deno lets only programs with all permissions read these files.
+  if (mounts.length === 0 || Deno.build.os !== "linux" || !isAllGranted()) return null;
+  const [kernel, mountInfo] = await Promise.all(
+    ["sys/kernel/random/boot_id", "self/mountinfo"].map((name) =>
+      Deno.readTextFile(`/proc/${name}`)
+    ),
+  );
+  if (kernel === undefined || mountInfo === undefined) return null;
+  const files = await Promise.all(mounts.map(({ source }) => Deno.lstat(source)));
+  return {
+    kernel,
+    mounts: seenMounts(mounts, mountInfo),
+    inodes: files.map(({ ino }) => ino),
+  };
 }
 
 /** The protected paths of a workspace, for engines. */
@@ -563,8 +574,10 @@ class FarProcess implements LauncherProcess {
     deadline.throwIfAborted();
     await this.stop();
     const text = this.stderrTail.trim();
+    // What another machine says must not look like a line of ours.
+    const said = text.replaceAll("\n", "\n  ") || "it ended without a message";
     throw new EnvironmentNotReadyError(
-      `Cannot start a kernel with ${this.#carrier.name}: ${text || "it ended without a message"}`,
+      `Cannot start a kernel with ${this.#carrier.name}: ${said}`,
       this.#options.fix(text),
     );
   }

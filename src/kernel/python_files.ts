@@ -2,6 +2,7 @@ import { z } from "zod";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { stage } from "../base/stages.ts";
 import { programOf } from "../process/program.ts";
+import { pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 
 /** What a Python that can run the gateway consists of, which the sandbox must let it read. */
@@ -69,7 +70,7 @@ async function query(python: string, signal: AbortSignal): Promise<z.infer<typeo
   let end: ProgramEnd;
   try {
     const program = await programOf(python);
-    end = await runProgram(program, { args: ["-I", "-c", QUERY], clearEnv: true, signal });
+    end = await runProgram(program, { args: pythonArgs(QUERY), clearEnv: true, signal });
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
     throw new EnvironmentNotReadyError(

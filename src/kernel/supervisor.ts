@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { dirname } from "node:path";
 import { z } from "zod";
 import { asset } from "../assets/mod.ts";
 import {
@@ -20,6 +21,7 @@ import { joinBytes } from "../base/bytes.ts";
 import { encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "../link/frame.ts";
 import { type ExitStatus, ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import type { ProgramPath } from "../process/program.ts";
+import { lstatIfAllowed, ownId, PathTrust } from "../process/trusted_path.ts";
 
 /** The version of the protocol between hosts and supervisors. */
 const PROTOCOL = 1;
@@ -477,6 +479,23 @@ function json(type: FrameType, content: unknown): Uint8Array {
   return encodeFrame(type, 0, new TextEncoder().encode(JSON.stringify(content)));
 }
 
+/**
+ * Why a socket cannot be that of a supervisor of this user's. The folder of one that was killed, or ended
+ * with the machine, is gone, and another user can make one of its name where all keep temporary files.
+ */
+async function whyForeign(socket: string): Promise<string | undefined> {
+  const user = ownId();
+  if (user === undefined) return undefined; // it cannot be told
+  const folder = dirname(socket);
+  const shared = await (await PathTrust.create([], user)).whyShared(folder);
+  if (shared !== undefined) return shared;
+  for (const path of [folder, socket]) {
+    const info = await lstatIfAllowed(path);
+    if (info !== undefined && info.uid !== user) return `${path} belongs to another user`;
+  }
+  return undefined;
+}
+
 const CHUNK = 1 << 16;
 
 /** A connection to a supervisor: frames in both directions, each written whole. */
@@ -495,6 +514,13 @@ class Line {
 
   static async open(address: SessionAddress): Promise<Line> {
     const { id, socket } = address;
+    const foreign = await whyForeign(socket);
+    if (foreign !== undefined) {
+      throw new SessionGoneError(
+        `Session ${id} is lost: its processes have ended, and ${foreign}; ` +
+          `forget it with \`ipybox sessions end ${id}\``,
+      );
+    }
     try {
       return new Line(await Deno.connect({ transport: "unix", path: socket }), address);
     } catch (cause) {

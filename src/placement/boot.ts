@@ -17,9 +17,9 @@ import { sha256 } from "../json/digest.ts";
 const READ_PROGRAM =
   `import os,sys;exec(b"".join(iter(lambda:os.read(0,1)or sys.exit("No host"),b"\\0")))`;
 
-/** The command that waits for the host. */
+/** The command that waits for the host. Without `-S`, Python would import what code may have written. */
 export function bootCommand(python: string): string[] {
-  return [python, "-I", "-c", READ_PROGRAM];
+  return [python, "-I", "-S", "-c", READ_PROGRAM];
 }
 
 const path = z.string().startsWith("/").max(4096);
@@ -59,12 +59,21 @@ export const IMAGE_PROGRAMS = "/opt/ipybox/programs";
  */
 export type SeenMount = readonly [point: string, device: string, root: string];
 
+/** The mounts to verify, if the other side has this machine's kernel. */
+export interface SeenMounts {
+  /** Identifies the running kernel. */
+  readonly kernel: string;
+  readonly mounts: readonly SeenMount[];
+  /** The number of each one's file, by which it is known where a file system is mounted twice. */
+  readonly inodes: readonly (number | null)[];
+}
+
 /** Instructions for the other side. */
 export interface BootAnswer {
   /** The session's folder, which it creates. */
   readonly root: string;
-  /** The mounts to verify; first the workspace. */
-  readonly mounts: readonly SeenMount[];
+  /** The mounts to verify, if that is possible. */
+  readonly mounts: SeenMounts | null;
   /** Other folders to create. */
   readonly folders: readonly string[];
   /** The folder of our programs. */

@@ -4,6 +4,7 @@ import { abortable } from "../base/signals.ts";
 import { bytesOf, type ByteStream } from "../base/streams.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
+import { moduleArgs } from "../process/python_args.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { findBaseInterpreter, inspectInterpreter, type Interpreter } from "./interpreter.ts";
 import {
@@ -180,7 +181,7 @@ async function install({ base, uv, directory, python, requirements, step }: Buil
   if (uv !== undefined) {
     await runStep(uv, ["venv", "--no-project", "--python", base, directory], step);
   } else {
-    await runStep(namedProgram(base), ["-I", "-m", "venv", directory], step);
+    await runStep(namedProgram(base), [...moduleArgs("venv"), directory], step);
   }
   const file = join(directory, "requirements.txt");
   await Deno.writeTextFile(file, requirements);

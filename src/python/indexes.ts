@@ -10,6 +10,7 @@ import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { hostEnv } from "../base/permission.ts";
 import type { ProgramPath } from "../process/program.ts";
+import { moduleArgs } from "../process/python_args.ts";
 import { runProgram } from "../process/run_program.ts";
 
 /** Where packages come from. */
@@ -54,7 +55,7 @@ export async function readIndexSettings(
   signal?: AbortSignal,
 ): Promise<IndexSettings> {
   const { success, stdout, stderr } = await runProgram(python, {
-    args: ["-I", "-m", "pip", "config", "list"],
+    args: [...moduleArgs("pip"), "config", "list"],
     env: installerEnvironment(),
     clearEnv: true,
     signal,
@@ -63,7 +64,7 @@ export async function readIndexSettings(
     const reason = stderr.trim().split("\n").at(-1);
     throw new Error(`Cannot tell which package index pip uses: ${reason}`);
   }
-  const main = await defaultIndex(python, ["-I", "-m", "pip", "install"], { signal });
+  const main = await defaultIndex(python, [...moduleArgs("pip"), "install"], { signal });
   return indexSettings(stdout, main);
 }
 
@@ -270,8 +271,9 @@ export async function defaultIndex(
   });
   const index = indexInHelp(stdout);
   if (index !== undefined) return index;
-  const command = [program, ...args].join(" ");
-  throw new Error(`Cannot tell which package index ${command} uses: configure one`);
+  throw new Error(
+    `Cannot tell which package index the installer of ${program} uses: configure one`,
+  );
 }
 
 /** Finds the default index in an installer's help. */

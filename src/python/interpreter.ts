@@ -5,6 +5,7 @@
  */
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { findPrograms, programOf } from "../process/program.ts";
+import { pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 
 /** The oldest version of Python that runs kernels. */
@@ -28,6 +29,8 @@ export interface Interpreter {
   readonly missing: Readonly<Record<string, string>>;
   /** When the interpreter and the folders that it imports from were changed, in milliseconds, by path. */
   readonly changed?: Readonly<Record<string, number>>;
+  /** Whether it imports from a workspace, which only {@linkcode pythonArgs} prevents. */
+  readonly importsWorkspace?: boolean;
 }
 
 // Imports the modules instead of only looking for them: a package that was built for another Python or
@@ -55,6 +58,7 @@ json.dump({
     "version": ".".join(map(str, sys.version_info[:3])),
     "makesEnvironments": all(map(importlib.util.find_spec, ("venv", "ensurepip"))),
     "packages": packages, "missing": missing, "changed": changed,
+    "importsWorkspace": imports_workspace,
 }, out)
 out.close()
 `;
@@ -69,7 +73,7 @@ export async function inspectInterpreter(
 ): Promise<Interpreter> {
   const names = Object.entries(modules).map(([module, name]) => `${module}=${name}`);
   // -I, because kernels ignore the current folder, PYTHONPATH and the user's site-packages, too.
-  const { stdout, stderr, code } = await output(command, ["-I", "-c", INSPECT, ...names]);
+  const { stdout, stderr, code } = await output(command, [...pythonArgs(INSPECT), ...names]);
   const answer = parseInterpreter(stdout);
   if (answer !== undefined) return answer;
   const lastLine = stderr.trim().split("\n").at(-1) ?? "";
@@ -92,6 +96,7 @@ export async function findBaseInterpreter(needsVenv: boolean): Promise<Interpret
         throw error;
       });
       if (interpreter === undefined || !isNewEnough(interpreter.version)) continue;
+      if (interpreter.importsWorkspace) continue; // uv would let it
       if (!needsVenv || interpreter.makesEnvironments) return interpreter;
     }
   }
@@ -127,7 +132,8 @@ function isInterpreter(value: unknown): value is Interpreter {
     .every((name) => typeof fields[name] === "string" && fields[name] !== "") &&
     typeof fields.makesEnvironments === "boolean" &&
     isRecordOf("string", fields.packages) && isRecordOf("string", fields.missing) &&
-    (fields.changed === undefined || isRecordOf("number", fields.changed));
+    (fields.changed === undefined || isRecordOf("number", fields.changed)) &&
+    (fields.importsWorkspace === undefined || typeof fields.importsWorkspace === "boolean");
 }
 
 function isRecordOf(type: "string" | "number", value: unknown): boolean {

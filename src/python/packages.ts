@@ -16,6 +16,7 @@ import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import { HeldFolder, PrivateFolder } from "../files/private_folder.ts";
 import { emptyFolder } from "../files/remove_tree.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
+import { moduleArgs } from "../process/python_args.ts";
 import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "../sandbox/config.ts";
@@ -406,7 +407,7 @@ export class PackageFolder {
     const python = namedProgram(this.#python.executable);
     // An earlier build may have replaced the interpreter.
     const overlay = namedProgram((await openOverlay(this.#folder, this.#python)).executable);
-    if ((await runProgram(python, { args: ["-I", "-m", "pip", "--version"] })).success) {
+    if ((await runProgram(python, { args: [...moduleArgs("pip"), "--version"] })).success) {
       const yes = action === "uninstall" ? ["-y"] : [];
       const args = ["-m", "pip", action, ...QUIET, ...yes];
       return { command: overlay, args, files: [], isPip: true };

@@ -17,9 +17,11 @@ import json
 import os
 import platform
 import pwd
+import re
 import select
 import shutil
 import signal
+import site
 import socket
 import struct
 import subprocess
@@ -125,6 +127,23 @@ def installation(executable):
         folder = os.path.realpath(os.path.dirname(target))
         executable = os.path.join(folder, os.path.basename(target))
     return found
+
+
+def enter_environment():
+    """Does what Python does without `-S`, but runs nothing. What the environment names elsewhere is only
+    looked at: code may work there."""
+    elsewhere = []
+
+    def add_package(folder, name, *_):
+        with open(os.path.join(folder, name), encoding="utf-8-sig", errors="ignore") as file:
+            lines = [line.strip() for line in file]
+        for path in filter(os.path.exists, (os.path.join(folder, line) for line in lines if line)):
+            path = os.path.abspath(path)
+            (sys.path if is_in(path, folder) else elsewhere).append(path)
+
+    site.addpackage, site.execsitecustomize = add_package, lambda: None
+    site.main()
+    sys.path += elsewhere  # the standard library comes first
 
 
 def look(wanted):
@@ -243,6 +262,15 @@ def settle(path, root):
                 f"{file} is in {path}, where code could replace what starts the next session: have "
                 "Python's environment in another folder (--python PATH)"
             )
+    name = sys.orig_argv[0]
+    for folder in [] if "/" in name else os.get_exec_path():
+        if os.path.isfile(os.path.join(folder, name)):
+            break  # what has been started
+        if is_in(os.path.realpath(folder), here):
+            sys.exit(
+                f"{name} is looked for in {folder}, where code could put what starts the next session: "
+                "name its path (--python PATH)"
+            )
     at, flags = os.open("/", os.O_PATH | os.O_CLOEXEC), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
     for name in filter(None, here.split("/")):
         try:
@@ -314,8 +342,24 @@ def become(argv, root):
         signal.signal(number, lambda number, _: process.send_signal(number))
     threading.Thread(target=outlive_host, args=(process,), daemon=True).start()
     code = process.wait()
-    shutil.rmtree(root, ignore_errors=True)
+    remove(root)
     sys.exit(code if code >= 0 else 128 - code)
+
+
+def remove(path):
+    """Removes a folder, whatever code did to it: Python itself goes no deeper than it can call itself, and
+    into no folder without permissions."""
+    command = ["sh", "-c", 'chmod -R u+rwx -- "$0"; rm -rf -- "$0"', path]
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    # A session of its own, because the host's signals are for the group of this process.
+    subprocess.run(
+        command,
+        check=False,
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin"},
+        start_new_session=True,
+        **quiet,
+    )
 
 
 def outlive_host(process):
@@ -370,23 +414,39 @@ def hold(argv, answer, prepare):
 def check_mounts(expected):
     """Aborts the start if the mounts differ from what the host found.
 
-    Code of another session may have put a link there, which the engine followed. If even the workspace
-    differs, the engine runs on another kernel than the host, and nothing can be compared.
+    Code of another session, or another user, may have put a link there, which the engine followed. If the
+    engine runs on another kernel than the host, nothing can be compared.
     """
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        if file.read() != expected["kernel"]:
+            return
     seen = {}
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
             _, _, device, root, point, *_ = line.split(" ")
             seen[point] = [device, root]
-    for number, (point, *what) in enumerate(expected):
-        if seen.get(point) == what:
-            continue
-        if number == 0:
-            return
-        sys.exit(f"{point} was replaced while it was mounted: try again")
+    for (point, *what), inode in zip(expected["mounts"], expected["inodes"], strict=True):
+        if seen.get(point) != what and not is_file(point, inode):
+            sys.exit(f"{point} was replaced while it was mounted: try again")
+
+
+# The roots of file systems have smaller numbers, and often the same.
+FIRST_INODE = 1 << 10
+
+
+def is_file(point, inode):
+    """Whether a mount shows a file of this number, as where the engine mounts the host's disks itself."""
+    if inode is None or inode < FIRST_INODE:
+        return False
+    path = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)
+    try:
+        return os.stat(path).st_ino == inode
+    except OSError:
+        return False
 
 
 def main():
+    enter_environment()
     order = read_line()
     os.write(1, json.dumps(look(order["digest"])).encode() + b"\n")
     answer = read_line()

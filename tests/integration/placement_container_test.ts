@@ -287,28 +287,50 @@ test("a container that nobody comes to ends itself", async () => {
   await until("it is forgotten", async () => (await listSessions(path)).length === 0);
 });
 
-test("a container starts with nothing that took a folder's place while it was made", async () => {
-  await using folder = await ownWorkspace();
-  await using other = await ownWorkspace();
+/** Starts a container while a command does what code of another session would do at the worst moment. */
+async function startAmid(path: string, swap: string): Promise<unknown> {
   await using tools = await TempFolder.create();
-  const { path } = folder;
-  await Deno.mkdir(`${path}/sub`);
-  await Deno.writeTextFile(`${path}/sub/.env`, "SECRET=1");
-  await Deno.writeTextFile(`${other.path}/.env`, "SECRET=2");
   const { text: real } = await which(engineName);
-  // What code of another session would do, at the worst moment
-  const swap =
-    `case $1 in run) mv '${path}/sub' '${path}/moved'; ln -s '${other.path}' '${path}/sub';; esac`;
-  const script = `#!/bin/sh\n${swap}\nexec ${real} "$@"\n`;
+  const script = `#!/bin/sh\ncase $1 in run) ${swap};; esac\nexec ${real} "$@"\n`;
   await Deno.writeTextFile(`${tools.path}/${engineName}`, script, { mode: 0o755 });
   const before = Deno.env.get("PATH") ?? "";
   Deno.env.set("PATH", `${tools.path}:${before}`);
   try {
-    const error = await rejection(start(path));
-    assertStringIncludes(`${error}`, "/workspace/sub was replaced while it was mounted");
+    return await rejection(start(path));
   } finally {
     Deno.env.set("PATH", before);
   }
+}
+
+test("a container starts with nothing that took a folder's place while it was made", async () => {
+  await using folder = await ownWorkspace();
+  await using other = await ownWorkspace();
+  const { path } = folder;
+  await Deno.mkdir(`${path}/sub`);
+  await Deno.writeTextFile(`${path}/sub/.env`, "SECRET=1");
+  await Deno.writeTextFile(`${other.path}/.env`, "SECRET=2");
+  const error = await startAmid(
+    path,
+    `mv '${path}/sub' '${path}/moved'; ln -s '${other.path}' '${path}/sub'`,
+  );
+  assertStringIncludes(`${error}`, "/workspace/sub was replaced while it was mounted");
+  assertEquals(await containers(path), []);
+});
+
+test("nor with what took the place of the whole workspace", async () => {
+  await using folder = await ownWorkspace();
+  await using fake = await ownWorkspace();
+  await using other = await ownWorkspace();
+  const { path } = folder;
+  await Deno.mkdir(`${fake.path}/.ipybox`);
+  await Deno.symlink(other.path, `${fake.path}/mcptools`);
+  const error = await startAmid(
+    path,
+    `mv '${path}' '${path}.moved'; ln -s '${fake.path}' '${path}'`,
+  );
+  await Deno.remove(path);
+  await Deno.rename(`${path}.moved`, path);
+  assertStringIncludes(`${error}`, "was replaced while it was mounted");
   assertEquals(await containers(path), []);
 });
 

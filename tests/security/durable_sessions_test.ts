@@ -1,4 +1,5 @@
 /** Attacks on durable sessions: from inside, by other users, and with forged frames. */
+import { dirname } from "node:path";
 import {
   assert,
   assertEquals,
@@ -16,6 +17,7 @@ import { endDurable, findSession, folderOf } from "../../src/executor/durable.ts
 import {
   endSession,
   type SessionAddress,
+  SessionGoneError,
   SessionRefusedError,
   startSupervisor,
   statusOf,
@@ -131,10 +133,79 @@ print(line.recv(100))`;
       }).output();
       const said = new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
       assert(/^b''\n$|ConnectionResetError/.test(said), said);
+      await Deno.chmod(session.folder.path, 0o700);
       assert(await session.lives());
     },
   },
 );
+
+/** What another user can make where all keep temporary files. */
+async function squat(folder: string, user: number): Promise<string> {
+  const socket = `${folder}/ipybox-0/host/socket`;
+  await Deno.chmod(folder, 0o1777);
+  await Deno.mkdir(dirname(socket), { recursive: true });
+  for (const path of [dirname(dirname(socket)), dirname(socket)]) {
+    await Deno.chown(path, user, user);
+  }
+  return socket;
+}
+
+const ANOTHER = 61234;
+
+testIf(Deno.uid() === 0, "only root can become another user", {
+  name: "another user who takes the place of a supervisor that was killed learns and says nothing",
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    const socket = await squat(folder.path, ANOTHER);
+    const address = { id: ours.session, secret: "s", socket };
+    using listener = Deno.listen({ transport: "unix", path: socket });
+    let hosts = 0;
+    const answering = (async () => {
+      for await (const line of listener) {
+        hosts++;
+        line.close();
+      }
+    })();
+    // Also beside a link to a folder of this user's, which they could exchange.
+    for (const owner of [ANOTHER, 0]) {
+      await Deno.chown(socket, owner, owner);
+      for (const ask of [statusOf, endSession, (it: SessionAddress) => attachTo(it)]) {
+        await assertRejects(() => ask(address), SessionGoneError, "belongs to another user");
+      }
+    }
+    listener.close();
+    await answering;
+    assertEquals(hosts, 0);
+  },
+});
+
+testIf(Deno.uid() === 0 && Deno.build.os === "linux", "only root can become another user", {
+  name: "another user who takes the place of a holder elsewhere that was killed learns nothing",
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    const socket = await squat(folder.path, ANOTHER);
+    const code = `import os, socket, subprocess, sys
+program, path, python = sys.argv[1:]
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path)
+os.chmod(path, 0o777)
+attach = [python, "-I", "-S", program]
+child = subprocess.Popen(attach, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+os.setuid(${ANOTHER})
+listener.listen()
+child.stdin.write(b'{"socket": "%s"}\\n{"secret": "s3cret"}\\n' % path.encode())
+child.stdin.flush()
+print(child.stdout.readline().decode(), listener.accept()[0].recv(100))`;
+    const program = new URL("../../templates/launcher/resumable.py", import.meta.url).pathname;
+    const { stdout } = await new Deno.Command(testPython(), {
+      args: ["-I", "-c", code, program, socket, testPython()],
+      signal: AbortSignal.timeout(20_000),
+    }).output();
+    assertEquals(new TextDecoder().decode(stdout), '{"refused": "gone"}\n b\'\'\n');
+  },
+});
+
+const attachTo = (address: SessionAddress) => SupervisedLauncher.attach(address, silentLogger);
 
 Deno.test("a wrong secret opens nothing, and the session goes on", async () => {
   await using session = await Supervised.start(WAIT);

@@ -2,7 +2,7 @@
  * Attacks by somebody who owns a workspace, or a folder above it, on the user who works in it: folders
  * are exchanged with links while ipybox writes.
  */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { generatePackage } from "../../src/apigen/generate.ts";
 import { removePackage } from "../../src/apigen/package.ts";
 import { AuditFolder } from "../../src/approval/audit/folder.ts";
@@ -10,6 +10,7 @@ import { ConfigError } from "../../src/base/errors.ts";
 import { lockPlainFolder, replaceHostileFile } from "../../src/files/safe.ts";
 import { realWorkspace } from "../../src/sandbox/workspace.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -29,6 +30,60 @@ async function writeAll(workspace: string): Promise<PromiseSettledResult<unknown
   ]);
 }
 
+/** Exchanges folders of a workspace with links to another folder until disposed. */
+async function exchanging(workspace: string, names: readonly string[], target: string) {
+  const exchange = `
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None)
+workspace, target, *names = sys.argv[1:]
+os.chdir(workspace)
+for name in names:
+    os.symlink(target, name + ".link")
+print("ready", flush=True)
+while True:
+    for name in names:
+        libc.syscall(316, -100, name.encode(), -100, (name + ".link").encode(), 2)
+    time.sleep(0.001)
+`;
+  const attacker = new Deno.Command(testPython(), {
+    args: ["-c", exchange, workspace, target, ...names],
+    stdout: "piped",
+  }).spawn();
+  const reader = attacker.stdout.getReader();
+  assert(!(await reader.read()).done);
+  return {
+    [Symbol.asyncDispose]: async () => {
+      await reader.cancel();
+      await attacker[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("nobody who exchanges a workspace's folders with links has ipybox copy others to kernels elsewhere", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  await Deno.mkdir(`${outside.path}/t`);
+  await Deno.writeTextFile(`${outside.path}/t/key.py`, "of the user");
+  const { path: workspace } = folder;
+  const placement = { type: "command", command: ["/usr/bin/env"], bubblewrap: true } as const;
+  await using started = await TestExecutor.start({ workspace, placement });
+  await Deno.mkdir(`${workspace}/mcptools/t`, { recursive: true });
+  await using _attacker = await exchanging(workspace, ["mcptools", "mcptools/t"], outside.path);
+  const look = `
+import os, sys
+for folder in filter(lambda path: path.endswith("/modules"), sys.path):
+    for _, _, names in os.walk(folder):
+        print(names)`;
+  let ran = 0;
+  for (let round = 0; round < 60; round++) {
+    const end = await started.executor.execute(look).catch((error: unknown) => `${error}`);
+    if (typeof end === "string") assertStringIncludes(end, "is not a plain folder");
+    else if (end.text !== undefined) ran++;
+    assert(typeof end === "string" || !end.text?.includes("key.py"), "copied");
+  }
+  assert(ran > 0, "nothing was run at all");
+});
+
 Deno.test("nobody who exchanges a workspace's folders with links has ipybox write elsewhere", async () => {
   await using folder = await TempFolder.create();
   await using outside = await TempFolder.create();
@@ -36,25 +91,7 @@ Deno.test("nobody who exchanges a workspace's folders with links has ipybox writ
   await Deno.writeTextFile(`${outside.path}/t/__init__.py`, "");
   const workspace = await realWorkspace(folder.path);
   await writeAll(workspace);
-  const exchange = `
-import ctypes, os, sys, time
-libc = ctypes.CDLL(None)
-os.chdir(sys.argv[1])
-for name in ["mcptools", ".ipybox"]:
-    os.symlink(sys.argv[2], name + ".link")
-print("ready", flush=True)
-while True:
-    for name in ["mcptools", ".ipybox"]:
-        libc.syscall(316, -100, name.encode(), -100, (name + ".link").encode(), 2)
-    time.sleep(0.001)
-`;
-  await using attacker = new Deno.Command(testPython(), {
-    args: ["-c", exchange, workspace, outside.path],
-    stdout: "piped",
-  }).spawn();
-  const reader = attacker.stdout.getReader();
-  assert(!(await reader.read()).done);
-  await reader.cancel();
+  await using _attacker = await exchanging(workspace, ["mcptools", ".ipybox"], outside.path);
   let written = 0;
   for (let round = 0; round < 60; round++) {
     const ends = await writeAll(workspace);

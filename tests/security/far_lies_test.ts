@@ -1,6 +1,6 @@
 /** What the other end of a placement could make people believe. */
-import { assert, assertEquals } from "@std/assert";
-import { GatewayStartError } from "../../src/base/errors.ts";
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { EnvironmentNotReadyError, GatewayStartError } from "../../src/base/errors.ts";
 import { bootCommand } from "../../src/placement/boot.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { namedProgram } from "../../src/process/program.ts";
@@ -56,6 +56,15 @@ Deno.test("nothing that another machine says passes for the relay's own words", 
   assertEquals(lines.filter((line) => line.startsWith("relay:")), []);
   const said = new Set(lines.flatMap((line) => line.match(/forged [1-6]$/) ?? []));
   assertEquals(said.size, 6, lines.join("\n"));
+});
+
+Deno.test("what another machine says before it fails is told apart from what ipybox says", async () => {
+  const script =
+    'printf "no\\r\\nTo fix it: sh evil\\n\\033[0mipybox: warning: evil\\n" >&2; exit 1';
+  const placement = { type: "command", command: ["/bin/sh", "-c", script] } as const;
+  const error = await rejection(TestExecutor.start({ placement }));
+  assert(error instanceof EnvironmentNotReadyError, `${error}`);
+  assertMatch(error.message, /no\n {2}To fix it: sh evil\n {2}ipybox: warning: evil\n/);
 });
 
 /** Says of a sandbox what is to be shown to people. */

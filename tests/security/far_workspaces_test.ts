@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ConfigError } from "../../src/base/errors.ts";
 import { selfTestFailures } from "../../src/sandbox/selftest.ts";
-import { rejection, TestExecutor } from "../support/executor.ts";
+import { rejection, TestExecutor, until } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -70,6 +70,21 @@ Deno.test("code cannot replace the Python that starts the next session there", a
   );
 });
 
+Deno.test("code cannot put a Python there where the next session looks for one", async () => {
+  await using far = await TempFolder.create();
+  const bin = testPython().replace(/\/[^/]*$/, "");
+  const workspace = `${far.path}/project`;
+  const path = (...folders: readonly string[]) => `PATH=${folders.join(":")}`;
+  const placement = walled(workspace, path(`${workspace}/bin`, bin));
+  const error = await rejection(TestExecutor.start({ placement, python: "python3" }));
+  assertMatch(
+    Deno.inspect(error),
+    /python3 is looked for in .*\/project\/bin, where code could put/,
+  );
+  const after = walled(workspace, path(bin, `${workspace}/bin`));
+  await using _started = await TestExecutor.start({ placement: after, python: "python3" });
+});
+
 Deno.test("code elsewhere cannot write to the home directory, or to other sessions", async () => {
   await using folder = await TempFolder.create();
   const home = `${folder.path}/home`;
@@ -79,6 +94,37 @@ Deno.test("code elsewhere cannot write to the home directory, or to other sessio
   }
   assertMatch(await refusal("/tmp"), /contains the folders of sessions/);
 });
+
+for (const durable of [false, true]) {
+  const what = durable ? "a durable session" : "a session";
+  Deno.test(`nothing that code of ${what} leaves there stays, however deep and closed it is`, async () => {
+    const placement = { type: "command", command: ["/usr/bin/env"], bubblewrap: true } as const;
+    let root = "";
+    {
+      await using started = await TestExecutor.start({
+        placement,
+        ...(durable && { durable: {} }),
+      });
+      const { text } = await started.executor.execute(`
+import os
+print(os.environ["TMPDIR"])
+os.chdir(os.environ["TMPDIR"])
+os.makedirs("closed/below")
+open("closed/below/file", "w").close()
+os.chmod("closed", 0)
+for _ in range(3000):
+    os.mkdir("d")
+    os.chdir("d")`);
+      [root = ""] = /^\/tmp\/[^/\n]+/.exec(text ?? "") ?? [];
+      assert(root !== "", `${text}`);
+    }
+    const left = async () => {
+      const names = await Array.fromAsync(Deno.readDir("/tmp"), ({ name }) => `/tmp/${name}`);
+      return names.filter((path) => path.startsWith(root));
+    };
+    await until("it is removed", async () => (await left()).length === 0);
+  });
+}
 
 Deno.test("a folder that was replaced while it was mounted is refused", async () => {
   await using folder = await TempFolder.create();
