@@ -37,8 +37,8 @@ export interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> 
     readonly kernel: KernelReference;
     readonly execution?: {
       readonly id: string;
-      /** Makes the request that it is followed by. */
-      readonly find: (host: KernelHost, kernel: () => Kernel) => KernelRequest;
+      /** Makes the request that follows it. */
+      readonly find: (host: KernelHost, kernel: Kernel) => KernelRequest;
     } | undefined;
   };
 }
@@ -477,21 +477,13 @@ export class KernelHost implements AsyncDisposable {
     { kernel: reference, execution }: NonNullable<KernelHostOptions["found"]>,
     signal: AbortSignal,
   ): Promise<Kernel> {
-    const attached: Kernel[] = [];
-    const running = () => {
-      const [kernel] = attached;
-      if (kernel === undefined) throw new Error("The kernel is not attached yet");
-      return kernel;
-    };
     const gateway = await this.#openGateway(signal);
     const { startTimeoutMs = 60_000 } = this.#options;
-    const found = execution && { id: execution.id, request: execution.find(this, running) };
-    const kernel = await Kernel.attach(reference, { gateway, log: this.#log }, {
+    return await Kernel.attach(reference, { gateway, log: this.#log }, {
       signal: anySignal(signal, AbortSignal.timeout(startTimeoutMs)),
-      execution: found,
+      execution: execution &&
+        { id: execution.id, find: (kernel) => execution.find(this, kernel) },
     });
-    attached.push(kernel);
-    return kernel;
   }
 
   async #start(toolToken: string | undefined, signal: AbortSignal): Promise<Kernel> {
