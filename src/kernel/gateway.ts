@@ -272,7 +272,8 @@ async function startIn(
 ): Promise<Running> {
   const { log = silentLogger } = options;
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const place = await placeOf(parts, {
+  const placeIn = options.placement === undefined ? placeHere : placeFar;
+  const place = await placeIn(parts, {
     options,
     deadline,
     canaryPort: canaryPort.addr.port,
@@ -318,16 +319,6 @@ async function startIn(
   const { exited } = launched;
   const lasting = launcher === undefined ? undefined : { launcher, facts };
   return { ...facts, ...copies, port, process, exited, lasting };
-}
-
-/** Starts a launcher where the options say. */
-async function placeOf(
-  parts: AsyncDisposableStack,
-  start: Parameters<typeof placeHere>[1],
-): Promise<Place> {
-  return start.options.placement === undefined
-    ? await placeHere(parts, start)
-    : await placeFar(parts, start);
 }
 
 /** Starts a type checker beside the launcher, with a folder for its stubs, which may need a copy there. */
