@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { auditedQuestions } from "../support/audited_questions.ts";
 import { ipybox } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { rawServer } from "../support/mcp.ts";
 import { eachKind, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";

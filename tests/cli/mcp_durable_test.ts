@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { rawServer } from "../support/mcp.ts";
 import { type Answer, CLIENT_KINDS, type ClientKind, McpHost } from "../support/mcp_client.ts";
 import { RAW } from "../support/mcp_workspace.ts";

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { shellWord } from "../../src/base/shell_word.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { rawServer } from "../support/mcp.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { TempCache } from "../support/temp_cache.ts";

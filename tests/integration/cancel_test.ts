@@ -1,8 +1,9 @@
 import { assertEquals } from "@std/assert";
-import { follow, rejection, TestExecutor, until } from "../support/executor.ts";
+import { follow, TestExecutor } from "../support/executor.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
+import { rejection, until } from "../support/wait.ts";
 
 const NONE = (): never => {
   throw new Error("Nothing here asks for approval");

@@ -7,8 +7,9 @@ import {
 } from "@std/assert";
 import { CodeExecutionError } from "../../src/base/errors.ts";
 import type { OutputChunk } from "../../src/kernel/spill_file.ts";
-import { rejection, TestKernel, untilText } from "../support/kernel.ts";
+import { TestKernel, untilText } from "../support/kernel.ts";
 import { testIf } from "../support/skip.ts";
+import { rejection } from "../support/wait.ts";
 
 const PNG =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";

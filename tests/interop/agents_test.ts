@@ -5,7 +5,7 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type Agent, AGENTS } from "../support/agents.ts";
 import { cliArguments } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { CELL } from "../support/interop.ts";
 import { npmServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";

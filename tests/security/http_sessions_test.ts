@@ -9,9 +9,10 @@ import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { CLIENT_KINDS, type ClientKind, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
-import { rawServer, until } from "../support/mcp.ts";
+import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const CELL = "execute_ipython_cell";
 const ALICE = "alice-alice-alice-alice";
