@@ -7,6 +7,7 @@ import {
 } from "@std/assert";
 import { CodeExecutionError } from "../../src/base/errors.ts";
 import type { OutputChunk } from "../../src/kernel/spill_file.ts";
+import { exists } from "../support/files.ts";
 import { TestKernel, untilText } from "../support/kernel.ts";
 import { testIf } from "../support/skip.ts";
 import { rejection } from "../support/wait.ts";
@@ -392,7 +393,3 @@ Deno.test("What IPython shows in a pager is a display", async (t) => {
     assertEquals([text, outputs], [null, []]);
   });
 });
-
-async function exists(path: string): Promise<boolean> {
-  return await Deno.stat(path).then(() => true, () => false);
-}

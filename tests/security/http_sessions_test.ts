@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { z } from "zod";
-import { filesBelow } from "../support/files.ts";
+import { exists, filesBelow } from "../support/files.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { CLIENT_KINDS, type ClientKind, McpHost } from "../support/mcp_client.ts";
@@ -514,8 +514,4 @@ async function rawRequest(url: URL, method: string, path: string): Promise<Answe
   await connection.write(new TextEncoder().encode(request));
   const text = await new Response(connection.readable).text();
   return { status: Number(text.split(" ")[1]), text };
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await Deno.lstat(path).then(() => true, () => false);
 }
