@@ -12,6 +12,10 @@ const deno = createRequire(import.meta.url)("deno/install_api.cjs").runInstall()
 const cli = fileURLToPath(new URL("lib/cli.js", import.meta.url));
 const flags = ["-A", "--no-config", "--no-lock", "--unstable-no-legacy-abort"];
 const args = ["run", ...flags, cli, ...process.argv.slice(2)];
+
+// From Node.js 22.15 on, Deno takes its place, which saves 40 MiB for as long as ipybox runs.
+if (process.platform !== "win32") process.execve?.(deno, [deno, ...args], process.env);
+
 const child = spawn(deno, args, { stdio: "inherit" });
 
 // A terminal sends these to Deno, too. A second one would end ipybox without its clean-up.

@@ -67,6 +67,7 @@ export class TcpStream implements ByteStream {
   readonly #connection: Deno.TcpConn;
   readonly #gone = Promise.withResolvers<void>();
   #buffer: Uint8Array<ArrayBuffer> | undefined;
+  #unread: Uint8Array | undefined;
 
   constructor(connection: Deno.TcpConn) {
     this.#connection = connection;
@@ -75,6 +76,11 @@ export class TcpStream implements ByteStream {
   }
 
   async read(): Promise<Uint8Array | null> {
+    const unread = this.#unread;
+    if (unread !== undefined) {
+      this.#unread = undefined;
+      return unread;
+    }
     const buffer = this.#buffer ?? new Uint8Array(CHUNK);
     this.#buffer = buffer;
     const length = await this.#connection.read(buffer);
@@ -82,6 +88,11 @@ export class TcpStream implements ByteStream {
     if (length <= SMALL) return buffer.slice(0, length);
     this.#buffer = undefined; // the reader owns it now
     return buffer.subarray(0, length);
+  }
+
+  /** Gives back what was read last: the next read returns it. */
+  unread(bytes: Uint8Array): void {
+    this.#unread = bytes;
   }
 
   async write(bytes: Uint8Array): Promise<void> {

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { format } from "node:util";
 import config from "../../deno.json" with { type: "json" };
+import type { Logger } from "../base/log.ts";
 import { settledWithin } from "../base/signals.ts";
 import { type McpHttpServerOptions, McpServer } from "../mcp_server/mcp_server.ts";
 import type { McpServerOptions } from "../mcp_server/session.ts";
@@ -154,7 +155,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     version: config.version,
   };
   const http = await httpOf(parsed, workspace);
-  if (http?.shareWorkspace !== undefined) await refuseSharedTokens(parsed, workspace);
+  await checkTokenFile(parsed, workspace, io.log);
   const server = http === undefined
     ? serveStdio({ ...options, durable: name === undefined ? undefined : { name } }, io)
     : await serveHttp({ ...options, ...http }, io);
@@ -292,9 +293,14 @@ async function tokensOf(
 }
 
 /** Anyone who can read other clients' tokens can impersonate them. */
-async function refuseSharedTokens(parsed: ParsedArgs, workspace: string): Promise<void> {
+async function checkTokenFile(parsed: ParsedArgs, workspace: string, log: Logger): Promise<void> {
   const file = parsed.value("token-file");
   if (file === undefined) return;
+  const { mode } = await Deno.stat(file);
+  if (((mode ?? 0) & 0o004) !== 0) {
+    log.warn(`Every user of this machine can read the tokens in ${file}: chmod 600 it`);
+  }
+  if (!parsed.given("share-workspace")) return;
   const root = await Deno.realPath(workspace);
   if (![resolve(file), await Deno.realPath(file)].some((path) => isInside(path, root))) return;
   throw new UsageError(

@@ -49,7 +49,10 @@ export class KernelGateway implements AsyncDisposable {
   readonly sessionDir: string;
   /** Whether its kernels run in the sandbox. */
   readonly sandboxed: boolean;
-  /** Whether code in one kernel is kept from tracing another one; never without the sandbox. */
+  /**
+   * Whether code in one kernel is kept from tracing another one, and from changing the programs that it
+   * runs; never without the sandbox.
+   */
   readonly kernelsApart: boolean;
   /** What one process of the executed code may use; `null` for no limit. */
   readonly limits: EffectiveLimits;
@@ -242,7 +245,7 @@ async function attachIn(
       ? explainHere(last, { sandboxed, cause })
       : explainFar(last, { where, cause });
   await untilReady(launched, explain, deadline);
-  const port = parts.use(LinkPort.open(launched.link));
+  const port = parts.use(LinkPort.open(launched.link, facts.token));
   return {
     ...facts,
     ...copying(launched, facts),
@@ -288,7 +291,7 @@ async function startIn(
   place.judge(report);
 
   const token = randomToken();
-  const port = parts.use(LinkPort.open(launched.link));
+  const port = parts.use(LinkPort.open(launched.link, token));
   launched.link.start(
     gatewaySpec({
       ...{ options, place, token },
@@ -296,7 +299,8 @@ async function startIn(
       durable: session !== undefined,
     }),
   );
-  const kernelsApart = sandboxed && (report.platform !== "linux" || hasLandlock(report));
+  const kernelsApart = sandboxed && !place.exposesPrograms &&
+    (report.platform !== "linux" || hasLandlock(report));
   const facts: LastingFacts = {
     token,
     sessionDir: paths.session,

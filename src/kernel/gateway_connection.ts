@@ -27,8 +27,8 @@ export interface GatewayAddress {
   /** The last part of what the gateway wrote to stderr. */
   readonly stderrTail?: string;
   /**
-   * Whether the sandbox keeps code in one kernel from tracing another one. Otherwise a kernel is only
-   * started once the one that it replaces has ended.
+   * Whether the sandbox keeps code in one kernel from tracing another one, and from changing the programs
+   * that it runs. Otherwise a kernel is only started once the one that it replaces has ended.
    */
   readonly kernelsApart?: boolean;
   /** Whether kernels run in a sandbox. */

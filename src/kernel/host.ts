@@ -539,7 +539,7 @@ export class KernelHost implements AsyncDisposable {
     const gateway = this.#gateway;
     if (gateway === undefined || gateway.ended.aborted) return; // the next one's kernel brings it
     const { sandboxed, kernelsApart } = gateway.address;
-    if (sandboxed === true && kernelsApart === false) return; // the code could trace it
+    if (sandboxed === true && kernelsApart === false) return; // the code could meddle with it
     const spare = this.#spare = this.#startAt(gateway, { signal: this.#closed.signal });
     spare.then((kernel) =>
       onDeath(kernel, (lifeMs) => {

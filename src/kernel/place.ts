@@ -40,6 +40,8 @@ export interface Place {
   readonly limits: EffectiveLimits;
   readonly rlimits: Rlimits;
   readonly sandboxed: boolean;
+  /** Whether code can write to ipybox's programs, which kernels run. */
+  readonly exposesPrograms: boolean;
   readonly process: LauncherProcess;
   /** The same, if it outlives this process. */
   readonly lasting?: SupervisedLauncher | undefined;

@@ -173,6 +173,7 @@ export async function placeFar(
     // The system counts all processes of a user, so where the engine limits their number, this does not.
     rlimits: rlimits(limits, bwrap !== null || unbounded.includes("processes")),
     sandboxed: isWalled,
+    exposesPrograms: bwrap === null && !facts.has,
     process: lasting ?? process,
     lasting,
     begin: () => Promise.resolve(lasting?.begin([])),

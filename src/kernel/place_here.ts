@@ -107,6 +107,7 @@ export async function placeHere(
     limits,
     rlimits: rlimits(limits),
     sandboxed: prepared !== undefined,
+    exposesPrograms: false,
     process,
     lasting,
     begin: async () => {

@@ -101,9 +101,8 @@ export class Link implements AsyncDisposable {
    * Forwards a connection to what the launcher started. If the link has ended or has too many
    * streams, the connection is closed.
    */
-  connect(connection: Deno.TcpConn): void {
-    const tcp = new TcpStream(connection);
-    if (!this.#open((stream) => joinStreams(stream, tcp))) tcp.close();
+  connect(connection: ByteStream): void {
+    if (!this.#open((stream) => joinStreams(stream, connection))) connection.close();
   }
 
   /**
@@ -314,19 +313,33 @@ function parseExit(payload: Uint8Array): ExitStatus {
   return { exitCode: exit.data.code, signal: exit.data.signal };
 }
 
-/** A loopback port of the host whose connections go through a link. Disposing it closes the port. */
+/** How many connections may be open that have not shown the token. */
+const MAX_STRANGERS = 128;
+
+/**
+ * A loopback port of the host whose connections go through a link. Disposing it closes the port.
+ *
+ * All users of the machine can connect to it. Those who do not know the token can take no more than a part
+ * of the link's streams, and none before they send something: the latest of them close the earliest.
+ */
 export class LinkPort implements AsyncDisposable {
+  readonly #link: Link;
+  readonly #token: string;
   readonly #listener: Deno.TcpListener;
   readonly #accepting: Promise<void>;
+  /** The connections that have not shown the token, the earliest first, and the wait for what they send. */
+  readonly #strangers = new Map<TcpStream, Promise<void>>();
 
-  private constructor(link: Link) {
+  private constructor(link: Link, token: string) {
+    this.#link = link;
+    this.#token = token;
     this.#listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-    this.#accepting = acceptAll(this.#listener, (connection) => link.connect(connection));
+    this.#accepting = acceptAll(this.#listener, (connection) => this.#accept(connection));
   }
 
-  /** Listens on a free port of 127.0.0.1. */
-  static open(link: Link): LinkPort {
-    return new LinkPort(link);
+  /** Listens on a free port of 127.0.0.1. Whoever knows the token has it in the first bytes that they send. */
+  static open(link: Link, token: string): LinkPort {
+    return new LinkPort(link, token);
   }
 
   /** The port's number. */
@@ -334,7 +347,7 @@ export class LinkPort implements AsyncDisposable {
     return this.#listener.addr.port;
   }
 
-  /** Closes the port. Open connections stay. */
+  /** Closes the port, and the connections of strangers. Other connections stay. */
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       this.#listener.close();
@@ -342,5 +355,29 @@ export class LinkPort implements AsyncDisposable {
       // It has already failed and closed.
     }
     await this.#accepting;
+    const strangers = [...this.#strangers];
+    for (const [tcp] of strangers) tcp.close();
+    await Promise.all(strangers.map(([, greeted]) => greeted));
+  }
+
+  #accept(connection: Deno.TcpConn): void {
+    const tcp = new TcpStream(connection);
+    tcp.closed.then(() => this.#strangers.delete(tcp));
+    this.#strangers.set(tcp, this.#greet(tcp));
+    const [earliest] = this.#strangers.keys();
+    if (this.#strangers.size > MAX_STRANGERS) earliest?.close();
+  }
+
+  /** Forwards a connection once it has sent something. */
+  async #greet(tcp: TcpStream): Promise<void> {
+    try {
+      const first = await tcp.read();
+      if (first === null) return tcp.close();
+      if (new TextDecoder().decode(first).includes(this.#token)) this.#strangers.delete(tcp);
+      tcp.unread(first);
+      this.#link.connect(tcp);
+    } catch {
+      tcp.close(); // it is gone
+    }
   }
 }

@@ -32,9 +32,13 @@ door.sendall(settings["say"].encode())
 door.shutdown(socket.SHUT_WR)
 answer = b"".join(iter(lambda: door.recv(1 << 16), b""))
 peer, _ = socket.socket(fileno=settings["listen_fd"]).accept()
+peer.recv(1)
 peer.sendall(answer)
 `;
 import { namedProgram } from "../process/program.ts";
+
+/** What connections to the port show. */
+const TOKEN = "the token";
 
 interface LaunchOptions {
   script: string;
@@ -77,7 +81,7 @@ class Launched implements AsyncDisposable {
       ...(accept === undefined ? {} : { accept }),
     }));
     await link.ready;
-    const port = stack.use(LinkPort.open(link));
+    const port = stack.use(LinkPort.open(link, TOKEN));
     link.start({
       argv: [testPython(), "-I", "-c", script],
       cwd: "/",
@@ -144,6 +148,25 @@ Deno.test("a stream whose reader waits does not hold up the others, and loses no
   await writing;
 });
 
+Deno.test("connections of those who do not know the token keep nobody else away", async () => {
+  await using launched = await Launched.start({ script: ECHO });
+  using held = new DisposableStack();
+  for (const sent of [[], [1]]) { // silent, and with something else than the token
+    for (let i = 0; i < 300; i++) {
+      const stranger = held.use(await launched.connect());
+      if (sent.length > 0) await stranger.write(new Uint8Array(sent)).catch(() => {}); // it was closed
+    }
+    using known = await launched.connect();
+    await known.write(new TextEncoder().encode(TOKEN));
+    const answer = new Uint8Array(100);
+    assertEquals(await known.read(answer), TOKEN.length);
+    // One that has shown the token stays, whoever comes later.
+    for (let i = 0; i < 300; i++) held.use(await launched.connect());
+    await known.write(new Uint8Array([7]));
+    assertEquals(await known.read(answer), 1);
+  }
+});
+
 Deno.test("a connection from inside arrives where the host dials, and nowhere else", async () => {
   using host = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   await using launched = await Launched.start({
@@ -161,6 +184,7 @@ Deno.test("a connection from inside arrives where the host dials, and nowhere el
   await caller.closeWrite();
 
   using connection = await launched.connect();
+  await connection.write(new Uint8Array(1));
   assertEquals(new TextDecoder().decode(await readAll(connection)), "pong");
 });
 

@@ -229,7 +229,7 @@ def settle(path, root):
     Code of other sessions may have put a link on the way to it. And no code may write to what this user's
     programs obey, or to what the next session is started with, outside of its sandbox.
     """
-    here = os.path.normpath(path)
+    here = "/" + os.path.normpath(path).lstrip("/")  # normpath() keeps two slashes
     real = {os.path.realpath(home) for home in (os.path.expanduser("~"), pwd_home()) if home}
     if any(is_in(home, here) for home in real):
         sys.exit(

@@ -9,6 +9,7 @@ import collections
 import ctypes
 import functools
 import gc
+import hashlib
 import importlib.machinery
 import inspect
 import json
@@ -18,6 +19,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,7 @@ import time
 import traceback
 
 PR_SET_DUMPABLE = 4
+MAX_PROGRAM = 1 << 22  # ours are smaller, and code could leave any
 
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # kernels must not read our memory
@@ -34,7 +37,11 @@ os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
 
 
 def programs():
-    """What our programs are like, where that counts. Code that can write to them cannot set when that was."""
+    """What our programs are like where code can write to them.
+
+    Code cannot set when a file was changed. But in a tmpfs, what it writes through a mapping changes no
+    time, so their contents count, too.
+    """
     if not SETTINGS["guards_programs"]:
         return None
     runtime = SETTINGS["kernel_env"]["PYTHONPATH"].split(os.pathsep)[0]
@@ -43,8 +50,14 @@ def programs():
         for folder, _, names in os.walk(root):
             for path in (folder, *(os.path.join(folder, name) for name in names)):
                 status = os.lstat(path)
-                found[path] = (status.st_ino, status.st_size, status.st_ctime_ns)
+                is_file = stat.S_ISREG(status.st_mode)  # nothing else must be opened
+                found[path] = (status.st_ino, status.st_ctime_ns, is_file and digest(path))
     return found
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read(MAX_PROGRAM)).digest()
 
 
 PROGRAMS = programs()

@@ -107,7 +107,7 @@ class KernelApp(kernelapp.IPKernelApp):
         # imported.
         own, *others = filter(None, SETTINGS["python_path"].split(os.pathsep))
         sys.path.insert(0, own)
-        for name in ("", ".process_guard"):
+        for name in ("", ".check", ".process_guard"):
             importlib.import_module(f"ipybox_runtime.kernel{name}")
         sys.path[:1] = ["", own, *others]
         # Python also looks for garbage at exit, which this shortens.

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { dirname } from "node:path";
+import { basename, dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import config from "../../deno.json" with { type: "json" };
 import marketplace from "../../.claude-plugin/marketplace.json" with { type: "json" };
@@ -103,6 +103,9 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
       await writer.write(new TextEncoder().encode(`${JSON.stringify(INITIALIZE)}\n`));
       const reader = server.stdout.getReader();
       assertMatch(new TextDecoder().decode((await reader.read()).value), /"serverInfo"/);
+      const { stdout } = await output("node", ["-p", "typeof process.execve"]);
+      const program = basename(await Deno.readLink(`/proc/${server.pid}/exe`));
+      assertEquals(program === "deno", stdout === "function\n", program);
       server.kill("SIGTERM");
       assertEquals((await server.status).code, 0);
       assertEquals((await reader.read()).done, true);

@@ -75,7 +75,7 @@ Deno.test("code elsewhere cannot write to the home directory, or to other sessio
   await using folder = await TempFolder.create();
   const home = `${folder.path}/home`;
   await Deno.mkdir(home);
-  for (const workspace of [home, folder.path, `${home}/.`]) {
+  for (const workspace of [home, folder.path, `${home}/.`, `/${home}`]) {
     assertMatch(await refusal(workspace, { home }), /contains the home directory/);
   }
   assertMatch(await refusal("/tmp"), /contains the folders of sessions/);

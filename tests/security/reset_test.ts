@@ -1,9 +1,12 @@
 /** Attacks of a kernel's code on the kernel that replaces it. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { lstatIfPresent } from "../../src/files/safe.ts";
 import { until } from "../support/wait.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { processesWith } from "../support/processes.ts";
+import { runPython } from "../support/run_python.ts";
+import { testIf } from "../support/skip.ts";
 
 /** Plants code wherever a Python program of this user might run or obey it. */
 const PLANT = `
@@ -154,15 +157,17 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 Deno.test("L4: a file of the workspace does not run in a kernel before code that imports it", async () => {
   await using test = await TestExecutor.start({ spareKernel: true });
   const { executor, workspace } = test;
-  for (const name of ["sitecustomize", "usercustomize", "code", "random", "sqlite3"]) {
-    await Deno.writeTextFile(`${workspace}/${name}.py`, `print("PLANTED", flush=True)\n1/0\n`);
+  for (const name of ["sitecustomize", "usercustomize", "code", "difflib", "random", "sqlite3"]) {
+    await Deno.writeTextFile(`${workspace}/${name}.py`, `open("ran", "w").close()\n1/0\n`);
   }
   await executor.reset();
   await executor.reset(); // this one has surely started after that
+  await executor.check("undefined_name");
   const { text } = await executor.execute(
     "import sys; print(sys.path[0] == '', 'random' in sys.modules)",
   );
   assertEquals(text?.trim(), "True True");
+  assertEquals(await lstatIfPresent(`${workspace}/ran`), undefined);
 });
 
 Deno.test("L4: what code has not written yet is written when its kernel is reset", async () => {
@@ -219,3 +224,68 @@ for file in (runtime / "ipybox_runtime/kernel/__init__.py", runtime.parent / "la
     assertEquals((await look()).split(", '/")[0], first);
   });
 }
+
+/** A place whose sandbox is not ipybox's, with a `/tmp` in memory, as containers have it. */
+async function inMemory() {
+  const prefixes =
+    "import os, sys; print(*map(os.path.realpath, {sys.prefix, sys.base_prefix}), sep='\\n')";
+  const { stdout } = await runPython(["-c", prefixes]);
+  const shown = ["/usr", "/etc/passwd", ...stdout.trim().split("\n")];
+  const hidden = ["/proc/keys", "/proc/timer_list", "/proc/kallsyms"];
+  return {
+    type: "command",
+    command: [
+      ...["/usr/bin/bwrap", "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"],
+      ...["--die-with-parent", "--cap-drop", "ALL"],
+      ...shown.flatMap((path) => ["--ro-bind", path, path]),
+      ...["bin", "lib", "lib64"].flatMap((name) => ["--symlink", `usr/${name}`, `/${name}`]),
+      ...["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"],
+      ...hidden.flatMap((path) => ["--ro-bind", "/dev/null", path]),
+      ...["--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--"],
+    ],
+  } as const;
+}
+
+/** Writes to the runtime's code without leaving a trace in its times: `implant()`, `restore()`. */
+const MAPPED = `
+import ast, glob, importlib.util, marshal, mmap, os, time
+runtime = os.environ["PYTHONPATH"].split(":")[0]
+source = f"{runtime}/ipybox_runtime/kernel/__init__.py"
+compiled = importlib.util.cache_from_source(source)
+before = {path: open(path, "rb").read() for path in (source, compiled)}
+def put(path, data):
+    fd = os.open(path, os.O_RDWR)
+    with mmap.mmap(fd, 0) as mapped:
+        mapped[0]  # reading maps the page writable: the write is no fault, and sets no time
+        mapped[:len(data)] = data
+    os.close(fd)
+def implant():
+    doc, *_ = ast.parse(before[source]).body
+    lines = before[source].split(b"\\n")[doc.end_lineno:]
+    text = b"\\n".join([b"import builtins; builtins.IMPLANT = 1", *lines])
+    put(source, text.ljust(len(before[source]), b"\\n"))
+    put(compiled, before[compiled][:16] + marshal.dumps(compile(text, source, "exec")))
+def restore():
+    for path, data in before.items(): put(path, data)
+times = lambda: [os.stat(path).st_ctime_ns for path in before]
+`;
+
+testIf(Deno.build.os === "linux", "mounts and mappings of Linux", {
+  name:
+    "L4: what code wrote through a mapping elsewhere, which sets no time, does not run after a reset",
+  fn: async () => {
+    const placement = await inMemory();
+    for (const spareKernel of [false, true]) {
+      await using test = await TestExecutor.start({ placement, spareKernel });
+      const { executor } = test;
+      const { text } = await executor.execute(
+        `${MAPPED}\nthen = times()\nimplant()\n${spareKernel ? "time.sleep(3)\nrestore()\n" : "" // a spare kernel would have loaded it
+        }print(times() == then)`,
+      );
+      assertEquals(text?.trim(), "True");
+      await executor.reset();
+      const after = await executor.execute("import builtins; print(hasattr(builtins, 'IMPLANT'))");
+      assertEquals(after.text?.trim(), "False");
+    }
+  },
+});
