@@ -5,7 +5,7 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
-import { TempDirectory } from "../../tests/support/temp_directory.ts";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
 import { shapeOf } from "../json/shape.ts";
 import { generatePackage, renderFiles } from "./generate.ts";
@@ -19,7 +19,7 @@ function tool(name: string, properties: Record<string, unknown> = {}): Record<st
 }
 
 Deno.test("generatePackage() says what became of each tool, in the server's order", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const tools = [tool("z-tool"), tool("a"), null, tool("a"), { name: "bare" }];
 
   const generated = await generatePackage("demo", { tools }, { rootDir: directory.path });
@@ -47,7 +47,7 @@ Deno.test("generatePackage() says what became of each tool, in the server's orde
 });
 
 Deno.test("generatePackage() describes the server and keeps the raw definitions", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const tools = [tool("get-sum", { a: { type: "number", "x-odd": [1.5, null] } })];
   const serverInfo = { name: "srv", title: "A server", version: "1" };
 
@@ -72,7 +72,7 @@ Deno.test("generatePackage() describes the server and keeps the raw definitions"
 });
 
 Deno.test("generatePackage() keeps what a user added, and drops the modules of tools that are gone", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const { path: rootDir } = directory;
   const path = `${rootDir}/demo/search.py`;
   await generatePackage("demo", { tools: [tool("search"), tool("other")] }, { rootDir });
@@ -97,7 +97,7 @@ Deno.test("generatePackage() keeps what a user added, and drops the modules of t
 });
 
 Deno.test("generatePackage() accepts no name that could be another folder or no package", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   for (
     const name of ["..", "../x", "a/b", "", "A", "a-b", "1a", "class", "ipybox_runtime", "a\n"]
   ) {
@@ -131,7 +131,7 @@ Deno.test("modules do not depend on the order of the server's list", () => {
 });
 
 Deno.test("generatePackage() says where a link or a file is in its way", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   await Deno.symlink("/tmp", `${directory.path}/linked`);
   await Deno.writeTextFile(`${directory.path}/taken`, "");
   for (const name of ["linked", "taken"]) {
@@ -141,7 +141,7 @@ Deno.test("generatePackage() says where a link or a file is in its way", async (
 });
 
 Deno.test("generatePackage() lets everything else have its turn while it makes many modules", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const tools = Array.from({ length: 3000 }, (_, at) => tool(`t${at}`, { a: { type: "string" } }));
   let turn = 0;
   const turns = new Set<number>();

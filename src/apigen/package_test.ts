@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ConfigError } from "../base/errors.ts";
-import { TempDirectory } from "../../tests/support/temp_directory.ts";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { generatePackage } from "./generate.ts";
 import { findStaleTools, writeFolder, type WriteOptions } from "./package.ts";
 
@@ -15,7 +15,7 @@ async function tree(folder: string): Promise<Record<string, string>> {
 }
 
 Deno.test("writeFolder() makes the folder and leaves nothing else behind", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const root = `${directory.path}/new/root`;
 
   await writeFolder(root, "demo", new Map([["a.py", "1"], ["b.py", "2"]]), options);
@@ -25,7 +25,7 @@ Deno.test("writeFolder() makes the folder and leaves nothing else behind", async
 });
 
 Deno.test("writeFolder() drops what is not generated any more and keeps what is the user's", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   await writeFolder(directory.path, "demo", new Map([["a.py", "1"], ["b.py", "2"]]), options);
   await Deno.writeTextFile(`${directory.path}/demo/notes.txt`, "mine");
   await Deno.mkdir(`${directory.path}/demo/data`);
@@ -41,7 +41,7 @@ Deno.test("writeFolder() drops what is not generated any more and keeps what is 
 });
 
 Deno.test("writeFolder() writes nothing when nothing changed, and keeps the time of files that did not", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const file = (name: string) => `${directory.path}/demo/${name}`;
   await writeFolder(directory.path, "demo", new Map([["a.py", "1"], ["b.py", "2"]]), options);
   const past = new Date("2020-01-01");
@@ -57,7 +57,7 @@ Deno.test("writeFolder() writes nothing when nothing changed, and keeps the time
 });
 
 Deno.test("writeFolder() leaves the old folder when it fails", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   await writeFolder(directory.path, "demo", new Map([["a.py", "1"]]), options);
 
   await assertRejects(() =>
@@ -74,7 +74,7 @@ Deno.test("writeFolder() leaves the old folder when it fails", async () => {
 });
 
 Deno.test("writeFolder() goes through no symbolic link", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const { path } = directory;
   await Deno.mkdir(`${path}/elsewhere`);
   await Deno.writeTextFile(`${path}/elsewhere/a.py`, "theirs");
@@ -103,7 +103,7 @@ Deno.test("writeFolder() goes through no symbolic link", async () => {
 });
 
 Deno.test("writeFolder() lets writers of the same folder take turns", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const texts = ["1", "2", "3", "4"];
 
   await Promise.all(
@@ -115,7 +115,7 @@ Deno.test("writeFolder() lets writers of the same folder take turns", async () =
 });
 
 Deno.test("findStaleTools() tells what changed since the package was generated", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const { path: rootDir } = directory;
   const tool = (name: string, inputSchema: unknown) => ({ name, inputSchema });
   const tools = [tool("same", { type: "object", title: "t" }), tool("other", {}), tool("gone", {})];
@@ -136,7 +136,7 @@ Deno.test("findStaleTools() tells what changed since the package was generated",
 });
 
 Deno.test("findStaleTools() reads nothing but a file", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   await Deno.writeTextFile(`${directory.path}/secret`, '{"tools": [{"name": "a"}]}');
   await Deno.mkdir(`${directory.path}/demo`);
   await Deno.symlink(`${directory.path}/secret`, `${directory.path}/demo/schema.json`);

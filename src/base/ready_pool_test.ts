@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { until } from "../../tests/support/executor.ts";
+import { until } from "../../tests/support/wait.ts";
 import { silentLogger } from "./log.ts";
 import { ReadyPool, type ReadyPoolOptions } from "./ready_pool.ts";
 

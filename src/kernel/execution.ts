@@ -248,7 +248,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
           code,
           storeHistory,
         },
-        this.#listeners(() => kernel),
+        this.#listeners(kernel),
         this.id,
       );
       this.#running = { kernel, request };
@@ -274,9 +274,9 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
 
   /**
    * Takes over the request of an execution that an earlier host began: {@linkcode runIn} waits for it
-   * and sends none. `kernel` is called only once the request has been found.
+   * and sends none.
    */
-  find(kernel: () => Kernel): KernelRequest {
+  find(kernel: Kernel): KernelRequest {
     return this.#found = new KernelRequest(this.#listeners(kernel));
   }
 
@@ -286,7 +286,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     await Promise.race([begun, this.#outcome.promise]);
   }
 
-  #listeners(kernel: () => Kernel): RequestListeners {
+  #listeners(kernel: Kernel): RequestListeners {
     const { onInput } = this.#parts;
     return {
       onOutput: (message) => this.#collector.add(message),
@@ -320,10 +320,10 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   }
 
   /** Replaces the open question: code waits for one answer at a time. */
-  #ask(content: JsonObject, kernel: () => Kernel): InputRequest {
+  #ask(content: JsonObject, kernel: Kernel): InputRequest {
     this.#question?.withdraw("The code asked again");
     const question = inputQuestion(content);
-    return this.#question = new InputRequest(question, (value) => kernel().reply(value));
+    return this.#question = new InputRequest(question, (value) => kernel.reply(value));
   }
 
   /**

@@ -10,7 +10,7 @@ import type { Link } from "../link/link.ts";
 import { archiveOf, lineOf } from "../placement/boot.ts";
 
 /** A folder of this machine that is copied to the place of kernels. */
-export interface CopiedFolder {
+interface CopiedFolder {
   readonly here: string;
   readonly there: string;
   /** The only folder of the copy's, which then has all that was copied. */

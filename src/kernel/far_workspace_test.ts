@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { until } from "../../tests/support/executor.ts";
+import { until } from "../../tests/support/wait.ts";
 import { testPython } from "../../tests/support/python.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { BeneathError } from "../files/beneath.ts";

@@ -60,13 +60,7 @@ export class KernelGateway implements AsyncDisposable {
   readonly exited: Promise<ProcessEvidence>;
 
   readonly #parts: AsyncDisposableStack;
-  readonly #process: LauncherProcess;
-  readonly #checker: () => CheckerProcess | undefined;
-  readonly #sync: Running["sync"];
-  readonly #file: (() => ByteStream | undefined) | undefined;
-  readonly #lasting:
-    | { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts }
-    | undefined;
+  readonly #running: Running;
   #disposing: Promise<void> | undefined;
 
   private constructor(parts: AsyncDisposableStack, running: Running) {
@@ -78,16 +72,12 @@ export class KernelGateway implements AsyncDisposable {
     this.kernelsApart = running.kernelsApart;
     this.limits = running.limits;
     this.exited = running.exited;
-    this.#process = running.process;
-    this.#checker = running.checker;
-    this.#sync = running.sync;
-    this.#file = running.file;
-    this.#lasting = running.lasting;
+    this.#running = running;
   }
 
   /** The last part of what the gateway and its kernels wrote to stderr. */
   get stderrTail(): string {
-    return this.#process.stderrTail;
+    return this.#running.process.stderrTail;
   }
 
   /**
@@ -152,27 +142,28 @@ export class KernelGateway implements AsyncDisposable {
 
   /** @internal */
   openChecker(): CheckerProcess | undefined {
-    return this.#checker();
+    return this.#running.checker();
   }
 
   /** @internal Brings generated modules to kernels, where these do not see the workspace. */
   async sync(isChanged?: boolean): Promise<void> {
-    await this.#sync?.(isChanged);
+    await this.#running.sync?.(isChanged);
   }
 
   /** @internal Starts what reads or writes a file of the workspace, where that is not on this machine. */
   openFile(): ByteStream | undefined {
-    return this.#file?.();
+    return this.#running.file?.();
   }
 
   /** @internal Says what the next host has to know; only one that lasts can. */
   keep(kept: Readonly<Record<string, unknown>>): void {
-    this.#lasting?.launcher.keep({ ...kept, gateway: this.#lasting.facts });
+    const { lasting } = this.#running;
+    lasting?.launcher.keep({ ...kept, gateway: lasting.facts });
   }
 
   /** @internal Leaves one that lasts to another host. */
   async leave(): Promise<void> {
-    await this.#lasting?.launcher.leave();
+    await this.#running.lasting?.launcher.leave();
     await this[Symbol.asyncDispose]();
   }
 
@@ -284,7 +275,8 @@ async function startIn(
 ): Promise<Running> {
   const { log = silentLogger } = options;
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const place = await placeOf(parts, {
+  const placeIn = options.placement === undefined ? placeHere : placeFar;
+  const place = await placeIn(parts, {
     options,
     deadline,
     canaryPort: canaryPort.addr.port,
@@ -331,16 +323,6 @@ async function startIn(
   const { exited } = launched;
   const lasting = launcher === undefined ? undefined : { launcher, facts };
   return { ...facts, ...copies, port, process, exited, lasting };
-}
-
-/** Starts a launcher where the options say. */
-async function placeOf(
-  parts: AsyncDisposableStack,
-  start: Parameters<typeof placeHere>[1],
-): Promise<Place> {
-  return start.options.placement === undefined
-    ? await placeHere(parts, start)
-    : await placeFar(parts, start);
 }
 
 /** Starts a type checker beside the launcher, with a folder for its stubs, which may need a copy there. */

@@ -37,18 +37,21 @@ export interface GatewayAddress {
   readonly limits?: EffectiveLimits;
 }
 
-/** What a host can do with a gateway besides sending it requests. */
-interface GatewayControl {
-  /** Ends it with all its kernels. */
+/** A gateway, with what one of ipybox's own can do besides answering requests. */
+interface Gateway extends GatewayAddress {
+  /** Starts a type checker beside its kernels; `undefined` if there is none. */
+  openChecker?(): CheckerProcess | undefined;
+  /** Copies generated modules to its kernels, if they do not see the host's. */
+  sync?(isChanged: boolean): Promise<void>;
+  /** Starts a program that reads or writes a file of the workspace, if that is not on this machine. */
+  openFile?(): ByteStream | undefined;
+}
+
+interface ConnectionOptions {
+  /** Ends the gateway with all its kernels. */
   readonly end?: (() => Promise<void>) | undefined;
   /** Whether it ends with the connection. */
   readonly owned?: boolean;
-  /** Starts a type checker beside its kernels. */
-  readonly openChecker?: (() => CheckerProcess | undefined) | undefined;
-  /** Brings generated modules to its kernels. */
-  readonly sync?: ((isChanged: boolean) => Promise<void>) | undefined;
-  /** Starts what reads or writes a file of the workspace, where that is not on this machine. */
-  readonly openFile?: (() => ByteStream | undefined) | undefined;
 }
 
 /** How long a gateway may take to show that it still answers. */
@@ -59,13 +62,13 @@ const EVIDENCE_TIMEOUT_MS = 5000;
 
 /** One gateway, as its client sees it: requests, and its end. */
 export class GatewayConnection implements AsyncDisposable {
-  readonly address: GatewayAddress;
+  readonly address: Gateway;
   readonly #client: Deno.HttpClient;
-  readonly #options: GatewayControl;
+  readonly #options: ConnectionOptions;
   readonly #end = new AbortController();
 
   /** Makes no connection yet. */
-  constructor(address: GatewayAddress, options: GatewayControl = {}) {
+  constructor(address: Gateway, options: ConnectionOptions) {
     this.address = address;
     this.#client = directClient(address.url.hostname);
     this.#options = options;
@@ -83,26 +86,13 @@ export class GatewayConnection implements AsyncDisposable {
   async death(): Promise<unknown> {
     if (this.address.exited === undefined) return undefined;
     if (!this.ended.aborted && await this.#answers()) return undefined;
-    const noticed = Promise.withResolvers<void>();
-    this.ended.addEventListener("abort", () => noticed.resolve(), { once: true });
-    if (this.ended.aborted) noticed.resolve();
-    await settledWithin(noticed.promise, EVIDENCE_TIMEOUT_MS);
+    await settledWithin(this.address.exited, EVIDENCE_TIMEOUT_MS); // of which `ended` hears first
     return this.ended.reason;
   }
 
-  /** Starts a type checker beside its kernels; `undefined` if there is none. */
-  openChecker(): CheckerProcess | undefined {
-    return this.#options.openChecker?.();
-  }
-
-  /** Copies generated modules to its kernels, if they do not see the host's. */
-  async sync(isChanged: boolean): Promise<void> {
-    await this.#options.sync?.(isChanged);
-  }
-
-  /** Starts a program that reads or writes a file of the workspace, if that is not on this machine. */
+  /** {@linkcode Gateway.openFile}, unless it has ended. */
   openFile(): ByteStream | undefined {
-    return this.#end.signal.aborted ? undefined : this.#options.openFile?.();
+    return this.ended.aborted ? undefined : this.address.openFile?.();
   }
 
   /** Ends it, if that is possible. */
@@ -158,16 +148,13 @@ export class GatewayConnection implements AsyncDisposable {
 
   /** Whether the gateway answers at all. */
   async #answers(): Promise<boolean> {
-    const timeout = new AbortController();
-    const timer = setTimeout(() => timeout.abort(), PROBE_TIMEOUT_MS);
+    const signal = AbortSignal.timeout(PROBE_TIMEOUT_MS);
     try {
-      const response = await this.#fetch("GET", "api", { signal: timeout.signal });
+      const response = await this.#fetch("GET", "api", { signal });
       await response.body?.cancel();
       return true;
     } catch {
       return false; // the reason does not matter, what broke before is reported
-    } finally {
-      clearTimeout(timer);
     }
   }
 

@@ -27,7 +27,7 @@ import {
 } from "./typed_code.ts";
 
 /** Options of {@linkcode KernelHost}. */
-export interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> {
+interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> {
   /** A gateway that runs, or how the host starts its own, and a fresh one when that has ended. */
   readonly gateway: GatewayAddress | KernelGatewayOptions;
   /** Called with each kernel that is to be used, before code runs in it. */
@@ -37,8 +37,8 @@ export interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> 
     readonly kernel: KernelReference;
     readonly execution?: {
       readonly id: string;
-      /** Makes the request that it is followed by. */
-      readonly find: (host: KernelHost, kernel: () => Kernel) => KernelRequest;
+      /** Makes the request that follows it. */
+      readonly find: (host: KernelHost, kernel: Kernel) => KernelRequest;
     } | undefined;
   };
 }
@@ -81,15 +81,6 @@ type State =
     readonly start: Promise<Kernel> | undefined;
   }
   | { readonly is: "closed"; readonly reason: unknown; readonly start?: undefined };
-
-/** What a gateway of ours does beside what it is asked over HTTP. */
-function controlsOf(gateway: KernelGateway) {
-  return {
-    openChecker: () => gateway.openChecker(),
-    sync: (isChanged: boolean) => gateway.sync(isChanged),
-    openFile: () => gateway.openFile(),
-  };
-}
 
 /** How long interrupted code may take to end before its kernel is replaced. */
 const INTERRUPT_GRACE_MS = 2000;
@@ -240,7 +231,7 @@ export class KernelHost implements AsyncDisposable {
 
   /** Starts a type checker beside the kernel; `undefined` where there is none. */
   openChecker(): CheckerProcess | undefined {
-    return this.#gateway?.openChecker();
+    return this.#gateway?.address.openChecker?.();
   }
 
   /** The files of the workspace, where that is not on this machine. */
@@ -253,7 +244,7 @@ export class KernelHost implements AsyncDisposable {
     const isChanged = this.#hasEnded; // its code could have changed what was there
     this.#hasEnded = false;
     if (isChanged) await Promise.all(this.#endings);
-    await this.#gateway?.sync(isChanged);
+    await this.#gateway?.address.sync?.(isChanged);
   }
 
   /** Resolves when there is a gateway: a fresh one, where the loss of the last has been told. */
@@ -477,21 +468,13 @@ export class KernelHost implements AsyncDisposable {
     { kernel: reference, execution }: NonNullable<KernelHostOptions["found"]>,
     signal: AbortSignal,
   ): Promise<Kernel> {
-    const attached: Kernel[] = [];
-    const running = () => {
-      const [kernel] = attached;
-      if (kernel === undefined) throw new Error("The kernel is not attached yet");
-      return kernel;
-    };
     const gateway = await this.#openGateway(signal);
     const { startTimeoutMs = 60_000 } = this.#options;
-    const found = execution && { id: execution.id, request: execution.find(this, running) };
-    const kernel = await Kernel.attach(reference, { gateway, log: this.#log }, {
+    return await Kernel.attach(reference, { gateway, log: this.#log }, {
       signal: anySignal(signal, AbortSignal.timeout(startTimeoutMs)),
-      execution: found,
+      execution: execution &&
+        { id: execution.id, find: (kernel) => execution.find(this, kernel) },
     });
-    attached.push(kernel);
-    return kernel;
   }
 
   async #start(toolToken: string | undefined, signal: AbortSignal): Promise<Kernel> {
@@ -512,8 +495,7 @@ export class KernelHost implements AsyncDisposable {
   async #openGateway(signal: AbortSignal): Promise<GatewayConnection> {
     const { gateway, endGateway } = this.#options;
     if ("url" in gateway) {
-      const more = gateway instanceof KernelGateway ? controlsOf(gateway) : {};
-      return this.#gateway ??= new GatewayConnection(gateway, { end: endGateway, ...more });
+      return this.#gateway ??= new GatewayConnection(gateway, { end: endGateway });
     }
     const old = this.#gateway;
     if (old !== undefined && !this.#needsGateway) return old;
@@ -525,7 +507,7 @@ export class KernelHost implements AsyncDisposable {
       await own[Symbol.asyncDispose]();
       await own.exited; // and so its connection says
     };
-    return this.#gateway = new GatewayConnection(own, { end, owned: true, ...controlsOf(own) });
+    return this.#gateway = new GatewayConnection(own, { end, owned: true });
   }
 
   /** Ends a kernel, also one that is yet to start. */

@@ -32,7 +32,7 @@ import { formatBytes } from "./text.ts";
 import { deathHint, describeExit, exitStatus, lastWords } from "./traceback.ts";
 
 /** Options of {@linkcode Kernel.start}. */
-export interface KernelOptions {
+interface KernelOptions {
   readonly gateway: GatewayConnection;
   readonly bootstrap: BootstrapConfig;
   readonly startTimeoutMs: number;
@@ -153,10 +153,11 @@ export class Kernel implements AsyncDisposable {
     { signal, execution }: { readonly signal: AbortSignal; readonly execution?: FoundExecution },
   ): Promise<Kernel> {
     const { gateway } = options;
-    if (!await gateway.knowsKernel(reference.id, signal)) throw diedAlone(gateway);
     const kernel = new Kernel(reference, options);
-    if (execution !== undefined) kernel.#requests.set(execution.id, execution.request);
+    const request = execution?.find(kernel);
+    if (execution && request) kernel.#requests.set(execution.id, request);
     try {
+      if (!await gateway.knowsKernel(reference.id, signal)) throw diedAlone(gateway);
       await kernel.#connect(anySignal(signal, kernel.ended));
     } catch (error) {
       // Its gateway may not have noticed yet.
@@ -164,7 +165,7 @@ export class Kernel implements AsyncDisposable {
       kernel.abandon(reason);
       throw reason;
     }
-    if (execution !== undefined) kernel.#follow(execution.request);
+    if (request !== undefined) kernel.#follow(request);
     return kernel;
   }
 
@@ -450,10 +451,11 @@ export class Kernel implements AsyncDisposable {
 }
 
 /** An execution that an earlier host began, whose messages are still to come. */
-export interface FoundExecution {
+interface FoundExecution {
   /** The id of its request. */
   readonly id: string;
-  readonly request: KernelRequest;
+  /** Makes the request that gets them. */
+  readonly find: (kernel: Kernel) => KernelRequest;
 }
 
 /** Runs ipybox's own code in the kernel, without a trace in the session. */

@@ -70,33 +70,20 @@ async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEv
   return process.ending ?? { ...exit, stderrTail: process.stderrTail + broken };
 }
 
+/** Says why a launcher has ended before it said anything. */
+type Explain = (last: ProcessEvidence, cause: unknown) => Promise<Error>;
+
 /** Waits for the launcher's report on what it can reach. */
 export async function untilReady(
-  launched: Launched,
+  { process, link, exited }: Launched,
   explain: Explain,
   deadline: AbortSignal,
 ): Promise<SelfTestReport> {
   using _stage = stage("bwrap and self-test");
-  return parseReport(await firstWords(launched, explain, deadline), launched);
-}
-
-/** Says why a launcher has ended before it said anything. */
-type Explain = (last: ProcessEvidence, cause: unknown) => Promise<Error>;
-
-async function firstWords(
-  launched: Launched,
-  explain: Explain,
-  deadline: AbortSignal,
-): Promise<unknown> {
-  try {
-    return await abortable(launched.link.ready, deadline);
-  } catch (cause) {
+  const words = await abortable(link.ready, deadline).catch(async (cause: unknown) => {
     deadline.throwIfAborted();
-    throw await explain(await launched.exited, cause);
-  }
-}
-
-function parseReport(words: unknown, { process }: Launched): SelfTestReport {
+    throw await explain(await exited, cause);
+  });
   const report = selfTestSchema.safeParse(words);
   if (report.success) return report.data;
   const evidence = { exitCode: null, signal: null, stderrTail: process.stderrTail };

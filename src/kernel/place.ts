@@ -2,9 +2,20 @@ import type { EffectiveLimits, Rlimits } from "../sandbox/limits.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
 import type { CopiedFolders } from "./far_files.ts";
+import type { KernelGatewayOptions, LastingSession } from "./gateway.ts";
 import type { LauncherProcess } from "./launch.ts";
 import type { SessionPaths } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";
+
+/** What starts a launcher in a place. */
+export interface PlaceOptions {
+  readonly options: KernelGatewayOptions;
+  readonly deadline: AbortSignal;
+  /** A port of this machine that must not be reachable there. */
+  readonly canaryPort: number;
+  /** The durable session, if it outlives this process. */
+  readonly session: LastingSession | undefined;
+}
 
 /**
  * The place where kernels run, with a started launcher: this machine's sandbox, or what a placement

@@ -53,25 +53,16 @@ import {
 } from "./far_steps.ts";
 import type { KernelGatewayOptions, LastingSession } from "./gateway.ts";
 import { howEnded, type LauncherProcess } from "./launch.ts";
-import type { Place } from "./place.ts";
+import type { Place, PlaceOptions } from "./place.ts";
 import { launchLasting } from "./place_here.ts";
 import { seenMounts } from "./seen_mounts.ts";
 import { programs, SessionPaths } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";
 
-interface PlaceFarOptions {
-  readonly options: KernelGatewayOptions;
-  readonly deadline: AbortSignal;
-  /** A port of this machine that must not be reachable there. */
-  readonly canaryPort: number;
-  /** The durable session, if it outlives this process. */
-  readonly session: LastingSession | undefined;
-}
-
 /** Starts a launcher in the place that a placement leads to. */
 export async function placeFar(
   parts: AsyncDisposableStack,
-  { options, deadline, canaryPort, session }: PlaceFarOptions,
+  { options, deadline, canaryPort, session }: PlaceOptions,
 ): Promise<Place> {
   const { sandbox = true, log = silentLogger, workspace } = options;
   const placement = parsePlacement(options.placement);

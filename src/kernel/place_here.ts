@@ -9,11 +9,10 @@ import {
   SandboxUnavailableError,
 } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { hostEnv } from "../base/permission.ts";
 import { abortable } from "../base/signals.ts";
 import { HeldTogether } from "../files/held_records.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
-import { namedProgram, type ProgramPath } from "../process/program.ts";
+import { hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { effectiveLimits, LimitedTogether, rlimits } from "../sandbox/limits.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
 import {
@@ -23,27 +22,16 @@ import {
   sandboxFix,
 } from "../sandbox/sandbox.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
-import type { KernelGatewayOptions, LastingSession } from "./gateway.ts";
+import type { LastingSession } from "./gateway.ts";
 import { howEnded } from "./launch.ts";
-import type { Place } from "./place.ts";
-import { locatePython, type PythonFiles } from "./python_files.ts";
+import type { Place, PlaceOptions } from "./place.ts";
+import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
 import { startSupervisor, SupervisedLauncher } from "./supervisor.ts";
 
-const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
-
-interface PlaceHereOptions {
-  readonly options: KernelGatewayOptions;
-  readonly deadline: AbortSignal;
-  /** A port that must not be reachable there. */
-  readonly canaryPort: number;
-  /** The durable session, if it outlives this process. */
-  readonly session: LastingSession | undefined;
-}
-
 export async function placeHere(
   parts: AsyncDisposableStack,
-  { options, deadline, canaryPort, session }: PlaceHereOptions,
+  { options, deadline, canaryPort, session }: PlaceOptions,
 ): Promise<Place> {
   const { sandbox = true, packages = [], log = silentLogger } = options;
   if (options.python === undefined) {
@@ -59,14 +47,8 @@ export async function placeHere(
   // Leaves no process behind if the start fails earlier. Its error is reported where it is awaited.
   parts.defer(() => located.then(() => {}, () => {}));
   const probe = { files: [folder.canary], port: canaryPort, process: Deno.pid };
-  const commandOf = ({ executable }: PythonFiles) => [
-    executable,
-    "-I",
-    "-S",
-    `${folder.launcher}/launcher.py`,
-    JSON.stringify(probe),
-  ];
-  const path = hostEnv("PATH") ?? DEFAULT_PATH;
+  const args = ["-I", "-S", `${folder.launcher}/launcher.py`, JSON.stringify(probe)];
+  const path = hostPath();
   let prepared: PreparedSandbox | undefined;
   if (sandbox === false) {
     log.warn("No sandbox: executed code can do everything that this user can do");
@@ -76,7 +58,7 @@ export async function placeHere(
       // The host runs this Python, too, so code must not change it.
       const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
       const readOnly = [folder.launcher, folder.runtime, folder.stubs, ...inWorkspace];
-      return { command: commandOf(python), readable, readOnly };
+      return { command: [python.executable, ...args], readable, readOnly };
     });
     contents.catch(() => {});
     prepared = await prepareSandbox(
@@ -94,21 +76,28 @@ export async function placeHere(
     );
   }
   const python = await located;
-  const command = commandOf(python);
   deadline.throwIfAborted();
   const grouped = new LimitedTogether();
   if (session === undefined) parts.use(grouped); // removed after the processes in it
+  const executable = namedProgram(python.executable);
+  const launch = prepared ?? { command: executable, args, env: { LANG: "C.UTF-8" } };
   const lasting = session === undefined ? undefined : await launchLasting(session, {
-    command: prepared === undefined ? command : [prepared.command, ...prepared.args],
-    env: prepared?.env ?? { LANG: "C.UTF-8" },
-    python: namedProgram(python.executable),
+    command: [launch.command, ...launch.args],
+    env: launch.env,
+    python: executable,
     cwd: folder.session,
     root: folder.root,
     hostPrivate: folder.hostPrivate,
     held,
     log,
   });
-  const process = lasting ?? launch(command, { prepared, cwd: folder.session, log });
+  const process = lasting ?? ManagedProcess.spawn({
+    command: launch.command,
+    args: launch.args,
+    cwd: folder.session,
+    env: launch.env,
+    onStderr: (line) => log.debug(`gateway: ${line}`),
+  });
   return {
     paths: folder,
     workspace,
@@ -135,28 +124,6 @@ export async function placeHere(
     },
     explain: (last, cause) => explainHere(last, { sandboxed: prepared !== undefined, cause }),
   };
-}
-
-interface LaunchOptions {
-  /** The sandbox around it. */
-  readonly prepared: PreparedSandbox | undefined;
-  readonly cwd: string;
-  /** Receives what is written to stderr. */
-  readonly log: Logger;
-}
-
-function launch(
-  command: readonly string[],
-  { prepared, cwd, log }: LaunchOptions,
-): ManagedProcess {
-  const [program = "", ...args] = command;
-  return ManagedProcess.spawn({
-    command: prepared?.command ?? namedProgram(program),
-    args: prepared?.args ?? args,
-    cwd,
-    env: prepared?.env ?? { LANG: "C.UTF-8" },
-    onStderr: (line) => log.debug(`gateway: ${line}`),
-  });
 }
 
 interface LastingLaunch {

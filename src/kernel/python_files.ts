@@ -6,7 +6,7 @@ import { pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 
 /** What a Python that can run the gateway consists of, which the sandbox must let it read. */
-export interface PythonFiles {
+interface PythonFiles {
   /** Its path, whose folder is free of symbolic links. */
   readonly executable: string;
   /** Files and folders that must be readable to run it. */

@@ -36,7 +36,7 @@ export interface SessionAddress {
   readonly where?: string | undefined;
 }
 
-export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
+interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   /** The Python that runs it. */
   readonly python: ProgramPath;
   /** A folder that only the host sees, for its program. */
@@ -274,7 +274,7 @@ export class SupervisedLauncher {
 
   #keepAlive(): void {
     if (++this.#silent > MAX_SILENT) {
-      this.#ending = endingOf("The session's supervisor does not answer");
+      this.#ending = new KernelDiedError("The session's supervisor does not answer", UNKNOWN_EXIT);
       return this.#close();
     }
     this.#send(encodeFrame(FrameType.BEAT, 0));
@@ -416,10 +416,6 @@ async function greet(line: Line, address: SessionAddress, want: string): Promise
 const ENDED = "The session was ended by another program";
 const TIME_OVER = "The session has reached its maximum lifetime";
 const UNKNOWN_EXIT = { exitCode: null, signal: null, stderrTail: "" };
-
-function endingOf(message: string): KernelDiedError {
-  return new KernelDiedError(message, UNKNOWN_EXIT);
-}
 
 function takenBy(pid: number | null | undefined, { id }: SessionAddress): SessionTakenError {
   const which = pid == null ? "Another program" : `Another program, process ${pid},`;

@@ -10,7 +10,7 @@ import { findProgram } from "./program.ts";
 import { runProgram } from "./run_program.ts";
 
 /** The limits of all processes in a group together; `null` for no limit. */
-export interface GroupLimits {
+interface GroupLimits {
   /** Bytes of memory, including files in memory file systems. */
   readonly memoryBytes: number | null;
   /** Processes and threads. */
@@ -34,12 +34,12 @@ export class ControlGroup implements AsyncDisposable {
   static async take(
     pid: number,
     limits: GroupLimits,
-    signal?: AbortSignal,
   ): Promise<ControlGroup | undefined> {
     if (Deno.build.os !== "linux" || !isPermitted()) return undefined;
     if (limits.memoryBytes === null && limits.processes === null) return undefined;
-    return await direct(pid, limits, (folders) => new ControlGroup("the system", folders)) ??
-      (await bySystemd(pid, limits, signal) ? new ControlGroup("systemd", []) : undefined);
+    const folders = await direct(pid, limits);
+    if (folders !== undefined) return new ControlGroup("the system", folders);
+    return await bySystemd(pid, limits) ? new ControlGroup("systemd", []) : undefined;
   }
 
   /** Its folders, where it has some that must be removed. */
@@ -64,39 +64,28 @@ function isPermitted(): boolean {
 function filesOf(
   { memoryBytes, processes }: GroupLimits,
   own: ReadonlyMap<string, string>,
-): (readonly (readonly [folder: string, values: Readonly<Record<string, string>>])[])[] {
+): (readonly [folder: string, file: string, limit: number])[][] {
   const name = `${PREFIX}${crypto.randomUUID()}`;
-  const values = (memory: string, pids: string) => ({
-    ...(memoryBytes === null ? {} : { [memory]: String(memoryBytes) }),
-    ...(processes === null ? {} : { [pids]: String(processes) }),
-  });
   const unified = join(ROOT, own.get("") ?? "/", name);
   const of = (controller: string) => join(ROOT, controller, own.get(controller) ?? "/", name);
-  return [
-    [[unified, values("memory.max", "pids.max")]],
-    [
-      ...(memoryBytes === null
-        ? []
-        : [[of("memory"), { "memory.limit_in_bytes": String(memoryBytes) }] as const]),
-      ...(processes === null ? [] : [[of("pids"), { "pids.max": String(processes) }] as const]),
-    ],
-  ];
+  const versions = [
+    [[unified, "memory.max", memoryBytes], [unified, "pids.max", processes]],
+    [[of("memory"), "memory.limit_in_bytes", memoryBytes], [of("pids"), "pids.max", processes]],
+  ] as const;
+  return versions.map((files) =>
+    files.flatMap(([folder, file, limit]) => limit === null ? [] : [[folder, file, limit] as const])
+  );
 }
 
-async function direct(
-  pid: number,
-  limits: GroupLimits,
-  make: (folders: readonly string[]) => ControlGroup,
-): Promise<ControlGroup | undefined> {
+/** Creates the groups and moves the process there; returns their folders. */
+async function direct(pid: number, limits: GroupLimits): Promise<string[] | undefined> {
   for (const files of filesOf(limits, await ownGroups())) {
-    const folders = files.map(([folder]) => folder);
+    const folders = [...new Set(files.map(([folder]) => folder))];
     try {
-      for (const [folder, values] of files) {
-        await Deno.mkdir(folder);
-        for (const [file, value] of Object.entries(values)) await write(`${folder}/${file}`, value);
-      }
-      for (const folder of folders) await write(`${folder}/cgroup.procs`, String(pid));
-      return make(folders);
+      for (const folder of folders) await Deno.mkdir(folder);
+      for (const [folder, file, limit] of files) await write(`${folder}/${file}`, limit);
+      for (const folder of folders) await write(`${folder}/cgroup.procs`, pid);
+      return folders;
     } catch {
       // Not this version, or not this user's: the groups created so far are empty.
       for (const folder of folders) await Deno.remove(folder).catch(() => {});
@@ -106,8 +95,8 @@ async function direct(
 }
 
 /** Writes to an existing file. If it is missing, the group lacks that controller. */
-async function write(file: string, value: string): Promise<void> {
-  await Deno.writeTextFile(file, value, { create: false });
+async function write(file: string, value: number): Promise<void> {
+  await Deno.writeTextFile(file, String(value), { create: false });
 }
 
 /** The groups of this process by controller; version 2 has no controllers here. */
@@ -125,7 +114,6 @@ async function ownGroups(): Promise<Map<string, string>> {
 async function bySystemd(
   pid: number,
   { memoryBytes, processes }: GroupLimits,
-  signal: AbortSignal | undefined,
 ): Promise<boolean> {
   const isRoot = Deno.uid() === 0;
   const runtime = isRoot ? "/run" : hostEnv("XDG_RUNTIME_DIR");
@@ -149,7 +137,6 @@ async function bySystemd(
       ...[`${PREFIX}${crypto.randomUUID()}.scope`, "fail"],
       ...[String(properties.length), ...properties.flat(), "0"],
     ],
-    signal,
   });
   return success;
 }

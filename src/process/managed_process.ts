@@ -182,9 +182,6 @@ export class ManagedProcess implements AsyncDisposable {
   }
 }
 
-/** A pipe that fails has ended: the other side is gone. */
-const ENDED: ReadableStreamReadResult<Uint8Array> = { done: true };
-
 function spawnChild(options: ManagedProcessOptions): Deno.ChildProcess {
   const { command, args = [], cwd = "/", env } = options;
   try {
@@ -259,7 +256,7 @@ export class ProcessPipes implements ByteStream {
     this.#wasRead = true;
     const given = this.#buffer ?? new Uint8Array(CHUNK);
     this.#buffer = undefined; // the stream takes it
-    const { value, done } = await this.#output.read(given).catch(() => OUTPUT_ENDED);
+    const { value, done } = await this.#output.read(given).catch(() => ENDED);
     if (done || value === undefined) {
       this.#ended.resolve();
       return null;
@@ -296,7 +293,7 @@ export class ProcessPipes implements ByteStream {
 }
 
 /** A pipe that fails has ended: the other side is gone. */
-const OUTPUT_ENDED: { readonly value?: undefined; readonly done: true } = { done: true };
+const ENDED: { readonly value?: undefined; readonly done: true } = { done: true };
 
 /** Terminal escape sequences, then all control characters except tab. */
 const ESCAPES =

@@ -3,7 +3,7 @@ import { hostPath, type ProgramPath } from "./program.ts";
 import { trustedPath } from "./trusted_path.ts";
 
 /** Options of {@linkcode runProgram}. */
-export interface RunProgramOptions {
+interface RunProgramOptions {
   /** Its arguments, which no shell interprets. */
   readonly args?: readonly string[];
   /**

@@ -59,7 +59,7 @@ export class PathTrust {
     const reason = this.#whyCode(folder) ?? await this.whyShared(folder);
     if (reason !== undefined) return reason;
     // In such a folder, nobody can replace an existing file, but everybody can add new ones.
-    const mode = (await lookThrough(folder))?.mode ?? 0;
+    const mode = (await look(await realPathIfSeen(folder)))?.mode ?? 0;
     return (mode & 0o002) !== 0 ? `other users can write to ${folder}` : undefined;
   }
 
@@ -155,11 +155,6 @@ async function look(path: string): Promise<Deno.FileInfo | undefined> {
     if (isUnseen) return undefined;
     throw error;
   }
-}
-
-async function lookThrough(path: string): Promise<Deno.FileInfo | undefined> {
-  const real = await realPathIfSeen(path);
-  return await look(real);
 }
 
 /** Where a path leads. */

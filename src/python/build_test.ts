@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { stepsOf } from "../../tests/support/steps.ts";
 import { SilentIndex } from "../../tests/support/silent_index.ts";
-import { TempDirectory } from "../../tests/support/temp_directory.ts";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { remoteRecipe, tinyRecipe } from "../../tests/support/tiny_recipe.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { buildPythonEnvironment, readManagedEnvironment } from "./environment.ts";
@@ -11,7 +11,7 @@ const OFFLINE = { PIP_RETRIES: "0", UV_HTTP_RETRIES: "0" };
 
 Deno.test("buildPythonEnvironment() builds once, also for two processes, and again only when told to", async (t) => {
   const step = stepsOf(t);
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   await using index = new SilentIndex();
   const recipe = await tinyRecipe(directory.path);
   const cacheDir = `${directory.path}/cache`;
@@ -63,7 +63,7 @@ Deno.test("buildPythonEnvironment() builds once, also for two processes, and aga
 });
 
 Deno.test("buildPythonEnvironment() installs nothing without its hash", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const { requirements, modules } = await tinyRecipe(directory.path);
   const cacheDir = `${directory.path}/cache`;
   const build = (text: string) => () =>
@@ -78,7 +78,7 @@ Deno.test("buildPythonEnvironment() installs nothing without its hash", async ()
 });
 
 Deno.test("buildPythonEnvironment() without a network says what the installer said", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const cacheDir = `${directory.path}/cache`;
   const recipe = remoteRecipe("http://127.0.0.1:1/simple");
 
@@ -90,7 +90,7 @@ Deno.test("buildPythonEnvironment() without a network says what the installer sa
 });
 
 Deno.test("buildPythonEnvironment() names the package that cannot be imported", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const { requirements } = await tinyRecipe(directory.path);
   const recipe = { requirements, modules: { ipybox_huge: "ipybox-huge" } };
   const cacheDir = `${directory.path}/cache`;
@@ -102,7 +102,7 @@ Deno.test("buildPythonEnvironment() names the package that cannot be imported", 
 });
 
 Deno.test("buildPythonEnvironment() that is aborted ends the installer and leaves nothing", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   await using index = new SilentIndex();
   const cacheDir = `${directory.path}/cache`;
   const interrupt = new AbortController();

@@ -1,12 +1,12 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { TempDirectory } from "../../tests/support/temp_directory.ts";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { checkPython, findPython } from "./environment.ts";
 import { isNewEnough } from "./interpreter.ts";
 import { environmentKey, kernelRecipe } from "./managed.ts";
 
 Deno.test("findPython() before the first setup names the command that helps", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   using _env = withoutVariable("IPYBOX_PYTHON");
 
   const finding = findPython({ cacheDir: directory.path });
@@ -16,7 +16,7 @@ Deno.test("findPython() before the first setup names the command that helps", as
 });
 
 Deno.test("findPython() names all that a Python lacks, and the command that installs it", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const python = await bareEnvironment(directory.path);
 
   const finding = findPython({ python, cacheDir: directory.path });
@@ -32,7 +32,7 @@ Deno.test("findPython() names all that a Python lacks, and the command that inst
 });
 
 Deno.test("findPython() really imports: broken and old packages count as missing", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const python = await bareEnvironment(directory.path);
   await addPackage(directory.path, "kernel_gateway", "jupyter_kernel_gateway", "3.0.1");
   await addPackage(directory.path, "pydantic", "pydantic", "1.10.13");
@@ -47,7 +47,7 @@ Deno.test("findPython() really imports: broken and old packages count as missing
 });
 
 Deno.test("findPython() refuses a pydantic that generated APIs do not work with", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const python = await bareEnvironment(directory.path);
   await addPackage(directory.path, "kernel_gateway", "jupyter_kernel_gateway", "3.0.1");
   await addPackage(directory.path, "ipykernel", "ipykernel", "7.4.0");
@@ -59,7 +59,7 @@ Deno.test("findPython() refuses a pydantic that generated APIs do not work with"
 });
 
 Deno.test("findPython() takes any Python that has what is needed", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const python = await fitEnvironment(directory.path);
 
   const environment = await findPython({ python, cacheDir: directory.path });
@@ -79,7 +79,7 @@ Deno.test("findPython() takes any Python that has what is needed", async () => {
 });
 
 Deno.test("findPython() tries a Python once, and again when its packages have changed", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const { path: cacheDir } = directory;
   const python = await fitEnvironment(directory.path);
   const site = await sitePackages(directory.path);
@@ -100,7 +100,7 @@ Deno.test("findPython() tries a Python once, and again when its packages have ch
 });
 
 Deno.test("findPython() tries a Python again if what it remembers is not whole", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const { path: cacheDir } = directory;
   const python = await fitEnvironment(directory.path);
   const found = await findPython({ python, cacheDir });
@@ -123,7 +123,7 @@ Deno.test("findPython() tries a Python again if what it remembers is not whole",
 });
 
 Deno.test("checkPython() tries even a Python that is remembered", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const { path: cacheDir } = directory;
   const python = await fitEnvironment(directory.path);
   await findPython({ python, cacheDir });
@@ -146,7 +146,7 @@ Deno.test("findPython() says why something is no Python", async () => {
 });
 
 Deno.test("findPython() trusts the marker of a managed environment, and only that", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   using _env = withoutVariable("IPYBOX_PYTHON");
   const key = await environmentKey(kernelRecipe());
   const prefix = `${directory.path}/${key}-py3.12-0a1b2c3d`;

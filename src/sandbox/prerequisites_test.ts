@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { TempDirectory } from "../../tests/support/temp_directory.ts";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
 import {
   checkSandbox,
   explainNamespaceFailure,
@@ -20,7 +20,7 @@ Deno.test("checkSandbox() finds a machine ready that `deno task setup` made read
 });
 
 Deno.test("requireSandboxPrerequisites() names all programs that are missing, and one command for them", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const script = `
     import { requireSandboxPrerequisites } from "${new URL("./prerequisites.ts", import.meta.url)}";
     await requireSandboxPrerequisites().catch((error) => {

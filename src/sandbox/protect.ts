@@ -4,7 +4,7 @@ import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { fairTurns } from "../base/signals.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
-import { lockUserFolder, replaceFile } from "../files/safe.ts";
+import { ifPresent, lockUserFolder, replaceFile } from "../files/safe.ts";
 import { isUnwritable, usableState } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
@@ -330,13 +330,8 @@ const LOST = "\ufffd";
 
 /** Whether Deno's name for an entry leads to that entry and not to another one. */
 async function isSame(entry: Deno.DirEntry, path: string): Promise<boolean> {
-  try {
-    const { isDirectory, isSymlink } = await Deno.lstat(path);
-    return isDirectory === entry.isDirectory && isSymlink === entry.isSymlink;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
+  const found = await ifPresent(Deno.lstat(path));
+  return found?.isDirectory === entry.isDirectory && found.isSymlink === entry.isSymlink;
 }
 
 function unreadableName(folder: string, name: string): ConfigError {
@@ -488,12 +483,8 @@ export const DOTENV_NOTE = ".ipybox/no-dotenv";
 
 /** Notes that a workspace has no `.env`, before code can write one. */
 export async function noteAbsentDotenv(workspace: string): Promise<void> {
-  try {
-    await Deno.lstat(join(workspace, ".env"));
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    await makeNote(join(workspace, DOTENV_NOTE));
-  }
+  const dotenv = await ifPresent(Deno.lstat(join(workspace, ".env")));
+  if (dotenv === undefined) await makeNote(join(workspace, DOTENV_NOTE));
 }
 
 const recordSchema = z.object({
@@ -550,9 +541,9 @@ export async function forgetWorkspace(workspace: string): Promise<void> {
   if (record === undefined || await lstatIfAllowed(workspace)) return;
   try {
     using _lock = await lockUserFolder(dirname(record));
-    await Deno.remove(record);
+    await ifPresent(Deno.remove(record));
   } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound) && !isUnwritable(error)) throw error;
+    if (!isUnwritable(error)) throw error;
   }
 }
 
@@ -567,22 +558,18 @@ function recordOf(workspace: string): string | undefined {
  * with the same birth time, which no program can set on Linux; macOS does not reuse inodes.
  */
 async function identityOf(path: string): Promise<string | undefined> {
-  try {
-    const { ino, birthtime } = await Deno.lstat(path);
-    return ino === null || birthtime === null ? undefined : `${ino} ${birthtime.toISOString()}`;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
+  const { ino = null, birthtime = null } = await ifPresent(Deno.lstat(path)) ?? {};
+  return ino === null || birthtime === null ? undefined : `${ino} ${birthtime.toISOString()}`;
 }
 
 /** The recorded paths of a workspace; `undefined` if there is no record of this very folder. */
 async function readRecord(path: string, workspace: string): Promise<Entries["paths"] | undefined> {
+  const text = await ifPresent(Deno.readTextFile(path));
+  if (text === undefined) return undefined;
   try {
-    const entries = recordSchema.parse(JSON.parse(await Deno.readTextFile(path)));
+    const entries = recordSchema.parse(JSON.parse(text));
     return entries.workspace === workspace ? entries.paths : undefined;
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
     if (error instanceof SyntaxError || error instanceof z.ZodError) return {}; // damaged
     throw error;
   }

@@ -4,6 +4,7 @@ import { EnvironmentNotReadyError, SandboxUnavailableError } from "../base/error
 import { type Logger, silentLogger } from "../base/log.ts";
 import { hostEnv, mayRead } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
+import { ifPresent } from "../files/safe.ts";
 import {
   denoProgram,
   findProgram,
@@ -219,13 +220,9 @@ async function srtDeno(search: ProgramSearch = {}): Promise<ProgramPath> {
 
 /** The package's folder in Deno's cache, whichever registry it came from. */
 async function findVendor(npmCache: string): Promise<string | undefined> {
-  try {
-    for await (const { name } of Deno.readDir(npmCache)) {
-      const vendor = `${npmCache}/${name}/${SRT_PACKAGE}/${SRT_VERSION}/vendor`;
-      if (await Deno.stat(vendor).then(() => true, () => false)) return vendor;
-    }
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  for (const { name } of await ifPresent(Array.fromAsync(Deno.readDir(npmCache))) ?? []) {
+    const vendor = `${npmCache}/${name}/${SRT_PACKAGE}/${SRT_VERSION}/vendor`;
+    if (await Deno.stat(vendor).then(() => true, () => false)) return vendor;
   }
   return undefined;
 }

@@ -21,7 +21,7 @@
  */
 
 /** What a filter may allow although it is usually denied. */
-export interface SyscallFilterOptions {
+interface SyscallFilterOptions {
   /** Unix sockets. */
   readonly unixSockets: boolean;
   /** Namespaces and mounts, which depend on each other. */

@@ -6,6 +6,7 @@
  */
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { isGranted } from "../base/permission.ts";
+import { ifPresent } from "../files/safe.ts";
 import { findProgram, namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import { lstatIfAllowed } from "../process/trusted_path.ts";
@@ -14,7 +15,7 @@ import { lstatIfAllowed } from "../process/trusted_path.ts";
 export type SystemTool = "bwrap" | "socat" | "rg" | "python3";
 
 /** A package manager. `apt-get` is run; for others, the command is shown. */
-export interface PackageManager {
+interface PackageManager {
   /** Its program. */
   readonly name: string;
   /** Paths of its program. */
@@ -207,12 +208,6 @@ async function runToEnd(
 }
 
 async function hasAptLists(): Promise<boolean> {
-  try {
-    for await (const entry of Deno.readDir("/var/lib/apt/lists")) {
-      if (entry.isFile && entry.name.includes("Packages")) return true;
-    }
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
-  return false;
+  const lists = await ifPresent(Array.fromAsync(Deno.readDir("/var/lib/apt/lists"))) ?? [];
+  return lists.some(({ isFile, name }) => isFile && name.includes("Packages"));
 }

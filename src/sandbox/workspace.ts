@@ -159,9 +159,8 @@ async function realPlace(path: string): Promise<string> {
 async function realPathIfPresent(path: string): Promise<string | undefined> {
   if (!mayRead(path)) return undefined; // it cannot be used either
   try {
-    return await Deno.realPath(path);
+    return await ifPresent(Deno.realPath(path));
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
     if (error instanceof Deno.errors.PermissionDenied) return undefined; // it cannot be used either
     throw error;
   }

@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { auditedQuestions } from "../support/audited_questions.ts";
 import { ipybox } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
+import { exists } from "../support/files.ts";
+import { until } from "../support/wait.ts";
 import { rawServer } from "../support/mcp.ts";
 import { eachKind, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
@@ -190,7 +191,3 @@ Deno.test("A client of each kind that answers for nobody has asked nobody", () =
     assertStringIncludes(JSON.stringify(defaults.at(-2)), '"default":"allow once"');
     assertStringIncludes(JSON.stringify(defaults.at(-1)), '"default":"allow"');
   }));
-
-async function exists(path: string): Promise<boolean> {
-  return await Deno.stat(path).then(() => true, () => false);
-}

@@ -2,12 +2,9 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { HeldFolder } from "../../src/files/private_folder.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { ipybox } from "../support/cli.ts";
+import { exists } from "../support/files.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-
-async function exists(path: string): Promise<boolean> {
-  return await Deno.lstat(path).then(() => true, () => false);
-}
 
 Deno.test("ipybox clean leaves sessions in use alone", async () => {
   await using folder = await TempFolder.create();

@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { readAuditLog, verifyAuditLog } from "../../src/approval/audit/reader.ts";
 import { auditedQuestions } from "../support/audited_questions.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { rawServer } from "../support/mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";

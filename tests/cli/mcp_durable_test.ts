@@ -2,7 +2,8 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
-import { until } from "../support/executor.ts";
+import { exists } from "../support/files.ts";
+import { until } from "../support/wait.ts";
 import { rawServer } from "../support/mcp.ts";
 import { type Answer, CLIENT_KINDS, type ClientKind, McpHost } from "../support/mcp_client.ts";
 import { RAW } from "../support/mcp_workspace.ts";
@@ -175,10 +176,6 @@ Deno.test("ipybox mcp --session: a client that restarts finds its session", asyn
     });
   });
 });
-
-async function exists(path: string): Promise<boolean> {
-  return await Deno.stat(path).then(() => true, () => false);
-}
 
 Deno.test("ipybox mcp --session --placement: the next server finds the session there", async () => {
   await using scene = await Scene.create();

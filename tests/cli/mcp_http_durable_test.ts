@@ -6,7 +6,7 @@ import { ServerRegistry } from "../../src/servers/registry.ts";
 import { untilReady } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
 import { ipybox } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";

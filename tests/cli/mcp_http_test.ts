@@ -4,7 +4,7 @@ import { ServerRegistry } from "../../src/servers/registry.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { ipybox } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { rawServer } from "../support/mcp.ts";

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { INITIALIZE } from "../support/initialize.ts";
 import { cliArguments } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { TempCache } from "../support/temp_cache.ts";

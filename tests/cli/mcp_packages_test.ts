@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { exists } from "../support/files.ts";
 import { MemoryGroup } from "../support/memory_group.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { SilentIndex } from "../support/silent_index.ts";
@@ -98,10 +99,6 @@ Deno.test("install_package ends its installer when it is cancelled", async () =>
   await assertRejects(() => call);
   await index.hungUp;
 });
-
-async function exists(path: string): Promise<boolean> {
-  return await Deno.lstat(path).then(() => true, () => false);
-}
 
 /** What a source package attacks, besides the folder that it lies in. */
 interface Targets {

@@ -12,7 +12,7 @@ import { ConsentFile } from "../../src/approval/rules/consent_file.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { untilReady } from "../support/approval_page.ts";
 import { browserTest, type TestBrowser } from "../support/browser.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";
 import { type ClientKind, eachKind, McpHost } from "../support/mcp_client.ts";

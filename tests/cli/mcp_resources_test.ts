@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { generatePackage } from "../../src/apigen/generate.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { rawServer } from "../support/mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { stepsOf } from "../support/steps.ts";

@@ -8,13 +8,14 @@ import { CellRun } from "../../src/mcp_server/cell_run.ts";
 import { Session } from "../../src/mcp_server/session.ts";
 import { ownProgram } from "../../src/process/program.ts";
 import { cliArguments } from "../support/cli.ts";
-import { TestExecutor, until } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { FakeTime } from "../support/fake_time.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempCache } from "../support/temp_cache.ts";
+import { until } from "../support/wait.ts";
 
 const EXTENSION = "io.modelcontextprotocol/tasks";
 const TAKES_TASKS = { extensions: { [EXTENSION]: {} }, elicitation: { form: {} } };

@@ -8,7 +8,7 @@ import { type McpHttpServerOptions, McpServer } from "../../src/mcp_server/mcp_s
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { browserTest } from "../support/browser.ts";
 import { ipybox } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";

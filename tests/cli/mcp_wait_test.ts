@@ -9,10 +9,11 @@ import {
 } from "@std/assert";
 import { CodeExecutionError } from "../../src/base/errors.ts";
 import { CellRun } from "../../src/mcp_server/cell_run.ts";
-import { TestExecutor, until } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { stepsOf } from "../support/steps.ts";
+import { until } from "../support/wait.ts";
 
 Deno.test("ipybox mcp leaves a cell running that its client does not wait for", async (t) => {
   await using workspace = await workspaceWithServer();

@@ -3,10 +3,11 @@ import { join } from "node:path";
 import { OwnEntries } from "../../src/files/own_entries.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
-import { rawServer, until } from "../support/mcp.ts";
+import { rawServer } from "../support/mcp.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal, type TerminalEnd, type Typing } from "../support/terminal.ts";
+import { until } from "../support/wait.ts";
 
 /** A question and the end of what is bold. */
 const QUESTION = "Allow? [y]es [n]o [a]lways [s]ession [e]dit [d]etails \x1b[0m";

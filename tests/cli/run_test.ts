@@ -1,9 +1,8 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { shellWord } from "../../src/base/shell_word.ts";
-import { ServerRegistry } from "../../src/servers/registry.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
-import { rawServer } from "../support/mcp.ts";
+import { until } from "../support/wait.ts";
+import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -177,11 +176,9 @@ print(os.environ["A"], os.environ["B"], os.environ.get("SECRET"))
 
 for (const { name, args, stdin, env, code, stdout, stderr } of cases) {
   Deno.test(`ipybox run: ${name}`, async () => {
-    await using workspace = await TempFolder.create();
+    await using workspace = await workspaceWithServer();
     await Deno.writeTextFile(`${workspace.path}/action.py`, ACTION);
     await Deno.writeTextFile(`${workspace.path}/.env`, "KERNEL_ENV_B=b\n");
-    const registry = await ServerRegistry.open({ workspace: workspace.path });
-    await registry.register("raw", rawServer());
 
     const end = await ipybox(["run", ...args], {
       cwd: workspace.path,

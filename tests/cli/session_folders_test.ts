@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { lstatIfPresent } from "../../src/files/safe.ts";
 import { stateFolder } from "../../src/files/user_folders.ts";
 import { sha256 } from "../../src/json/digest.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { TempFolder } from "../support/temp_folder.ts";

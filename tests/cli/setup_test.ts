@@ -1,13 +1,13 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { Prerequisite } from "../../src/sandbox/prerequisites.ts";
 import { denoDirectory } from "../support/temp_cache.ts";
-import { TempDirectory } from "../support/temp_directory.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 import { testPython } from "../support/python.ts";
 
 const cli = new URL("../../cli.ts", import.meta.url).pathname;
 
 Deno.test("ipybox setup builds what is missing, then doctor finds all ready", async () => {
-  await using home = await TempDirectory.create();
+  await using home = await TempFolder.create();
   const env = { XDG_CACHE_HOME: `${home.path}/cache`, IPYBOX_PYTHON: "" };
 
   const before = await ipybox(["doctor", "--json"], env);
@@ -60,7 +60,7 @@ Deno.test("ipybox setup and doctor refuse options that they do not know", async 
 });
 
 Deno.test("ipybox doctor reports programs that are not on the PATH", async () => {
-  await using empty = await TempDirectory.create();
+  await using empty = await TempFolder.create();
 
   const { code, stdout } = await ipybox(["doctor", "--python", testPython()], {
     PATH: empty.path,
@@ -73,7 +73,7 @@ Deno.test("ipybox doctor reports programs that are not on the PATH", async () =>
 });
 
 Deno.test("ipybox doctor runs code in a kernel and says what servers lack", async () => {
-  await using workspace = await TempDirectory.create();
+  await using workspace = await TempFolder.create();
   await Deno.mkdir(`${workspace.path}/.ipybox`);
   const mcpServers = {
     gone: { command: "no-such-program-of-ipybox" },

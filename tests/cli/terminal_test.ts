@@ -1,7 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { ServerRegistry } from "../../src/servers/registry.ts";
 import { auditedQuestions } from "../support/audited_questions.ts";
-import { rawServer } from "../support/mcp.ts";
+import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import {
@@ -410,14 +409,6 @@ thread.start(); count(); thread.join()`;
   assertStringIncludes(end.output, `${QUESTION}n no`); // nothing came between
   assertStringIncludes(end.output, "\\u001b[1A\\u001b[2KAllow");
 });
-
-/** A workspace in which the server `raw` is registered. */
-async function workspaceWithServer(): Promise<TempFolder> {
-  const workspace = await TempFolder.create();
-  const registry = await ServerRegistry.open({ workspace: workspace.path });
-  await registry.register("raw", rawServer());
-  return workspace;
-}
 
 async function run(
   workspace: string,

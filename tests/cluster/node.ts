@@ -6,7 +6,7 @@
  * @module
  */
 import { messageOf } from "../../src/base/message_of.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 
 /** The clients of the API server: as whom they come, and in which group. */
 const CLIENTS = {

@@ -4,7 +4,7 @@ import { type GeneratedTool, generatePackage } from "../../src/apigen/generate.t
 import { CORPUS, corpusServers, NO_CORPUS, packageName } from "../support/corpus.ts";
 import { runPyright, runPython, runScript } from "../support/run_python.ts";
 import { testIf } from "../support/skip.ts";
-import { TempDirectory } from "../support/temp_directory.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 /** Generates the packages of all servers. */
 async function generateCorpus(rootDir: string): Promise<GeneratedTool[]> {
@@ -34,7 +34,7 @@ function errorsIn(output: string): string[] {
 testIf(CORPUS !== undefined, NO_CORPUS, {
   name: "every tool of real servers becomes a module that is right in every labelled example",
   fn: async () => {
-    await using directory = await TempDirectory.create();
+    await using directory = await TempFolder.create();
 
     const tools = await generateCorpus(directory.path);
 
@@ -57,7 +57,7 @@ testIf(CORPUS !== undefined, NO_CORPUS, {
   name:
     "modules of real tools hold only what generated code may hold, and satisfy ruff, mypy and pyright",
   fn: async () => {
-    await using directory = await TempDirectory.create();
+    await using directory = await TempFolder.create();
     await generateCorpus(directory.path);
     const packages = corpusServers().map(({ server }) => packageName(server));
 
@@ -92,8 +92,8 @@ testIf(CORPUS !== undefined, NO_CORPUS, {
 testIf(CORPUS !== undefined, NO_CORPUS, {
   name: "the same tool lists give the same bytes, and writing them again writes nothing",
   fn: async () => {
-    await using first = await TempDirectory.create();
-    await using second = await TempDirectory.create();
+    await using first = await TempFolder.create();
+    await using second = await TempFolder.create();
 
     await generateCorpus(first.path);
     await generateCorpus(second.path);

@@ -12,7 +12,7 @@ import {
 } from "../fixtures/hostile_tools.ts";
 import { arbitraryInput } from "../support/arbitrary_schema.ts";
 import { runScript } from "../support/run_python.ts";
-import { TempDirectory } from "../support/temp_directory.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 import { cpuMs } from "../support/stalls.ts";
 
 interface Inspection {
@@ -24,7 +24,7 @@ interface Inspection {
 
 /** Generates a package of hostile tools and has Python look at it. */
 async function inspect(tools: readonly unknown[]): Promise<Inspection> {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const listing = {
     tools,
     serverInfo: { name: PAYLOADS[0], title: PAYLOADS[3] },
@@ -92,7 +92,7 @@ Deno.test("no text that fast-check finds becomes code", async () => {
 });
 
 Deno.test("for schemas that fast-check makes, Params allows what the schema allows and sends it unchanged", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const schemas = fc.sample(arbitraryInput, { numRuns: 150, seed: 11 });
   const tools = schemas.map((inputSchema, index) => ({ name: `t${index}`, inputSchema }));
   const generated = await generatePackage("fuzz", { tools }, { rootDir: directory.path });

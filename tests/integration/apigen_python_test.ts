@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { generatePackage } from "../../src/apigen/generate.ts";
 import { runPyright, runPython } from "../support/run_python.ts";
-import { TempDirectory } from "../support/temp_directory.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 const where = {
   type: "object",
@@ -134,7 +134,7 @@ const TOOLS: readonly unknown[] = [
 ];
 
 Deno.test("generated modules do in Python what the schemas say", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   await generatePackage("demo", { tools: TOOLS }, { rootDir: directory.path });
   const script = new URL("../python/test_generated.py", import.meta.url).pathname;
 
@@ -172,7 +172,7 @@ search_items.run(query="x", scale="big")
 `;
 
 Deno.test("type checkers know the parameters of run(), as keywords and as Params", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const { path } = directory;
   await generatePackage("demo", { tools: TOOLS }, { rootDir: path });
   await Deno.writeTextFile(`${path}/caller.py`, CALLER);

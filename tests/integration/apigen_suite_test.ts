@@ -4,7 +4,7 @@ import { generatePackage } from "../../src/apigen/generate.ts";
 import { CORPUS, NO_CORPUS, type SuiteGroup, suiteGroups } from "../support/corpus.ts";
 import { runScript } from "../support/run_python.ts";
 import { testIf } from "../support/skip.ts";
-import { TempDirectory } from "../support/temp_directory.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 type Failures = Record<string, [kind: string, instance: unknown][]>;
 
@@ -19,7 +19,7 @@ const REACHED: readonly [draft: string, wrapped: number, direct: number][] = [
 
 /** Judges all groups of a draft. */
 async function judge(draft: string, groups: readonly SuiteGroup[]): Promise<Failures> {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const server = draft.replaceAll("-", "_");
   const tools = groups.map(({ id, schema }) => ({ name: id, inputSchema: schema }));
   const generated = await generatePackage(server, { tools }, { rootDir: directory.path });

@@ -5,7 +5,8 @@ import { ApprovalRequest } from "../../src/approval/request.ts";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolServer } from "../../src/calls/tool_server.ts";
-import { rawServer, until } from "../support/mcp.ts";
+import { rawServer } from "../support/mcp.ts";
+import { until } from "../support/wait.ts";
 
 async function start(approvalTimeoutMs?: number): Promise<ToolServer> {
   const servers = { raw: rawServer() };

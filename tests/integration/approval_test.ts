@@ -2,9 +2,10 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ApprovalClient } from "../../src/approval/client.ts";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { CodeExecutionError, ExecutionTimeoutError } from "../../src/base/errors.ts";
-import { follow, rejection, TestExecutor, until } from "../support/executor.ts";
+import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
+import { rejection, until } from "../support/wait.ts";
 
 /** How long a decision takes where that must not count: longer than any time limit here. */
 const LONG_MS = 2700;

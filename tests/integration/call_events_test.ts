@@ -11,10 +11,10 @@ import {
   pythonJson,
   rawServer,
   startHttpServer,
-  until,
 } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const IMPORTS = `
 import asyncio, json, threading, time

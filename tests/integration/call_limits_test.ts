@@ -1,8 +1,9 @@
 /** The limits of tool calls that an application sets, seen from the code in the kernel. */
 import { assertEquals } from "@std/assert";
 import { TestExecutor } from "../support/executor.ts";
-import { rawServer, until } from "../support/mcp.ts";
+import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const RAW = "import ipybox_runtime as r\nraw = r.ToolRunner('raw')\n";
 

@@ -1,8 +1,10 @@
 import { assertEquals } from "@std/assert";
-import { follow, rejection, TestExecutor, until } from "../support/executor.ts";
+import { follow, TestExecutor } from "../support/executor.ts";
+import { exists } from "../support/files.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
+import { rejection, until } from "../support/wait.ts";
 
 const NONE = (): never => {
   throw new Error("Nothing here asks for approval");
@@ -89,10 +91,6 @@ while True:
     assertEquals((await follow(executor, "2", NONE)).result?.text, "2");
   });
 });
-
-async function exists(path: string): Promise<boolean> {
-  return await Deno.stat(path).then(() => true, () => false);
-}
 
 for (const sandbox of [true, false]) {
   Deno.test(`disposing an executor that runs leaves no process (sandbox ${sandbox})`, async () => {

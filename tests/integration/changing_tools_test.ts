@@ -9,10 +9,11 @@ import {
 import { CodeExecutionError } from "../../src/base/errors.ts";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { TestExecutor } from "../support/executor.ts";
-import { fixtureServer, rawServer, startHttpServer, until } from "../support/mcp.ts";
+import { fixtureServer, rawServer, startHttpServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const DEFINE = `
 def define(name, description="New.", **more):

@@ -8,7 +8,7 @@ import { LocalCheck } from "../support/local_check.ts";
 import { codeBlocks } from "../support/markdown.ts";
 import { runScript } from "../support/run_python.ts";
 import { testIf } from "../support/skip.ts";
-import { TempDirectory } from "../support/temp_directory.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 /** Of each so many tools of the corpus one is checked. */
@@ -17,7 +17,7 @@ const EVERY = 12;
 testIf(CORPUS !== undefined, NO_CORPUS, {
   name: "no right call of a real tool is stopped, and of wrong ones at least 95 % of each kind are",
   fn: async () => {
-    await using directory = await TempDirectory.create();
+    await using directory = await TempFolder.create();
     const tools = (await generateCorpus(directory.path)).filter((_, at) => at % EVERY === 5);
     await using check = await LocalCheck.start(directory.path);
 
@@ -181,7 +181,7 @@ const CHANGING = [
 ];
 
 Deno.test("right code is not stopped, whatever schemas say", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   await generatePackage("odd", { tools: ODD_TOOLS }, { rootDir: directory.path });
   await using check = await LocalCheck.start(directory.path);
 
@@ -197,7 +197,7 @@ Deno.test("right code is not stopped, whatever schemas say", async () => {
 });
 
 Deno.test("what schemas rule out is stopped", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   await generatePackage("odd", { tools: ODD_TOOLS }, { rootDir: directory.path });
   await using check = await LocalCheck.start(directory.path);
   const wrong: Readonly<Record<string, string>> = {
@@ -227,7 +227,7 @@ Deno.test("what schemas rule out is stopped", async () => {
 });
 
 Deno.test("a server that was registered while the checker ran is known, and one that was removed is not", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const register = (name: string, tool: string) =>
     generatePackage(name, { tools: [{ ...ODD_TOOLS[0], name: tool }] }, {
       rootDir: directory.path,
@@ -251,7 +251,7 @@ Deno.test("a server that was registered while the checker ran is known, and one 
 });
 
 Deno.test("no Python of the tests, the documents and the templates is stopped", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   await using check = await LocalCheck.start(directory.path);
   const found: string[] = [];
   let cells = 0;
@@ -296,7 +296,7 @@ async function filesBelow(folder: URL, below = ""): Promise<string[]> {
 }
 
 Deno.test("the stubs of the runtime's classes have all their public names", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   for (const { path, text } of assetTree("stubs")) {
     if (path.endsWith("models.pyi")) await Deno.writeTextFile(`${directory.path}/models.pyi`, text);
   }

@@ -4,10 +4,11 @@ import type { CheckReport } from "../../src/check/report.ts";
 import { CodeExecutionError, EnvironmentNotReadyError } from "../../src/base/errors.ts";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
 import type { ServerParams } from "../../src/mcp/params.ts";
-import { rejection, TestExecutor } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection } from "../support/wait.ts";
 
 const CREATE = {
   name: "create_issue",

@@ -10,8 +10,8 @@ import { CodeExecutionError } from "../../src/base/errors.ts";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
 import type { InputRequest } from "../../src/kernel/execution.ts";
 import { auditedQuestions } from "../support/audited_questions.ts";
-import { TestExecutor, until } from "../support/executor.ts";
-import { rejection } from "../support/kernel.ts";
+import { TestExecutor } from "../support/executor.ts";
+import { rejection, until } from "../support/wait.ts";
 import { stepsOf } from "../support/steps.ts";
 
 /** Forges questions of the cell that runs. */

@@ -6,10 +6,11 @@ import { readAuditLog } from "../../src/approval/audit/reader.ts";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner, type ToolRunnerOptions } from "../../src/calls/runner.ts";
-import { follow, rejection, TestExecutor } from "../support/executor.ts";
+import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection } from "../support/wait.ts";
 
 const ALWAYS: Remember = { scope: "always", match: "tool" };
 const SESSION: Remember = { scope: "session", match: "tool" };

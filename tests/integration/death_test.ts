@@ -4,7 +4,7 @@ import { KernelDiedError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
-import { rejection } from "../support/kernel.ts";
+import { rejection } from "../support/wait.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 

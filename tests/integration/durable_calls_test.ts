@@ -8,8 +8,9 @@ import { type CallRecord, JournalFile } from "../../src/calls/journal_file.ts";
 import { parseExact, sealObject } from "../../src/json/exact.ts";
 import { callDoor, callText } from "../support/door.ts";
 import { type Host, LastingDoor } from "../support/lasting_door.ts";
-import { python, pythonJson, rawServer, until } from "../support/mcp.ts";
+import { python, pythonJson, rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const IMPORTS = `
 import asyncio, json, os, signal, sys, threading, time

@@ -24,9 +24,10 @@ import { settledWithin } from "../../src/base/signals.ts";
 import { parseExact, sealObject } from "../../src/json/exact.ts";
 import { SessionGoneError, statusOf } from "../../src/kernel/supervisor.ts";
 import { ipybox } from "../support/cli.ts";
-import { CALLS, follow, PARALLEL, TestSession, until } from "../support/durable.ts";
+import { CALLS, follow, PARALLEL, TestSession } from "../support/durable.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
+import { until } from "../support/wait.ts";
 
 /** Whether hosts are killed for as long as it takes, as `deno task soak` does. */
 const SOAK = Deno.env.has("IPYBOX_SOAK");

@@ -2,7 +2,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { generatePackage } from "../../src/apigen/generate.ts";
 import { runPyright, runPython } from "../support/run_python.ts";
-import { TempDirectory } from "../support/temp_directory.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 const TOOLS = [
   {
@@ -54,7 +54,7 @@ demo.read.run().lines.nothing
 `;
 
 Deno.test("ipybox_runtime and mcptools have types in a workspace, without settings", async () => {
-  await using workspace = await TempDirectory.create();
+  await using workspace = await TempFolder.create();
   const { path } = workspace;
   await generatePackage("demo", { tools: TOOLS }, { rootDir: `${path}/mcptools` });
   await Deno.writeTextFile(`${path}/good.py`, GOOD);
@@ -73,7 +73,7 @@ Deno.test("ipybox_runtime and mcptools have types in a workspace, without settin
 });
 
 Deno.test("what editors read is no module of its own in Python", async () => {
-  await using workspace = await TempDirectory.create();
+  await using workspace = await TempFolder.create();
   const { path } = workspace;
   await generatePackage("demo", { tools: TOOLS }, { rootDir: `${path}/mcptools` });
   const code = `import sys; sys.path.append("mcptools")
@@ -93,8 +93,8 @@ except AttributeError as error:
 });
 
 Deno.test("what is in the place of the stubs is left alone, and nothing is written through it", async () => {
-  await using workspace = await TempDirectory.create();
-  await using elsewhere = await TempDirectory.create();
+  await using workspace = await TempFolder.create();
+  await using elsewhere = await TempFolder.create();
   const { path } = workspace;
   const generate = () => generatePackage("demo", { tools: TOOLS }, { rootDir: `${path}/mcptools` });
   await Deno.symlink(elsewhere.path, `${path}/ipybox_runtime`);

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/asser
 import { silentLogger } from "../../src/base/log.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { ExecutorPool } from "../../src/executor/pool.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { processesWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";

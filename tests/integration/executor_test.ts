@@ -7,10 +7,11 @@ import {
 } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { follow, rejection, TestExecutor, until } from "../support/executor.ts";
+import { follow, TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection, until } from "../support/wait.ts";
 
 const NONE = (): never => {
   throw new Error("Nothing here asks for approval");

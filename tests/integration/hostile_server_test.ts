@@ -4,8 +4,9 @@ import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import type { ToolCall } from "../../src/calls/calls.ts";
 import { ToolRunner, type ToolRunnerOptions } from "../../src/calls/runner.ts";
-import { isAlive, rawServer, until } from "../support/mcp.ts";
+import { isAlive, rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 async function start(mode: string, journal: string, options: ToolRunnerOptions = {}) {
   const servers = { good: rawServer(), bad: rawServer(mode, journal) };

@@ -2,7 +2,8 @@ import { assert, assertEquals, assertInstanceOf, assertMatch } from "@std/assert
 import { CodeExecutionError, KernelStartError } from "../../src/base/errors.ts";
 import type { OutputChunk } from "../../src/kernel/spill_file.ts";
 import { KernelClient } from "../../src/kernel/client.ts";
-import { rejection, TestGateway, TestKernel } from "../support/kernel.ts";
+import { TestGateway, TestKernel } from "../support/kernel.ts";
+import { rejection } from "../support/wait.ts";
 
 /** Behaviours of the reference's kernel client: code and its text. */
 const TEXTS: readonly { name: string; code: string; text: string | null }[] = [

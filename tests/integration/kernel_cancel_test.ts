@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertInstanceOf, assertStrictEquals } from "@std/assert";
 import { CodeExecutionError } from "../../src/base/errors.ts";
 import { KernelClient } from "../../src/kernel/client.ts";
-import { rejection, TestKernel, untilText } from "../support/kernel.ts";
-import { until } from "../support/mcp.ts";
+import { TestKernel, untilText } from "../support/kernel.ts";
+import { rejection, until } from "../support/wait.ts";
 
 const STUBBORN = `
 import time

@@ -1,7 +1,7 @@
 import { assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
 import { KernelDiedError } from "../../src/base/errors.ts";
-import { until } from "../support/executor.ts";
-import { rejection, TestKernel, untilText } from "../support/kernel.ts";
+import { rejection, until } from "../support/wait.ts";
+import { TestKernel, untilText } from "../support/kernel.ts";
 
 /** The kernel's messages leave it on a thread of their own, so it lives on until this has come. */
 const PRELUDE = `import os, time

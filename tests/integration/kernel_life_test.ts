@@ -2,9 +2,9 @@
 import { assertEquals, assertInstanceOf } from "@std/assert";
 import { KernelDiedError } from "../../src/base/errors.ts";
 import { KernelClient } from "../../src/kernel/client.ts";
-import { rejection, TestExecutor } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { TestGateway, TestKernel } from "../support/kernel.ts";
-import { until } from "../support/mcp.ts";
+import { rejection, until } from "../support/wait.ts";
 
 const PID = "import os; os.getpid()";
 

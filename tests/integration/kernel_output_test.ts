@@ -7,8 +7,10 @@ import {
 } from "@std/assert";
 import { CodeExecutionError } from "../../src/base/errors.ts";
 import type { OutputChunk } from "../../src/kernel/spill_file.ts";
-import { rejection, TestKernel, untilText } from "../support/kernel.ts";
+import { exists } from "../support/files.ts";
+import { TestKernel, untilText } from "../support/kernel.ts";
 import { testIf } from "../support/skip.ts";
+import { rejection } from "../support/wait.ts";
 
 const PNG =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -96,6 +98,60 @@ display({"application/vnd.vega.v5+json": {"marks": []}, "text/plain": "a chart"}
     assertEquals(data.length, 5);
     assert(outputs[0]?.type === "display_data" && outputs[0].displayId === "one");
     assertMatch(text ?? "", /^<.*HTML object>\n\*m\*\n.*a chart$/s);
+  });
+
+  await t.step("clear_output() and progress bars leave the last state", async () => {
+    const { text, outputs } = await client.execute(`
+from IPython.display import clear_output
+import sys
+for i in range(3):
+    clear_output(wait=True)
+    print("round", i, flush=True)
+for percent in (10, 50, 100):
+    print(f"\\r{percent:3}%", end="", file=sys.stderr, flush=True)
+`).result;
+    assertEquals(text, "round 2\n100%");
+    assertEquals(outputs[0], { type: "stream", name: "stdout", text: "round 2\n" });
+  });
+
+  await t.step("a bundle has every form that a value has", async () => {
+    const { text, images, outputs } = await client.execute(`
+import base64
+PNG = base64.b64decode("${PNG}")
+
+class Everything:
+    def __repr__(self): return "everything"
+    def _repr_html_(self): return "<table></table>"  # as of a DataFrame
+    def _repr_markdown_(self): return "*m*"
+    def _repr_latex_(self): return "$x$"
+    def _repr_svg_(self): return "<svg/>"
+    def _repr_png_(self): return PNG
+    def _repr_jpeg_(self): return b"\\xff\\xd8\\xff"
+    def _repr_json_(self): return {"a": [1, None, 0.5]}
+    def _repr_mimebundle_(self, **kwargs):
+        return {
+            "application/vnd.plotly.v1+json": {"data": [], "layout": {}},
+            "application/vnd.vegalite.v5+json": {"mark": "bar"},
+        }
+
+Everything()
+`).result;
+    assertEquals(text, "everything");
+    assertEquals(images.map((path) => path.split(".").at(-1)), ["png"]);
+    assert(outputs[0]?.type === "execute_result");
+    const { "image/png": png, ...data } = outputs[0].data;
+    assertEquals(String(png).trim(), PNG);
+    assertEquals(data, {
+      "text/plain": "everything",
+      "text/html": "<table></table>",
+      "text/markdown": "*m*",
+      "text/latex": "$x$",
+      "image/svg+xml": "<svg/>",
+      "image/jpeg": "/9j/",
+      "application/json": { a: [1, null, 0.5] },
+      "application/vnd.plotly.v1+json": { data: [], layout: {} },
+      "application/vnd.vegalite.v5+json": { mark: "bar" },
+    });
   });
 
   await t.step("an update of an earlier execution's display is an output", async () => {
@@ -300,62 +356,6 @@ threading.Thread(target=work).start()`).result;
   });
 });
 
-Deno.test("clear_output() and progress bars leave the last state", async () => {
-  await using kernel = await TestKernel.start();
-  const { text, outputs } = await kernel.client.execute(`
-from IPython.display import clear_output
-import sys
-for i in range(3):
-    clear_output(wait=True)
-    print("round", i, flush=True)
-for percent in (10, 50, 100):
-    print(f"\\r{percent:3}%", end="", file=sys.stderr, flush=True)
-`).result;
-  assertEquals(text, "round 2\n100%");
-  assertEquals(outputs[0], { type: "stream", name: "stdout", text: "round 2\n" });
-});
-
-Deno.test("A bundle has every form that a value has", async () => {
-  await using kernel = await TestKernel.start();
-  const { text, images, outputs } = await kernel.client.execute(`
-import base64
-PNG = base64.b64decode("${PNG}")
-
-class Everything:
-    def __repr__(self): return "everything"
-    def _repr_html_(self): return "<table></table>"  # as of a DataFrame
-    def _repr_markdown_(self): return "*m*"
-    def _repr_latex_(self): return "$x$"
-    def _repr_svg_(self): return "<svg/>"
-    def _repr_png_(self): return PNG
-    def _repr_jpeg_(self): return b"\\xff\\xd8\\xff"
-    def _repr_json_(self): return {"a": [1, None, 0.5]}
-    def _repr_mimebundle_(self, **kwargs):
-        return {
-            "application/vnd.plotly.v1+json": {"data": [], "layout": {}},
-            "application/vnd.vegalite.v5+json": {"mark": "bar"},
-        }
-
-Everything()
-`).result;
-  assertEquals(text, "everything");
-  assertEquals(images.map((path) => path.split(".").at(-1)), ["png"]);
-  assert(outputs[0]?.type === "execute_result");
-  const { "image/png": png, ...data } = outputs[0].data;
-  assertEquals(String(png).trim(), PNG);
-  assertEquals(data, {
-    "text/plain": "everything",
-    "text/html": "<table></table>",
-    "text/markdown": "*m*",
-    "text/latex": "$x$",
-    "image/svg+xml": "<svg/>",
-    "image/jpeg": "/9j/",
-    "application/json": { a: [1, null, 0.5] },
-    "application/vnd.plotly.v1+json": { data: [], layout: {} },
-    "application/vnd.vegalite.v5+json": { mark: "bar" },
-  });
-});
-
 Deno.test("With a raised limit the whole output is in memory", async () => {
   await using kernel = await TestKernel.start({ maxOutputBytes: 100 * 1024 ** 2 });
   assertEquals((await kernel.text("print('x' * 20_000_000)"))?.length, 20_000_000);
@@ -391,7 +391,3 @@ Deno.test("What IPython shows in a pager is a display", async (t) => {
     assertEquals([text, outputs], [null, []]);
   });
 });
-
-async function exists(path: string): Promise<boolean> {
-  return await Deno.stat(path).then(() => true, () => false);
-}

@@ -9,13 +9,14 @@ import { startNamed } from "../../src/executor/named.ts";
 import { LeftBehindError, SessionGoneError } from "../../src/kernel/supervisor.ts";
 import type { Placement } from "../../src/placement/placement.ts";
 import { ipybox } from "../support/cli.ts";
-import { CALLS, follow, PARALLEL, TestSession, until } from "../support/durable.ts";
+import { CALLS, follow, PARALLEL, TestSession } from "../support/durable.ts";
 import { useSession } from "../support/placed.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
 import { Sshd, whyNoSshd } from "../support/sshd.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const WALLED = { type: "command", command: ["/usr/bin/env"], bubblewrap: true } as const;
 

@@ -11,9 +11,9 @@ import {
   npmServer,
   rawServer,
   startHttpServer,
-  until,
 } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const args = (value: unknown) => sealObject(parseExact(JSON.stringify(value)));
 

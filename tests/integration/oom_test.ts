@@ -3,7 +3,7 @@ import { assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
 import { KernelDiedError } from "../../src/base/errors.ts";
 import { MemoryGroup } from "../support/memory_group.ts";
 import { processesWith } from "../support/processes.ts";
-import { rejection } from "../support/kernel.ts";
+import { rejection } from "../support/wait.ts";
 import { testIf } from "../support/skip.ts";
 import { TestExecutor } from "../support/executor.ts";
 

@@ -11,7 +11,7 @@ import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
 import { engine, engineName, kernelImage, whyNoEngine } from "../support/engine.ts";
-import { rejection, until } from "../support/executor.ts";
+import { rejection, until } from "../support/wait.ts";
 import { useSession } from "../support/placed.ts";
 import { processesWith } from "../support/processes.ts";
 import { testIf } from "../support/skip.ts";

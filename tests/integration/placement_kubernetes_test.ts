@@ -18,7 +18,7 @@ import { context, kubectl, TestNamespace, whyNoCluster } from "../support/cluste
 import { CALLS, PARALLEL, TestSession } from "../support/durable.ts";
 import { kernelImage } from "../support/engine.ts";
 import { sha256 } from "../../src/json/digest.ts";
-import { rejection, until } from "../support/executor.ts";
+import { rejection, until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { useSession } from "../support/placed.ts";

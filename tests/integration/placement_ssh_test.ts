@@ -1,13 +1,14 @@
 /** Kernels on a machine that ssh leads to: a real sshd, on loopback and behind a link that can be cut. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { EnvironmentNotReadyError, KernelDiedError } from "../../src/base/errors.ts";
-import { rejection, TestExecutor, until } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { useSession } from "../support/placed.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
 import { run, Sshd, whyNoSshd } from "../support/sshd.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection, until } from "../support/wait.ts";
 
 const why = await whyNoSshd();
 const test = (name: string, fn: () => Promise<void>) =>

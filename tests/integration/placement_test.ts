@@ -10,11 +10,12 @@ import {
 } from "../../src/base/errors.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
 import { parsePlacement } from "../../src/placement/placement.ts";
-import { rejection, TestExecutor, until } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { useSession } from "../support/placed.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection, until } from "../support/wait.ts";
 
 /** A command that changes nothing: what it starts is this machine's own. */
 const HERE = { type: "command", command: ["/usr/bin/env"] } as const;

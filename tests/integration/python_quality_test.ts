@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { runPyright, runPython } from "../support/run_python.ts";
 import { testIf } from "../support/skip.ts";
-import { TempDirectory } from "../support/temp_directory.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 const root = new URL("../../", import.meta.url).pathname;
 const { success: hasRuff } = await runPython(["-m", "ruff", "--version"]);
@@ -20,7 +20,7 @@ testIf(hasRuff, "the Python of IPYBOX_PYTHON has no ruff; `deno task test` sets 
 });
 
 Deno.test("pyright, when it is strict, finds no error in the runtime", async () => {
-  await using directory = await TempDirectory.create();
+  await using directory = await TempFolder.create();
   const target = `${directory.path}/ipybox_runtime`;
   const source = `${root}templates/runtime/ipybox_runtime`;
   for (const folder of ["", "/kernel"]) {

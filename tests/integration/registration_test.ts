@@ -1,11 +1,12 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { CodeExecutionError, ConfigError, McpConnectionError } from "../../src/base/errors.ts";
 import type { ServerParams } from "../../src/mcp/params.ts";
-import { rejection, TestExecutor } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { npmServer, rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { filesBelow } from "../support/files.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection } from "../support/wait.ts";
 
 Deno.test("CodeExecutor registers MCP servers, whose tools code calls as typed functions", async (t) => {
   await using test = await TestExecutor.start();

@@ -4,7 +4,7 @@ import { bootCommand } from "../../src/placement/boot.ts";
 import { settledWithin } from "../../src/base/signals.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { namedProgram } from "../../src/process/program.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";

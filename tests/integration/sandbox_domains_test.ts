@@ -2,10 +2,11 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { fileHosts } from "../../src/python/file_hosts.ts";
 import { readIndexSettings } from "../../src/python/indexes.ts";
-import { rejection, TestExecutor } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection } from "../support/wait.ts";
 import { namedProgram } from "../../src/process/program.ts";
 
 const { indexes, hosts } = await readIndexSettings(namedProgram(testPython()));

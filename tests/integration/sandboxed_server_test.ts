@@ -8,7 +8,7 @@ import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import { ipybox } from "../support/cli.ts";
 import { TestExecutor } from "../support/executor.ts";
-import { until } from "../support/mcp.ts";
+import { until } from "../support/wait.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";

@@ -6,8 +6,9 @@ import { allDone } from "../../src/base/signals.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { ServerParams } from "../../src/mcp/params.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
-import { fixtureServer, isAlive, rawServer, startHttpServer, until } from "../support/mcp.ts";
+import { fixtureServer, isAlive, rawServer, startHttpServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 function start(
   servers: Record<string, ServerParams>,

@@ -9,8 +9,9 @@ import { auditedQuestions } from "../support/audited_questions.ts";
 import { openPage, untilReady, untilWaiting } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
 import { layoutFaults } from "../support/in_page.js";
-import { rawServer, until } from "../support/mcp.ts";
+import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const client = fileURLToPath(new URL("../fixtures/answering_client.ts", import.meta.url));
 

@@ -3,7 +3,7 @@ import type { KernelGateway } from "../../src/kernel/gateway.ts";
 import { SHORT_LIFE_MS } from "../../src/kernel/host.ts";
 import type { Logger } from "../../src/base/log.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { TestKernel } from "../support/kernel.ts";
 
 const PID = "import os; os.getpid()";

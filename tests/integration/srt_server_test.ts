@@ -8,10 +8,11 @@ import {
 } from "@std/assert";
 import { generateMcpSources } from "../../src/apigen/generate.ts";
 import { CodeExecutionError, ConfigError } from "../../src/base/errors.ts";
-import { rejection, TestExecutor } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { npmRegistry } from "../support/npm_registry.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection } from "../support/wait.ts";
 
 const registry = await npmRegistry();
 

@@ -4,8 +4,9 @@ import { generateMcpSources } from "../../src/apigen/generate.ts";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
-import { npmServer, rawServer, until } from "../support/mcp.ts";
+import { npmServer, rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 Deno.test("a tool of a real server that only runs as a task runs, and may ask meanwhile", async () => {
   await using runner = await ToolRunner.start({

@@ -4,9 +4,10 @@ import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolServer, type ToolServerOptions } from "../../src/calls/tool_server.ts";
 import { TOOL_ERROR_TYPES } from "../../src/calls/wire.ts";
-import { fixtureServer, python, pythonJson, rawServer, until } from "../support/mcp.ts";
+import { fixtureServer, python, pythonJson, rawServer } from "../support/mcp.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const IMPORTS = `
 import asyncio, datetime, enum, json, os, sys, threading, time, uuid, pathlib, decimal

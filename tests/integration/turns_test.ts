@@ -1,8 +1,9 @@
 /** Executions that wait, are cancelled or lose their kernel, and what is said of their state. */
 import { assert, assertEquals, assertInstanceOf, assertStrictEquals } from "@std/assert";
 import { ExecutionTimeoutError } from "../../src/base/errors.ts";
-import { rejection, TestExecutor } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { stepsOf } from "../support/steps.ts";
+import { rejection } from "../support/wait.ts";
 
 const SLEEP = "kept = 1\nprint('begun', flush=True)\nimport time; time.sleep(60)";
 const STUBBORN = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" +

@@ -1,8 +1,9 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { silentLogger } from "../../src/base/log.ts";
 import { TestExecutor } from "../support/executor.ts";
-import { rejection, TestKernel, untilText } from "../support/kernel.ts";
+import { TestKernel, untilText } from "../support/kernel.ts";
 import { stepsOf } from "../support/steps.ts";
+import { rejection } from "../support/wait.ts";
 
 /** Code as it is typed, and what becomes of it. */
 const TYPED: readonly (readonly [code: string, status: string, indent: string])[] = [

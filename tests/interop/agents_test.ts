@@ -5,7 +5,8 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type Agent, AGENTS } from "../support/agents.ts";
 import { cliArguments } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
+import { exists } from "../support/files.ts";
+import { until } from "../support/wait.ts";
 import { CELL } from "../support/interop.ts";
 import { npmServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
@@ -177,8 +178,4 @@ async function check(agent: Agent, model: ScriptedModel, workspace: string): Pro
   shows(registered, REGISTERED);
   shows(loop, "Echo: 0 is The sum of 0 and 40 is 40.\nEcho: 1 is The sum of 1 and 40 is 41.");
   if (agent.goesOn) shows(kept, "'kept'");
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await Deno.stat(path).then(() => true, () => false);
 }

@@ -4,8 +4,8 @@ import { ApprovalClient } from "../../src/approval/client.ts";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolServer } from "../../src/calls/tool_server.ts";
-import { rejection } from "../support/executor.ts";
-import { rawServer, until } from "../support/mcp.ts";
+import { rejection, until } from "../support/wait.ts";
+import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 /** A server with a gated tool, and the calls that the tool has got. */

@@ -12,8 +12,8 @@ import { readAuditLog, verifyAuditLog } from "../../src/approval/audit/reader.ts
 import { ToolCallError } from "../../src/base/errors.ts";
 import { type Logger, silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
-import { rejection } from "../support/executor.ts";
-import { rawServer, until } from "../support/mcp.ts";
+import { rejection, until } from "../support/wait.ts";
+import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const root = new URL("../../", import.meta.url);

@@ -5,8 +5,9 @@ import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { type Logger, silentLogger } from "../../src/base/log.ts";
 import { callDoor, callText } from "../support/door.ts";
 import { type Host, LastingDoor } from "../support/lasting_door.ts";
-import { rawServer, until } from "../support/mcp.ts";
+import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const ID = "0123456789abcdef0123456789abcdef";
 

@@ -10,8 +10,9 @@ import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import type { HttpServerParams } from "../../src/mcp/params.ts";
-import { rawServer, until } from "../support/mcp.ts";
+import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 type Reply = Readonly<Record<string, unknown>>;
 

@@ -8,7 +8,7 @@ import { connectMcp } from "../../src/mcp/connect.ts";
 import { hostBudget } from "../../src/mcp/message.ts";
 import { exactFetch } from "../../src/mcp/exact_fetch.ts";
 import { oauthFetch } from "../../src/mcp/oauth/http.ts";
-import { until } from "../support/mcp.ts";
+import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";

@@ -1,7 +1,7 @@
 /** Attacks on the host's memory through the kernel's door. */
 import { assert } from "@std/assert";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
-import { until } from "../support/mcp.ts";
+import { until } from "../support/wait.ts";
 import { testIf } from "../support/skip.ts";
 import { ownProgram } from "../../src/process/program.ts";
 

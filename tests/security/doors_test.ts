@@ -3,8 +3,9 @@ import { assert, assertEquals, assertFalse, assertMatch, fail } from "@std/asser
 import { silentLogger } from "../../src/base/log.ts";
 import { type Door, ToolServer } from "../../src/calls/tool_server.ts";
 import { callDoor, callText, sayAtDoor } from "../support/door.ts";
-import { rawServer, until } from "../support/mcp.ts";
+import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const encoder = new TextEncoder();
 

@@ -25,12 +25,13 @@ import {
 } from "../../src/kernel/supervisor.ts";
 import { encodeFrame, type Frame, FrameDecoder, FrameType } from "../../src/link/frame.ts";
 import { namedProgram } from "../../src/process/program.ts";
-import { rawServer, until } from "../support/mcp.ts";
+import { rawServer } from "../support/mcp.ts";
 import { processesWith } from "../support/processes.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 /** What a launcher sends, as Python. */
 const frame = (type: number, stream: number, payload: string) =>

@@ -7,9 +7,10 @@ import { locatePython } from "../../src/kernel/python_files.ts";
 import { readIndexSettings } from "../../src/python/indexes.ts";
 import { inspectInterpreter } from "../../src/python/interpreter.ts";
 import { namedProgram } from "../../src/process/program.ts";
-import { rejection, TestExecutor } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection } from "../support/wait.ts";
 
 /** A workspace, an environment that has it installed as editable, and where planted modules say that they ran. */
 async function makePlaces(folder: string) {

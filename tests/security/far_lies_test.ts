@@ -4,9 +4,10 @@ import { EnvironmentNotReadyError, GatewayStartError } from "../../src/base/erro
 import { bootCommand } from "../../src/placement/boot.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { namedProgram } from "../../src/process/program.ts";
-import { rejection, TestExecutor } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection } from "../support/wait.ts";
 
 const program = new URL("../../templates/launcher/resumable.py", import.meta.url).pathname;
 const python = namedProgram(testPython());

@@ -2,9 +2,10 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ConfigError } from "../../src/base/errors.ts";
 import { selfTestFailures } from "../../src/sandbox/selftest.ts";
-import { rejection, TestExecutor, until } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection, until } from "../support/wait.ts";
 
 function walled(workspace: string, ...variables: readonly string[]) {
   const command = ["/usr/bin/env", ...variables];

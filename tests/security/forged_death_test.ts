@@ -3,11 +3,12 @@ import { assert, assertEquals, assertInstanceOf, assertMatch } from "@std/assert
 import { KernelDiedError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolServer } from "../../src/calls/tool_server.ts";
-import { follow, rejection, TestExecutor, until } from "../support/executor.ts";
+import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { processesWith } from "../support/processes.ts";
 import { callDoor } from "../support/door.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection, until } from "../support/wait.ts";
 
 /** Says so as the gateway does, and leaves its number: what has that later would be the kernel. */
 const FORGE = `

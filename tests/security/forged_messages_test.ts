@@ -2,8 +2,9 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { KernelDiedError } from "../../src/base/errors.ts";
-import { follow, until } from "../support/executor.ts";
+import { follow } from "../support/executor.ts";
 import { stepsOf } from "../support/steps.ts";
+import { until } from "../support/wait.ts";
 import { attack, Siege, TOOLS } from "./siege.ts";
 
 /** Looks for a way onto the link: a descriptor of the launcher, or of what is above it in the sandbox. */

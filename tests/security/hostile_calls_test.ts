@@ -2,8 +2,9 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { KernelDiedError } from "../../src/base/errors.ts";
-import { follow, rejection, until } from "../support/executor.ts";
+import { follow } from "../support/executor.ts";
 import { stepsOf } from "../support/steps.ts";
+import { rejection, until } from "../support/wait.ts";
 import { attack, Siege, TOOLS } from "./siege.ts";
 
 const CALL = `'{"server":"raw","tool":"count","arguments":{}}'`;

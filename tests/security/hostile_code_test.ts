@@ -1,11 +1,12 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { follow, rejection, TestExecutor } from "../support/executor.ts";
+import { follow, TestExecutor } from "../support/executor.ts";
 import { filesBelow } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { rejection } from "../support/wait.ts";
 import { attack, DENIED, SECRET, Siege, TOOLS } from "./siege.ts";
 
 const linux = Deno.build.os === "linux";

@@ -7,7 +7,7 @@ import type { ToolServer } from "../../src/calls/tool_server.ts";
 import { askingServer, openPage, untilReady } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
 import { attackFrom } from "../support/in_page.js";
-import { until } from "../support/mcp.ts";
+import { until } from "../support/wait.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 /** A tool server with a page's session, and a call that waits for a decision. */

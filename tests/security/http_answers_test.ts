@@ -4,7 +4,7 @@ import { z } from "zod";
 import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
-import { until } from "../support/mcp.ts";
+import { until } from "../support/wait.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 

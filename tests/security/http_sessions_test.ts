@@ -4,14 +4,15 @@
  */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { z } from "zod";
-import { filesBelow } from "../support/files.ts";
+import { exists, filesBelow } from "../support/files.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { CLIENT_KINDS, type ClientKind, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
-import { rawServer, until } from "../support/mcp.ts";
+import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const CELL = "execute_ipython_cell";
 const ALICE = "alice-alice-alice-alice";
@@ -513,8 +514,4 @@ async function rawRequest(url: URL, method: string, path: string): Promise<Answe
   await connection.write(new TextEncoder().encode(request));
   const text = await new Response(connection.readable).text();
   return { status: Number(text.split(" ")[1]), text };
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await Deno.lstat(path).then(() => true, () => false);
 }

@@ -10,10 +10,9 @@ import { describeCall, visibleCode } from "../../src/approval/call_text.ts";
 import { sealObject, toExact } from "../../src/json/exact.ts";
 import { parseElicitation } from "../../src/mcp/questions.ts";
 import { foreignBlock } from "../../src/mcp_server/cell_report.ts";
-import { ServerRegistry } from "../../src/servers/registry.ts";
 import { shellWord } from "../../src/base/shell_word.ts";
 import { cliArguments } from "../support/cli.ts";
-import { rawServer } from "../support/mcp.ts";
+import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { stripTerminalEscapes } from "../../src/process/managed_process.ts";
@@ -144,13 +143,6 @@ for (const [command, keys] of [["run", ""], ["repl", "x = 1\r"]] as const) {
     assertStringIncludes(output, "ApprovalRejectedError");
     assert(!output.includes("count is"), output);
   });
-}
-
-async function workspaceWithServer(): Promise<TempFolder> {
-  const workspace = await TempFolder.create();
-  const registry = await ServerRegistry.open({ workspace: workspace.path });
-  await registry.register("raw", rawServer());
-  return workspace;
 }
 
 /** What stands on the terminal when a server asks. */

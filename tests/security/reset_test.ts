@@ -1,7 +1,7 @@
 /** Attacks of a kernel's code on the kernel that replaces it. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { lstatIfPresent } from "../../src/files/safe.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { processesWith } from "../support/processes.ts";

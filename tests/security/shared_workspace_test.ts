@@ -14,7 +14,7 @@ import { type McpHttpServerOptions, McpServer } from "../../src/mcp_server/mcp_s
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ipybox } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
+import { until } from "../support/wait.ts";
 import { filesBelow } from "../support/files.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";

@@ -12,15 +12,7 @@ import { ownProgram } from "../../src/process/program.ts";
 import { rawServer } from "./mcp.ts";
 import { testPython } from "./python.ts";
 import { TempFolder } from "./temp_folder.ts";
-
-/** Waits for a condition; on a busy machine that takes a while. */
-export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const end = Date.now() + 90_000;
-  while (!await condition()) {
-    if (Date.now() > end) throw new Error(`Waited too long for ${condition}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
+import { until } from "./wait.ts";
 
 export const CALLS = 8;
 export const PARALLEL = `

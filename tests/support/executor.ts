@@ -84,33 +84,3 @@ export async function follow(
   }
   return { events, result };
 }
-
-/** Waits for what must be rejected, and gives the reason. */
-export async function rejection(promise: Promise<unknown>): Promise<unknown> {
-  try {
-    await promise;
-  } catch (reason) {
-    return reason;
-  }
-  throw new Error("It was not rejected");
-}
-
-/**
- * Waits until something holds of the outside world.
- *
- * @param what The condition, in words.
- * @param holds Whether it does.
- * @param timeoutMs The longest wait.
- * @throws {Error} It does not in time.
- */
-export async function until(
-  what: string,
-  holds: () => boolean | Promise<boolean>,
-  timeoutMs = 60_000,
-): Promise<void> {
-  const end = Date.now() + timeoutMs;
-  while (!await holds()) {
-    if (Date.now() > end) throw new Error(`Not in time: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}

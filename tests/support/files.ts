@@ -1,3 +1,8 @@
+/** Whether anything is at a path, even a link that leads nowhere. */
+export async function exists(path: string): Promise<boolean> {
+  return await Deno.lstat(path).then(() => true, () => false);
+}
+
 /**
  * Reads all files below a folder, as text.
  *

@@ -3,6 +3,7 @@ import { KernelClient, type KernelClientOptions } from "../../src/kernel/client.
 import type { Execution } from "../../src/kernel/execution.ts";
 import { KernelGateway } from "../../src/kernel/gateway.ts";
 import { testPython } from "./python.ts";
+import { until } from "./wait.ts";
 
 /** A gateway without sandbox, with a workspace of its own, which disposing removes. */
 export class TestGateway implements AsyncDisposable {
@@ -66,19 +67,5 @@ export class TestKernel implements AsyncDisposable {
 
 /** Waits until an execution has written some text. */
 export async function untilText(execution: Execution, text: string): Promise<void> {
-  const deadline = Date.now() + 60_000;
-  while (!execution.partial().text?.includes(text)) {
-    if (Date.now() > deadline) throw new Error(`The execution did not write ${text}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}
-
-/** What a promise rejects with. */
-export async function rejection(promise: PromiseLike<unknown>): Promise<unknown> {
-  try {
-    await promise;
-  } catch (error) {
-    return error;
-  }
-  throw new Error("The promise did not reject");
+  await until(text, () => execution.partial().text?.includes(text) ?? false);
 }

@@ -16,7 +16,7 @@ import { StubTree } from "../../src/check/stub_tree.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { programOf } from "../../src/process/program.ts";
 import { testPython } from "./python.ts";
-import { TempDirectory } from "./temp_directory.ts";
+import { TempFolder } from "./temp_folder.ts";
 
 const RUNTIME = new URL("../../templates/runtime", import.meta.url).pathname;
 const LOOK = new URL("../python/look_at_cells.py", import.meta.url).pathname;
@@ -47,7 +47,7 @@ export class LocalCheck implements AsyncDisposable {
    */
   static async start(mcptools: string): Promise<LocalCheck> {
     await using parts = new AsyncDisposableStack();
-    const folder = parts.use(await TempDirectory.create()).path;
+    const folder = parts.use(await TempFolder.create()).path;
     const python = await programOf(testPython());
     const env = { HOME: folder, IPYTHONDIR: folder, PATH: dirname(python) };
     const options = { env, inputGraceMs: 1000 };

@@ -176,11 +176,3 @@ export async function isAlive(pid: number): Promise<boolean> {
     return false;
   }
 }
-
-/** Waits for a condition of the outside world. */
-export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 60_000; !await condition();) {
-    if (Date.now() > end) throw new Error(`Waited too long for ${condition}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}

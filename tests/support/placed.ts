@@ -10,8 +10,9 @@ import {
   KernelDiedError,
 } from "../../src/base/errors.ts";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { follow, rejection } from "./executor.ts";
+import { follow } from "./executor.ts";
 import { rawServer } from "./mcp.ts";
+import { rejection } from "./wait.ts";
 
 /** Uses a session: output, a server that is registered in its middle, approvals, interrupts, deaths. */
 export async function useSession(executor: CodeExecutor): Promise<void> {

@@ -4,7 +4,7 @@
  * @module
  */
 import { freePort } from "./mcp.ts";
-import { until } from "./executor.ts";
+import { until } from "./wait.ts";
 import { TempFolder } from "./temp_folder.ts";
 
 /** Why no sshd can be started here; `undefined` where one can. */

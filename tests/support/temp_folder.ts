@@ -13,6 +13,12 @@ export class TempFolder implements AsyncDisposable {
     return new TempFolder(await Deno.realPath(made));
   }
 
+  /** The names in it, or in a folder below it, in order. */
+  async list(below = "."): Promise<string[]> {
+    const names = await Array.fromAsync(Deno.readDir(`${this.path}/${below}`), ({ name }) => name);
+    return names.sort();
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await Deno.remove(this.path, { recursive: true });
   }
