@@ -137,8 +137,8 @@ def enter_environment():
     def add_package(folder, name, *_):
         with open(os.path.join(folder, name), encoding="utf-8-sig", errors="ignore") as file:
             lines = [line.strip() for line in file]
-        for path in filter(os.path.exists, (os.path.join(folder, line) for line in lines if line)):
-            path = os.path.abspath(path)
+        named = [os.path.abspath(os.path.join(folder, line)) for line in lines if line]
+        for path in filter(os.path.exists, named):
             (sys.path if is_in(path, folder) else elsewhere).append(path)
 
     site.addpackage, site.execsitecustomize = add_package, lambda: None
