@@ -110,12 +110,12 @@ export async function replaceHostileFile(path: string, text: string): Promise<vo
   });
 }
 
-/** Replaces a text file atomically, readable only by its owner. Where that fails, nothing is left of it. */
-export async function replaceFile(path: string, text: string): Promise<void> {
+/** Replaces a text file atomically. Where that fails, nothing is left of it. */
+export async function replaceFile(path: string, text: string, mode = 0o600): Promise<void> {
   const temporary = join(dirname(path), `.${crypto.randomUUID()}.tmp`);
   try {
     // createNew fails if anything exists already, even a link.
-    using file = await Deno.open(temporary, { write: true, createNew: true, mode: 0o600 });
+    using file = await Deno.open(temporary, { write: true, createNew: true, mode });
     let bytes = new TextEncoder().encode(text);
     while (bytes.length > 0) bytes = bytes.subarray(await file.write(bytes));
     await file.sync();

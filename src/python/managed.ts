@@ -109,7 +109,8 @@ export async function writeMarker(
 
 /** Writes what was found about an interpreter, at once as a whole. */
 export async function replaceMarker(path: string, interpreter: Interpreter): Promise<void> {
-  await replaceFile(path, JSON.stringify(interpreter, null, 2) + "\n");
+  // All users may use an environment.
+  await replaceFile(path, JSON.stringify(interpreter, null, 2) + "\n", 0o644);
 }
 
 /** An environment, or a marker that is not written yet: all that a build makes, and nothing else. */
