@@ -169,6 +169,8 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
     const other = (await scene.sessions()).find(({ record }) => record?.name === ended);
     await endDurable(other?.id ?? "");
     await second[Symbol.asyncDispose]();
+    // The server may have attached to it again, as clients reconnect.
+    await until("the server hears", async () => (await scene.ask(ALICE, ended))[0] === 404);
     await using third = await scene.join(ALICE);
     const last = idIn(await third.execute(FOLDER));
     assertEquals(await alice.execute("print(x)").then((text) => text.slice(0, 2)), "41");

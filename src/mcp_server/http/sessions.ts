@@ -504,7 +504,7 @@ export class SessionPool implements AsyncDisposable {
     const held = () => this.#held.get(owner) ?? 0;
     const isFull = () =>
       held() >= share || this.#held.values().reduce((sum, held) => sum + held, 0) >= maxSessions;
-    if (isFull()) await this.#forgetEnded();
+    if (isFull()) await Promise.all([this.#forgetEnded(), ...this.#ending]);
     if (isFull()) {
       const own = held();
       if (own >= share && owners.get(owner)?.maxSessions !== undefined) {
