@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { auditedQuestions } from "../support/audited_questions.ts";
+import { exists } from "../support/files.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -342,7 +343,7 @@ open(path, "w").write(text.replace("two", input(f"{text!r}? ")))`,
   const [, file = "", mode, isThere] = /FILE (\S+) (\d+) (\w+)/.exec(end.output) ?? [];
   assertEquals([mode, isThere, file.endsWith("/text.txt")], ["600", "True", true], end.output);
   assert(!file.startsWith(workspace.path), file);
-  assertEquals(await Deno.lstat(file).then(() => true, () => false), false);
+  assertEquals(await exists(file), false);
 });
 
 Deno.test("an editor that code could have put there is not run", async () => {
@@ -365,7 +366,7 @@ Deno.test("an editor that code could have put there is not run", async () => {
   const end = await run(workspace.path, code, script, { env: { EDITOR: "planted -w", PATH } });
 
   assertStringIncludes(end.output, "refused: no");
-  assertEquals(await Deno.lstat(`${workspace.path}/ran`).then(() => true, () => false), false);
+  assertEquals(await exists(`${workspace.path}/ran`), false);
 });
 
 Deno.test("what a hostile tool call shows cannot move the cursor, hide or pass for a question", async () => {

@@ -19,8 +19,9 @@ import { messageOf } from "../../src/base/message_of.ts";
 import { abortable } from "../../src/base/signals.ts";
 import { cacheFolder } from "../../src/files/user_folders.ts";
 import { engineName, kernelImage, whyNoEngine } from "../support/engine.ts";
+import { exists } from "../support/files.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { CONTEXT, exists, PAUSE_IMAGE, type Place, run } from "./node.ts";
+import { CONTEXT, PAUSE_IMAGE, type Place, run } from "./node.ts";
 
 /** What the machine must have; Debian's docker.io, etcd-server and containernetworking-plugins do. */
 const NEEDED = [

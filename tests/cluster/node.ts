@@ -6,6 +6,7 @@
  * @module
  */
 import { messageOf } from "../../src/base/message_of.ts";
+import { exists } from "../support/files.ts";
 import { until } from "../support/wait.ts";
 
 /** The clients of the API server: as whom they come, and in which group. */
@@ -333,8 +334,5 @@ export async function run(
 
 const works = (attempt: Promise<unknown>): Promise<boolean> =>
   attempt.then(() => true, () => false);
-
-/** Whether there is a file or a folder. */
-export const exists = (path: string): Promise<boolean> => works(Deno.lstat(path));
 
 if (import.meta.main) await beNode(JSON.parse(Deno.args[0] ?? ""));

@@ -25,6 +25,7 @@ import {
 } from "../../src/kernel/supervisor.ts";
 import { encodeFrame, type Frame, FrameDecoder, FrameType } from "../../src/link/frame.ts";
 import { namedProgram } from "../../src/process/program.ts";
+import { exists } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
 import { processesWith } from "../support/processes.ts";
 import { TestExecutor } from "../support/executor.ts";
@@ -542,11 +543,7 @@ Deno.test("what code leaves is removed, however deep and closed it is, and its l
 });
 
 async function untilGone(path: string): Promise<void> {
-  const end = Date.now() + 90_000;
-  while (await Deno.lstat(path).then(() => true, () => false)) {
-    assert(Date.now() < end, `${path} is still there`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  await until(`${path} is gone`, async () => !await exists(path));
 }
 
 /** Makes calls with ids of its own, and hangs up. */

@@ -3,6 +3,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { KernelDiedError } from "../../src/base/errors.ts";
 import { follow } from "../support/executor.ts";
+import { exists } from "../support/files.ts";
 import { stepsOf } from "../support/steps.ts";
 import { until } from "../support/wait.ts";
 import { attack, Siege, TOOLS } from "./siege.ts";
@@ -133,7 +134,7 @@ open("answer", "w").write(answer)
       await attacking.catch(() => undefined); // whatever it made of its own execution
       await until("the call is answered", async () => {
         await follow(executor, "1", decide).catch(() => undefined); // as above
-        return await Deno.lstat(`${siege.workspace}/answer`).then(() => true, () => false);
+        return await exists(`${siege.workspace}/answer`);
       });
       assert(await Deno.lstat(`${siege.workspace}/forged`).then(() => true));
       assert(asked <= 1);
