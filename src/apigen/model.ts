@@ -176,40 +176,52 @@ export function optional(type: PyType, none: PyType): PyType {
   return members.length === 0 ? none : { kind: "union", members: [...members, none] };
 }
 
+/** The types that a type is made of. */
+export function partsOf(type: PyType): readonly PyType[] {
+  switch (type.kind) {
+    case "list":
+      return [type.item];
+    case "dict":
+      return [type.value];
+    case "tuple":
+      return type.items;
+    case "union":
+      return type.members;
+    case "annotated":
+      return [type.base];
+    default:
+      return [];
+  }
+}
+
+/** A type with other parts. Returns the same type if nothing changes. */
+export function mapParts(type: PyType, map: (part: PyType) => PyType): PyType {
+  const before = partsOf(type);
+  const parts = before.map(map);
+  if (parts.every((part, at) => part === before[at])) return type;
+  const [first = ANY] = parts;
+  switch (type.kind) {
+    case "list":
+      return { kind: "list", item: first };
+    case "dict":
+      return { kind: "dict", value: first };
+    case "tuple":
+      return { kind: "tuple", items: parts };
+    case "union":
+      return { kind: "union", members: parts };
+    case "annotated":
+      return { ...type, base: first };
+    default:
+      return type;
+  }
+}
+
 /** Renames the classes in a type. Returns the same type if nothing changes. */
 export function renamed(type: PyType, nameOf: (name: string) => string): PyType {
   spend(1);
-  switch (type.kind) {
-    case "name":
-    case "literal":
-    case "oneOf":
-      return type;
-    case "class": {
-      const name = nameOf(type.name);
-      return name === type.name ? type : { kind: "class", name };
-    }
-    case "list": {
-      const item = renamed(type.item, nameOf);
-      return item === type.item ? type : { kind: "list", item };
-    }
-    case "dict": {
-      const value = renamed(type.value, nameOf);
-      return value === type.value ? type : { kind: "dict", value };
-    }
-    case "tuple": {
-      const items = type.items.map((item) => renamed(item, nameOf));
-      return items.every((item, at) => item === type.items[at]) ? type : { kind: "tuple", items };
-    }
-    case "union": {
-      const members = type.members.map((member) => renamed(member, nameOf));
-      const isSame = members.every((member, at) => member === type.members[at]);
-      return isSame ? type : { kind: "union", members };
-    }
-    case "annotated": {
-      const base = renamed(type.base, nameOf);
-      return base === type.base ? type : { ...type, base };
-    }
-  }
+  if (type.kind !== "class") return mapParts(type, (part) => renamed(part, nameOf));
+  const name = nameOf(type.name);
+  return name === type.name ? type : { kind: "class", name };
 }
 
 /** A type with constraints. */

@@ -11,6 +11,7 @@ import {
   classNamed,
   type Definition,
   type Field,
+  mapParts,
   type ModuleModel,
   type ObservedField,
   type ObservedResult,
@@ -214,26 +215,9 @@ const PLAIN_NAMES = new Map([
 
 /** A type in plain Python. */
 function plain(type: PyType): PyType {
-  switch (type.kind) {
-    case "name": {
-      const name = PLAIN_NAMES.get(type.name);
-      return name === undefined ? type : { kind: "class", name };
-    }
-    case "class":
-    case "literal":
-    case "oneOf":
-      return type;
-    case "list":
-      return { kind: "list", item: plain(type.item) };
-    case "dict":
-      return { kind: "dict", value: plain(type.value) };
-    case "tuple":
-      return { kind: "tuple", items: type.items.map(plain) };
-    case "union":
-      return { kind: "union", members: type.members.map(plain) };
-    case "annotated":
-      return plain(type.base);
-  }
+  if (type.kind === "annotated") return plain(type.base);
+  const name = type.kind === "name" ? PLAIN_NAMES.get(type.name) : undefined;
+  return name === undefined ? mapParts(type, plain) : { kind: "class", name };
 }
 
 // Example calls, with the required arguments.
