@@ -9,6 +9,7 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { hostEnv } from "../base/permission.ts";
+import { ifPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { moduleArgs } from "../process/python_args.ts";
 import { runProgram } from "../process/run_program.ts";
@@ -240,13 +241,8 @@ function listOf(value: string | readonly string[] | undefined): string[] | undef
 }
 
 async function readConfig(path: string): Promise<UvConfig> {
-  let text: string;
-  try {
-    text = await Deno.readTextFile(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return {};
-    throw error;
-  }
+  const text = await ifPresent(Deno.readTextFile(path));
+  if (text === undefined) return {};
   try {
     return configSchema.parse(parse(text));
   } catch (cause) {

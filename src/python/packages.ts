@@ -15,6 +15,7 @@ import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
 import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import { HeldFolder, PrivateFolder } from "../files/private_folder.ts";
 import { emptyFolder } from "../files/remove_tree.ts";
+import { sha256 } from "../json/digest.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { moduleArgs } from "../process/python_args.ts";
 import { runProgram } from "../process/run_program.ts";
@@ -185,7 +186,7 @@ export class PackageFolder {
     options: PackageFolderOptions = {},
   ): Promise<PackageFolder> {
     using _stage = stage("open packages");
-    const folder = await folderOf(workspace, options.cacheDir);
+    const folder = folderOf(workspace, options.cacheDir);
     await Deno.mkdir(dirname(folder), { recursive: true });
     if (await madeFolder(folder, workspace)) await removeAbandoned(dirname(folder));
     const overlayFolder = join(await Deno.realPath(folder), `python${minorVersion(python)}`);
@@ -198,7 +199,7 @@ export class PackageFolder {
   /** The folder of a workspace's packages, if Deno's permissions allow looking for it. */
   static async find(workspace: string, python: PythonEnvironment): Promise<string | undefined> {
     if (!hasManagedDirectory()) return undefined;
-    const folder = await folderOf(workspace);
+    const folder = folderOf(workspace);
     if (!mayRead(folder)) return undefined;
     const [root] = await existing([folder]); // installers cannot write to it
     if (root === undefined) return undefined;
@@ -219,13 +220,13 @@ export class PackageFolder {
   }
 
   /** Where the packages of a workspace are, in a folder for every Python, if there are any. */
-  static async folder(workspace: string): Promise<string> {
-    return await folderOf(workspace);
+  static folder(workspace: string): string {
+    return folderOf(workspace);
   }
 
   /** Removes a workspace's packages for every Python. */
   static async remove(workspace: string): Promise<void> {
-    await PackageFolder.discard(await folderOf(workspace));
+    await PackageFolder.discard(folderOf(workspace));
   }
 
   /** Removes a folder that {@linkcode PackageFolder.abandoned} found. */
@@ -508,9 +509,8 @@ const ONLY_BY_PIP =
   "pip: run `python -m ensurepip` for the kernels' Python\n";
 
 /** The folder of a workspace's packages for all Pythons. */
-async function folderOf(workspace: string, cacheDir: string = managedDirectory()): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(workspace));
-  return join(cacheDir, "packages", new Uint8Array(digest).toHex().slice(0, 32));
+function folderOf(workspace: string, cacheDir: string = managedDirectory()): string {
+  return join(cacheDir, "packages", sha256(workspace).slice(0, 32));
 }
 
 /** The file that names the workspace of the packages beside it. */

@@ -67,7 +67,7 @@ export async function basisOf(options: SessionBasisOptions): Promise<string> {
     await readDotenv(workspace),
     await readHostileFile(join(decided, ".ipybox", "consents.json")),
     await pythonOf(session),
-    await entriesOf(await PackageFolder.folder(workspace)),
+    await entriesOf(PackageFolder.folder(workspace)),
     typeof config === "string" ? await Deno.readTextFile(config) : null,
     project === undefined ? null : await projectPaths(project, sessionFolders(workspace)),
   ]);
