@@ -5,8 +5,9 @@ export function anySignal(...signals: (AbortSignal | undefined)[]): AbortSignal 
   return given.length === 1 && only !== undefined ? only : AbortSignal.any(given);
 }
 
-/** Waits for a promise until a signal aborts. */
-export function abortable<T>(promise: PromiseLike<T>, signal: AbortSignal): Promise<T> {
+/** Waits for a promise until a signal aborts, if there is one. */
+export function abortable<T>(promise: PromiseLike<T>, signal?: AbortSignal): Promise<T> {
+  if (signal === undefined) return Promise.resolve(promise);
   if (signal.aborted) {
     Promise.resolve(promise).catch(() => {}); // nobody is waiting for it any more
     return Promise.reject(signal.reason);
@@ -110,7 +111,7 @@ export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
   const over = Promise.withResolvers<void>();
   const timer = setTimeout(over.resolve, ms);
   try {
-    await (signal === undefined ? over.promise : abortable(over.promise, signal));
+    await abortable(over.promise, signal);
   } finally {
     clearTimeout(timer);
   }

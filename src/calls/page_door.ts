@@ -89,7 +89,7 @@ export class PageDoor {
     if (pathname === "/page/page.css") return this.#file(STYLE);
     if (pathname === "/page/icon.svg") return this.#file(ICON);
     const [, id = "", rest = ""] = /^\/page\/([0-9a-f]{32})\/(.*)$/.exec(pathname) ?? [];
-    if (!this.#options.desk.hasSession(id)) return this.#file(CLOSED_PAGE, 404);
+    if (!this.#options.desk.sessions.has(id)) return this.#file(CLOSED_PAGE, 404);
     const decided = /^requests\/([0-9a-f.-]+)$/.exec(rest)?.[1];
     if (decided !== undefined) {
       requireMethod(request, "POST");
@@ -119,7 +119,7 @@ export class PageDoor {
     }
     const target = headers.get("sec-fetch-dest");
     const session = target === null || target === "document"
-      ? this.#options.desk.redeem(code)
+      ? this.#options.desk.sessions.redeem(code)
       : undefined;
     if (session === undefined) return this.#file(CLOSED_PAGE, 403);
     const path = `/page/${session.id}/`;
@@ -176,7 +176,7 @@ export class PageDoor {
     const cookies = request.headers.get("cookie")?.split(/; */) ?? [];
     const tokens = cookies.filter((pair) => pair.startsWith(`${COOKIE}=`))
       .map((pair) => pair.slice(COOKIE.length + 1));
-    if (!tokens.some((token) => this.#options.desk.admits(session, token))) {
+    if (!tokens.some((token) => this.#options.desk.sessions.admits(session, token))) {
       throw new Refused(401, "No session");
     }
   }

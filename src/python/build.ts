@@ -255,8 +255,7 @@ async function runStep(
     termGraceMs: 1000,
   });
   const read = lines.readFrom(process.pipes);
-  const ended = signal === undefined ? process.exited : abortable(process.exited, signal);
-  const { exitCode, signal: killedBy } = await ended;
+  const { exitCode, signal: killedBy } = await abortable(process.exited, signal);
   await read;
   if (exitCode === 0) return;
   const how = killedBy === null ? `exited with code ${exitCode}` : `was killed by ${killedBy}`;

@@ -1,5 +1,6 @@
 import { createHmac } from "node:crypto";
 import { join } from "node:path";
+import { randomToken } from "../../base/tokens.ts";
 import { lockUserFolder, readHostileFile, replaceHostileFile } from "../../files/safe.ts";
 import { isUnwritable, usableState } from "../../files/user_folders.ts";
 
@@ -24,7 +25,7 @@ async function readOrMake(folder: string): Promise<string> {
   using _lock = await lockUserFolder(folder);
   const present = await readHostileFile(path);
   if (present !== undefined && present !== "") return present;
-  const made = crypto.getRandomValues(new Uint8Array(32)).toHex();
+  const made = randomToken();
   await replaceHostileFile(path, made);
   return made;
 }

@@ -1,4 +1,5 @@
-import { asset } from "../../assets/mod.ts";
+import { asset, assetTree } from "../../assets/mod.ts";
+import { abortable } from "../../base/signals.ts";
 import type { Approver } from "../channel.ts";
 import { ElicitationRequest } from "../questions.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../request.ts";
@@ -111,13 +112,7 @@ export class ApprovalPage {
     using _watch = this.onChange((state) => {
       if (state === "open") opened.resolve();
     });
-    const abort = () => opened.reject(signal?.reason);
-    signal?.addEventListener("abort", abort, { once: true });
-    try {
-      await opened.promise;
-    } finally {
-      signal?.removeEventListener("abort", abort);
-    }
+    await abortable(opened.promise, signal);
   }
 
   /**
@@ -187,8 +182,6 @@ export interface PageFile {
   readonly sends?: boolean;
 }
 
-const SCRIPT = "text/javascript; charset=utf-8";
-
 /** How pages look. */
 export const STYLE: PageFile = {
   type: "text/css; charset=utf-8",
@@ -203,22 +196,14 @@ export const ICON: PageFile = {
 
 /** The files by their names in the page's folder; the page itself has the empty one. */
 export const PAGE_FILES: ReadonlyMap<string, PageFile> = new Map<string, PageFile>([
-  file("", "text/html; charset=utf-8", () => asset("approval_page/page.html")),
+  ["", { type: "text/html; charset=utf-8", text: () => asset("approval_page/page.html") }],
   ["page.css", STYLE],
   ["icon.svg", ICON],
-  file("main.js", SCRIPT, () => asset("approval_page/main.js")),
-  file("arguments_editor.js", SCRIPT, () => asset("approval_page/arguments_editor.js")),
-  file("board.js", SCRIPT, () => asset("approval_page/board.js")),
-  file("decision.js", SCRIPT, () => asset("approval_page/decision.js")),
-  file("dom.js", SCRIPT, () => asset("approval_page/dom.js")),
-  file("guard.js", SCRIPT, () => asset("approval_page/guard.js")),
-  file("json.js", SCRIPT, () => asset("approval_page/json.js")),
-  file("json_view.js", SCRIPT, () => asset("approval_page/json_view.js")),
-  file("keys.js", SCRIPT, () => asset("approval_page/keys.js")),
-  file("lists.js", SCRIPT, () => asset("approval_page/lists.js")),
-  file("question.js", SCRIPT, () => asset("approval_page/question.js")),
-  file("request.js", SCRIPT, () => asset("approval_page/request.js")),
-  file("visible.js", SCRIPT, () => asset("approval_page/visible.js")),
+  ...assetTree("approval_page").filter(({ path }) => path.endsWith(".js"))
+    .map(({ path, text }): [string, PageFile] => [
+      path,
+      { type: "text/javascript; charset=utf-8", text: () => text },
+    ]),
 ]);
 
 /** The page on which a link's code is typed. */
@@ -233,10 +218,6 @@ export const CLOSED_PAGE: PageFile = {
   type: "text/html; charset=utf-8",
   text: () => asset("approval_page/closed.html"),
 };
-
-function file(name: string, type: string, text: () => string): [string, PageFile] {
-  return [name, { type, text }];
-}
 
 /**
  * The headers of everything that pages are given: nothing from elsewhere runs or is loaded, no other
