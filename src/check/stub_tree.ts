@@ -7,7 +7,6 @@ import { Mutex } from "../base/mutex.ts";
 import { fairTurns } from "../base/signals.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import type { ChangedFile } from "./language_server.ts";
-import type { KnownNames } from "./problems.ts";
 
 /** Further tools of a server get no stubs: they could keep the host busy. */
 const MAX_TOOLS = 1000;
@@ -19,7 +18,7 @@ interface Written {
 }
 
 /** The stubs of a workspace's generated modules, written for the servers that code names. */
-export class StubTree implements KnownNames {
+export class StubTree {
   readonly #folder: string;
   readonly #mcptools: string;
   readonly #servers = new Map<string, Written>();
@@ -81,10 +80,12 @@ export class StubTree implements KnownNames {
     return join(this.#folder, "mcptools", server, `${module}.pyi`);
   }
 
+  /** A tool by its id. */
   tool(id: number): StubbedTool | undefined {
     return this.#tools.get(id);
   }
 
+  /** The names in `mcptools`, in a server's package or in a tool's module. */
   async members(module: string): Promise<readonly string[]> {
     const [, server, name] = module.split(".");
     if (server === undefined) return await this.#registered();
@@ -93,6 +94,7 @@ export class StubTree implements KnownNames {
     return this.#tools.get(modules?.get(name) ?? -1)?.members ?? [];
   }
 
+  /** Whether a user added a name to a module. */
   async isAdded(module: string, name: string): Promise<boolean> {
     if (!/^\w+(\.\w+)*$/.test(module)) return true; // cannot be determined
     const path = join(this.#mcptools, ...module.split(".").slice(1));
