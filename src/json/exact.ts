@@ -90,7 +90,7 @@ function unmarked(value: ExactJson, mark: string): ExactJson {
     return value.startsWith(mark) ? rawJSON(value.slice(mark.length)) : value;
   }
   if (typeof value !== "object" || value === null || isRawJSON(value)) return value;
-  if (isArray(value)) return value.map((inner) => unmarked(inner, mark));
+  if (isExactList(value)) return value.map((inner) => unmarked(inner, mark));
   const object: Record<string, ExactJson> = value; // where __proto__ is a name like others
   for (const name of Object.keys(object)) object[name] = unmarked(object[name]!, mark);
   return object;
@@ -108,7 +108,7 @@ function parseUsual(text: string): ExactJson {
 function nestsDeeper(value: ExactJson, depth: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (depth === 0) return true;
-  const inner = isArray(value) ? value : Object.values(value);
+  const inner = isExactList(value) ? value : Object.values(value);
   return inner.some((each) => nestsDeeper(each, depth - 1));
 }
 
@@ -140,7 +140,7 @@ export function stringifyExact(value: unknown): string {
 export function toPlain(value: ExactJson): JsonValue {
   if (typeof value !== "object" || value === null) return value;
   if (isRawJSON(value)) return plainNumber(value.rawJSON);
-  if (isArray(value)) return Object.freeze(value.map(toPlain));
+  if (isExactList(value)) return Object.freeze(value.map(toPlain));
   // Not by assignment: a key named __proto__ would set the prototype.
   const entries = Object.entries(value).map(([name, inner]) => [name, toPlain(inner)] as const);
   return Object.freeze(Object.fromEntries(entries));
@@ -158,6 +158,11 @@ export function isExactObject(value: unknown): value is ExactObject {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !isRawJSON(value);
 }
 
+/** Whether an exact value is a list. `Array.isArray()` does not narrow readonly ones. */
+export function isExactList(value: ExactJson | undefined): value is readonly ExactJson[] {
+  return Array.isArray(value);
+}
+
 /** Whether a value is a number that keeps its own spelling. */
 export function isRawNumber(value: unknown): value is RawNumber {
   return isRawJSON(value);
@@ -172,7 +177,7 @@ function seal(value: ExactJson, depth: number): void {
     }
     return;
   }
-  for (const inner of isArray(value) ? value : Object.values(value)) seal(inner, depth + 1);
+  for (const inner of isExactList(value) ? value : Object.values(value)) seal(inner, depth + 1);
   Object.freeze(value);
 }
 
@@ -180,10 +185,6 @@ function plainNumber(source: string): number | bigint {
   const number = Number(source);
   if (Number.isSafeInteger(number) || !/^-?\d+$/.test(source)) return number;
   return BigInt(source);
-}
-
-function isArray(value: ExactJson): value is readonly ExactJson[] {
-  return Array.isArray(value);
 }
 
 /** Whether a JSON text may contain a name, which may be written with escapes. */

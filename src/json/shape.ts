@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { type ExactJson, isRawNumber, isRecord } from "./exact.ts";
+import { type ExactJson, isExactList, isRawNumber, isRecord } from "./exact.ts";
 
 /** The types without parts. */
 const SCALARS = ["null", "bool", "int", "float", "str"] as const;
@@ -89,7 +89,7 @@ function look(value: ExactJson, depth: number, left: { visits: number }): Shape 
   if (isRawNumber(value)) return { scalars: [/[.eE]/.test(value.rawJSON) ? "float" : "int"] };
   const isTooMuch = depth === 0 || left.visits <= 0;
   const lookAt = (inner: ExactJson) => look(inner, depth - 1, left);
-  if (isList(value)) {
+  if (isExactList(value)) {
     const items = isTooMuch ? [] : value.slice(0, MAX_ITEMS);
     left.visits -= items.length;
     return { scalars: [], items: items.map(lookAt).reduce(merge, NOTHING) };
@@ -107,10 +107,6 @@ function look(value: ExactJson, depth: number, left: { visits: number }): Shape 
       fields: new Map(names.map((name, at) => [name, { seen: 1, shape: shapes[at] ?? NOTHING }])),
     };
   return { scalars: [], object };
-}
-
-function isList(value: ExactJson): value is readonly ExactJson[] {
-  return Array.isArray(value);
 }
 
 const NAME = /^[@$#_]?[\p{L}_][\p{L}\p{N}_-]*$/u;

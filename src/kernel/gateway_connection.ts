@@ -3,7 +3,8 @@ import { bodyOf, directClient } from "../base/http.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { LinkedSignal, settledWithin } from "../base/signals.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
-import { isObject, KERNEL_PROTOCOL } from "./jupyter.ts";
+import { isRecord } from "../json/exact.ts";
+import { KERNEL_PROTOCOL } from "./jupyter.ts";
 import { describeExit } from "./traceback.ts";
 
 /** A type checker that runs beside kernels. */
@@ -104,7 +105,7 @@ export class GatewayConnection implements AsyncDisposable {
   async createKernel(signal: AbortSignal): Promise<string> {
     const response = await this.#fetch("POST", "api/kernels", { body: "{}", signal });
     const model: unknown = parsed(await startOf(response, signal));
-    if (isObject(model) && typeof model.id === "string") return model.id;
+    if (isRecord(model) && typeof model.id === "string") return model.id;
     throw new Error("The kernel gateway returned no kernel id; is it a Jupyter Kernel Gateway?");
   }
 

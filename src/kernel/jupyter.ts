@@ -13,6 +13,7 @@ import { createMessage, type IMessage } from "@jupyterlab/services/lib/kernel/me
 import { serialize } from "@jupyterlab/services/lib/kernel/serialize.js";
 import { validateMessage } from "@jupyterlab/services/lib/kernel/validate.js";
 import { settledWithin } from "../base/signals.ts";
+import { isRecord } from "../json/exact.ts";
 import { checkJson, JsonLimitError } from "../json/measure.ts";
 
 /** The WebSocket subprotocol with binary messages, whose text is not escaped twice. */
@@ -123,7 +124,7 @@ const MAX_HEADER_VALUES = 1000;
 export function decodeMessage(data: ArrayBuffer): JupyterMessage {
   const { channel, header, parent, content: bytes } = partsOf(data);
   const head = parseJson(header, MAX_HEADER_VALUES);
-  if (!isObject(head)) throw new TypeError("A message's header is not an object");
+  if (!isRecord(head)) throw new TypeError("A message's header is not an object");
   const { type, content } = contentOf(bytes, head.msg_type);
   const message: unknown = {
     channel: decoder.decode(channel),
@@ -134,8 +135,8 @@ export function decodeMessage(data: ArrayBuffer): JupyterMessage {
   };
   requireMessage(message);
   const parentHeader: unknown = message.parent_header;
-  const { msg_id: id, session }: JsonObject = isObject(parentHeader) ? parentHeader : {};
-  if (!isObject(content)) throw new TypeError("A message's content is not an object");
+  const { msg_id: id, session }: JsonObject = isRecord(parentHeader) ? parentHeader : {};
+  if (!isRecord(content)) throw new TypeError("A message's content is not an object");
   return {
     channel: message.channel,
     type: message.header.msg_type,
@@ -198,11 +199,6 @@ function partsOf(
 
 function textIn(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
-}
-
-/** Whether a value is a JSON object. */
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** How long a closing handshake may take before the socket is abandoned. */

@@ -1,10 +1,10 @@
 import { messageOf } from "../base/message_of.ts";
 import type { PartialResult } from "../base/errors.ts";
-import { weightOf } from "../json/exact.ts";
+import { isRecord, weightOf } from "../json/exact.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
 import { SpillFile, type TextSource } from "./spill_file.ts";
 import { hasImage, type MimeBundle, readBundle, shownText, writeImage } from "./outputs.ts";
-import { isObject, type JsonObject, type JupyterMessage } from "./jupyter.ts";
+import type { JsonObject, JupyterMessage } from "./jupyter.ts";
 import { type DataEntry, LineJoiner, OutputLog, type Shown } from "./output_log.ts";
 import { cut, formatBytes } from "./text.ts";
 import { type Raised, raisedIn } from "./traceback.ts";
@@ -90,7 +90,7 @@ export class OutputCollector implements Disposable {
   addPayload(payload: unknown): void {
     if (!Array.isArray(payload)) return;
     for (const part of payload) {
-      if (!isObject(part) || part.source !== "page" || !isObject(part.data)) continue;
+      if (!isRecord(part) || part.source !== "page" || !isRecord(part.data)) continue;
       this.#addData("display_data", { data: part.data });
     }
   }
@@ -189,8 +189,8 @@ export class OutputCollector implements Disposable {
 
   /** The display of a message, its text cut to the limit; and its whole text. */
   #read(content: JsonObject): { shown: Omit<Shown, "image">; text: string | undefined } {
-    const data = isObject(content.data) ? readBundle(content.data) : {};
-    const metadata = isObject(content.metadata) ? content.metadata : {};
+    const data = isRecord(content.data) ? readBundle(content.data) : {};
+    const metadata = isRecord(content.metadata) ? content.metadata : {};
     const text = shownText(data);
     const shortened = text === undefined ? undefined : cut(text, this.#options.maxOutputBytes / 2);
     // Otherwise the log would be the first to learn that text is missing.
@@ -289,7 +289,7 @@ export class OutputCollector implements Disposable {
 
 function displayIdOf(content: JsonObject): string | undefined {
   const { transient } = content;
-  return isObject(transient) && typeof transient.display_id === "string"
+  return isRecord(transient) && typeof transient.display_id === "string"
     ? transient.display_id
     : undefined;
 }

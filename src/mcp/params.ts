@@ -4,6 +4,7 @@ import { ConfigError, EnvironmentNotReadyError, McpConnectionError } from "../ba
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { LONGEST_TIMER_MS } from "../base/signals.ts";
+import { isRecord } from "../json/exact.ts";
 import { oneLine } from "../json/problems.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readDotenv } from "./env.ts";
@@ -130,7 +131,7 @@ const httpParams = z.strictObject({
 export function parseServerParams(serverName: string, given: unknown): ServerParams {
   const at = `Invalid parameters of MCP server "${serverName}"`;
   const value = withUsualUrl(given);
-  const keys = typeof value === "object" && value !== null ? Object.keys(value) : [];
+  const keys = isRecord(value) ? Object.keys(value) : [];
   if (keys.includes("command") === keys.includes("url")) {
     throw new ConfigError(`${at}: specify either "command" or "url"`);
   }
@@ -149,7 +150,7 @@ export function parseServerParams(serverName: string, given: unknown): ServerPar
 
 /** Windsurf writes `serverUrl` instead of `url`. */
 function withUsualUrl(given: unknown): unknown {
-  if (typeof given !== "object" || given === null || !("serverUrl" in given)) return given;
+  if (!isRecord(given) || !("serverUrl" in given)) return given;
   const { serverUrl, ...others } = given;
   return "url" in others ? given : { ...others, url: serverUrl };
 }

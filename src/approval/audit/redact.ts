@@ -1,4 +1,4 @@
-import { type ExactJson, type ExactObject, isExactObject } from "../../json/exact.ts";
+import { type ExactJson, type ExactObject, isExactList, isExactObject } from "../../json/exact.ts";
 import { matchesGlob } from "../rules/match.ts";
 import { hmacSha256, sha256 } from "../../json/digest.ts";
 
@@ -149,7 +149,7 @@ function redact(value: ExactJson, place: Place): ExactJson {
       ]),
     );
   }
-  return isList(value) ? value.map((inner) => redact(inner, within)) : value;
+  return isExactList(value) ? value.map((inner) => redact(inner, within)) : value;
 }
 
 function textOf(value: ExactJson): string {
@@ -206,8 +206,4 @@ function withoutKeys(text: string, marker: Marker): string {
 /** The length of a value's JSON, with numbers as they were written. */
 function lengthOf(value: ExactJson): number {
   return JSON.stringify(value).length;
-}
-
-function isList(value: ExactJson): value is readonly ExactJson[] {
-  return Array.isArray(value);
 }
