@@ -1,4 +1,6 @@
 import { constants } from "node:os";
+import { unquoted } from "../base/python_string.ts";
+import type { ExitStatus } from "../process/managed_process.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import type { GatewayAddress } from "./gateway_connection.ts";
 import type { JsonObject } from "./jupyter.ts";
@@ -71,7 +73,7 @@ function callAt(
   for (let from = at + call.start.length;;) {
     const end = endOfLiteral(text, from);
     if (end === undefined) return undefined;
-    literals.push(unquote(text.slice(from, end)));
+    literals.push(unquoted(text.slice(from, end)));
     const isLast = literals.length === call.count;
     const separator = isLast ? ")" : ", ";
     if (!text.startsWith(separator, end)) return undefined;
@@ -90,22 +92,6 @@ function endOfLiteral(text: string, start: number): number | undefined {
   }
   return undefined;
 }
-
-const ESCAPES: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r" };
-
-/** The value of a Python string literal. */
-function unquote(literal: string): string {
-  return literal.slice(1, -1).replace(
-    /\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)/gs,
-    (whole, escape: string) => {
-      if (escape.length <= 1) return ESCAPES[escape] ?? escape;
-      const code = parseInt(escape.slice(1), 16);
-      return code <= LAST_CODE_POINT ? String.fromCodePoint(code) : whole; // forged
-    },
-  );
-}
-
-const LAST_CODE_POINT = 0x10ffff;
 
 /** An exception, as a kernel reports it. */
 export interface Raised {
@@ -262,12 +248,6 @@ function writtenSince(before: string, now: string): string {
     if (end === -1) return now;
     start = end + 1;
   }
-}
-
-/** How a process ended: with one of the two, or neither if nothing is known. */
-interface ExitStatus {
-  readonly exitCode: number | null;
-  readonly signal: string | null;
 }
 
 /** The likely cause of a signal. */

@@ -9,6 +9,7 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { hostEnv } from "../base/permission.ts";
+import { unquoted } from "../base/python_string.ts";
 import { ifPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { moduleArgs } from "../process/python_args.ts";
@@ -142,18 +143,6 @@ function configFile(options: ReadonlyMap<string, string>): string {
   // A value continues on indented lines.
   const lines = [...options].map(([name, value]) => `${name} = ${value.replaceAll("\n", "\n  ")}`);
   return `[global]\n${lines.join("\n")}\n`;
-}
-
-/** Decodes a Python string literal as written by `repr()`. */
-function unquoted(literal: string): string {
-  return literal.slice(1, -1).replace(
-    /\\(n|t|r|x[0-9a-f]{2}|u[0-9a-f]{4}|.)/g,
-    (_, escape: string) => {
-      const simple = { n: "\n", t: "\t", r: "\r" }[escape];
-      if (simple !== undefined) return simple;
-      return escape.length === 1 ? escape : String.fromCharCode(parseInt(escape.slice(1), 16));
-    },
-  );
 }
 
 // uv's configuration, for a Python without pip.
