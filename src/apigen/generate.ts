@@ -222,10 +222,7 @@ const MAX_INSTRUCTIONS = 100_000;
 const LEFT_OUT =
   "The server's list of tools is too large to generate an API for all of them: this tool is omitted";
 
-/**
- * Renders a tool. If its schema is too deep or too large, its module takes any arguments; `undefined` if
- * there is not enough work left even for that.
- */
+/** Renders a tool: without its schema if that takes too much work, and not at all if that does, too. */
 function renderTool(
   origin: ModuleOrigin,
   definition: JsonObject,

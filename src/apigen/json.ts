@@ -142,9 +142,7 @@ export function isArray(value: Json | undefined): value is readonly Json[] {
   return Array.isArray(value);
 }
 
-/**
- * A string that is the same for equal values. 1 equals 1.0, and the order of names does not count.
- */
+/** A string that is the same for equal values. 1 equals 1.0, and the order of names does not count. */
 export function keyOf(value: Json): string {
   spend(2);
   if (value instanceof JsonNumber) return String(value.integer ?? value.value);

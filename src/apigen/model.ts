@@ -83,10 +83,7 @@ export interface ClassDefinition {
   readonly schema: string | undefined;
 }
 
-/**
- * A name for a type: the `root` class of a result that is not an object, an `alias` for a type that
- * refers to itself or is too long to repeat, or the `values` that several fields take.
- */
+/** The `root` class of a result, an `alias` of a recursive or long type, or `values` that fields share. */
 export interface NamedType {
   readonly kind: "root" | "alias" | "values";
   readonly name: string;

@@ -213,10 +213,7 @@ function hintsOf(definition: JsonObject): string[] {
 /** How many nested unions are unfolded at a root. */
 const MAX_UNFOLDED = 8;
 
-/**
- * The object that a root schema describes, with the properties of all branches of its unions. Whether a
- * combination is valid is left to the runtime's check of the whole schema.
- */
+/** The object with the properties of all branches. Which combinations are valid, the runtime checks. */
 function rootObject(root: Schema, builder: TypeBuilder): SchemaNode {
   let schema = folded(root, builder);
   for (let unfolded = 0; unfolded < MAX_UNFOLDED; unfolded++) {

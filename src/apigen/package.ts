@@ -29,11 +29,7 @@ export type Files = ReadonlyMap<string, string>;
 
 /** How a folder is written. */
 export interface WriteOptions {
-  /**
-   * Merges the generated text of a file with the present one.
-   *
-   * @default The generated text.
-   */
+  /** Merges the generated text of a file with the present one; by default, the generated one counts. */
   readonly merge?: (name: string, generated: string, present: string, old: Files) => string;
   /** Whether a present file that is no longer generated was generated before. */
   readonly isGenerated: (name: string, text: string | undefined) => boolean;
@@ -44,10 +40,7 @@ const MAX_FILE_SIZE = 32 * 1024 * 1024;
 
 const writing = new Mutex();
 
-/**
- * Replaces a folder as a whole. If nothing changes, nothing is written; unchanged files keep their
- * modification time.
- */
+/** Replaces a folder as a whole. Unchanged files keep their modification time. */
 export async function writeFolder(
   rootDir: string,
   name: string,
@@ -418,10 +411,7 @@ function isPermitted(): boolean {
   return mayUse("/proc/self/fd");
 }
 
-/**
- * Writes the stubs beside the folder of the packages. Executed code can write there too: anything else
- * in their place is left alone.
- */
+/** Writes the stubs beside the packages. What code put in their place is left alone. */
 export async function writeStubs(rootDir: string): Promise<void> {
   const path = resolve(rootDir);
   if (basename(path) !== MCPTOOLS || !isPermitted()) return;

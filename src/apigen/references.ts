@@ -10,9 +10,7 @@ import { spend, spendText } from "./work.ts";
 /** The draft of a schema. 8 stands for 2019-09 and later, and for schemas without a `$schema`. */
 export type DraftNumber = 4 | 6 | 7 | 8;
 
-/**
- * The longest URI or reference. Each one is joined with its base, and no legitimate one is longer.
- */
+/** The longest URI or reference. Each one is joined with its base, and no legitimate one is longer. */
 const MAX_URI = 2_048;
 
 /** The base URI of documents without one. */
@@ -61,9 +59,7 @@ export class References {
       : this.#anchors.get(place)?.get(fragment);
   }
 
-  /**
-   * Whether a dynamic reference has several possible targets, depending on the dynamic scope.
-   */
+  /** Whether a dynamic reference has several possible targets. */
   isAmbiguous(reference: string): boolean {
     const anchor = reference.slice(reference.indexOf("#") + 1);
     return anchor === "" ? this.#recursiveAnchors > 0 : (this.#dynamicAnchors.get(anchor) ?? 0) > 1;

@@ -29,9 +29,7 @@ interface ReadPackage {
   readonly tools: readonly IndexedTool[];
 }
 
-/**
- * Searches the tools of generated packages. Rewritten packages are read again; no server is started.
- */
+/** Searches the tools of generated packages. Rewritten packages are read again; no server is started. */
 export class ToolIndex {
   readonly #root: string;
   readonly #packages = new Map<string, ReadPackage>();
@@ -43,11 +41,7 @@ export class ToolIndex {
     this.#root = root;
   }
 
-  /**
-   * Searches names, descriptions, parameters and results.
-   *
-   * @throws {ConfigError} No Python API can be read.
-   */
+  /** Searches names, descriptions, parameters and results. Throws if no Python API can be read. */
   async search(query: string, servers: readonly string[]): Promise<ToolMatches> {
     using _turn = await this.#turns.acquire();
     const missing: string[] = [];
@@ -169,10 +163,7 @@ export class ToolRanking {
     this.#totalLength += length;
   }
 
-  /**
-   * Finds the tools that have a word of the query, another form of it, a related word, or one that
-   * begins with it; best first.
-   */
+  /** Finds tools with a word of the query, a form of it, a related or a longer one; best first. */
   async search(query: string): Promise<IndexedTool[]> {
     const words = wordsOf(query);
     // Also joined pairs: "eleven labs" names "elevenlabs".
@@ -239,9 +230,7 @@ const STOP_WORDS: ReadonlySet<string> = new Set(
     "what when which why with you your").split(" "),
 );
 
-/**
- * The words of a text: lower case, singular, with `camelCase` and `snake_case` split.
- */
+/** The words of a text: lower case, singular, with `camelCase` and `snake_case` split. */
 export function wordsOf(text: string): string[] {
   const words = text
     .replaceAll(/(\p{Ll}|\p{N})(\p{Lu})/gu, "$1 $2")
@@ -253,10 +242,7 @@ export function wordsOf(text: string): string[] {
 
 // Words that mean the same in a search: forms of one word, and related words.
 
-/**
- * Groups of related words for what tools do and what they work on. A word can be in several groups;
- * the relation is not transitive across groups.
- */
+/** Groups of words related in searches for tools. The relation is not transitive across groups. */
 const GROUPS: readonly string[] = [
   "create add new make insert open post register generate",
   "delete remove erase drop clear destroy purge forget clean",
@@ -335,9 +321,7 @@ const GROUPS: readonly string[] = [
   "map sitemap",
 ];
 
-/**
- * The common form of a word's forms, such as `creat` for create, creates, creating and creation.
- */
+/** The common form of a word's forms, such as `creat` for create, creates, creating and creation. */
 export function stem(word: string): string {
   if (word.length < 4 || !/^[a-z]+$/.test(word)) return word;
   const base = withoutEnding(word);

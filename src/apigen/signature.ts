@@ -29,10 +29,7 @@ const MAX_OBSERVED = 600;
 /** How many characters of a description are shown. */
 const MAX_DESCRIPTION = 240;
 
-/**
- * A tool's function on one line, with the fields of its result, followed by the classes of these fields
- * as far as there is room. Constraints are omitted.
- */
+/** A tool's function on one line, and the classes of its result as far as there is room. No constraints. */
 export function signatureOf(
   origin: ModuleOrigin,
   definition: JsonObject,
@@ -78,10 +75,7 @@ function observedField({ wire, type, always }: ObservedField): string {
   return `${literal(wire)}: ${always ? text : `NotRequired[${text}]`}`;
 }
 
-/**
- * Everything needed to call a tool: its function, and the classes of its arguments and its result, with
- * descriptions and constraints.
- */
+/** All that is needed to call a tool: its function and classes, with descriptions and constraints. */
 export function stubOf(
   origin: ModuleOrigin,
   definition: JsonObject,

@@ -137,10 +137,7 @@ export class Consents {
     return allowed ?? { decision: undefined, changes: limited(changes) };
   }
 
-  /**
-   * Remembers a decision. Never fails: if it cannot be stored, it counts for this call only, and an
-   * error is logged.
-   */
+  /** Remembers a decision. Never fails: one that cannot be stored counts for this call only. */
   async remember(decided: Decided, remember: Remember, cell: Cell | undefined): Promise<void> {
     const { match } = remember;
     if (match === "arguments" && isTooLargeToShow(decided.call)) {

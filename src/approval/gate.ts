@@ -32,10 +32,7 @@ export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes"> {
 /** How long a policy may judge without a break, in milliseconds. */
 const MAX_JUDGED_MS = 10;
 
-/**
- * Decides on calls: first by the policy, then, if it says `"ask"`, by a remembered decision or the
- * approver.
- */
+/** Decides on calls by the policy, and if it says `"ask"`, by a remembered decision or the approver. */
 export class ApprovalGate {
   /** The remembered decisions. */
   readonly consents: Consents;

@@ -89,9 +89,7 @@ export class GatewayStartError extends ProcessError {
   override readonly name: string = "GatewayStartError";
 }
 
-/**
- * A kernel could not be started or set up, or was not ready within `startTimeoutMs`. No code ran.
- */
+/** A kernel could not be started or set up, or was not ready within `startTimeoutMs`. No code ran. */
 export class KernelStartError extends ProcessError {
   /** The name of the class. */
   override readonly name: string = "KernelStartError";

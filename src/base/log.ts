@@ -52,11 +52,7 @@ export function stderrLogger(level: LogLevel = "warn"): Logger {
 /** A logger that discards everything. */
 export const silentLogger: Logger = stderrLogger("silent");
 
-/**
- * Makes text from code, a server or a file safe for a terminal.
- *
- * Control characters, and the invisible ones that reorder text, are shown as escapes.
- */
+/** Makes text safe for a terminal: control and invisible characters are shown as escapes. */
 export function printable(text: string): string {
   return text.replace(UNPRINTABLE, (character) => {
     const code = character.codePointAt(0) ?? 0;
@@ -70,10 +66,7 @@ export function printable(text: string): string {
 const UNPRINTABLE =
   /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]/gu;
 
-/**
- * Formats a message so that no text in it can pass for a message of its own: continuation lines are
- * indented, also where the terminal would wrap.
- */
+/** Indents continuation lines, also wrapped ones, so that no text can pass for another message. */
 function onTerminal(message: string): string {
   const indented = printable(message).replaceAll(/\n(?! {2})/g, "\n  ");
   if (!Deno.stderr.isTerminal()) return indented;

@@ -33,11 +33,7 @@ export async function settledWithin(promise: PromiseLike<unknown>, ms: number): 
   }
 }
 
-/**
- * A signal that aborts with the first of some others, until it is disposed.
- *
- * `AbortSignal.any()` needs no disposal, but takes ten times as long.
- */
+/** Aborts with the first of some signals until disposed, at a tenth of the cost of `AbortSignal.any()`. */
 export class LinkedSignal implements Disposable {
   readonly #controller = new AbortController();
   readonly #sources: readonly AbortSignal[];
@@ -94,9 +90,7 @@ export class Deadline implements Disposable {
   }
 }
 
-/**
- * Waits for all promises like `Promise.all`, but rejects only once all of them have settled.
- */
+/** Waits for all promises like `Promise.all`, but rejects only once all of them have settled. */
 export async function allDone<T extends readonly unknown[] | []>(
   promises: T,
 ): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {

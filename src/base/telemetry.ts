@@ -60,10 +60,7 @@ export function captureTrace(): Within {
   return (work) => context.with(active, work);
 }
 
-/**
- * The active span in the form for other processes: W3C Trace Context, without baggage, which may
- * contain anything.
- */
+/** The active span as W3C Trace Context, without baggage, which may contain anything. */
 export function traceContext(): Readonly<Record<string, string>> {
   if (api === undefined) return {};
   const { context, propagation } = api;
@@ -140,10 +137,7 @@ export interface McpRequest {
   readonly params?: { readonly command: string } | { readonly url: string };
 }
 
-/**
- * Starts the span of a request to an MCP server, following OpenTelemetry's conventions for MCP
- * clients. It contains no arguments, resource URIs or text from servers.
- */
+/** Starts the span of a request to an MCP server. It contains no arguments, URIs or text from servers. */
 export function startMcpSpan(request: McpRequest): Span {
   const { method, serverName, callId, params } = request;
   const target = request.target?.slice(0, MAX_NAME);

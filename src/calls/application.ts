@@ -162,10 +162,7 @@ const MAX_FRAME_CHARACTERS = 15 * 2 ** 20;
 /** The desks where a person's answers are awaited: for calls that need approval, and for questions of MCP servers. */
 type Desks = Pick<ToolRunner, "channel" | "elicitations">;
 
-/**
- * Makes a WebSocket the approver, and also the answerer of MCP servers' questions if it offers that
- * protocol. When the socket closes, the approver is detached and undecided requests are refused.
- */
+/** Makes a WebSocket the approver, and if it offers that, the answerer of questions, until it closes. */
 async function upgradeApprover(
   request: Request,
   { channel, elicitations }: Desks,

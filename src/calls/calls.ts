@@ -259,10 +259,7 @@ export class Calls {
     });
   }
 
-  /**
-   * Asks a server for a resource, a prompt, a completion or a list. Lists send no data of the caller's,
-   * so they are only refused if the policy denies them.
-   */
+  /** Asks a server for a resource, a prompt, a completion or a list, which only a policy can refuse. */
   async catalog(
     call: CatalogCall,
     options: CallToolOptions,

@@ -15,17 +15,9 @@ export interface DoorServerOptions {
   readonly handler: (call: IncomingCall) => Promise<string>;
   /** The largest body, in bytes. */
   readonly maxBodyBytes: number;
-  /**
-   * The maximum number of concurrent streams.
-   *
-   * @default {192}
-   */
+  /** The maximum number of concurrent streams; 192 by default. */
   readonly maxStreams?: number;
-  /**
-   * How long a call's first line may take, in milliseconds.
-   *
-   * @default {10000}
-   */
+  /** How long a call's first line may take, in milliseconds; 10 s by default. */
   readonly headTimeoutMs?: number;
   /** The token of a kernel that is already running. */
   readonly token?: string | undefined;
@@ -279,11 +271,7 @@ class ServedCall implements IncomingCall, Disposable {
     if (this.#state === "whole" && !this.signal.aborted) this.#options.outgoing.tell(lineOf(json));
   }
 
-  /**
-   * Answers.
-   *
-   * @throws {Refused} No other call may follow on the stream.
-   */
+  /** Answers. Throws {@linkcode Refused} if no other call may follow on the stream. */
   async answer(): Promise<void> {
     const { handler, budget, outgoing } = this.#options;
     const answer = await handler(this).catch((error) => {
@@ -525,10 +513,7 @@ class DoorBudget {
     return length <= SMALL_BODY ? FREE : await this.#bodies.acquire(signal, length);
   }
 
-  /**
-   * Waits until a body may be parsed. A call that waits here holds all other shares it needs, so calls
-   * never wait for each other in a circle.
-   */
+  /** Waits until a body may be parsed, with all other shares in hand: calls never wait in a circle. */
   async forCall(body: Uint8Array, signal: AbortSignal): Promise<Disposable> {
     if (body.length * (PER_BYTE + PER_VALUE) <= SMALL_REQUEST) return FREE;
     const { values, names } = measureJson(body);

@@ -23,18 +23,9 @@ export interface JournalEntry extends CallObserver {
   readonly id: string;
   /** When the call was first asked for, if that was before. */
   readonly askedAt: Date | undefined;
-  /**
-   * Refuses a call that may have been sent before.
-   *
-   * @throws {ToolCallError} It may have been.
-   */
+  /** Throws if the call may have been sent before. */
   requireUnsent(): void;
-  /**
-   * Gives what a person decided of the call before it could be sent.
-   *
-   * @param target What the call would reach now. A decision on anything else does not count.
-   * @returns The decision, if there is one.
-   */
+  /** What a person decided before the call could be sent. A decision on another target does not count. */
   decisionFor(target: CallTarget | undefined): GateDecision | undefined;
 }
 
@@ -87,47 +78,24 @@ export class CallJournal implements Disposable {
     this.#log = limitedLogger(log);
   }
 
-  /**
-   * Opens the journal of a session for its host, and makes it where there is none.
-   *
-   * @param folder A folder that only the host can see, for this session alone.
-   * @param log Receives calls whose outcome is unknown, and failures.
-   * @returns The journal.
-   * @throws {ConfigError} There is one that cannot be used.
-   */
+  /** Opens or makes the journal of a session, in a folder that only its host can see. */
   static async open(folder: string, log: Logger = silentLogger): Promise<CallJournal> {
     const file = await JournalFile.open(folder);
     file.claimAll();
     return new CallJournal(file, log);
   }
 
-  /**
-   * The calls that wait for a decision, the oldest hundred, as the file has them: also those that wait
-   * for a host.
-   */
+  /** The calls that wait for a decision, the oldest hundred: also those that wait for a host. */
   waiting(): WaitingCall[] {
     return waitingCalls(this.#file.waiting());
   }
 
-  /**
-   * The same for a session that another host may have.
-   *
-   * @param folder Its folder.
-   * @returns The calls.
-   */
+  /** The same for a session that another host may have. */
   static async waitingIn(folder: string): Promise<WaitingCall[]> {
     return waitingCalls(await JournalFile.waitingIn(folder));
   }
 
-  /**
-   * Makes a call, or joins it where it is under way, or gives what became of it.
-   *
-   * @param call The call.
-   * @param attempt Who waits for the answer.
-   * @param make Makes it, as its entry allows, until the signal aborts. Gives the answer, which may be an error.
-   * @returns The answer.
-   * @throws {ToolCallError} It cannot be made, or its answer is not known.
-   */
+  /** Makes a call, joins it if it is under way, or gives its answer, which may be an error. */
   async once(
     call: JournalledCall,
     attempt: Attempt,
@@ -173,10 +141,7 @@ export class CallJournal implements Disposable {
     this.#attempt(() => this.#file.endUnsent("cancelled", textOf(cancelled)));
   }
 
-  /**
-   * Leaves the session to another host: calls that were sent may end for a moment, the others stay as
-   * they are.
-   */
+  /** Leaves the session to another host. Calls that were sent may end for a moment. */
   async leave(): Promise<void> {
     this.#isLeft = true;
     const flights = [...this.#flights.values()];

@@ -169,9 +169,7 @@ export function refusedText({ message }: Refused): string {
   return JSON.stringify({ refused: message });
 }
 
-/**
- * An error as the kernel may see it: details of unexpected errors stay on the host.
- */
+/** An error as the kernel may see it: details of unexpected errors stay on the host. */
 export function wireError(error: unknown): WireError {
   if (!(error instanceof ToolCallError)) {
     return { type: "tool_server_error", message: "The tool server failed; see its log" };

@@ -40,10 +40,7 @@ interface Pending {
   isAppended: boolean;
 }
 
-/**
- * Checks cells before they run. The kernel, which knows all names, finds undefined ones; a type checker
- * that knows the cells so far checks calls of generated modules.
- */
+/** Checks cells before they run: the kernel finds undefined names, a type checker wrong calls of tools. */
 export class CodeChecker implements Disposable {
   readonly #options: CheckerOptions;
   /** What the checker has to know of each cell so far. */

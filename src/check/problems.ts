@@ -275,10 +275,7 @@ class Reader {
     return await this.#unlisted(diagnostic, { ename: "ModuleNotFoundError", evalue, module, name });
   }
 
-  /**
-   * A name that is not in a module. Calls can make servers add tools while the code runs, so the
-   * problem is certain only if no call comes before it, or if the name looks misspelt.
-   */
+  /** Calls can make servers add tools: certain only if no call comes before, or if the name looks misspelt. */
   async #unlisted(
     diagnostic: Diagnostic,
     { ename, evalue, module, name }: {

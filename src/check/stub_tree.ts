@@ -27,10 +27,7 @@ export class StubTree {
   readonly #updates = new Mutex();
   #nextId = 0;
 
-  /**
-   * @param folder Where stubs are written.
-   * @param mcptools The folder of generated modules.
-   */
+  /** Stubs are written to `folder`; `mcptools` has the generated modules. */
   constructor(folder: string, mcptools: string) {
     this.#folder = folder;
     this.#mcptools = mcptools;
@@ -45,10 +42,7 @@ export class StubTree {
     }
   }
 
-  /**
-   * Updates the stubs of servers and returns the files that changed. An update always finishes, even
-   * if nobody waits for it any longer: the next cell needs it.
-   */
+  /** Updates stubs and returns changed files. It always finishes: the next cell needs it. */
   async update(servers: Iterable<string>): Promise<ChangedFile[]> {
     using _turn = await this.#updates.acquire();
     const files: ChangedFile[] = [];

@@ -21,10 +21,7 @@ export interface Belongings {
   use(held: Held): unknown;
 }
 
-/**
- * The locked files that another process may take over. Disposing it removes them, unless they were
- * handed over.
- */
+/** The locked files that another process may take over. Disposing it removes the others. */
 export class HeldTogether implements Belongings, AsyncDisposable {
   readonly #held: Held[] = [];
   #left = false;

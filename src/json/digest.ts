@@ -11,9 +11,7 @@ export function hmacSha256(key: Uint8Array, text: string): string {
   return createHmac("sha256", key).update(text).digest("hex");
 }
 
-/**
- * Writes a value as canonical JSON, with the names in objects sorted.
- */
+/** Writes a value as canonical JSON, with the names in objects sorted. */
 export function canonicalJson(value: ExactJson): string {
   if (isExactList(value)) return `[${value.map(canonicalJson).join(",")}]`;
   if (!isExactObject(value)) return stringifyExact(value);

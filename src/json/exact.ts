@@ -112,10 +112,7 @@ function nestsDeeper(value: ExactJson, depth: number): boolean {
   return inner.some((each) => nestsDeeper(each, depth - 1));
 }
 
-/**
- * Makes an exact value from a program's value as `JSON.stringify()` would write it, with `bigint`s as
- * integers.
- */
+/** Makes an exact value of what `JSON.stringify()` would write, with `bigint`s as integers. */
 export function toExact(value: unknown): ExactJson {
   return parseExact(stringifyExact(value));
 }
@@ -133,10 +130,7 @@ export function stringifyExact(value: unknown): string {
   return text;
 }
 
-/**
- * Converts an exact value for programs: numbers to numbers, and integers that do not fit a double to
- * `bigint`s.
- */
+/** Converts an exact value to numbers, and integers that do not fit a double to `bigint`s. */
 export function toPlain(value: ExactJson): JsonValue {
   if (typeof value !== "object" || value === null) return value;
   if (isRawJSON(value)) return plainNumber(value.rawJSON);

@@ -118,11 +118,7 @@ export class Execution implements AsyncIterable<OutputChunk> {
 
 /** Options of {@linkcode Run}. */
 interface RunParts extends ExecuteOptions {
-  /**
-   * The id of its request, by which another host finds it.
-   *
-   * @default {undefined} a new one
-   */
+  /** The id of its request, by which another host finds it; by default a new one. */
   readonly id?: string;
   readonly code: string;
   readonly maxOutputBytes: number;
@@ -132,11 +128,7 @@ interface RunParts extends ExecuteOptions {
   readonly graceMs: number;
   /** Aborts when the kernel's host is closed. */
   readonly closed: AbortSignal;
-  /**
-   * Whether to queue text for a reader.
-   *
-   * @default {true}
-   */
+  /** Whether to queue text for a reader, as by default. */
   readonly chunks?: boolean;
 }
 
@@ -232,10 +224,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     }
   }
 
-  /**
-   * Runs the code in an idle kernel until it ends or is cancelled, and returns the outcome for
-   * {@linkcode end}. With `"lost"`, the code may still run: end its kernel.
-   */
+  /** Runs the code in an idle kernel. With the outcome `"lost"`, it may still run: end its kernel. */
   async runIn(kernel: Kernel, cancelled: AbortSignal): Promise<Outcome> {
     const { code, storeHistory = false, onInput } = this.#parts;
     const collector = this.#collector;
@@ -272,10 +261,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     }
   }
 
-  /**
-   * Takes over the request of an execution that an earlier host began: {@linkcode runIn} waits for it
-   * and sends none.
-   */
+  /** Takes over an execution that an earlier host began: {@linkcode runIn} sends no request then. */
   find(kernel: Kernel): KernelRequest {
     return this.#found = new KernelRequest(this.#listeners(kernel));
   }
@@ -326,10 +312,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     return this.#question = new InputRequest(question, (value) => kernel.reply(value));
   }
 
-  /**
-   * Waits until the execution is over and none of its interrupts can reach the next one. The
-   * result is `"lost"` if the kernel does not manage that in time.
-   */
+  /** Waits until the execution is over and none of its interrupts can reach the next one, or gives up. */
   async #settle(running: Running): Promise<KernelState> {
     const { graceMs } = this.#parts;
     const { request } = running;

@@ -49,9 +49,7 @@ export class FarFiles {
     this.#link = link;
   }
 
-  /**
-   * Copies a folder if it, or possibly its copy, has changed. Failures of the link are reported elsewhere.
-   */
+  /** Copies a folder if it has changed, or possibly its copy. The link's failures are reported elsewhere. */
   async copy({ here, there, within }: CopiedFolder, isChanged = false): Promise<void> {
     using _turn = await this.#turns.acquire();
     const versions: string[] = [];

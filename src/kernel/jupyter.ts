@@ -23,11 +23,7 @@ export const KERNEL_PROTOCOL = "v1.kernel.websocket.jupyter.org";
 export type RequestContent =
   | {
     readonly type: "kernel_info_request";
-    /**
-     * Whether it waits for the code that runs.
-     *
-     * @default {"shell"} it does
-     */
+    /** With `"shell"`, the default, it waits for the code that runs. */
     readonly channel?: "shell" | "control";
   }
   | {
@@ -117,10 +113,7 @@ const MAX_NAMES = 50_000;
 /** The limit on a header's values. */
 const MAX_HEADER_VALUES = 1000;
 
-/**
- * Reads a message, which executed code may have forged. If it has too many values, its content is
- * dropped, and output is replaced by a text that says so.
- */
+/** Reads a message, which code may have forged. The content of one with too many values is dropped. */
 export function decodeMessage(data: ArrayBuffer): JupyterMessage {
   const { channel, header, parent, content: bytes } = partsOf(data);
   const head = parseJson(header, MAX_HEADER_VALUES);
@@ -278,10 +271,7 @@ export class KernelSocket implements AsyncDisposable {
 
 /** The callbacks of a request. */
 export interface RequestListeners {
-  /**
-   * Takes each message on iopub except the status, including those that threads and tasks of earlier
-   * requests have sent since those ended.
-   */
+  /** Takes messages on iopub except the status, also late ones of threads of earlier requests. */
   readonly onOutput?: (message: JupyterMessage) => void;
   /** Takes the code's questions. */
   readonly onInput?: (content: JsonObject) => void;

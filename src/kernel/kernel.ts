@@ -143,10 +143,7 @@ export class Kernel implements AsyncDisposable {
     return kernel;
   }
 
-  /**
-   * Attaches to a kernel that an earlier host started. `execution` is its last execution, whose messages
-   * are repeated from the first.
-   */
+  /** Attaches to an earlier host's kernel. The messages of its last execution are repeated from the first. */
   static async attach(
     reference: KernelReference,
     options: Pick<KernelOptions, "gateway" | "log">,
@@ -269,10 +266,7 @@ export class Kernel implements AsyncDisposable {
     this.request({ type: "kernel_info_request" });
   }
 
-  /**
-   * Resolves when the kernel has handled everything sent before: an interrupt that was late for its
-   * execution hits this request and not the next execution.
-   */
+  /** Resolves when what came before is handled: a late interrupt hits this and not the next code. */
   async settled(): Promise<void> {
     await this.request({ type: "kernel_info_request" }).idle;
   }
@@ -287,10 +281,7 @@ export class Kernel implements AsyncDisposable {
     await settledWithin(idle, FLUSH_TIMEOUT_MS);
   }
 
-  /**
-   * Reinitializes a kernel that was started ahead: code of the kernel that it replaces could write to
-   * its folder. Call it after that kernel has ended, and before any code runs.
-   */
+  /** Reinitializes a kernel that was started ahead, whose folder code of the one before could write to. */
   async begin(toolToken: string | undefined): Promise<void> {
     const code = beginCode(toolToken);
     await this.#runSilently(code, "Cannot hand over the kernel", BEGIN_TIMEOUT_MS);
@@ -395,10 +386,7 @@ export class Kernel implements AsyncDisposable {
     if (this.#socket?.isDrained) this.reply(END_OF_INPUT); // forged ones may be many
   }
 
-  /**
-   * A message says that the kernel's process has ended. Executed code can forge that, so ask the
-   * gateway, which no longer lists ended kernels.
-   */
+  /** Asks the gateway whether the kernel died, as a message says: executed code can forge that. */
   async #doubt(content: JsonObject): Promise<void> {
     if (this.#asking) return;
     this.#asking = true;
@@ -510,10 +498,7 @@ async function createKernel(options: KernelOptions, signal: AbortSignal): Promis
   }
 }
 
-/**
- * Asks the gateway to end a process, even one that is still starting, and its leftovers. Never
- * rejects; resolves with whether the gateway did it.
- */
+/** Has the gateway end a process, even a starting one. Never rejects; resolves with whether it did. */
 async function deleteKernel(
   { gateway, log }: Pick<KernelOptions, "gateway" | "log">,
   id: string | Promise<string>,
@@ -538,10 +523,7 @@ function isDeath(state: unknown): boolean {
 /** The limit on messages kept between two executions, in bytes. */
 const MAX_BYTES = 1024 ** 2;
 
-/**
- * The output of threads and tasks while no execution is under way. The next execution gets it, just as
- * a terminal would show it there.
- */
+/** The output of threads between executions. The next one gets it, as a terminal would show it there. */
 class LateOutput {
   #messages: JupyterMessage[] = [];
   #bytes = 0;

@@ -27,10 +27,7 @@ const MAX_KEPT_BYTES = 128 * 1024 ** 2;
 /** The limit on displays and errors of one execution. */
 const MAX_KEPT = 10_000;
 
-/**
- * The limit on image files of one result. They are written at once, which blocks all other sessions of
- * the process.
- */
+/** The limit on image files of one result: writing them blocks all other sessions. */
 const MAX_IMAGES = 1000;
 
 /** The memory of a display or error besides its content, in bytes. */
@@ -100,10 +97,7 @@ export class OutputCollector implements Disposable {
     return raisedIn(content, Math.max(this.#options.maxOutputBytes, MIN_ERROR_BYTES));
   }
 
-  /**
-   * The output so far. Its images become files only now, so that images which code keeps replacing, or
-   * clears, cost no disk access.
-   */
+  /** The output so far. Images become files only now: those replaced or cleared cost no disk access. */
   partial(): PartialResult {
     this.#saveImages();
     const note = this.#spill?.note ?? "";

@@ -182,10 +182,7 @@ export async function explainHere(
   );
 }
 
-/**
- * What this machine lacks, if that is why the sandbox did not start. It is checked only now, because
- * that takes time and permissions.
- */
+/** What this machine lacks. It is checked only after a failure, because that takes time and permissions. */
 async function lackOf(cause: unknown): Promise<SandboxUnavailableError | undefined> {
   try {
     await requireSandboxPrerequisites();

@@ -475,10 +475,7 @@ function json(type: FrameType, content: unknown): Uint8Array {
   return encodeFrame(type, 0, new TextEncoder().encode(JSON.stringify(content)));
 }
 
-/**
- * Why a socket cannot be that of a supervisor of this user's. The folder of one that was killed, or ended
- * with the machine, is gone, and another user can make one of its name where all keep temporary files.
- */
+/** Why a socket cannot be of this user's supervisor: others can make one where that has ended. */
 async function whyForeign(socket: string): Promise<string | undefined> {
   const user = ownId();
   if (user === undefined) return undefined; // it cannot be told

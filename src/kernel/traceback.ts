@@ -6,10 +6,7 @@ import type { GatewayAddress } from "./gateway_connection.ts";
 import type { JsonObject } from "./jupyter.ts";
 import { cut, formatBytes } from "./text.ts";
 
-/**
- * Makes a traceback show the user's code: without frames of ipybox, and with `!command`, `%magic` and
- * `%%magic` instead of the calls that IPython turns them into.
- */
+/** Shows the user's code in a traceback: no frames of ipybox, and magics as they were written. */
 export function cleanTraceback(traceback: readonly string[]): string[] {
   return traceback.filter((entry) => !isOwnFrame(entry)).map(showMagics);
 }
@@ -105,10 +102,7 @@ const MAX_NAME_BYTES = 1024;
 /** The limit on a traceback's entries. */
 const MAX_ENTRIES = 1000;
 
-/**
- * Reads an exception from a message, which executed code may have forged: everything is cut to its
- * limit before it is searched.
- */
+/** Reads an exception, which code may have forged: all is cut to its limit before it is searched. */
 export function raisedIn(content: JsonObject, limit: number): Raised {
   const { ename, evalue, traceback, status } = content;
   return {
@@ -142,10 +136,7 @@ export function failureHint(raised: RaisedException, context: HintContext): stri
   return (limits && limitHint(raised, limits)) ?? (sandboxed ? networkHint(raised) : undefined);
 }
 
-/**
- * Names a missing module if installing a package may help. How to install it depends on the reader: by
- * a command, a tool or a method.
- */
+/** Names a missing module if installing a package may help; how to, depends on the reader. */
 export function missingModule(
   { ename, evalue }: Pick<RaisedException, "ename" | "evalue">,
 ): string | undefined {
@@ -154,10 +145,7 @@ export function missingModule(
   return ["", "mcptools", "gentools", "mcpparse"].includes(name) ? undefined : name;
 }
 
-/**
- * Says that there is no Python API of a server that code imports. Where to find or register servers
- * depends on the reader, too.
- */
+/** Says that there is no Python API of a server; where to find one depends on the reader, too. */
 export function missingServer(
   { ename, evalue }: Pick<RaisedException, "ename" | "evalue">,
 ): string | undefined {
@@ -231,10 +219,7 @@ const OWN_FRAMES =
 /** The list of extension modules that follows such a stack: every kernel loads them. */
 const EXTENSION_MODULES = /(?<!\n)\n+Extension modules: [^\n]*/g;
 
-/**
- * The stderr of a process since an earlier moment, as far as it explains its end: of a crash's stack,
- * only the user's frames.
- */
+/** The stderr of a process since an earlier moment; of a crash's stack, only the user's frames. */
 export function lastWords(before: string, now: string): string {
   return writtenSince(before, now).replace(OWN_FRAMES, "").replace(EXTENSION_MODULES, "");
 }

@@ -22,10 +22,7 @@ import {
 } from "./message.ts";
 import type { FetchLike } from "./sdk.ts";
 
-/**
- * Prefix of the text that carries exact structured content through the SDK, which would read its
- * numbers as doubles. Servers do not know it.
- */
+/** Marks text that carries exact content through the SDK, which would round its numbers. */
 const MARK = `${crypto.randomUUID()}:`;
 
 /** The most bytes to read without a complete event: twice the largest one. */

@@ -19,10 +19,7 @@ import { inheritedEnvironment, type ServerParams, type StdioServerParams } from 
 interface StdioLaunchOptions {
   /** The workspace, which executed code can write to. */
   readonly workspace?: string;
-  /**
-   * The settings files in the workspace that executed code cannot change; others there are refused.
-   * Without the list, all are accepted.
-   */
+  /** The only settings files to accept in the workspace, which code cannot change; by default all. */
   readonly settingsFiles?: readonly string[];
   /** Takes what must be disposed of when the server has ended. */
   readonly belongings: AsyncDisposableStack;
@@ -122,11 +119,7 @@ const IN_FOLDER = `[ "$(pwd -P)" = "$1" ] || {
 shift
 exec "$@"`;
 
-/**
- * Wraps a program in a check that its working directory was not redirected: code could have
- * replaced the folder by a link after it was checked and before the process started. Code cannot
- * replace only the workspace itself.
- */
+/** Runs a program only if its folder is no link: code could have put one there since it was checked. */
 async function startedThere(
   cwd: string,
   { command, args, env }: Pick<StdioLaunch, "command" | "args" | "env">,
@@ -216,13 +209,7 @@ export function settingsFileOf({ settings }: WantedSandbox, workspace: string): 
   return resolve(base, settings.replaceAll("${workspaceFolder}", base));
 }
 
-/**
- * Makes the path of a server's sandbox settings absolute, for a session that runs in another folder
- * than the workspace.
- *
- * @throws {ConfigError} Code in the workspace could replace the settings, or the parameters are
- * invalid.
- */
+/** Makes the path of sandbox settings absolute, and refuses one that code could replace. */
 export async function withSettingsOf(
   workspace: string,
   [name, params]: readonly [string, ServerParams],

@@ -248,19 +248,13 @@ const PYTHON_KEYWORDS: readonly string[] = (
   "if import in is lambda nonlocal not or pass raise return try while with yield"
 ).split(" ");
 
-/**
- * The runtime package is next to the generated ones; `ipybox` is the server name in approval
- * requests for shell commands.
- */
+/** The runtime's package is beside the generated ones; `ipybox` is the server of shell commands. */
 const RESERVED: readonly string[] = ["ipybox", "ipybox_runtime"];
 
 const MAX_LENGTH = 64;
 const SERVER_NAME = /^[a-z_][a-z0-9_]*$/;
 
-/**
- * Checks the name of a registered server. The name becomes a folder and a Python package, so it
- * must not escape from either role.
- */
+/** Checks the name of a server, which becomes a folder and a Python package. */
 export function checkServerName(name: string): void {
   const reason = whyInvalid(name);
   if (reason !== undefined) {
@@ -312,11 +306,7 @@ const INHERITED: readonly string[] = [
 
 /** Options of {@linkcode variableLookup}. */
 interface VariableLookupOptions {
-  /**
-   * Whether to read the workspace's `.env`.
-   *
-   * @default {true}
-   */
+  /** Whether to read the workspace's `.env`, as by default. */
   readonly dotenv?: boolean;
   /** Receives a warning if a `.env` is ignored. */
   readonly log?: Logger;
@@ -358,10 +348,7 @@ export async function inheritedEnvironment(
 /** The replacement of a variable, or `undefined` to keep its text. */
 type VariableText = (body: string) => string | undefined;
 
-/**
- * Replaces the text between each `${` and the next `}`. A regular expression for this would take
- * quadratic time for a hostile text.
- */
+/** Replaces `${…}`. A regular expression would take quadratic time for a hostile text. */
 export function replaceVariables(text: string, replace: VariableText): string {
   let replaced = "";
   let done = 0;

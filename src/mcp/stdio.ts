@@ -27,17 +27,9 @@ interface StdioTransportOptions {
   env: Readonly<Record<string, string>>;
   /** Its working directory. */
   cwd?: string;
-  /**
-   * The largest message to accept, in bytes.
-   *
-   * @default {134217728}
-   */
+  /** The largest message to accept, in bytes; 128 MiB by default. */
   maxMessageBytes?: number;
-  /**
-   * The receiver of messages: see {@linkcode MessageBudget}.
-   *
-   * @default {Object} nobody else
-   */
+  /** Who receives messages: see {@linkcode MessageBudget}. By default nobody else. */
   owner?: object;
   /** Called with each line of stderr. */
   onStderr?: (line: string) => void;

@@ -187,10 +187,7 @@ function mountsOf({ workspace, protectedPaths }: ContainerOptions): Mount[] {
   ];
 }
 
-/**
- * The folders above a path that code could move away with it. A mount on them prevents that. In a
- * read-only folder, nothing can be moved.
- */
+/** The folders above a path that code could move away with it. A mount on them prevents that. */
 function movable(path: string, workspace: string, strict: ReadonlyMap<string, unknown>): string[] {
   const folders: string[] = [];
   for (let above = dirname(path); above.length > workspace.length; above = dirname(above)) {

@@ -118,12 +118,7 @@ async function managedAt(named: string): Promise<PythonEnvironment | undefined> 
   }
 }
 
-/**
- * Tries the user's own Python after a start with it has failed: what broke in a package may not show
- * in the folders that are looked at.
- *
- * @throws {EnvironmentNotReadyError} If it lacks something.
- */
+/** Tries the user's own Python after a failed start: what broke need not show in its folders. */
 export async function retryPython(
   { executable, managed }: PythonEnvironment,
   options: FindPythonOptions,

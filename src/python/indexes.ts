@@ -98,10 +98,7 @@ export function indexSettings(listing: string, main: string): IndexSettings {
   };
 }
 
-/**
- * Whether the settings contain a password or private key: before the host in a URL, in its query, or
- * as a token in its path, as some registries require.
- */
+/** Whether URLs in the settings have a password, a query or a token in the path, or there is a private key. */
 export function hasSecrets({ env, file }: IndexSettings): boolean {
   const texts = [file ?? "", ...Object.values(env)];
   return texts.some((text) => /^client-cert = /m.test(text)) ||
@@ -240,9 +237,7 @@ async function readConfig(path: string): Promise<UvConfig> {
   }
 }
 
-/**
- * The package index that an installer uses by default, according to its `--help`.
- */
+/** The package index that an installer uses by default, according to its `--help`. */
 export async function defaultIndex(
   program: ProgramPath,
   args: readonly string[],

@@ -3,10 +3,7 @@ import { ifPresent, readHostileBytes } from "../files/safe.ts";
 import { removeTree } from "../files/remove_tree.ts";
 import type { PythonEnvironment } from "./managed.ts";
 
-/**
- * A virtual environment that shares the packages of another one. What is installed into it can be
- * listed, upgraded and removed like anything else that pip or uv installs.
- */
+/** A virtual environment that shares the packages of another one, for any installer. */
 export interface OverlayEnvironment {
   /** Its interpreter, which anything with write access to the environment can replace. */
   readonly executable: string;
@@ -14,10 +11,7 @@ export interface OverlayEnvironment {
   readonly sitePackages: string;
 }
 
-/**
- * Makes a virtual environment if there is none, or if its interpreter is not the expected one, which a
- * package's build may have replaced. Does not start Python.
- */
+/** Makes the environment if it is missing or a build replaced its interpreter. Does not start Python. */
 export async function openOverlay(
   folder: string,
   python: PythonEnvironment,
@@ -84,10 +78,7 @@ export function packageLevels(sitePackages: string): string[] {
   return [dirname(lib), lib, version, sitePackages];
 }
 
-/**
- * Checks that no folder on the way to an environment's packages is a link. An installer, or what it
- * builds, may have replaced any of them with a link to anywhere.
- */
+/** Looks for links on the way to an environment's packages: what an installer builds may put them there. */
 export async function judgePackages(
   sitePackages: string,
 ): Promise<"plain" | "missing" | { readonly notPlain: string }> {

@@ -55,17 +55,9 @@ export interface InstalledPackage {
 
 /** Options of {@linkcode PackageFolder.open}. */
 export interface PackageFolderOptions {
-  /**
-   * Whether the installer runs in the OS sandbox, and the sandbox's settings.
-   *
-   * @default {true}
-   */
+  /** Whether the installer runs in the OS sandbox, as by default, and the sandbox's settings. */
   readonly sandbox?: boolean | SandboxOptions;
-  /**
-   * The directory of the managed environments, which also contains the packages.
-   *
-   * @default {"$XDG_CACHE_HOME/ipybox/python"}
-   */
+  /** The directory of the managed environments and the packages; by default in the user's cache. */
   readonly cacheDir?: string;
   /** Folders of packages that the code already has, so that they are not installed again. */
   readonly shared?: readonly string[];
@@ -77,11 +69,7 @@ export interface PackageFolderOptions {
 export interface InstallOptions {
   /** Stops the installation. Packages installed before stay. */
   readonly signal?: AbortSignal;
-  /**
-   * How long the installer may take.
-   *
-   * @default {1800000} half an hour
-   */
+  /** How long the installer may take; half an hour by default. */
   readonly timeoutMs?: number;
   /** Receives each line that the installer writes. */
   readonly onLine?: (line: string) => void;
@@ -177,9 +165,7 @@ export class PackageFolder {
     this.#log = options.log ?? silentLogger;
   }
 
-  /**
-   * Makes the folder if it is missing, so that a running kernel sees packages installed later.
-   */
+  /** Makes the folder if it is missing, so that a running kernel sees packages installed later. */
   static async open(
     workspace: string,
     python: PythonEnvironment,
@@ -211,10 +197,7 @@ export class PackageFolder {
     throw notPlain(judgement, overlayFolder);
   }
 
-  /**
-   * Whether Deno's permissions allow installing packages: their environment contains a symbolic link,
-   * which only programs with unscoped read and write access can make.
-   */
+  /** Whether Deno's permissions allow installing: making links takes unscoped read and write access. */
   static isPermitted(): boolean {
     return hasManagedDirectory() && isGranted({ name: "read" }) && isGranted({ name: "write" });
   }
@@ -338,10 +321,7 @@ export class PackageFolder {
     });
   }
 
-  /**
-   * Fetches wheels with the index's credentials, using a pip that loads none of the workspace's
-   * packages: these, and packages that are built, could read the credentials.
-   */
+  /** Fetches wheels with a pip that loads no packages of the workspace: they could read the credentials. */
   async #download(job: Job, { isPip }: InstallerProgram, settings: IndexSettings): Promise<void> {
     const { requirements, session, what } = job;
     if (!isPip || requirements.some(({ host }) => host !== undefined)) {
@@ -516,10 +496,7 @@ function folderOf(workspace: string, cacheDir: string = managedDirectory()): str
 /** The file that names the workspace of the packages beside it. */
 const WORKSPACE = "workspace";
 
-/**
- * Makes the folder of a workspace's packages and returns whether it was missing. The folder and the
- * file that names the workspace appear together.
- */
+/** Makes the folder of a workspace's packages, with the file that names it; whether it was missing. */
 async function madeFolder(path: string, workspace: string): Promise<boolean> {
   if (await isThere(join(path, WORKSPACE))) return false;
   const fresh = `${path}.${crypto.randomUUID()}.tmp`;
@@ -548,10 +525,7 @@ function notPlain(
   );
 }
 
-/**
- * Removes the empty folders of workspaces that no longer exist, such as temporary ones. Only the user
- * may remove installed packages.
- */
+/** Removes the empty folders of workspaces that are gone. Only the user may remove installed packages. */
 async function removeAbandoned(root: string): Promise<void> {
   for await (const { path: folder } of abandonedIn(root)) {
     try {
@@ -593,10 +567,7 @@ function hasManagedDirectory(): boolean {
   return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
 }
 
-/**
- * A constraints file with the versions of the kernel's packages. A package may have several versions
- * for different Pythons; the markers are kept, or these would exclude each other.
- */
+/** Constraints with the versions of the kernel's packages, and their markers: one may have several. */
 export function pinnedVersions(requirements: string): string {
   return requirements.split("\n")
     .flatMap((line) => /^[A-Za-z0-9._-]+==[^\\]+/.exec(line)?.[0].trimEnd() ?? [])

@@ -95,10 +95,7 @@ export class AuditFile implements Disposable {
     await this.#openAndLock();
   }
 
-  /**
-   * The full files to remove. Files written since the first line are neither removed nor counted:
-   * otherwise, whoever fills them could push out earlier ones.
-   */
+  /** The full files to remove: none since the first line, or filling them would push out earlier ones. */
   async #superfluous(): Promise<RotatedFile[]> {
     const newest = this.#newestBefore ?? 0;
     const before = (await this.#folder.rotated()).filter(({ number }) => number <= newest);
@@ -211,10 +208,7 @@ function lastLine(bytes: Uint8Array): Uint8Array {
   return bytes.subarray(bytes.lastIndexOf(LINE_FEED) + 1);
 }
 
-/**
- * The end of the chain after a line. A complete but invalid line was changed: the chain restarts,
- * so that this stays visible.
- */
+/** The end of the chain after a line. After a changed one it restarts, so that the change stays visible. */
 function endOf(line: Uint8Array): ChainEnd {
   return readChainLine(line) ?? { seq: 0, hash: GENESIS };
 }
@@ -261,10 +255,7 @@ function chainLine(fields: string, end: ChainEnd): { line: string; end: ChainEnd
   return { line: `${body},"hash":"${hash}"}`, end: { seq, hash } };
 }
 
-/**
- * Parses a line. The hash covers the exact text before it, so no other spelling of the same JSON
- * passes.
- */
+/** Parses a line. The hash covers the exact text before it, so no other spelling of the JSON passes. */
 export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
   const line = new TextDecoder().decode(bytes);
   const found = HASH.exec(line);

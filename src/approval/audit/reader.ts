@@ -180,10 +180,7 @@ interface FileLine {
 
 const CHUNK_BYTES = 2 ** 18;
 
-/**
- * All files of a log at one moment, between two writes. Creates and changes nothing, and later
- * writers need not wait.
- */
+/** All files of a log at one moment, between two writes. Later writers need not wait. */
 class AuditSnapshot implements Disposable {
   readonly #files: readonly OpenFile[];
 

@@ -400,11 +400,7 @@ class RequestBoard implements Disposable {
     return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
   }
 
-  /**
-   * Answers a request.
-   *
-   * @throws {TypeError} The answer is none, or cannot be used.
-   */
+  /** Answers a request. Throws a `TypeError` if the answer cannot be used. */
   async decide(id: string, answer: string): Promise<AnswerFate> {
     const value = parseBody(answer);
     const open = this.#open.get(id);

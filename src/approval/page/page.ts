@@ -219,10 +219,7 @@ export const CLOSED_PAGE: PageFile = {
   text: () => asset("approval_page/closed.html"),
 };
 
-/**
- * The headers of everything that pages are given: nothing from elsewhere runs or is loaded, no other
- * site frames or reads it, and no browser keeps it.
- */
+/** The headers of pages: nothing from elsewhere is loaded, no other site frames them, no browser keeps them. */
 export function pageHeaders(host: string, sends: boolean = false): Record<string, string> {
   return {
     "content-security-policy": [

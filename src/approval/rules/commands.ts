@@ -222,10 +222,7 @@ function matches(
   return reachable[words.length] === true;
 }
 
-/**
- * Whether a word matches an item. If it contains `..`, a wildcard in a path does not determine
- * where it leads.
- */
+/** Whether a word matches an item. With `..` in it, a wildcard in a path says nothing about where it leads. */
 function isFor({ text, glob }: Item, word: string): boolean {
   if (matchGlob(glob, word) !== "yes") return false;
   return !/[*?]/.test(text) || text === "*" || !/(^|\/)\.\.(\/|$)/.test(word);

@@ -146,18 +146,12 @@ function costOf(value: ExactJson): number {
   return isRawNumber(value) ? RAW_COST : COMPARISON_COST;
 }
 
-/**
- * The match of a value of another type, such as `"5"` for a number. Only the server knows what it
- * makes of it.
- */
+/** The match of a value of another type: only the server knows what it makes of `"5"` for a number. */
 function otherKind(value: ExactJson): Match {
   return value === null ? "no" : "maybe";
 }
 
-/**
- * Matches a text. A `..` makes its beginning and look meaningless, and `//etc` leads where `/etc`
- * does.
- */
+/** Matches a text. `..` makes its beginning meaningless, and `//etc` leads where `/etc` does. */
 function matchText(
   value: ExactJson,
   patterns: readonly string[],

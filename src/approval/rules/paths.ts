@@ -186,10 +186,7 @@ function isFolder(path: string): boolean {
   }
 }
 
-/**
- * The target of a link, or what else a path is: `"unseen"` if Deno's permissions forbid to look,
- * `"unknown"` if the system does.
- */
+/** What a path is: `"unseen"` if Deno forbids to look, `"unknown"` if the system does. */
 function targetOf(
   path: string,
 ): { readonly path: string } | "none" | "missing" | "unseen" | "unknown" {

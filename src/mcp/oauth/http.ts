@@ -88,10 +88,7 @@ const CODES: readonly string[] = [
   "unsupported_response_type",
 ];
 
-/**
- * Says why an authorization server failed, without anything that may contain a token: the SDK's own
- * errors quote whole bodies.
- */
+/** Says why an authorization server failed. The SDK's own errors quote bodies, which may contain a token. */
 export function refusalOf(error: unknown): string {
   if (error instanceof OAuthError) {
     return `its authorization server refused: ${codeOf(error.code)}`;
@@ -153,10 +150,7 @@ export function isLoopback(url: URL): boolean {
   return placeOf(url.hostname) === "loopback";
 }
 
-/**
- * Whether a URL is at a host or at a subdomain of it, which has the same owner. Sharing a parent
- * domain proves nothing: hosting services give each customer a subdomain.
- */
+/** Whether a URL is at a host or a subdomain of it. A common parent domain proves nothing. */
 export function isAtOrBelow(url: URL, owner: URL): boolean {
   const [host, top] = [hostOf(url), hostOf(owner)];
   return host === top || top.includes(".") && host.endsWith(`.${top}`);

@@ -122,10 +122,7 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
   return { server: server.href, issuer, ...client, ...checkTokens(tokens), scope };
 }
 
-/**
- * Makes sure that a login page belongs to the receiver of the login. Another server could otherwise
- * show the page of a service that people trust and receive the access that they grant there.
- */
+/** Refuses the page of a service that people trust, if another server would get the access. */
 function requireOwnPage(page: URL, { issuer, metadata }: Authority): void {
   const receiver = URL.parse(metadata?.token_endpoint ?? issuer);
   const isOwn = [receiver, URL.parse(issuer)].some((own) =>

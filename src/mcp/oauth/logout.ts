@@ -25,10 +25,7 @@ export interface LogoutOptions {
   readonly signal?: AbortSignal;
 }
 
-/**
- * Ends a login: deletes its tokens after revoking them, if the authorization server supports that
- * (RFC 7009).
- */
+/** Deletes a login's tokens, and revokes them if the authorization server supports that (RFC 7009). */
 export async function forgetLogin(
   serverName: string,
   params: HttpServerParams,

@@ -46,10 +46,7 @@ interface Refusal {
   readonly before: readonly Challenge["kind"][];
 }
 
-/**
- * The login to one remote server: adds the token to requests and gets another one if the server
- * rejects it. Tokens stay in this class and in the {@linkcode LoginStore}.
- */
+/** The login to one remote server. Tokens stay in this class and in the {@linkcode LoginStore}. */
 export class OAuthSession {
   readonly #options: OAuthSessionOptions;
   readonly #renewals = new Mutex();
@@ -162,10 +159,7 @@ export class OAuthSession {
     return true;
   }
 
-  /**
-   * Refreshes the token, in one process at a time: many authorization servers accept a refresh
-   * token only once.
-   */
+  /** Refreshes the token, in one process at a time: many servers accept a refresh token only once. */
   async #refresh(
     refused: string | undefined,
     authority: Authority,

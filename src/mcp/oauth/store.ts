@@ -58,11 +58,7 @@ interface FindLoginOptions {
   readonly clientId?: string;
   /** The folder where executed code writes. */
   readonly workspace?: string;
-  /**
-   * The folder of all logins.
-   *
-   * @default {loginsFolder()}
-   */
+  /** The folder of all logins; by default the user's. */
   readonly folder?: string;
 }
 
