@@ -6,10 +6,8 @@
  */
 import { spend, spendText } from "./work.ts";
 
-/** A JSON value. */
 export type Json = null | boolean | string | JsonNumber | readonly Json[] | JsonObject;
 
-/** A JSON object. */
 export type JsonObject = ReadonlyMap<string, Json>;
 
 /** A finite JSON number with its source text. */
@@ -93,7 +91,6 @@ function readNumber(source: string, value: number, exact = false): Json | undefi
   return new JsonNumber(source, exact || !Number.isInteger(value) || Number.isSafeInteger(value));
 }
 
-/** Writes a value as JSON. */
 export function writeJson(value: Json, indent = 0): string {
   return write(value, indent, "\n");
 }
@@ -132,12 +129,10 @@ function bracket(
   return open + inner + parts.join("," + inner) + lineBreak + close;
 }
 
-/** Whether a value is a JSON object. */
 export function isObject(value: Json | undefined): value is JsonObject {
   return value instanceof Map;
 }
 
-/** Whether a value is a JSON array. */
 export function isArray(value: Json | undefined): value is readonly Json[] {
   return Array.isArray(value);
 }

@@ -8,7 +8,6 @@ import { declaresResult, readListing } from "./package.ts";
 interface KnownResults {
   /** The tool's name, as the server knows it. */
   readonly tool: string;
-  /** The hash of its definition. */
   readonly hash: string;
   readonly results: ObservedResults;
 }

@@ -108,7 +108,6 @@ export interface ObservedClass {
   readonly fields: readonly ObservedField[];
 }
 
-/** A field of observed objects. */
 export interface ObservedField {
   /** Its name in JSON. */
   readonly wire: string;
@@ -117,7 +116,6 @@ export interface ObservedField {
   readonly always: boolean;
 }
 
-/** The content of a module. */
 export interface ModuleModel {
   /** The server's name. */
   readonly server: string;
@@ -173,7 +171,6 @@ export function optional(type: PyType, none: PyType): PyType {
   return members.length === 0 ? none : { kind: "union", members: [...members, none] };
 }
 
-/** The types that a type is made of. */
 export function partsOf(type: PyType): readonly PyType[] {
   switch (type.kind) {
     case "list":
@@ -221,7 +218,6 @@ export function renamed(type: PyType, nameOf: (name: string) => string): PyType 
   return name === type.name ? type : { kind: "class", name };
 }
 
-/** A type with constraints. */
 export function annotated(base: PyType, constraints: readonly Constraint[]): PyType {
   return constraints.length === 0 ? base : { kind: "annotated", base, constraints };
 }

@@ -74,7 +74,6 @@ export async function writeFolder(
   }
 }
 
-/** A present file. */
 interface PresentFile {
   /** Its text; `undefined` if it is not a plain file or too large. */
   readonly text: string | undefined;
@@ -185,17 +184,14 @@ async function moveOver(from: string, to: string): Promise<void> {
   }
 }
 
-/** A tool of a generated package. */
 export interface PackageTool {
   /** Its name, as the server knows it. */
   readonly name: string;
-  /** Its module in the package. */
   readonly module: string;
   /** The server's description. */
   readonly description: string;
   /** The server's boolean hints about its effects. */
   readonly annotations: Readonly<Record<string, boolean>>;
-  /** Its definition. */
   readonly definition: JsonObject;
   /** Observed results, if it declares no output schema. */
   readonly results?: ObservedResults;

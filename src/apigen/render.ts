@@ -19,7 +19,6 @@ import { observedIn, typedDicts } from "./observed.ts";
 import { callExample, observedClasses } from "./signature.ts";
 import { typeLayout, typeText } from "./value_types.ts";
 
-/** Renders the module of a tool. */
 export function renderModule(model: ModuleModel): string {
   const text = fill("module", {
     DOCSTRING: docstring(header(model), 0, WIDTH),

@@ -171,7 +171,6 @@ export function typeOfValue(value: Json): JsonType {
   return (value as JsonNumber).integer === undefined ? "number" : "integer";
 }
 
-/** Whether a value is of one of the types. */
 export function hasType(value: Json, types: readonly JsonType[]): boolean {
   const type = typeOfValue(value);
   return types.includes(type) || (type === "integer" && types.includes("number"));

@@ -8,7 +8,6 @@ import { type PackageTool, readPackage } from "./package.ts";
 
 /** A tool that can be found. */
 export interface IndexedTool extends PackageTool {
-  /** The registered server. */
   readonly server: string;
 }
 
@@ -22,7 +21,6 @@ export interface ToolMatches {
   readonly damaged: readonly string[];
 }
 
-/** A package that was read. */
 interface ReadPackage {
   /** Changes when the package is rewritten. */
   readonly version: string;

@@ -58,7 +58,6 @@ export function stringType(schema: SchemaNode, mode: Mode): PyType {
   return annotated(STR, constraints);
 }
 
-/** The type of numbers or integers. */
 export function numberType(schema: SchemaNode, type: "integer" | "number", mode: Mode): PyType {
   const base = type === "integer" ? INT : NUM;
   if (mode === "output") return base;

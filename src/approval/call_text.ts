@@ -26,13 +26,10 @@ export function describeArgument(name: string, value: ExactJson): string {
 
 /** The name of a call: server and tool. */
 interface CallName {
-  /** The registered server. */
   readonly serverName: string;
-  /** The tool. */
   readonly toolName: string;
 }
 
-/** Formats the name of a call. */
 export function callName({ serverName, toolName }: CallName): string {
   return `${plainName(serverName)}.${plainName(toolName)}`;
 }
@@ -164,7 +161,6 @@ export function requestId(call: ApprovalCall): string {
   return `${crypto.randomUUID()}.${callHash(call)}`;
 }
 
-/** Whether an id belongs to a call. */
 export function isIdOf(id: string, call: ApprovalCall): boolean {
   const [, hash] = id.split(".", 2);
   return hash === undefined || hash === callHash(call);

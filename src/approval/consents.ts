@@ -28,7 +28,6 @@ interface ConsentsOptions {
 /** What is remembered about a call. */
 type Recollection =
   | {
-    /** The decision. */
     readonly decision: "allow" | "deny";
     /** A description of the consent. */
     readonly rule: string;
@@ -213,13 +212,10 @@ interface KeptFacet {
 export interface Consent {
   /** A random id. */
   readonly id: string;
-  /** The decision. */
   readonly decision: "allow" | "deny";
   /** The subject of the call. */
   readonly kind: ApprovalKind;
-  /** The registered server. */
   readonly server: string;
-  /** The tool. */
   readonly tool: string;
   /** The call as decided, for people; only if exactly these arguments count. */
   readonly call?: string;
@@ -237,11 +233,9 @@ export interface Consent {
 
 /** A call and the decision on it. */
 interface Decided {
-  /** The call. */
   readonly call: ApprovalCall;
   /** The properties of the server and the tool. */
   readonly facets: readonly Facet[];
-  /** The decision. */
   readonly decision: "allow" | "deny";
   /** Why calls are denied. */
   readonly reason?: string;

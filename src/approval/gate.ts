@@ -11,7 +11,6 @@ import type { ApprovalCall, ApprovalResponse, RefusalType } from "./request.ts";
 
 /** The decision on a call, and who made it. */
 export interface GateDecision {
-  /** The decision. */
   readonly decision: "allow" | "deny";
   /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or the reason why nobody did. */
   readonly by: "policy" | "consent" | "approver" | Exclude<RefusalType, "approval_rejected">;
@@ -58,7 +57,6 @@ export class ApprovalGate {
     return mode === "deny" ? { decision: "deny", by: "policy", reason } : undefined;
   }
 
-  /** Decides a call. */
   async decide(call: ApprovalCall, options: DecideOptions = {}): Promise<GateDecision> {
     const { mode, reason, mayBeDenied = false } = await this.#judgment(call);
     const { earlier } = options;

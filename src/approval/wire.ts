@@ -132,7 +132,6 @@ const decision = z.union([
   }),
 ]);
 
-/** A call as JSON, with the given arguments. */
 export function callJson<Arguments>(
   request: ApprovalRequest,
   tool_args: Arguments,

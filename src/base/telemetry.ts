@@ -19,7 +19,6 @@ interface SpanOptions {
 
 /** A running operation. Disposing it ends the span. */
 export interface Span extends Disposable {
-  /** Adds attributes. */
   set(attributes: SpanAttributes): void;
   /** Marks it as failed, with the class of the error. */
   fail(type: string): void;
@@ -44,7 +43,6 @@ export function startSpan(name: string, options: SpanOptions = {}): Span {
   return api === undefined ? NO_SPAN : new RecordedSpan(api, name, options);
 }
 
-/** Whether spans are recorded. */
 export function recordsSpans(): boolean {
   return api !== undefined;
 }
@@ -127,7 +125,6 @@ const MAX_NAME = 100;
 export interface McpRequest {
   /** The method, such as `tools/call`. */
   readonly method: string;
-  /** The registered server. */
   readonly serverName: string;
   /** The tool or the prompt, where the method has one. */
   readonly target?: string;

@@ -29,7 +29,6 @@ import { errorText } from "./wire.ts";
 interface ApplicationDoorOptions {
   /** The servers and the approvals. */
   readonly runner: ToolRunner;
-  /** The approval page. */
   readonly page: ApprovalPage;
   /** Serves the approval page. */
   readonly desk: PageDesk;

@@ -53,7 +53,6 @@ export interface CatalogCall {
 
 /** Options of {@linkcode Calls}. */
 interface CallsOptions {
-  /** The servers. */
   readonly registry: ServerRegistry;
   /** The connections to them. */
   readonly pool: McpPool;
@@ -218,7 +217,6 @@ export class Calls {
     return new ObservedCall(call, this.#options.observers, { cell: this.#cell, request, entry });
   }
 
-  /** Runs a tool. */
   async callTool(call: ToolCall, options: CallToolOptions): Promise<ToolResult> {
     const { pool, events, changes } = this.#options;
     const { entry, ...asked } = call;

@@ -338,7 +338,6 @@ class Outgoing {
     this.write(line).then(() => this.#unread -= line.length, () => {});
   }
 
-  /** Sends a line. */
   write(line: Uint8Array): Promise<void> {
     this.#last = this.#last === undefined
       ? this.#stream.write(line)

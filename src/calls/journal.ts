@@ -29,15 +29,11 @@ export interface JournalEntry extends CallObserver {
   decisionFor(target: CallTarget | undefined): GateDecision | undefined;
 }
 
-/** A call that waits for a decision. */
 export interface WaitingCall {
-  /** Its id. */
   readonly id: string;
   /** What asks, as in `ApprovalRequest.kind`. */
   readonly kind: string;
-  /** The registered server. */
   readonly serverName: string;
-  /** The tool. */
   readonly toolName: string;
   /** When it was first asked for. */
   readonly since: Date;

@@ -15,9 +15,7 @@ export interface JournalledCall {
   readonly hash: string;
   /** What asks, as in `ApprovalRequest.kind`. */
   readonly kind: string;
-  /** The registered server. */
   readonly serverName: string;
-  /** The tool. */
   readonly toolName: string;
 }
 
@@ -106,7 +104,6 @@ const BUSY_MS = 500;
  * the kernel too, so nobody is left to ask again.
  */
 export class JournalFile implements Disposable {
-  /** Where it is. */
   readonly path: string;
   readonly #database: DatabaseSync;
   readonly #claim = crypto.randomUUID();

@@ -37,7 +37,6 @@ export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
   "tool_server_error",
 ];
 
-/** An error on the wire. */
 export interface WireError {
   readonly type: ToolErrorType;
   readonly message: string;
@@ -63,7 +62,6 @@ const callHead = z.strictObject({
 export interface CallHead {
   /** The door's token. */
   readonly token: string;
-  /** The kind of call. */
   readonly call: typeof CALLS[number];
   /** The size of the body, in bytes. */
   readonly size: number;
@@ -125,7 +123,6 @@ export function parseRunRequest(body: Uint8Array): RunRequest {
 
 /** A request of the kernel for a resource, a prompt, a completion or a list. */
 export interface CatalogRequest {
-  /** The request. */
   readonly call: CatalogCall;
   /** The time limit once it is approved. */
   readonly timeoutMs: number | undefined;

@@ -129,7 +129,6 @@ export class LanguageServer implements Disposable {
     return this.#end.signal;
   }
 
-  /** The number of cells. */
   get size(): number {
     return this.#cells.length;
   }
@@ -143,7 +142,6 @@ export class LanguageServer implements Disposable {
     this.#cells.push(uri);
   }
 
-  /** Removes a cell. */
   remove(index: number): void {
     const [uri] = this.#cells.splice(index, 1);
     if (uri !== undefined) this.#change(index, 1, [], { didClose: [{ uri }] });

@@ -26,7 +26,6 @@ export class PrivateFolder implements AsyncDisposable {
     this.path = `${held.path}/empty`;
   }
 
-  /** Creates a folder. */
   static async create(
     untrusted: readonly string[] = [],
     log: Logger = silentLogger,

@@ -150,7 +150,6 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   readonly result: Promise<ExecutionResult>;
   /** Whether the kernel's variables survived; resolves when the code has ended. */
   readonly state: Promise<KernelState>;
-  /** The id of its request. */
   readonly id: string;
   /** Aborts when it is cancelled. */
   readonly signal: AbortSignal;

@@ -99,7 +99,6 @@ export class FarFiles {
 }
 
 interface Entry {
-  /** Its path in the folder. */
   readonly path: string;
   /** A path that leads to it as long as it is visited, whatever somebody puts in a folder's place. */
   readonly at: string;

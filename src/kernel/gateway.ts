@@ -382,7 +382,6 @@ async function untilAnswers(
   }
 }
 
-/** What a gateway is made of. */
 interface GatewayParts {
   readonly options: KernelGatewayOptions;
   readonly place: Place;

@@ -41,7 +41,6 @@ interface KernelOptions {
 
 /** A kernel that an earlier host started. */
 export interface KernelReference {
-  /** Its id at its gateway. */
   readonly id: string;
   /** The session of its requests. */
   readonly session: string;
@@ -193,7 +192,6 @@ export class Kernel implements AsyncDisposable {
     }, () => {}); // the kernel has ended, of which the request hears
   }
 
-  /** Its gateway. */
   get gateway(): GatewayConnection {
     return this.#options.gateway;
   }
@@ -203,7 +201,6 @@ export class Kernel implements AsyncDisposable {
     return this.#end.signal;
   }
 
-  /** Sends a request. */
   request(
     content: RequestContent,
     listeners: RequestListeners = {},
@@ -440,7 +437,6 @@ export class Kernel implements AsyncDisposable {
 
 /** An execution that an earlier host began, whose messages are still to come. */
 interface FoundExecution {
-  /** The id of its request. */
   readonly id: string;
   /** Makes the request that gets them. */
   readonly find: (kernel: Kernel) => KernelRequest;
@@ -539,7 +535,6 @@ class LateOutput {
     this.#messages.push(message);
   }
 
-  /** Takes the kept messages. */
   take(): JupyterMessage[] {
     const messages = this.#messages;
     if (this.#leftOut > 0) messages.push(note(this.#leftOut));

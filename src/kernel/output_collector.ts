@@ -15,7 +15,6 @@ export interface CollectorOptions {
   readonly maxOutputBytes: number;
   /** The folder for the file of a longer text. */
   readonly spill: ArtifactFolder;
-  /** The folder for image files. */
   readonly images: ArtifactFolder;
   /** Called with each piece of text. */
   readonly onText: (stream: TextSource, text: string) => void;

@@ -62,7 +62,6 @@ export class OutputLog {
     this.#beforeGap = beforeGap;
   }
 
-  /** Adds text of a stream. */
   addStream(name: "stdout" | "stderr", text: string): void {
     this.#hasText = true;
     const bytes = byteLength(text);
@@ -122,7 +121,6 @@ export class OutputLog {
     this.#trimIfLarge();
   }
 
-  /** Adds an error. */
   addError(error: ErrorEntry): void {
     this.#entries.push(error);
   }
@@ -158,7 +156,6 @@ export class OutputLog {
     return text === null ? null : withoutBlankEdges(collapseCarriageReturns(text));
   }
 
-  /** Paths of the images. */
   images(): string[] {
     const images = new Set<string>();
     for (const entry of this.#entries) {

@@ -79,7 +79,6 @@ const FORMATS: readonly {
   { mime: "image/svg+xml", extension: "svg", decode: (value) => encoder.encode(value) },
 ];
 
-/** Writes the image of a MIME bundle to a file. */
 export function writeImage(data: MimeBundle, folder: ArtifactFolder): string | undefined {
   for (const { mime, extension, decode } of FORMATS) {
     const value = textOf(data[mime]);

@@ -125,7 +125,6 @@ export class ChunkQueue<Other = never> {
     this.#add({ type: "chunk", ...where, text }, cost);
   }
 
-  /** Adds another value. */
   add(value: Other, size = 0): void {
     this.#sayLeftOut();
     this.#add(value, size + VALUE_COST);

@@ -37,7 +37,6 @@ export interface SessionAddress {
 }
 
 interface SupervisorOptions extends Omit<SessionAddress, "where"> {
-  /** The Python that runs it. */
   readonly python: ProgramPath;
   /** A folder that only the host sees, for its program. */
   readonly hostPrivate: string;

@@ -42,7 +42,6 @@ const REQUESTS: Readonly<Record<CatalogMethod, z.ZodType<Record<string, unknown>
   }),
 };
 
-/** All catalog methods. */
 export const CATALOG_METHODS = Object.keys(REQUESTS) as readonly CatalogMethod[];
 
 const item = { name: z.string().optional() } as const;

@@ -53,9 +53,7 @@ import {
 interface McpConnectionParts {
   /** The server's registered name. */
   readonly serverName: string;
-  /** The client, connected. */
   readonly client: Client;
-  /** The transport of the connection. */
   readonly transport: Transport;
   /** Receives the stderr tail of a server that died. */
   readonly log: Logger;
@@ -83,7 +81,6 @@ export interface ServerDescription {
   readonly instructions: string | undefined;
 }
 
-/** A list of tools. */
 interface Listed {
   /** The server's entries, as received. */
   readonly entries: readonly unknown[];
@@ -233,7 +230,6 @@ export class McpConnection implements AsyncDisposable {
     return this.#tools?.map(({ name }) => name) ?? [];
   }
 
-  /** Calls a tool. */
   async callTool(
     name: string,
     args: ExactObject,

@@ -31,9 +31,7 @@ interface StdioLaunchOptions {
 
 /** A process to start. */
 interface StdioLaunch {
-  /** The program. */
   readonly command: ProgramPath;
-  /** Its arguments. */
   readonly args: readonly string[];
   /** Its whole environment. */
   readonly env: Readonly<Record<string, string>>;
@@ -178,9 +176,7 @@ async function makeFolderFor(
 
 /** The sandbox that a server's parameters ask for. */
 interface WantedSandbox {
-  /** The program. */
   readonly command: string;
-  /** Its arguments. */
   readonly args: readonly string[];
   /** `"closed"` denies everything that is not allowed; `"srt"` behaves like the `srt` command. */
   readonly sandbox: "none" | "closed" | "srt";
@@ -280,7 +276,6 @@ function fileOf(name: string, params: StdioServerParams, workspace: string): str
 
 /** The parts of a command line of `srt`, the sandbox runtime. */
 interface SrtCommandLine {
-  /** Its settings file. */
   readonly settings: string | undefined;
   /** The program to run. */
   readonly command: string;

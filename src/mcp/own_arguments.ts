@@ -12,7 +12,6 @@ interface HostCommand {
   readonly serverName: string;
   /** The program, as written or found. */
   readonly command: string;
-  /** Its arguments. */
   readonly args: readonly string[];
   /** The variables that its registration sets. */
   readonly env: Readonly<Record<string, string>>;
@@ -228,7 +227,6 @@ async function isFolder(path: string): Promise<boolean> {
   return (await lstatIfAllowed(path))?.isDirectory === true;
 }
 
-/** What is checked. */
 interface Checked {
   readonly server: HostCommand;
   readonly what: string;

@@ -19,9 +19,7 @@ import type { JSONRPCMessage, Transport } from "./sdk.ts";
 
 /** Options of {@linkcode StdioTransport}. */
 interface StdioTransportOptions {
-  /** The program. */
   command: ProgramPath;
-  /** Its arguments. */
   args?: readonly string[];
   /** Its whole environment. */
   env: Readonly<Record<string, string>>;
@@ -82,7 +80,6 @@ export class StdioTransport implements Transport {
     return this.#failure;
   }
 
-  /** Starts the process. */
   start(): Promise<void> {
     if (this.#process !== undefined) {
       return Promise.reject(new Error("Cannot start an MCP server: it has already been started"));

@@ -10,7 +10,6 @@ import type { CommandPlacement, ContainerPlacement, Placement, SshPlacement } fr
 
 /** A command that starts a program elsewhere, and facts about that place. */
 export interface Carrier {
-  /** Its name in messages. */
   readonly name: string;
   /** Commands on this machine that create the place, in order. */
   readonly start?: readonly StartCommand[] | undefined;

@@ -11,7 +11,6 @@ import { type Logger, silentLogger } from "../base/log.ts";
 
 /** Options of {@linkcode fileHosts}. */
 export interface FileHostsOptions {
-  /** Cancels it. */
   readonly signal?: AbortSignal;
   /** A file of additional certificates to trust. */
   readonly certificates?: string;

@@ -7,7 +7,6 @@ import type { PythonEnvironment } from "./managed.ts";
 export interface OverlayEnvironment {
   /** Its interpreter, which anything with write access to the environment can replace. */
   readonly executable: string;
-  /** The folder of its packages. */
   readonly sitePackages: string;
 }
 

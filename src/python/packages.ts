@@ -45,9 +45,7 @@ import type { Requirement } from "./requirement.ts";
 
 /** A package that was installed for a workspace. */
 export interface InstalledPackage {
-  /** Its name. */
   readonly name: string;
-  /** Its version. */
   readonly version: string;
   /** Whether it was requested, rather than installed as a dependency. */
   readonly requested: boolean;

@@ -1,6 +1,5 @@
 /** A package to install. */
 export interface Requirement {
-  /** The text for installers. */
   readonly text: string;
   /** The package's name; `undefined` if only its repository is known. */
   readonly name: string | undefined;

@@ -224,22 +224,18 @@ async function readTail(file: Deno.FsFile, size: number): Promise<Uint8Array> {
 /** The predecessor hash of the first line. */
 export const GENESIS: string = "0".repeat(64);
 
-/** The end of a chain. */
 interface ChainEnd {
   /** The number of the last line; 0 before the first. */
   readonly seq: number;
-  /** Its hash. */
   readonly hash: string;
 }
 
 /** The end of a chain without lines. */
 const NOTHING: ChainEnd = { seq: 0, hash: GENESIS };
 
-/** A parsed line of a chain. */
 interface ChainLine extends ChainEnd {
   /** The hash of the previous line. */
   readonly prev: string;
-  /** All its fields. */
   readonly fields: Readonly<Record<string, unknown>>;
   /** Whether its hash is correct. */
   readonly intact: boolean;

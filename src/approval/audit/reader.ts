@@ -166,7 +166,6 @@ interface OpenFile {
   readonly size: number;
 }
 
-/** A line of a file of the log. */
 interface FileLine {
   /** The file's name. */
   readonly file: string;

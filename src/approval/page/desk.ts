@@ -46,23 +46,19 @@ export interface Elsewhere {
   readonly calls: readonly CallElsewhere[];
 }
 
-/** Another session. */
 export interface SessionElsewhere {
-  /** Its id. */
   readonly session: string;
   readonly openedAt: Date;
   /** What it does; it is `"away"` where no client has come back to it yet. */
   readonly state: "starting" | "running" | "idle" | "away";
 }
 
-/** A request that waits for a decision. */
 export interface WaitingRequest {
   /** What asks, as in `ApprovalRequest.kind`, or `"elicitation"`. */
   readonly kind: string;
   readonly serverName: string;
   /** Empty for a question of a server. */
   readonly toolName: string;
-  /** Since when. */
   readonly since: Date;
 }
 

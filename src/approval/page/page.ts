@@ -174,7 +174,6 @@ export class PageLink {
   }
 }
 
-/** A file that pages are made of. */
 export interface PageFile {
   readonly type: string;
   text(): string;

@@ -6,7 +6,6 @@
  */
 import { type Effort, type Glob, globItems, type Match, matchGlob } from "./match.ts";
 
-/** A text for a shell. */
 export type ShellText = SimpleCommand | OtherText;
 
 /** A command whose words are known exactly. */
@@ -20,7 +19,6 @@ interface SimpleCommand {
   readonly plain: boolean;
   /** Every word in the text, including those in quotes. */
   readonly mentioned: readonly string[];
-  /** The length of the text. */
   readonly length: number;
 }
 
@@ -31,7 +29,6 @@ interface OtherText {
   readonly reason: string;
   /** Every word in the text, wherever it is. */
   readonly mentioned: readonly string[];
-  /** The length of the text. */
   readonly length: number;
 }
 
@@ -47,7 +44,6 @@ const SINGLE_QUOTED = /'[^']*'/y;
 const DOUBLE_QUOTED = /"(?:[^"\\$`]|\\["\\$`])*"/y;
 const BLANKS = /[ \t]+/y;
 
-/** Reads a text for a shell. */
 export function readShell(text: string): ShellText {
   const mentioned = wordsIn(text);
   const { length } = text;

@@ -22,9 +22,7 @@ export interface LoadPolicyOptions {
 export interface FoundPolicy {
   /** Its parsed content. */
   readonly source: PolicySource;
-  /** Its path. */
   readonly path: string;
-  /** Its text. */
   readonly text: string;
   /** Whether it is the user's own, or they accepted this very text on this machine. */
   readonly accepted: boolean;

@@ -89,7 +89,6 @@ export type Glob = readonly number[];
 const ANY = -1;
 const ONE = -2;
 
-/** Reads a pattern. */
 export function globItems(pattern: string): Glob {
   const items: number[] = [];
   let escaped = false;

@@ -20,7 +20,6 @@ type OAuthClient = Pick<
   "clientId" | "clientSecret" | "clientAuthMethod" | "clientSecretExpiresAt" | "redirectUri"
 >;
 
-/** What a client is chosen from. */
 interface ClientSources {
   /** The user's parameters. */
   readonly params: OAuthParams;
@@ -28,7 +27,6 @@ interface ClientSources {
   readonly before?: Login;
   /** Where the browser is redirected to. */
   readonly redirectUri: string;
-  /** The scopes of the login. */
   readonly scope?: string;
 }
 

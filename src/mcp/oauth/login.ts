@@ -45,15 +45,12 @@ export interface LoginOptions {
   readonly timeoutMs?: number;
 }
 
-/** The inputs of a login. */
 interface LoginContext {
   /** The registered server's name. */
   readonly serverName: string;
-  /** The server's URL. */
   readonly server: URL;
   /** The user's parameters. */
   readonly params: OAuthParams;
-  /** The scopes to request. */
   readonly scope?: string;
   /** The previous login. */
   readonly before?: Login;
@@ -61,7 +58,6 @@ interface LoginContext {
   readonly login: LoginOptions;
   /** Sends requests. */
   readonly fetchFn: FetchLike;
-  /** Cancels it. */
   readonly signal: AbortSignal;
 }
 

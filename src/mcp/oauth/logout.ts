@@ -21,7 +21,6 @@ export interface LogoutOptions {
   readonly variables?: VariableLookup;
   /** The folder of all logins, if it is not the default one. */
   readonly loginsFolder?: string;
-  /** Cancels it. */
   readonly signal?: AbortSignal;
 }
 

@@ -20,7 +20,6 @@ import { fetchClientToken, type Login, LoginStore, refreshLogin } from "./store.
 interface OAuthSessionOptions {
   /** The registered server's name. */
   readonly serverName: string;
-  /** Its address. */
   readonly server: URL;
   /** The user's parameters. */
   readonly params: OAuthParams;
@@ -38,7 +37,6 @@ interface OAuthSessionOptions {
 
 /** A request that the server refused. */
 interface Refusal {
-  /** The token that it carried. */
   readonly token: string | undefined;
   /** The server's challenge. */
   readonly challenge: Challenge;
@@ -320,7 +318,6 @@ export interface Challenge {
   readonly kind: "login" | "scope";
   /** The scopes that it requests. */
   readonly scope?: string;
-  /** The URL of its metadata, if it names one. */
   readonly resourceMetadataUrl?: URL;
 }
 

@@ -39,7 +39,6 @@ const loginSchema = z.strictObject({
   clientSecretExpiresAt: z.number().optional(),
   /** The redirect URI from dynamic registration. */
   redirectUri: z.string().optional(),
-  /** The token for the server. */
   accessToken: token.optional(),
   /** The token that the authorization server exchanges for a new access token. */
   refreshToken: token.optional(),
@@ -72,7 +71,6 @@ export class LoginStore {
   readonly #server: string;
 
   private constructor(
-    /** The file. */
     readonly path: string,
     server: string,
   ) {
@@ -95,7 +93,6 @@ export class LoginStore {
     return new LoginStore(join(folder, `${sha256(key).slice(0, 32)}.json`), server.href);
   }
 
-  /** Reads the login. */
   async read(): Promise<Login | undefined> {
     const file = await ifPresent(Deno.open(this.path));
     if (file === undefined) return undefined;
