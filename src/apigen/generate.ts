@@ -12,7 +12,7 @@ import { shellWord } from "../base/shell_word.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import type { ObservedResults } from "../json/shape.ts";
 import { withAdditions } from "./additions.ts";
-import { isObject, type Json, type JsonObject, toJson, writeJson } from "./json.ts";
+import { isObject, type Json, type JsonObject, textOf, toJson, writeJson } from "./json.ts";
 import type { ModuleModel } from "./model.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
@@ -310,7 +310,7 @@ interface ServerAbout {
 /** A server's description of itself, without instructions that are too long. */
 function aboutServer({ serverInfo, instructions = "" }: ToolListing): ServerAbout {
   const info = readInfo(serverInfo);
-  const title = textOf(info?.get("title")) || textOf(info?.get("name"));
+  const title = textOf(info?.get("title")).trim() || textOf(info?.get("name")).trim();
   const isReadable = instructions.length <= MAX_INSTRUCTIONS;
   return { info, title, instructions: isReadable ? instructions : "" };
 }
@@ -323,10 +323,6 @@ function readInfo(info: unknown): JsonObject | undefined {
     if (!(error instanceof RangeError)) throw error;
     return undefined;
   }
-}
-
-function textOf(value: Json | undefined): string {
-  return typeof value === "string" ? value.trim() : "";
 }
 
 function listingOf(

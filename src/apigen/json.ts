@@ -137,6 +137,11 @@ export function isArray(value: Json | undefined): value is readonly Json[] {
   return Array.isArray(value);
 }
 
+/** A string value; `""` for every other. */
+export function textOf(value: Json | undefined): string {
+  return typeof value === "string" ? value : "";
+}
+
 /** A string that is the same for equal values. 1 equals 1.0, and the order of names does not count. */
 export function keyOf(value: Json): string {
   spend(2);

@@ -6,7 +6,7 @@
 import type { ObservedResults } from "../json/shape.ts";
 import { checkSchema } from "./check_schema.ts";
 import { defineClass, isTextEnvelope } from "./class_builder.ts";
-import { isArray, isObject, type Json, type JsonObject, keyOf } from "./json.ts";
+import { isArray, isObject, type Json, type JsonObject, keyOf, textOf } from "./json.ts";
 import { type ClassDefinition, classNamed, type Definition, type ModuleModel } from "./model.ts";
 import { ClassNames, normalized } from "./names.ts";
 import { observedResult } from "./observed.ts";
@@ -50,8 +50,8 @@ export function buildModule(
     : observedResult(results, names);
   return {
     ...origin,
-    title: text(definition, "title") || titleIn(definition),
-    description: text(definition, "description"),
+    title: textOf(definition.get("title")).trim() || titleIn(definition),
+    description: textOf(definition.get("description")).trim(),
     hints: hintsOf(definition),
     definitions,
     observed,
@@ -187,12 +187,7 @@ function propertyNames(schemas: readonly (Json | undefined)[]): Set<string> {
 
 function titleIn(definition: JsonObject): string {
   const annotations = definition.get("annotations");
-  return isObject(annotations) ? text(annotations, "title") : "";
-}
-
-function text(object: JsonObject, name: string): string {
-  const value = object.get(name);
-  return typeof value === "string" ? value.trim() : "";
+  return isObject(annotations) ? textOf(annotations.get("title")).trim() : "";
 }
 
 const HINTS = [

@@ -21,7 +21,7 @@ import {
 } from "../files/safe.ts";
 import { isRecord } from "../json/exact.ts";
 import { type ObservedResults, resultsFromJson } from "../json/shape.ts";
-import { isArray, isObject, type Json, type JsonObject, keyOf, toJson } from "./json.ts";
+import { isArray, isObject, type Json, type JsonObject, keyOf, textOf, toJson } from "./json.ts";
 import { moduleNames } from "./names.ts";
 
 /** Files by their names. */
@@ -295,10 +295,6 @@ function hintsOf(annotations: Json | undefined): Record<string, boolean> {
 
 function nameOf(definition: JsonObject): string {
   return textOf(definition.get("name"));
-}
-
-function textOf(value: Json | undefined): string {
-  return typeof value === "string" ? value : "";
 }
 
 /** Removes a server's package; `false` if it does not exist, or it or its parent is a link. */

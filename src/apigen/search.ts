@@ -2,7 +2,7 @@ import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
 import { fairTurns } from "../base/signals.ts";
 import { lstatIfPresent } from "../files/safe.ts";
-import { isObject, type Json } from "./json.ts";
+import { isObject, type Json, textOf } from "./json.ts";
 import { singular } from "./names.ts";
 import { type PackageTool, readPackage } from "./package.ts";
 
@@ -91,11 +91,10 @@ const MAX_TEXT = 20_000;
 function textsOf(
   { server, name, description, definition }: IndexedTool,
 ): { text: string; weight: number }[] {
-  const title = definition.get("title");
   return [
     { text: name, weight: 5 },
     { text: server, weight: 2 },
-    { text: typeof title === "string" ? title : "", weight: 2 },
+    { text: textOf(definition.get("title")), weight: 2 },
     { text: description, weight: 1 },
     { text: propertiesText(definition.get("inputSchema")), weight: 0.5 },
     { text: propertiesText(definition.get("outputSchema")), weight: 0.25 },
