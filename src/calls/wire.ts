@@ -19,24 +19,6 @@ import type { ToolResult } from "../mcp/results.ts";
 import type { CatalogCall, ToolCall } from "./calls.ts";
 import { MAX_VALUES, Refused } from "./door.ts";
 
-/** All values of `error.type`. Each is an exception class of the Python runtime. */
-export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
-  "tool_error",
-  "protocol_error",
-  "invalid_arguments",
-  "approval_rejected",
-  "approval_unavailable",
-  "approval_timeout",
-  "tool_timeout",
-  "server_died",
-  "server_unreachable",
-  "login_required",
-  "unknown_server",
-  "cancelled",
-  "outcome_unknown",
-  "tool_server_error",
-];
-
 export interface WireError {
   readonly type: ToolErrorType;
   readonly message: string;

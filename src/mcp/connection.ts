@@ -187,11 +187,6 @@ export class McpConnection implements AsyncDisposable {
     return (await this.#list(options)).tools;
   }
 
-  /** Lists the server's unchecked tool entries, as received. */
-  async listEntries(options: ListToolsOptions = {}): Promise<readonly unknown[]> {
-    return (await this.#list(options)).entries;
-  }
-
   /** Requests everything that an API is generated from. */
   async describe(options: ListToolsOptions = {}): Promise<ServerDescription> {
     const { entries: tools, unusable } = await this.#list(options);

@@ -77,8 +77,8 @@ export function environmentKey({ requirements }: EnvironmentRecipe): string {
 
 /** The managed environment of a recipe, if it is ready. Does not start Python. */
 export async function readManaged(
-  recipe: EnvironmentRecipe,
-  directory: string,
+  recipe: EnvironmentRecipe = kernelRecipe(),
+  directory: string = managedDirectory(),
 ): Promise<PythonEnvironment | undefined> {
   const interpreter = await readReady(join(directory, `${environmentKey(recipe)}.json`));
   return interpreter === undefined ? undefined : toEnvironment(interpreter, true);

@@ -75,7 +75,7 @@ export class McpPool implements AsyncDisposable {
     return await this.#use(
       serverName,
       signal,
-      (connection, signal) => connection.listEntries({ signal }),
+      async (connection, signal) => (await connection.describe({ signal })).tools,
     );
   }
 

@@ -6,7 +6,7 @@ import { lstatIfPresent, readHostileFile } from "../../files/safe.ts";
 import { readDotenv } from "../../mcp/env.ts";
 import { withSettingsOf } from "../../mcp/launch.ts";
 import type { ServerParams } from "../../mcp/params.ts";
-import { readManagedEnvironment } from "../../python/environment.ts";
+import { readManaged } from "../../python/managed.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { projectPaths } from "../../sandbox/workspace.ts";
 import { ServerRegistry } from "../../servers/registry.ts";
@@ -79,7 +79,7 @@ async function pythonOf(
 ): Promise<readonly unknown[]> {
   if (placement !== undefined) return [];
   const named = python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
-  const executable = named ?? (await readManagedEnvironment())?.executable;
+  const executable = named ?? (await readManaged())?.executable;
   if (executable === undefined) return [];
   const settings = join(dirname(dirname(executable)), "pyvenv.cfg");
   return [executable, await fileOf(executable), await fileOf(settings)];
