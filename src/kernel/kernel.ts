@@ -69,9 +69,9 @@ const BEGIN_TIMEOUT_MS = 5000;
 
 /** One running IPython kernel, set up and reachable. Disposing it ends the kernel. */
 export class Kernel implements AsyncDisposable {
-  readonly #id: string;
+  /** What the next host needs to attach to it. */
+  readonly reference: KernelReference;
   readonly #options: Pick<KernelOptions, "gateway" | "log">;
-  readonly #session: string;
   /** Requests about code being typed: their output, even late, belongs to no execution. */
   readonly #asideSession: string = crypto.randomUUID();
   readonly #requests = new Map<string, KernelRequest>();
@@ -82,11 +82,10 @@ export class Kernel implements AsyncDisposable {
   #socket: KernelSocket | undefined;
 
   private constructor(
-    { id, session }: KernelReference,
+    reference: KernelReference,
     options: Pick<KernelOptions, "gateway" | "log">,
   ) {
-    this.#id = id;
-    this.#session = session;
+    this.reference = reference;
     this.#options = options;
     this.#stderrBefore = options.gateway.address.stderrTail ?? "";
     const { ended } = options.gateway; // and with it each of its kernels
@@ -137,7 +136,7 @@ export class Kernel implements AsyncDisposable {
     const ready = anySignal(signal, kernel.ended);
     await kernel.#connect(ready);
     await abortable(kernel.#setUp(options.bootstrap), ready);
-    options.log.debug(`kernel ${kernel.#id} is ready`);
+    options.log.debug(`kernel ${kernel.reference.id} is ready`);
     stack.move();
     return kernel;
   }
@@ -163,11 +162,6 @@ export class Kernel implements AsyncDisposable {
     }
     if (request !== undefined) kernel.#follow(request);
     return kernel;
-  }
-
-  /** What the next host needs to attach to it. */
-  get reference(): KernelReference {
-    return { id: this.#id, session: this.#session };
   }
 
   /** Leaves it to the next host: no more of its messages are delivered here. */
@@ -207,7 +201,7 @@ export class Kernel implements AsyncDisposable {
     knownId?: string,
   ): KernelRequest {
     const aside = content.type === "complete_request" || content.type === "is_complete_request";
-    const session = aside ? this.#asideSession : this.#session;
+    const session = aside ? this.#asideSession : this.reference.session;
     const { id, data } = encodeRequest(content, session, knownId);
     const request = new KernelRequest(listeners);
     if (this.ended.aborted) {
@@ -252,12 +246,12 @@ export class Kernel implements AsyncDisposable {
 
   /** Answers an input request of the code. */
   reply(value: string): void {
-    this.#socket?.send(encodeInputReply(value, this.#session));
+    this.#socket?.send(encodeInputReply(value, this.reference.session));
   }
 
   /** Interrupts the running code; resolves when the signal has been sent. */
   async interrupt(): Promise<void> {
-    await this.gateway.interruptKernel(this.#id, this.ended);
+    await this.gateway.interruptKernel(this.reference.id, this.ended);
     // An idle event loop, as in `await asyncio.sleep(60)`, does not notice the signal until something
     // else wakes it.
     this.request({ type: "kernel_info_request" });
@@ -297,7 +291,7 @@ export class Kernel implements AsyncDisposable {
     this.abandon(new DOMException("The kernel was closed", "AbortError"));
     await this.#socket?.[Symbol.asyncDispose]();
     // Also if it was reported dead: its own code may have sent the report, to survive.
-    if (await deleteKernel(this.#options, this.#id)) return;
+    if (await deleteKernel(this.#options, this.reference.id)) return;
     await this.gateway.end().catch((error: unknown) => {
       this.#options.log.error(
         `Cannot stop a kernel gateway that does not stop its kernels: ${messageOf(error)}`,
@@ -309,14 +303,16 @@ export class Kernel implements AsyncDisposable {
     const { gateway } = this;
     try {
       this.#socket = await KernelSocket.open(
-        gateway.openChannels(this.#id, this.#session),
+        gateway.openChannels(this.reference.id, this.reference.session),
         (data) => this.#receive(data),
         signal,
       );
     } catch (cause) {
       // The gateway says that it has ended, which it may still list.
       const isGone = /\b410\b/.test(messageOf(cause));
-      if (signal.aborted || (!isGone && await gateway.knowsKernel(this.#id, signal))) throw cause;
+      if (signal.aborted || (!isGone && await gateway.knowsKernel(this.reference.id, signal))) {
+        throw cause;
+      }
       throw new UnansweredError("its process ended before it answered", { cause });
     }
     this.#socket.closed.then((reason) => this.#lost(reason));
@@ -351,7 +347,9 @@ export class Kernel implements AsyncDisposable {
       message = decodeMessage(data);
     } catch (error) {
       // Executed code can send anything; ignore what is not a message.
-      this.#options.log.debug(`kernel ${this.#id} sent no Jupyter message: ${messageOf(error)}`);
+      this.#options.log.debug(
+        `kernel ${this.reference.id} sent no Jupyter message: ${messageOf(error)}`,
+      );
       return;
     }
     try {
@@ -359,7 +357,7 @@ export class Kernel implements AsyncDisposable {
     } catch (error) {
       // An error in an event's handler would end the process, and with it all other kernels.
       this.#options.log.error(
-        `Cannot accept a message from kernel ${this.#id}: ${messageOf(error)}`,
+        `Cannot accept a message from kernel ${this.reference.id}: ${messageOf(error)}`,
       );
     }
   }
@@ -370,7 +368,7 @@ export class Kernel implements AsyncDisposable {
     if (message.channel === "stdin") this.#takeQuestion(message, request);
     else if (request !== undefined) request.receive(message);
     else if (type === "status" && isDeath(content.execution_state)) this.#doubt(content);
-    else if (message.parentSession === this.#session && isOutput(message)) {
+    else if (message.parentSession === this.reference.session && isOutput(message)) {
       const running = this.#requests.values().find(({ takesOutput }) => takesOutput);
       if (running !== undefined) running.receive(message);
       else this.#late.add(message, size);
@@ -390,7 +388,7 @@ export class Kernel implements AsyncDisposable {
     const timeout = AbortSignal.timeout(DOUBT_TIMEOUT_MS);
     let runs: boolean;
     try {
-      runs = await this.gateway.knowsKernel(this.#id, timeout);
+      runs = await this.gateway.knowsKernel(this.reference.id, timeout);
     } catch (error) {
       return await this.#lost(
         `cannot tell from its gateway whether it is running: ${messageOf(error)}`,
