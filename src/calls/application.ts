@@ -128,7 +128,7 @@ export class ApplicationDoor {
       return jsonResponse(JSON.stringify({ removed }), removed ? 200 : 404);
     }
     requireMethod(request, "PUT");
-    const body = new TextDecoder().decode(await readJsonBody(request, maxBodyBytes));
+    const body = await readJsonBody(request, maxBodyBytes);
     await runner.registerServer(name, parseServerParams(name, parseBody(body)));
     return jsonResponse(JSON.stringify({ registered: name }));
   }

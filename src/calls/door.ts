@@ -51,15 +51,11 @@ function requireJson(request: Request): void {
   if (type !== "application/json") throw new Refused(415, "Use Content-Type: application/json");
 }
 
-/** Reads a JSON body. Its size is counted as it arrives, and its values before it is parsed. */
-export async function readJsonBody(
-  request: Request,
-  maxBytes: number,
-  limits: JsonLimits = { maxValues: MAX_VALUES },
-): Promise<Uint8Array> {
+/** Reads a JSON body as text. Its size is counted as it arrives, and its values before it is parsed. */
+export async function readJsonBody(request: Request, maxBytes: number): Promise<string> {
   const body = await readBody(request, maxBytes);
-  checkBody(body, limits);
-  return body;
+  checkBody(body, { maxValues: MAX_VALUES });
+  return new TextDecoder().decode(body);
 }
 
 /** Refuses a body that would take too long to parse. The check itself takes some time, too. */

@@ -59,7 +59,8 @@ export class PageDoor {
       if (request.headers.get("host") !== this.#options.host()) {
         throw new Refused(421, "Wrong Host header: open the link unchanged");
       }
-      this.#refuseOtherOrigins(request);
+      // Navigations and same-origin reads name no origin.
+      if (request.headers.has("origin")) this.#requireOrigin(request);
       return await this.#route(request);
     } catch (error) {
       return this.#failure(error);
@@ -132,7 +133,7 @@ export class PageDoor {
     this.#requireMember(request, session);
     this.#requireOrigin(request);
     requireOwnHeader(request);
-    const body = new TextDecoder().decode(await readJsonBody(request, maxBodyBytes));
+    const body = await readJsonBody(request, maxBodyBytes);
     try {
       return this.#json({ fate: await desk.board.decide(id, body) });
     } catch (error) {
@@ -158,11 +159,6 @@ export class PageDoor {
     socket.onclose = () => stack.dispose();
     socket.onerror = () => stack.dispose();
     return response;
-  }
-
-  /** Refuses pages of other origins. Navigations and same-origin reads name no origin. */
-  #refuseOtherOrigins(request: Request): void {
-    if (request.headers.has("origin")) this.#requireOrigin(request);
   }
 
   #requireOrigin(request: Request): void {

@@ -22,8 +22,8 @@ export interface JsonDocument {
 export class JsonPlaceError extends SyntaxError {
   override readonly name: string = "JsonPlaceError";
 
-  constructor(message: string, readonly place: Place, options?: ErrorOptions) {
-    super(message, options);
+  constructor(message: string, readonly place: Place) {
+    super(message);
   }
 }
 

@@ -215,14 +215,9 @@ export class McpConnection implements AsyncDisposable {
     return tools.find((tool) => tool.name === name);
   }
 
-  /** Finds a tool in the server's list, if the list is known. */
-  knownTool(name: string): Tool | undefined {
-    return this.#tools?.find((tool) => tool.name === name);
-  }
-
-  /** The names of all tools that can be called, if the list is known. */
-  get knownNames(): readonly string[] {
-    return this.#tools?.map(({ name }) => name) ?? [];
+  /** All tools that can be called, if the list is known. */
+  get knownTools(): readonly Tool[] {
+    return this.#tools ?? [];
   }
 
   async callTool(

@@ -6,6 +6,7 @@
  */
 import { dirname } from "node:path";
 import { ConfigError } from "../base/errors.ts";
+import { shellWord } from "../base/shell_word.ts";
 import type { CommandPlacement, ContainerPlacement, Placement, SshPlacement } from "./placement.ts";
 
 /** A command that starts a program elsewhere, and facts about that place. */
@@ -219,7 +220,7 @@ export function sshCarrier({ host, workspace, args = [] }: SshPlacement): Carrie
     // ssh joins its arguments, and a shell there parses them.
     command: (program) => [
       ...["ssh", ...args, ...flags, "-T", "-x", "-a", "-e", "none", "--", host],
-      program.map(quoted).join(" "),
+      program.map(shellWord).join(" "),
     ],
     python: "python3",
     install: "python3 -m pip install",
@@ -227,10 +228,6 @@ export function sshCarrier({ host, workspace, args = [] }: SshPlacement): Carrie
     isBound: false,
     usesBubblewrap: true,
   };
-}
-
-function quoted(word: string): string {
-  return /^[\w/.:=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
 /** A command of the user's choice. */

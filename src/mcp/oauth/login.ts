@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { abortable, anySignal, Deadline, settledWithin } from "../../base/signals.ts";
-import { sameToken } from "../../base/tokens.ts";
+import { randomToken, sameToken } from "../../base/tokens.ts";
 import {
   exchangeAuthorization,
   type FetchLike,
@@ -74,7 +74,7 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
   const { issuer, metadata, resource } = authority;
   using deadline = new Deadline(login.timeoutMs ?? TIMEOUT_MS);
   const signal = anySignal(context.signal, deadline.signal);
-  const state = randomText();
+  const state = randomToken();
   await using listener = listen(state, params, before);
   const { redirectUri } = listener;
   const client = await chooseClient(authority, { params, before, redirectUri, scope }, fetchFn);
@@ -143,10 +143,6 @@ function listen(state: string, params: OAuthParams, before: Login | undefined): 
   const listener = CallbackListener.open(state, port) ?? CallbackListener.open(state, 0);
   if (listener === undefined) throw new OAuthHttpError("no port of this machine is free");
   return listener;
-}
-
-function randomText(): string {
-  return crypto.getRandomValues(new Uint8Array(32)).toBase64({ alphabet: "base64url" });
 }
 
 const PATH = "/callback";
