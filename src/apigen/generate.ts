@@ -65,11 +65,7 @@ interface GeneratePackageOptions {
   readonly rootDir: string;
 }
 
-/**
- * Generates the Python package for a server's tools and replaces an older package as a whole. Users'
- * additions to modules are kept, and so are the observed results of tools whose definition has not
- * changed.
- */
+/** Generates a server's package in place of an older one. Users' additions and observed results are kept. */
 export async function generatePackage(
   serverName: string,
   listing: ToolListing,

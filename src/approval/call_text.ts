@@ -51,11 +51,7 @@ export function callLines(call: ApprovalCall): string[] {
   return [`${callName(call)}(`, ...lines, ")"];
 }
 
-/**
- * Makes everything in a text visible: characters that are invisible, move the cursor or change the
- * reading direction, and stacked marks, are escaped; long runs of spaces are replaced by their
- * number.
- */
+/** Escapes what is invisible, moves the cursor, reorders or stacks; long runs of spaces become their number. */
 export function visible(text: string): string {
   return text.replace(HIDDEN_OR_BLANKS, (found, at: number) => {
     if (!found.startsWith(" ")) return escapeCharacter(found);

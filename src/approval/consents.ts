@@ -54,11 +54,7 @@ const MAX_REMEMBERED = 1000;
 /** The most changes to list. */
 const MAX_CHANGES = 20;
 
-/**
- * The remembered decisions: for the current execution, for the session, and for always.
- *
- * Each one is bound to the properties of the server and the tool, and lapses when these change.
- */
+/** The remembered decisions. Each is bound to properties of the server and the tool, and lapses with these. */
 export class Consents {
   readonly #options: ConsentsOptions;
   readonly #log: Logger;

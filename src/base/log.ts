@@ -92,10 +92,7 @@ function writeLine(line: string): void {
 const LINES_PER_SECOND = 1;
 const LINES_AT_ONCE = 20;
 
-/**
- * Limits the rate of messages that a server or code can trigger at will. The next message that passes
- * is preceded by the number that were dropped. Debug messages are not limited.
- */
+/** Limits messages that a server or code can trigger at will. The next that passes says how many were dropped. */
 export function limitedLogger(log: Logger): Logger {
   const limit = new RateLimit(LINES_PER_SECOND, LINES_AT_ONCE);
   let omitted = 0;

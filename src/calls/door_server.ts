@@ -478,11 +478,7 @@ const ANSWERS = 256 * 2 ** 20;
 const PER_BYTE = 3;
 const PER_VALUE = 400;
 
-/**
- * The rate of parsing larger requests, in values per second, and the burst before they wait. A name
- * takes as long as several values, and a value as long as many bytes. A table of the largest size
- * passes every few seconds.
- */
+/** The rate of parsing larger requests, in values per second, and the burst. Names and bytes take time, too. */
 const WORK_PER_SECOND = 100_000;
 const WORK_BURST = 200_000;
 const NAME_WORK = 4;
@@ -496,10 +492,7 @@ export function requestCost(body: Uint8Array, values: number): number {
 /** A share of nothing, which need not be returned. */
 const FREE: Disposable = { [Symbol.dispose]() {} };
 
-/**
- * The host memory that all requests of a kernel may take together: hostile code sends many at once.
- * Requests beyond it wait; answers beyond it are refused.
- */
+/** The host memory that all requests of a kernel may take together. Further ones wait; answers are refused. */
 class DoorBudget {
   readonly #bodies = new Semaphore(BODIES);
   readonly #requests = new Semaphore(REQUESTS);

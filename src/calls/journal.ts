@@ -120,10 +120,7 @@ export class CallJournal implements Disposable {
     return await flight.fly(attempt, make);
   }
 
-  /**
-   * Forgets calls that wait for a decision, but that no code asks for at the moment: it has ended, or given
-   * them up while no host was there. Where it does ask again after all, the call is a new one.
-   */
+  /** Forgets waiting calls that no code asks for any more. Where it does after all, the call is a new one. */
   forgetUnasked(): void {
     if (this.#isLeft) return;
     this.#attempt(() => this.#file.forgetWaiting([...this.#flights.keys()]));

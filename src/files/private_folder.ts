@@ -47,11 +47,7 @@ export class PrivateFolder implements AsyncDisposable {
   }
 }
 
-/**
- * Files that stop Deno and uv from looking further up, because they mark the root of a workspace.
- * npm stops at `node_modules`; with a `package.json` beside it, a folder above could claim this one
- * for its workspace.
- */
+/** Files that stop Deno, uv and npm from looking further up. With a `package.json`, one above could claim it. */
 const BARRIER: readonly (readonly [name: string, text: string])[] = [
   ["deno.json", '{ "workspace": [] }\n'],
   ["pyproject.toml", "[tool.uv.workspace]\n"],

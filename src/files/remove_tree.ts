@@ -203,11 +203,7 @@ async function openUp(path: string): Promise<void> {
   }
 }
 
-/**
- * Runs a program in a folder for what Deno cannot do: change an unreadable folder without following
- * a link in its place, or use names that are not UTF-8. The program might follow links too, so it
- * runs where it can change nothing else.
- */
+/** Runs a program for what Deno cannot do. It might follow links, so it runs where it can change nothing else. */
 async function runIn(
   folder: string,
   [name = "", ...args]: readonly string[],

@@ -59,18 +59,10 @@ const MAX_NESTING = 2000;
 /** The deepest nesting of arguments. Deeper ones cause stack overflows on one of the two sides. */
 const MAX_DEPTH = 200;
 
-/**
- * A number of a JSON text, or a piece of a string with up to 64 escapes: a pattern for whole strings
- * overflows the engine's stack where a string has millions of them.
- */
+/** A number, or a piece of a string: a pattern for strings with millions of escapes overflows the stack. */
 const NUMBER_OR_PIECE = /-?\d[\d.eE+-]*|(?:"|\\.)(?:[^"\\]*\\.){0,63}[^"\\]*"?/g;
 
-/**
- * Parses JSON without losing how numbers are spelled.
- *
- * `JSON.parse()` says how a number was spelled too, but only to a function that it calls for each value,
- * which takes ten times as long.
- */
+/** Parses JSON without losing how numbers are spelled, ten times as fast as `JSON.parse()` with a function. */
 export function parseExact(text: string): ExactJson {
   const value = parseUsual(text);
   if (!UNUSUAL_NUMBER.test(text)) return value;

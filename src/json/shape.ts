@@ -111,10 +111,7 @@ function look(value: ExactJson, depth: number, left: { visits: number }): Shape 
 
 const NAME = /^[@$#_]?[\p{L}_][\p{L}\p{N}_-]*$/u;
 
-/**
- * Whether a name in an object is data: an id, an address, a date, a person's name with a space. `line1`
- * and `sha256` are names; `user_17`, `2024`, `a@b.c` and `7f3a-…` are not.
- */
+/** Whether a name is data, as `user_17`, `2024`, `a@b.c` and `7f3a-…` are, unlike `line1` and `sha256`. */
 function isData(name: string): boolean {
   if (name.length > MAX_NAME || !NAME.test(name) || name === "__proto__") return true;
   const digits = name.match(/\p{N}+/gu) ?? [];

@@ -141,10 +141,7 @@ interface Running {
 /** How long a kernel may take to be ready for other code once its interrupted code has ended. */
 const IDLE_GRACE_MS = 10_000;
 
-/**
- * Code that waits for a kernel, runs or has ended, with its output and outcome. Text and other events
- * wait for the reader, if there is one, in one bounded queue. `KernelHost` decides when the code runs.
- */
+/** Code that waits for a kernel, runs or has ended, with its output. `KernelHost` decides when it runs. */
 export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   /** The result of the code; rejects if there is none. */
   readonly result: Promise<ExecutionResult>;

@@ -277,12 +277,7 @@ export interface RequestListeners {
   readonly onInput?: (content: JsonObject) => void;
 }
 
-/**
- * A request that a kernel processes.
- *
- * It ends with its reply on the shell channel *and* the kernel's `idle` on iopub, which arrive in
- * either order: stopping at the reply would lose output.
- */
+/** A request to a kernel. It ends with the reply *and* `idle`, in either order: else output would be lost. */
 export class KernelRequest {
   readonly #listeners: RequestListeners;
   readonly #begun = Promise.withResolvers<void>();

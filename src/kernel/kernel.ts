@@ -262,11 +262,7 @@ export class Kernel implements AsyncDisposable {
     await this.request({ type: "kernel_info_request" }).idle;
   }
 
-  /**
-   * Resolves when the output of the code so far has arrived. The kernel flushes its streams before it
-   * reports idle after a control request, which it answers while code runs. If code keeps the kernel
-   * busy, this stops waiting.
-   */
+  /** Resolves when the output so far has arrived: a control request flushes it. Code may keep the kernel busy. */
   async flush(): Promise<void> {
     const { idle } = this.request({ type: "kernel_info_request", channel: "control" });
     await settledWithin(idle, FLUSH_TIMEOUT_MS);

@@ -77,12 +77,7 @@ export class OutputCollector implements Disposable {
     else if (type === "error") this.#addError(content);
   }
 
-  /**
-   * Takes the payload of the reply, in which IPython puts the text for a pager, such as the help of
-   * `print?`. Ignores text for the next cell (`set_next_input`, from `%load` and `%recall`): there is
-   * no cell to put it in, and the code's author can get it as a value. Also ignores requests to open an
-   * editor or to close the frontend.
-   */
+  /** Takes text for a pager, as of `print?`. There is no next cell and no editor for the rest. */
   addPayload(payload: unknown): void {
     if (!Array.isArray(payload)) return;
     for (const part of payload) {

@@ -44,10 +44,7 @@ const ENTRY_BYTES = 64;
 /** Entries stay this small, so that text can be cut between them. */
 const MAX_STREAM_ENTRY_BYTES = 65_536;
 
-/**
- * The outputs of one execution in order. Their text is limited: half of the limit is kept from the
- * start and half from the end. All work is linear in the text.
- */
+/** The outputs of one execution. Of a long text, half of the limit is kept from either end, in linear time. */
 export class OutputLog {
   readonly #half: number;
   readonly #beforeGap: () => void;
@@ -96,10 +93,7 @@ export class OutputLog {
     return entry;
   }
 
-  /**
-   * Updates displays, which share their content from then on: many displays that are updated often cost
-   * no more than one. The merged text has a copy for each of them, so check first that all of them fit.
-   */
+  /** Updates displays, which share their content then. The text has a copy for each: check first that all fit. */
   update(first: DataEntry, others: readonly DataEntry[], next: Shown): void {
     const { shown } = first;
     const bytes = byteLength(shownText(next.data) ?? "");

@@ -99,10 +99,7 @@ export function tooLong(maxBytes: number): UnusableMessageError {
   return new UnusableMessageError(`An MCP server sent a message of more than ${maxBytes} bytes`);
 }
 
-/**
- * Parses a measured message, unless it is too expensive for the SDK. Numbers in a tool result's
- * structured content keep their spelling; the rest is what the SDK expects.
- */
+/** Parses a measured message, unless that is too expensive. Numbers in structured content keep their spelling. */
 export function parseMessage(text: string, measure: JsonMeasure): JSONRPCMessage {
   const message = JSON.parse(text);
   checkParsed(message, measure);

@@ -25,11 +25,7 @@ const TAIL_BYTES = 2 ** 20;
 const LOCK_MS = 10_000;
 const LINE_FEED = 10;
 
-/**
- * The file that lines are appended to, in one chain with those of other processes. It stays open
- * between lines: unless something interferes, a line costs a few system calls and no turn of the
- * event loop.
- */
+/** The file that lines are appended to. It stays open, so that a line costs a few system calls and no turn. */
 export class AuditFile implements Disposable {
   readonly #folder: AuditFolder;
   readonly #retention: Retention;

@@ -53,10 +53,7 @@ export class AuditFolder {
     return await this.#openOwn(this.current);
   }
 
-  /**
-   * The key of the hashes that replace secrets. If the key file contains another key, which may
-   * have come with a repository, that one is set aside.
-   */
+  /** The key of the hashes that replace secrets. Another one in its file, as of a repository, is set aside. */
   async key(): Promise<Uint8Array> {
     const path = join(this.path, KEY);
     const isPrivate = ((await lstatIfPresent(path))?.mode ?? 0) % 0o100 === 0;

@@ -253,12 +253,7 @@ class Budgets {
   readonly lines = new RateLimit(PER_SECOND, LARGE_BURST);
 }
 
-/**
- * Keeps executed code from flooding the log, and so from pushing older lines out of it.
- *
- * Requests are written until there are too many; the others are counted. Allowed ones are first
- * written without their arguments.
- */
+/** Keeps executed code from flooding the log, and so from pushing older lines out: further ones are counted. */
 class FloodGuard {
   readonly #budgets = new Budgets();
   /** Approvers' decisions have separate budgets, which nothing else can use up. */

@@ -4,10 +4,7 @@ import { randomToken } from "../../base/tokens.ts";
 import { lockUserFolder, readHostileFile, replaceHostileFile } from "../../files/safe.ts";
 import { isUnwritable, usableState } from "../../files/user_folders.ts";
 
-/**
- * The key of a workspace's log, derived from a secret in the user's state folder, so that it
- * differs from one that came with a repository. `undefined` if that folder cannot be used.
- */
+/** The key of a workspace's log, which cannot come with a repository; `undefined` without a state folder. */
 export async function ownKey(workspace: string): Promise<Uint8Array | undefined> {
   const folder = usableState("audit");
   if (folder === undefined) return undefined;

@@ -208,10 +208,7 @@ interface Invitation {
 const MAX_INVITATIONS = 32;
 const MAX_SESSIONS = 64;
 
-/**
- * The one-time codes and the sessions that they were exchanged for. Secrets are kept as hashes, so
- * that looking one up tells nothing by the time it takes.
- */
+/** The one-time codes and their sessions, as hashes: looking one up tells nothing by the time it takes. */
 class PageSessions {
   readonly #invitations = new Map<string, Invitation>();
   readonly #sessions = new Map<string, string>();

@@ -113,10 +113,7 @@ function describePlace(character: string): string {
   return /[!-~]/.test(character) ? `it has a ${character}` : "it has an unusual character";
 }
 
-/**
- * Every word in a text, without quotes and backslashes, regardless of grammar: a rule that denies
- * `rm` also applies to the `rm` in `sh -c 'xargs r\m'`. Empty for texts that are too long.
- */
+/** Every word in a text, regardless of grammar: denying `rm` also denies `sh -c 'xargs r\m'`. None if too long. */
 function wordsIn(text: string): string[] {
   if (text.length > MAX_LENGTH) return [];
   return text.replaceAll("\\\n", "").replace(/['"\\]+/g, "")

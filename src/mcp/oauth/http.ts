@@ -22,11 +22,7 @@ const MAX_VALUES = 10_000;
 /** The time limit of one request. */
 const TIMEOUT_MS = 20_000;
 
-/**
- * Creates the `fetch` for metadata and tokens. It contacts only addresses that the server may send
- * us to, limits time and size, follows no redirects, and omits the headers that the user set for
- * the server.
- */
+/** Creates the `fetch` for metadata and tokens: only to trusted addresses, without redirects and the user's headers. */
 export function oauthFetch(server: URL, signal?: AbortSignal): FetchLike {
   return async (input, init) => {
     const url = trustedUrl("address", input, server);
