@@ -13,8 +13,8 @@ import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import type { ObservedResults } from "../json/shape.ts";
 import { withAdditions } from "./additions.ts";
 import { isObject, type Json, type JsonObject, textOf, toJson, writeJson } from "./json.ts";
-import type { ModuleModel } from "./model.ts";
-import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
+import type { ModuleModel, ModuleOrigin } from "./model.ts";
+import { buildModule, openModule } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
 import {
   compareTools,

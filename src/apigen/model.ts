@@ -116,13 +116,17 @@ export interface ObservedField {
   readonly always: boolean;
 }
 
-export interface ModuleModel {
+/** Where a module comes from and goes to. */
+export interface ModuleOrigin {
   /** The server's name. */
   readonly server: string;
   /** The tool's name, as the server knows it. */
   readonly tool: string;
   /** The module's name. */
   readonly module: string;
+}
+
+export interface ModuleModel extends ModuleOrigin {
   readonly title: string;
   readonly description: string;
   /** The server's hints about the tool's effects, such as `"read-only"`. */

@@ -7,7 +7,13 @@ import type { ObservedResults } from "../json/shape.ts";
 import { checkSchema } from "./check_schema.ts";
 import { defineClass, isTextEnvelope } from "./class_builder.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf, textOf } from "./json.ts";
-import { type ClassDefinition, classNamed, type Definition, type ModuleModel } from "./model.ts";
+import {
+  type ClassDefinition,
+  classNamed,
+  type Definition,
+  type ModuleModel,
+  type ModuleOrigin,
+} from "./model.ts";
 import { ClassNames, normalized } from "./names.ts";
 import { observedResult } from "./observed.ts";
 import { declaresResult } from "./package.ts";
@@ -17,16 +23,6 @@ import { settled } from "./settle.ts";
 import { TypeBuilder } from "./type_builder.ts";
 import { unionOf } from "./value_types.ts";
 import { spend, spendText } from "./work.ts";
-
-/** Where a module comes from and goes to. */
-export interface ModuleOrigin {
-  /** The server's name. */
-  readonly server: string;
-  /** The tool's name, as the server knows it. */
-  readonly tool: string;
-  /** The module's name. */
-  readonly module: string;
-}
 
 /** Builds the model of a module. Observed results are used only if the tool declares no schema. */
 export function buildModule(

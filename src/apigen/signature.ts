@@ -4,7 +4,7 @@
  * @module
  */
 import type { ObservedResults } from "../json/shape.ts";
-import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
+import { buildModule, openModule } from "./module_builder.ts";
 import { type Json, JsonNumber, type JsonObject } from "./json.ts";
 import {
   type ClassDefinition,
@@ -13,6 +13,7 @@ import {
   type Field,
   mapParts,
   type ModuleModel,
+  type ModuleOrigin,
   type ObservedField,
   type ObservedResult,
   type PyType,

@@ -10,9 +10,9 @@ import {
   type Definition,
   type Field,
   type ModuleModel,
+  type ModuleOrigin,
   type PyType,
 } from "./model.ts";
-import type { ModuleOrigin } from "./module_builder.ts";
 import { KEYWORDS } from "./names.ts";
 import type { PackageTool } from "./package.ts";
 import { literal } from "./python.ts";

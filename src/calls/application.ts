@@ -1,5 +1,4 @@
 import { messageOf } from "../base/message_of.ts";
-import type { PageDesk } from "../approval/page/desk.ts";
 import type { ApprovalPage } from "../approval/page/page.ts";
 import { ApprovalRequest, type Refusal } from "../approval/request.ts";
 import {
@@ -21,25 +20,17 @@ import {
   requireMethod,
   requireToken,
 } from "./door.ts";
-import { OpenSockets, PageDoor } from "./page_door.ts";
+import { OpenSockets, PageDoor, type PageDoorOptions } from "./page_door.ts";
 import type { ToolRunner } from "./runner.ts";
 import { errorText } from "./wire.ts";
 
 /** Options of {@linkcode ApplicationDoor}. */
-interface ApplicationDoorOptions {
+interface ApplicationDoorOptions extends PageDoorOptions {
   /** The servers and the approvals. */
   readonly runner: ToolRunner;
   readonly page: ApprovalPage;
-  /** Serves the approval page. */
-  readonly desk: PageDesk;
-  /** The door's host and port, such as `127.0.0.1:41234`; known once it listens. */
-  readonly host: () => string;
   /** The application's token, which never enters the sandbox. */
   readonly token: string;
-  /** The largest request body, in bytes. */
-  readonly maxBodyBytes: number;
-  /** Receives failures. */
-  readonly log: Logger;
 }
 
 /** The door for the application: approvals, the registry, and reset. */

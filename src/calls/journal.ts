@@ -1,6 +1,7 @@
 import { setImmediate } from "node:timers";
 import { z } from "zod";
 import type { CallObserver, CallTarget, ObservedCall } from "../approval/observed_call.ts";
+import type { WaitingRequest } from "../approval/page/desk.ts";
 import type { GateDecision } from "../approval/gate.ts";
 import { ToolCallError } from "../base/errors.ts";
 import { limitedLogger, type Logger, silentLogger } from "../base/log.ts";
@@ -29,14 +30,8 @@ export interface JournalEntry extends CallObserver {
   decisionFor(target: CallTarget | undefined): GateDecision | undefined;
 }
 
-export interface WaitingCall {
+export interface WaitingCall extends WaitingRequest {
   readonly id: string;
-  /** What asks, as in `ApprovalRequest.kind`. */
-  readonly kind: string;
-  readonly serverName: string;
-  readonly toolName: string;
-  /** When it was first asked for. */
-  readonly since: Date;
 }
 
 /** An attempt to get the answer to a call: its stream may end before the call does. */

@@ -12,10 +12,10 @@ import type { Logger } from "../base/log.ts";
 import { readJsonBody, Refused, requireMethod } from "./door.ts";
 
 /** Options of {@linkcode PageDoor}. */
-interface PageDoorOptions {
+export interface PageDoorOptions {
   /** The requests, and who may see them. */
   readonly desk: PageDesk;
-  /** The door's host and port, such as `127.0.0.1:41234`. */
+  /** The door's host and port, such as `127.0.0.1:41234`; known once it listens. */
   readonly host: () => string;
   /** The largest request body, in bytes. */
   readonly maxBodyBytes: number;

@@ -36,7 +36,7 @@ export interface SessionAddress {
   readonly where?: string | undefined;
 }
 
-interface SupervisorOptions extends Omit<SessionAddress, "where"> {
+export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly python: ProgramPath;
   /** A folder that only the host sees, for its program. */
   readonly hostPrivate: string;

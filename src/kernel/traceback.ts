@@ -4,6 +4,7 @@ import type { ExitStatus } from "../process/managed_process.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import type { GatewayAddress } from "./gateway_connection.ts";
 import type { JsonObject } from "./jupyter.ts";
+import type { Output } from "./outputs.ts";
 import { cut, formatBytes } from "./text.ts";
 
 /** Shows the user's code in a traceback: no frames of ipybox, and magics as they were written. */
@@ -91,11 +92,7 @@ function endOfLiteral(text: string, start: number): number | undefined {
 }
 
 /** An exception, as a kernel reports it. */
-export interface Raised {
-  readonly ename: string;
-  readonly evalue: string;
-  readonly traceback: readonly string[];
-}
+export type Raised = Omit<Extract<Output, { type: "error" }>, "type">;
 
 /** The longest name of an exception, in characters. */
 const MAX_NAME_BYTES = 1024;

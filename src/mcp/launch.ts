@@ -10,7 +10,7 @@ import {
   type ProgramSearch,
 } from "../process/program.ts";
 import { isInside, reliablePath, stateOf, trustedPath } from "../process/trusted_path.ts";
-import { sandboxServer } from "../sandbox/servers.ts";
+import { sandboxServer, type ServerProgram } from "../sandbox/servers.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { requireOwnArguments } from "./own_arguments.ts";
 import { inheritedEnvironment, type ServerParams, type StdioServerParams } from "./params.ts";
@@ -30,13 +30,7 @@ interface StdioLaunchOptions {
 }
 
 /** A process to start. */
-interface StdioLaunch {
-  readonly command: ProgramPath;
-  readonly args: readonly string[];
-  /** Its whole environment. */
-  readonly env: Readonly<Record<string, string>>;
-  /** Its working directory. */
-  readonly cwd: string;
+interface StdioLaunch extends ServerProgram {
   /** The folder that was created for it, if that is its working directory. */
   readonly ownFolder: string | undefined;
   /** Whether it runs in its own sandbox. */
@@ -275,13 +269,7 @@ function fileOf(name: string, params: StdioServerParams, workspace: string): str
 }
 
 /** The parts of a command line of `srt`, the sandbox runtime. */
-interface SrtCommandLine {
-  readonly settings: string | undefined;
-  /** The program to run. */
-  readonly command: string;
-  /** The program's arguments. */
-  readonly args: readonly string[];
-}
+type SrtCommandLine = Omit<WantedSandbox, "sandbox">;
 
 /** Parses a server's command line if it starts with `srt`. */
 export function parseSrtCommand(

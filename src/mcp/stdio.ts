@@ -4,8 +4,11 @@ import { mayRead } from "../base/permission.ts";
 import { fairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { measureJson } from "../json/measure.ts";
-import { ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
-import type { ProgramPath } from "../process/program.ts";
+import {
+  ManagedProcess,
+  type ManagedProcessOptions,
+  SERVER_MARK,
+} from "../process/managed_process.ts";
 import {
   checkMessage,
   checkSize,
@@ -18,19 +21,12 @@ import {
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
 
 /** Options of {@linkcode StdioTransport}. */
-interface StdioTransportOptions {
-  command: ProgramPath;
-  args?: readonly string[];
-  /** Its whole environment. */
-  env: Readonly<Record<string, string>>;
-  /** Its working directory. */
-  cwd?: string;
+interface StdioTransportOptions
+  extends Omit<ManagedProcessOptions, "inputGraceMs" | "termGraceMs"> {
   /** The largest message to accept, in bytes; 128 MiB by default. */
   maxMessageBytes?: number;
   /** Who receives messages: see {@linkcode MessageBudget}. By default nobody else. */
   owner?: object;
-  /** Called with each line of stderr. */
-  onStderr?: (line: string) => void;
 }
 
 /** How long a server may take to exit after its stdin is closed. */

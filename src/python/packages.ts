@@ -435,11 +435,7 @@ export class PackageFolder {
   async #run(
     installer: Launch,
     cwd: string,
-    { signal, onLine, timeoutMs }: {
-      readonly signal: AbortSignal;
-      readonly onLine: (line: string) => void;
-      readonly timeoutMs: number;
-    },
+    { signal, onLine, timeoutMs }: Pick<Job, "signal" | "onLine" | "timeoutMs">,
   ): Promise<{ readonly exitCode: number | null; readonly output: string }> {
     const output = new OutputTail(MAX_OUTPUT_BYTES);
     await using group = new LimitedTogether(); // disposed after its processes

@@ -236,13 +236,8 @@ const OUTCOME_BYTES = 500;
 const MAX_KINDS = 20;
 
 /** A kind of request and its count. */
-interface Counted {
-  readonly kind: string;
-  readonly server: string;
-  readonly tool: string;
-  readonly decision?: "allow" | "deny";
-  readonly by?: string;
-  readonly status?: string;
+interface Counted
+  extends Pick<AuditEntry, "kind" | "server" | "tool" | "decision" | "by" | "status"> {
   count: number;
 }
 
