@@ -21,6 +21,7 @@ import {
 } from "../files/safe.ts";
 import { isRecord } from "../json/exact.ts";
 import { type ObservedResults, resultsFromJson } from "../json/shape.ts";
+import { parsedJson } from "../json/plain.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf, textOf, toJson } from "./json.ts";
 import { moduleNames } from "./names.ts";
 
@@ -276,12 +277,7 @@ export function parseListing(path: string, text: string, observed = "{}"): Packa
 
 /** A damaged file counts as empty: calls will fill it again. */
 function parseResults(text: string): Map<string, ObservedResults> {
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch {
-    return new Map();
-  }
+  const json = parsedJson(text);
   const results = isRecord(json) ? Object.entries(json) : [];
   return new Map(results.map(([name, observed]) => [name, resultsFromJson(observed)]));
 }

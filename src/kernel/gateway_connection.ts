@@ -4,6 +4,7 @@ import type { ByteStream } from "../base/streams.ts";
 import { LinkedSignal, settledWithin } from "../base/signals.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { isRecord } from "../json/exact.ts";
+import { parsedJson } from "../json/plain.ts";
 import { KERNEL_PROTOCOL } from "./jupyter.ts";
 import { describeExit } from "./traceback.ts";
 
@@ -104,7 +105,7 @@ export class GatewayConnection implements AsyncDisposable {
   /** Starts a kernel and returns its id. */
   async createKernel(signal: AbortSignal): Promise<string> {
     const response = await this.#fetch("POST", "api/kernels", { body: "{}", signal });
-    const model: unknown = parsed(await startOf(response, signal));
+    const model = parsedJson(await startOf(response, signal));
     if (isRecord(model) && typeof model.id === "string") return model.id;
     throw new Error("The kernel gateway returned no kernel id; is it a Jupyter Kernel Gateway?");
   }
@@ -200,14 +201,6 @@ async function startOf(response: Response, signal: AbortSignal): Promise<string>
     if (bytes > MAX_ANSWER_BYTES) break;
   }
   return text + decoder.decode();
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined; // which names no kernel
-  }
 }
 
 function kernelPath(id: string): string {

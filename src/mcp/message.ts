@@ -1,5 +1,6 @@
 import { type ExactJson, isExactObject, isRecord, parseExact } from "../json/exact.ts";
 import { checkJson, JsonLimitError, type JsonMeasure } from "../json/measure.ts";
+import { parsedJson } from "../json/plain.ts";
 import type { JSONRPCMessage } from "./sdk.ts";
 
 /** A server's message exceeds a limit. */
@@ -37,13 +38,7 @@ const MAX_SEEN_VALUES = 50_000;
 /** Checks whether the measured text of one or more messages is too expensive for the SDK. */
 export function checkCost(text: string, measure: JsonMeasure): void {
   if (isSmall(measure)) return;
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text);
-  } catch {
-    return; // the parser reports it
-  }
-  checkParsed(parsed, measure);
+  checkParsed(parsedJson(text), measure); // the parser reports what is no JSON
 }
 
 function isSmall({ values, names }: JsonMeasure): boolean {

@@ -6,6 +6,7 @@ import { hostEnv } from "../base/permission.ts";
 import { LONGEST_TIMER_MS } from "../base/signals.ts";
 import { isRecord } from "../json/exact.ts";
 import { oneLine } from "../json/problems.ts";
+import { defined } from "../json/plain.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readDotenv } from "./env.ts";
 import { type OAuthParams, oauthParams } from "./oauth/params.ts";
@@ -223,14 +224,6 @@ function check<T>(at: string, schema: z.ZodType<T>, value: unknown): T {
     oneLine(path.length === 0 ? message : `${path.join(".")}: ${message}`)
   );
   throw new ConfigError(`${at}: ${problems.join("; ")}`, { cause: parsed.error });
-}
-
-/** Removes `undefined` properties, so that equal parameters serialize identically. */
-function defined<T extends object>(value: T): T {
-  for (const [key, inner] of Object.entries(value)) {
-    if (inner === undefined) Reflect.deleteProperty(value, key);
-  }
-  return value;
 }
 
 function mapStrings<T>(value: T, map: (text: string) => string): T;

@@ -8,6 +8,7 @@ import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { findPrograms, programOf } from "../process/program.ts";
 import { pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
+import { parsedJson } from "../json/plain.ts";
 
 /** The oldest version of Python that runs kernels. */
 const MINIMUM_PYTHON: readonly [number, number] = [3, 10];
@@ -110,11 +111,7 @@ export async function findBaseInterpreter(needsVenv: boolean): Promise<Interpret
 
 /** Parses an interpreter's answer, fresh or from a file; `undefined` for anything else. */
 export function parseInterpreter(text: string): Interpreter | undefined {
-  try {
-    return interpreterSchema.safeParse(JSON.parse(text)).data;
-  } catch {
-    return undefined; // the caller handles that
-  }
+  return interpreterSchema.safeParse(parsedJson(text)).data;
 }
 
 async function output(command: string, args: readonly string[]): Promise<ProgramEnd> {

@@ -2,6 +2,7 @@ import { fill, joinBytes } from "../../base/bytes.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
 import { sha256 } from "../../json/digest.ts";
 import { isRecord } from "../../json/exact.ts";
+import { parsedJson } from "../../json/plain.ts";
 import type { AuditFolder, RotatedFile } from "./folder.ts";
 
 /** How long files are kept. */
@@ -253,20 +254,11 @@ export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
   const found = HASH.exec(line);
   const hash = found?.[1];
   if (found === null || hash === undefined) return undefined;
-  const fields = parseObject(line);
-  if (fields === undefined) return undefined;
+  const fields = parsedJson(line); // a torn line has none
+  if (!isRecord(fields)) return undefined;
   const { seq, prev } = fields;
   if (typeof seq !== "number" || typeof prev !== "string") return undefined;
   return { seq, prev, hash, fields, intact: sha256(line.slice(0, found.index)) === hash };
-}
-
-function parseObject(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isRecord(value) ? value : undefined;
-  } catch {
-    return undefined; // a torn line
-  }
 }
 
 /** More than the longest line. */

@@ -2,6 +2,7 @@ import { readWhole } from "../../base/bytes.ts";
 import { bodyOf } from "../../base/http.ts";
 import { anySignal } from "../../base/signals.ts";
 import { measureJson } from "../../json/measure.ts";
+import { parsedJson } from "../../json/plain.ts";
 import { withoutLength } from "../exact_fetch.ts";
 import {
   type FetchLike,
@@ -108,12 +109,8 @@ export function codeOf(code: string): string {
 }
 
 function codeInBody(body: string): string {
-  try {
-    const { error } = Object(JSON.parse(body));
-    return typeof error === "string" ? `, ${codeOf(error)}` : "";
-  } catch {
-    return ""; // not what the standard requires, and unchecked
-  }
+  const { error } = Object(parsedJson(body));
+  return typeof error === "string" ? `, ${codeOf(error)}` : "";
 }
 
 // Which addresses a server may send us to. A server's metadata is hostile: it must not make the

@@ -5,6 +5,7 @@ import { abortable, anySignal } from "../../base/signals.ts";
 import { ifPresent, replaceHostileFile } from "../../files/safe.ts";
 import { loginsFolder } from "../../files/user_folders.ts";
 import { sha256 } from "../../json/digest.ts";
+import { parsedJson } from "../../json/plain.ts";
 import { isInside } from "../../process/trusted_path.ts";
 import {
   ClientCredentialsProvider,
@@ -106,7 +107,7 @@ export class LoginStore {
       throw new LoginFileError(`Others can read ${this.path}: delete it and log in again`);
     }
     const text = await new Response(file.readable).text();
-    const login = parse(text);
+    const login = loginSchema.safeParse(parsedJson(text)).data; // no error may quote it
     if (login?.server === this.#server) return login;
     throw new LoginFileError(`${this.path} is not a valid login: delete it and log in again`);
   }
@@ -137,14 +138,6 @@ export class LoginStore {
         cause: error,
       });
     }
-  }
-}
-
-function parse(text: string): Login | undefined {
-  try {
-    return loginSchema.safeParse(JSON.parse(text)).data;
-  } catch {
-    return undefined; // its text must not appear in an error
   }
 }
 
