@@ -176,13 +176,7 @@ async function swap(staging: string, target: string): Promise<void> {
 /** Moves a file or folder of the user, unless something new has its name. */
 async function moveOver(from: string, to: string): Promise<void> {
   const { isSymlink } = await Deno.lstat(from);
-  if (isSymlink) return;
-  try {
-    await Deno.lstat(to);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    await Deno.rename(from, to);
-  }
+  if (!isSymlink && await lstatIfPresent(to) === undefined) await Deno.rename(from, to);
 }
 
 export interface PackageTool {
@@ -296,16 +290,11 @@ function nameOf(definition: JsonObject): string {
 /** Removes a server's package; `false` if it does not exist, or it or its parent is a link. */
 export async function removePackage(root: string, server: string): Promise<boolean> {
   const path = join(root, server);
-  try {
-    for (const folder of [root, path]) {
-      if (!(await Deno.lstat(folder)).isDirectory) return false;
-    }
-    await removeFromWorkspace(path, dirname(root));
-    return true;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
+  for (const folder of [root, path]) {
+    if (!(await lstatIfPresent(folder))?.isDirectory) return false;
   }
+  await ifPresent(removeFromWorkspace(path, dirname(root)));
+  return true;
 }
 
 /** The first sentence of a description, at most 120 characters. */

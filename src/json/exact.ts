@@ -123,6 +123,8 @@ export function stringifyExact(value: unknown): string {
 }
 
 /** Converts an exact value to numbers, and integers that do not fit a double to `bigint`s. */
+export function toPlain(value: ExactObject): JsonObject;
+export function toPlain(value: ExactJson): JsonValue;
 export function toPlain(value: ExactJson): JsonValue {
   if (typeof value !== "object" || value === null) return value;
   if (isRawJSON(value)) return plainNumber(value.rawJSON);
