@@ -28,6 +28,8 @@ const LEAST_FREE = 0.1;
 export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable {
   readonly #options: ReadyPoolOptions<Item>;
   readonly #closed = new AbortController();
+  /** Aborts when the pool is disposed of. */
+  readonly closed: AbortSignal = this.#closed.signal;
   readonly #ready: Item[] = [];
   readonly #endings = new Set<Promise<void>>();
   readonly #takings = new Set<Promise<Item | undefined>>();
@@ -43,11 +45,6 @@ export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable 
   /** @param options What is kept ready. */
   constructor(options: ReadyPoolOptions<Item>) {
     this.#options = options;
-  }
-
-  /** Aborts when the pool is disposed of. */
-  get closed(): AbortSignal {
-    return this.#closed.signal;
   }
 
   /** Starts those that are missing, one after the other. */

@@ -195,8 +195,12 @@ class Flight implements JournalEntry {
   readonly #options: FlightOptions;
   readonly #attempts = new Set<Attempt>();
   readonly #stop = new AbortController();
+  /** Aborts when the call is to end. */
+  readonly signal: AbortSignal = this.#stop.signal;
   readonly #answer = Promise.withResolvers<string>();
   readonly #over = Promise.withResolvers<void>();
+  /** Resolves, and never rejects, when nothing of it is under way any more. */
+  readonly over: Promise<void> = this.#over.promise;
   /** The answer, until it is in the file. */
   #unnoted: string | undefined;
   #step: "unsent" | "sent" | "left" = "unsent";
@@ -213,16 +217,6 @@ class Flight implements JournalEntry {
 
   get id(): string {
     return this.call.id;
-  }
-
-  /** Resolves, and never rejects, when nothing of it is under way any more. */
-  get over(): Promise<void> {
-    return this.#over.promise;
-  }
-
-  /** Aborts when the call is to end. */
-  get signal(): AbortSignal {
-    return this.#stop.signal;
   }
 
   /** Whether it ends without an outcome, so that it can be made again. */

@@ -83,6 +83,8 @@ export class LanguageServer implements Disposable {
   readonly #notebook: string;
   readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
   readonly #end = new AbortController();
+  /** Aborts when the server has ended, with the reason. */
+  readonly ended: AbortSignal = this.#end.signal;
   readonly #cells: string[] = [];
   #writing: Promise<void> = Promise.resolve();
   #unread = 0;
@@ -122,11 +124,6 @@ export class LanguageServer implements Disposable {
       cellTextDocuments: [],
     });
     return server;
-  }
-
-  /** Aborts when the server has ended, with the reason. */
-  get ended(): AbortSignal {
-    return this.#end.signal;
   }
 
   get size(): number {

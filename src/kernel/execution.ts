@@ -409,7 +409,11 @@ export class InputRequest implements InputQuestion {
   readonly isPassword: boolean;
   readonly #reply: (value: string) => void;
   readonly #closed = Promise.withResolvers<InputEnd>();
+  /** Resolves with how the question ended: answered, declined or withdrawn. */
+  readonly closed: Promise<InputEnd> = this.#closed.promise;
   readonly #withdrawn = new AbortController();
+  /** Aborts when the question is withdrawn: the code was interrupted, has ended or asks again. */
+  readonly signal: AbortSignal = this.#withdrawn.signal;
   #isOpen = true;
 
   /**
@@ -422,16 +426,6 @@ export class InputRequest implements InputQuestion {
     this.prompt = question.prompt;
     this.isPassword = question.isPassword;
     this.#reply = reply;
-  }
-
-  /** Aborts when the question is withdrawn: the code was interrupted, has ended or asks again. */
-  get signal(): AbortSignal {
-    return this.#withdrawn.signal;
-  }
-
-  /** Resolves with how the question ended: answered, declined or withdrawn. */
-  get closed(): Promise<InputEnd> {
-    return this.#closed.promise;
   }
 
   /**

@@ -68,6 +68,8 @@ export class GatewayConnection implements AsyncDisposable {
   readonly #client: Deno.HttpClient;
   readonly #options: ConnectionOptions;
   readonly #end = new AbortController();
+  /** Aborts when its process has ended, if that is known; the reason is the error to report. */
+  readonly ended: AbortSignal = this.#end.signal;
 
   /** Makes no connection yet. */
   constructor(address: Gateway, options: ConnectionOptions) {
@@ -77,11 +79,6 @@ export class GatewayConnection implements AsyncDisposable {
     address.exited?.then((evidence) => {
       this.#end.abort(evidence instanceof KernelDiedError ? evidence : endOf(evidence));
     });
-  }
-
-  /** Aborts when its process has ended, if that is known; the reason is the error to report. */
-  get ended(): AbortSignal {
-    return this.#end.signal;
   }
 
   /** The error to report if it ended: its death may be noticed a little later than a failed request. */

@@ -281,7 +281,11 @@ export interface RequestListeners {
 export class KernelRequest {
   readonly #listeners: RequestListeners;
   readonly #begun = Promise.withResolvers<void>();
+  /** Resolves when the kernel runs the code, so that interrupts reach it. */
+  readonly begun: Promise<void> = this.#begun.promise;
   readonly #idle = Promise.withResolvers<void>();
+  /** Resolves when the kernel is idle again; after an interrupt also without a reply. */
+  readonly idle: Promise<void> = this.#idle.promise;
   readonly #reply = Promise.withResolvers<JsonObject>();
   /** Resolves with the reply's content after reply and idle; rejects if the kernel ends before. */
   readonly done: Promise<JsonObject>;
@@ -295,16 +299,6 @@ export class KernelRequest {
     for (const promise of [this.done, this.begun, this.idle]) {
       promise.catch(() => {}); // each caller waits for some of them
     }
-  }
-
-  /** Resolves when the kernel runs the code, so that interrupts reach it. */
-  get begun(): Promise<void> {
-    return this.#begun.promise;
-  }
-
-  /** Resolves when the kernel is idle again; after an interrupt also without a reply. */
-  get idle(): Promise<void> {
-    return this.#idle.promise;
   }
 
   /** Whether {@linkcode idle} has resolved. */

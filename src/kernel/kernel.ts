@@ -76,6 +76,8 @@ export class Kernel implements AsyncDisposable {
   readonly #asideSession: string = crypto.randomUUID();
   readonly #requests = new Map<string, KernelRequest>();
   readonly #end = new AbortController();
+  /** Aborts when the kernel can no longer be used; the reason is the error to report. */
+  readonly ended: AbortSignal = this.#end.signal;
   readonly #late = new LateOutput();
   readonly #stderrBefore: string;
   #asking = false;
@@ -188,11 +190,6 @@ export class Kernel implements AsyncDisposable {
 
   get gateway(): GatewayConnection {
     return this.#options.gateway;
-  }
-
-  /** Aborts when the kernel can no longer be used; the reason is the error to report. */
-  get ended(): AbortSignal {
-    return this.#end.signal;
   }
 
   request(

@@ -164,11 +164,12 @@ const MAX_SILENT = 3;
 /** A launcher behind its supervisor. Closing the connection leaves the session running. */
 export class SupervisedLauncher {
   readonly pipes: ByteStream;
+  /** The session's status when this host was attached. */
+  readonly status: SessionStatus;
   readonly #line: Line;
   readonly #address: SessionAddress;
   readonly #tail = new OutputTail();
   readonly #log: Logger;
-  readonly #status: SessionStatus;
   readonly #gone = Promise.withResolvers<void>();
   readonly #beat: ReturnType<typeof setInterval>;
   #silent = 0;
@@ -185,7 +186,7 @@ export class SupervisedLauncher {
   ) {
     this.#line = line;
     this.#address = address;
-    this.#status = status;
+    this.status = status;
     this.#log = log;
     for (const text of status.stderr.split("\n")) if (text !== "") this.#tail.keep(text);
     this.#beat = setInterval(() => this.#keepAlive(), BEAT_MS);
@@ -205,11 +206,6 @@ export class SupervisedLauncher {
     return new SupervisedLauncher(line, { address, status: answer, log });
   }
 
-  /** The session's status when this host was attached. */
-  get status(): SessionStatus {
-    return this.#status;
-  }
-
   /** The name of its place, if not this machine. */
   get where(): string | undefined {
     return this.#address.where;
@@ -217,7 +213,7 @@ export class SupervisedLauncher {
 
   /** The process that the supervisor started. */
   get pid(): number {
-    return this.#status.pid;
+    return this.status.pid;
   }
 
   /** The tail of stderr, without terminal escapes. */
@@ -298,7 +294,7 @@ export class SupervisedLauncher {
   async #fate(): Promise<KernelDiedError | undefined> {
     const status = await statusOf(this.#address).catch(() => undefined); // it has ended
     if (status === undefined) return undefined;
-    if (status.epoch > this.#status.epoch) return takenBy(undefined, this.#address);
+    if (status.epoch > this.status.epoch) return takenBy(undefined, this.#address);
     const { id } = this.#address;
     return new SessionTakenError(
       `Session ${id} continues without this program, which did not respond for too long; ` +

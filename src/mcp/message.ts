@@ -174,6 +174,8 @@ export class IncomingMessage implements Disposable {
   readonly owner: object;
   readonly #resized: (count: number) => void;
   readonly #dropped = new AbortController();
+  /** Aborts, with an error as its reason, when the message is dropped to free memory. */
+  readonly dropped: AbortSignal = this.#dropped.signal;
   #bytes = 0;
 
   constructor(owner: object, resized: (count: number) => void) {
@@ -184,11 +186,6 @@ export class IncomingMessage implements Disposable {
   /** The bytes counted so far. */
   get bytes(): number {
     return this.#bytes;
-  }
-
-  /** Aborts, with an error as its reason, when the message is dropped to free memory. */
-  get dropped(): AbortSignal {
-    return this.#dropped.signal;
   }
 
   /** Counts the next piece. */
