@@ -17,10 +17,7 @@ interface Statement {
   readonly names: readonly string[];
 }
 
-/**
- * Adds a user's additions to a regenerated module. `present` is the file as it is, `former` what was
- * generated there before, if known.
- */
+/** Adds a user's additions to a regenerated module. `former` is what was generated before, if known. */
 export function withAdditions(
   generated: string,
   present: string,

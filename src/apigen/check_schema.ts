@@ -9,7 +9,7 @@
 import { type Json, JsonNumber, writeJson } from "./json.ts";
 import { NamePool } from "./names.ts";
 import { translatePattern } from "./pattern.ts";
-import type { Schema, SchemaNode } from "./schema.ts";
+import { COUNTS, PART_LISTS, PART_MAPS, PARTS, type Schema, type SchemaNode } from "./schema.ts";
 import { spend } from "./work.ts";
 
 /** Deeper schemas become definitions, so that Python can parse the text. */
@@ -129,34 +129,6 @@ const NUMBERS = [
   "exclusiveMaximum",
   "multipleOf",
 ] as const;
-
-const COUNTS = [
-  "minLength",
-  "maxLength",
-  "minItems",
-  "maxItems",
-  "minContains",
-  "maxContains",
-  "minProperties",
-  "maxProperties",
-] as const;
-
-const PARTS = [
-  "items",
-  "contains",
-  "unevaluatedItems",
-  "additionalProperties",
-  "propertyNames",
-  "unevaluatedProperties",
-  "not",
-  "if",
-  "then",
-  "else",
-] as const;
-
-const PART_LISTS = ["prefixItems", "allOf", "anyOf", "oneOf"] as const;
-
-const PART_MAPS = ["properties", "dependentSchemas"] as const;
 
 function set(object: Map<string, Json>, keyword: string, value: Json | undefined): void {
   if (value !== undefined) object.set(keyword, value);

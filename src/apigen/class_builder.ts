@@ -23,7 +23,6 @@ import type { TypeBuilder } from "./type_builder.ts";
 import { fits, type Mode } from "./value_types.ts";
 import { spend, spendText } from "./work.ts";
 
-/** Defines a class for an object. */
 export function defineClass(types: TypeBuilder, schema: SchemaNode, name: string): void {
   const { required = [], additionalProperties, patternProperties } = schema;
   const properties = propertiesOf(schema);

@@ -12,9 +12,9 @@ import { shellWord } from "../base/shell_word.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import type { ObservedResults } from "../json/shape.ts";
 import { withAdditions } from "./additions.ts";
-import { isObject, type Json, type JsonObject, toJson, writeJson } from "./json.ts";
-import type { ModuleModel } from "./model.ts";
-import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
+import { isObject, type Json, type JsonObject, textOf, toJson, writeJson } from "./json.ts";
+import type { ModuleModel, ModuleOrigin } from "./model.ts";
+import { buildModule, openModule } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
 import {
   compareTools,
@@ -65,11 +65,7 @@ interface GeneratePackageOptions {
   readonly rootDir: string;
 }
 
-/**
- * Generates the Python package for a server's tools and replaces an older package as a whole. Users'
- * additions to modules are kept, and so are the observed results of tools whose definition has not
- * changed.
- */
+/** Generates a server's package in place of an older one. Users' additions and observed results are kept. */
 export async function generatePackage(
   serverName: string,
   listing: ToolListing,
@@ -222,10 +218,7 @@ const MAX_INSTRUCTIONS = 100_000;
 const LEFT_OUT =
   "The server's list of tools is too large to generate an API for all of them: this tool is omitted";
 
-/**
- * Renders a tool. If its schema is too deep or too large, its module takes any arguments; `undefined` if
- * there is not enough work left even for that.
- */
+/** Renders a tool: without its schema if that takes too much work, and not at all if that does, too. */
 function renderTool(
   origin: ModuleOrigin,
   definition: JsonObject,
@@ -313,7 +306,7 @@ interface ServerAbout {
 /** A server's description of itself, without instructions that are too long. */
 function aboutServer({ serverInfo, instructions = "" }: ToolListing): ServerAbout {
   const info = readInfo(serverInfo);
-  const title = textOf(info?.get("title")) || textOf(info?.get("name"));
+  const title = textOf(info?.get("title")).trim() || textOf(info?.get("name")).trim();
   const isReadable = instructions.length <= MAX_INSTRUCTIONS;
   return { info, title, instructions: isReadable ? instructions : "" };
 }
@@ -326,10 +319,6 @@ function readInfo(info: unknown): JsonObject | undefined {
     if (!(error instanceof RangeError)) throw error;
     return undefined;
   }
-}
-
-function textOf(value: Json | undefined): string {
-  return typeof value === "string" ? value.trim() : "";
 }
 
 function listingOf(

@@ -6,10 +6,8 @@
  */
 import { spend, spendText } from "./work.ts";
 
-/** A JSON value. */
 export type Json = null | boolean | string | JsonNumber | readonly Json[] | JsonObject;
 
-/** A JSON object. */
 export type JsonObject = ReadonlyMap<string, Json>;
 
 /** A finite JSON number with its source text. */
@@ -93,7 +91,6 @@ function readNumber(source: string, value: number, exact = false): Json | undefi
   return new JsonNumber(source, exact || !Number.isInteger(value) || Number.isSafeInteger(value));
 }
 
-/** Writes a value as JSON. */
 export function writeJson(value: Json, indent = 0): string {
   return write(value, indent, "\n");
 }
@@ -132,19 +129,20 @@ function bracket(
   return open + inner + parts.join("," + inner) + lineBreak + close;
 }
 
-/** Whether a value is a JSON object. */
 export function isObject(value: Json | undefined): value is JsonObject {
   return value instanceof Map;
 }
 
-/** Whether a value is a JSON array. */
 export function isArray(value: Json | undefined): value is readonly Json[] {
   return Array.isArray(value);
 }
 
-/**
- * A string that is the same for equal values. 1 equals 1.0, and the order of names does not count.
- */
+/** A string value; `""` for every other. */
+export function textOf(value: Json | undefined): string {
+  return typeof value === "string" ? value : "";
+}
+
+/** A string that is the same for equal values. 1 equals 1.0, and the order of names does not count. */
 export function keyOf(value: Json): string {
   spend(2);
   if (value instanceof JsonNumber) return String(value.integer ?? value.value);

@@ -8,15 +8,11 @@ import { declaresResult, readListing } from "./package.ts";
 interface KnownResults {
   /** The tool's name, as the server knows it. */
   readonly tool: string;
-  /** The hash of its definition. */
   readonly hash: string;
   readonly results: ObservedResults;
 }
 
-/**
- * Regenerates a package from its own definitions if more is known about its tools' results than it
- * shows: another type, or ten times as many calls. No server is started.
- */
+/** Regenerates a package if more is known of its tools' results: another type, or ten times as many calls. */
 export async function learnResults(
   root: string,
   server: string,

@@ -164,10 +164,7 @@ export class Merger {
     return properties;
   }
 
-  /**
-   * Opens closed objects with different properties. Together they forbid these properties, but keep
-   * them here so that each has its type; the runtime's check refuses them.
-   */
+  /** Opens closed objects with different properties, to keep their types; the runtime's check refuses them. */
   #openObjects(left: SchemaNode, right: SchemaNode): [SchemaNode, SchemaNode] {
     const restricts = (schema: SchemaNode) =>
       (schema.additionalProperties ?? true) !== true || schema.patternProperties !== undefined;
@@ -296,9 +293,7 @@ export function tagHint(branch: Schema): string {
   return "";
 }
 
-/**
- * For each branch of a union of objects, a property that no other branch has, for names.
- */
+/** For each branch of a union of objects, a property that no other branch has, for names. */
 export function distinctiveNames(branches: readonly Schema[], merger: Merger): string[] {
   const objects = branches.map((branch) => {
     const flat = branches.length > 50 ? true : merger.flatten(branch);

@@ -83,10 +83,7 @@ export interface ClassDefinition {
   readonly schema: string | undefined;
 }
 
-/**
- * A name for a type: the `root` class of a result that is not an object, an `alias` for a type that
- * refers to itself or is too long to repeat, or the `values` that several fields take.
- */
+/** The `root` class of a result, an `alias` of a recursive or long type, or `values` that fields share. */
 export interface NamedType {
   readonly kind: "root" | "alias" | "values";
   readonly name: string;
@@ -111,7 +108,6 @@ export interface ObservedClass {
   readonly fields: readonly ObservedField[];
 }
 
-/** A field of observed objects. */
 export interface ObservedField {
   /** Its name in JSON. */
   readonly wire: string;
@@ -120,14 +116,17 @@ export interface ObservedField {
   readonly always: boolean;
 }
 
-/** The content of a module. */
-export interface ModuleModel {
+/** Where a module comes from and goes to. */
+export interface ModuleOrigin {
   /** The server's name. */
   readonly server: string;
   /** The tool's name, as the server knows it. */
   readonly tool: string;
   /** The module's name. */
   readonly module: string;
+}
+
+export interface ModuleModel extends ModuleOrigin {
   readonly title: string;
   readonly description: string;
   /** The server's hints about the tool's effects, such as `"read-only"`. */
@@ -176,43 +175,53 @@ export function optional(type: PyType, none: PyType): PyType {
   return members.length === 0 ? none : { kind: "union", members: [...members, none] };
 }
 
-/** Renames the classes in a type. Returns the same type if nothing changes. */
-export function renamed(type: PyType, nameOf: (name: string) => string): PyType {
-  spend(1);
+export function partsOf(type: PyType): readonly PyType[] {
   switch (type.kind) {
-    case "name":
-    case "literal":
-    case "oneOf":
-      return type;
-    case "class": {
-      const name = nameOf(type.name);
-      return name === type.name ? type : { kind: "class", name };
-    }
-    case "list": {
-      const item = renamed(type.item, nameOf);
-      return item === type.item ? type : { kind: "list", item };
-    }
-    case "dict": {
-      const value = renamed(type.value, nameOf);
-      return value === type.value ? type : { kind: "dict", value };
-    }
-    case "tuple": {
-      const items = type.items.map((item) => renamed(item, nameOf));
-      return items.every((item, at) => item === type.items[at]) ? type : { kind: "tuple", items };
-    }
-    case "union": {
-      const members = type.members.map((member) => renamed(member, nameOf));
-      const isSame = members.every((member, at) => member === type.members[at]);
-      return isSame ? type : { kind: "union", members };
-    }
-    case "annotated": {
-      const base = renamed(type.base, nameOf);
-      return base === type.base ? type : { ...type, base };
-    }
+    case "list":
+      return [type.item];
+    case "dict":
+      return [type.value];
+    case "tuple":
+      return type.items;
+    case "union":
+      return type.members;
+    case "annotated":
+      return [type.base];
+    default:
+      return [];
   }
 }
 
-/** A type with constraints. */
+/** A type with other parts. Returns the same type if nothing changes. */
+export function mapParts(type: PyType, map: (part: PyType) => PyType): PyType {
+  const before = partsOf(type);
+  const parts = before.map(map);
+  if (parts.every((part, at) => part === before[at])) return type;
+  const [first = ANY] = parts;
+  switch (type.kind) {
+    case "list":
+      return { kind: "list", item: first };
+    case "dict":
+      return { kind: "dict", value: first };
+    case "tuple":
+      return { kind: "tuple", items: parts };
+    case "union":
+      return { kind: "union", members: parts };
+    case "annotated":
+      return { ...type, base: first };
+    default:
+      return type;
+  }
+}
+
+/** Renames the classes in a type. Returns the same type if nothing changes. */
+export function renamed(type: PyType, nameOf: (name: string) => string): PyType {
+  spend(1);
+  if (type.kind !== "class") return mapParts(type, (part) => renamed(part, nameOf));
+  const name = nameOf(type.name);
+  return name === type.name ? type : { kind: "class", name };
+}
+
 export function annotated(base: PyType, constraints: readonly Constraint[]): PyType {
   return constraints.length === 0 ? base : { kind: "annotated", base, constraints };
 }

@@ -6,8 +6,14 @@
 import type { ObservedResults } from "../json/shape.ts";
 import { checkSchema } from "./check_schema.ts";
 import { defineClass, isTextEnvelope } from "./class_builder.ts";
-import { isArray, isObject, type Json, type JsonObject, keyOf } from "./json.ts";
-import { type ClassDefinition, classNamed, type Definition, type ModuleModel } from "./model.ts";
+import { isArray, isObject, type Json, type JsonObject, keyOf, textOf } from "./json.ts";
+import {
+  type ClassDefinition,
+  classNamed,
+  type Definition,
+  type ModuleModel,
+  type ModuleOrigin,
+} from "./model.ts";
 import { ClassNames, normalized } from "./names.ts";
 import { observedResult } from "./observed.ts";
 import { declaresResult } from "./package.ts";
@@ -17,16 +23,6 @@ import { settled } from "./settle.ts";
 import { TypeBuilder } from "./type_builder.ts";
 import { unionOf } from "./value_types.ts";
 import { spend, spendText } from "./work.ts";
-
-/** Where a module comes from and goes to. */
-export interface ModuleOrigin {
-  /** The server's name. */
-  readonly server: string;
-  /** The tool's name, as the server knows it. */
-  readonly tool: string;
-  /** The module's name. */
-  readonly module: string;
-}
 
 /** Builds the model of a module. Observed results are used only if the tool declares no schema. */
 export function buildModule(
@@ -50,8 +46,8 @@ export function buildModule(
     : observedResult(results, names);
   return {
     ...origin,
-    title: text(definition, "title") || titleIn(definition),
-    description: text(definition, "description"),
+    title: textOf(definition.get("title")).trim() || titleIn(definition),
+    description: textOf(definition.get("description")).trim(),
     hints: hintsOf(definition),
     definitions,
     observed,
@@ -187,12 +183,7 @@ function propertyNames(schemas: readonly (Json | undefined)[]): Set<string> {
 
 function titleIn(definition: JsonObject): string {
   const annotations = definition.get("annotations");
-  return isObject(annotations) ? text(annotations, "title") : "";
-}
-
-function text(object: JsonObject, name: string): string {
-  const value = object.get(name);
-  return typeof value === "string" ? value.trim() : "";
+  return isObject(annotations) ? textOf(annotations.get("title")).trim() : "";
 }
 
 const HINTS = [
@@ -213,10 +204,7 @@ function hintsOf(definition: JsonObject): string[] {
 /** How many nested unions are unfolded at a root. */
 const MAX_UNFOLDED = 8;
 
-/**
- * The object that a root schema describes, with the properties of all branches of its unions. Whether a
- * combination is valid is left to the runtime's check of the whole schema.
- */
+/** The object with the properties of all branches. Which combinations are valid, the runtime checks. */
 function rootObject(root: Schema, builder: TypeBuilder): SchemaNode {
   let schema = folded(root, builder);
   for (let unfolded = 0; unfolded < MAX_UNFOLDED; unfolded++) {

@@ -50,10 +50,7 @@ const CLASS_RESERVED = new Set([
     "UserWarning ValueError WindowsError ZeroDivisionError").split(" "),
 ]);
 
-/**
- * Everything except letters, digits and marks of the basic plane in Unicode 13, which Python 3.10
- * supports: later characters would be a syntax error there.
- */
+/** All but letters, digits and marks of Unicode 13's basic plane: a syntax error in Python 3.10. */
 const NOT_IN_NAME =
   /[^\p{XID_Continue}]|[\u{10000}-\u{10ffff}]|[\u0870-\u088e\u0890-\u089f\u0c3c\u0c5c-\u0c5d\u0cdc-\u0cdd\u0cf3\u0ece\u1700-\u171f\u180f\u1ac1-\u1aff\u1c89\u1c8a\u1df5-\u1dff\u200c\u200d\u2c2f\u2c5f\u30fb\u9ffd-\u9fff\ua7c0\ua7c1\ua7cb-\ua7f4\uff65]/gu;
 
@@ -78,10 +75,7 @@ function fieldName(property: string): string {
   return FIELD_RESERVED.has(name) ? `${name}_` : name;
 }
 
-/**
- * The part of a property's name that counts, as Python normalizes identifiers. Servers choose the length,
- * and the time to put marks in order grows with the square of their number.
- */
+/** What counts of a property's name. Servers choose its length, and sorting marks takes quadratic time. */
 export function normalized(property: string): string {
   return property.slice(0, MAX_HINT).normalize("NFKC");
 }

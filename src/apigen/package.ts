@@ -21,7 +21,8 @@ import {
 } from "../files/safe.ts";
 import { isRecord } from "../json/exact.ts";
 import { type ObservedResults, resultsFromJson } from "../json/shape.ts";
-import { isArray, isObject, type Json, type JsonObject, keyOf, toJson } from "./json.ts";
+import { parsedJson } from "../json/plain.ts";
+import { isArray, isObject, type Json, type JsonObject, keyOf, textOf, toJson } from "./json.ts";
 import { moduleNames } from "./names.ts";
 
 /** Files by their names. */
@@ -29,11 +30,7 @@ export type Files = ReadonlyMap<string, string>;
 
 /** How a folder is written. */
 export interface WriteOptions {
-  /**
-   * Merges the generated text of a file with the present one.
-   *
-   * @default The generated text.
-   */
+  /** Merges the generated text of a file with the present one; by default, the generated one counts. */
   readonly merge?: (name: string, generated: string, present: string, old: Files) => string;
   /** Whether a present file that is no longer generated was generated before. */
   readonly isGenerated: (name: string, text: string | undefined) => boolean;
@@ -44,10 +41,7 @@ const MAX_FILE_SIZE = 32 * 1024 * 1024;
 
 const writing = new Mutex();
 
-/**
- * Replaces a folder as a whole. If nothing changes, nothing is written; unchanged files keep their
- * modification time.
- */
+/** Replaces a folder as a whole. Unchanged files keep their modification time. */
 export async function writeFolder(
   rootDir: string,
   name: string,
@@ -81,7 +75,6 @@ export async function writeFolder(
   }
 }
 
-/** A present file. */
 interface PresentFile {
   /** Its text; `undefined` if it is not a plain file or too large. */
   readonly text: string | undefined;
@@ -183,26 +176,17 @@ async function swap(staging: string, target: string): Promise<void> {
 /** Moves a file or folder of the user, unless something new has its name. */
 async function moveOver(from: string, to: string): Promise<void> {
   const { isSymlink } = await Deno.lstat(from);
-  if (isSymlink) return;
-  try {
-    await Deno.lstat(to);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    await Deno.rename(from, to);
-  }
+  if (!isSymlink && await lstatIfPresent(to) === undefined) await Deno.rename(from, to);
 }
 
-/** A tool of a generated package. */
 export interface PackageTool {
   /** Its name, as the server knows it. */
   readonly name: string;
-  /** Its module in the package. */
   readonly module: string;
   /** The server's description. */
   readonly description: string;
   /** The server's boolean hints about its effects. */
   readonly annotations: Readonly<Record<string, boolean>>;
-  /** Its definition. */
   readonly definition: JsonObject;
   /** Observed results, if it declares no output schema. */
   readonly results?: ObservedResults;
@@ -287,12 +271,7 @@ export function parseListing(path: string, text: string, observed = "{}"): Packa
 
 /** A damaged file counts as empty: calls will fill it again. */
 function parseResults(text: string): Map<string, ObservedResults> {
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch {
-    return new Map();
-  }
+  const json = parsedJson(text);
   const results = isRecord(json) ? Object.entries(json) : [];
   return new Map(results.map(([name, observed]) => [name, resultsFromJson(observed)]));
 }
@@ -308,23 +287,14 @@ function nameOf(definition: JsonObject): string {
   return textOf(definition.get("name"));
 }
 
-function textOf(value: Json | undefined): string {
-  return typeof value === "string" ? value : "";
-}
-
 /** Removes a server's package; `false` if it does not exist, or it or its parent is a link. */
 export async function removePackage(root: string, server: string): Promise<boolean> {
   const path = join(root, server);
-  try {
-    for (const folder of [root, path]) {
-      if (!(await Deno.lstat(folder)).isDirectory) return false;
-    }
-    await removeFromWorkspace(path, dirname(root));
-    return true;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
+  for (const folder of [root, path]) {
+    if (!(await lstatIfPresent(folder))?.isDirectory) return false;
   }
+  await ifPresent(removeFromWorkspace(path, dirname(root)));
+  return true;
 }
 
 /** The first sentence of a description, at most 120 characters. */
@@ -418,10 +388,7 @@ function isPermitted(): boolean {
   return mayUse("/proc/self/fd");
 }
 
-/**
- * Writes the stubs beside the folder of the packages. Executed code can write there too: anything else
- * in their place is left alone.
- */
+/** Writes the stubs beside the packages. What code put in their place is left alone. */
 export async function writeStubs(rootDir: string): Promise<void> {
   const path = resolve(rootDir);
   if (basename(path) !== MCPTOOLS || !isPermitted()) return;

@@ -11,7 +11,6 @@ import { spend, spendText } from "./work.ts";
 const UNSEEN =
   /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
-/** A JSON value as a Python literal. */
 export function literal(value: Json): string {
   spend(2);
   if (value === null) return "None";

@@ -4,45 +4,26 @@
  * @module
  */
 import { isArray, isObject, type Json, type JsonObject } from "./json.ts";
+import { PART_LISTS, PART_MAPS, PARTS } from "./schema.ts";
 import { spend, spendText } from "./work.ts";
 
 /** The draft of a schema. 8 stands for 2019-09 and later, and for schemas without a `$schema`. */
 export type DraftNumber = 4 | 6 | 7 | 8;
 
-/**
- * The longest URI or reference. Each one is joined with its base, and no legitimate one is longer.
- */
+/** The longest URI or reference. Each one is joined with its base, and no legitimate one is longer. */
 const MAX_URI = 2_048;
 
 /** The base URI of documents without one. */
 const DEFAULT_BASE = "ipybox:///schema";
 
-const IN_MAP = new Set([
-  "properties",
+const IN_MAP = new Set<string>([
+  ...PART_MAPS,
   "patternProperties",
   "$defs",
   "definitions",
-  "dependentSchemas",
   "dependencies",
 ]);
-
-const IN_PLACE = new Set([
-  "allOf",
-  "anyOf",
-  "oneOf",
-  "not",
-  "if",
-  "then",
-  "else",
-  "items",
-  "prefixItems",
-  "additionalItems",
-  "unevaluatedItems",
-  "contains",
-  "additionalProperties",
-  "unevaluatedProperties",
-  "propertyNames",
-]);
+const IN_PLACE = new Set<string>([...PARTS, ...PART_LISTS, "additionalItems"]);
 
 /** Indexes the places in a document that references can name. */
 export class References {
@@ -78,9 +59,7 @@ export class References {
       : this.#anchors.get(place)?.get(fragment);
   }
 
-  /**
-   * Whether a dynamic reference has several possible targets, depending on the dynamic scope.
-   */
+  /** Whether a dynamic reference has several possible targets. */
   isAmbiguous(reference: string): boolean {
     const anchor = reference.slice(reference.indexOf("#") + 1);
     return anchor === "" ? this.#recursiveAnchors > 0 : (this.#dynamicAnchors.get(anchor) ?? 0) > 1;

@@ -17,9 +17,8 @@ import {
 } from "./model.ts";
 import { observedIn, typedDicts } from "./observed.ts";
 import { callExample, observedClasses } from "./signature.ts";
-import { hasLiteralBase, typeLayout, typeText } from "./value_types.ts";
+import { typeLayout, typeText } from "./value_types.ts";
 
-/** Renders the module of a tool. */
 export function renderModule(model: ModuleModel): string {
   const text = fill("module", {
     DOCSTRING: docstring(header(model), 0, WIDTH),
@@ -311,26 +310,17 @@ function importLine(source: string, names: readonly string[]): string {
 }
 
 function useDefinition(definition: Definition, used: Set<string>): void {
-  switch (definition.kind) {
-    case "values":
-      useType(definition.type, used);
-      return;
-    case "alias": // its type is a string
-      used.add("TypeAliasType");
-      useType(definition.type, used);
-      return;
-    case "root":
-      used.add("ResultRoot");
-      useType(definition.type, used);
-      return;
-    case "class":
-      used.add(definition.base);
-      if (definition.schema !== undefined) used.add("ClassVar");
-      definition.fields.forEach((field) => useField(field, used));
-      if (definition.extra !== undefined) {
-        used.add("Field");
-        useType(definition.extra, used);
-      }
+  if (definition.kind !== "class") {
+    if (definition.kind === "alias") used.add("TypeAliasType");
+    if (definition.kind === "root") used.add("ResultRoot");
+    return useType(definition.type, used);
+  }
+  used.add(definition.base);
+  if (definition.schema !== undefined) used.add("ClassVar");
+  definition.fields.forEach((field) => useField(field, used));
+  if (definition.extra !== undefined) {
+    used.add("Field");
+    useType(definition.extra, used);
   }
 }
 
@@ -350,37 +340,8 @@ function useField(field: Field, used: Set<string>): void {
   useType(field.type, used);
 }
 
+/** Adds the names in a type's text: all words but those in strings and of keyword arguments. */
 function useType(type: PyType, used: Set<string>): void {
-  switch (type.kind) {
-    case "name":
-      used.add(type.name);
-      return;
-    case "class":
-      return;
-    case "literal":
-      used.add("Literal");
-      return;
-    case "oneOf":
-      used.add("Annotated").add("one_of").add(hasLiteralBase(type.values) ? "Literal" : "Any");
-      return;
-    case "list":
-      return useType(type.item, used);
-    case "dict":
-      return useType(type.value, used);
-    case "tuple":
-      return type.items.forEach((item) => useType(item, used));
-    case "union":
-      return type.members.forEach((member) => useType(member, used));
-    case "annotated":
-      used.add("Annotated");
-      for (const constraint of type.constraints) used.add(CONSTRAINT_NAMES[constraint.kind]);
-      return useType(type.base, used);
-  }
+  const text = typeText(type).replace(/"(?:[^"\\]|\\.)*"/g, "");
+  for (const [name] of text.matchAll(/\b\w+\b(?!=)/g)) used.add(name);
 }
-
-const CONSTRAINT_NAMES = {
-  field: "Field",
-  pattern: "pattern",
-  multipleOf: "multiple_of",
-  unique: "unique",
-} as const;

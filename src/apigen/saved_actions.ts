@@ -10,7 +10,6 @@ import { readBeneath } from "../files/beneath.ts";
 import { isPlainFolder } from "../files/safe.ts";
 import { type IndexedTool, ToolRanking } from "./search.ts";
 
-/** A saved code action. */
 export interface SavedAction {
   /** Category and name, such as `github.commits_of_top_repos`. */
   readonly name: string;

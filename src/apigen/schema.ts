@@ -95,6 +95,35 @@ export const ARRAY_KEYWORDS: ReadonlySet<Keyword> = new Set([
   "unevaluatedItems",
 ]);
 
+/** Keywords with a count. */
+export const COUNTS = [
+  "minLength",
+  "maxLength",
+  "minItems",
+  "maxItems",
+  "minContains",
+  "maxContains",
+  "minProperties",
+  "maxProperties",
+] as const;
+/** Keywords with a schema. */
+export const PARTS = [
+  "items",
+  "contains",
+  "unevaluatedItems",
+  "additionalProperties",
+  "propertyNames",
+  "unevaluatedProperties",
+  "not",
+  "if",
+  "then",
+  "else",
+] as const;
+/** Keywords with a list of schemas. */
+export const PART_LISTS = ["prefixItems", "allOf", "anyOf", "oneOf"] as const;
+/** Keywords with a schema for each name. */
+export const PART_MAPS = ["properties", "dependentSchemas"] as const;
+
 /** Keywords that Python types cannot express. */
 export const BEYOND_TYPES: readonly Keyword[] = [
   "dynamic",
@@ -142,7 +171,6 @@ export function typeOfValue(value: Json): JsonType {
   return (value as JsonNumber).integer === undefined ? "number" : "integer";
 }
 
-/** Whether a value is of one of the types. */
 export function hasType(value: Json, types: readonly JsonType[]): boolean {
   const type = typeOfValue(value);
   return types.includes(type) || (type === "integer" && types.includes("number"));

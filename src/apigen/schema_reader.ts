@@ -6,7 +6,7 @@
  */
 import { isArray, isObject, type Json, JsonNumber, type JsonObject, keyOf } from "./json.ts";
 import { type DraftNumber, References } from "./references.ts";
-import type { Draft, JsonType, Schema, SchemaNode } from "./schema.ts";
+import type { COUNTS, Draft, JsonType, PART_LISTS, PARTS, Schema, SchemaNode } from "./schema.ts";
 import { spend, spendText } from "./work.ts";
 
 const TYPES = new Set<Json>(
@@ -254,22 +254,9 @@ export class SchemaReader {
   }
 }
 
-type CountKeyword =
-  | `${"min" | "max"}${"Length" | "Items" | "Properties"}`
-  | "minContains"
-  | "maxContains";
-type PartKeyword =
-  | "items"
-  | "contains"
-  | "unevaluatedItems"
-  | "additionalProperties"
-  | "propertyNames"
-  | "unevaluatedProperties"
-  | "not"
-  | "if"
-  | "then"
-  | "else";
-type PartsKeyword = "prefixItems" | "allOf" | "anyOf" | "oneOf";
+type CountKeyword = typeof COUNTS[number];
+type PartKeyword = typeof PARTS[number];
+type PartsKeyword = typeof PART_LISTS[number];
 type PartMapKeyword = "properties" | "patternProperties";
 
 const LIMITS = [["minimum", "exclusiveMinimum"], ["maximum", "exclusiveMaximum"]] as const;

@@ -2,13 +2,12 @@ import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
 import { fairTurns } from "../base/signals.ts";
 import { lstatIfPresent } from "../files/safe.ts";
-import { isObject, type Json } from "./json.ts";
+import { isObject, type Json, textOf } from "./json.ts";
 import { singular } from "./names.ts";
 import { type PackageTool, readPackage } from "./package.ts";
 
 /** A tool that can be found. */
 export interface IndexedTool extends PackageTool {
-  /** The registered server. */
   readonly server: string;
 }
 
@@ -22,16 +21,13 @@ export interface ToolMatches {
   readonly damaged: readonly string[];
 }
 
-/** A package that was read. */
 interface ReadPackage {
   /** Changes when the package is rewritten. */
   readonly version: string;
   readonly tools: readonly IndexedTool[];
 }
 
-/**
- * Searches the tools of generated packages. Rewritten packages are read again; no server is started.
- */
+/** Searches the tools of generated packages. Rewritten packages are read again; no server is started. */
 export class ToolIndex {
   readonly #root: string;
   readonly #packages = new Map<string, ReadPackage>();
@@ -43,11 +39,7 @@ export class ToolIndex {
     this.#root = root;
   }
 
-  /**
-   * Searches names, descriptions, parameters and results.
-   *
-   * @throws {ConfigError} No Python API can be read.
-   */
+  /** Searches names, descriptions, parameters and results. Throws if no Python API can be read. */
   async search(query: string, servers: readonly string[]): Promise<ToolMatches> {
     using _turn = await this.#turns.acquire();
     const missing: string[] = [];
@@ -99,11 +91,10 @@ const MAX_TEXT = 20_000;
 function textsOf(
   { server, name, description, definition }: IndexedTool,
 ): { text: string; weight: number }[] {
-  const title = definition.get("title");
   return [
     { text: name, weight: 5 },
     { text: server, weight: 2 },
-    { text: typeof title === "string" ? title : "", weight: 2 },
+    { text: textOf(definition.get("title")), weight: 2 },
     { text: description, weight: 1 },
     { text: propertiesText(definition.get("inputSchema")), weight: 0.5 },
     { text: propertiesText(definition.get("outputSchema")), weight: 0.25 },
@@ -169,10 +160,7 @@ export class ToolRanking {
     this.#totalLength += length;
   }
 
-  /**
-   * Finds the tools that have a word of the query, another form of it, a related word, or one that
-   * begins with it; best first.
-   */
+  /** Finds tools with a word of the query, a form of it, a related or a longer one; best first. */
   async search(query: string): Promise<IndexedTool[]> {
     const words = wordsOf(query);
     // Also joined pairs: "eleven labs" names "elevenlabs".
@@ -239,9 +227,7 @@ const STOP_WORDS: ReadonlySet<string> = new Set(
     "what when which why with you your").split(" "),
 );
 
-/**
- * The words of a text: lower case, singular, with `camelCase` and `snake_case` split.
- */
+/** The words of a text: lower case, singular, with `camelCase` and `snake_case` split. */
 export function wordsOf(text: string): string[] {
   const words = text
     .replaceAll(/(\p{Ll}|\p{N})(\p{Lu})/gu, "$1 $2")
@@ -253,10 +239,7 @@ export function wordsOf(text: string): string[] {
 
 // Words that mean the same in a search: forms of one word, and related words.
 
-/**
- * Groups of related words for what tools do and what they work on. A word can be in several groups;
- * the relation is not transitive across groups.
- */
+/** Groups of words related in searches for tools. The relation is not transitive across groups. */
 const GROUPS: readonly string[] = [
   "create add new make insert open post register generate",
   "delete remove erase drop clear destroy purge forget clean",
@@ -335,9 +318,7 @@ const GROUPS: readonly string[] = [
   "map sitemap",
 ];
 
-/**
- * The common form of a word's forms, such as `creat` for create, creates, creating and creation.
- */
+/** The common form of a word's forms, such as `creat` for create, creates, creating and creation. */
 export function stem(word: string): string {
   if (word.length < 4 || !/^[a-z]+$/.test(word)) return word;
   const base = withoutEnding(word);

@@ -8,7 +8,8 @@ import {
   type ClassDefinition,
   type Definition,
   type Field,
-  membersOf,
+  mapParts,
+  partsOf,
   type PyType,
   renamed,
 } from "./model.ts";
@@ -181,17 +182,7 @@ function shareValues(definitions: readonly Definition[], { avoid }: ClassNames):
   if (values.length === 0) return [...definitions];
   const share = (type: PyType): PyType => {
     const name = type.kind === "literal" ? names.get(typeText(type)) : undefined;
-    if (name !== undefined) return { kind: "class", name };
-    switch (type.kind) {
-      case "list":
-        return { ...type, item: share(type.item) };
-      case "annotated":
-        return { ...type, base: share(type.base) };
-      case "union":
-        return { ...type, members: type.members.map(share) };
-      default:
-        return type;
-    }
+    return name === undefined ? mapParts(type, share) : { kind: "class", name };
   };
   return [
     ...values,
@@ -207,18 +198,7 @@ function shareValues(definitions: readonly Definition[], { avoid }: ClassNames):
 }
 
 function literalsIn(type: PyType): PyType[] {
-  switch (type.kind) {
-    case "literal":
-      return [type];
-    case "list":
-      return literalsIn(type.item);
-    case "annotated":
-      return literalsIn(type.base);
-    case "union":
-      return membersOf(type).flatMap(literalsIn);
-    default:
-      return [];
-  }
+  return type.kind === "literal" ? [type] : partsOf(type).flatMap(literalsIn);
 }
 
 /** Renames the classes in the types of a definition. */

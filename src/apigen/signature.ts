@@ -4,14 +4,16 @@
  * @module
  */
 import type { ObservedResults } from "../json/shape.ts";
-import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
+import { buildModule, openModule } from "./module_builder.ts";
 import { type Json, JsonNumber, type JsonObject } from "./json.ts";
 import {
   type ClassDefinition,
   classNamed,
   type Definition,
   type Field,
+  mapParts,
   type ModuleModel,
+  type ModuleOrigin,
   type ObservedField,
   type ObservedResult,
   type PyType,
@@ -28,10 +30,7 @@ const MAX_OBSERVED = 600;
 /** How many characters of a description are shown. */
 const MAX_DESCRIPTION = 240;
 
-/**
- * A tool's function on one line, with the fields of its result, followed by the classes of these fields
- * as far as there is room. Constraints are omitted.
- */
+/** A tool's function on one line, and the classes of its result as far as there is room. No constraints. */
 export function signatureOf(
   origin: ModuleOrigin,
   definition: JsonObject,
@@ -77,10 +76,7 @@ function observedField({ wire, type, always }: ObservedField): string {
   return `${literal(wire)}: ${always ? text : `NotRequired[${text}]`}`;
 }
 
-/**
- * Everything needed to call a tool: its function, and the classes of its arguments and its result, with
- * descriptions and constraints.
- */
+/** All that is needed to call a tool: its function and classes, with descriptions and constraints. */
 export function stubOf(
   origin: ModuleOrigin,
   definition: JsonObject,
@@ -214,26 +210,9 @@ const PLAIN_NAMES = new Map([
 
 /** A type in plain Python. */
 function plain(type: PyType): PyType {
-  switch (type.kind) {
-    case "name": {
-      const name = PLAIN_NAMES.get(type.name);
-      return name === undefined ? type : { kind: "class", name };
-    }
-    case "class":
-    case "literal":
-    case "oneOf":
-      return type;
-    case "list":
-      return { kind: "list", item: plain(type.item) };
-    case "dict":
-      return { kind: "dict", value: plain(type.value) };
-    case "tuple":
-      return { kind: "tuple", items: type.items.map(plain) };
-    case "union":
-      return { kind: "union", members: type.members.map(plain) };
-    case "annotated":
-      return plain(type.base);
-  }
+  if (type.kind === "annotated") return plain(type.base);
+  const name = type.kind === "name" ? PLAIN_NAMES.get(type.name) : undefined;
+  return name === undefined ? mapParts(type, plain) : { kind: "class", name };
 }
 
 // Example calls, with the required arguments.

@@ -10,9 +10,9 @@ import {
   type Definition,
   type Field,
   type ModuleModel,
+  type ModuleOrigin,
   type PyType,
 } from "./model.ts";
-import type { ModuleOrigin } from "./module_builder.ts";
 import { KEYWORDS } from "./names.ts";
 import type { PackageTool } from "./package.ts";
 import { literal } from "./python.ts";
@@ -28,7 +28,6 @@ export interface StubbedTool extends ModuleOrigin {
   readonly classes: ReadonlyMap<string, StubbedClass>;
 }
 
-/** A class of a tool. */
 export interface StubbedClass {
   readonly fields: ReadonlyMap<string, StubbedField>;
   /** What the schema says about undeclared fields. */
@@ -41,7 +40,6 @@ export interface StubbedClass {
 interface StubbedField {
   /** Its name in JSON, which Python accepts too. */
   readonly wire: string;
-  /** Its type in the stub. */
   readonly type: string;
 }
 

@@ -92,7 +92,6 @@ export class TypeBuilder {
     return this.#merger.flatten(schema);
   }
 
-  /** The type of a schema. */
   typeOf(schema: Schema, hint: string): PyType {
     if (typeof schema === "boolean") return schema ? ANY : NEVER;
     const known = this.#types.get(schema);

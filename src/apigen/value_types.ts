@@ -58,7 +58,6 @@ export function stringType(schema: SchemaNode, mode: Mode): PyType {
   return annotated(STR, constraints);
 }
 
-/** The type of numbers or integers. */
 export function numberType(schema: SchemaNode, type: "integer" | "number", mode: Mode): PyType {
   const base = type === "integer" ? INT : NUM;
   if (mode === "output") return base;
@@ -102,9 +101,7 @@ function integerLimits(schema: SchemaNode): FieldArgument[] {
   });
 }
 
-/**
- * Whether a value can be a field's default: type checkers accept it, and it is within the limits.
- */
+/** Whether a value can be a field's default: type checkers accept it, and it is within the limits. */
 export function fits(value: Json, type: PyType): boolean {
   switch (type.kind) {
     case "name":
@@ -231,10 +228,7 @@ export function typeLayout(type: PyType): Layout {
 
 type Values = Extract<PyType, { kind: "oneOf" }>["values"];
 
-/**
- * Whether values can form a `Literal`. It supports neither floats nor containers, and considers True
- * equal to 1.
- */
+/** Whether values can form a `Literal`: no floats or containers, and True equals 1 in one. */
 export function hasLiteralBase(values: Values): boolean {
   const isText = (value: Json) => typeof value === "string" && value.isWellFormed();
   const isInteger = (value: Json) =>

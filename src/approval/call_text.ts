@@ -8,10 +8,7 @@ import {
 } from "../json/exact.ts";
 import type { ApprovalCall, ApprovalRequest } from "./request.ts";
 
-/**
- * Formats a complete call as Python would, escaping everything that could mislead a terminal or a
- * reader.
- */
+/** Formats a call as Python would, and escapes all that could mislead a terminal or a reader. */
 export function describeCall(call: ApprovalCall): string {
   const named: string[] = [];
   const others: string[] = [];
@@ -29,13 +26,10 @@ export function describeArgument(name: string, value: ExactJson): string {
 
 /** The name of a call: server and tool. */
 interface CallName {
-  /** The registered server. */
   readonly serverName: string;
-  /** The tool. */
   readonly toolName: string;
 }
 
-/** Formats the name of a call. */
 export function callName({ serverName, toolName }: CallName): string {
   return `${plainName(serverName)}.${plainName(toolName)}`;
 }
@@ -57,11 +51,7 @@ export function callLines(call: ApprovalCall): string[] {
   return [`${callName(call)}(`, ...lines, ")"];
 }
 
-/**
- * Makes everything in a text visible: characters that are invisible, move the cursor or change the
- * reading direction, and stacked marks, are escaped; long runs of spaces are replaced by their
- * number.
- */
+/** Escapes what is invisible, moves the cursor, reorders or stacks; long runs of spaces become their number. */
 export function visible(text: string): string {
   return text.replace(HIDDEN_OR_BLANKS, (found, at: number) => {
     if (!found.startsWith(" ")) return escapeCharacter(found);
@@ -71,10 +61,7 @@ export function visible(text: string): string {
   });
 }
 
-/**
- * Makes code visible, such as a shell command: like {@linkcode visible}, but also escapes
- * characters that look like quotes.
- */
+/** Like {@linkcode visible}, for code: also escapes characters that look like quotes. */
 export function visibleCode(code: string): string {
   return withoutLooseMarks(visible(code)).replace(QUOTE_LIKE, escapeCharacter);
 }
@@ -124,10 +111,7 @@ const LETTER = /^[A-Za-z\u00c0-\u024f]$/;
  */
 const HIDDEN =
   /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\ufffc\u{13441}\u{13442}\u{16fe4}\u{1d159}\u{1da7f}\u{1da80}\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M}/gu;
-/**
- * Longer runs of spaces, which push text out of sight, and a character that could imitate their
- * number.
- */
+/** Long runs of spaces push text out of sight; the character could imitate their number. */
 const HIDDEN_OR_BLANKS = new RegExp(`${HIDDEN.source}|\u27e8| +`, "gu");
 /** The most consecutive spaces to show unchanged. */
 const MAX_BLANKS = 20;
@@ -168,15 +152,11 @@ function escapeCharacter(character: string): string {
   return `\\U${code.toString(16).padStart(8, "0")}`;
 }
 
-/**
- * Creates the id of a request: random, and bound to the call by its hash, so that an answer refers
- * to exactly that call.
- */
+/** Creates a random id that contains the call's hash, so that an answer refers to exactly that call. */
 export function requestId(call: ApprovalCall): string {
   return `${crypto.randomUUID()}.${callHash(call)}`;
 }
 
-/** Whether an id belongs to a call. */
 export function isIdOf(id: string, call: ApprovalCall): boolean {
   const [, hash] = id.split(".", 2);
   return hash === undefined || hash === callHash(call);

@@ -28,7 +28,6 @@ interface ConsentsOptions {
 /** What is remembered about a call. */
 type Recollection =
   | {
-    /** The decision. */
     readonly decision: "allow" | "deny";
     /** A description of the consent. */
     readonly rule: string;
@@ -55,11 +54,7 @@ const MAX_REMEMBERED = 1000;
 /** The most changes to list. */
 const MAX_CHANGES = 20;
 
-/**
- * The remembered decisions: for the current execution, for the session, and for always.
- *
- * Each one is bound to the properties of the server and the tool, and lapses when these change.
- */
+/** The remembered decisions. Each is bound to properties of the server and the tool, and lapses with these. */
 export class Consents {
   readonly #options: ConsentsOptions;
   readonly #log: Logger;
@@ -137,10 +132,7 @@ export class Consents {
     return allowed ?? { decision: undefined, changes: limited(changes) };
   }
 
-  /**
-   * Remembers a decision. Never fails: if it cannot be stored, it counts for this call only, and an
-   * error is logged.
-   */
+  /** Remembers a decision. Never fails: one that cannot be stored counts for this call only. */
   async remember(decided: Decided, remember: Remember, cell: Cell | undefined): Promise<void> {
     const { match } = remember;
     if (match === "arguments" && isTooLargeToShow(decided.call)) {
@@ -216,13 +208,10 @@ interface KeptFacet {
 export interface Consent {
   /** A random id. */
   readonly id: string;
-  /** The decision. */
   readonly decision: "allow" | "deny";
   /** The subject of the call. */
   readonly kind: ApprovalKind;
-  /** The registered server. */
   readonly server: string;
-  /** The tool. */
   readonly tool: string;
   /** The call as decided, for people; only if exactly these arguments count. */
   readonly call?: string;
@@ -240,11 +229,9 @@ export interface Consent {
 
 /** A call and the decision on it. */
 interface Decided {
-  /** The call. */
   readonly call: ApprovalCall;
   /** The properties of the server and the tool. */
   readonly facets: readonly Facet[];
-  /** The decision. */
   readonly decision: "allow" | "deny";
   /** Why calls are denied. */
   readonly reason?: string;

@@ -11,16 +11,13 @@ export abstract class Question<Answer> {
 
   readonly #answered = Promise.withResolvers<Answer>();
   readonly #withdrawn = new AbortController();
+  /** Aborts when the question is withdrawn: it expired, or its call ended in another way. */
+  readonly signal: AbortSignal = this.#withdrawn.signal;
   #settled = false;
 
   /** Created by ipybox; not for direct construction. */
   constructor() {
     this.response = this.#answered.promise;
-  }
-
-  /** Aborts when the question is withdrawn: it expired, or its call ended in another way. */
-  get signal(): AbortSignal {
-    return this.#withdrawn.signal;
   }
 
   /**

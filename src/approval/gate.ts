@@ -11,7 +11,6 @@ import type { ApprovalCall, ApprovalResponse, RefusalType } from "./request.ts";
 
 /** The decision on a call, and who made it. */
 export interface GateDecision {
-  /** The decision. */
   readonly decision: "allow" | "deny";
   /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or the reason why nobody did. */
   readonly by: "policy" | "consent" | "approver" | Exclude<RefusalType, "approval_rejected">;
@@ -32,10 +31,7 @@ export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes"> {
 /** How long a policy may judge without a break, in milliseconds. */
 const MAX_JUDGED_MS = 10;
 
-/**
- * Decides on calls: first by the policy, then, if it says `"ask"`, by a remembered decision or the
- * approver.
- */
+/** Decides on calls by the policy, and if it says `"ask"`, by a remembered decision or the approver. */
 export class ApprovalGate {
   /** The remembered decisions. */
   readonly consents: Consents;
@@ -61,7 +57,6 @@ export class ApprovalGate {
     return mode === "deny" ? { decision: "deny", by: "policy", reason } : undefined;
   }
 
-  /** Decides a call. */
   async decide(call: ApprovalCall, options: DecideOptions = {}): Promise<GateDecision> {
     const { mode, reason, mayBeDenied = false } = await this.#judgment(call);
     const { earlier } = options;

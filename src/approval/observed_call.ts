@@ -177,10 +177,7 @@ export class Cell implements Disposable {
   /** The start of each line, determined once because each request refers to a line. */
   #lineStarts: readonly number[] | undefined;
 
-  /**
-   * @param code The executed code.
-   * @param names The tools that it names, if known.
-   */
+  /** `names` are the tools that the code names, if known. */
   constructor(code: string, names: readonly string[] = []) {
     this.#code = code;
     this.#names = names.length === 0 ? undefined : names;

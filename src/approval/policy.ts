@@ -62,7 +62,6 @@ export interface ApprovalModes {
 /** How calls are approved: one mode for all, one for each kind, or a policy. */
 export type ApprovalSetting = ApprovalMode | ApprovalModes | ApprovalPolicy;
 
-/** Creates the policy for a setting. */
 export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
   if (typeof setting === "object" && "decide" in setting) return setting;
   const modes = typeof setting === "string"

@@ -189,6 +189,15 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   }
 }
 
+/** The outcome of a question that nobody is asked. */
+export function declined(
+  by: QuestionEnd["by"],
+  reason: string,
+): Awaited<ReturnType<ElicitationChannel["ask"]>> {
+  const answer = { action: "decline" } as const;
+  return { answer, end: { ...answer, by, reason } };
+}
+
 /** Characters that are invisible, move the cursor or change the direction. */
 const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]+/gu;
 
@@ -218,10 +227,7 @@ export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnsw
     signal: AbortSignal,
   ): Promise<{ readonly answer: ElicitationAnswer; readonly end: QuestionEnd }> {
     const reason = this.#refusalOf(source);
-    if (reason !== undefined) {
-      const answer = { action: "decline" } as const;
-      return { answer, end: { ...answer, by: "approval_unavailable", reason } };
-    }
+    if (reason !== undefined) return declined("approval_unavailable", reason);
     const request = new ElicitationRequest(source, question);
     return { answer: await this.wait(request, { signal }), end: request.end };
   }

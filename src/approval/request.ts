@@ -227,7 +227,7 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
     this.kind = call.kind;
     this.serverName = call.serverName;
     this.toolName = call.toolName;
-    this.toolArgs = plainObject(call.arguments);
+    this.toolArgs = toPlain(call.arguments);
     this.argumentsJson = stringifyExact(call.arguments);
     this.annotations = call.annotations;
     this.callId = call.callId;
@@ -311,11 +311,4 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
     // The response settles before its delivery.
     return this.settle(answer) && await this.#onAnswer(answer);
   }
-}
-
-function plainObject(args: ExactObject): JsonObject {
-  const plain = toPlain(args);
-  return typeof plain === "object" && plain !== null && !Array.isArray(plain)
-    ? plain as JsonObject // Array.isArray() does not narrow readonly arrays
-    : {};
 }

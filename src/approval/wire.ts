@@ -117,10 +117,7 @@ const remember: z.ZodType<Remember> = z.strictObject({
   match: z.enum(["tool", "arguments"]),
 });
 
-/**
- * A decision on a call: a boolean, edited arguments, a reason, or how to remember it. Nothing else
- * counts as approval.
- */
+/** A decision on a call. Nothing else counts as approval. */
 const decision = z.union([
   z.boolean(),
   z.strictObject({
@@ -135,7 +132,6 @@ const decision = z.union([
   }),
 ]);
 
-/** A call as JSON, with the given arguments. */
 export function callJson<Arguments>(
   request: ApprovalRequest,
   tool_args: Arguments,
@@ -235,11 +231,7 @@ export function parseAnswer(text: string): { id: string; result?: unknown } | un
   return answerMessage.safeParse(parseFrame(text)).data;
 }
 
-/**
- * Parses the answer to a request; `undefined` if it is not an answer. Calling the result settles
- * the request and returns whether the answer counted; it throws a `TypeError` if the answer is
- * unusable.
- */
+/** Parses an answer. Calling the result settles the request, or throws a `TypeError` if it cannot be used. */
 export function readAnswer(
   request: PersonRequest,
   value: unknown,

@@ -1,9 +1,6 @@
 import { LONGEST_TIMER_MS } from "./signals.ts";
 
-/**
- * A timer that is postponed often and rarely fires: postponing it creates no new timer. Disposing it
- * clears the timer.
- */
+/** A timer that is postponed often and rarely fires: postponing it creates no new timer. */
 export class Alarm implements Disposable {
   readonly #ring: () => void;
   readonly #keepsAlive: boolean;

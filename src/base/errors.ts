@@ -6,7 +6,7 @@
  *
  * @module
  */
-import type { Output, WholeText } from "../kernel/outputs.ts";
+import type { ExecutionResult, Output, WholeText } from "../kernel/outputs.ts";
 
 /** What is known about a child process that ended or failed to start. */
 export interface ProcessEvidence {
@@ -89,25 +89,14 @@ export class GatewayStartError extends ProcessError {
   override readonly name: string = "GatewayStartError";
 }
 
-/**
- * A kernel could not be started or set up, or was not ready within `startTimeoutMs`. No code ran.
- */
+/** A kernel could not be started or set up, or was not ready within `startTimeoutMs`. No code ran. */
 export class KernelStartError extends ProcessError {
   /** The name of the class. */
   override readonly name: string = "KernelStartError";
 }
 
 /** What an execution had produced before it failed. */
-export interface PartialResult {
-  /** The text so far, as in `ExecutionResult.text`. */
-  readonly text: string | null;
-  /** Paths of the images so far. */
-  readonly images: readonly string[];
-  /** All outputs so far, in order. */
-  readonly outputs: readonly Output[];
-  /** The file with the full text, if `text` is cut. */
-  readonly wholeText?: WholeText;
-}
+export type PartialResult = ExecutionResult;
 
 /** Whether the kernel's variables survived an interruption. */
 export type KernelState = "kept" | "lost";

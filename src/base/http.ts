@@ -18,11 +18,7 @@ export function directClient(hostname: string): Deno.HttpClient {
   }
 }
 
-/**
- * The body of a response; reading it fails once the request's signal aborts. `fetch()` should do so
- * itself, but the signal that it derives can be garbage-collected: Deno keeps only signals that have
- * listeners.
- */
+/** A body that fails once the signal aborts: Deno may collect the signal that `fetch()` derives from it. */
 export function bodyOf(
   response: Response,
   signal: AbortSignal | null | undefined,

@@ -83,10 +83,7 @@ export class LastingServer implements AsyncDisposable {
 /** How long to wait after a failed accept: nothing announces that descriptors are free again. */
 const ACCEPT_RETRY_MS = 100;
 
-/**
- * Accepts connections until the listener is closed. While descriptors or epoll watches are exhausted,
- * new connections wait.
- */
+/** Accepts connections until the listener is closed, also after descriptors were exhausted. */
 export async function acceptAll(
   listener: Deno.TcpListener,
   take: (connection: Deno.TcpConn) => void,

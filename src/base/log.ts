@@ -52,11 +52,7 @@ export function stderrLogger(level: LogLevel = "warn"): Logger {
 /** A logger that discards everything. */
 export const silentLogger: Logger = stderrLogger("silent");
 
-/**
- * Makes text from code, a server or a file safe for a terminal.
- *
- * Control characters, and the invisible ones that reorder text, are shown as escapes.
- */
+/** Makes text safe for a terminal: control and invisible characters are shown as escapes. */
 export function printable(text: string): string {
   return text.replace(UNPRINTABLE, (character) => {
     const code = character.codePointAt(0) ?? 0;
@@ -70,10 +66,7 @@ export function printable(text: string): string {
 const UNPRINTABLE =
   /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]/gu;
 
-/**
- * Formats a message so that no text in it can pass for a message of its own: continuation lines are
- * indented, also where the terminal would wrap.
- */
+/** Indents continuation lines, also wrapped ones, so that no text can pass for another message. */
 function onTerminal(message: string): string {
   const indented = printable(message).replaceAll(/\n(?! {2})/g, "\n  ");
   if (!Deno.stderr.isTerminal()) return indented;
@@ -99,10 +92,7 @@ function writeLine(line: string): void {
 const LINES_PER_SECOND = 1;
 const LINES_AT_ONCE = 20;
 
-/**
- * Limits the rate of messages that a server or code can trigger at will. The next message that passes
- * is preceded by the number that were dropped. Debug messages are not limited.
- */
+/** Limits messages that a server or code can trigger at will. The next that passes says how many were dropped. */
 export function limitedLogger(log: Logger): Logger {
   const limit = new RateLimit(LINES_PER_SECOND, LINES_AT_ONCE);
   let omitted = 0;

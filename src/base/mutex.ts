@@ -4,10 +4,7 @@ interface Waiter {
   readonly enter: () => void;
 }
 
-/**
- * Lends out a number of equal shares, such as slots or bytes. Callers wait in line until as many are
- * free as they ask for.
- */
+/** Lends out equal shares, such as slots or bytes. Callers wait in line until enough are free. */
 export class Semaphore {
   readonly #total: number;
   readonly #waiting: Waiter[] = [];

@@ -1,7 +1,4 @@
-/**
- * Whether Deno's permissions allow something. Check this before using something optional: otherwise
- * Deno stops at a terminal to prompt, and the wait counts as ipybox's time.
- */
+/** Whether Deno's permissions allow something optional. Otherwise, Deno would stop and ask at a terminal. */
 export function isGranted(permission: Deno.PermissionDescriptor): boolean {
   return Deno.permissions.querySync(permission).state === "granted";
 }

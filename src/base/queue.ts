@@ -1,8 +1,4 @@
-/**
- * An unbounded queue between producers that push and one consumer that iterates.
- *
- * All values pushed before `end()` are delivered.
- */
+/** An unbounded queue for one consumer. All values pushed before `end()` are delivered. */
 export class AsyncQueue<T> implements AsyncIterableIterator<T> {
   #values: T[] = [];
   #read = 0; // the number of #values already delivered; shift() is slow in a long queue

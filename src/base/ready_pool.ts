@@ -13,11 +13,7 @@ export interface ReadyPoolOptions<Item> {
   readonly isFit: (item: Item) => Promise<boolean>;
   /** Receives what cannot be started or ended. */
   readonly log: Logger;
-  /**
-   * The share of the machine's memory that is free.
-   *
-   * @default {what the system says}
-   */
+  /** The share of the machine's memory that is free; by default what the system says. */
   readonly freeMemory?: () => number;
 }
 
@@ -28,13 +24,12 @@ const CHECK_MS = 30_000;
 /** Nothing is started ahead while less of the memory is free, and below half of it nothing is kept. */
 const LEAST_FREE = 0.1;
 
-/**
- * Keeps a number of things ready that take long to start. Each is handed out once and belongs to its taker
- * from then on. Disposing the pool ends those that are left.
- */
+/** Keeps a number of things ready that take long to start. Each belongs to who takes it. */
 export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable {
   readonly #options: ReadyPoolOptions<Item>;
   readonly #closed = new AbortController();
+  /** Aborts when the pool is disposed of. */
+  readonly closed: AbortSignal = this.#closed.signal;
   readonly #ready: Item[] = [];
   readonly #endings = new Set<Promise<void>>();
   readonly #takings = new Set<Promise<Item | undefined>>();
@@ -50,11 +45,6 @@ export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable 
   /** @param options What is kept ready. */
   constructor(options: ReadyPoolOptions<Item>) {
     this.#options = options;
-  }
-
-  /** Aborts when the pool is disposed of. */
-  get closed(): AbortSignal {
-    return this.#closed.signal;
   }
 
   /** Starts those that are missing, one after the other. */
@@ -77,11 +67,7 @@ export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable 
     this.#keeping = this.#keep();
   }
 
-  /**
-   * Hands one out; `undefined` where there is none.
-   *
-   * @param options Whether one is waited for that is being started.
-   */
+  /** Hands one out, if there is one; `waits` also for one that is being started. */
   async take({ waits }: { readonly waits: boolean }): Promise<Item | undefined> {
     const taking = this.#take(waits);
     this.#takings.add(taking);

@@ -1,4 +1,4 @@
-/** Writes a text as one word of a shell's command line, for people to copy. */
+/** Writes a text as one word of a shell's command line. */
 export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -5,8 +5,9 @@ export function anySignal(...signals: (AbortSignal | undefined)[]): AbortSignal 
   return given.length === 1 && only !== undefined ? only : AbortSignal.any(given);
 }
 
-/** Waits for a promise until a signal aborts. */
-export function abortable<T>(promise: PromiseLike<T>, signal: AbortSignal): Promise<T> {
+/** Waits for a promise until a signal aborts, if there is one. */
+export function abortable<T>(promise: PromiseLike<T>, signal?: AbortSignal): Promise<T> {
+  if (signal === undefined) return Promise.resolve(promise);
   if (signal.aborted) {
     Promise.resolve(promise).catch(() => {}); // nobody is waiting for it any more
     return Promise.reject(signal.reason);
@@ -32,13 +33,10 @@ export async function settledWithin(promise: PromiseLike<unknown>, ms: number): 
   }
 }
 
-/**
- * A signal that aborts with the first of some others, until it is disposed.
- *
- * `AbortSignal.any()` needs no disposal, but takes ten times as long.
- */
+/** Aborts with the first of some signals until disposed, at a tenth of the cost of `AbortSignal.any()`. */
 export class LinkedSignal implements Disposable {
   readonly #controller = new AbortController();
+  readonly signal: AbortSignal = this.#controller.signal;
   readonly #sources: readonly AbortSignal[];
 
   constructor(...sources: (AbortSignal | undefined)[]) {
@@ -47,10 +45,6 @@ export class LinkedSignal implements Disposable {
       if (source.aborted) this.#controller.abort(source.reason);
       else source.addEventListener("abort", this);
     }
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal;
   }
 
   /** Called when one of the sources aborts. */
@@ -93,9 +87,7 @@ export class Deadline implements Disposable {
   }
 }
 
-/**
- * Waits for all promises like `Promise.all`, but rejects only once all of them have settled.
- */
+/** Waits for all promises like `Promise.all`, but rejects only once all of them have settled. */
 export async function allDone<T extends readonly unknown[] | []>(
   promises: T,
 ): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
@@ -110,7 +102,7 @@ export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
   const over = Promise.withResolvers<void>();
   const timer = setTimeout(over.resolve, ms);
   try {
-    await (signal === undefined ? over.promise : abortable(over.promise, signal));
+    await abortable(over.promise, signal);
   } finally {
     clearTimeout(timer);
   }

@@ -31,10 +31,7 @@ export async function* bytesOf(stream: ByteStream): AsyncGenerator<Uint8Array> {
   for (let bytes = await stream.read(); bytes !== null; bytes = await stream.read()) yield bytes;
 }
 
-/**
- * Forwards the incoming bytes of each stream to the other until both have ended or one is gone. Then
- * closes both.
- */
+/** Forwards the bytes of each stream to the other until both have ended or one is gone. */
 export async function joinStreams(one: ByteStream, other: ByteStream): Promise<void> {
   one.closed.then(() => other.close()); // also while the other does not read
   other.closed.then(() => one.close());

@@ -19,7 +19,6 @@ interface SpanOptions {
 
 /** A running operation. Disposing it ends the span. */
 export interface Span extends Disposable {
-  /** Adds attributes. */
   set(attributes: SpanAttributes): void;
   /** Marks it as failed, with the class of the error. */
   fail(type: string): void;
@@ -44,7 +43,6 @@ export function startSpan(name: string, options: SpanOptions = {}): Span {
   return api === undefined ? NO_SPAN : new RecordedSpan(api, name, options);
 }
 
-/** Whether spans are recorded. */
 export function recordsSpans(): boolean {
   return api !== undefined;
 }
@@ -60,10 +58,7 @@ export function captureTrace(): Within {
   return (work) => context.with(active, work);
 }
 
-/**
- * The active span in the form for other processes: W3C Trace Context, without baggage, which may
- * contain anything.
- */
+/** The active span as W3C Trace Context, without baggage, which may contain anything. */
 export function traceContext(): Readonly<Record<string, string>> {
   if (api === undefined) return {};
   const { context, propagation } = api;
@@ -130,7 +125,6 @@ const MAX_NAME = 100;
 export interface McpRequest {
   /** The method, such as `tools/call`. */
   readonly method: string;
-  /** The registered server. */
   readonly serverName: string;
   /** The tool or the prompt, where the method has one. */
   readonly target?: string;
@@ -140,10 +134,7 @@ export interface McpRequest {
   readonly params?: { readonly command: string } | { readonly url: string };
 }
 
-/**
- * Starts the span of a request to an MCP server, following OpenTelemetry's conventions for MCP
- * clients. It contains no arguments, resource URIs or text from servers.
- */
+/** Starts the span of a request to an MCP server. It contains no arguments, URIs or text from servers. */
 export function startMcpSpan(request: McpRequest): Span {
   const { method, serverName, callId, params } = request;
   const target = request.target?.slice(0, MAX_NAME);

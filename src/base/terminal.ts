@@ -44,10 +44,7 @@ export function wrapped(text: string, width: number): string[] {
   return rows;
 }
 
-/**
- * The most columns that a text can take. Terminals differ in the width of many characters, and a row
- * that is wider than expected would wrap without indentation.
- */
+/** The most columns that a text can take: terminals differ in the width of many characters. */
 export function widthOf(text: string): number {
   let width = 0;
   for (const character of text) width += (character.codePointAt(0) ?? 0) < 0x1100 ? 1 : 2;

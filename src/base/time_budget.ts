@@ -8,10 +8,7 @@ export interface Waiting {
   onPendingChange(callback: (pending: number) => void): Disposable;
 }
 
-/**
- * A time limit that is paused while decisions are pending. With two pending, deciding one does not
- * resume the clock.
- */
+/** A time limit that is paused while any decision is pending. */
 export class TimeBudget implements Disposable {
   #expiry = new AbortController();
   #left: number;

@@ -1,5 +1,4 @@
 import { messageOf } from "../base/message_of.ts";
-import type { PageDesk } from "../approval/page/desk.ts";
 import type { ApprovalPage } from "../approval/page/page.ts";
 import { ApprovalRequest, type Refusal } from "../approval/request.ts";
 import {
@@ -21,26 +20,17 @@ import {
   requireMethod,
   requireToken,
 } from "./door.ts";
-import { OpenSockets, PageDoor } from "./page_door.ts";
+import { OpenSockets, PageDoor, type PageDoorOptions } from "./page_door.ts";
 import type { ToolRunner } from "./runner.ts";
 import { errorText } from "./wire.ts";
 
 /** Options of {@linkcode ApplicationDoor}. */
-interface ApplicationDoorOptions {
+interface ApplicationDoorOptions extends PageDoorOptions {
   /** The servers and the approvals. */
   readonly runner: ToolRunner;
-  /** The approval page. */
   readonly page: ApprovalPage;
-  /** Serves the approval page. */
-  readonly desk: PageDesk;
-  /** The door's host and port, such as `127.0.0.1:41234`; known once it listens. */
-  readonly host: () => string;
   /** The application's token, which never enters the sandbox. */
   readonly token: string;
-  /** The largest request body, in bytes. */
-  readonly maxBodyBytes: number;
-  /** Receives failures. */
-  readonly log: Logger;
 }
 
 /** The door for the application: approvals, the registry, and reset. */
@@ -129,7 +119,7 @@ export class ApplicationDoor {
       return jsonResponse(JSON.stringify({ removed }), removed ? 200 : 404);
     }
     requireMethod(request, "PUT");
-    const body = new TextDecoder().decode(await readJsonBody(request, maxBodyBytes));
+    const body = await readJsonBody(request, maxBodyBytes);
     await runner.registerServer(name, parseServerParams(name, parseBody(body)));
     return jsonResponse(JSON.stringify({ registered: name }));
   }
@@ -162,10 +152,7 @@ const MAX_FRAME_CHARACTERS = 15 * 2 ** 20;
 /** The desks where a person's answers are awaited: for calls that need approval, and for questions of MCP servers. */
 type Desks = Pick<ToolRunner, "channel" | "elicitations">;
 
-/**
- * Makes a WebSocket the approver, and also the answerer of MCP servers' questions if it offers that
- * protocol. When the socket closes, the approver is detached and undecided requests are refused.
- */
+/** Makes a WebSocket the approver, and if it offers that, the answerer of questions, until it closes. */
 async function upgradeApprover(
   request: Request,
   { channel, elicitations }: Desks,

@@ -53,7 +53,6 @@ export interface CatalogCall {
 
 /** Options of {@linkcode Calls}. */
 interface CallsOptions {
-  /** The servers. */
   readonly registry: ServerRegistry;
   /** The connections to them. */
   readonly pool: McpPool;
@@ -218,7 +217,6 @@ export class Calls {
     return new ObservedCall(call, this.#options.observers, { cell: this.#cell, request, entry });
   }
 
-  /** Runs a tool. */
   async callTool(call: ToolCall, options: CallToolOptions): Promise<ToolResult> {
     const { pool, events, changes } = this.#options;
     const { entry, ...asked } = call;
@@ -259,10 +257,7 @@ export class Calls {
     });
   }
 
-  /**
-   * Asks a server for a resource, a prompt, a completion or a list. Lists send no data of the caller's,
-   * so they are only refused if the policy denies them.
-   */
+  /** Asks a server for a resource, a prompt, a completion or a list, which only a policy can refuse. */
   async catalog(
     call: CatalogCall,
     options: CallToolOptions,

@@ -27,10 +27,7 @@ export const BODY_TIMEOUT_MS = 60_000;
 /** Bodies up to this size are read in one piece. */
 const SMALL_BODY = 1 << 16;
 
-/**
- * Refuses requests of web pages: those for another host, as after DNS rebinding, and those with an
- * origin, because no page is a legitimate caller.
- */
+/** Refuses requests of web pages: those with an origin, and those for another host, as after DNS rebinding. */
 export function refusePages(request: Request): void {
   const host = request.headers.get("host") ?? "";
   if (!LOOPBACK_HOSTS.includes(host.replace(/:\d+$/, ""))) throw new Refused(421, "Wrong Host");
@@ -54,18 +51,11 @@ function requireJson(request: Request): void {
   if (type !== "application/json") throw new Refused(415, "Use Content-Type: application/json");
 }
 
-/**
- * Reads a JSON body. Its size is counted as it arrives, whatever its headers say, and its values
- * before it is parsed.
- */
-export async function readJsonBody(
-  request: Request,
-  maxBytes: number,
-  limits: JsonLimits = { maxValues: MAX_VALUES },
-): Promise<Uint8Array> {
+/** Reads a JSON body as text. Its size is counted as it arrives, and its values before it is parsed. */
+export async function readJsonBody(request: Request, maxBytes: number): Promise<string> {
   const body = await readBody(request, maxBytes);
-  checkBody(body, limits);
-  return body;
+  checkBody(body, { maxValues: MAX_VALUES });
+  return new TextDecoder().decode(body);
 }
 
 /** Refuses a body that would take too long to parse. The check itself takes some time, too. */
@@ -99,10 +89,7 @@ export async function readBody(request: Request, maxBytes: number): Promise<Uint
     });
 }
 
-/**
- * The length of a body, if the request declares one. Over HTTP/2, it can declare several, which the
- * headers join to a text that is no number.
- */
+/** The declared length of a body. Over HTTP/2 there may be several, joined to a text that is no number. */
 export function declaredLength({ headers }: Request): number | undefined {
   const text = headers.has("transfer-encoding") ? null : headers.get("content-length");
   return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : undefined;

@@ -15,17 +15,9 @@ export interface DoorServerOptions {
   readonly handler: (call: IncomingCall) => Promise<string>;
   /** The largest body, in bytes. */
   readonly maxBodyBytes: number;
-  /**
-   * The maximum number of concurrent streams.
-   *
-   * @default {192}
-   */
+  /** The maximum number of concurrent streams; 192 by default. */
   readonly maxStreams?: number;
-  /**
-   * How long a call's first line may take, in milliseconds.
-   *
-   * @default {10000}
-   */
+  /** How long a call's first line may take, in milliseconds; 10 s by default. */
   readonly headTimeoutMs?: number;
   /** The token of a kernel that is already running. */
   readonly token?: string | undefined;
@@ -279,11 +271,7 @@ class ServedCall implements IncomingCall, Disposable {
     if (this.#state === "whole" && !this.signal.aborted) this.#options.outgoing.tell(lineOf(json));
   }
 
-  /**
-   * Answers.
-   *
-   * @throws {Refused} No other call may follow on the stream.
-   */
+  /** Answers. Throws {@linkcode Refused} if no other call may follow on the stream. */
   async answer(): Promise<void> {
     const { handler, budget, outgoing } = this.#options;
     const answer = await handler(this).catch((error) => {
@@ -350,7 +338,6 @@ class Outgoing {
     this.write(line).then(() => this.#unread -= line.length, () => {});
   }
 
-  /** Sends a line. */
   write(line: Uint8Array): Promise<void> {
     this.#last = this.#last === undefined
       ? this.#stream.write(line)
@@ -491,11 +478,7 @@ const ANSWERS = 256 * 2 ** 20;
 const PER_BYTE = 3;
 const PER_VALUE = 400;
 
-/**
- * The rate of parsing larger requests, in values per second, and the burst before they wait. A name
- * takes as long as several values, and a value as long as many bytes. A table of the largest size
- * passes every few seconds.
- */
+/** The rate of parsing larger requests, in values per second, and the burst. Names and bytes take time, too. */
 const WORK_PER_SECOND = 100_000;
 const WORK_BURST = 200_000;
 const NAME_WORK = 4;
@@ -509,10 +492,7 @@ export function requestCost(body: Uint8Array, values: number): number {
 /** A share of nothing, which need not be returned. */
 const FREE: Disposable = { [Symbol.dispose]() {} };
 
-/**
- * The host memory that all requests of a kernel may take together: hostile code sends many at once.
- * Requests beyond it wait; answers beyond it are refused.
- */
+/** The host memory that all requests of a kernel may take together. Further ones wait; answers are refused. */
 class DoorBudget {
   readonly #bodies = new Semaphore(BODIES);
   readonly #requests = new Semaphore(REQUESTS);
@@ -525,10 +505,7 @@ class DoorBudget {
     return length <= SMALL_BODY ? FREE : await this.#bodies.acquire(signal, length);
   }
 
-  /**
-   * Waits until a body may be parsed. A call that waits here holds all other shares it needs, so calls
-   * never wait for each other in a circle.
-   */
+  /** Waits until a body may be parsed, with all other shares in hand: calls never wait in a circle. */
   async forCall(body: Uint8Array, signal: AbortSignal): Promise<Disposable> {
     if (body.length * (PER_BYTE + PER_VALUE) <= SMALL_REQUEST) return FREE;
     const { values, names } = measureJson(body);

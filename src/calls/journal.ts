@@ -1,6 +1,7 @@
 import { setImmediate } from "node:timers";
 import { z } from "zod";
 import type { CallObserver, CallTarget, ObservedCall } from "../approval/observed_call.ts";
+import type { WaitingRequest } from "../approval/page/desk.ts";
 import type { GateDecision } from "../approval/gate.ts";
 import { ToolCallError } from "../base/errors.ts";
 import { limitedLogger, type Logger, silentLogger } from "../base/log.ts";
@@ -23,33 +24,14 @@ export interface JournalEntry extends CallObserver {
   readonly id: string;
   /** When the call was first asked for, if that was before. */
   readonly askedAt: Date | undefined;
-  /**
-   * Refuses a call that may have been sent before.
-   *
-   * @throws {ToolCallError} It may have been.
-   */
+  /** Throws if the call may have been sent before. */
   requireUnsent(): void;
-  /**
-   * Gives what a person decided of the call before it could be sent.
-   *
-   * @param target What the call would reach now. A decision on anything else does not count.
-   * @returns The decision, if there is one.
-   */
+  /** What a person decided before the call could be sent. A decision on another target does not count. */
   decisionFor(target: CallTarget | undefined): GateDecision | undefined;
 }
 
-/** A call that waits for a decision. */
-export interface WaitingCall {
-  /** Its id. */
+export interface WaitingCall extends WaitingRequest {
   readonly id: string;
-  /** What asks, as in `ApprovalRequest.kind`. */
-  readonly kind: string;
-  /** The registered server. */
-  readonly serverName: string;
-  /** The tool. */
-  readonly toolName: string;
-  /** When it was first asked for. */
-  readonly since: Date;
 }
 
 /** An attempt to get the answer to a call: its stream may end before the call does. */
@@ -87,47 +69,24 @@ export class CallJournal implements Disposable {
     this.#log = limitedLogger(log);
   }
 
-  /**
-   * Opens the journal of a session for its host, and makes it where there is none.
-   *
-   * @param folder A folder that only the host can see, for this session alone.
-   * @param log Receives calls whose outcome is unknown, and failures.
-   * @returns The journal.
-   * @throws {ConfigError} There is one that cannot be used.
-   */
+  /** Opens or makes the journal of a session, in a folder that only its host can see. */
   static async open(folder: string, log: Logger = silentLogger): Promise<CallJournal> {
     const file = await JournalFile.open(folder);
     file.claimAll();
     return new CallJournal(file, log);
   }
 
-  /**
-   * The calls that wait for a decision, the oldest hundred, as the file has them: also those that wait
-   * for a host.
-   */
+  /** The calls that wait for a decision, the oldest hundred: also those that wait for a host. */
   waiting(): WaitingCall[] {
     return waitingCalls(this.#file.waiting());
   }
 
-  /**
-   * The same for a session that another host may have.
-   *
-   * @param folder Its folder.
-   * @returns The calls.
-   */
+  /** The same for a session that another host may have. */
   static async waitingIn(folder: string): Promise<WaitingCall[]> {
     return waitingCalls(await JournalFile.waitingIn(folder));
   }
 
-  /**
-   * Makes a call, or joins it where it is under way, or gives what became of it.
-   *
-   * @param call The call.
-   * @param attempt Who waits for the answer.
-   * @param make Makes it, as its entry allows, until the signal aborts. Gives the answer, which may be an error.
-   * @returns The answer.
-   * @throws {ToolCallError} It cannot be made, or its answer is not known.
-   */
+  /** Makes a call, joins it if it is under way, or gives its answer, which may be an error. */
   async once(
     call: JournalledCall,
     attempt: Attempt,
@@ -156,10 +115,7 @@ export class CallJournal implements Disposable {
     return await flight.fly(attempt, make);
   }
 
-  /**
-   * Forgets calls that wait for a decision, but that no code asks for at the moment: it has ended, or given
-   * them up while no host was there. Where it does ask again after all, the call is a new one.
-   */
+  /** Forgets waiting calls that no code asks for any more. Where it does after all, the call is a new one. */
   forgetUnasked(): void {
     if (this.#isLeft) return;
     this.#attempt(() => this.#file.forgetWaiting([...this.#flights.keys()]));
@@ -173,10 +129,7 @@ export class CallJournal implements Disposable {
     this.#attempt(() => this.#file.endUnsent("cancelled", textOf(cancelled)));
   }
 
-  /**
-   * Leaves the session to another host: calls that were sent may end for a moment, the others stay as
-   * they are.
-   */
+  /** Leaves the session to another host. Calls that were sent may end for a moment. */
   async leave(): Promise<void> {
     this.#isLeft = true;
     const flights = [...this.#flights.values()];
@@ -242,8 +195,12 @@ class Flight implements JournalEntry {
   readonly #options: FlightOptions;
   readonly #attempts = new Set<Attempt>();
   readonly #stop = new AbortController();
+  /** Aborts when the call is to end. */
+  readonly signal: AbortSignal = this.#stop.signal;
   readonly #answer = Promise.withResolvers<string>();
   readonly #over = Promise.withResolvers<void>();
+  /** Resolves, and never rejects, when nothing of it is under way any more. */
+  readonly over: Promise<void> = this.#over.promise;
   /** The answer, until it is in the file. */
   #unnoted: string | undefined;
   #step: "unsent" | "sent" | "left" = "unsent";
@@ -260,16 +217,6 @@ class Flight implements JournalEntry {
 
   get id(): string {
     return this.call.id;
-  }
-
-  /** Resolves, and never rejects, when nothing of it is under way any more. */
-  get over(): Promise<void> {
-    return this.#over.promise;
-  }
-
-  /** Aborts when the call is to end. */
-  get signal(): AbortSignal {
-    return this.#stop.signal;
   }
 
   /** Whether it ends without an outcome, so that it can be made again. */

@@ -15,9 +15,7 @@ export interface JournalledCall {
   readonly hash: string;
   /** What asks, as in `ApprovalRequest.kind`. */
   readonly kind: string;
-  /** The registered server. */
   readonly serverName: string;
-  /** The tool. */
   readonly toolName: string;
 }
 
@@ -106,7 +104,6 @@ const BUSY_MS = 500;
  * the kernel too, so nobody is left to ask again.
  */
 export class JournalFile implements Disposable {
-  /** Where it is. */
   readonly path: string;
   readonly #database: DatabaseSync;
   readonly #claim = crypto.randomUUID();
@@ -119,11 +116,7 @@ export class JournalFile implements Disposable {
     this.#database = database;
   }
 
-  /**
-   * Opens the file, and makes it where there is none.
-   *
-   * @throws {ConfigError} It cannot be used.
-   */
+  /** Opens the file, and makes it where there is none. */
   static async open(folder: string): Promise<JournalFile> {
     const path = pathIn(folder);
     try {
@@ -194,10 +187,7 @@ export class JournalFile implements Disposable {
     );
   }
 
-  /**
-   * Notes that a call is sent from here on, and its decision, unless that was noted before. `false` where
-   * another host has the call, and this one may not send it.
-   */
+  /** Notes that a call is sent, and its decision. `false` where another host has the call. */
   send(id: string, decision: string | null = null): boolean {
     return this.#run(
       "UPDATE calls SET state = 'sent', decision = ifnull(?1, decision), changed = ? " +

@@ -31,10 +31,7 @@ interface KernelDoorOptions {
   readonly kernelToken?: string | undefined;
 }
 
-/**
- * The door for code in the kernel. Code can ask for a tool, a resource or a prompt of a registered
- * server, and for approval of a shell command; nothing else.
- */
+/** The door for code in the kernel: it can ask for calls and for approval of shell commands, nothing else. */
 export function kernelDoor(options: KernelDoorOptions): DoorServer {
   const { runner, maxBodyBytes, journal, kernelToken: token } = options;
   const log = limitedLogger(options.log);

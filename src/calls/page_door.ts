@@ -12,10 +12,10 @@ import type { Logger } from "../base/log.ts";
 import { readJsonBody, Refused, requireMethod } from "./door.ts";
 
 /** Options of {@linkcode PageDoor}. */
-interface PageDoorOptions {
+export interface PageDoorOptions {
   /** The requests, and who may see them. */
   readonly desk: PageDesk;
-  /** The door's host and port, such as `127.0.0.1:41234`. */
+  /** The door's host and port, such as `127.0.0.1:41234`; known once it listens. */
   readonly host: () => string;
   /** The largest request body, in bytes. */
   readonly maxBodyBytes: number;
@@ -59,7 +59,8 @@ export class PageDoor {
       if (request.headers.get("host") !== this.#options.host()) {
         throw new Refused(421, "Wrong Host header: open the link unchanged");
       }
-      this.#refuseOtherOrigins(request);
+      // Navigations and same-origin reads name no origin.
+      if (request.headers.has("origin")) this.#requireOrigin(request);
       return await this.#route(request);
     } catch (error) {
       return this.#failure(error);
@@ -89,7 +90,7 @@ export class PageDoor {
     if (pathname === "/page/page.css") return this.#file(STYLE);
     if (pathname === "/page/icon.svg") return this.#file(ICON);
     const [, id = "", rest = ""] = /^\/page\/([0-9a-f]{32})\/(.*)$/.exec(pathname) ?? [];
-    if (!this.#options.desk.hasSession(id)) return this.#file(CLOSED_PAGE, 404);
+    if (!this.#options.desk.sessions.has(id)) return this.#file(CLOSED_PAGE, 404);
     const decided = /^requests\/([0-9a-f.-]+)$/.exec(rest)?.[1];
     if (decided !== undefined) {
       requireMethod(request, "POST");
@@ -119,7 +120,7 @@ export class PageDoor {
     }
     const target = headers.get("sec-fetch-dest");
     const session = target === null || target === "document"
-      ? this.#options.desk.redeem(code)
+      ? this.#options.desk.sessions.redeem(code)
       : undefined;
     if (session === undefined) return this.#file(CLOSED_PAGE, 403);
     const path = `/page/${session.id}/`;
@@ -132,7 +133,7 @@ export class PageDoor {
     this.#requireMember(request, session);
     this.#requireOrigin(request);
     requireOwnHeader(request);
-    const body = new TextDecoder().decode(await readJsonBody(request, maxBodyBytes));
+    const body = await readJsonBody(request, maxBodyBytes);
     try {
       return this.#json({ fate: await desk.board.decide(id, body) });
     } catch (error) {
@@ -160,11 +161,6 @@ export class PageDoor {
     return response;
   }
 
-  /** Refuses pages of other origins. Navigations and same-origin reads name no origin. */
-  #refuseOtherOrigins(request: Request): void {
-    if (request.headers.has("origin")) this.#requireOrigin(request);
-  }
-
   #requireOrigin(request: Request): void {
     if (request.headers.get("origin") !== `http://${this.#options.host()}`) {
       throw new Refused(403, "Requests from other pages are refused");
@@ -176,7 +172,7 @@ export class PageDoor {
     const cookies = request.headers.get("cookie")?.split(/; */) ?? [];
     const tokens = cookies.filter((pair) => pair.startsWith(`${COOKIE}=`))
       .map((pair) => pair.slice(COOKIE.length + 1));
-    if (!tokens.some((token) => this.#options.desk.admits(session, token))) {
+    if (!tokens.some((token) => this.#options.desk.sessions.admits(session, token))) {
       throw new Refused(401, "No session");
     }
   }

@@ -371,10 +371,7 @@ interface WorkspaceFiles extends Pick<ToolRunner, "variables" | "settingsFiles">
   readonly consentFile: ConsentFile | undefined;
 }
 
-/**
- * A `.env` that exists now is out of reach for executed code, and is read whenever a server starts.
- * If there is none, executed code could create it, so none is ever read.
- */
+/** Code cannot reach a `.env` that exists now; it could create a missing one, so none is ever read then. */
 async function ownVariables(
   workspace: string | undefined,
   log: Logger,

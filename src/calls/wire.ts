@@ -19,25 +19,6 @@ import type { ToolResult } from "../mcp/results.ts";
 import type { CatalogCall, ToolCall } from "./calls.ts";
 import { MAX_VALUES, Refused } from "./door.ts";
 
-/** All values of `error.type`. Each is an exception class of the Python runtime. */
-export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
-  "tool_error",
-  "protocol_error",
-  "invalid_arguments",
-  "approval_rejected",
-  "approval_unavailable",
-  "approval_timeout",
-  "tool_timeout",
-  "server_died",
-  "server_unreachable",
-  "login_required",
-  "unknown_server",
-  "cancelled",
-  "outcome_unknown",
-  "tool_server_error",
-];
-
-/** An error on the wire. */
 export interface WireError {
   readonly type: ToolErrorType;
   readonly message: string;
@@ -63,7 +44,6 @@ const callHead = z.strictObject({
 export interface CallHead {
   /** The door's token. */
   readonly token: string;
-  /** The kind of call. */
   readonly call: typeof CALLS[number];
   /** The size of the body, in bytes. */
   readonly size: number;
@@ -125,7 +105,6 @@ export function parseRunRequest(body: Uint8Array): RunRequest {
 
 /** A request of the kernel for a resource, a prompt, a completion or a list. */
 export interface CatalogRequest {
-  /** The request. */
   readonly call: CatalogCall;
   /** The time limit once it is approved. */
   readonly timeoutMs: number | undefined;
@@ -169,9 +148,7 @@ export function refusedText({ message }: Refused): string {
   return JSON.stringify({ refused: message });
 }
 
-/**
- * An error as the kernel may see it: details of unexpected errors stay on the host.
- */
+/** An error as the kernel may see it: details of unexpected errors stay on the host. */
 export function wireError(error: unknown): WireError {
   if (!(error instanceof ToolCallError)) {
     return { type: "tool_server_error", message: "The tool server failed; see its log" };

@@ -2,23 +2,16 @@ import type { Logger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { abortable } from "../base/signals.ts";
 import type { CheckerProcess } from "../kernel/gateway_connection.ts";
+import type { KernelHost } from "../kernel/host.ts";
 import { type ChangedFile, LanguageServer } from "./language_server.ts";
 import { type Look, MAX_CODE, parseLook } from "./look.ts";
 import { type CodeProblem, type Findings, judge, undefinedNames } from "./problems.ts";
 import { CheckReport } from "./report.ts";
 import type { StubTree } from "./stub_tree.ts";
 
-/** What the check needs from the kernel. */
-interface CheckedKernel {
-  /** Has the kernel analyze code, in a turn that the caller holds; returns JSON. */
-  look(code: string, signal: AbortSignal): Promise<string>;
-  /** Starts a type checker beside the kernel; `undefined` if none is installed. */
-  openChecker(): CheckerProcess | undefined;
-}
-
 /** Options of {@linkcode CodeChecker}. */
 interface CheckerOptions {
-  readonly kernel: CheckedKernel;
+  readonly kernel: Pick<KernelHost, "look" | "openChecker">;
   /** The folder of generated modules. */
   readonly mcptools: string;
   readonly log: Logger;
@@ -47,10 +40,7 @@ interface Pending {
   isAppended: boolean;
 }
 
-/**
- * Checks cells before they run. The kernel, which knows all names, finds undefined ones; a type checker
- * that knows the cells so far checks calls of generated modules.
- */
+/** Checks cells before they run: the kernel finds undefined names, a type checker wrong calls of tools. */
 export class CodeChecker implements Disposable {
   readonly #options: CheckerOptions;
   /** What the checker has to know of each cell so far. */

@@ -83,6 +83,8 @@ export class LanguageServer implements Disposable {
   readonly #notebook: string;
   readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
   readonly #end = new AbortController();
+  /** Aborts when the server has ended, with the reason. */
+  readonly ended: AbortSignal = this.#end.signal;
   readonly #cells: string[] = [];
   #writing: Promise<void> = Promise.resolve();
   #unread = 0;
@@ -124,12 +126,6 @@ export class LanguageServer implements Disposable {
     return server;
   }
 
-  /** Aborts when the server has ended, with the reason. */
-  get ended(): AbortSignal {
-    return this.#end.signal;
-  }
-
-  /** The number of cells. */
   get size(): number {
     return this.#cells.length;
   }
@@ -143,7 +139,6 @@ export class LanguageServer implements Disposable {
     this.#cells.push(uri);
   }
 
-  /** Removes a cell. */
   remove(index: number): void {
     const [uri] = this.#cells.splice(index, 1);
     if (uri !== undefined) this.#change(index, 1, [], { didClose: [{ uri }] });

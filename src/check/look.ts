@@ -2,42 +2,6 @@ import { z } from "zod";
 import { checkJson } from "../json/measure.ts";
 import type { CellRange } from "./language_server.ts";
 
-/** What the kernel knows about code before it runs. */
-export interface Look {
-  /** The file that the code was read from. */
-  readonly file: string | null;
-  /** The code as IPython runs it, without comments. */
-  readonly text: string;
-  /** Whether it may set names that cannot be determined statically. */
-  readonly dynamic: boolean;
-  /** Its imports of names that it does not set otherwise. */
-  readonly imports: readonly string[];
-  /** The global names that it sets. */
-  readonly bound: readonly string[];
-  /** The names of attributes that it and earlier code set, on any object. */
-  readonly written: readonly string[];
-  /** Names that it uses although nothing has set them. */
-  readonly undefined: readonly {
-    readonly name: string;
-    readonly range: CellRange;
-    readonly near: string | null;
-  }[];
-  /** The servers and modules of `mcptools` that it names; the module is `""` for a server alone. */
-  readonly tools: readonly (readonly [server: string, module: string])[];
-  /** Where exceptions are expected. */
-  readonly guarded: readonly CellRange[];
-  /** Calls with positional or unpacked arguments, and the unpacked arguments themselves. */
-  readonly loose: readonly CellRange[];
-  /** Where the first call begins. */
-  readonly calls: readonly [line: number, column: number] | null;
-  /** Calls with keyword arguments. */
-  readonly keywords: readonly {
-    readonly range: CellRange;
-    /** For each keyword whose argument is a list display, the types of the literals in it. */
-    readonly given: ReadonlyMap<string, readonly string[]>;
-  }[];
-}
-
 /** A syntax error. */
 export interface BadSyntax {
   readonly file: string | null;
@@ -76,23 +40,39 @@ const tools = z.array(z.tuple([name, name])).max(100).transform((tools) =>
 );
 const PLAIN = /^[A-Za-z_]\w{0,199}$/;
 
-const look: z.ZodType<Look> = z.object({
+const look = z.object({
+  /** The file that the code was read from. */
   file: name.nullable(),
+  /** The code as IPython runs it, without comments. */
   text: z.string(),
+  /** Whether it may set names that cannot be determined statically. */
   dynamic: z.boolean(),
+  /** Its imports of names that it does not set otherwise. */
   imports: z.array(z.string()).max(MAX_NAMES),
+  /** The global names that it sets. */
   bound: names,
+  /** The names of attributes that it and earlier code set, on any object. */
   written: names,
+  /** Names that it uses although nothing has set them. */
   undefined: z.array(z.object({ name, range, near: name.nullable() })).max(100),
+  /** The servers and modules of `mcptools` that it names; the module is `""` for a server alone. */
   tools,
+  /** Where exceptions are expected. */
   guarded: z.array(range).max(MAX_RANGES),
+  /** Calls with positional or unpacked arguments, and the unpacked arguments themselves. */
   loose: z.array(range).max(MAX_RANGES),
+  /** Where the first call begins. */
   calls: z.tuple([line, column]).nullable(),
+  /** Calls with keyword arguments. */
   keywords: z.array(z.object({
     range,
+    /** For each keyword whose argument is a list display, the types of the literals in it. */
     given: z.array(z.tuple([name, types])).transform((pairs) => new Map(pairs)),
   })).max(MAX_NAMES),
 });
+
+/** What the kernel knows about code before it runs. */
+export type Look = Readonly<z.infer<typeof look>>;
 
 const syntax = z.object({
   file: name.nullable(),

@@ -8,6 +8,7 @@ import { isMisspelt, nearestNames } from "../base/nearest.ts";
 import type { CellRange, Diagnostic } from "./language_server.ts";
 import { fairTurns } from "../base/signals.ts";
 import type { Look } from "./look.ts";
+import type { StubTree } from "./stub_tree.ts";
 
 /** A problem in code, worded as the exception that Python would raise. */
 export interface CodeProblem extends CellRange {
@@ -18,14 +19,7 @@ export interface CodeProblem extends CellRange {
 }
 
 /** Resolves names in the type checker's messages. */
-export interface KnownNames {
-  /** A tool by its id. */
-  tool(id: number): StubbedTool | undefined;
-  /** The names in `mcptools`, in a server's package or in a tool's module. */
-  members(module: string): Promise<readonly string[]>;
-  /** Whether a user added a name to a module. */
-  isAdded(module: string, name: string): Promise<boolean>;
-}
+type KnownNames = Pick<StubTree, "tool" | "members" | "isAdded">;
 
 /** Problems: `certain` ones fail every time the code runs, `possible` ones may not. */
 export interface Findings {
@@ -281,10 +275,7 @@ class Reader {
     return await this.#unlisted(diagnostic, { ename: "ModuleNotFoundError", evalue, module, name });
   }
 
-  /**
-   * A name that is not in a module. Calls can make servers add tools while the code runs, so the
-   * problem is certain only if no call comes before it, or if the name looks misspelt.
-   */
+  /** Calls can make servers add tools: certain only if no call comes before, or if the name looks misspelt. */
   async #unlisted(
     diagnostic: Diagnostic,
     { ename, evalue, module, name }: {

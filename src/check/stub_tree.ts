@@ -7,7 +7,6 @@ import { Mutex } from "../base/mutex.ts";
 import { fairTurns } from "../base/signals.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import type { ChangedFile } from "./language_server.ts";
-import type { KnownNames } from "./problems.ts";
 
 /** Further tools of a server get no stubs: they could keep the host busy. */
 const MAX_TOOLS = 1000;
@@ -19,7 +18,7 @@ interface Written {
 }
 
 /** The stubs of a workspace's generated modules, written for the servers that code names. */
-export class StubTree implements KnownNames {
+export class StubTree {
   readonly #folder: string;
   readonly #mcptools: string;
   readonly #servers = new Map<string, Written>();
@@ -28,10 +27,7 @@ export class StubTree implements KnownNames {
   readonly #updates = new Mutex();
   #nextId = 0;
 
-  /**
-   * @param folder Where stubs are written.
-   * @param mcptools The folder of generated modules.
-   */
+  /** Stubs are written to `folder`; `mcptools` has the generated modules. */
   constructor(folder: string, mcptools: string) {
     this.#folder = folder;
     this.#mcptools = mcptools;
@@ -46,10 +42,7 @@ export class StubTree implements KnownNames {
     }
   }
 
-  /**
-   * Updates the stubs of servers and returns the files that changed. An update always finishes, even
-   * if nobody waits for it any longer: the next cell needs it.
-   */
+  /** Updates stubs and returns changed files. It always finishes: the next cell needs it. */
   async update(servers: Iterable<string>): Promise<ChangedFile[]> {
     using _turn = await this.#updates.acquire();
     const files: ChangedFile[] = [];
@@ -81,10 +74,12 @@ export class StubTree implements KnownNames {
     return join(this.#folder, "mcptools", server, `${module}.pyi`);
   }
 
+  /** A tool by its id. */
   tool(id: number): StubbedTool | undefined {
     return this.#tools.get(id);
   }
 
+  /** The names in `mcptools`, in a server's package or in a tool's module. */
   async members(module: string): Promise<readonly string[]> {
     const [, server, name] = module.split(".");
     if (server === undefined) return await this.#registered();
@@ -93,6 +88,7 @@ export class StubTree implements KnownNames {
     return this.#tools.get(modules?.get(name) ?? -1)?.members ?? [];
   }
 
+  /** Whether a user added a name to a module. */
   async isAdded(module: string, name: string): Promise<boolean> {
     if (!/^\w+(\.\w+)*$/.test(module)) return true; // cannot be determined
     const path = join(this.#mcptools, ...module.split(".").slice(1));

@@ -4,8 +4,8 @@ import {
   findBasePython,
   findPython,
   type PythonEnvironment,
-  readManagedEnvironment,
 } from "../python/environment.ts";
+import { readManaged } from "../python/managed.ts";
 import {
   checkSandbox,
   missingTools,
@@ -136,7 +136,7 @@ async function presentPython(options: SetUpOptions): Promise<PythonEnvironment |
   const named = options.python ??
     (options.recipe === undefined ? Deno.env.get("IPYBOX_PYTHON") || undefined : undefined);
   if (named !== undefined) return await findPython({ python: named });
-  return options.rebuild ? undefined : await readManagedEnvironment(options.recipe);
+  return options.rebuild ? undefined : await readManaged(options.recipe);
 }
 
 async function packagesLine(tools: readonly SystemTool[]): Promise<string> {

@@ -68,10 +68,7 @@ export class ArtifactFolder {
     return { path: real, unpinned: true, [Symbol.dispose]: () => {} };
   }
 
-  /**
-   * Checks that a new file is in the folder, if that could not be held open: code may have put a link
-   * in its place. Then only an empty file is created elsewhere.
-   */
+  /** Checks that a new file is in a folder that is not held open: code may have put a link in its place. */
   #requireIn({ path, unpinned = false }: OpenFolder, name: string, file: Deno.FsFile): void {
     if (!unpinned) return;
     try {

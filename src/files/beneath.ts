@@ -29,7 +29,6 @@ export class BeneathError extends Error {
   }
 }
 
-/** An open file. */
 export interface OpenFile extends AsyncDisposable {
   /** Its bytes up to the end of the file at the time of reading. */
   readonly bytes: ReadableStream<Uint8Array>;

@@ -41,10 +41,7 @@ export const MAX_COPY_DEPTH = 100;
 /** The bytes to read at a time, and the files to copy at a time. */
 const PIECE_BYTES = 2 ** 20;
 const AT_A_TIME = 8;
-/**
- * Copies the contents of a folder. Links are copied as links, if their targets are below the
- * folder. Files are never shared with the copy.
- */
+/** Copies the contents of a folder. Links stay links, if their targets are below it; files are not shared. */
 export async function copyBeneath(from: string, to: string, options: CopyOptions): Promise<void> {
   await new Copy(from, to, options).run();
 }
@@ -163,10 +160,7 @@ interface FolderUsage {
 /** Longer paths are skipped, because code can nest folders deeper than the system can name. */
 const MAX_PATH = 2000;
 
-/**
- * Determines how large a folder is, and when anything in it was last modified, as far as it can be
- * read. Links are not followed.
- */
+/** How large a folder is, and when anything in it was last modified, as far as it can be read. */
 export async function folderUsage(root: string): Promise<FolderUsage> {
   const usage = { bytes: 0, changedAt: 0 };
   const paths = [root];

@@ -9,7 +9,6 @@ import { ifPresent } from "./safe.ts";
 
 /** A file that this process has locked. Disposing it removes what the file stands for. */
 export interface Held extends AsyncDisposable {
-  /** Its path. */
   readonly lock: string;
   /** Hands it over to another process, which has put its own locked file in its place. */
   leave(): void;
@@ -21,10 +20,7 @@ export interface Belongings {
   use(held: Held): unknown;
 }
 
-/**
- * The locked files that another process may take over. Disposing it removes them, unless they were
- * handed over.
- */
+/** The locked files that another process may take over. Disposing it removes the others. */
 export class HeldTogether implements Belongings, AsyncDisposable {
   readonly #held: Held[] = [];
   #left = false;

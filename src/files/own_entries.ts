@@ -83,10 +83,7 @@ export class OwnEntries {
   }
 }
 
-/**
- * Reads digests. If the file is damaged or unreadable, no entry counts as the user's: they are
- * asked again.
- */
+/** Reads digests. A damaged file has none: the user is asked again. */
 async function readDigests(path: string): Promise<Readonly<Record<string, string>>> {
   try {
     const text = await readHostileFile(path);

@@ -52,11 +52,7 @@ export class PinnedFolder implements AsyncDisposable {
     this.path = handle === undefined ? shown : `/proc/self/fd/${handle.fd}/.`;
   }
 
-  /**
-   * Opens a folder, which must not be a link. Only Linux has `/proc/self/fd`, and Deno opens it
-   * only for programs with all permissions. Otherwise, the folder is checked and then used by its
-   * path.
-   */
+  /** Opens a folder, which must not be a link; only on Linux and with all permissions it is held open. */
   static async open(folder: string, options: PinOptions = {}): Promise<PinnedFolder> {
     const path = resolve(folder);
     if (!canPin()) {

@@ -26,7 +26,6 @@ export class PrivateFolder implements AsyncDisposable {
     this.path = `${held.path}/empty`;
   }
 
-  /** Creates a folder. */
   static async create(
     untrusted: readonly string[] = [],
     log: Logger = silentLogger,
@@ -48,11 +47,7 @@ export class PrivateFolder implements AsyncDisposable {
   }
 }
 
-/**
- * Files that stop Deno and uv from looking further up, because they mark the root of a workspace.
- * npm stops at `node_modules`; with a `package.json` beside it, a folder above could claim this one
- * for its workspace.
- */
+/** Files that stop Deno, uv and npm from looking further up. With a `package.json`, one above could claim it. */
 const BARRIER: readonly (readonly [name: string, text: string])[] = [
   ["deno.json", '{ "workspace": [] }\n'],
   ["pyproject.toml", "[tool.uv.workspace]\n"],
@@ -92,20 +87,13 @@ const SWEEP_MS = 10_000;
 
 /** Options of {@linkcode HeldFolder.create}. */
 interface HeldFolderOptions {
-  /**
-   * The folder to create it in.
-   *
-   * @default {the folder for temporary files}
-   */
+  /** The folder to create it in; by default the one for temporary files. */
   readonly parent?: string;
   /** Receives leftovers of killed processes that could not be removed. */
   readonly log?: Logger;
 }
 
-/**
- * A new folder that nobody else can read. Disposing it removes it; if this process dies first, the
- * next one that creates a folder beside it does.
- */
+/** A new folder that nobody else can read. The next one made beside it removes those of dead processes. */
 export class HeldFolder implements Held {
   /** The folder, without symbolic links in its path. */
   readonly path: string;
@@ -219,10 +207,7 @@ async function abandonedLock(root: string, uid: number | null): Promise<Disposab
   }
 }
 
-/**
- * Removes a folder created as a {@linkcode HeldFolder}, for the holder of its lock. Code may still
- * write to subfolders for a moment after its host was killed.
- */
+/** Removes a {@linkcode HeldFolder} whose lock the caller has. Code may still write to it for a moment. */
 export async function removeHeld(root: string, signal?: AbortSignal): Promise<void> {
   try {
     await emptyFolder(root, { keep: LOCK, signal });

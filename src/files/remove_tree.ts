@@ -28,10 +28,7 @@ interface EmptyOptions {
 
 /** Options of {@linkcode removeTree}. */
 interface RemoveTreeOptions {
-  /**
-   * A folder on the same file system that the code cannot write to. It is created if missing, and
-   * everything in it is removed.
-   */
+  /** A folder on the same file system that code cannot write to, made if missing and emptied. */
   readonly through: string;
   /** Cancels the removal. */
   readonly signal?: AbortSignal;
@@ -71,10 +68,7 @@ export async function removeTree(path: string, options: RemoveTreeOptions): Prom
   await emptyFolder(through, { signal });
 }
 
-/**
- * Removes something in a workspace, through a folder in its `.ipybox`, where sandboxed code cannot
- * write.
- */
+/** Removes something in a workspace, through its `.ipybox`, where code cannot write. */
 export async function removeFromWorkspace(
   path: string,
   workspace: string,
@@ -209,11 +203,7 @@ async function openUp(path: string): Promise<void> {
   }
 }
 
-/**
- * Runs a program in a folder for what Deno cannot do: change an unreadable folder without following
- * a link in its place, or use names that are not UTF-8. The program might follow links too, so it
- * runs where it can change nothing else.
- */
+/** Runs a program for what Deno cannot do. It might follow links, so it runs where it can change nothing else. */
 async function runIn(
   folder: string,
   [name = "", ...args]: readonly string[],

@@ -34,10 +34,7 @@ export async function readHostileFile(path: string): Promise<string | undefined>
   return new TextDecoder().decode(read);
 }
 
-/**
- * Reads a file that hostile code may have replaced; `undefined` unless it is a plain file of
- * limited size.
- */
+/** Reads a file that hostile code may have replaced; `undefined` unless plain and of limited size. */
 export async function readHostileBytes(
   path: string,
   maxBytes: number,
@@ -140,10 +137,7 @@ export async function openPlainFile(path: string): Promise<Deno.FsFile> {
   }
 }
 
-/**
- * Removes the permissions of others for a file or folder, such as one from a repository. If it
- * belongs to another user, they remain.
- */
+/** Removes others' permissions, for a file that may come from a repository; not another user's. */
 export async function keepOthersOut(path: string): Promise<void> {
   const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
   const file = await openNode(path, flags);

@@ -8,10 +8,7 @@ export function loginsFolder(): string | undefined {
   return state === undefined ? undefined : join(state, "logins");
 }
 
-/**
- * The folder with ipybox's state for the user, such as logins, registered servers and accepted
- * policies of workspaces. Executed code must never see it.
- */
+/** The user's logins, registered servers and accepted policies. Executed code must never see it. */
 export function stateFolder(): string | undefined {
   return ownFolder("XDG_STATE_HOME", ".local/state");
 }
@@ -36,10 +33,7 @@ export function isUnwritable(error: unknown): boolean {
     codeOf(error) === "EROFS";
 }
 
-/**
- * The folder with the user's settings for all workspaces, such as a policy. Executed code must
- * never write there.
- */
+/** The user's settings for all workspaces, such as a policy. Executed code must never write there. */
 export function settingsFolder(): string | undefined {
   return ownFolder("XDG_CONFIG_HOME", ".config");
 }

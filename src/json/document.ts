@@ -13,7 +13,6 @@ export interface Place {
 
 /** Parsed JSON and the positions of its values. */
 export interface JsonDocument {
-  /** The value. */
   readonly value: unknown;
   /** The position of the value at a JSON pointer, or of the nearest value around it. */
   placeOf(pointer: string): Place;
@@ -23,8 +22,8 @@ export interface JsonDocument {
 export class JsonPlaceError extends SyntaxError {
   override readonly name: string = "JsonPlaceError";
 
-  constructor(message: string, readonly place: Place, options?: ErrorOptions) {
-    super(message, options);
+  constructor(message: string, readonly place: Place) {
+    super(message);
   }
 }
 

@@ -59,18 +59,10 @@ const MAX_NESTING = 2000;
 /** The deepest nesting of arguments. Deeper ones cause stack overflows on one of the two sides. */
 const MAX_DEPTH = 200;
 
-/**
- * A number of a JSON text, or a piece of a string with up to 64 escapes: a pattern for whole strings
- * overflows the engine's stack where a string has millions of them.
- */
+/** A number, or a piece of a string: a pattern for strings with millions of escapes overflows the stack. */
 const NUMBER_OR_PIECE = /-?\d[\d.eE+-]*|(?:"|\\.)(?:[^"\\]*\\.){0,63}[^"\\]*"?/g;
 
-/**
- * Parses JSON without losing how numbers are spelled.
- *
- * `JSON.parse()` says how a number was spelled too, but only to a function that it calls for each value,
- * which takes ten times as long.
- */
+/** Parses JSON without losing how numbers are spelled, ten times as fast as `JSON.parse()` with a function. */
 export function parseExact(text: string): ExactJson {
   const value = parseUsual(text);
   if (!UNUSUAL_NUMBER.test(text)) return value;
@@ -90,7 +82,7 @@ function unmarked(value: ExactJson, mark: string): ExactJson {
     return value.startsWith(mark) ? rawJSON(value.slice(mark.length)) : value;
   }
   if (typeof value !== "object" || value === null || isRawJSON(value)) return value;
-  if (isArray(value)) return value.map((inner) => unmarked(inner, mark));
+  if (isExactList(value)) return value.map((inner) => unmarked(inner, mark));
   const object: Record<string, ExactJson> = value; // where __proto__ is a name like others
   for (const name of Object.keys(object)) object[name] = unmarked(object[name]!, mark);
   return object;
@@ -108,14 +100,11 @@ function parseUsual(text: string): ExactJson {
 function nestsDeeper(value: ExactJson, depth: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (depth === 0) return true;
-  const inner = isArray(value) ? value : Object.values(value);
+  const inner = isExactList(value) ? value : Object.values(value);
   return inner.some((each) => nestsDeeper(each, depth - 1));
 }
 
-/**
- * Makes an exact value from a program's value as `JSON.stringify()` would write it, with `bigint`s as
- * integers.
- */
+/** Makes an exact value of what `JSON.stringify()` would write, with `bigint`s as integers. */
 export function toExact(value: unknown): ExactJson {
   return parseExact(stringifyExact(value));
 }
@@ -133,14 +122,13 @@ export function stringifyExact(value: unknown): string {
   return text;
 }
 
-/**
- * Converts an exact value for programs: numbers to numbers, and integers that do not fit a double to
- * `bigint`s.
- */
+/** Converts an exact value to numbers, and integers that do not fit a double to `bigint`s. */
+export function toPlain(value: ExactObject): JsonObject;
+export function toPlain(value: ExactJson): JsonValue;
 export function toPlain(value: ExactJson): JsonValue {
   if (typeof value !== "object" || value === null) return value;
   if (isRawJSON(value)) return plainNumber(value.rawJSON);
-  if (isArray(value)) return Object.freeze(value.map(toPlain));
+  if (isExactList(value)) return Object.freeze(value.map(toPlain));
   // Not by assignment: a key named __proto__ would set the prototype.
   const entries = Object.entries(value).map(([name, inner]) => [name, toPlain(inner)] as const);
   return Object.freeze(Object.fromEntries(entries));
@@ -158,6 +146,11 @@ export function isExactObject(value: unknown): value is ExactObject {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !isRawJSON(value);
 }
 
+/** Whether an exact value is a list. `Array.isArray()` does not narrow readonly ones. */
+export function isExactList(value: ExactJson | undefined): value is readonly ExactJson[] {
+  return Array.isArray(value);
+}
+
 /** Whether a value is a number that keeps its own spelling. */
 export function isRawNumber(value: unknown): value is RawNumber {
   return isRawJSON(value);
@@ -172,7 +165,7 @@ function seal(value: ExactJson, depth: number): void {
     }
     return;
   }
-  for (const inner of isArray(value) ? value : Object.values(value)) seal(inner, depth + 1);
+  for (const inner of isExactList(value) ? value : Object.values(value)) seal(inner, depth + 1);
   Object.freeze(value);
 }
 
@@ -180,10 +173,6 @@ function plainNumber(source: string): number | bigint {
   const number = Number(source);
   if (Number.isSafeInteger(number) || !/^-?\d+$/.test(source)) return number;
   return BigInt(source);
-}
-
-function isArray(value: ExactJson): value is readonly ExactJson[] {
-  return Array.isArray(value);
 }
 
 /** Whether a JSON text may contain a name, which may be written with escapes. */

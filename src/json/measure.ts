@@ -12,17 +12,9 @@ export interface JsonMeasure {
 export interface JsonLimits {
   /** The most values and names. */
   readonly maxValues: number;
-  /**
-   * The most names, which take longer to parse than other values.
-   *
-   * @default {maxValues}
-   */
+  /** The most names, which take longer than other values; by default `maxValues`. */
   readonly maxNames?: number;
-  /**
-   * The deepest nesting. Later steps such as `JSON.stringify()` may be recursive.
-   *
-   * @default {2000}
-   */
+  /** The deepest nesting, for later steps that are recursive; 2000 by default. */
   readonly maxDepth?: number;
 }
 

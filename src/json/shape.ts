@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { type ExactJson, isRawNumber, isRecord } from "./exact.ts";
+import { type ExactJson, isExactList, isRawNumber, isRecord } from "./exact.ts";
 
 /** The types without parts. */
 const SCALARS = ["null", "bool", "int", "float", "str"] as const;
@@ -89,7 +89,7 @@ function look(value: ExactJson, depth: number, left: { visits: number }): Shape 
   if (isRawNumber(value)) return { scalars: [/[.eE]/.test(value.rawJSON) ? "float" : "int"] };
   const isTooMuch = depth === 0 || left.visits <= 0;
   const lookAt = (inner: ExactJson) => look(inner, depth - 1, left);
-  if (isList(value)) {
+  if (isExactList(value)) {
     const items = isTooMuch ? [] : value.slice(0, MAX_ITEMS);
     left.visits -= items.length;
     return { scalars: [], items: items.map(lookAt).reduce(merge, NOTHING) };
@@ -109,16 +109,9 @@ function look(value: ExactJson, depth: number, left: { visits: number }): Shape 
   return { scalars: [], object };
 }
 
-function isList(value: ExactJson): value is readonly ExactJson[] {
-  return Array.isArray(value);
-}
-
 const NAME = /^[@$#_]?[\p{L}_][\p{L}\p{N}_-]*$/u;
 
-/**
- * Whether a name in an object is data: an id, an address, a date, a person's name with a space. `line1`
- * and `sha256` are names; `user_17`, `2024`, `a@b.c` and `7f3a-…` are not.
- */
+/** Whether a name is data, as `user_17`, `2024`, `a@b.c` and `7f3a-…` are, unlike `line1` and `sha256`. */
 function isData(name: string): boolean {
   if (name.length > MAX_NAME || !NAME.test(name) || name === "__proto__") return true;
   const digits = name.match(/\p{N}+/gu) ?? [];

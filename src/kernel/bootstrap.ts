@@ -18,10 +18,7 @@ export interface BootstrapConfig {
   readonly toolToken?: string;
 }
 
-/**
- * The one statement that sets up a kernel, by the module `ipybox_runtime.kernel` on its
- * `PYTHONPATH`. It is an expression without a value, so that the user's namespace stays empty.
- */
+/** The expression that sets up a kernel. It has no value, so that the user's namespace stays empty. */
 export function bootstrapCode(config: BootstrapConfig): string {
   return callOf("start", config);
 }

@@ -146,9 +146,7 @@ export interface KernelClientOptions
    * @default the folder for images
    */
   readonly spillDir?: string;
-  /**
-   * Where code starts; relative to the gateway's working directory, which is also the default.
-   */
+  /** Where code starts; relative to the gateway's working directory, which is also the default. */
   readonly workingDir?: string;
   /**
    * Whether each execution starts in its first directory again, wherever the one before went. One

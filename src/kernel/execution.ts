@@ -118,11 +118,7 @@ export class Execution implements AsyncIterable<OutputChunk> {
 
 /** Options of {@linkcode Run}. */
 interface RunParts extends ExecuteOptions {
-  /**
-   * The id of its request, by which another host finds it.
-   *
-   * @default {undefined} a new one
-   */
+  /** The id of its request, by which another host finds it; by default a new one. */
   readonly id?: string;
   readonly code: string;
   readonly maxOutputBytes: number;
@@ -132,11 +128,7 @@ interface RunParts extends ExecuteOptions {
   readonly graceMs: number;
   /** Aborts when the kernel's host is closed. */
   readonly closed: AbortSignal;
-  /**
-   * Whether to queue text for a reader.
-   *
-   * @default {true}
-   */
+  /** Whether to queue text for a reader, as by default. */
   readonly chunks?: boolean;
 }
 
@@ -149,16 +141,12 @@ interface Running {
 /** How long a kernel may take to be ready for other code once its interrupted code has ended. */
 const IDLE_GRACE_MS = 10_000;
 
-/**
- * Code that waits for a kernel, runs or has ended, with its output and outcome. Text and other events
- * wait for the reader, if there is one, in one bounded queue. `KernelHost` decides when the code runs.
- */
+/** Code that waits for a kernel, runs or has ended, with its output. `KernelHost` decides when it runs. */
 export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   /** The result of the code; rejects if there is none. */
   readonly result: Promise<ExecutionResult>;
   /** Whether the kernel's variables survived; resolves when the code has ended. */
   readonly state: Promise<KernelState>;
-  /** The id of its request. */
   readonly id: string;
   /** Aborts when it is cancelled. */
   readonly signal: AbortSignal;
@@ -232,10 +220,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     }
   }
 
-  /**
-   * Runs the code in an idle kernel until it ends or is cancelled, and returns the outcome for
-   * {@linkcode end}. With `"lost"`, the code may still run: end its kernel.
-   */
+  /** Runs the code in an idle kernel. With the outcome `"lost"`, it may still run: end its kernel. */
   async runIn(kernel: Kernel, cancelled: AbortSignal): Promise<Outcome> {
     const { code, storeHistory = false, onInput } = this.#parts;
     const collector = this.#collector;
@@ -272,10 +257,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     }
   }
 
-  /**
-   * Takes over the request of an execution that an earlier host began: {@linkcode runIn} waits for it
-   * and sends none.
-   */
+  /** Takes over an execution that an earlier host began: {@linkcode runIn} sends no request then. */
   find(kernel: Kernel): KernelRequest {
     return this.#found = new KernelRequest(this.#listeners(kernel));
   }
@@ -326,10 +308,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     return this.#question = new InputRequest(question, (value) => kernel.reply(value));
   }
 
-  /**
-   * Waits until the execution is over and none of its interrupts can reach the next one. The
-   * result is `"lost"` if the kernel does not manage that in time.
-   */
+  /** Waits until the execution is over and none of its interrupts can reach the next one, or gives up. */
   async #settle(running: Running): Promise<KernelState> {
     const { graceMs } = this.#parts;
     const { request } = running;
@@ -430,7 +409,11 @@ export class InputRequest implements InputQuestion {
   readonly isPassword: boolean;
   readonly #reply: (value: string) => void;
   readonly #closed = Promise.withResolvers<InputEnd>();
+  /** Resolves with how the question ended: answered, declined or withdrawn. */
+  readonly closed: Promise<InputEnd> = this.#closed.promise;
   readonly #withdrawn = new AbortController();
+  /** Aborts when the question is withdrawn: the code was interrupted, has ended or asks again. */
+  readonly signal: AbortSignal = this.#withdrawn.signal;
   #isOpen = true;
 
   /**
@@ -443,16 +426,6 @@ export class InputRequest implements InputQuestion {
     this.prompt = question.prompt;
     this.isPassword = question.isPassword;
     this.#reply = reply;
-  }
-
-  /** Aborts when the question is withdrawn: the code was interrupted, has ended or asks again. */
-  get signal(): AbortSignal {
-    return this.#withdrawn.signal;
-  }
-
-  /** Resolves with how the question ended: answered, declined or withdrawn. */
-  get closed(): Promise<InputEnd> {
-    return this.#closed.promise;
   }
 
   /**

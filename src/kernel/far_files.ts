@@ -49,9 +49,7 @@ export class FarFiles {
     this.#link = link;
   }
 
-  /**
-   * Copies a folder if it, or possibly its copy, has changed. Failures of the link are reported elsewhere.
-   */
+  /** Copies a folder if it has changed, or possibly its copy. The link's failures are reported elsewhere. */
   async copy({ here, there, within }: CopiedFolder, isChanged = false): Promise<void> {
     using _turn = await this.#turns.acquire();
     const versions: string[] = [];
@@ -101,7 +99,6 @@ export class FarFiles {
 }
 
 interface Entry {
-  /** Its path in the folder. */
   readonly path: string;
   /** A path that leads to it as long as it is visited, whatever somebody puts in a folder's place. */
   readonly at: string;

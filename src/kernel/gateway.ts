@@ -64,13 +64,14 @@ export class KernelGateway implements AsyncDisposable {
   #disposing: Promise<void> | undefined;
 
   private constructor(parts: AsyncDisposableStack, running: Running) {
+    const { facts } = running;
     this.#parts = parts;
     this.url = new URL(`http://127.0.0.1:${running.port.number}/`);
-    this.token = running.token;
-    this.sessionDir = running.sessionDir;
-    this.sandboxed = running.sandboxed;
-    this.kernelsApart = running.kernelsApart;
-    this.limits = running.limits;
+    this.token = facts.token;
+    this.sessionDir = facts.sessionDir;
+    this.sandboxed = facts.sandboxed;
+    this.kernelsApart = facts.kernelsApart;
+    this.limits = facts.limits;
     this.exited = running.exited;
     this.#running = running;
   }
@@ -157,13 +158,13 @@ export class KernelGateway implements AsyncDisposable {
 
   /** @internal Says what the next host has to know; only one that lasts can. */
   keep(kept: Readonly<Record<string, unknown>>): void {
-    const { lasting } = this.#running;
-    lasting?.launcher.keep({ ...kept, gateway: lasting.facts });
+    const { launcher, facts } = this.#running;
+    launcher?.keep({ ...kept, gateway: facts });
   }
 
   /** @internal Leaves one that lasts to another host. */
   async leave(): Promise<void> {
-    await this.#running.lasting?.launcher.leave();
+    await this.#running.launcher?.leave();
     await this[Symbol.asyncDispose]();
   }
 
@@ -215,17 +216,14 @@ interface Start<Options = KernelGatewayOptions> {
 /** A gateway that answers. */
 interface Running {
   readonly port: LinkPort;
-  readonly token: string;
-  readonly sessionDir: string;
-  readonly sandboxed: boolean;
-  readonly kernelsApart: boolean;
-  readonly limits: EffectiveLimits;
+  readonly facts: LastingFacts;
   readonly process: LauncherProcess;
   readonly exited: Promise<ProcessEvidence>;
   readonly checker: () => CheckerProcess | undefined;
   readonly sync?: ((isChanged?: boolean) => Promise<void>) | undefined;
   readonly file?: (() => ByteStream | undefined) | undefined;
-  readonly lasting?: { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts };
+  /** What keeps it where it outlives this process. */
+  readonly launcher?: SupervisedLauncher | undefined;
 }
 
 /** Opens the link to a gateway that runs. */
@@ -246,14 +244,8 @@ async function attachIn(
       : explainFar(last, { where, cause });
   await untilReady(launched, explain, deadline);
   const port = parts.use(LinkPort.open(launched.link, facts.token));
-  return {
-    ...facts,
-    ...copying(launched, facts),
-    port,
-    process: launcher,
-    exited: launched.exited,
-    lasting: { launcher, facts },
-  };
+  const { exited } = launched;
+  return { facts, ...copying(launched, facts), port, process: launcher, exited, launcher };
 }
 
 /** What the host copies to where kernels are, and the checker, which reads copies there. */
@@ -321,8 +313,7 @@ async function startIn(
     deadline,
   );
   const { exited } = launched;
-  const lasting = launcher === undefined ? undefined : { launcher, facts };
-  return { ...facts, ...copies, port, process, exited, lasting };
+  return { facts, ...copies, port, process, exited, launcher };
 }
 
 /** Starts a type checker beside the launcher, with a folder for its stubs, which may need a copy there. */
@@ -382,7 +373,6 @@ async function untilAnswers(
   }
 }
 
-/** What a gateway is made of. */
 interface GatewayParts {
   readonly options: KernelGatewayOptions;
   readonly place: Place;

@@ -3,7 +3,9 @@ import { bodyOf, directClient } from "../base/http.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { LinkedSignal, settledWithin } from "../base/signals.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
-import { isObject, KERNEL_PROTOCOL } from "./jupyter.ts";
+import { isRecord } from "../json/exact.ts";
+import { parsedJson } from "../json/plain.ts";
+import { KERNEL_PROTOCOL } from "./jupyter.ts";
 import { describeExit } from "./traceback.ts";
 
 /** A type checker that runs beside kernels. */
@@ -66,6 +68,8 @@ export class GatewayConnection implements AsyncDisposable {
   readonly #client: Deno.HttpClient;
   readonly #options: ConnectionOptions;
   readonly #end = new AbortController();
+  /** Aborts when its process has ended, if that is known; the reason is the error to report. */
+  readonly ended: AbortSignal = this.#end.signal;
 
   /** Makes no connection yet. */
   constructor(address: Gateway, options: ConnectionOptions) {
@@ -75,11 +79,6 @@ export class GatewayConnection implements AsyncDisposable {
     address.exited?.then((evidence) => {
       this.#end.abort(evidence instanceof KernelDiedError ? evidence : endOf(evidence));
     });
-  }
-
-  /** Aborts when its process has ended, if that is known; the reason is the error to report. */
-  get ended(): AbortSignal {
-    return this.#end.signal;
   }
 
   /** The error to report if it ended: its death may be noticed a little later than a failed request. */
@@ -103,8 +102,8 @@ export class GatewayConnection implements AsyncDisposable {
   /** Starts a kernel and returns its id. */
   async createKernel(signal: AbortSignal): Promise<string> {
     const response = await this.#fetch("POST", "api/kernels", { body: "{}", signal });
-    const model: unknown = parsed(await startOf(response, signal));
-    if (isObject(model) && typeof model.id === "string") return model.id;
+    const model = parsedJson(await startOf(response, signal));
+    if (isRecord(model) && typeof model.id === "string") return model.id;
     throw new Error("The kernel gateway returned no kernel id; is it a Jupyter Kernel Gateway?");
   }
 
@@ -199,14 +198,6 @@ async function startOf(response: Response, signal: AbortSignal): Promise<string>
     if (bytes > MAX_ANSWER_BYTES) break;
   }
   return text + decoder.decode();
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined; // which names no kernel
-  }
 }
 
 function kernelPath(id: string): string {

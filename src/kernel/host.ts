@@ -521,10 +521,7 @@ export class KernelHost implements AsyncDisposable {
     this.#endings.add(ending);
   }
 
-  /**
-   * Sees to it that there will be a second kernel, set up ahead, so that a reset need not wait for
-   * one. Where it cannot be started or dies nothing is lost.
-   */
+  /** Prepares a second kernel, so that a reset need not wait. Nothing is lost if it fails or dies. */
   #prepareSpare(): void {
     if (this.#options.spareKernel === false || this.#state.is === "closed") return;
     if (!this.#isUsed) return; // there is nothing to reset, and the memory may never be needed

@@ -13,6 +13,7 @@ import { createMessage, type IMessage } from "@jupyterlab/services/lib/kernel/me
 import { serialize } from "@jupyterlab/services/lib/kernel/serialize.js";
 import { validateMessage } from "@jupyterlab/services/lib/kernel/validate.js";
 import { settledWithin } from "../base/signals.ts";
+import { isRecord } from "../json/exact.ts";
 import { checkJson, JsonLimitError } from "../json/measure.ts";
 
 /** The WebSocket subprotocol with binary messages, whose text is not escaped twice. */
@@ -22,11 +23,7 @@ export const KERNEL_PROTOCOL = "v1.kernel.websocket.jupyter.org";
 export type RequestContent =
   | {
     readonly type: "kernel_info_request";
-    /**
-     * Whether it waits for the code that runs.
-     *
-     * @default {"shell"} it does
-     */
+    /** With `"shell"`, the default, it waits for the code that runs. */
     readonly channel?: "shell" | "control";
   }
   | {
@@ -116,14 +113,11 @@ const MAX_NAMES = 50_000;
 /** The limit on a header's values. */
 const MAX_HEADER_VALUES = 1000;
 
-/**
- * Reads a message, which executed code may have forged. If it has too many values, its content is
- * dropped, and output is replaced by a text that says so.
- */
+/** Reads a message, which code may have forged. The content of one with too many values is dropped. */
 export function decodeMessage(data: ArrayBuffer): JupyterMessage {
   const { channel, header, parent, content: bytes } = partsOf(data);
   const head = parseJson(header, MAX_HEADER_VALUES);
-  if (!isObject(head)) throw new TypeError("A message's header is not an object");
+  if (!isRecord(head)) throw new TypeError("A message's header is not an object");
   const { type, content } = contentOf(bytes, head.msg_type);
   const message: unknown = {
     channel: decoder.decode(channel),
@@ -134,8 +128,8 @@ export function decodeMessage(data: ArrayBuffer): JupyterMessage {
   };
   requireMessage(message);
   const parentHeader: unknown = message.parent_header;
-  const { msg_id: id, session }: JsonObject = isObject(parentHeader) ? parentHeader : {};
-  if (!isObject(content)) throw new TypeError("A message's content is not an object");
+  const { msg_id: id, session }: JsonObject = isRecord(parentHeader) ? parentHeader : {};
+  if (!isRecord(content)) throw new TypeError("A message's content is not an object");
   return {
     channel: message.channel,
     type: message.header.msg_type,
@@ -198,11 +192,6 @@ function partsOf(
 
 function textIn(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
-}
-
-/** Whether a value is a JSON object. */
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** How long a closing handshake may take before the socket is abandoned. */
@@ -282,25 +271,21 @@ export class KernelSocket implements AsyncDisposable {
 
 /** The callbacks of a request. */
 export interface RequestListeners {
-  /**
-   * Takes each message on iopub except the status, including those that threads and tasks of earlier
-   * requests have sent since those ended.
-   */
+  /** Takes messages on iopub except the status, also late ones of threads of earlier requests. */
   readonly onOutput?: (message: JupyterMessage) => void;
   /** Takes the code's questions. */
   readonly onInput?: (content: JsonObject) => void;
 }
 
-/**
- * A request that a kernel processes.
- *
- * It ends with its reply on the shell channel *and* the kernel's `idle` on iopub, which arrive in
- * either order: stopping at the reply would lose output.
- */
+/** A request to a kernel. It ends with the reply *and* `idle`, in either order: else output would be lost. */
 export class KernelRequest {
   readonly #listeners: RequestListeners;
   readonly #begun = Promise.withResolvers<void>();
+  /** Resolves when the kernel runs the code, so that interrupts reach it. */
+  readonly begun: Promise<void> = this.#begun.promise;
   readonly #idle = Promise.withResolvers<void>();
+  /** Resolves when the kernel is idle again; after an interrupt also without a reply. */
+  readonly idle: Promise<void> = this.#idle.promise;
   readonly #reply = Promise.withResolvers<JsonObject>();
   /** Resolves with the reply's content after reply and idle; rejects if the kernel ends before. */
   readonly done: Promise<JsonObject>;
@@ -314,16 +299,6 @@ export class KernelRequest {
     for (const promise of [this.done, this.begun, this.idle]) {
       promise.catch(() => {}); // each caller waits for some of them
     }
-  }
-
-  /** Resolves when the kernel runs the code, so that interrupts reach it. */
-  get begun(): Promise<void> {
-    return this.#begun.promise;
-  }
-
-  /** Resolves when the kernel is idle again; after an interrupt also without a reply. */
-  get idle(): Promise<void> {
-    return this.#idle.promise;
   }
 
   /** Whether {@linkcode idle} has resolved. */

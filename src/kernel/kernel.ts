@@ -41,7 +41,6 @@ interface KernelOptions {
 
 /** A kernel that an earlier host started. */
 export interface KernelReference {
-  /** Its id at its gateway. */
   readonly id: string;
   /** The session of its requests. */
   readonly session: string;
@@ -70,24 +69,25 @@ const BEGIN_TIMEOUT_MS = 5000;
 
 /** One running IPython kernel, set up and reachable. Disposing it ends the kernel. */
 export class Kernel implements AsyncDisposable {
-  readonly #id: string;
+  /** What the next host needs to attach to it. */
+  readonly reference: KernelReference;
   readonly #options: Pick<KernelOptions, "gateway" | "log">;
-  readonly #session: string;
   /** Requests about code being typed: their output, even late, belongs to no execution. */
   readonly #asideSession: string = crypto.randomUUID();
   readonly #requests = new Map<string, KernelRequest>();
   readonly #end = new AbortController();
+  /** Aborts when the kernel can no longer be used; the reason is the error to report. */
+  readonly ended: AbortSignal = this.#end.signal;
   readonly #late = new LateOutput();
   readonly #stderrBefore: string;
   #asking = false;
   #socket: KernelSocket | undefined;
 
   private constructor(
-    { id, session }: KernelReference,
+    reference: KernelReference,
     options: Pick<KernelOptions, "gateway" | "log">,
   ) {
-    this.#id = id;
-    this.#session = session;
+    this.reference = reference;
     this.#options = options;
     this.#stderrBefore = options.gateway.address.stderrTail ?? "";
     const { ended } = options.gateway; // and with it each of its kernels
@@ -138,15 +138,12 @@ export class Kernel implements AsyncDisposable {
     const ready = anySignal(signal, kernel.ended);
     await kernel.#connect(ready);
     await abortable(kernel.#setUp(options.bootstrap), ready);
-    options.log.debug(`kernel ${kernel.#id} is ready`);
+    options.log.debug(`kernel ${kernel.reference.id} is ready`);
     stack.move();
     return kernel;
   }
 
-  /**
-   * Attaches to a kernel that an earlier host started. `execution` is its last execution, whose messages
-   * are repeated from the first.
-   */
+  /** Attaches to an earlier host's kernel. The messages of its last execution are repeated from the first. */
   static async attach(
     reference: KernelReference,
     options: Pick<KernelOptions, "gateway" | "log">,
@@ -167,11 +164,6 @@ export class Kernel implements AsyncDisposable {
     }
     if (request !== undefined) kernel.#follow(request);
     return kernel;
-  }
-
-  /** What the next host needs to attach to it. */
-  get reference(): KernelReference {
-    return { id: this.#id, session: this.#session };
   }
 
   /** Leaves it to the next host: no more of its messages are delivered here. */
@@ -196,24 +188,17 @@ export class Kernel implements AsyncDisposable {
     }, () => {}); // the kernel has ended, of which the request hears
   }
 
-  /** Its gateway. */
   get gateway(): GatewayConnection {
     return this.#options.gateway;
   }
 
-  /** Aborts when the kernel can no longer be used; the reason is the error to report. */
-  get ended(): AbortSignal {
-    return this.#end.signal;
-  }
-
-  /** Sends a request. */
   request(
     content: RequestContent,
     listeners: RequestListeners = {},
     knownId?: string,
   ): KernelRequest {
     const aside = content.type === "complete_request" || content.type === "is_complete_request";
-    const session = aside ? this.#asideSession : this.#session;
+    const session = aside ? this.#asideSession : this.reference.session;
     const { id, data } = encodeRequest(content, session, knownId);
     const request = new KernelRequest(listeners);
     if (this.ended.aborted) {
@@ -258,39 +243,29 @@ export class Kernel implements AsyncDisposable {
 
   /** Answers an input request of the code. */
   reply(value: string): void {
-    this.#socket?.send(encodeInputReply(value, this.#session));
+    this.#socket?.send(encodeInputReply(value, this.reference.session));
   }
 
   /** Interrupts the running code; resolves when the signal has been sent. */
   async interrupt(): Promise<void> {
-    await this.gateway.interruptKernel(this.#id, this.ended);
+    await this.gateway.interruptKernel(this.reference.id, this.ended);
     // An idle event loop, as in `await asyncio.sleep(60)`, does not notice the signal until something
     // else wakes it.
     this.request({ type: "kernel_info_request" });
   }
 
-  /**
-   * Resolves when the kernel has handled everything sent before: an interrupt that was late for its
-   * execution hits this request and not the next execution.
-   */
+  /** Resolves when what came before is handled: a late interrupt hits this and not the next code. */
   async settled(): Promise<void> {
     await this.request({ type: "kernel_info_request" }).idle;
   }
 
-  /**
-   * Resolves when the output of the code so far has arrived. The kernel flushes its streams before it
-   * reports idle after a control request, which it answers while code runs. If code keeps the kernel
-   * busy, this stops waiting.
-   */
+  /** Resolves when the output so far has arrived: a control request flushes it. Code may keep the kernel busy. */
   async flush(): Promise<void> {
     const { idle } = this.request({ type: "kernel_info_request", channel: "control" });
     await settledWithin(idle, FLUSH_TIMEOUT_MS);
   }
 
-  /**
-   * Reinitializes a kernel that was started ahead: code of the kernel that it replaces could write to
-   * its folder. Call it after that kernel has ended, and before any code runs.
-   */
+  /** Reinitializes a kernel that was started ahead, whose folder code of the one before could write to. */
   async begin(toolToken: string | undefined): Promise<void> {
     const code = beginCode(toolToken);
     await this.#runSilently(code, "Cannot hand over the kernel", BEGIN_TIMEOUT_MS);
@@ -309,7 +284,7 @@ export class Kernel implements AsyncDisposable {
     this.abandon(new DOMException("The kernel was closed", "AbortError"));
     await this.#socket?.[Symbol.asyncDispose]();
     // Also if it was reported dead: its own code may have sent the report, to survive.
-    if (await deleteKernel(this.#options, this.#id)) return;
+    if (await deleteKernel(this.#options, this.reference.id)) return;
     await this.gateway.end().catch((error: unknown) => {
       this.#options.log.error(
         `Cannot stop a kernel gateway that does not stop its kernels: ${messageOf(error)}`,
@@ -321,14 +296,16 @@ export class Kernel implements AsyncDisposable {
     const { gateway } = this;
     try {
       this.#socket = await KernelSocket.open(
-        gateway.openChannels(this.#id, this.#session),
+        gateway.openChannels(this.reference.id, this.reference.session),
         (data) => this.#receive(data),
         signal,
       );
     } catch (cause) {
       // The gateway says that it has ended, which it may still list.
       const isGone = /\b410\b/.test(messageOf(cause));
-      if (signal.aborted || (!isGone && await gateway.knowsKernel(this.#id, signal))) throw cause;
+      if (signal.aborted || (!isGone && await gateway.knowsKernel(this.reference.id, signal))) {
+        throw cause;
+      }
       throw new UnansweredError("its process ended before it answered", { cause });
     }
     this.#socket.closed.then((reason) => this.#lost(reason));
@@ -363,7 +340,9 @@ export class Kernel implements AsyncDisposable {
       message = decodeMessage(data);
     } catch (error) {
       // Executed code can send anything; ignore what is not a message.
-      this.#options.log.debug(`kernel ${this.#id} sent no Jupyter message: ${messageOf(error)}`);
+      this.#options.log.debug(
+        `kernel ${this.reference.id} sent no Jupyter message: ${messageOf(error)}`,
+      );
       return;
     }
     try {
@@ -371,7 +350,7 @@ export class Kernel implements AsyncDisposable {
     } catch (error) {
       // An error in an event's handler would end the process, and with it all other kernels.
       this.#options.log.error(
-        `Cannot accept a message from kernel ${this.#id}: ${messageOf(error)}`,
+        `Cannot accept a message from kernel ${this.reference.id}: ${messageOf(error)}`,
       );
     }
   }
@@ -382,7 +361,7 @@ export class Kernel implements AsyncDisposable {
     if (message.channel === "stdin") this.#takeQuestion(message, request);
     else if (request !== undefined) request.receive(message);
     else if (type === "status" && isDeath(content.execution_state)) this.#doubt(content);
-    else if (message.parentSession === this.#session && isOutput(message)) {
+    else if (message.parentSession === this.reference.session && isOutput(message)) {
       const running = this.#requests.values().find(({ takesOutput }) => takesOutput);
       if (running !== undefined) running.receive(message);
       else this.#late.add(message, size);
@@ -395,17 +374,14 @@ export class Kernel implements AsyncDisposable {
     if (this.#socket?.isDrained) this.reply(END_OF_INPUT); // forged ones may be many
   }
 
-  /**
-   * A message says that the kernel's process has ended. Executed code can forge that, so ask the
-   * gateway, which no longer lists ended kernels.
-   */
+  /** Asks the gateway whether the kernel died, as a message says: executed code can forge that. */
   async #doubt(content: JsonObject): Promise<void> {
     if (this.#asking) return;
     this.#asking = true;
     const timeout = AbortSignal.timeout(DOUBT_TIMEOUT_MS);
     let runs: boolean;
     try {
-      runs = await this.gateway.knowsKernel(this.#id, timeout);
+      runs = await this.gateway.knowsKernel(this.reference.id, timeout);
     } catch (error) {
       return await this.#lost(
         `cannot tell from its gateway whether it is running: ${messageOf(error)}`,
@@ -452,7 +428,6 @@ export class Kernel implements AsyncDisposable {
 
 /** An execution that an earlier host began, whose messages are still to come. */
 interface FoundExecution {
-  /** The id of its request. */
   readonly id: string;
   /** Makes the request that gets them. */
   readonly find: (kernel: Kernel) => KernelRequest;
@@ -510,10 +485,7 @@ async function createKernel(options: KernelOptions, signal: AbortSignal): Promis
   }
 }
 
-/**
- * Asks the gateway to end a process, even one that is still starting, and its leftovers. Never
- * rejects; resolves with whether the gateway did it.
- */
+/** Has the gateway end a process, even a starting one. Never rejects; resolves with whether it did. */
 async function deleteKernel(
   { gateway, log }: Pick<KernelOptions, "gateway" | "log">,
   id: string | Promise<string>,
@@ -538,10 +510,7 @@ function isDeath(state: unknown): boolean {
 /** The limit on messages kept between two executions, in bytes. */
 const MAX_BYTES = 1024 ** 2;
 
-/**
- * The output of threads and tasks while no execution is under way. The next execution gets it, just as
- * a terminal would show it there.
- */
+/** The output of threads between executions. The next one gets it, as a terminal would show it there. */
 class LateOutput {
   #messages: JupyterMessage[] = [];
   #bytes = 0;
@@ -557,7 +526,6 @@ class LateOutput {
     this.#messages.push(message);
   }
 
-  /** Takes the kept messages. */
   take(): JupyterMessage[] {
     const messages = this.#messages;
     if (this.#leftOut > 0) messages.push(note(this.#leftOut));

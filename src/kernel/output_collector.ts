@@ -1,10 +1,10 @@
 import { messageOf } from "../base/message_of.ts";
 import type { PartialResult } from "../base/errors.ts";
-import { weightOf } from "../json/exact.ts";
+import { isRecord, weightOf } from "../json/exact.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
 import { SpillFile, type TextSource } from "./spill_file.ts";
 import { hasImage, type MimeBundle, readBundle, shownText, writeImage } from "./outputs.ts";
-import { isObject, type JsonObject, type JupyterMessage } from "./jupyter.ts";
+import type { JsonObject, JupyterMessage } from "./jupyter.ts";
 import { type DataEntry, LineJoiner, OutputLog, type Shown } from "./output_log.ts";
 import { cut, formatBytes } from "./text.ts";
 import { type Raised, raisedIn } from "./traceback.ts";
@@ -15,7 +15,6 @@ export interface CollectorOptions {
   readonly maxOutputBytes: number;
   /** The folder for the file of a longer text. */
   readonly spill: ArtifactFolder;
-  /** The folder for image files. */
   readonly images: ArtifactFolder;
   /** Called with each piece of text. */
   readonly onText: (stream: TextSource, text: string) => void;
@@ -27,10 +26,7 @@ const MAX_KEPT_BYTES = 128 * 1024 ** 2;
 /** The limit on displays and errors of one execution. */
 const MAX_KEPT = 10_000;
 
-/**
- * The limit on image files of one result. They are written at once, which blocks all other sessions of
- * the process.
- */
+/** The limit on image files of one result: writing them blocks all other sessions. */
 const MAX_IMAGES = 1000;
 
 /** The memory of a display or error besides its content, in bytes. */
@@ -81,16 +77,11 @@ export class OutputCollector implements Disposable {
     else if (type === "error") this.#addError(content);
   }
 
-  /**
-   * Takes the payload of the reply, in which IPython puts the text for a pager, such as the help of
-   * `print?`. Ignores text for the next cell (`set_next_input`, from `%load` and `%recall`): there is
-   * no cell to put it in, and the code's author can get it as a value. Also ignores requests to open an
-   * editor or to close the frontend.
-   */
+  /** Takes text for a pager, as of `print?`. There is no next cell and no editor for the rest. */
   addPayload(payload: unknown): void {
     if (!Array.isArray(payload)) return;
     for (const part of payload) {
-      if (!isObject(part) || part.source !== "page" || !isObject(part.data)) continue;
+      if (!isRecord(part) || part.source !== "page" || !isRecord(part.data)) continue;
       this.#addData("display_data", { data: part.data });
     }
   }
@@ -100,10 +91,7 @@ export class OutputCollector implements Disposable {
     return raisedIn(content, Math.max(this.#options.maxOutputBytes, MIN_ERROR_BYTES));
   }
 
-  /**
-   * The output so far. Its images become files only now, so that images which code keeps replacing, or
-   * clears, cost no disk access.
-   */
+  /** The output so far. Images become files only now: those replaced or cleared cost no disk access. */
   partial(): PartialResult {
     this.#saveImages();
     const note = this.#spill?.note ?? "";
@@ -189,8 +177,8 @@ export class OutputCollector implements Disposable {
 
   /** The display of a message, its text cut to the limit; and its whole text. */
   #read(content: JsonObject): { shown: Omit<Shown, "image">; text: string | undefined } {
-    const data = isObject(content.data) ? readBundle(content.data) : {};
-    const metadata = isObject(content.metadata) ? content.metadata : {};
+    const data = isRecord(content.data) ? readBundle(content.data) : {};
+    const metadata = isRecord(content.metadata) ? content.metadata : {};
     const text = shownText(data);
     const shortened = text === undefined ? undefined : cut(text, this.#options.maxOutputBytes / 2);
     // Otherwise the log would be the first to learn that text is missing.
@@ -289,7 +277,7 @@ export class OutputCollector implements Disposable {
 
 function displayIdOf(content: JsonObject): string | undefined {
   const { transient } = content;
-  return isObject(transient) && typeof transient.display_id === "string"
+  return isRecord(transient) && typeof transient.display_id === "string"
     ? transient.display_id
     : undefined;
 }

@@ -44,10 +44,7 @@ const ENTRY_BYTES = 64;
 /** Entries stay this small, so that text can be cut between them. */
 const MAX_STREAM_ENTRY_BYTES = 65_536;
 
-/**
- * The outputs of one execution in order. Their text is limited: half of the limit is kept from the
- * start and half from the end. All work is linear in the text.
- */
+/** The outputs of one execution. Of a long text, half of the limit is kept from either end, in linear time. */
 export class OutputLog {
   readonly #half: number;
   readonly #beforeGap: () => void;
@@ -62,7 +59,6 @@ export class OutputLog {
     this.#beforeGap = beforeGap;
   }
 
-  /** Adds text of a stream. */
   addStream(name: "stdout" | "stderr", text: string): void {
     this.#hasText = true;
     const bytes = byteLength(text);
@@ -97,10 +93,7 @@ export class OutputLog {
     return entry;
   }
 
-  /**
-   * Updates displays, which share their content from then on: many displays that are updated often cost
-   * no more than one. The merged text has a copy for each of them, so check first that all of them fit.
-   */
+  /** Updates displays, which share their content then. The text has a copy for each: check first that all fit. */
   update(first: DataEntry, others: readonly DataEntry[], next: Shown): void {
     const { shown } = first;
     const bytes = byteLength(shownText(next.data) ?? "");
@@ -122,7 +115,6 @@ export class OutputLog {
     this.#trimIfLarge();
   }
 
-  /** Adds an error. */
   addError(error: ErrorEntry): void {
     this.#entries.push(error);
   }
@@ -158,7 +150,6 @@ export class OutputLog {
     return text === null ? null : withoutBlankEdges(collapseCarriageReturns(text));
   }
 
-  /** Paths of the images. */
   images(): string[] {
     const images = new Set<string>();
     for (const entry of this.#entries) {

@@ -50,10 +50,7 @@ export interface ExecutionResult {
   readonly wholeText?: WholeText;
 }
 
-/**
- * Reads a bundle. Jupyter allows a text to be a list of lines; join it once, as a bundle is read as
- * often as it is displayed.
- */
+/** Reads a bundle, and joins texts that are lists of lines: it is read as often as it is displayed. */
 export function readBundle(value: JsonObject): MimeBundle {
   return Object.fromEntries(
     Object.entries(value).map(([mime, content]) => [
@@ -82,7 +79,6 @@ const FORMATS: readonly {
   { mime: "image/svg+xml", extension: "svg", decode: (value) => encoder.encode(value) },
 ];
 
-/** Writes the image of a MIME bundle to a file. */
 export function writeImage(data: MimeBundle, folder: ArtifactFolder): string | undefined {
   for (const { mime, extension, decode } of FORMATS) {
     const value = textOf(data[mime]);

@@ -17,10 +17,7 @@ export interface PlaceOptions {
   readonly session: LastingSession | undefined;
 }
 
-/**
- * The place where kernels run, with a started launcher: this machine's sandbox, or what a placement
- * leads to.
- */
+/** The place where kernels run, with a started launcher. */
 export interface Place {
   /** The session's folders there. */
   readonly paths: SessionPaths;

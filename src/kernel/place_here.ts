@@ -12,7 +12,7 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { abortable } from "../base/signals.ts";
 import { HeldTogether } from "../files/held_records.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
-import { hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
+import { hostPath, namedProgram } from "../process/program.ts";
 import { effectiveLimits, LimitedTogether, rlimits } from "../sandbox/limits.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
 import {
@@ -27,7 +27,7 @@ import { howEnded } from "./launch.ts";
 import type { Place, PlaceOptions } from "./place.ts";
 import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
-import { startSupervisor, SupervisedLauncher } from "./supervisor.ts";
+import { startSupervisor, SupervisedLauncher, type SupervisorOptions } from "./supervisor.ts";
 
 export async function placeHere(
   parts: AsyncDisposableStack,
@@ -126,21 +126,15 @@ export async function placeHere(
   };
 }
 
-interface LastingLaunch {
+interface LastingLaunch
+  extends Pick<SupervisorOptions, "cwd" | "env" | "python" | "hostPrivate" | "ender"> {
   readonly command: readonly string[];
-  readonly cwd: string;
-  readonly env: Readonly<Record<string, string>>;
-  /** The Python that runs the supervisor. */
-  readonly python: ProgramPath;
-  /** The session's folder on this machine, and its subfolder that only the host sees. */
+  /** The session's folder on this machine. */
   readonly root: string;
-  readonly hostPrivate: string;
   readonly held: HeldTogether;
   readonly log: Logger;
   /** The name of the launcher's place, if not this machine. */
   readonly where?: string;
-  /** Ends what the command has left there, if it was killed or failed. */
-  readonly ender?: readonly string[];
 }
 
 /** Makes a supervisor start a command, and attaches to it. */
@@ -182,10 +176,7 @@ export async function explainHere(
   );
 }
 
-/**
- * What this machine lacks, if that is why the sandbox did not start. It is checked only now, because
- * that takes time and permissions.
- */
+/** What this machine lacks. It is checked only after a failure, because that takes time and permissions. */
 async function lackOf(cause: unknown): Promise<SandboxUnavailableError | undefined> {
   try {
     await requireSandboxPrerequisites();

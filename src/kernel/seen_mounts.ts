@@ -3,10 +3,7 @@ import type { Mount } from "../placement/carrier.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { listedPath } from "../sandbox/wall.ts";
 
-/**
- * Says what mounts must look like, by this machine's own `/proc/self/mountinfo`: an engine follows links,
- * which code of another session may have put in the place of what was found.
- */
+/** What mounts must look like. Engines follow links, which code of a session may have put there. */
 export function seenMounts(mounts: readonly Mount[], mountInfo: string): SeenMount[] {
   const here = mountInfo.split("\n").map((line) => {
     const [, , device = "", root = "", point = ""] = line.split(" ");

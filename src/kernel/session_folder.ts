@@ -25,10 +25,7 @@ export class SessionPaths {
   /** The folder that they are in. */
   readonly root: string;
 
-  /**
-   * @param root The folder that they are in.
-   * @param programs Where our programs are, if not in the session's folder.
-   */
+  /** `programs` is where our programs are, if not in the session's folder. */
   constructor(root: string, programs: string = `${root}/session`) {
     this.root = root;
     this.session = `${root}/session`;

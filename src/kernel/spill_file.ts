@@ -9,10 +9,7 @@ const MAX_SPILL_BYTES = 1024 ** 3;
 
 const encoder = new TextEncoder();
 
-/**
- * The file of a text that is too long to be kept in memory. A failure to write it does not throw, so
- * that the result is not lost with its file; {@linkcode note} reports it.
- */
+/** The file of a text that is too long for memory. It never throws: {@linkcode note} reports failures. */
 export class SpillFile implements Disposable {
   #file: Deno.FsFile | undefined;
   #bytes = 0;
@@ -128,7 +125,6 @@ export class ChunkQueue<Other = never> {
     this.#add({ type: "chunk", ...where, text }, cost);
   }
 
-  /** Adds another value. */
   add(value: Other, size = 0): void {
     this.#sayLeftOut();
     this.#add(value, size + VALUE_COST);

@@ -36,8 +36,7 @@ export interface SessionAddress {
   readonly where?: string | undefined;
 }
 
-interface SupervisorOptions extends Omit<SessionAddress, "where"> {
-  /** The Python that runs it. */
+export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly python: ProgramPath;
   /** A folder that only the host sees, for its program. */
   readonly hostPrivate: string;
@@ -165,11 +164,12 @@ const MAX_SILENT = 3;
 /** A launcher behind its supervisor. Closing the connection leaves the session running. */
 export class SupervisedLauncher {
   readonly pipes: ByteStream;
+  /** The session's status when this host was attached. */
+  readonly status: SessionStatus;
   readonly #line: Line;
   readonly #address: SessionAddress;
   readonly #tail = new OutputTail();
   readonly #log: Logger;
-  readonly #status: SessionStatus;
   readonly #gone = Promise.withResolvers<void>();
   readonly #beat: ReturnType<typeof setInterval>;
   #silent = 0;
@@ -186,7 +186,7 @@ export class SupervisedLauncher {
   ) {
     this.#line = line;
     this.#address = address;
-    this.#status = status;
+    this.status = status;
     this.#log = log;
     for (const text of status.stderr.split("\n")) if (text !== "") this.#tail.keep(text);
     this.#beat = setInterval(() => this.#keepAlive(), BEAT_MS);
@@ -206,11 +206,6 @@ export class SupervisedLauncher {
     return new SupervisedLauncher(line, { address, status: answer, log });
   }
 
-  /** The session's status when this host was attached. */
-  get status(): SessionStatus {
-    return this.#status;
-  }
-
   /** The name of its place, if not this machine. */
   get where(): string | undefined {
     return this.#address.where;
@@ -218,7 +213,7 @@ export class SupervisedLauncher {
 
   /** The process that the supervisor started. */
   get pid(): number {
-    return this.#status.pid;
+    return this.status.pid;
   }
 
   /** The tail of stderr, without terminal escapes. */
@@ -299,7 +294,7 @@ export class SupervisedLauncher {
   async #fate(): Promise<KernelDiedError | undefined> {
     const status = await statusOf(this.#address).catch(() => undefined); // it has ended
     if (status === undefined) return undefined;
-    if (status.epoch > this.#status.epoch) return takenBy(undefined, this.#address);
+    if (status.epoch > this.status.epoch) return takenBy(undefined, this.#address);
     const { id } = this.#address;
     return new SessionTakenError(
       `Session ${id} continues without this program, which did not respond for too long; ` +
@@ -475,10 +470,7 @@ function json(type: FrameType, content: unknown): Uint8Array {
   return encodeFrame(type, 0, new TextEncoder().encode(JSON.stringify(content)));
 }
 
-/**
- * Why a socket cannot be that of a supervisor of this user's. The folder of one that was killed, or ended
- * with the machine, is gone, and another user can make one of its name where all keep temporary files.
- */
+/** Why a socket cannot be of this user's supervisor: others can make one where that has ended. */
 async function whyForeign(socket: string): Promise<string | undefined> {
   const user = ownId();
   if (user === undefined) return undefined; // it cannot be told

@@ -1,9 +1,6 @@
 /** Pure functions on the text of outputs. */
 
-/**
- * Shows text as a terminal would after carriage returns and backspaces, so that a progress bar is
- * its last state.
- */
+/** Shows text as a terminal would after carriage returns and backspaces: progress bars in their last state. */
 export function collapseCarriageReturns(text: string): string {
   if (!/[\r\b]/.test(text)) return text;
   return text.replaceAll("\r\n", "\n").split("\n").map(lastState).join("\n");

@@ -1,13 +1,13 @@
 import { constants } from "node:os";
+import { unquoted } from "../base/python_string.ts";
+import type { ExitStatus } from "../process/managed_process.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import type { GatewayAddress } from "./gateway_connection.ts";
 import type { JsonObject } from "./jupyter.ts";
+import type { Output } from "./outputs.ts";
 import { cut, formatBytes } from "./text.ts";
 
-/**
- * Makes a traceback show the user's code: without frames of ipybox, and with `!command`, `%magic` and
- * `%%magic` instead of the calls that IPython turns them into.
- */
+/** Shows the user's code in a traceback: no frames of ipybox, and magics as they were written. */
 export function cleanTraceback(traceback: readonly string[]): string[] {
   return traceback.filter((entry) => !isOwnFrame(entry)).map(showMagics);
 }
@@ -71,7 +71,7 @@ function callAt(
   for (let from = at + call.start.length;;) {
     const end = endOfLiteral(text, from);
     if (end === undefined) return undefined;
-    literals.push(unquote(text.slice(from, end)));
+    literals.push(unquoted(text.slice(from, end)));
     const isLast = literals.length === call.count;
     const separator = isLast ? ")" : ", ";
     if (!text.startsWith(separator, end)) return undefined;
@@ -91,38 +91,15 @@ function endOfLiteral(text: string, start: number): number | undefined {
   return undefined;
 }
 
-const ESCAPES: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r" };
-
-/** The value of a Python string literal. */
-function unquote(literal: string): string {
-  return literal.slice(1, -1).replace(
-    /\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)/gs,
-    (whole, escape: string) => {
-      if (escape.length <= 1) return ESCAPES[escape] ?? escape;
-      const code = parseInt(escape.slice(1), 16);
-      return code <= LAST_CODE_POINT ? String.fromCodePoint(code) : whole; // forged
-    },
-  );
-}
-
-const LAST_CODE_POINT = 0x10ffff;
-
 /** An exception, as a kernel reports it. */
-export interface Raised {
-  readonly ename: string;
-  readonly evalue: string;
-  readonly traceback: readonly string[];
-}
+export type Raised = Omit<Extract<Output, { type: "error" }>, "type">;
 
 /** The longest name of an exception, in characters. */
 const MAX_NAME_BYTES = 1024;
 /** The limit on a traceback's entries. */
 const MAX_ENTRIES = 1000;
 
-/**
- * Reads an exception from a message, which executed code may have forged: everything is cut to its
- * limit before it is searched.
- */
+/** Reads an exception, which code may have forged: all is cut to its limit before it is searched. */
 export function raisedIn(content: JsonObject, limit: number): Raised {
   const { ename, evalue, traceback, status } = content;
   return {
@@ -156,10 +133,7 @@ export function failureHint(raised: RaisedException, context: HintContext): stri
   return (limits && limitHint(raised, limits)) ?? (sandboxed ? networkHint(raised) : undefined);
 }
 
-/**
- * Names a missing module if installing a package may help. How to install it depends on the reader: by
- * a command, a tool or a method.
- */
+/** Names a missing module if installing a package may help; how to, depends on the reader. */
 export function missingModule(
   { ename, evalue }: Pick<RaisedException, "ename" | "evalue">,
 ): string | undefined {
@@ -168,10 +142,7 @@ export function missingModule(
   return ["", "mcptools", "gentools", "mcpparse"].includes(name) ? undefined : name;
 }
 
-/**
- * Says that there is no Python API of a server that code imports. Where to find or register servers
- * depends on the reader, too.
- */
+/** Says that there is no Python API of a server; where to find one depends on the reader, too. */
 export function missingServer(
   { ename, evalue }: Pick<RaisedException, "ename" | "evalue">,
 ): string | undefined {
@@ -245,10 +216,7 @@ const OWN_FRAMES =
 /** The list of extension modules that follows such a stack: every kernel loads them. */
 const EXTENSION_MODULES = /(?<!\n)\n+Extension modules: [^\n]*/g;
 
-/**
- * The stderr of a process since an earlier moment, as far as it explains its end: of a crash's stack,
- * only the user's frames.
- */
+/** The stderr of a process since an earlier moment; of a crash's stack, only the user's frames. */
 export function lastWords(before: string, now: string): string {
   return writtenSince(before, now).replace(OWN_FRAMES, "").replace(EXTENSION_MODULES, "");
 }
@@ -262,12 +230,6 @@ function writtenSince(before: string, now: string): string {
     if (end === -1) return now;
     start = end + 1;
   }
-}
-
-/** How a process ended: with one of the two, or neither if nothing is known. */
-interface ExitStatus {
-  readonly exitCode: number | null;
-  readonly signal: string | null;
 }
 
 /** The likely cause of a signal. */

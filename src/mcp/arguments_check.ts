@@ -5,12 +5,7 @@ import { type ExactObject, stringifyExact } from "../json/exact.ts";
 const MAX_REFERENCES = 10_000;
 const MAX_PROBLEM = 500;
 
-/**
- * Checks arguments against a tool's input schema.
- *
- * The schema comes from a server, which may be hostile. Its regular expressions, which may take
- * forever, are left to the server to check, and so is an invalid schema.
- */
+/** Checks arguments against a server's schema, which may be hostile: its regular expressions are left to the server. */
 export function checkArguments(
   schema: Readonly<Record<string, unknown>>,
   args: ExactObject,

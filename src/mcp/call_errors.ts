@@ -77,10 +77,7 @@ export function explainUnreachable(serverName: string, error: unknown): ToolCall
   return callFailure(serverName, "server_unreachable", what, error);
 }
 
-/**
- * Whether the server no longer knows the session. Proxies may send the same status for a request
- * that the server has processed.
- */
+/** Whether the server no longer knows the session, or a proxy says so of a request that was processed. */
 export function isForgottenSession(error: unknown): boolean {
   return error instanceof SdkHttpError && error.status === 404;
 }

@@ -42,7 +42,6 @@ const REQUESTS: Readonly<Record<CatalogMethod, z.ZodType<Record<string, unknown>
   }),
 };
 
-/** All catalog methods. */
 export const CATALOG_METHODS = Object.keys(REQUESTS) as readonly CatalogMethod[];
 
 const item = { name: z.string().optional() } as const;
@@ -98,10 +97,7 @@ export function checkCatalogParams(
 const MAX_PAGES = 1000;
 /** The most memory of a list: each page is a separate message and may be large. */
 const MAX_LIST_MIB = 64;
-/**
- * Less for tools, because their list is fetched again after each change, which blocks everything
- * else.
- */
+/** Less for tools: their list is fetched again after each change, which blocks everything else. */
 const MAX_TOOLS_MIB = 16;
 /** The time limit for all pages after the first one, whose wait the caller limits. */
 const MAX_PAGING_MS = 60_000;
@@ -165,11 +161,7 @@ const BYTES_AT_ONCE = 32 * 2 ** 20;
 /** Keyed by parameters, which stay the same when a server restarts. */
 const limits = new WeakMap<ServerParams, RateLimit>();
 
-/**
- * The rate limit of what one server may list, in bytes of memory. A server that reports a change
- * after each call makes the client fetch its list again each time, which blocks all other servers
- * and sessions.
- */
+/** Limits what one server may list: one that reports changes without end would block all others. */
 export function listingLimit(params: ServerParams): RateLimit {
   return limits.getOrInsertComputed(
     params,

@@ -117,18 +117,12 @@ function negotiation(protocol: McpProtocol): VersionNegotiationOptions {
   return { mode: protocol === "2026-07-28" ? { pin: protocol } : protocol };
 }
 
-/**
- * The most memory for messages waiting to be sent to one server: more than all calls of a kernel
- * need.
- */
+/** The most memory for messages waiting to be sent to one server: more than all calls of a kernel need. */
 const MAX_MIB = 128;
 /** The estimated overhead of each message. */
 const MESSAGE_BYTES = 4096;
 
-/**
- * Limits the backlog of messages to a server. One that keeps asking without reading the answers
- * would fill the memory.
- */
+/** Limits the messages to a server that asks without reading the answers. */
 export function limitBacklog(transport: Transport, fail: (error: Error) => void): void {
   const send = transport.send.bind(transport);
   let bytes = 0;

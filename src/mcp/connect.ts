@@ -80,10 +80,7 @@ export interface ConnectOptions {
 
 /** Options of {@linkcode connectMcp} for the servers of one session. */
 export interface SessionConnectOptions extends ConnectOptions {
-  /**
-   * The settings files of servers' sandboxes that executed code cannot change although they are in
-   * the workspace. Others there are refused; without the list, all are accepted.
-   */
+  /** The only settings files to accept in the workspace, which code cannot change; by default all. */
   settingsFiles?: readonly string[];
   /** The folder of all logins, instead of `$XDG_STATE_HOME/ipybox/logins`. */
   loginsFolder?: string;
@@ -91,10 +88,7 @@ export interface SessionConnectOptions extends ConnectOptions {
   hooks?: ServerHooks;
   /** Cancels the connection attempt. */
   signal?: AbortSignal;
-  /**
-   * The receiver of messages: an object that all servers of a session share. See {@linkcode
-   * MessageBudget}.
-   */
+  /** Shared by all servers of a session: see {@linkcode MessageBudget}. */
   owner?: object;
 }
 

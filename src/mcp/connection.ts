@@ -53,9 +53,7 @@ import {
 interface McpConnectionParts {
   /** The server's registered name. */
   readonly serverName: string;
-  /** The client, connected. */
   readonly client: Client;
-  /** The transport of the connection. */
   readonly transport: Transport;
   /** Receives the stderr tail of a server that died. */
   readonly log: Logger;
@@ -83,7 +81,6 @@ export interface ServerDescription {
   readonly instructions: string | undefined;
 }
 
-/** A list of tools. */
 interface Listed {
   /** The server's entries, as received. */
   readonly entries: readonly unknown[];
@@ -124,14 +121,10 @@ export class McpConnection implements AsyncDisposable {
   /** Resolves, never rejects, once the connection has become unusable. */
   readonly closed: Promise<void>;
 
+  readonly #parts: McpConnectionParts;
   readonly #client: Client;
   readonly #transport: Transport;
-  readonly #log: Logger;
-  readonly #session: OAuthSession | undefined;
-  readonly #belongings: AsyncDisposable | undefined;
-  readonly #ownFolder: string | undefined;
   readonly #hooks: ServerHooks;
-  readonly #listings: RateLimit;
   readonly #lookups = new Mutex();
   readonly #lost = Promise.withResolvers<void>();
   #tools: readonly Tool[] | undefined;
@@ -144,14 +137,10 @@ export class McpConnection implements AsyncDisposable {
   /** @param parts A connected client and its transport. */
   constructor(parts: McpConnectionParts) {
     this.serverName = parts.serverName;
+    this.#parts = parts;
     this.#client = parts.client;
     this.#transport = parts.transport;
-    this.#log = parts.log;
-    this.#session = parts.session;
-    this.#belongings = parts.belongings;
-    this.#ownFolder = parts.ownFolder;
     this.#hooks = parts.hooks ?? {};
-    this.#listings = parts.listings;
     this.closed = this.#lost.promise;
     sealMessages(this.#transport);
     this.#client.onclose = () => this.#lose();
@@ -190,11 +179,6 @@ export class McpConnection implements AsyncDisposable {
     return (await this.#list(options)).tools;
   }
 
-  /** Lists the server's unchecked tool entries, as received. */
-  async listEntries(options: ListToolsOptions = {}): Promise<readonly unknown[]> {
-    return (await this.#list(options)).entries;
-  }
-
   /** Requests everything that an API is generated from. */
   async describe(options: ListToolsOptions = {}): Promise<ServerDescription> {
     const { entries: tools, unusable } = await this.#list(options);
@@ -223,17 +207,11 @@ export class McpConnection implements AsyncDisposable {
     return tools.find((tool) => tool.name === name);
   }
 
-  /** Finds a tool in the server's list, if the list is known. */
-  knownTool(name: string): Tool | undefined {
-    return this.#tools?.find((tool) => tool.name === name);
+  /** All tools that can be called, if the list is known. */
+  get knownTools(): readonly Tool[] {
+    return this.#tools ?? [];
   }
 
-  /** The names of all tools that can be called, if the list is known. */
-  get knownNames(): readonly string[] {
-    return this.#tools?.map(({ name }) => name) ?? [];
-  }
-
-  /** Calls a tool. */
   async callTool(
     name: string,
     args: ExactObject,
@@ -259,9 +237,9 @@ export class McpConnection implements AsyncDisposable {
 
   /** Finds a file that a result mentions and that only the server can reach. */
   async ownFileIn(result: ToolResult): Promise<string | undefined> {
-    if (this.#ownFolder === undefined) return undefined;
+    if (this.#parts.ownFolder === undefined) return undefined;
     const texts = result.content.flatMap(({ text }) => typeof text === "string" ? [text] : []);
-    return await fileNamedIn(this.#ownFolder, texts.join("\n"));
+    return await fileNamedIn(this.#parts.ownFolder, texts.join("\n"));
   }
 
   /** Sends a request about resources, prompts or completions. */
@@ -309,12 +287,12 @@ export class McpConnection implements AsyncDisposable {
     if (settleMs > 0) await this.#settle(settleMs);
     const request = { timeout: NO_TIMEOUT, signal };
     try {
-      await this.#listings.settled(signal);
+      await this.#parts.listings.settled(signal);
       const changes = this.#changes;
       const entries = await listAll(
         "tools/list",
         (params) => this.#client.request({ method: "tools/list", params }, AS_IT_CAME, request),
-        (bytes) => this.#listings.charge(bytes),
+        (bytes) => this.#parts.listings.charge(bytes),
       );
       const unusable = entries.map((entry) => this.#problemOf(entry));
       const tools = usableTools(entries, unusable);
@@ -367,24 +345,25 @@ export class McpConnection implements AsyncDisposable {
     if (this.#transport instanceof StreamableHTTPClientTransport && !this.#forgotten) {
       // A courtesy to the server, which may be gone or have no sessions.
       const farewell = this.#transport.terminateSession();
-      farewell.catch((error) => this.#log.debug(`${this.serverName}: ${error}`));
+      farewell.catch((error) => this.#parts.log.debug(`${this.serverName}: ${error}`));
       await settledWithin(farewell, FAREWELL_MS);
     }
     await this.#client.close();
     // The SDK drops a transport that closed on its own, whose process may still be exiting.
     if (this.#transport instanceof StdioTransport) await this.#transport.close();
     this.#lose();
-    await this.#belongings?.[Symbol.asyncDispose]();
+    await this.#parts.belongings?.[Symbol.asyncDispose]();
   }
 
   /** Warns that the connection has become unusable: only once, however many calls fail. */
   readonly #warn = (message: string): void => {
     if (this.#warned) return;
     this.#warned = true;
-    this.#log.warn(message);
+    this.#parts.log.warn(message);
   };
 
-  readonly #unable = (error: unknown): void => this.#log.debug(`${this.serverName}: ${error}`);
+  readonly #unable = (error: unknown): void =>
+    this.#parts.log.debug(`${this.serverName}: ${error}`);
 
   #lose(): void {
     this.#usable = false;
@@ -406,7 +385,7 @@ export class McpConnection implements AsyncDisposable {
     if (this.#transport instanceof StdioTransport) {
       return await explainDeath(this.serverName, this.#transport, error, this.#warn);
     }
-    const { failure } = this.#session ?? {};
+    const { failure } = this.#parts.session ?? {};
     if (failure !== undefined) {
       this.#warn(failure.message);
       return explainLogin(failure);

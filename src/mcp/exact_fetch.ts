@@ -22,10 +22,7 @@ import {
 } from "./message.ts";
 import type { FetchLike } from "./sdk.ts";
 
-/**
- * Prefix of the text that carries exact structured content through the SDK, which would read its
- * numbers as doubles. Servers do not know it.
- */
+/** Marks text that carries exact content through the SDK, which would round its numbers. */
 const MARK = `${crypto.randomUUID()}:`;
 
 /** The most bytes to read without a complete event: twice the largest one. */
@@ -33,11 +30,7 @@ const MAX_EVENTLESS_BYTES = 2 * MAX_MESSAGE_BYTES;
 /** The most bytes to read of an error response. */
 const MAX_FAILURE_BYTES = 2 ** 20;
 
-/**
- * Creates the `fetch` for the SDK. Numbers in structured content keep their spelling, error
- * responses are read to the end because the SDK leaves some open, and oversized responses become
- * errors.
- */
+/** Creates the `fetch` for the SDK, which would round numbers, leave responses open and read without limit. */
 export function exactFetch(owner: object): FetchLike {
   return async (url, init) => {
     const response = await fetch(url, init);

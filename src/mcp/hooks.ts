@@ -64,12 +64,7 @@ export interface ServerHooks {
 
 /** Options of {@linkcode McpConnection.listTools}. */
 export interface ListToolsOptions {
-  /**
-   * Waits until the server reports no change of its list for this long, because some servers add
-   * tools after the handshake.
-   *
-   * @default {0}
-   */
+  /** Waits until the list stays unchanged for this long: some servers add tools after the handshake. */
   settleMs?: number;
   /** Cancels the request. */
   signal?: AbortSignal;

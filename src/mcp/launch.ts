@@ -10,7 +10,7 @@ import {
   type ProgramSearch,
 } from "../process/program.ts";
 import { isInside, reliablePath, stateOf, trustedPath } from "../process/trusted_path.ts";
-import { sandboxServer } from "../sandbox/servers.ts";
+import { sandboxServer, type ServerProgram } from "../sandbox/servers.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { requireOwnArguments } from "./own_arguments.ts";
 import { inheritedEnvironment, type ServerParams, type StdioServerParams } from "./params.ts";
@@ -19,10 +19,7 @@ import { inheritedEnvironment, type ServerParams, type StdioServerParams } from 
 interface StdioLaunchOptions {
   /** The workspace, which executed code can write to. */
   readonly workspace?: string;
-  /**
-   * The settings files in the workspace that executed code cannot change; others there are refused.
-   * Without the list, all are accepted.
-   */
+  /** The only settings files to accept in the workspace, which code cannot change; by default all. */
   readonly settingsFiles?: readonly string[];
   /** Takes what must be disposed of when the server has ended. */
   readonly belongings: AsyncDisposableStack;
@@ -33,15 +30,7 @@ interface StdioLaunchOptions {
 }
 
 /** A process to start. */
-interface StdioLaunch {
-  /** The program. */
-  readonly command: ProgramPath;
-  /** Its arguments. */
-  readonly args: readonly string[];
-  /** Its whole environment. */
-  readonly env: Readonly<Record<string, string>>;
-  /** Its working directory. */
-  readonly cwd: string;
+interface StdioLaunch extends ServerProgram {
   /** The folder that was created for it, if that is its working directory. */
   readonly ownFolder: string | undefined;
   /** Whether it runs in its own sandbox. */
@@ -122,11 +111,7 @@ const IN_FOLDER = `[ "$(pwd -P)" = "$1" ] || {
 shift
 exec "$@"`;
 
-/**
- * Wraps a program in a check that its working directory was not redirected: code could have
- * replaced the folder by a link after it was checked and before the process started. Code cannot
- * replace only the workspace itself.
- */
+/** Runs a program only if its folder is no link: code could have put one there since it was checked. */
 async function startedThere(
   cwd: string,
   { command, args, env }: Pick<StdioLaunch, "command" | "args" | "env">,
@@ -185,9 +170,7 @@ async function makeFolderFor(
 
 /** The sandbox that a server's parameters ask for. */
 interface WantedSandbox {
-  /** The program. */
   readonly command: string;
-  /** Its arguments. */
   readonly args: readonly string[];
   /** `"closed"` denies everything that is not allowed; `"srt"` behaves like the `srt` command. */
   readonly sandbox: "none" | "closed" | "srt";
@@ -216,13 +199,7 @@ export function settingsFileOf({ settings }: WantedSandbox, workspace: string): 
   return resolve(base, settings.replaceAll("${workspaceFolder}", base));
 }
 
-/**
- * Makes the path of a server's sandbox settings absolute, for a session that runs in another folder
- * than the workspace.
- *
- * @throws {ConfigError} Code in the workspace could replace the settings, or the parameters are
- * invalid.
- */
+/** Makes the path of sandbox settings absolute, and refuses one that code could replace. */
 export async function withSettingsOf(
   workspace: string,
   [name, params]: readonly [string, ServerParams],
@@ -292,14 +269,7 @@ function fileOf(name: string, params: StdioServerParams, workspace: string): str
 }
 
 /** The parts of a command line of `srt`, the sandbox runtime. */
-interface SrtCommandLine {
-  /** Its settings file. */
-  readonly settings: string | undefined;
-  /** The program to run. */
-  readonly command: string;
-  /** The program's arguments. */
-  readonly args: readonly string[];
-}
+type SrtCommandLine = Omit<WantedSandbox, "sandbox">;
 
 /** Parses a server's command line if it starts with `srt`. */
 export function parseSrtCommand(

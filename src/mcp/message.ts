@@ -1,5 +1,6 @@
 import { type ExactJson, isExactObject, isRecord, parseExact } from "../json/exact.ts";
 import { checkJson, JsonLimitError, type JsonMeasure } from "../json/measure.ts";
+import { parsedJson } from "../json/plain.ts";
 import type { JSONRPCMessage } from "./sdk.ts";
 
 /** A server's message exceeds a limit. */
@@ -37,13 +38,7 @@ const MAX_SEEN_VALUES = 50_000;
 /** Checks whether the measured text of one or more messages is too expensive for the SDK. */
 export function checkCost(text: string, measure: JsonMeasure): void {
   if (isSmall(measure)) return;
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text);
-  } catch {
-    return; // the parser reports it
-  }
-  checkParsed(parsed, measure);
+  checkParsed(parsedJson(text), measure); // the parser reports what is no JSON
 }
 
 function isSmall({ values, names }: JsonMeasure): boolean {
@@ -99,10 +94,7 @@ export function tooLong(maxBytes: number): UnusableMessageError {
   return new UnusableMessageError(`An MCP server sent a message of more than ${maxBytes} bytes`);
 }
 
-/**
- * Parses a measured message, unless it is too expensive for the SDK. Numbers in a tool result's
- * structured content keep their spelling; the rest is what the SDK expects.
- */
+/** Parses a measured message, unless that is too expensive. Numbers in structured content keep their spelling. */
 export function parseMessage(text: string, measure: JsonMeasure): JSONRPCMessage {
   const message = JSON.parse(text);
   checkParsed(message, measure);
@@ -182,6 +174,8 @@ export class IncomingMessage implements Disposable {
   readonly owner: object;
   readonly #resized: (count: number) => void;
   readonly #dropped = new AbortController();
+  /** Aborts, with an error as its reason, when the message is dropped to free memory. */
+  readonly dropped: AbortSignal = this.#dropped.signal;
   #bytes = 0;
 
   constructor(owner: object, resized: (count: number) => void) {
@@ -192,11 +186,6 @@ export class IncomingMessage implements Disposable {
   /** The bytes counted so far. */
   get bytes(): number {
     return this.#bytes;
-  }
-
-  /** Aborts, with an error as its reason, when the message is dropped to free memory. */
-  get dropped(): AbortSignal {
-    return this.#dropped.signal;
   }
 
   /** Counts the next piece. */

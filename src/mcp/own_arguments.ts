@@ -12,7 +12,6 @@ interface HostCommand {
   readonly serverName: string;
   /** The program, as written or found. */
   readonly command: string;
-  /** Its arguments. */
   readonly args: readonly string[];
   /** The variables that its registration sets. */
   readonly env: Readonly<Record<string, string>>;
@@ -28,9 +27,7 @@ interface Runner {
   readonly names: readonly string[];
   /** The argument that determines what runs; the arguments after it are data. */
   readonly decides?: RegExp;
-  /**
-   * Whether they search the working directory for code. @default {"unnamed"} if no file is named
-   */
+  /** Whether they search the working directory for code; by default only if no file is named. */
   readonly searchesCwd?: "always" | "unnamed";
   /** Whether they also search the parent folders: for packages, settings or programs. */
   readonly searchesAbove?: boolean;
@@ -127,10 +124,7 @@ const PERMISSION = /^(--(allow|deny)-|-[A-Z]=)/;
 const MAX_NAME = 255;
 const MAX_PATH = 4096;
 
-/**
- * Refuses to start a program on the host if executed code can change the code that it runs: through
- * a file that an argument names, a search path or the working directory.
- */
+/** Refuses a program on the host if executed code can change the code that it runs. */
 export async function requireOwnArguments(server: HostCommand): Promise<void> {
   const { serverName, args, cwd, env } = server;
   const check = { server, what: `argument of MCP server "${serverName}"` };
@@ -233,7 +227,6 @@ async function isFolder(path: string): Promise<boolean> {
   return (await lstatIfAllowed(path))?.isDirectory === true;
 }
 
-/** What is checked. */
 interface Checked {
   readonly server: HostCommand;
   readonly what: string;

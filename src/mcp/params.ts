@@ -4,7 +4,9 @@ import { ConfigError, EnvironmentNotReadyError, McpConnectionError } from "../ba
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { LONGEST_TIMER_MS } from "../base/signals.ts";
+import { isRecord } from "../json/exact.ts";
 import { oneLine } from "../json/problems.ts";
+import { defined } from "../json/plain.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readDotenv } from "./env.ts";
 import { type OAuthParams, oauthParams } from "./oauth/params.ts";
@@ -130,7 +132,7 @@ const httpParams = z.strictObject({
 export function parseServerParams(serverName: string, given: unknown): ServerParams {
   const at = `Invalid parameters of MCP server "${serverName}"`;
   const value = withUsualUrl(given);
-  const keys = typeof value === "object" && value !== null ? Object.keys(value) : [];
+  const keys = isRecord(value) ? Object.keys(value) : [];
   if (keys.includes("command") === keys.includes("url")) {
     throw new ConfigError(`${at}: specify either "command" or "url"`);
   }
@@ -149,7 +151,7 @@ export function parseServerParams(serverName: string, given: unknown): ServerPar
 
 /** Windsurf writes `serverUrl` instead of `url`. */
 function withUsualUrl(given: unknown): unknown {
-  if (typeof given !== "object" || given === null || !("serverUrl" in given)) return given;
+  if (!isRecord(given) || !("serverUrl" in given)) return given;
   const { serverUrl, ...others } = given;
   return "url" in others ? given : { ...others, url: serverUrl };
 }
@@ -224,14 +226,6 @@ function check<T>(at: string, schema: z.ZodType<T>, value: unknown): T {
   throw new ConfigError(`${at}: ${problems.join("; ")}`, { cause: parsed.error });
 }
 
-/** Removes `undefined` properties, so that equal parameters serialize identically. */
-function defined<T extends object>(value: T): T {
-  for (const [key, inner] of Object.entries(value)) {
-    if (inner === undefined) Reflect.deleteProperty(value, key);
-  }
-  return value;
-}
-
 function mapStrings<T>(value: T, map: (text: string) => string): T;
 function mapStrings(value: unknown, map: (text: string) => string): unknown {
   if (typeof value === "string") return map(value);
@@ -247,19 +241,13 @@ const PYTHON_KEYWORDS: readonly string[] = (
   "if import in is lambda nonlocal not or pass raise return try while with yield"
 ).split(" ");
 
-/**
- * The runtime package is next to the generated ones; `ipybox` is the server name in approval
- * requests for shell commands.
- */
+/** The runtime's package is beside the generated ones; `ipybox` is the server of shell commands. */
 const RESERVED: readonly string[] = ["ipybox", "ipybox_runtime"];
 
 const MAX_LENGTH = 64;
 const SERVER_NAME = /^[a-z_][a-z0-9_]*$/;
 
-/**
- * Checks the name of a registered server. The name becomes a folder and a Python package, so it
- * must not escape from either role.
- */
+/** Checks the name of a server, which becomes a folder and a Python package. */
 export function checkServerName(name: string): void {
   const reason = whyInvalid(name);
   if (reason !== undefined) {
@@ -311,11 +299,7 @@ const INHERITED: readonly string[] = [
 
 /** Options of {@linkcode variableLookup}. */
 interface VariableLookupOptions {
-  /**
-   * Whether to read the workspace's `.env`.
-   *
-   * @default {true}
-   */
+  /** Whether to read the workspace's `.env`, as by default. */
   readonly dotenv?: boolean;
   /** Receives a warning if a `.env` is ignored. */
   readonly log?: Logger;
@@ -357,10 +341,7 @@ export async function inheritedEnvironment(
 /** The replacement of a variable, or `undefined` to keep its text. */
 type VariableText = (body: string) => string | undefined;
 
-/**
- * Replaces the text between each `${` and the next `}`. A regular expression for this would take
- * quadratic time for a hostile text.
- */
+/** Replaces `${…}`. A regular expression would take quadratic time for a hostile text. */
 export function replaceVariables(text: string, replace: VariableText): string {
   let replaced = "";
   let done = 0;

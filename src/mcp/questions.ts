@@ -53,10 +53,7 @@ export type ElicitationQuestion = FormQuestion | UrlQuestion;
 const MAX_MESSAGE = 10_000;
 const MAX_FORM = 250_000;
 
-/**
- * Values take much more memory than their text, and the schema is kept until the question is
- * answered.
- */
+/** Values take more memory than their text, and the schema is kept until the answer. */
 const MAX_FORM_VALUES = 15_000;
 
 function isTooLarge(schema: unknown): boolean {
@@ -181,10 +178,7 @@ const MAX_TITLE = 1000;
 const MAX_OPTIONS = 1000;
 
 const label = z.string().max(MAX_TITLE);
-/**
- * Text that is returned unchanged, so it must not contain characters that some clients display
- * unescaped.
- */
+/** Text that is returned unchanged: some clients display it unescaped. */
 const plain = label.regex(/^[^\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]*$/u);
 const titled = z.array(z.object({ const: plain, title: label.optional() })).max(MAX_OPTIONS);
 const choices = {
@@ -252,10 +246,7 @@ export function sealQuestion<Request>(request: Request): Request {
   return { ...request, params: sealed };
 }
 
-/**
- * The question of a request, or why it cannot be asked. Requests that arrived before sealing began
- * are parsed here.
- */
+/** A request's question, or why it cannot be asked. It may have arrived before sealing began. */
 export function openQuestion(
   params: Readonly<Record<string, unknown>>,
 ): ElicitationQuestion | string {

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
 import type { ExactJson } from "../json/exact.ts";
+import { parsedJson } from "../json/plain.ts";
 import { unmarked } from "./exact_fetch.ts";
 
 /** A block of a tool's result, as the server sent it. Blocks of unknown types are passed on. */
@@ -90,14 +91,10 @@ interface Issue {
 }
 
 function parsed(text: string): readonly Issue[] | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    const isIssues = Array.isArray(value) && value.length > 0 &&
-      value.every((issue) => typeof issue?.message === "string" && Array.isArray(issue.path));
-    return isIssues ? value : undefined;
-  } catch {
-    return undefined; // it is part of a sentence
-  }
+  const value: unknown = parsedJson(text);
+  const isIssues = Array.isArray(value) && value.length > 0 &&
+    value.every((issue) => typeof issue?.message === "string" && Array.isArray(issue.path));
+  return isIssues ? value : undefined;
 }
 
 function described(issues: readonly Issue[]): string {

@@ -27,10 +27,7 @@ export function explainLogin(failure: McpConnectionError): ToolCallError {
   return new ToolCallError("login_required", message, {}, { cause: failure });
 }
 
-/**
- * Describes a failure to start or reach a server, in a message that executed code may read: URLs,
- * values of variables and stderr output may contain secrets.
- */
+/** Describes a failed start for executed code: URLs, variables and stderr may contain secrets. */
 export function startFailure(serverName: string, params: ServerParams, error: Error): string {
   const isConnection = error instanceof McpConnectionError;
   if (isConnection && !("command" in params)) return `MCP server "${serverName}" cannot be reached`;

@@ -4,8 +4,11 @@ import { mayRead } from "../base/permission.ts";
 import { fairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { measureJson } from "../json/measure.ts";
-import { ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
-import type { ProgramPath } from "../process/program.ts";
+import {
+  ManagedProcess,
+  type ManagedProcessOptions,
+  SERVER_MARK,
+} from "../process/managed_process.ts";
 import {
   checkMessage,
   checkSize,
@@ -18,29 +21,12 @@ import {
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
 
 /** Options of {@linkcode StdioTransport}. */
-interface StdioTransportOptions {
-  /** The program. */
-  command: ProgramPath;
-  /** Its arguments. */
-  args?: readonly string[];
-  /** Its whole environment. */
-  env: Readonly<Record<string, string>>;
-  /** Its working directory. */
-  cwd?: string;
-  /**
-   * The largest message to accept, in bytes.
-   *
-   * @default {134217728}
-   */
+interface StdioTransportOptions
+  extends Omit<ManagedProcessOptions, "inputGraceMs" | "termGraceMs"> {
+  /** The largest message to accept, in bytes; 128 MiB by default. */
   maxMessageBytes?: number;
-  /**
-   * The receiver of messages: see {@linkcode MessageBudget}.
-   *
-   * @default {Object} nobody else
-   */
+  /** Who receives messages: see {@linkcode MessageBudget}. By default nobody else. */
   owner?: object;
-  /** Called with each line of stderr. */
-  onStderr?: (line: string) => void;
 }
 
 /** How long a server may take to exit after its stdin is closed. */
@@ -90,7 +76,6 @@ export class StdioTransport implements Transport {
     return this.#failure;
   }
 
-  /** Starts the process. */
   start(): Promise<void> {
     if (this.#process !== undefined) {
       return Promise.reject(new Error("Cannot start an MCP server: it has already been started"));

@@ -17,7 +17,6 @@ export interface Tool {
   readonly name: string;
   /** Its display name. */
   readonly title?: string;
-  /** Its description. */
   readonly description?: string;
   /** The schema of its arguments; an empty one if the server's is not an object. */
   readonly inputSchema: Readonly<Record<string, unknown>>;

@@ -27,6 +27,7 @@ import {
   type ServerOptions,
 } from "./sdk.ts";
 import type { Session } from "./session.ts";
+import { defined } from "../json/plain.ts";
 
 /** The signed state that travels to the client and back. */
 interface RoundState {
@@ -391,12 +392,4 @@ function fieldSchema(field: FormField): FieldSchema {
       };
     }
   }
-}
-
-/** Removes keywords without a value, which validators reject. */
-function defined<T extends object>(schema: T): T {
-  for (const [name, value] of Object.entries(schema)) {
-    if (value === undefined) Reflect.deleteProperty(schema, name);
-  }
-  return schema;
 }

@@ -4,6 +4,7 @@
  * @module
  */
 import { z } from "zod";
+import { isRecord } from "../json/exact.ts";
 import type { StandardSchemaWithJSON } from "./sdk.ts";
 
 /** Derives the declared input schema of a tool from its own, once it is needed. */
@@ -95,7 +96,7 @@ function taken(value: unknown, { type, properties = {}, required = [] }: PlainSc
     const number = Number(value);
     return value.trim() === "" || Number.isNaN(number) ? value : number;
   }
-  if (type !== "object" || !isObject(value)) return value;
+  if (type !== "object" || !isRecord(value)) return value;
   const given = Object.entries(value).filter(([name, inner]) =>
     !Object.hasOwn(properties, name) || required.includes(name) || !isEmpty(inner)
   );
@@ -108,9 +109,4 @@ function taken(value: unknown, { type, properties = {}, required = [] }: PlainSc
 function isEmpty(value: unknown): boolean {
   if (value === null || value === "") return true;
   return typeof value === "object" && Object.keys(value).length === 0;
-}
-
-/** Whether a value is an object that is not a list. */
-export function isObject(value: unknown): value is object {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

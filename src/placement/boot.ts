@@ -53,10 +53,7 @@ export type Facts = z.infer<typeof factsSchema>;
 /** The folder of our programs in images. */
 export const IMAGE_PROGRAMS = "/opt/ipybox/programs";
 
-/**
- * What a mount must look like from inside a container, as in `/proc/self/mountinfo`: its mount point,
- * its device, and its root there.
- */
+/** What a mount must look like from inside a container, as in `/proc/self/mountinfo`. */
 export type SeenMount = readonly [point: string, device: string, root: string];
 
 /** The mounts to verify, if the other side has this machine's kernel. */

@@ -6,11 +6,11 @@
  */
 import { dirname } from "node:path";
 import { ConfigError } from "../base/errors.ts";
+import { shellWord } from "../base/shell_word.ts";
 import type { CommandPlacement, ContainerPlacement, Placement, SshPlacement } from "./placement.ts";
 
 /** A command that starts a program elsewhere, and facts about that place. */
 export interface Carrier {
-  /** Its name in messages. */
   readonly name: string;
   /** Commands on this machine that create the place, in order. */
   readonly start?: readonly StartCommand[] | undefined;
@@ -187,10 +187,7 @@ function mountsOf({ workspace, protectedPaths }: ContainerOptions): Mount[] {
   ];
 }
 
-/**
- * The folders above a path that code could move away with it. A mount on them prevents that. In a
- * read-only folder, nothing can be moved.
- */
+/** The folders above a path that code could move away with it. A mount on them prevents that. */
 function movable(path: string, workspace: string, strict: ReadonlyMap<string, unknown>): string[] {
   const folders: string[] = [];
   for (let above = dirname(path); above.length > workspace.length; above = dirname(above)) {
@@ -223,7 +220,7 @@ export function sshCarrier({ host, workspace, args = [] }: SshPlacement): Carrie
     // ssh joins its arguments, and a shell there parses them.
     command: (program) => [
       ...["ssh", ...args, ...flags, "-T", "-x", "-a", "-e", "none", "--", host],
-      program.map(quoted).join(" "),
+      program.map(shellWord).join(" "),
     ],
     python: "python3",
     install: "python3 -m pip install",
@@ -231,10 +228,6 @@ export function sshCarrier({ host, workspace, args = [] }: SshPlacement): Carrie
     isBound: false,
     usesBubblewrap: true,
   };
-}
-
-function quoted(word: string): string {
-  return /^[\w/.:=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
 /** A command of the user's choice. */

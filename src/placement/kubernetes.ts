@@ -64,7 +64,7 @@ export function kubernetesCarrier(placement: KubernetesPlacement, options: PodOp
   ];
   const { id } = options;
   const made = pool === undefined ? "pod" : CLAIMS;
-  const pod = pool === undefined ? new OwnPod(kubectl, id) : new ClaimedPod(kubectl, id);
+  const pod = pool === undefined ? ownPod(kubectl, id) : new ClaimedPod(kubectl, id);
   return {
     name: "kubernetes",
     start: [
@@ -92,14 +92,12 @@ export function kubernetesCarrier(placement: KubernetesPlacement, options: PodOp
 }
 
 /** A pod that has the session's name. */
-class OwnPod {
-  readonly state: StartCommand;
-  readonly find: readonly StartCommand[];
-
-  constructor(kubectl: readonly string[], readonly name: string) {
-    this.state = watchPod(kubectl, () => name);
-    this.find = [this.state];
-  }
+function ownPod(
+  kubectl: readonly string[],
+  name: string,
+): Pick<ClaimedPod, "name" | "state" | "find"> {
+  const state = watchPod(kubectl, () => name);
+  return { name, state, find: [state] };
 }
 
 const CLAIMS = "sandboxclaims.extensions.agents.x-k8s.io";

@@ -1,8 +1,8 @@
 import { join, resolve } from "node:path";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
-import { abortable } from "../base/signals.ts";
+import { abortable, pause } from "../base/signals.ts";
 import { bytesOf, type ByteStream } from "../base/streams.ts";
-import { ManagedProcess } from "../process/managed_process.ts";
+import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { moduleArgs } from "../process/python_args.ts";
 import { trustedPath } from "../process/trusted_path.ts";
@@ -125,16 +125,6 @@ async function lockBuilds(cacheDir: string, options: BuildOptions): Promise<Disp
   }
 }
 
-async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  try {
-    await (signal === undefined ? promise : abortable(promise, signal));
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
 /** A build that is about to happen. */
 interface Build {
   readonly base: string;
@@ -164,7 +154,7 @@ async function planBuild(
   }
   const [major, minor] = base.version.split(".");
   const suffix = crypto.randomUUID().slice(0, 8);
-  const name = `${await environmentKey(recipe)}-py${major}.${minor}-${suffix}`;
+  const name = `${environmentKey(recipe)}-py${major}.${minor}-${suffix}`;
   const directory = join(cacheDir, name);
   return {
     base: base.executable,
@@ -265,8 +255,7 @@ async function runStep(
     termGraceMs: 1000,
   });
   const read = lines.readFrom(process.pipes);
-  const ended = signal === undefined ? process.exited : abortable(process.exited, signal);
-  const { exitCode, signal: killedBy } = await ended;
+  const { exitCode, signal: killedBy } = await abortable(process.exited, signal);
   await read;
   if (exitCode === 0) return;
   const how = killedBy === null ? `exited with code ${exitCode}` : `was killed by ${killedBy}`;
@@ -312,15 +301,11 @@ class StepOutput {
   }
 
   async readFrom(pipes: ByteStream): Promise<void> {
-    const decoder = new TextDecoder();
-    let rest = "";
+    const output = new OutputTail();
     for await (const bytes of bytesOf(pipes)) {
-      const text = decoder.decode(bytes, { stream: true });
-      const lines = (rest + text).split(/\r?\n|\r/);
-      rest = lines.pop() ?? "";
-      for (const line of lines) this.add(line);
+      for (const line of output.push(bytes)) this.add(line);
     }
-    if (rest !== "") this.add(rest);
+    for (const line of output.end()) this.add(line);
   }
 
   last(): string {

@@ -4,7 +4,8 @@ import { SilentIndex } from "../../tests/support/silent_index.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { remoteRecipe, tinyRecipe } from "../../tests/support/tiny_recipe.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
-import { buildPythonEnvironment, readManagedEnvironment } from "./environment.ts";
+import { buildPythonEnvironment } from "./environment.ts";
+import { readManaged } from "./managed.ts";
 import type { EnvironmentRecipe } from "./managed.ts";
 
 const OFFLINE = { PIP_RETRIES: "0", UV_HTTP_RETRIES: "0" };
@@ -28,7 +29,7 @@ Deno.test("buildPythonEnvironment() builds once, also for two processes, and aga
     assertEquals(leftovers.length, 1);
     leftover = leftovers[0] ?? "";
     await Deno.mkdir(`${cacheDir}/packages/of-a-workspace`, { recursive: true });
-    assertEquals(await readManagedEnvironment(remoteRecipe(index.url), cacheDir), undefined);
+    assertEquals(await readManaged(remoteRecipe(index.url), cacheDir), undefined);
   });
 
   await step("two processes at once build one environment, and clear that away alone", async () => {
@@ -37,7 +38,7 @@ Deno.test("buildPythonEnvironment() builds once, also for two processes, and aga
     const [first, second] = outputs.map(({ stdout }) => new TextDecoder().decode(stdout));
     assertEquals(outputs.map(({ success }) => success), [true, true]);
     assertEquals(first, second);
-    assertEquals((await readManagedEnvironment(recipe, cacheDir))?.executable, first);
+    assertEquals((await readManaged(recipe, cacheDir))?.executable, first);
     assertEquals(await directory.list("cache/packages"), ["of-a-workspace"]);
     const left = await directory.list("cache");
     assertEquals(left.length, 4); // the environment, its marker, the lock, the packages
@@ -46,7 +47,7 @@ Deno.test("buildPythonEnvironment() builds once, also for two processes, and aga
 
   await step("what is there is not built, unless it is to be", async () => {
     const built = await buildPythonEnvironment({ recipe, cacheDir, onProgress });
-    assertEquals(await readManagedEnvironment(recipe, cacheDir), built);
+    assertEquals(await readManaged(recipe, cacheDir), built);
     assertEquals(lines, []);
 
     const again = await buildPythonEnvironment({ recipe, cacheDir, rebuild: true, onProgress });
@@ -55,7 +56,7 @@ Deno.test("buildPythonEnvironment() builds once, also for two processes, and aga
     assert(again.prefix.startsWith(`${cacheDir}/`) && !again.basePrefix.startsWith(cacheDir));
     assertStringIncludes(lines.join("\n"), "Installing");
     assert(again.prefix !== built.prefix);
-    assertEquals(await readManagedEnvironment(recipe, cacheDir), again);
+    assertEquals(await readManaged(recipe, cacheDir), again);
     lines.length = 0;
     assertEquals(await buildPythonEnvironment({ recipe, cacheDir, onProgress }), again);
     assertEquals(lines, []);

@@ -11,10 +11,7 @@ import { ifPresent } from "../files/safe.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { inspectInterpreter, type Interpreter, isNewEnough } from "./interpreter.ts";
 import {
-  type EnvironmentRecipe,
   KERNEL_MODULES,
-  kernelRecipe,
-  managedDirectory,
   type PythonEnvironment,
   readManaged,
   readManagedAt,
@@ -89,7 +86,7 @@ export async function findPython(options: FindPythonOptions = {}): Promise<Pytho
     log.debug(`Python ${environment.version} at ${environment.executable}, as configured`);
     return environment;
   }
-  const environment = await readManagedEnvironment(undefined, options.cacheDir);
+  const environment = await readManaged(undefined, options.cacheDir);
   if (environment === undefined) {
     throw new EnvironmentNotReadyError(
       "The managed Python environment has not been built yet",
@@ -98,14 +95,6 @@ export async function findPython(options: FindPythonOptions = {}): Promise<Pytho
   }
   log.debug(`Python ${environment.version} at ${environment.executable}, managed`);
   return environment;
-}
-
-/** The managed environment, if it is ready. Starts no Python. */
-export async function readManagedEnvironment(
-  recipe: EnvironmentRecipe = kernelRecipe(),
-  cacheDir: string = managedDirectory(),
-): Promise<PythonEnvironment | undefined> {
-  return await readManaged(recipe, cacheDir);
 }
 
 /** The managed environment of a named interpreter, which needs no second check. */
@@ -118,12 +107,7 @@ async function managedAt(named: string): Promise<PythonEnvironment | undefined> 
   }
 }
 
-/**
- * Tries the user's own Python after a start with it has failed: what broke in a package may not show
- * in the folders that are looked at.
- *
- * @throws {EnvironmentNotReadyError} If it lacks something.
- */
+/** Tries the user's own Python after a failed start: what broke need not show in its folders. */
 export async function retryPython(
   { executable, managed }: PythonEnvironment,
   options: FindPythonOptions,

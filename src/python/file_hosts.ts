@@ -11,7 +11,6 @@ import { type Logger, silentLogger } from "../base/log.ts";
 
 /** Options of {@linkcode fileHosts}. */
 export interface FileHostsOptions {
-  /** Cancels it. */
   readonly signal?: AbortSignal;
   /** A file of additional certificates to trust. */
   readonly certificates?: string;
@@ -27,10 +26,7 @@ const JSON_PAGE = "application/vnd.pypi.simple.v1+json";
 
 const jsonPage = z.object({ files: z.array(z.object({ url: z.string() })) });
 
-/**
- * Asks package indexes which hosts serve a package's files, using the simple repository API (PEP 503
- * and PEP 691).
- */
+/** Asks package indexes which hosts serve a package's files (PEP 503 and PEP 691). */
 export async function fileHosts(
   indexes: readonly string[],
   name: string,

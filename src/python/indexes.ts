@@ -9,6 +9,8 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { hostEnv } from "../base/permission.ts";
+import { unquoted } from "../base/python_string.ts";
+import { ifPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { moduleArgs } from "../process/python_args.ts";
 import { runProgram } from "../process/run_program.ts";
@@ -96,10 +98,7 @@ export function indexSettings(listing: string, main: string): IndexSettings {
   };
 }
 
-/**
- * Whether the settings contain a password or private key: before the host in a URL, in its query, or
- * as a token in its path, as some registries require.
- */
+/** Whether URLs in the settings have a password, a query or a token in the path, or there is a private key. */
 export function hasSecrets({ env, file }: IndexSettings): boolean {
   const texts = [file ?? "", ...Object.values(env)];
   return texts.some((text) => /^client-cert = /m.test(text)) ||
@@ -141,18 +140,6 @@ function configFile(options: ReadonlyMap<string, string>): string {
   // A value continues on indented lines.
   const lines = [...options].map(([name, value]) => `${name} = ${value.replaceAll("\n", "\n  ")}`);
   return `[global]\n${lines.join("\n")}\n`;
-}
-
-/** Decodes a Python string literal as written by `repr()`. */
-function unquoted(literal: string): string {
-  return literal.slice(1, -1).replace(
-    /\\(n|t|r|x[0-9a-f]{2}|u[0-9a-f]{4}|.)/g,
-    (_, escape: string) => {
-      const simple = { n: "\n", t: "\t", r: "\r" }[escape];
-      if (simple !== undefined) return simple;
-      return escape.length === 1 ? escape : String.fromCharCode(parseInt(escape.slice(1), 16));
-    },
-  );
 }
 
 // uv's configuration, for a Python without pip.
@@ -240,13 +227,8 @@ function listOf(value: string | readonly string[] | undefined): string[] | undef
 }
 
 async function readConfig(path: string): Promise<UvConfig> {
-  let text: string;
-  try {
-    text = await Deno.readTextFile(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return {};
-    throw error;
-  }
+  const text = await ifPresent(Deno.readTextFile(path));
+  if (text === undefined) return {};
   try {
     return configSchema.parse(parse(text));
   } catch (cause) {
@@ -255,9 +237,7 @@ async function readConfig(path: string): Promise<UvConfig> {
   }
 }
 
-/**
- * The package index that an installer uses by default, according to its `--help`.
- */
+/** The package index that an installer uses by default, according to its `--help`. */
 export async function defaultIndex(
   program: ProgramPath,
   args: readonly string[],

@@ -3,35 +3,41 @@
  *
  * @module
  */
+import { z } from "zod";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { findPrograms, programOf } from "../process/program.ts";
 import { pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
+import { parsedJson } from "../json/plain.ts";
 
 /** The oldest version of Python that runs kernels. */
 const MINIMUM_PYTHON: readonly [number, number] = [3, 10];
 
-/** What {@linkcode inspectInterpreter} found. */
-export interface Interpreter {
+const text = z.string().min(1);
+const texts = z.record(z.string(), z.string());
+const interpreterSchema = z.object({
   /** The interpreter's absolute path, never that of a shim. */
-  readonly executable: string;
+  executable: text,
   /** The directory of its environment (`sys.prefix`). */
-  readonly prefix: string;
+  prefix: text,
   /** The directory of the Python it is based on (`sys.base_prefix`). */
-  readonly basePrefix: string;
+  basePrefix: text,
   /** Its version, such as `"3.11.7"`. */
-  readonly version: string;
+  version: text,
   /** Whether it can make virtual environments with pip, which Debian packages separately. */
-  readonly makesEnvironments: boolean;
+  makesEnvironments: z.boolean(),
   /** The versions of the packages whose modules could be imported, by package name. */
-  readonly packages: Readonly<Record<string, string>>;
+  packages: texts,
   /** Why modules could not be imported, by package name. */
-  readonly missing: Readonly<Record<string, string>>;
+  missing: texts,
   /** When the interpreter and the folders that it imports from were changed, in milliseconds, by path. */
-  readonly changed?: Readonly<Record<string, number>>;
+  changed: z.record(z.string(), z.number()).optional(),
   /** Whether it imports from a workspace, which only {@linkcode pythonArgs} prevents. */
-  readonly importsWorkspace?: boolean;
-}
+  importsWorkspace: z.boolean().optional(),
+});
+
+/** What {@linkcode inspectInterpreter} found. */
+export type Interpreter = Readonly<z.infer<typeof interpreterSchema>>;
 
 // Imports the modules instead of only looking for them: a package that was built for another Python or
 // is half removed can be found, but does not work. What they print must not mix with the answer.
@@ -103,15 +109,9 @@ export async function findBaseInterpreter(needsVenv: boolean): Promise<Interpret
   return undefined;
 }
 
-/** Parses an interpreter's answer, fresh or from a file. */
+/** Parses an interpreter's answer, fresh or from a file; `undefined` for anything else. */
 export function parseInterpreter(text: string): Interpreter | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined; // the caller handles that
-  }
-  return isInterpreter(value) ? value : undefined;
+  return interpreterSchema.safeParse(parsedJson(text)).data;
 }
 
 async function output(command: string, args: readonly string[]): Promise<ProgramEnd> {
@@ -123,22 +123,6 @@ async function output(command: string, args: readonly string[]): Promise<Program
     const reason = cause instanceof Deno.errors.NotFound ? "no such command" : String(cause);
     throw notPython(command, reason, cause);
   }
-}
-
-function isInterpreter(value: unknown): value is Interpreter {
-  if (typeof value !== "object" || value === null) return false;
-  const fields: Record<string, unknown> = { ...value };
-  return ["executable", "prefix", "basePrefix", "version"]
-    .every((name) => typeof fields[name] === "string" && fields[name] !== "") &&
-    typeof fields.makesEnvironments === "boolean" &&
-    isRecordOf("string", fields.packages) && isRecordOf("string", fields.missing) &&
-    (fields.changed === undefined || isRecordOf("number", fields.changed)) &&
-    (fields.importsWorkspace === undefined || typeof fields.importsWorkspace === "boolean");
-}
-
-function isRecordOf(type: "string" | "number", value: unknown): boolean {
-  return typeof value === "object" && value !== null &&
-    Object.values(value).every((item) => typeof item === type);
 }
 
 function notPython(command: string, reason: string, cause?: unknown): EnvironmentNotReadyError {

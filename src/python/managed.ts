@@ -14,7 +14,8 @@
 import { basename, join } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
-import { replaceFile } from "../files/safe.ts";
+import { ifPresent, replaceFile } from "../files/safe.ts";
+import { sha256 } from "../json/digest.ts";
 import { type Interpreter, parseInterpreter } from "./interpreter.ts";
 
 /** A Python that can run kernels. */
@@ -70,18 +71,16 @@ export function managedDirectory(): string {
 }
 
 /** The key of an environment in file names. */
-export async function environmentKey(recipe: EnvironmentRecipe): Promise<string> {
-  const bytes = new TextEncoder().encode(recipe.requirements);
-  const hash = await crypto.subtle.digest("SHA-256", bytes);
-  return new Uint8Array(hash).toHex().slice(0, 16);
+export function environmentKey({ requirements }: EnvironmentRecipe): string {
+  return sha256(requirements).slice(0, 16);
 }
 
 /** The managed environment of a recipe, if it is ready. Does not start Python. */
 export async function readManaged(
-  recipe: EnvironmentRecipe,
-  directory: string,
+  recipe: EnvironmentRecipe = kernelRecipe(),
+  directory: string = managedDirectory(),
 ): Promise<PythonEnvironment | undefined> {
-  const interpreter = await readReady(join(directory, `${await environmentKey(recipe)}.json`));
+  const interpreter = await readReady(join(directory, `${environmentKey(recipe)}.json`));
   return interpreter === undefined ? undefined : toEnvironment(interpreter, true);
 }
 
@@ -104,7 +103,7 @@ export async function writeMarker(
   directory: string,
   interpreter: Interpreter,
 ): Promise<void> {
-  await replaceMarker(join(directory, `${await environmentKey(recipe)}.json`), interpreter);
+  await replaceMarker(join(directory, `${environmentKey(recipe)}.json`), interpreter);
 }
 
 /** Writes what was found about an interpreter, at once as a whole. */
@@ -143,22 +142,13 @@ export function toEnvironment(interpreter: Interpreter, managed: boolean): Pytho
 async function readReady(marker: string): Promise<Interpreter | undefined> {
   const interpreter = await readMarker(marker);
   if (interpreter === undefined) return undefined;
-  try {
-    // Follows the link to the base interpreter, which may have been upgraded or removed since.
-    await Deno.stat(interpreter.executable);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
-  return interpreter;
+  // Follows the link to the base interpreter, which may have been upgraded or removed since.
+  const base = await ifPresent(Deno.stat(interpreter.executable));
+  return base === undefined ? undefined : interpreter;
 }
 
 /** Reads what was found about an interpreter. */
 export async function readMarker(path: string): Promise<Interpreter | undefined> {
-  try {
-    return parseInterpreter(await Deno.readTextFile(path));
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
+  const text = await ifPresent(Deno.readTextFile(path));
+  return text === undefined ? undefined : parseInterpreter(text);
 }

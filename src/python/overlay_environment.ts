@@ -1,23 +1,16 @@
 import { dirname, join } from "node:path";
-import { readHostileBytes } from "../files/safe.ts";
+import { ifPresent, readHostileBytes } from "../files/safe.ts";
 import { removeTree } from "../files/remove_tree.ts";
 import type { PythonEnvironment } from "./managed.ts";
 
-/**
- * A virtual environment that shares the packages of another one. What is installed into it can be
- * listed, upgraded and removed like anything else that pip or uv installs.
- */
+/** A virtual environment that shares the packages of another one, for any installer. */
 export interface OverlayEnvironment {
   /** Its interpreter, which anything with write access to the environment can replace. */
   readonly executable: string;
-  /** The folder of its packages. */
   readonly sitePackages: string;
 }
 
-/**
- * Makes a virtual environment if there is none, or if its interpreter is not the expected one, which a
- * package's build may have replaced. Does not start Python.
- */
+/** Makes the environment if it is missing or a build replaced its interpreter. Does not start Python. */
 export async function openOverlay(
   folder: string,
   python: PythonEnvironment,
@@ -34,7 +27,7 @@ export async function openOverlay(
   await Deno.mkdir(dirname(made.executable), { recursive: true });
   await Deno.symlink(base, made.executable);
   await Deno.writeTextFile(join(fresh, CONFIG), config);
-  if (await isPlainFolder(folder)) {
+  if ((await ifPresent(Deno.lstat(folder)))?.isDirectory) {
     // Its interpreter was upgraded or removed; the packages stay. An installer may have changed the
     // folder, so only move names directly in it, and write nothing there.
     await Deno.rename(join(folder, "lib"), join(fresh, "lib"));
@@ -84,15 +77,12 @@ export function packageLevels(sitePackages: string): string[] {
   return [dirname(lib), lib, version, sitePackages];
 }
 
-/**
- * Checks that no folder on the way to an environment's packages is a link. An installer, or what it
- * builds, may have replaced any of them with a link to anywhere.
- */
+/** Looks for links on the way to an environment's packages: what an installer builds may put them there. */
 export async function judgePackages(
   sitePackages: string,
 ): Promise<"plain" | "missing" | { readonly notPlain: string }> {
   for (const path of packageLevels(sitePackages)) {
-    const info = await lstatOrNothing(path);
+    const info = await ifPresent(Deno.lstat(path));
     if (info === undefined) return "missing";
     if (!info.isDirectory) return { notPlain: path };
   }
@@ -106,12 +96,8 @@ export function minorVersion({ version }: PythonEnvironment): string {
 
 /** The interpreter outside of any virtual environment. */
 async function baseInterpreter(python: PythonEnvironment): Promise<string> {
-  const config = await Deno.readTextFile(join(python.prefix, CONFIG)).catch(
-    (error: unknown) => {
-      if (error instanceof Deno.errors.NotFound) return ""; // it is not a virtual environment
-      throw error;
-    },
-  );
+  // Without this file, it is not a virtual environment.
+  const config = await ifPresent(Deno.readTextFile(join(python.prefix, CONFIG))) ?? "";
   const home = /^home *= *(\S.*)$/m.exec(config)?.[1]?.trimEnd();
   const folder = home ?? dirname(await Deno.realPath(python.executable));
   for (const name of [`python${minorVersion(python)}`, "python3"]) {
@@ -119,17 +105,6 @@ async function baseInterpreter(python: PythonEnvironment): Promise<string> {
     if (await isFile(path)) return path;
   }
   return await Deno.realPath(python.executable);
-}
-
-async function isPlainFolder(path: string): Promise<boolean> {
-  return (await lstatOrNothing(path))?.isDirectory ?? false;
-}
-
-async function lstatOrNothing(path: string): Promise<Deno.FileInfo | undefined> {
-  return await Deno.lstat(path).catch((error: unknown) => {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  });
 }
 
 async function isFile(path: string): Promise<boolean> {

@@ -15,6 +15,7 @@ import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
 import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import { HeldFolder, PrivateFolder } from "../files/private_folder.ts";
 import { emptyFolder } from "../files/remove_tree.ts";
+import { sha256 } from "../json/digest.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { moduleArgs } from "../process/python_args.ts";
 import { runProgram } from "../process/run_program.ts";
@@ -44,9 +45,7 @@ import type { Requirement } from "./requirement.ts";
 
 /** A package that was installed for a workspace. */
 export interface InstalledPackage {
-  /** Its name. */
   readonly name: string;
-  /** Its version. */
   readonly version: string;
   /** Whether it was requested, rather than installed as a dependency. */
   readonly requested: boolean;
@@ -54,17 +53,9 @@ export interface InstalledPackage {
 
 /** Options of {@linkcode PackageFolder.open}. */
 export interface PackageFolderOptions {
-  /**
-   * Whether the installer runs in the OS sandbox, and the sandbox's settings.
-   *
-   * @default {true}
-   */
+  /** Whether the installer runs in the OS sandbox, as by default, and the sandbox's settings. */
   readonly sandbox?: boolean | SandboxOptions;
-  /**
-   * The directory of the managed environments, which also contains the packages.
-   *
-   * @default {"$XDG_CACHE_HOME/ipybox/python"}
-   */
+  /** The directory of the managed environments and the packages; by default in the user's cache. */
   readonly cacheDir?: string;
   /** Folders of packages that the code already has, so that they are not installed again. */
   readonly shared?: readonly string[];
@@ -76,11 +67,7 @@ export interface PackageFolderOptions {
 export interface InstallOptions {
   /** Stops the installation. Packages installed before stay. */
   readonly signal?: AbortSignal;
-  /**
-   * How long the installer may take.
-   *
-   * @default {1800000} half an hour
-   */
+  /** How long the installer may take; half an hour by default. */
   readonly timeoutMs?: number;
   /** Receives each line that the installer writes. */
   readonly onLine?: (line: string) => void;
@@ -176,16 +163,14 @@ export class PackageFolder {
     this.#log = options.log ?? silentLogger;
   }
 
-  /**
-   * Makes the folder if it is missing, so that a running kernel sees packages installed later.
-   */
+  /** Makes the folder if it is missing, so that a running kernel sees packages installed later. */
   static async open(
     workspace: string,
     python: PythonEnvironment,
     options: PackageFolderOptions = {},
   ): Promise<PackageFolder> {
     using _stage = stage("open packages");
-    const folder = await folderOf(workspace, options.cacheDir);
+    const folder = folderOf(workspace, options.cacheDir);
     await Deno.mkdir(dirname(folder), { recursive: true });
     if (await madeFolder(folder, workspace)) await removeAbandoned(dirname(folder));
     const overlayFolder = join(await Deno.realPath(folder), `python${minorVersion(python)}`);
@@ -198,7 +183,7 @@ export class PackageFolder {
   /** The folder of a workspace's packages, if Deno's permissions allow looking for it. */
   static async find(workspace: string, python: PythonEnvironment): Promise<string | undefined> {
     if (!hasManagedDirectory()) return undefined;
-    const folder = await folderOf(workspace);
+    const folder = folderOf(workspace);
     if (!mayRead(folder)) return undefined;
     const [root] = await existing([folder]); // installers cannot write to it
     if (root === undefined) return undefined;
@@ -210,22 +195,19 @@ export class PackageFolder {
     throw notPlain(judgement, overlayFolder);
   }
 
-  /**
-   * Whether Deno's permissions allow installing packages: their environment contains a symbolic link,
-   * which only programs with unscoped read and write access can make.
-   */
+  /** Whether Deno's permissions allow installing: making links takes unscoped read and write access. */
   static isPermitted(): boolean {
     return hasManagedDirectory() && isGranted({ name: "read" }) && isGranted({ name: "write" });
   }
 
   /** Where the packages of a workspace are, in a folder for every Python, if there are any. */
-  static async folder(workspace: string): Promise<string> {
-    return await folderOf(workspace);
+  static folder(workspace: string): string {
+    return folderOf(workspace);
   }
 
   /** Removes a workspace's packages for every Python. */
   static async remove(workspace: string): Promise<void> {
-    await PackageFolder.discard(await folderOf(workspace));
+    await PackageFolder.discard(folderOf(workspace));
   }
 
   /** Removes a folder that {@linkcode PackageFolder.abandoned} found. */
@@ -337,10 +319,7 @@ export class PackageFolder {
     });
   }
 
-  /**
-   * Fetches wheels with the index's credentials, using a pip that loads none of the workspace's
-   * packages: these, and packages that are built, could read the credentials.
-   */
+  /** Fetches wheels with a pip that loads no packages of the workspace: they could read the credentials. */
   async #download(job: Job, { isPip }: InstallerProgram, settings: IndexSettings): Promise<void> {
     const { requirements, session, what } = job;
     if (!isPip || requirements.some(({ host }) => host !== undefined)) {
@@ -456,11 +435,7 @@ export class PackageFolder {
   async #run(
     installer: Launch,
     cwd: string,
-    { signal, onLine, timeoutMs }: {
-      readonly signal: AbortSignal;
-      readonly onLine: (line: string) => void;
-      readonly timeoutMs: number;
-    },
+    { signal, onLine, timeoutMs }: Pick<Job, "signal" | "onLine" | "timeoutMs">,
   ): Promise<{ readonly exitCode: number | null; readonly output: string }> {
     const output = new OutputTail(MAX_OUTPUT_BYTES);
     await using group = new LimitedTogether(); // disposed after its processes
@@ -508,18 +483,14 @@ const ONLY_BY_PIP =
   "pip: run `python -m ensurepip` for the kernels' Python\n";
 
 /** The folder of a workspace's packages for all Pythons. */
-async function folderOf(workspace: string, cacheDir: string = managedDirectory()): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(workspace));
-  return join(cacheDir, "packages", new Uint8Array(digest).toHex().slice(0, 32));
+function folderOf(workspace: string, cacheDir: string = managedDirectory()): string {
+  return join(cacheDir, "packages", sha256(workspace).slice(0, 32));
 }
 
 /** The file that names the workspace of the packages beside it. */
 const WORKSPACE = "workspace";
 
-/**
- * Makes the folder of a workspace's packages and returns whether it was missing. The folder and the
- * file that names the workspace appear together.
- */
+/** Makes the folder of a workspace's packages, with the file that names it; whether it was missing. */
 async function madeFolder(path: string, workspace: string): Promise<boolean> {
   if (await isThere(join(path, WORKSPACE))) return false;
   const fresh = `${path}.${crypto.randomUUID()}.tmp`;
@@ -548,10 +519,7 @@ function notPlain(
   );
 }
 
-/**
- * Removes the empty folders of workspaces that no longer exist, such as temporary ones. Only the user
- * may remove installed packages.
- */
+/** Removes the empty folders of workspaces that are gone. Only the user may remove installed packages. */
 async function removeAbandoned(root: string): Promise<void> {
   for await (const { path: folder } of abandonedIn(root)) {
     try {
@@ -593,10 +561,7 @@ function hasManagedDirectory(): boolean {
   return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
 }
 
-/**
- * A constraints file with the versions of the kernel's packages. A package may have several versions
- * for different Pythons; the markers are kept, or these would exclude each other.
- */
+/** Constraints with the versions of the kernel's packages, and their markers: one may have several. */
 export function pinnedVersions(requirements: string): string {
   return requirements.split("\n")
     .flatMap((line) => /^[A-Za-z0-9._-]+==[^\\]+/.exec(line)?.[0].trimEnd() ?? [])

@@ -1,6 +1,5 @@
 /** A package to install. */
 export interface Requirement {
-  /** The text for installers. */
   readonly text: string;
   /** The package's name; `undefined` if only its repository is known. */
   readonly name: string | undefined;
@@ -29,10 +28,7 @@ const HOST =
   /^(?!.*\.localhost$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,9}[a-z][a-z0-9-]{0,61}[a-z0-9]$/;
 const MAX_LENGTH = 500;
 
-/**
- * Parses a client's requirement: a package from the index, or a Git repository over HTTPS. Rejects
- * paths, options and other URLs.
- */
+/** Parses a package of the index or a Git repository over HTTPS. Rejects paths, options and other URLs. */
 export function parseRequirement(text: string): Requirement {
   const trimmed = text.trim();
   if (trimmed.length <= MAX_LENGTH) {

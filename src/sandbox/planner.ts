@@ -89,7 +89,7 @@ export class Planner implements AsyncDisposable {
     using _stage = stage("wait for the plan");
     if (await needPlaceholders(settings)) return undefined;
     const answer = this.#ask(JSON.stringify({ settings, command }));
-    const line = await (signal === undefined ? answer : abortable(answer, signal));
+    const line = await abortable(answer, signal);
     if (line === null) return undefined;
     // The runtime uses its own folder for temporary files and gives the command another one.
     const start = `export TMPDIR="$CLAUDE_CODE_TMPDIR" && exec ${line}`;

@@ -22,7 +22,7 @@ import { statesAround, userFolders } from "./workspace.ts";
 import { mountablePaths, runningWriters } from "./writers.ts";
 
 /** A program to run in its own sandbox. */
-interface ServerProgram {
+export interface ServerProgram {
   /** The program. */
   readonly command: ProgramPath;
   /** Its arguments. */

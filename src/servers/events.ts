@@ -8,11 +8,11 @@ import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ServerHooks } from "../mcp/hooks.ts";
 import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/questions.ts";
 import type { ToolChanges } from "./changes.ts";
-import type {
-  ElicitationChannel,
-  ElicitationSource,
-  EndedQuestion,
-  QuestionEnd,
+import {
+  declined,
+  type ElicitationChannel,
+  type ElicitationSource,
+  type EndedQuestion,
 } from "../approval/questions.ts";
 
 /** The server reports the progress of a running tool call. */
@@ -265,22 +265,13 @@ export class ServerMessages {
     const denial = await gate.judge(call);
     const { answer, end } = denial === undefined
       ? await elicitations.ask(source, question, signal)
-      : declined(denial.reason);
+      : declined("policy", denial.reason ?? "Denied by the approval policy");
     if (end.reason !== undefined) {
       log.debug(`No answer to a question from MCP server "${serverName}": ${end.reason}`);
     }
     questionEnded({ ...call, ...end, kind: "elicitation", arguments: notedArguments(call), time });
     return answer;
   }
-}
-
-/** The outcome of a question that the policy denies. */
-function declined(reason = "Denied by the approval policy"): {
-  readonly answer: ElicitationAnswer;
-  readonly end: QuestionEnd;
-} {
-  const answer = { action: "decline" } as const;
-  return { answer, end: { ...answer, by: "policy", reason } };
 }
 
 /** The arguments that are recorded: of a URL only the origin, as the rest may be a one-time link. */

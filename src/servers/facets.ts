@@ -7,6 +7,7 @@ import type { Facet } from "../approval/consents.ts";
 import { quoted, visible } from "../approval/call_text.ts";
 import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
+import { parsedJson } from "../json/plain.ts";
 import type { Tool } from "../mcp/tools.ts";
 import { replaceVariables, type ServerParams, type StdioServerParams } from "../mcp/params.ts";
 
@@ -164,12 +165,7 @@ function isData(value: string): boolean {
   if (PLAIN.test(value)) return !value.includes(" ") || !value.includes("/", value.indexOf(" "));
   if (PRIVATE_KEY.test(value)) return true;
   if (/[$`]/.test(value)) return false;
-  try {
-    JSON.parse(value);
-    return true;
-  } catch {
-    return false;
-  }
+  return parsedJson(value) !== undefined;
 }
 
 /** Variables that decide what runs, even if their names sound secret. */

@@ -75,7 +75,7 @@ export class McpPool implements AsyncDisposable {
     return await this.#use(
       serverName,
       signal,
-      (connection, signal) => connection.listEntries({ signal }),
+      async (connection, signal) => (await connection.describe({ signal })).tools,
     );
   }
 
@@ -95,7 +95,7 @@ export class McpPool implements AsyncDisposable {
 
   /** The names of a server's tools, as far as they are known. */
   knownNames(serverName: string): readonly string[] {
-    return this.#servers.get(serverName)?.connected?.knownNames ?? [];
+    return this.#servers.get(serverName)?.connected?.knownTools.map(({ name }) => name) ?? [];
   }
 
   /** Finds a tool in a server's list. */
@@ -105,7 +105,8 @@ export class McpPool implements AsyncDisposable {
     signal?: AbortSignal,
   ): Promise<Tool | undefined> {
     const server = this.#server(serverName);
-    const known = server.connected?.knownTool(toolName); // takes no turn, unlike a request
+    const known = server.connected?.knownTools
+      .find(({ name }) => name === toolName); // takes no turn, unlike a request
     if (known === undefined) {
       return await this.#use(serverName, signal, (connection, signal) => {
         return connection.findTool(toolName, signal);

@@ -24,6 +24,7 @@ import {
   resultsToJson,
   shapeOf,
 } from "../json/shape.ts";
+import { parsedJson } from "../json/plain.ts";
 import type { ToolResult } from "../mcp/results.ts";
 
 /** What is known about a tool's results. */
@@ -116,12 +117,7 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
     if (size > MAX_TEXT) return undefined;
     const text = texts.join("\n");
     if (!/^\s*[[{]/.test(text) || !this.#budget.take(size)) return undefined;
-    try {
-      return JSON.parse(text); // the spelling of numbers does not matter here
-    } catch (error) {
-      if (error instanceof SyntaxError) return undefined; // it only starts like JSON
-      throw error;
-    }
+    return parsedJson(text);
   }
 }
 
@@ -162,13 +158,7 @@ function add(all: Map<string, ToolShape>, shape: ToolShape): void {
 /** Reads the file. A damaged one counts as empty, and is replaced later. */
 async function read(folder: string): Promise<ToolShape[]> {
   const text = await readHostileFile(join(folder, FILE)) ?? "{}";
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (error) {
-    if (error instanceof SyntaxError) return [];
-    throw error;
-  }
+  const json: unknown = parsedJson(text);
   const tools = isRecord(json) && Array.isArray(json.tools) ? json.tools : [];
   return tools.flatMap((entry: unknown): ToolShape[] => {
     if (!isRecord(entry)) return [];

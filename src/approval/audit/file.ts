@@ -2,6 +2,7 @@ import { fill, joinBytes } from "../../base/bytes.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
 import { sha256 } from "../../json/digest.ts";
 import { isRecord } from "../../json/exact.ts";
+import { parsedJson } from "../../json/plain.ts";
 import type { AuditFolder, RotatedFile } from "./folder.ts";
 
 /** How long files are kept. */
@@ -25,11 +26,7 @@ const TAIL_BYTES = 2 ** 20;
 const LOCK_MS = 10_000;
 const LINE_FEED = 10;
 
-/**
- * The file that lines are appended to, in one chain with those of other processes. It stays open
- * between lines: unless something interferes, a line costs a few system calls and no turn of the
- * event loop.
- */
+/** The file that lines are appended to. It stays open, so that a line costs a few system calls and no turn. */
 export class AuditFile implements Disposable {
   readonly #folder: AuditFolder;
   readonly #retention: Retention;
@@ -95,10 +92,7 @@ export class AuditFile implements Disposable {
     await this.#openAndLock();
   }
 
-  /**
-   * The full files to remove. Files written since the first line are neither removed nor counted:
-   * otherwise, whoever fills them could push out earlier ones.
-   */
+  /** The full files to remove: none since the first line, or filling them would push out earlier ones. */
   async #superfluous(): Promise<RotatedFile[]> {
     const newest = this.#newestBefore ?? 0;
     const before = (await this.#folder.rotated()).filter(({ number }) => number <= newest);
@@ -211,10 +205,7 @@ function lastLine(bytes: Uint8Array): Uint8Array {
   return bytes.subarray(bytes.lastIndexOf(LINE_FEED) + 1);
 }
 
-/**
- * The end of the chain after a line. A complete but invalid line was changed: the chain restarts,
- * so that this stays visible.
- */
+/** The end of the chain after a line. After a changed one it restarts, so that the change stays visible. */
 function endOf(line: Uint8Array): ChainEnd {
   return readChainLine(line) ?? { seq: 0, hash: GENESIS };
 }
@@ -230,22 +221,18 @@ async function readTail(file: Deno.FsFile, size: number): Promise<Uint8Array> {
 /** The predecessor hash of the first line. */
 export const GENESIS: string = "0".repeat(64);
 
-/** The end of a chain. */
 interface ChainEnd {
   /** The number of the last line; 0 before the first. */
   readonly seq: number;
-  /** Its hash. */
   readonly hash: string;
 }
 
 /** The end of a chain without lines. */
 const NOTHING: ChainEnd = { seq: 0, hash: GENESIS };
 
-/** A parsed line of a chain. */
 interface ChainLine extends ChainEnd {
   /** The hash of the previous line. */
   readonly prev: string;
-  /** All its fields. */
   readonly fields: Readonly<Record<string, unknown>>;
   /** Whether its hash is correct. */
   readonly intact: boolean;
@@ -261,29 +248,17 @@ function chainLine(fields: string, end: ChainEnd): { line: string; end: ChainEnd
   return { line: `${body},"hash":"${hash}"}`, end: { seq, hash } };
 }
 
-/**
- * Parses a line. The hash covers the exact text before it, so no other spelling of the same JSON
- * passes.
- */
+/** Parses a line. The hash covers the exact text before it, so no other spelling of the JSON passes. */
 export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
   const line = new TextDecoder().decode(bytes);
   const found = HASH.exec(line);
   const hash = found?.[1];
   if (found === null || hash === undefined) return undefined;
-  const fields = parseObject(line);
-  if (fields === undefined) return undefined;
+  const fields = parsedJson(line); // a torn line has none
+  if (!isRecord(fields)) return undefined;
   const { seq, prev } = fields;
   if (typeof seq !== "number" || typeof prev !== "string") return undefined;
   return { seq, prev, hash, fields, intact: sha256(line.slice(0, found.index)) === hash };
-}
-
-function parseObject(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isRecord(value) ? value : undefined;
-  } catch {
-    return undefined; // a torn line
-  }
 }
 
 /** More than the longest line. */

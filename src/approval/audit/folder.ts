@@ -22,7 +22,6 @@ const ROTATED = /^audit\.(\d+)\.jsonl$/;
 export interface RotatedFile {
   /** Its number: higher is newer. */
   readonly number: number;
-  /** Its path. */
   readonly path: string;
 }
 
@@ -30,7 +29,6 @@ export interface RotatedFile {
 interface FileIdentity {
   /** Its inode; `null` if the system has none. */
   readonly ino: number | null;
-  /** The device. */
   readonly dev: number;
   /** Its size in bytes. */
   readonly size: number;
@@ -38,7 +36,6 @@ interface FileIdentity {
 
 /** The files of a workspace's audit log, in `.ipybox/`, where no symbolic link is followed. */
 export class AuditFolder {
-  /** The folder. */
   readonly path: string;
   readonly #workspace: string;
   /** The file that is currently written. */
@@ -56,10 +53,7 @@ export class AuditFolder {
     return await this.#openOwn(this.current);
   }
 
-  /**
-   * The key of the hashes that replace secrets. If the key file contains another key, which may
-   * have come with a repository, that one is set aside.
-   */
+  /** The key of the hashes that replace secrets. Another one in its file, as of a repository, is set aside. */
   async key(): Promise<Uint8Array> {
     const path = join(this.path, KEY);
     const isPrivate = ((await lstatIfPresent(path))?.mode ?? 0) % 0o100 === 0;

@@ -236,13 +236,8 @@ const OUTCOME_BYTES = 500;
 const MAX_KINDS = 20;
 
 /** A kind of request and its count. */
-interface Counted {
-  readonly kind: string;
-  readonly server: string;
-  readonly tool: string;
-  readonly decision?: "allow" | "deny";
-  readonly by?: string;
-  readonly status?: string;
+interface Counted
+  extends Pick<AuditEntry, "kind" | "server" | "tool" | "decision" | "by" | "status"> {
   count: number;
 }
 
@@ -253,12 +248,7 @@ class Budgets {
   readonly lines = new RateLimit(PER_SECOND, LARGE_BURST);
 }
 
-/**
- * Keeps executed code from flooding the log, and so from pushing older lines out of it.
- *
- * Requests are written until there are too many; the others are counted. Allowed ones are first
- * written without their arguments.
- */
+/** Keeps executed code from flooding the log, and so from pushing older lines out: further ones are counted. */
 class FloodGuard {
   readonly #budgets = new Budgets();
   /** Approvers' decisions have separate budgets, which nothing else can use up. */

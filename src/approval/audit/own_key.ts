@@ -1,12 +1,10 @@
 import { createHmac } from "node:crypto";
 import { join } from "node:path";
+import { randomToken } from "../../base/tokens.ts";
 import { lockUserFolder, readHostileFile, replaceHostileFile } from "../../files/safe.ts";
 import { isUnwritable, usableState } from "../../files/user_folders.ts";
 
-/**
- * The key of a workspace's log, derived from a secret in the user's state folder, so that it
- * differs from one that came with a repository. `undefined` if that folder cannot be used.
- */
+/** The key of a workspace's log, which cannot come with a repository; `undefined` without a state folder. */
 export async function ownKey(workspace: string): Promise<Uint8Array | undefined> {
   const folder = usableState("audit");
   if (folder === undefined) return undefined;
@@ -24,7 +22,7 @@ async function readOrMake(folder: string): Promise<string> {
   using _lock = await lockUserFolder(folder);
   const present = await readHostileFile(path);
   if (present !== undefined && present !== "") return present;
-  const made = crypto.getRandomValues(new Uint8Array(32)).toHex();
+  const made = randomToken();
   await replaceHostileFile(path, made);
   return made;
 }

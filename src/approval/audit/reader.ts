@@ -1,5 +1,6 @@
 import { basename } from "node:path";
 import { sha256 } from "../../json/digest.ts";
+import { isRecord } from "../../json/exact.ts";
 import type { Fields } from "./entry.ts";
 import { GENESIS, LineSplitter, readChainLine } from "./file.ts";
 import { AuditFolder } from "./folder.ts";
@@ -150,12 +151,11 @@ const TORN = "The line is torn; the next entry will seal it off";
 
 /** Whether a line seals off the torn one before it. */
 function sealsOff({ sealed }: Fields, torn: Uint8Array): boolean {
-  return typeof sealed === "object" && sealed !== null && "sha256" in sealed &&
-    sealed.sha256 === sha256(torn);
+  return isRecord(sealed) && sealed.sha256 === sha256(torn);
 }
 
 function numberIn(value: unknown, name: string): number {
-  const inner = typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
+  const inner = isRecord(value) ? value[name] : undefined;
   return typeof inner === "number" ? inner : 0;
 }
 
@@ -166,7 +166,6 @@ interface OpenFile {
   readonly size: number;
 }
 
-/** A line of a file of the log. */
 interface FileLine {
   /** The file's name. */
   readonly file: string;
@@ -180,10 +179,7 @@ interface FileLine {
 
 const CHUNK_BYTES = 2 ** 18;
 
-/**
- * All files of a log at one moment, between two writes. Creates and changes nothing, and later
- * writers need not wait.
- */
+/** All files of a log at one moment, between two writes. Later writers need not wait. */
 class AuditSnapshot implements Disposable {
   readonly #files: readonly OpenFile[];
 

@@ -1,4 +1,4 @@
-import { type ExactJson, type ExactObject, isExactObject } from "../../json/exact.ts";
+import { type ExactJson, type ExactObject, isExactList, isExactObject } from "../../json/exact.ts";
 import { matchesGlob } from "../rules/match.ts";
 import { hmacSha256, sha256 } from "../../json/digest.ts";
 
@@ -9,10 +9,7 @@ const SECRET_NAME =
 const NAMED = String
   .raw`(?:password|passwd|passphrase|secret(?:[_-]?access)?(?:[_-]?key)?|token|(?:api|access|account|private)[_-]?key)\\*["']?`;
 const VALUE = String.raw`(?:\\*"[^"]*"|\\*'[^']*'|[^\s"']+)`;
-/**
- * Secrets within texts, such as shell commands; the first group is the part to keep. Each pattern
- * takes linear time, because the texts are hostile.
- */
+/** Secrets within texts; the first group is kept. Each pattern takes linear time: the texts are hostile. */
 const SECRET_TEXTS: readonly RegExp[] = [
   /\b((?:bearer|basic)\s+)[^\s"']+/gi,
   /(:\/\/[^\s/:@]*:)[^\s/@]+(?=@)/g,
@@ -74,10 +71,7 @@ class Marker {
     this.#key = key;
   }
 
-  /**
-   * The replacement of a secret. Code cannot hide something by making it look like a secret: equal
-   * texts have equal hashes, from which nobody can guess a short secret without the key.
-   */
+  /** Replaces a secret by a keyed hash, so that code cannot hide something by making it look like a secret. */
   mark(secret: string): string {
     if (this.#key === undefined) return "[redacted]";
     if (++this.#count > MAX_MARKS) throw new TooMuch();
@@ -96,10 +90,7 @@ function markOf(secret: string, key: Uint8Array): string {
   return `[redacted:${secret.length}:${hmacSha256(key, secret).slice(0, 16)}]`;
 }
 
-/**
- * Prepares arguments for a log: removes secrets, then shortens them. Anything cut is replaced by
- * its size and the SHA-256 of its redacted form.
- */
+/** Prepares arguments for a log: what is cut is replaced by its size and the SHA-256 of its redacted form. */
 export function redactArguments(args: ExactObject, options: RedactOptions = {}): ExactJson {
   try {
     return redactAll(args, options);
@@ -149,7 +140,7 @@ function redact(value: ExactJson, place: Place): ExactJson {
       ]),
     );
   }
-  return isList(value) ? value.map((inner) => redact(inner, within)) : value;
+  return isExactList(value) ? value.map((inner) => redact(inner, within)) : value;
 }
 
 function textOf(value: ExactJson): string {
@@ -206,8 +197,4 @@ function withoutKeys(text: string, marker: Marker): string {
 /** The length of a value's JSON, with numbers as they were written. */
 function lengthOf(value: ExactJson): number {
   return JSON.stringify(value).length;
-}
-
-function isList(value: ExactJson): value is readonly ExactJson[] {
-  return Array.isArray(value);
 }

@@ -1,6 +1,7 @@
-import { createHash } from "node:crypto";
 import { messageOf } from "../../base/message_of.ts";
 import { settledWithin } from "../../base/signals.ts";
+import { randomToken } from "../../base/tokens.ts";
+import { sha256 } from "../../json/digest.ts";
 import { parseExact, stringifyExact } from "../../json/exact.ts";
 import type { ElicitationAnswer } from "../../mcp/questions.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "../channel.ts";
@@ -45,23 +46,19 @@ export interface Elsewhere {
   readonly calls: readonly CallElsewhere[];
 }
 
-/** Another session. */
 export interface SessionElsewhere {
-  /** Its id. */
   readonly session: string;
   readonly openedAt: Date;
   /** What it does; it is `"away"` where no client has come back to it yet. */
   readonly state: "starting" | "running" | "idle" | "away";
 }
 
-/** A request that waits for a decision. */
 export interface WaitingRequest {
   /** What asks, as in `ApprovalRequest.kind`, or `"elicitation"`. */
   readonly kind: string;
   readonly serverName: string;
   /** Empty for a question of a server. */
   readonly toolName: string;
-  /** Since when. */
   readonly since: Date;
 }
 
@@ -92,8 +89,9 @@ export class PageDesk implements Disposable {
   readonly board: RequestBoard;
   /** The open pages. */
   readonly presence: Presence = new Presence();
+  /** The one-time codes, and the sessions of those who used one. */
+  readonly sessions: PageSessions = new PageSessions();
 
-  readonly #sessions = new PageSessions();
   readonly #stack = new DisposableStack();
   readonly #linkTimeoutMs: number;
   readonly #graceMs: number;
@@ -122,7 +120,7 @@ export class PageDesk implements Disposable {
   /** Makes a one-time code, and expects a page until it is void. */
   invite(): string {
     const expected = this.presence.expect(this.#linkTimeoutMs);
-    return this.#sessions.invite(this.#linkTimeoutMs, (used) => {
+    return this.sessions.invite(this.#linkTimeoutMs, (used) => {
       if (used) this.presence.expect(this.#graceMs); // the page itself comes next
       expected[Symbol.dispose]();
     });
@@ -145,21 +143,6 @@ export class PageDesk implements Disposable {
       check,
       ...(this.isAttended ? {} : { approver }),
     });
-  }
-
-  /** Exchanges a code for a session; `undefined` where the code is not good, or no longer. */
-  redeem(code: string): PageSession | undefined {
-    return this.#sessions.redeem(code);
-  }
-
-  /** Whether there is a session with this id. */
-  hasSession(id: string): boolean {
-    return this.#sessions.has(id);
-  }
-
-  /** Whether a cookie's value belongs to the session. */
-  admits(id: string, token: string): boolean {
-    return this.#sessions.admits(id, token);
   }
 
   /** A page has connected. Disposing the returned object means that it has gone. */
@@ -225,10 +208,7 @@ interface Invitation {
 const MAX_INVITATIONS = 32;
 const MAX_SESSIONS = 64;
 
-/**
- * The one-time codes and the sessions that they were exchanged for. Secrets are kept as hashes, so
- * that looking one up tells nothing by the time it takes.
- */
+/** The one-time codes and their sessions, as hashes: looking one up tells nothing by the time it takes. */
 class PageSessions {
   readonly #invitations = new Map<string, Invitation>();
   readonly #sessions = new Map<string, string>();
@@ -236,14 +216,14 @@ class PageSessions {
   /** Makes a code. */
   invite(lifeMs: number, onEnd: (used: boolean) => void): string {
     const code = randomCode();
-    this.#invitations.set(hash(normalized(code)), { until: performance.now() + lifeMs, onEnd });
+    this.#invitations.set(sha256(normalized(code)), { until: performance.now() + lifeMs, onEnd });
     this.#dropOldInvitations();
     return code;
   }
 
   /** Exchanges a code for a session. A code works once. */
   redeem(code: string): PageSession | undefined {
-    const key = hash(normalized(code));
+    const key = sha256(normalized(code));
     const invitation = this.#invitations.get(key);
     if (invitation === undefined) return undefined;
     this.#invitations.delete(key);
@@ -252,8 +232,8 @@ class PageSessions {
       invitation.onEnd(false);
       return undefined;
     }
-    const session = { id: randomHex(16), token: randomHex(32) };
-    this.#sessions.set(session.id, hash(session.token));
+    const session = { id: randomToken().slice(0, 32), token: randomToken() };
+    this.#sessions.set(session.id, sha256(session.token));
     const [oldest] = this.#sessions.keys();
     if (this.#sessions.size > MAX_SESSIONS && oldest !== undefined) this.#sessions.delete(oldest);
     invitation.onEnd(true);
@@ -267,7 +247,7 @@ class PageSessions {
 
   /** Whether a cookie's value belongs to the session. */
   admits(id: string, token: string): boolean {
-    return this.#sessions.get(id) === hash(token);
+    return this.#sessions.get(id) === sha256(token);
   }
 
   #dropOldInvitations(): void {
@@ -292,14 +272,6 @@ function randomCode(): string {
 
 function normalized(code: string): string {
   return code.replace(/[\s-]/g, "").toUpperCase();
-}
-
-function randomHex(bytes: number): string {
-  return crypto.getRandomValues(new Uint8Array(bytes)).toHex();
-}
-
-function hash(secret: string): string {
-  return createHash("sha256").update(secret).digest("hex");
 }
 
 /** What became of an answer: it counted, another one was first, or nobody knows the request. */
@@ -421,11 +393,7 @@ class RequestBoard implements Disposable {
     return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
   }
 
-  /**
-   * Answers a request.
-   *
-   * @throws {TypeError} The answer is none, or cannot be used.
-   */
+  /** Answers a request. Throws a `TypeError` if the answer cannot be used. */
   async decide(id: string, answer: string): Promise<AnswerFate> {
     const value = parseBody(answer);
     const open = this.#open.get(id);

@@ -1,4 +1,5 @@
-import { asset } from "../../assets/mod.ts";
+import { asset, assetTree } from "../../assets/mod.ts";
+import { abortable } from "../../base/signals.ts";
 import type { Approver } from "../channel.ts";
 import { ElicitationRequest } from "../questions.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../request.ts";
@@ -111,13 +112,7 @@ export class ApprovalPage {
     using _watch = this.onChange((state) => {
       if (state === "open") opened.resolve();
     });
-    const abort = () => opened.reject(signal?.reason);
-    signal?.addEventListener("abort", abort, { once: true });
-    try {
-      await opened.promise;
-    } finally {
-      signal?.removeEventListener("abort", abort);
-    }
+    await abortable(opened.promise, signal);
   }
 
   /**
@@ -179,15 +174,12 @@ export class PageLink {
   }
 }
 
-/** A file that pages are made of. */
 export interface PageFile {
   readonly type: string;
   text(): string;
   /** Whether it has a form that browsers send. */
   readonly sends?: boolean;
 }
-
-const SCRIPT = "text/javascript; charset=utf-8";
 
 /** How pages look. */
 export const STYLE: PageFile = {
@@ -203,22 +195,14 @@ export const ICON: PageFile = {
 
 /** The files by their names in the page's folder; the page itself has the empty one. */
 export const PAGE_FILES: ReadonlyMap<string, PageFile> = new Map<string, PageFile>([
-  file("", "text/html; charset=utf-8", () => asset("approval_page/page.html")),
+  ["", { type: "text/html; charset=utf-8", text: () => asset("approval_page/page.html") }],
   ["page.css", STYLE],
   ["icon.svg", ICON],
-  file("main.js", SCRIPT, () => asset("approval_page/main.js")),
-  file("arguments_editor.js", SCRIPT, () => asset("approval_page/arguments_editor.js")),
-  file("board.js", SCRIPT, () => asset("approval_page/board.js")),
-  file("decision.js", SCRIPT, () => asset("approval_page/decision.js")),
-  file("dom.js", SCRIPT, () => asset("approval_page/dom.js")),
-  file("guard.js", SCRIPT, () => asset("approval_page/guard.js")),
-  file("json.js", SCRIPT, () => asset("approval_page/json.js")),
-  file("json_view.js", SCRIPT, () => asset("approval_page/json_view.js")),
-  file("keys.js", SCRIPT, () => asset("approval_page/keys.js")),
-  file("lists.js", SCRIPT, () => asset("approval_page/lists.js")),
-  file("question.js", SCRIPT, () => asset("approval_page/question.js")),
-  file("request.js", SCRIPT, () => asset("approval_page/request.js")),
-  file("visible.js", SCRIPT, () => asset("approval_page/visible.js")),
+  ...assetTree("approval_page").filter(({ path }) => path.endsWith(".js"))
+    .map(({ path, text }): [string, PageFile] => [
+      path,
+      { type: "text/javascript; charset=utf-8", text: () => text },
+    ]),
 ]);
 
 /** The page on which a link's code is typed. */
@@ -234,14 +218,7 @@ export const CLOSED_PAGE: PageFile = {
   text: () => asset("approval_page/closed.html"),
 };
 
-function file(name: string, type: string, text: () => string): [string, PageFile] {
-  return [name, { type, text }];
-}
-
-/**
- * The headers of everything that pages are given: nothing from elsewhere runs or is loaded, no other
- * site frames or reads it, and no browser keeps it.
- */
+/** The headers of pages: nothing from elsewhere is loaded, no other site frames them, no browser keeps them. */
 export function pageHeaders(host: string, sends: boolean = false): Record<string, string> {
   return {
     "content-security-policy": [

@@ -49,7 +49,7 @@ Deno.test("calls wait while a page is open, and for some seconds after the last 
   const channel = new ApprovalChannel();
   using desk = new PageDesk(desks(channel), { graceMs: 3000 });
   const code = desk.invite();
-  assertEquals(desk.redeem(code) === undefined, false);
+  assertEquals(desk.sessions.redeem(code) === undefined, false);
   const states: string[] = [];
   using _watch = desk.presence.onChange((state) => states.push(state));
   const [first, second] = [desk.enter(), desk.enter()];
@@ -74,15 +74,15 @@ Deno.test("a code opens one page, once, and only in time", () => {
   using desk = new PageDesk(desks(), { linkTimeoutMs: 1000 });
   const [early, late] = [desk.invite(), desk.invite()];
   assertMatch(early, /^[0-9A-HJ-KM-NP-TV-Z]{4}(-[0-9A-HJ-KM-NP-TV-Z]{4}){3}$/);
-  assertEquals(desk.redeem(early.slice(1)), undefined);
-  assertEquals(desk.redeem(""), undefined);
-  const session = desk.redeem(` ${early.toLowerCase().replaceAll("-", " ")}`); // it was typed
-  assertEquals(desk.redeem(early), undefined);
+  assertEquals(desk.sessions.redeem(early.slice(1)), undefined);
+  assertEquals(desk.sessions.redeem(""), undefined);
+  const session = desk.sessions.redeem(` ${early.toLowerCase().replaceAll("-", " ")}`); // it was typed
+  assertEquals(desk.sessions.redeem(early), undefined);
   time.advance(1001);
-  assertEquals(desk.redeem(late), undefined);
+  assertEquals(desk.sessions.redeem(late), undefined);
   const { id = "", token = "" } = session ?? {};
-  assertEquals([desk.hasSession(id), desk.admits(id, token)], [true, true]);
-  assertEquals([desk.admits(id, id), desk.admits(token, token)], [false, false]);
+  assertEquals([desk.sessions.has(id), desk.sessions.admits(id, token)], [true, true]);
+  assertEquals([desk.sessions.admits(id, id), desk.sessions.admits(token, token)], [false, false]);
 });
 
 Deno.test("an approver that is attached is asked instead of the page", async () => {

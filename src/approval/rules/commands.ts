@@ -6,7 +6,6 @@
  */
 import { type Effort, type Glob, globItems, type Match, matchGlob } from "./match.ts";
 
-/** A text for a shell. */
 export type ShellText = SimpleCommand | OtherText;
 
 /** A command whose words are known exactly. */
@@ -20,7 +19,6 @@ interface SimpleCommand {
   readonly plain: boolean;
   /** Every word in the text, including those in quotes. */
   readonly mentioned: readonly string[];
-  /** The length of the text. */
   readonly length: number;
 }
 
@@ -31,7 +29,6 @@ interface OtherText {
   readonly reason: string;
   /** Every word in the text, wherever it is. */
   readonly mentioned: readonly string[];
-  /** The length of the text. */
   readonly length: number;
 }
 
@@ -47,7 +44,6 @@ const SINGLE_QUOTED = /'[^']*'/y;
 const DOUBLE_QUOTED = /"(?:[^"\\$`]|\\["\\$`])*"/y;
 const BLANKS = /[ \t]+/y;
 
-/** Reads a text for a shell. */
 export function readShell(text: string): ShellText {
   const mentioned = wordsIn(text);
   const { length } = text;
@@ -117,10 +113,7 @@ function describePlace(character: string): string {
   return /[!-~]/.test(character) ? `it has a ${character}` : "it has an unusual character";
 }
 
-/**
- * Every word in a text, without quotes and backslashes, regardless of grammar: a rule that denies
- * `rm` also applies to the `rm` in `sh -c 'xargs r\m'`. Empty for texts that are too long.
- */
+/** Every word in a text, regardless of grammar: denying `rm` also denies `sh -c 'xargs r\m'`. None if too long. */
 function wordsIn(text: string): string[] {
   if (text.length > MAX_LENGTH) return [];
   return text.replaceAll("\\\n", "").replace(/['"\\]+/g, "")
@@ -222,10 +215,7 @@ function matches(
   return reachable[words.length] === true;
 }
 
-/**
- * Whether a word matches an item. If it contains `..`, a wildcard in a path does not determine
- * where it leads.
- */
+/** Whether a word matches an item. With `..` in it, a wildcard in a path says nothing about where it leads. */
 function isFor({ text, glob }: Item, word: string): boolean {
   if (matchGlob(glob, word) !== "yes") return false;
   return !/[*?]/.test(text) || text === "*" || !/(^|\/)\.\.(\/|$)/.test(word);

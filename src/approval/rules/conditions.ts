@@ -1,6 +1,7 @@
 import {
   type ExactJson,
   type ExactObject,
+  isExactList,
   isExactObject,
   isRawNumber,
   type RawNumber,
@@ -67,7 +68,7 @@ function resolvePointer(root: ExactJson, pointer: string): ExactJson | undefined
   let value: ExactJson | undefined = root;
   for (const token of pointer.split("/").slice(1)) {
     const key = token.replaceAll("~1", "/").replaceAll("~0", "~");
-    if (isList(value)) value = /^(0|[1-9]\d*)$/.test(key) ? value[Number(key)] : undefined;
+    if (isExactList(value)) value = /^(0|[1-9]\d*)$/.test(key) ? value[Number(key)] : undefined;
     else if (isExactObject(value) && Object.hasOwn(value, key)) value = value[key];
     else return undefined;
   }
@@ -111,12 +112,12 @@ function* testsOf(
   if (min !== undefined) yield matchNumber(value, (number) => compare(number, min) >= 0, judge);
   if (max !== undefined) yield matchNumber(value, (number) => compare(number, max) <= 0, judge);
   if (each !== undefined) {
-    yield isList(value)
+    yield isExactList(value)
       ? all(value.values().map((item) => matchValue(each, item, judge)))
       : otherKind(value);
   }
   if (some !== undefined) {
-    yield isList(value)
+    yield isExactList(value)
       ? any(value.values().map((item) => matchValue(some, item, judge)))
       : otherKind(value);
   }
@@ -145,18 +146,12 @@ function costOf(value: ExactJson): number {
   return isRawNumber(value) ? RAW_COST : COMPARISON_COST;
 }
 
-/**
- * The match of a value of another type, such as `"5"` for a number. Only the server knows what it
- * makes of it.
- */
+/** The match of a value of another type: only the server knows what it makes of `"5"` for a number. */
 function otherKind(value: ExactJson): Match {
   return value === null ? "no" : "maybe";
 }
 
-/**
- * Matches a text. A `..` makes its beginning and look meaningless, and `//etc` leads where `/etc`
- * does.
- */
+/** Matches a text. `..` makes its beginning meaningless, and `//etc` leads where `/etc` does. */
 function matchText(
   value: ExactJson,
   patterns: readonly string[],
@@ -188,7 +183,7 @@ function equal(expected: PolicyValue, value: ExactJson, judge: ValueJudge): Matc
     return typeof value === typeof expected ? sure(value === expected) : otherKind(value);
   }
   if (isPolicyList(expected)) {
-    if (!isList(value)) return otherKind(value);
+    if (!isExactList(value)) return otherKind(value);
     return value.length !== expected.length
       ? "no"
       : all(expected.map((item, index) => equalWhereGiven(item, value[index], judge)));
@@ -229,10 +224,6 @@ function compare(value: ExactJson, other: number): number {
 
 function isNumber(value: ExactJson): value is number | RawNumber {
   return typeof value === "number" || isRawNumber(value);
-}
-
-function isList(value: ExactJson | undefined): value is readonly ExactJson[] {
-  return Array.isArray(value);
 }
 
 function isPolicyList(value: PolicyValue): value is readonly PolicyValue[] {

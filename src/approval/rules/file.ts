@@ -22,9 +22,7 @@ export interface LoadPolicyOptions {
 export interface FoundPolicy {
   /** Its parsed content. */
   readonly source: PolicySource;
-  /** Its path. */
   readonly path: string;
-  /** Its text. */
   readonly text: string;
   /** Whether it is the user's own, or they accepted this very text on this machine. */
   readonly accepted: boolean;
@@ -86,10 +84,7 @@ export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPol
   return found;
 }
 
-/**
- * Records that the user accepts the text of a workspace's policy. Returns whether it could be
- * recorded.
- */
+/** Records that the user accepts the text of a workspace's policy; whether that could be recorded. */
 export async function acceptPolicy(workspace: string, text: string): Promise<boolean> {
   await (await OwnEntries.open(workspace, "policies")).set(WORKSPACE_POLICY, text);
   return (await OwnEntries.open(workspace, "policies")).has(WORKSPACE_POLICY, text);
@@ -101,10 +96,7 @@ export function notAccepted({ path }: FoundPolicy): string {
     "Review and accept it with `ipybox policy accept`";
 }
 
-/**
- * The policy with the effect that it has: unless it is accepted, calls that it would allow need
- * approval.
- */
+/** The policy as it counts: unless it is accepted, calls that it would allow need approval. */
 function asAccepted({ source, accepted }: FoundPolicy): PolicySource {
   if (accepted) return source;
   const { name, document } = source;

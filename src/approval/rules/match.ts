@@ -89,7 +89,6 @@ export type Glob = readonly number[];
 const ANY = -1;
 const ONE = -2;
 
-/** Reads a pattern. */
 export function globItems(pattern: string): Glob {
   const items: number[] = [];
   let escaped = false;
@@ -126,10 +125,7 @@ export function cleanPath(text: string): string {
   return scheme + path;
 }
 
-/**
- * Replaces look-alikes of dots and slashes, which some servers treat as such. Removes marks, long
- * runs of which take long to normalize, and Arabic ligatures, which expand to up to 18 letters.
- */
+/** Replaces look-alikes of dots and slashes. Removes marks and ligatures, which take long to normalize. */
 function withoutLookalikes(text: string): string {
   return text.replace(/[\p{M}\ufb50-\ufdff]+/gu, "").normalize("NFKC");
 }

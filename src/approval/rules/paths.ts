@@ -105,10 +105,7 @@ function lookupCost(path: string): number {
   return 2000 + path.length * 25;
 }
 
-/**
- * Follows a path link by link; `undefined` if its target cannot be determined, or only with too much
- * work: the links of code can lead through thousands of folders.
- */
+/** Follows a path link by link; `undefined` if that takes too much work: code can make thousands of links. */
 function follow(path: string, effort: Effort): Way | undefined {
   const names = namesOf(path);
   const links: string[] = [];
@@ -186,10 +183,7 @@ function isFolder(path: string): boolean {
   }
 }
 
-/**
- * The target of a link, or what else a path is: `"unseen"` if Deno's permissions forbid to look,
- * `"unknown"` if the system does.
- */
+/** What a path is: `"unseen"` if Deno forbids to look, `"unknown"` if the system does. */
 function targetOf(
   path: string,
 ): { readonly path: string } | "none" | "missing" | "unseen" | "unknown" {

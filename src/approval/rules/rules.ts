@@ -270,7 +270,6 @@ const SHELL_SERVER = "ipybox";
 /** Shells whose commands are read. */
 const SHELL = /^(\/(usr\/)?bin\/)?(sh|bash|dash)$/;
 
-/** The text that a shell call runs. */
 function shellText({ arguments: args }: ApprovalCall): ShellText {
   const { cmd, program, ...others } = args;
   if (typeof cmd !== "string") return otherText("", "it is empty");
@@ -295,7 +294,6 @@ export function approvalCall(call: PolicyCall): ApprovalCall {
   };
 }
 
-/** The result of a policy's test. */
 interface PolicyTestResult {
   /** The name of the test, such as `.ipybox/policy.json test 2`. */
   readonly test: string;
@@ -303,9 +301,7 @@ interface PolicyTestResult {
   readonly expect: PolicyEffect;
   /** The actual effect. */
   readonly mode: PolicyEffect;
-  /** The reason. */
   readonly reason: string;
-  /** The call. */
   readonly call: ApprovalCall;
 }
 

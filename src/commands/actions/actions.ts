@@ -4,6 +4,7 @@ import { visible } from "../../approval/call_text.ts";
 import { checkTypes, type TypeProblem } from "./type_check.ts";
 import { CodeExecutor } from "../../executor/code_executor.ts";
 import { isRecord } from "../../json/exact.ts";
+import { parsedJson } from "../../json/plain.ts";
 import { findPython } from "../../python/environment.ts";
 import { askAtTerminal } from "../terminal/answerer.ts";
 import { runAction } from "./code_action.ts";
@@ -216,12 +217,7 @@ function argumentsOf(parsed: ParsedArgs): ActionArguments {
 }
 
 function objectOf(text: string): Record<string, unknown> {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // reported below
-  }
+  const value = parsedJson(text);
   if (isRecord(value)) return value;
   throw new UsageError(`Option --args takes a JSON object: received "${text}"`);
 }

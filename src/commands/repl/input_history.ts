@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { replaceFile } from "../../files/safe.ts";
 import { stateFolder } from "../../files/user_folders.ts";
 import { isInside } from "../../process/trusted_path.ts";
+import { parsedJson } from "../../json/plain.ts";
 
 const MAX_ENTRIES = 1000;
 const MAX_LENGTH = 20_000;
@@ -68,10 +69,6 @@ function lineOf(text: string): string {
 }
 
 function entryOf(line: string): string | undefined {
-  try {
-    const value: unknown = JSON.parse(line);
-    return typeof value === "string" && value.length <= MAX_LENGTH ? value : undefined;
-  } catch {
-    return undefined; // a torn line, or not ours
-  }
+  const value = parsedJson(line); // it may be torn, or not ours
+  return typeof value === "string" && value.length <= MAX_LENGTH ? value : undefined;
 }

@@ -1,6 +1,6 @@
 import { emitKeypressEvents } from "node:readline";
 import { PassThrough } from "node:stream";
-import { abortable, anySignal } from "../../base/signals.ts";
+import { abortable } from "../../base/signals.ts";
 
 export type Key =
   | { readonly type: "text"; readonly text: string }
@@ -61,7 +61,7 @@ export class TypedKeys {
       const woken = Promise.withResolvers<void>();
       this.#wake = woken.resolve;
       this.#reading ??= this.#read();
-      await abortable(woken.promise, anySignal(signal));
+      await abortable(woken.promise, signal);
     }
   }
 

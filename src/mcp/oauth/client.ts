@@ -20,7 +20,6 @@ type OAuthClient = Pick<
   "clientId" | "clientSecret" | "clientAuthMethod" | "clientSecretExpiresAt" | "redirectUri"
 >;
 
-/** What a client is chosen from. */
 interface ClientSources {
   /** The user's parameters. */
   readonly params: OAuthParams;
@@ -28,14 +27,10 @@ interface ClientSources {
   readonly before?: Login;
   /** Where the browser is redirected to. */
   readonly redirectUri: string;
-  /** The scopes of the login. */
   readonly scope?: string;
 }
 
-/**
- * Chooses the client for a login: the user's own, a client ID metadata document, the one registered
- * before, or a newly registered one.
- */
+/** Chooses the client: the user's own, a metadata document, the one registered before, or a new one. */
 export async function chooseClient(
   authority: Authority,
   sources: ClientSources,
@@ -138,10 +133,7 @@ export interface Authority {
   readonly scopes?: readonly string[];
 }
 
-/**
- * Discovers the authorization server for a server: from the server's metadata (RFC 9728), then from
- * that of the authorization server (RFC 8414, OpenID Connect Discovery).
- */
+/** Discovers the authorization server by the metadata of the server (RFC 9728) and its own (RFC 8414). */
 export async function discoverAuthority(
   server: URL,
   challenge: Challenge,
@@ -168,10 +160,7 @@ export async function discoverAuthority(
   };
 }
 
-/**
- * Makes sure that a server which names no authorization server uses its own endpoints. It could
- * otherwise list another service's endpoints and receive the access that a person grants there.
- */
+/** Refuses others' endpoints of a server that names no authorization server: it would get that access. */
 function requireOwnEndpoints(server: URL, metadata: AuthorizationServerMetadata | undefined): void {
   const { authorization_endpoint, token_endpoint, registration_endpoint } = metadata ?? {};
   for (const endpoint of [authorization_endpoint, token_endpoint, registration_endpoint]) {

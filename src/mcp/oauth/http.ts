@@ -2,6 +2,7 @@ import { readWhole } from "../../base/bytes.ts";
 import { bodyOf } from "../../base/http.ts";
 import { anySignal } from "../../base/signals.ts";
 import { measureJson } from "../../json/measure.ts";
+import { parsedJson } from "../../json/plain.ts";
 import { withoutLength } from "../exact_fetch.ts";
 import {
   type FetchLike,
@@ -22,11 +23,7 @@ const MAX_VALUES = 10_000;
 /** The time limit of one request. */
 const TIMEOUT_MS = 20_000;
 
-/**
- * Creates the `fetch` for metadata and tokens. It contacts only addresses that the server may send
- * us to, limits time and size, follows no redirects, and omits the headers that the user set for
- * the server.
- */
+/** Creates the `fetch` for metadata and tokens: only to trusted addresses, without redirects and the user's headers. */
 export function oauthFetch(server: URL, signal?: AbortSignal): FetchLike {
   return async (input, init) => {
     const url = trustedUrl("address", input, server);
@@ -88,10 +85,7 @@ const CODES: readonly string[] = [
   "unsupported_response_type",
 ];
 
-/**
- * Says why an authorization server failed, without anything that may contain a token: the SDK's own
- * errors quote whole bodies.
- */
+/** Says why an authorization server failed. The SDK's own errors quote bodies, which may contain a token. */
 export function refusalOf(error: unknown): string {
   if (error instanceof OAuthError) {
     return `its authorization server refused: ${codeOf(error.code)}`;
@@ -115,12 +109,8 @@ export function codeOf(code: string): string {
 }
 
 function codeInBody(body: string): string {
-  try {
-    const { error } = Object(JSON.parse(body));
-    return typeof error === "string" ? `, ${codeOf(error)}` : "";
-  } catch {
-    return ""; // not what the standard requires, and unchecked
-  }
+  const { error } = Object(parsedJson(body));
+  return typeof error === "string" ? `, ${codeOf(error)}` : "";
 }
 
 // Which addresses a server may send us to. A server's metadata is hostile: it must not make the
@@ -153,10 +143,7 @@ export function isLoopback(url: URL): boolean {
   return placeOf(url.hostname) === "loopback";
 }
 
-/**
- * Whether a URL is at a host or at a subdomain of it, which has the same owner. Sharing a parent
- * domain proves nothing: hosting services give each customer a subdomain.
- */
+/** Whether a URL is at a host or a subdomain of it. A common parent domain proves nothing. */
 export function isAtOrBelow(url: URL, owner: URL): boolean {
   const [host, top] = [hostOf(url), hostOf(owner)];
   return host === top || top.includes(".") && host.endsWith(`.${top}`);

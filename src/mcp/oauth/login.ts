@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { abortable, anySignal, Deadline, settledWithin } from "../../base/signals.ts";
-import { sameToken } from "../../base/tokens.ts";
+import { randomToken, sameToken } from "../../base/tokens.ts";
 import {
   exchangeAuthorization,
   type FetchLike,
@@ -45,15 +45,12 @@ export interface LoginOptions {
   readonly timeoutMs?: number;
 }
 
-/** The inputs of a login. */
 interface LoginContext {
   /** The registered server's name. */
   readonly serverName: string;
-  /** The server's URL. */
   readonly server: URL;
   /** The user's parameters. */
   readonly params: OAuthParams;
-  /** The scopes to request. */
   readonly scope?: string;
   /** The previous login. */
   readonly before?: Login;
@@ -61,7 +58,6 @@ interface LoginContext {
   readonly login: LoginOptions;
   /** Sends requests. */
   readonly fetchFn: FetchLike;
-  /** Cancels it. */
   readonly signal: AbortSignal;
 }
 
@@ -78,7 +74,7 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
   const { issuer, metadata, resource } = authority;
   using deadline = new Deadline(login.timeoutMs ?? TIMEOUT_MS);
   const signal = anySignal(context.signal, deadline.signal);
-  const state = randomText();
+  const state = randomToken();
   await using listener = listen(state, params, before);
   const { redirectUri } = listener;
   const client = await chooseClient(authority, { params, before, redirectUri, scope }, fetchFn);
@@ -122,10 +118,7 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
   return { server: server.href, issuer, ...client, ...checkTokens(tokens), scope };
 }
 
-/**
- * Makes sure that a login page belongs to the receiver of the login. Another server could otherwise
- * show the page of a service that people trust and receive the access that they grant there.
- */
+/** Refuses the page of a service that people trust, if another server would get the access. */
 function requireOwnPage(page: URL, { issuer, metadata }: Authority): void {
   const receiver = URL.parse(metadata?.token_endpoint ?? issuer);
   const isOwn = [receiver, URL.parse(issuer)].some((own) =>
@@ -150,10 +143,6 @@ function listen(state: string, params: OAuthParams, before: Login | undefined): 
   const listener = CallbackListener.open(state, port) ?? CallbackListener.open(state, 0);
   if (listener === undefined) throw new OAuthHttpError("no port of this machine is free");
   return listener;
-}
-
-function randomText(): string {
-  return crypto.getRandomValues(new Uint8Array(32)).toBase64({ alphabet: "base64url" });
 }
 
 const PATH = "/callback";

@@ -21,14 +21,10 @@ export interface LogoutOptions {
   readonly variables?: VariableLookup;
   /** The folder of all logins, if it is not the default one. */
   readonly loginsFolder?: string;
-  /** Cancels it. */
   readonly signal?: AbortSignal;
 }
 
-/**
- * Ends a login: deletes its tokens after revoking them, if the authorization server supports that
- * (RFC 7009).
- */
+/** Deletes a login's tokens, and revokes them if the authorization server supports that (RFC 7009). */
 export async function forgetLogin(
   serverName: string,
   params: HttpServerParams,

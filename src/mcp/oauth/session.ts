@@ -20,7 +20,6 @@ import { fetchClientToken, type Login, LoginStore, refreshLogin } from "./store.
 interface OAuthSessionOptions {
   /** The registered server's name. */
   readonly serverName: string;
-  /** Its address. */
   readonly server: URL;
   /** The user's parameters. */
   readonly params: OAuthParams;
@@ -38,7 +37,6 @@ interface OAuthSessionOptions {
 
 /** A request that the server refused. */
 interface Refusal {
-  /** The token that it carried. */
   readonly token: string | undefined;
   /** The server's challenge. */
   readonly challenge: Challenge;
@@ -46,10 +44,7 @@ interface Refusal {
   readonly before: readonly Challenge["kind"][];
 }
 
-/**
- * The login to one remote server: adds the token to requests and gets another one if the server
- * rejects it. Tokens stay in this class and in the {@linkcode LoginStore}.
- */
+/** The login to one remote server. Tokens stay in this class and in the {@linkcode LoginStore}. */
 export class OAuthSession {
   readonly #options: OAuthSessionOptions;
   readonly #renewals = new Mutex();
@@ -162,10 +157,7 @@ export class OAuthSession {
     return true;
   }
 
-  /**
-   * Refreshes the token, in one process at a time: many authorization servers accept a refresh
-   * token only once.
-   */
+  /** Refreshes the token, in one process at a time: many servers accept a refresh token only once. */
   async #refresh(
     refused: string | undefined,
     authority: Authority,
@@ -326,7 +318,6 @@ export interface Challenge {
   readonly kind: "login" | "scope";
   /** The scopes that it requests. */
   readonly scope?: string;
-  /** The URL of its metadata, if it names one. */
   readonly resourceMetadataUrl?: URL;
 }
 

@@ -5,6 +5,7 @@ import { abortable, anySignal } from "../../base/signals.ts";
 import { ifPresent, replaceHostileFile } from "../../files/safe.ts";
 import { loginsFolder } from "../../files/user_folders.ts";
 import { sha256 } from "../../json/digest.ts";
+import { parsedJson } from "../../json/plain.ts";
 import { isInside } from "../../process/trusted_path.ts";
 import {
   ClientCredentialsProvider,
@@ -39,7 +40,6 @@ const loginSchema = z.strictObject({
   clientSecretExpiresAt: z.number().optional(),
   /** The redirect URI from dynamic registration. */
   redirectUri: z.string().optional(),
-  /** The token for the server. */
   accessToken: token.optional(),
   /** The token that the authorization server exchanges for a new access token. */
   refreshToken: token.optional(),
@@ -58,11 +58,7 @@ interface FindLoginOptions {
   readonly clientId?: string;
   /** The folder where executed code writes. */
   readonly workspace?: string;
-  /**
-   * The folder of all logins.
-   *
-   * @default {loginsFolder()}
-   */
+  /** The folder of all logins; by default the user's. */
   readonly folder?: string;
 }
 
@@ -76,7 +72,6 @@ export class LoginStore {
   readonly #server: string;
 
   private constructor(
-    /** The file. */
     readonly path: string,
     server: string,
   ) {
@@ -99,7 +94,6 @@ export class LoginStore {
     return new LoginStore(join(folder, `${sha256(key).slice(0, 32)}.json`), server.href);
   }
 
-  /** Reads the login. */
   async read(): Promise<Login | undefined> {
     const file = await ifPresent(Deno.open(this.path));
     if (file === undefined) return undefined;
@@ -113,7 +107,7 @@ export class LoginStore {
       throw new LoginFileError(`Others can read ${this.path}: delete it and log in again`);
     }
     const text = await new Response(file.readable).text();
-    const login = parse(text);
+    const login = loginSchema.safeParse(parsedJson(text)).data; // no error may quote it
     if (login?.server === this.#server) return login;
     throw new LoginFileError(`${this.path} is not a valid login: delete it and log in again`);
   }
@@ -144,14 +138,6 @@ export class LoginStore {
         cause: error,
       });
     }
-  }
-}
-
-function parse(text: string): Login | undefined {
-  try {
-    return loginSchema.safeParse(JSON.parse(text)).data;
-  } catch {
-    return undefined; // its text must not appear in an error
   }
 }
 

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { parsedJson } from "../../json/plain.ts";
 
 /** A response for a request that never reaches an MCP server. */
 export function rpcError(
@@ -107,9 +108,5 @@ function errorIn(frame: Uint8Array | undefined): z.infer<typeof answer> | undefi
   if (frame === undefined || frame.length > MAX_ERROR_BYTES) return undefined;
   const data = /^data: (.+)$/m.exec(new TextDecoder().decode(frame))?.[1];
   if (data === undefined || !data.includes(`${MISSING_CAPABILITY}`)) return undefined;
-  try {
-    return answer.safeParse(JSON.parse(data)).data;
-  } catch {
-    return undefined; // part of a long response
-  }
+  return answer.safeParse(parsedJson(data)).data;
 }

@@ -6,7 +6,7 @@ import { lstatIfPresent, readHostileFile } from "../../files/safe.ts";
 import { readDotenv } from "../../mcp/env.ts";
 import { withSettingsOf } from "../../mcp/launch.ts";
 import type { ServerParams } from "../../mcp/params.ts";
-import { readManagedEnvironment } from "../../python/environment.ts";
+import { readManaged } from "../../python/managed.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { projectPaths } from "../../sandbox/workspace.ts";
 import { ServerRegistry } from "../../servers/registry.ts";
@@ -67,7 +67,7 @@ export async function basisOf(options: SessionBasisOptions): Promise<string> {
     await readDotenv(workspace),
     await readHostileFile(join(decided, ".ipybox", "consents.json")),
     await pythonOf(session),
-    await entriesOf(await PackageFolder.folder(workspace)),
+    await entriesOf(PackageFolder.folder(workspace)),
     typeof config === "string" ? await Deno.readTextFile(config) : null,
     project === undefined ? null : await projectPaths(project, sessionFolders(workspace)),
   ]);
@@ -79,7 +79,7 @@ async function pythonOf(
 ): Promise<readonly unknown[]> {
   if (placement !== undefined) return [];
   const named = python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
-  const executable = named ?? (await readManagedEnvironment())?.executable;
+  const executable = named ?? (await readManaged())?.executable;
   if (executable === undefined) return [];
   const settings = join(dirname(dirname(executable)), "pyvenv.cfg");
   return [executable, await fileOf(executable), await fileOf(settings)];

@@ -11,7 +11,7 @@ import {
 import { launchText } from "../../servers/facets.ts";
 import { foreignBlock } from "../cell_report.ts";
 import { addTool, type ToolHost } from "../tool.ts";
-import { isObject } from "../tool_input.ts";
+import { isRecord } from "../../json/exact.ts";
 
 const DESCRIPTION = `
 Connects to an MCP server and generates a Python module for each of its tools; \
@@ -116,7 +116,7 @@ function pairs(separator: string): z.ZodType<Record<string, string>> {
   const mark = separator.trim();
   const form = `expected "NAME${separator}value"`;
   return z.preprocess(
-    (given) => isObject(given) ? Object.entries(given).map(([n, v]) => n + separator + v) : given,
+    (given) => isRecord(given) ? Object.entries(given).map(([n, v]) => n + separator + v) : given,
     z.array(z.string().refine((line) => line.indexOf(mark) > 0, form)),
   ).transform((lines) =>
     Object.fromEntries(lines.map((line) => {
