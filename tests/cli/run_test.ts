@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { shellWord } from "../../src/base/shell_word.ts";
-import { cliArguments, ipybox } from "../support/cli.ts";
+import { cliArguments, ipybox, startIpybox } from "../support/cli.ts";
 import { type ProgramEnd, runProgram } from "../support/program.ts";
 import { until } from "../support/wait.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";
@@ -337,13 +337,7 @@ for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]
     const source = `import subprocess, time
 subprocess.Popen(["setsid", "sh", "-c", "sleep 1000; : ${mark}"])
 time.sleep(1000)`;
-    await using child = new Deno.Command(Deno.execPath(), {
-      args: [...cliArguments, "run", "-"],
-      cwd: workspace.path,
-      stdin: "piped",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
+    await using child = startIpybox(["run", "-"], { cwd: workspace.path, stdin: "piped" });
     const writer = child.stdin.getWriter();
     await writer.write(new TextEncoder().encode(source));
     await writer.close();
