@@ -20,10 +20,6 @@ export class CodeInputs implements Waiting {
   #codeHash: string | undefined;
   readonly #onEnd: (question: EndedQuestion) => void;
 
-  /**
-   * @param code What is executed.
-   * @param onEnd Called when a question has ended.
-   */
   constructor(code: string, onEnd: (question: EndedQuestion) => void) {
     this.#code = code;
     this.#onEnd = onEnd;

@@ -361,15 +361,10 @@ export function wentOn({ status }: ListedSession): boolean {
 
 /** The name is already in use in the workspace. */
 export class NameTakenError extends ConfigError {
-  /** The name of the class. */
   override readonly name: string = "NameTakenError";
   /** The session. */
   readonly id: string;
 
-  /**
-   * @param name The name.
-   * @param id The session.
-   */
   constructor(name: string, id: string) {
     super(
       `Session ${id} of the workspace is named ${name} already: attach to it, or end it with ` +

@@ -42,7 +42,6 @@ export class PageAsker {
   /** Whether nobody used the latest link. */
   #inVain = false;
 
-  /** @param options The page, and the log for its links. */
   constructor(options: PageAskerOptions) {
     const { page, label = "", workspace, log, patienceMs = PATIENCE_MS } = options;
     this.#page = page;

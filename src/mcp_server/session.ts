@@ -578,7 +578,6 @@ type Declared<Report> = { outputSchema?: z.ZodType<Report> };
 class Answers {
   readonly #structured: boolean;
 
-  /** @param structured Whether the report is sent as structured content, too. */
   constructor(structured: boolean) {
     this.#structured = structured;
   }

@@ -60,10 +60,6 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
   #fresh = new Map<string, ToolShape>();
   #failed = false;
 
-  /**
-   * @param workspace The workspace.
-   * @param log Receives failures to save.
-   */
   constructor(workspace: string, log: Logger) {
     this.#folder = join(workspace, ".ipybox");
     this.#log = log;

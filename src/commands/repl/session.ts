@@ -54,7 +54,6 @@ export class ReplSession implements Disposable {
   #count = 1;
   #asked = false;
 
-  /** @param options The terminal, the workspace, and the handlers of questions. */
   constructor(options: ReplSessionOptions) {
     const { io, history } = options;
     this.#options = options;

@@ -63,7 +63,6 @@ export class RequestBudget {
   readonly #values = new Map<string, RateLimit>();
   readonly #turns = new Map<string, Semaphore>();
 
-  /** @param owners The number of owners. */
   constructor(owners: number) {
     this.#requests = new Shares(REQUESTS, owners);
     this.#answers = new Shares(ANSWERS, owners);

@@ -167,7 +167,6 @@ export class SessionCleanup implements AsyncDisposable {
   /** Whether a pass waits for the one that runs. */
   #isDue = false;
 
-  /** @param options The workspace, and how many folders to keep. */
   constructor(options: SessionCleanupOptions) {
     this.#options = options;
   }

@@ -197,7 +197,6 @@ export class SessionPool implements AsyncDisposable {
   /** How many sessions each owner has, including those that are being opened, absent or ending. */
   readonly #held = new Map<string, number>();
 
-  /** @param options The workspace, and the limits. */
   constructor(options: SessionPoolOptions) {
     this.#options = options;
     const { workspace, keepSessions: keep = 100, pool: { size } = { size: 0 } } = options;
