@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { anySignal } from "../../base/signals.ts";
+import { anySignal, onAbort } from "../../base/signals.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
 import { AnswerLine } from "./answer_line.ts";
@@ -188,19 +188,16 @@ class TerminalInput implements Disposable {
 
   /** The next line; `null` if there will be none. */
   async next(line: AnswerLine, signal: AbortSignal): Promise<string | null> {
-    if (signal.aborted) line.end(null);
+    using _withdrawal = onAbort(signal, () => line.end(null));
     this.#line = line;
     this.#early = [];
     this.#setMode();
-    const withdraw = () => line.end(null);
-    signal.addEventListener("abort", withdraw, { once: true });
     if (!this.#reading) this.#read();
     try {
       return await line.answer;
     } finally {
       this.#line = undefined;
       this.#setMode();
-      signal.removeEventListener("abort", withdraw);
     }
   }
 
