@@ -1,7 +1,7 @@
 import { basename } from "node:path";
 import { joinBytes } from "../base/bytes.ts";
 import { Mutex } from "../base/mutex.ts";
-import { Deadline } from "../base/signals.ts";
+import { Deadline, settledWithin } from "../base/signals.ts";
 import { readHostileBytes } from "../files/safe.ts";
 
 /** A file that a cell produced: its full output, or an image. */
@@ -174,7 +174,6 @@ async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage 
   const code = `data:text/javascript,${encodeURIComponent(asset("images/scale.js"))}`;
   const worker = new Worker(code, { type: "module" });
   const { promise, resolve } = Promise.withResolvers<InlineImage | undefined>();
-  const timer = setTimeout(() => resolve(undefined), TIMEOUT_MS);
   worker.onmessage = ({ data }: MessageEvent<InlineImage | null>) => resolve(data ?? undefined);
   worker.onerror = (event) => {
     event.preventDefault(); // executed code made the picture, and it cannot be decoded
@@ -182,9 +181,8 @@ async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage 
   };
   worker.postMessage({ picture, ...scaling });
   try {
-    return await promise;
+    return await settledWithin(promise, TIMEOUT_MS) ? await promise : undefined;
   } finally {
-    clearTimeout(timer);
     worker.terminate();
   }
 }

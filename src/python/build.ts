@@ -1,6 +1,6 @@
 import { join, resolve } from "node:path";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
-import { abortable } from "../base/signals.ts";
+import { abortable, pause } from "../base/signals.ts";
 import { bytesOf, type ByteStream } from "../base/streams.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
@@ -122,16 +122,6 @@ async function lockBuilds(cacheDir: string, options: BuildOptions): Promise<Disp
   } catch (error) {
     file.close();
     throw error;
-  }
-}
-
-async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  try {
-    await (signal === undefined ? promise : abortable(promise, signal));
-  } finally {
-    clearTimeout(timer);
   }
 }
 

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { settledWithin } from "../../base/signals.ts";
 
 /** A response for a request that never reaches an MCP server. */
 export function rpcError(
@@ -81,11 +82,7 @@ export async function withErrorStatus(response: Response): Promise<Response> {
   if (body === null || headers.get("content-type") !== "text/event-stream") return response;
   const reader = body.getReader();
   const first = reader.read();
-  const { promise: late, resolve } = Promise.withResolvers<undefined>();
-  const timer = setTimeout(() => resolve(undefined), HOLD_MS);
-  const early = await Promise.race([first, late]);
-  clearTimeout(timer);
-  const error = errorIn(early?.value);
+  const error = await settledWithin(first, HOLD_MS) ? errorIn((await first).value) : undefined;
   if (error !== undefined) {
     await reader.cancel();
     return Response.json({ jsonrpc: "2.0", ...error }, { status: 400 });
