@@ -15,6 +15,7 @@ import {
 } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { readHostileBytes } from "../files/safe.ts";
+import { isLowSurrogate } from "../kernel/text.ts";
 import { missingModule, missingServer } from "../kernel/traceback.ts";
 import { callRecordSchema } from "./call_records.ts";
 import type { CellOutcome, CellRun } from "./cell_run.ts";
@@ -277,11 +278,6 @@ function wholeUntil(text: string, index: number): number {
 /** The first cut at or after `index` that splits no surrogate pair. */
 function wholeFrom(text: string, index: number): number {
   return isLowSurrogate(text, index) ? index + 1 : index;
-}
-
-function isLowSurrogate(text: string, index: number): boolean {
-  const code = text.charCodeAt(index);
-  return code >= 0xdc00 && code <= 0xdfff;
 }
 
 /**
