@@ -1,8 +1,3 @@
-/**
- * The commands of the command line: their help, options and exit codes.
- *
- * @module
- */
 import { parseArgs, unicodeWidth } from "@std/cli";
 import { outputColumns, USUAL_COLUMNS } from "./terminal/columns.ts";
 import type { Logger } from "../base/log.ts";

@@ -1,8 +1,3 @@
-/**
- * The options of commands that run code.
- *
- * @module
- */
 import { resolve } from "node:path";
 import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
 import { isShell } from "../approval/request.ts";

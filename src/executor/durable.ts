@@ -3,8 +3,6 @@
  *
  * A session's record says where to find it, or that it was lost. Everything that changes is kept by its
  * supervisor, so that hosts cannot disagree about it. Without a record, the supervisor ends.
- *
- * @module
  */
 import { join } from "node:path";
 import { z } from "zod";

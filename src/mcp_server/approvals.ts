@@ -3,8 +3,6 @@
  *
  * One mechanism serves both protocol eras: a tool returns forms and is called again with the answers.
  * In the older era, the SDK asks the client while the request is open.
- *
- * @module
  */
 import { z } from "zod";
 import { ElicitationRequest } from "../approval/questions.ts";

@@ -1,8 +1,4 @@
-/**
- * The result of a cell for the client: text and images, and the same as structured content.
- *
- * @module
- */
+/** The result of a cell for the client: text and images, and the same as structured content. */
 import { basename } from "node:path";
 import { z } from "zod";
 import { visible } from "../approval/call_text.ts";

@@ -3,8 +3,6 @@
  *
  * A session's file holds the token with which approvals are decided. So it is readable by its user alone,
  * in a folder that the sandbox never opens and that no workspace may contain.
- *
- * @module
  */
 import { z } from "zod";
 import { bodyOf, directClient } from "../base/http.ts";

@@ -3,8 +3,6 @@
  * of a cell that takes long or asks the user, and poll for the result.
  *
  * A task is a view of a cell, whose state is looked up when the client polls.
- *
- * @module
  */
 import { z } from "zod";
 import type { PersonRequest } from "../approval/wire.ts";

@@ -1,8 +1,4 @@
-/**
- * The input schemas of tools, in a form that all clients can handle.
- *
- * @module
- */
+/** The input schemas of tools, in a form that all clients can handle. */
 import { z } from "zod";
 import type { StandardSchemaWithJSON } from "./sdk.ts";
 

@@ -1,8 +1,6 @@
 /**
  * Remembers the shape of results that tools do not declare: names and broad types, in the workspace's
  * `.ipybox/shapes.json`, which executed code can neither read nor write.
- *
- * @module
  */
 import { join } from "node:path";
 import type { CallObserver, ObservedCall } from "../approval/observed_call.ts";

@@ -1,8 +1,4 @@
-/**
- * `@std/dotenv` by its bare name: its `parse`, over Node's own `.env` parser.
- *
- * @module
- */
+/** `@std/dotenv` by its bare name: its `parse`, over Node's own `.env` parser. */
 import { parseEnv } from "node:util";
 
 /** Parses the text of a `.env` file. */

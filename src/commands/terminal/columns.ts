@@ -1,8 +1,3 @@
-/**
- * The width and format of results.
- *
- * @module
- */
 import type {
   CodeExecutionError,
   ExecutionTimeoutError,

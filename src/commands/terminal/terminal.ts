@@ -1,8 +1,4 @@
-/**
- * The process's own streams and signals as a {@linkcode CommandIo}.
- *
- * @module
- */
+/** The process's own streams and signals as a {@linkcode CommandIo}. */
 import { anySignal, onAbort } from "../../base/signals.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
