@@ -3,18 +3,21 @@
  * What generating Python costs for each tool of real servers, beside the reference's generator on the
  * same tools in the same run.
  *
- * Run it with `deno run -A benchmarks/apigen.ts [CORPUS]`. CORPUS is a folder with `mcp-tools/*.json`;
- * without it, the one beside the repository or in `IPYBOX_CORPUS` is taken. The reference comes from
- * PyPI with the newest releases that fit it; where that cannot be had, the reason is said.
+ * Run it with `deno run -A benchmarks/apigen.ts`. It takes the corpus beside the repository or in
+ * `IPYBOX_CORPUS`. The reference comes from PyPI with the newest releases that fit it; where that cannot
+ * be had, the reason is said.
  *
  * @module
  */
 import { generatePackage, renderFiles } from "../src/apigen/generate.ts";
-
-interface Listing {
-  readonly server: string;
-  readonly tools: readonly unknown[];
-}
+import {
+  CORPUS,
+  type CorpusServer,
+  corpusServers,
+  NO_CORPUS,
+  packageName,
+} from "../tests/support/corpus.ts";
+import { median, quantile } from "./support.ts";
 
 /** It does not run with version 2 of the MCP package, though it asks for no older one. */
 const REFERENCE = ["mcpygen==0.1.4", "mcp<2"];
@@ -22,14 +25,11 @@ const REFERENCE = ["mcpygen==0.1.4", "mcp<2"];
 /** Tools of every server that the reference generates, too: it takes a while. */
 const SHARE_FOR_REFERENCE = 5;
 
-const corpus = Deno.args[0] ?? Deno.env.get("IPYBOX_CORPUS") ??
-  new URL("../../shared/corpus", import.meta.url).pathname;
-const listings = await readCorpus();
-if (listings.length === 0) {
-  console.log(`Skipped: there is no tool list in ${corpus}/mcp-tools`);
+if (CORPUS === undefined) {
+  console.log(`Skipped: ${NO_CORPUS}`);
   Deno.exit(0);
 }
-
+const listings = corpusServers();
 const rootDir = await Deno.makeTempDir({ prefix: "ipybox-bench-" });
 try {
   const samples = await sampleFile();
@@ -41,7 +41,7 @@ try {
   console.log(`writing all packages: ${(await timePackages()).toFixed(0)} ms`);
   console.log(`writing them again, unchanged: ${(await timePackages()).toFixed(0)} ms`);
 
-  const { tools } = JSON.parse(await Deno.readTextFile(samples)) as Listing;
+  const { tools } = JSON.parse(await Deno.readTextFile(samples)) as CorpusServer;
   const own = tools.map(timed);
   const reference = await timeReference(samples);
   if (typeof reference === "string") {
@@ -67,21 +67,9 @@ function timed(tool: unknown): number {
 async function timePackages(): Promise<number> {
   const start = performance.now();
   for (const { server, tools } of listings) {
-    await generatePackage(server.replaceAll(/\W/g, "_").toLowerCase(), { tools }, { rootDir });
+    await generatePackage(packageName(server), { tools }, { rootDir });
   }
   return performance.now() - start;
-}
-
-async function readCorpus(): Promise<Listing[]> {
-  const files: string[] = [];
-  try {
-    for await (const { name } of Deno.readDir(`${corpus}/mcp-tools`)) files.push(name);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
-  const read = async (name: string): Promise<Listing> =>
-    JSON.parse(await Deno.readTextFile(`${corpus}/mcp-tools/${name}`));
-  return await Promise.all(files.filter((name) => name.endsWith(".json")).sort().map(read));
 }
 
 /** Writes the tools that both generate to a file. */
@@ -112,14 +100,9 @@ async function timeReference(samples: string): Promise<(number | null)[] | strin
 }
 
 function report(what: string, times: readonly number[]): void {
-  const sorted = times.toSorted((a, b) => a - b);
-  const at = (share: number) => (sorted[Math.floor(share * (sorted.length - 1))] ?? 0).toFixed(2);
+  const at = (share: number) => quantile(times, share).toFixed(2);
   const sum = times.reduce((total, time) => total + time, 0).toFixed(0);
   console.log(
     `${what}: median ${at(0.5)} ms, p95 ${at(0.95)} ms, most ${at(1)} ms, in all ${sum} ms`,
   );
-}
-
-function median(times: readonly number[]): number {
-  return times.toSorted((a, b) => a - b)[times.length >> 1] ?? NaN;
 }

@@ -21,6 +21,7 @@ import {
 import { LocalCheck } from "../tests/support/local_check.ts";
 import { TempFolder } from "../tests/support/temp_folder.ts";
 import { type ExampleTool, ToolPrograms } from "../tests/support/tool_programs.ts";
+import { memoryOf, processesBelow, quantile, timesOf } from "./support.ts";
 
 /** The least share of programs with a mistake that is stopped. */
 const LEAST = 0.95;
@@ -72,44 +73,15 @@ async function measureSession(tools: readonly ExampleTool[]): Promise<void> {
   console.log(`the type checker holds ${await memoryOfChecker()} MiB (PSS)`);
 }
 
-async function timesOf(count: number, run: (at: number) => Promise<unknown>): Promise<number[]> {
-  const times: number[] = [];
-  for (let at = 0; at < count; at++) {
-    const begin = performance.now();
-    await run(at);
-    times.push(performance.now() - begin);
-  }
-  return times;
-}
-
-function quantile(values: readonly number[], share: number): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] ?? NaN;
-}
-
 /** The memory of the type checker below this process. */
 async function memoryOfChecker(): Promise<string> {
   if (Deno.build.os !== "linux") return "?";
-  for await (const { name: pid } of Deno.readDir("/proc")) {
-    if (!/^\d+$/.test(pid) || !await isChecker(pid)) continue;
-    const rollup = await Deno.readTextFile(`/proc/${pid}/smaps_rollup`);
-    return (Number(/^Pss: +(\d+) kB/m.exec(rollup)?.[1]) / 1024).toFixed(0);
+  for (const pid of await processesBelow(Deno.pid)) {
+    const [program, command] = (await Deno.readTextFile(`/proc/${pid}/cmdline`)).split("\0");
+    const isChecker = program?.endsWith("/ty") && command === "server";
+    if (isChecker) return (await memoryOf(pid)).toFixed(0);
   }
   return "?";
-}
-
-async function isChecker(pid: string): Promise<boolean> {
-  try {
-    const [program, command] = (await Deno.readTextFile(`/proc/${pid}/cmdline`)).split("\0");
-    if (!program?.endsWith("/ty") || command !== "server") return false;
-    for (let parent = pid; parent !== "0";) {
-      if (parent === `${Deno.pid}`) return true;
-      parent = /^PPid:\s+(\d+)/m.exec(await Deno.readTextFile(`/proc/${parent}/status`))?.[1] ??
-        "0";
-    }
-    return false;
-  } catch {
-    return false; // it has ended
-  }
 }
 
 /** Counts the programs that are stopped; `false` where these are not the right ones. */

@@ -11,6 +11,7 @@
  */
 import { findPython } from "../kernel.ts";
 import { CodeExecutor, type Logger } from "../mod.ts";
+import { median, quantile, takeTurns, timed, timesOf } from "./support.ts";
 
 /** How often all take their turn; the first argument. */
 const ROUNDS = Number(Deno.args[0] ?? 2);
@@ -38,14 +39,7 @@ const CODES = {
 async function main(): Promise<void> {
   const workspace = await Deno.makeTempDir({ prefix: "ipybox-bench-" });
   try {
-    const subjects = await subjectsIn(workspace);
-    const results = new Map<string, Figures[]>();
-    for (let round = 0; round < ROUNDS; round++) {
-      for (const [name, measure] of Object.entries(subjects)) {
-        results.set(name, [...results.get(name) ?? [], await measure()]);
-      }
-    }
-    report(results);
+    report(await takeTurns(await subjectsIn(workspace), ROUNDS));
   } finally {
     await Deno.remove(workspace, { recursive: true });
   }
@@ -79,22 +73,19 @@ async function measureExecutor(workspace: string, sandbox: boolean): Promise<Fig
   await executor.execute(CODES.empty);
   const start = performance.now() - begin;
   await log.next(2); // the spare one: its start would take half of the machine from what is timed
-  const time = async (code: string): Promise<number> => {
-    const begin = performance.now();
-    await executor.execute(code);
-    return performance.now() - begin;
-  };
-  const figures = await measure(start, time);
+  const time = (code: string) => timed(() => executor.execute(code));
+  const repeat = (code: string) => timesOf(CELLS, () => executor.execute(code));
+  await repeat(CODES.empty);
+  const [empty, print] = [await repeat(CODES.empty), await repeat(CODES.print)];
+  const large = await time(CODES.large);
   const [cancel, reset, afterReset]: [number[], number[], number[]] = [[], [], []];
   for (let count = 0; count < RESETS; count++) {
     cancel.push(await timeCancel(executor));
-    const begin = performance.now();
-    await executor.reset();
-    reset.push(performance.now() - begin);
+    reset.push(await timed(() => executor.reset()));
     afterReset.push(await time(CODES.empty));
     await log.next(1); // until there is a spare kernel again
   }
-  return { ...figures, cancel, reset, afterReset };
+  return { start, empty, print, large, cancel, reset, afterReset };
 }
 
 /** Counts the kernels that got ready. */
@@ -152,21 +143,6 @@ async function runPython(
   return JSON.parse(new TextDecoder().decode(stdout));
 }
 
-async function measure(start: number, time: (code: string) => Promise<number>): Promise<Figures> {
-  const repeat = async (code: string): Promise<number[]> => {
-    const times: number[] = [];
-    for (let cell = 0; cell < CELLS; cell++) times.push(await time(code));
-    return times;
-  };
-  await repeat(CODES.empty);
-  return {
-    start,
-    empty: await repeat(CODES.empty),
-    print: await repeat(CODES.print),
-    large: await time(CODES.large),
-  };
-}
-
 function report(results: ReadonlyMap<string, readonly Figures[]>): void {
   const baseline = figuresOf(results.get("direct ZMQ") ?? []);
   console.log(`Milliseconds; ${ROUNDS} rounds of ${CELLS} cells; in brackets, times direct ZMQ\n`);
@@ -186,20 +162,15 @@ function figuresOf(figures: readonly Figures[]): Record<string, number> {
   const all = (key: "empty" | "print" | "cancel" | "reset" | "afterReset") =>
     figures.flatMap((figure) => figure[key] ?? []);
   return {
-    "start to result": quantile(figures.map(({ start }) => start), 0.5),
-    "empty p50": quantile(all("empty"), 0.5),
+    "start to result": median(figures.map(({ start }) => start)),
+    "empty p50": median(all("empty")),
     "empty p95": quantile(all("empty"), 0.95),
-    "print p50": quantile(all("print"), 0.5),
-    "20 MB stdout": quantile(figures.map(({ large }) => large), 0.5),
-    "cancel p50": quantile(all("cancel"), 0.5),
-    "reset p50": quantile(all("reset"), 0.5),
-    "empty after reset": quantile(all("afterReset"), 0.5),
+    "print p50": median(all("print")),
+    "20 MB stdout": median(figures.map(({ large }) => large)),
+    "cancel p50": median(all("cancel")),
+    "reset p50": median(all("reset")),
+    "empty after reset": median(all("afterReset")),
   };
-}
-
-function quantile(values: number[], q: number): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))] ?? NaN;
 }
 
 if (import.meta.main) await main();

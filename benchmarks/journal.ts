@@ -11,15 +11,10 @@
 import { CallJournal } from "../src/calls/journal.ts";
 import { ToolServer } from "../src/calls/tool_server.ts";
 import { pythonJson } from "../tests/support/mcp.ts";
+import { EVERYTHING } from "./support.ts";
 
 const ROUNDS = 15;
 const CALLS = 200;
-
-const server = {
-  command: Deno.execPath(),
-  args: ["run", "-A", "-q", "npm:@modelcontextprotocol/server-everything@2026.8.31"],
-  env: { DENO_DIR: Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno` },
-};
 
 const MEASURE = `
 import json, time
@@ -44,7 +39,7 @@ try {
           ...options,
           workspace,
           approval,
-          servers: { everything: server },
+          servers: { everything: EVERYTHING },
         }),
       );
       subjects.use(tools.runner.channel.attach((request) => void request.accept()));

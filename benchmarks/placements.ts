@@ -13,6 +13,7 @@
 import { parseArgs } from "@std/cli";
 import { findPython } from "../kernel.ts";
 import { CodeExecutor, KernelDiedError, type Placement } from "../mod.ts";
+import { childrenOf, median, memoryOf, processesBelow, timed } from "./support.ts";
 
 const CELLS = 200;
 /** How many sessions start at the same time. */
@@ -35,9 +36,7 @@ async function main(): Promise<void> {
   }
   console.log(`${"".padEnd(50)} ${"least".padStart(9)} ${"median".padStart(9)}`);
   for (const [what, all] of [...times].sort(([one], [other]) => one < other ? -1 : 1)) {
-    const sorted = all.toSorted((one, other) => one - other);
-    const [least = 0, median = 0] = [sorted[0], sorted[Math.floor(sorted.length / 2)]];
-    const columns = [least, median].map((time) => time.toFixed(1).padStart(9));
+    const columns = [Math.min(...all), median(all)].map((time) => time.toFixed(1).padStart(9));
     console.log(`${what.padEnd(50)} ${columns.join(" ")} ms`);
   }
   for (const [name, placement] of subjects) await weigh(name, placement, Number(options.sessions));
@@ -67,9 +66,7 @@ async function measure(
   round: number,
 ): Promise<void> {
   const takes = async (what: string, act: () => Promise<unknown>) => {
-    const begin = performance.now();
-    await act();
-    add(`${name}: ${what}`, performance.now() - begin);
+    add(`${name}: ${what}`, await timed(act));
   };
   let started: CodeExecutor | undefined;
   await takes(round === 0 ? "first start and cell" : "later start and cell", async () => {
@@ -141,29 +138,17 @@ async function weigh(
   console.log(`  one was killed, and ${sessions.length} have kept their values`);
 }
 
-/** The memory of processes in MiB, which count by their share what they have in common. */
+/** The memory of processes in MiB. */
 async function memory(): Promise<{ readonly own: number; readonly all: number }> {
-  const ours = new Set([Deno.pid]);
-  for (const pid of ours) for (const child of await childrenOf(pid)) ours.add(child);
+  const ours = await processesBelow(Deno.pid);
   let [own, all] = [0, 0];
   for await (const { name } of Deno.readDir("/proc")) {
     if (!/^\d+$/.test(name)) continue;
-    // Threads of the system have none, and others may just have ended.
-    const rollup = await Deno.readTextFile(`/proc/${name}/smaps_rollup`).catch(() => "");
-    const size = Number(/^Pss:\s+(\d+)/m.exec(rollup)?.[1] ?? 0) / 1024;
+    const size = await memoryOf(Number(name));
     all += size;
-    if (ours.has(Number(name))) own += size;
+    if (ours.includes(Number(name))) own += size;
   }
   return { own, all };
-}
-
-async function childrenOf(pid: number): Promise<number[]> {
-  const found: number[] = [];
-  for await (const { name } of Deno.readDir(`/proc/${pid}/task`)) {
-    const children = await Deno.readTextFile(`/proc/${pid}/task/${name}/children`);
-    found.push(...children.split(" ").filter(Boolean).map(Number));
-  }
-  return found;
 }
 
 await main();

@@ -2,36 +2,25 @@
 /**
  * How often `search_tools` finds the right tool among those of real servers, all registered together.
  *
- * Run it with `deno run -A benchmarks/search.ts [CORPUS] [--misses]`. CORPUS is a folder with
- * `mcp-tools/*.json`; without it, the one beside the repository or in `IPYBOX_CORPUS` is taken. It
- * fails where recall is below what is promised.
+ * Run it with `deno run -A benchmarks/search.ts [--misses]`. It takes the corpus beside the repository or
+ * in `IPYBOX_CORPUS`, and fails where recall is below what is promised.
  *
  * @module
  */
 import { isObject, toJson } from "../src/apigen/json.ts";
 import { type IndexedTool, ToolRanking } from "../src/apigen/search.ts";
+import { CORPUS, corpusServers, NO_CORPUS } from "../tests/support/corpus.ts";
 import { REQUESTS, type SearchRequest } from "./search_requests.ts";
 
 /** The least share of requests whose tool is among the first five. */
 const LEAST = { "with the server named": 0.85, "without": 0.7 } as const;
 const SHOWN = 5;
 
-interface Listing {
-  readonly server: string;
-  readonly tools: readonly {
-    readonly name: string;
-    readonly description?: string;
-  }[];
-}
-
-const [given] = Deno.args.filter((arg) => !arg.startsWith("--"));
-const corpus = given ?? Deno.env.get("IPYBOX_CORPUS") ??
-  new URL("../../shared/corpus", import.meta.url).pathname;
-const tools = await readCorpus();
-if (tools.length === 0) {
-  console.log(`Skipped: there is no tool list in ${corpus}/mcp-tools`);
+if (CORPUS === undefined) {
+  console.log(`Skipped: ${NO_CORPUS}`);
   Deno.exit(0);
 }
+const tools = readCorpus();
 
 const ranking = await ToolRanking.of(tools.map(({ tool }) => tool));
 const idOf = new Map(tools.map(({ tool, id }) => [tool, id]));
@@ -69,24 +58,17 @@ async function first(query: string): Promise<string[]> {
 }
 
 /** All tools, under the names that people give servers. */
-async function readCorpus(): Promise<{ readonly tool: IndexedTool; readonly id: string }[]> {
-  const found: { tool: IndexedTool; id: string }[] = [];
-  try {
-    for await (const { name } of Deno.readDir(`${corpus}/mcp-tools`)) {
-      const listing: Listing = JSON.parse(await Deno.readTextFile(`${corpus}/mcp-tools/${name}`));
-      for (const tool of listing.tools) {
-        const definition = toJson(tool);
-        if (!isObject(definition)) continue;
-        const server = serverName(listing.server);
-        const { name: wire, description = "" } = tool;
-        const named = { server, module: wire, name: wire, description };
-        const indexed = { ...named, annotations: {}, definition };
-        found.push({ tool: indexed, id: `${listing.server}:${wire}` });
-      }
-    }
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
+function readCorpus(): { readonly tool: IndexedTool; readonly id: string }[] {
+  const found = corpusServers().flatMap(({ server: published, tools }) =>
+    tools.flatMap((tool) => {
+      const definition = toJson(tool);
+      if (!isObject(definition)) return [];
+      const [server, { name }] = [serverName(published), tool];
+      const description = String(tool.description ?? "");
+      const indexed = { server, module: name, name, description, annotations: {}, definition };
+      return [{ tool: indexed, id: `${published}:${name}` }];
+    })
+  );
   return found.sort((a, b) => a.id < b.id ? -1 : 1);
 }
 

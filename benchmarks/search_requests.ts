@@ -1,8 +1,4 @@
-/**
- * Requests for tools in the words of an agent, written before any search was run on them.
- *
- * @module
- */
+/** Requests for tools in the words of an agent, written before any search was run on them. */
 
 /** What is looked for, words that name the server, and the tools that do it, as `server:tool`. */
 export type SearchRequest = readonly [wanted: string, where: string, tools: readonly string[]];

@@ -17,6 +17,7 @@ import { dirname } from "node:path";
 import { parseArgs } from "@std/cli";
 import { findPython } from "../kernel.ts";
 import { CodeExecutor } from "../mod.ts";
+import { memoryOf, processesBelow, takeTurns, timed } from "./support.ts";
 
 const { _: [rounds = 5, ...sessions], ...named } = parseArgs(Deno.args, { string: ["other"] });
 const other = typeof named.other === "string" ? named.other : undefined;
@@ -45,19 +46,12 @@ async function subjectsIn(workspace: string): Promise<Times> {
     ...[Deno.execPath(), "run", "-A", "--no-check", `${folder}/cli.ts`],
     ...[...args, "--workspace", workspace],
   ];
-  const run = (folder: string, ...args: string[]) => async () => {
-    const begin = performance.now();
-    await finished(cli(folder, "run", "-c", "print(1)", ...args));
-    return performance.now() - begin;
-  };
+  const run = (folder: string, ...args: string[]) => () =>
+    timed(() => finished(cli(folder, "run", "-c", "print(1)", ...args)));
   const direct = "from jupyter_client.manager import start_new_kernel as start; m, c = start(); " +
     "c.execute_interactive('print(1)'); c.stop_channels(); m.shutdown_kernel(now=True)";
   return {
-    "direct ZMQ": async () => {
-      const begin = performance.now();
-      await finished([python, "-c", direct]);
-      return performance.now() - begin;
-    },
+    "direct ZMQ": () => timed(() => finished([python, "-c", direct])),
     "run": run(here),
     "run, no sandbox": run(here, "--no-sandbox"),
     "executor, first result": async () => (await timeExecutor(workspace)).start,
@@ -219,12 +213,8 @@ async function until(lines: ReadableStreamDefaultReader<string>, part: string): 
 }
 
 async function compare(subjects: Times): Promise<void> {
-  const least = new Map<string, number>();
-  for (let round = 0; round < Number(rounds); round++) {
-    for (const [name, measure] of Object.entries(subjects)) {
-      least.set(name, Math.min(await measure(), least.get(name) ?? Infinity));
-    }
-  }
+  const results = await takeTurns(subjects, Number(rounds));
+  const least = new Map([...results].map(([name, times]) => [name, Math.min(...times)]));
   console.log(`Milliseconds, the least of ${rounds}; in brackets, times direct ZMQ\n`);
   for (const [name, time] of least) {
     const ratio = time / (least.get("direct ZMQ") ?? NaN);
@@ -262,13 +252,11 @@ async function weighReference(count: number): Promise<void> {
 
 async function printSizes(host: number, what: string, count: number): Promise<void> {
   const sizes: Record<string, number> = {};
-  for (const pid of await descendants(host)) {
+  for (const pid of await processesBelow(host)) {
     const line = (await Deno.readTextFile(`/proc/${pid}/cmdline`)).split("\0");
     const script = line.find((word) => word.endsWith(".py")) ?? line[0] ?? "";
     const name = pid === host ? "host" : script.slice(script.lastIndexOf("/") + 1);
-    const rollup = await Deno.readTextFile(`/proc/${pid}/smaps_rollup`);
-    const kib = Number(/^Pss:\s+(\d+)/m.exec(rollup)?.[1] ?? 0);
-    sizes[name] = (sizes[name] ?? 0) + kib / 1024;
+    sizes[name] = (sizes[name] ?? 0) + await memoryOf(pid);
   }
   console.log(`\nMiB of ${what}, and of each beside the host:`);
   let all = 0;
@@ -277,17 +265,6 @@ async function printSizes(host: number, what: string, count: number): Promise<vo
     if (name !== "host") all += size;
   }
   console.log(`${"a session".padEnd(24)}${(all / count).toFixed(1).padStart(8)}`);
-}
-
-async function descendants(root: number): Promise<number[]> {
-  const found = [root];
-  for (const pid of found) {
-    for await (const { name } of Deno.readDir(`/proc/${pid}/task`)) {
-      const children = await Deno.readTextFile(`/proc/${pid}/task/${name}/children`);
-      found.push(...children.split(" ").filter(Boolean).map(Number));
-    }
-  }
-  return found;
 }
 
 if (import.meta.main) await main();

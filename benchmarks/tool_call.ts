@@ -11,16 +11,11 @@
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { CodeExecutor } from "../mod.ts";
+import { EVERYTHING, median, takeTurns, timesOf } from "./support.ts";
 
 const ROUNDS = 15;
 const CALLS = 300;
 const WARM_UP = 100;
-
-const server = {
-  command: Deno.execPath(),
-  args: ["run", "-A", "-q", "npm:@modelcontextprotocol/server-everything@2026.8.31"],
-  env: { DENO_DIR: Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno` },
-};
 
 const MEASURE = `
 import time as _time
@@ -56,20 +51,14 @@ try {
     "Python, sandboxed": () => measureExecutor(sandboxed),
     "import, sandboxed": () => measureImport(sandboxed),
   };
-  const results = new Map<string, number[]>();
-  for (let round = 0; round < ROUNDS; round++) {
-    for (const [name, measure] of Object.entries(subjects)) {
-      results.set(name, [...results.get(name) ?? [], await measure()]);
-    }
-  }
-  report(results);
+  report(await takeTurns(subjects, ROUNDS));
 } finally {
   await Deno.remove(workspace, { recursive: true });
 }
 
 async function connectSdk(): Promise<Client> {
   const client = new Client({ name: "benchmark", version: "1" });
-  await client.connect(new StdioClientTransport({ ...server, stderr: "ignore" }));
+  await client.connect(new StdioClientTransport({ ...EVERYTHING, stderr: "ignore" }));
   await callsOf(client, WARM_UP);
   return client;
 }
@@ -78,7 +67,7 @@ async function startExecutor(sandbox: boolean): Promise<CodeExecutor> {
   const executor = await CodeExecutor.start({
     workspace,
     sandbox,
-    servers: { everything: server },
+    servers: { everything: EVERYTHING },
     approval: "allow",
     log: { debug() {}, info() {}, warn() {}, error: (text) => console.error(text) },
   });
@@ -91,13 +80,8 @@ async function measureSdk(client: Client): Promise<number> {
 }
 
 async function callsOf(client: Client, calls: number): Promise<number[]> {
-  const took: number[] = [];
-  for (let call = 0; call < calls; call++) {
-    const begin = performance.now();
-    await client.callTool({ name: "echo", arguments: { message: "hi" } });
-    took.push(performance.now() - begin);
-  }
-  return took;
+  const call = { name: "echo", arguments: { message: "hi" } };
+  return await timesOf(calls, () => client.callTool(call));
 }
 
 async function measureExecutor(executor: CodeExecutor): Promise<number> {
@@ -106,10 +90,6 @@ async function measureExecutor(executor: CodeExecutor): Promise<number> {
 
 async function measureImport(executor: CodeExecutor): Promise<number> {
   return Number((await executor.execute(IMPORT)).text);
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? NaN;
 }
 
 function report(results: ReadonlyMap<string, readonly number[]>): void {

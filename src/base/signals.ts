@@ -19,6 +19,13 @@ export function abortable<T>(promise: PromiseLike<T>, signal?: AbortSignal): Pro
   });
 }
 
+/** Calls back when a signal aborts, at once if it has already, until disposed. */
+export function onAbort(signal: AbortSignal | undefined, act: () => void): Disposable {
+  if (signal?.aborted) act();
+  else signal?.addEventListener("abort", act, { once: true });
+  return { [Symbol.dispose]: () => signal?.removeEventListener("abort", act) };
+}
+
 /** A longer timer, such as `Infinity`, would fire immediately. */
 export const LONGEST_TIMER_MS: number = 2 ** 31 - 1;
 

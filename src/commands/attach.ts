@@ -1,3 +1,4 @@
+import { onAbort } from "../base/signals.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { findSession, refuseOfClient } from "../executor/durable.ts";
 import { runAction } from "./actions/code_action.ts";
@@ -42,8 +43,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const executor = await CodeExecutor.attach(id, options);
   let leaving: Promise<void> | undefined;
   const leave = () => leaving ??= executor.detach();
-  const interrupted = () => void leave();
-  io.signal.addEventListener("abort", interrupted, { once: true });
+  using _interrupt = onAbort(io.signal, () => void leave());
   try {
     const options = { timeoutMs, ...followOptions(parsed, io, executor) };
     const code = await runAction(executor, undefined, options);
@@ -58,7 +58,6 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     io.err(`ipybox: session ${id} continues`);
     return io.signal.reason.exitCode;
   } finally {
-    io.signal.removeEventListener("abort", interrupted);
     await leave();
   }
 }

@@ -138,7 +138,7 @@ class CallRow implements Row {
   text(): string {
     const { id } = this.#fields;
     const what = id === undefined ? incident(this.#fields) : this.#call();
-    return `${localTime(this.at)}  ${visibleCode(what)}`;
+    return `${LOCAL_TIME.format(this.at)}  ${visibleCode(what)}`;
   }
 
   #call(): string {
@@ -166,22 +166,8 @@ function duration(ms: number): string {
   return ms < 1000 ? `${Math.max(Math.round(ms), 0)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
-function localTime(at: number): string {
-  const { year, month, day, hour, minute, second } = Object.fromEntries(
-    LOCAL_TIME.formatToParts(at).map(({ type, value }) => [type, value]),
-  );
-  return `${year}-${month}-${day} ${hour}:${minute}:${second}`;
-}
-
-const LOCAL_TIME = new Intl.DateTimeFormat("en", {
-  year: "numeric",
-  month: "2-digit",
-  day: "2-digit",
-  hour: "2-digit",
-  minute: "2-digit",
-  second: "2-digit",
-  hourCycle: "h23",
-});
+/** Swedes write times as ISO 8601 has them. */
+const LOCAL_TIME = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" });
 
 /** Describes a line about the log itself. */
 function incident({ sealed, leftOut, removed }: Fields): string {

@@ -1,8 +1,6 @@
 /**
  * Rows of text from code, servers and schemas. Each begins with a mark, so that none of it can pass for
  * ipybox's own.
- *
- * @module
  */
 
 import { visible } from "../approval/call_text.ts";

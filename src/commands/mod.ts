@@ -1,8 +1,4 @@
-/**
- * The command line of ipybox: finds the command, runs it, turns errors into exit codes.
- *
- * @module
- */
+/** The command line of ipybox: finds the command, runs it, turns errors into exit codes. */
 import {
   CodeExecutionError,
   ConfigError,

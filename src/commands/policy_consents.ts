@@ -1,8 +1,4 @@
-/**
- * `ipybox policy consents` and `forget`: the permanently remembered decisions.
- *
- * @module
- */
+/** `ipybox policy consents` and `forget`: the permanently remembered decisions. */
 import { callName, visible } from "../approval/call_text.ts";
 import { changesSince, type Consent, consentRule, isFor } from "../approval/consents.ts";
 import type { ApprovalCall } from "../approval/request.ts";

@@ -82,25 +82,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-interface Described {
-  readonly id: string;
-  readonly name: string | undefined;
-  readonly workspace: string | undefined;
-  /** Where its kernel runs, if not on this machine. */
-  readonly where: string | undefined;
-  readonly state: "attached" | "detached" | "lost" | "unreachable";
-  readonly startedAt: string | undefined;
-  readonly detachedSeconds: number | undefined;
-  readonly error: string | undefined;
-  /** Whether its code was running when its program detached, so that more calls may wait. */
-  readonly wentOn: boolean;
-  /** Whether only an HTTP server can continue it, for its client. */
-  readonly isOfClient: boolean;
-  readonly waiting: readonly {
-    readonly call: string;
-    readonly since: string;
-  }[];
-}
+type Described = ReturnType<typeof describe>;
 
 /** Describes sessions without a program whose calls wait, so that nobody can decide them. */
 export async function linesOfAlone(
@@ -116,7 +98,7 @@ export async function linesOfAlone(
     .map((session) => `Session ${session.id} is ${lineOf(session)}`);
 }
 
-function describe(session: ListedSession, waiting: readonly WaitingCall[]): Described {
+function describe(session: ListedSession, waiting: readonly WaitingCall[]) {
   const { id, record, status, error } = session;
   const state = error !== undefined
     ? "unreachable"
@@ -129,12 +111,12 @@ function describe(session: ListedSession, waiting: readonly WaitingCall[]): Desc
     id,
     name: record?.name,
     workspace: record?.workspace,
-    where: record?.where,
+    where: record?.where, // if not on this machine
     state,
     startedAt: record && new Date(record.startedAt).toISOString(),
     detachedSeconds: status?.aloneMs == null ? undefined : Math.round(status.aloneMs / 1000),
     error: error instanceof Error ? error.message : undefined,
-    wentOn: wentOn(session),
+    wentOn: wentOn(session), // so that more calls may wait
     isOfClient: isOfClient(record),
     waiting: waiting.map(({ serverName, toolName, since }) => ({
       call: serverName === "" ? toolName : `${serverName}.${toolName}`,

@@ -1,8 +1,3 @@
-/**
- * Options and helpers that several commands share.
- *
- * @module
- */
 import { join, resolve } from "node:path";
 import { ifPresent } from "../files/safe.ts";
 import { checkServerName } from "../mcp/params.ts";

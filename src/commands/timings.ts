@@ -1,8 +1,6 @@
 /**
  * Shows where the time of a start goes: `--trace-startup` of all commands, and the table of `ipybox
  * doctor --timings`.
- *
- * @module
  */
 import { listenToStages, type Stage } from "../base/stages.ts";
 import type { CommandIo } from "./command.ts";

@@ -3,8 +3,6 @@
  *
  * A session's record says where to find it, or that it was lost. Everything that changes is kept by its
  * supervisor, so that hosts cannot disagree about it. Without a record, the supervisor ends.
- *
- * @module
  */
 import { join } from "node:path";
 import { z } from "zod";
@@ -148,10 +146,7 @@ export interface LeftTime {
   readonly leftMs: number;
 }
 
-/**
- * How much time is left to an execution that another host started. Only time with an attached host
- * counts, by the supervisor's monotonic clock.
- */
+/** The time left to another host's execution. Only time with an attached host counts. */
 export function leftTime(
   { limit }: NonNullable<KeptState["execution"]>,
   { heldMs }: SessionStatus,
@@ -361,15 +356,10 @@ export function wentOn({ status }: ListedSession): boolean {
 
 /** The name is already in use in the workspace. */
 export class NameTakenError extends ConfigError {
-  /** The name of the class. */
   override readonly name: string = "NameTakenError";
   /** The session. */
   readonly id: string;
 
-  /**
-   * @param name The name.
-   * @param id The session.
-   */
   constructor(name: string, id: string) {
     super(
       `Session ${id} of the workspace is named ${name} already: attach to it, or end it with ` +
@@ -383,10 +373,7 @@ export class NameTakenError extends ConfigError {
 const CLAIM_MS = 90_000;
 const CLAIM_PAUSE_MS = 100;
 
-/**
- * Reserves a name in a workspace until disposed, by when the session has a record. Named sessions start
- * one at a time.
- */
+/** Reserves a name in a workspace until disposed, by when the session has a record. */
 export async function claimName(
   name: string,
   workspace: string,
@@ -416,11 +403,7 @@ export async function claimName(
 /** How long a session may take to start. A younger one may not yet have a record or a supervisor. */
 const STARTING_MS = 10 * 60_000;
 
-/**
- * Lists the user's durable sessions, including those that were lost in the last day. Older ones are removed.
- *
- * @param which Which sessions to query: all, those of a workspace, or those with certain records.
- */
+/** Lists the user's durable sessions, and those lost in the last day; older ones are removed. */
 export async function listSessions(
   which: string | ((record: SessionRecord) => boolean) = () => true,
 ): Promise<ListedSession[]> {
@@ -493,11 +476,7 @@ export async function findSession(id: string): Promise<SessionRecord> {
   );
 }
 
-/**
- * Ends a session and removes its record, unless it does not end.
- *
- * @throws {LeftBehindError} The record is removed, but the session's other side could not be reached.
- */
+/** Ends a session and removes its record; throws if its other side could not be reached. */
 export async function endDurable(id: string): Promise<void> {
   let left: LeftBehindError | undefined;
   try {
@@ -513,10 +492,7 @@ export async function endDurable(id: string): Promise<void> {
   if (left !== undefined) throw left;
 }
 
-/**
- * Removes the folder of a session that this host has ended or could not start. If another host has
- * attached, or the supervisor cannot be asked, the folder is still in use.
- */
+/** Removes the folder of an ended session, unless another host may have attached to it. */
 export async function removeEnded(id: string): Promise<void> {
   const record = await readRecord(id);
   const isOver = record === undefined || record.lost !== undefined ||

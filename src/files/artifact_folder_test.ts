@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { join } from "node:path";
 import { ArtifactFolder } from "./artifact_folder.ts";
+import { swapFolder } from "../../tests/support/attacker.ts";
 
 async function inTempDir(test: (directory: string) => Promise<void> | void): Promise<void> {
   const directory = await Deno.makeTempDir();
@@ -30,15 +31,9 @@ Deno.test("ArtifactFolder writes nothing elsewhere while its place is being swap
     const secret = join(directory, "secret");
     await Deno.mkdir(secret);
     await Deno.mkdir(images);
-    const swapper = new URL("../../tests/fixtures/swap_folder.py", import.meta.url).pathname;
-    const child = new Deno.Command("python3", {
-      args: [swapper, images, secret],
-      stdout: "piped",
-    }).spawn();
-    const output = child.stdout.getReader();
-    await output.read(); // it has begun
     let written = 0;
-    try {
+    {
+      await using _swapper = await swapFolder(images, secret);
       const folder = new ArtifactFolder(images);
       for (let tries = 0; tries < 20000; tries++) {
         try {
@@ -48,10 +43,6 @@ Deno.test("ArtifactFolder writes nothing elsewhere while its place is being swap
           // It was seen: that is what the test is about.
         }
       }
-    } finally {
-      child.kill("SIGKILL");
-      await child.status;
-      await output.cancel();
     }
     for await (const { name } of Deno.readDir(secret)) {
       assertEquals((await Deno.stat(join(secret, name))).size, 0, name);

@@ -1,4 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import { attack } from "../../tests/support/attacker.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { BeneathError, openBeneath, pathParts, readBeneath, writeBeneath } from "./beneath.ts";
 
@@ -104,8 +105,8 @@ Deno.test("readBeneath() reads nothing else where a folder and a link change pla
 
   const read = new Set<string>();
   {
-    await using swapper = swap(`${folder.path}/real`, `${folder.path}/link`);
-    await swapper.begun;
+    const places = [`${folder.path}/real`, `${folder.path}/link`];
+    await using _swapper = await attack(["-c", SWAP.join("\n"), ...places]);
     for (let count = 0; count < 1000; count++) {
       const bytes = await readBeneath(folder.path, ["real", "api.py"], 100);
       read.add(new TextDecoder().decode(bytes));
@@ -114,26 +115,11 @@ Deno.test("readBeneath() reads nothing else where a folder and a link change pla
   assertEquals([...read].filter((text) => text !== "" && text !== "own"), []);
 });
 
-/** Has two paths change places, again and again, until it is disposed of. */
-function swap(one: string, other: string): AsyncDisposable & { readonly begun: Promise<unknown> } {
-  const code = [
-    "import ctypes, os, sys",
-    "libc = ctypes.CDLL(None)",
-    "one, other = map(os.fsencode, sys.argv[1:])",
-    "print('begun', flush=True)",
-    "while libc.renameat2(-100, one, -100, other, 2) == 0: pass",
-  ];
-  const process = new Deno.Command("python3", {
-    args: ["-c", code.join("\n"), one, other],
-    stdout: "piped",
-  }).spawn();
-  const reader = process.stdout.getReader();
-  return {
-    begun: reader.read(),
-    [Symbol.asyncDispose]: async () => {
-      process.kill("SIGKILL");
-      await process.status;
-      await reader.cancel();
-    },
-  };
-}
+/** Has two paths change places, again and again. */
+const SWAP = [
+  "import ctypes, os, sys",
+  "libc = ctypes.CDLL(None)",
+  "one, other = map(os.fsencode, sys.argv[1:])",
+  "print('begun', flush=True)",
+  "while libc.renameat2(-100, one, -100, other, 2) == 0: pass",
+];

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { swapFolder } from "../../tests/support/attacker.ts";
 import { until } from "../../tests/support/wait.ts";
 import { filesBelow } from "../../tests/support/files.ts";
-import { testPython } from "../../tests/support/python.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { copyBeneath, CopyLimitError, type CopyOptions, MAX_COPY_DEPTH } from "./copy_beneath.ts";
 
@@ -136,20 +136,7 @@ Deno.test("copyBeneath() follows no link that is swapped in", async () => {
   for (const path of [outside, `${from}/data`]) await Deno.mkdir(path);
   await Deno.writeTextFile(`${outside}/file`, "secret");
   await Deno.writeTextFile(`${from}/data/file`, "own");
-  const swapper = new URL("../../tests/fixtures/swap_folder.py", import.meta.url).pathname;
-  const process = new Deno.Command(testPython(), {
-    args: [swapper, `${from}/data`, outside],
-    stdout: "piped",
-  }).spawn();
-  const reader = process.stdout.getReader();
-  await using _swapping = {
-    async [Symbol.asyncDispose]() {
-      process.kill("SIGKILL");
-      await process.status;
-      await reader.cancel();
-    },
-  };
-  await reader.read(); // it has begun
+  await using _swapper = await swapFolder(`${from}/data`, outside);
   let copied = 0;
   for (let i = 0; i < 500; i++) {
     const to = `${root.path}/to-${i}`;

@@ -3,7 +3,7 @@ import { fill } from "../base/bytes.ts";
 import { GatewayStartError, type ProcessEvidence } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
-import { abortable, allDone, anySignal } from "../base/signals.ts";
+import { abortable, allDone, anySignal, onAbort } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { randomToken } from "../base/tokens.ts";
@@ -349,9 +349,7 @@ async function untilAnswers(
   signal: AbortSignal,
 ): Promise<void> {
   using connection = await Deno.connect({ hostname: "127.0.0.1", port });
-  signal.throwIfAborted(); // who listens from here on hears of no earlier abortion
-  const close = () => connection[Symbol.dispose]();
-  signal.addEventListener("abort", close, { once: true });
+  using _abort = onAbort(signal, () => connection[Symbol.dispose]());
   try {
     const lines = [
       "GET /api HTTP/1.1",
@@ -368,8 +366,6 @@ async function untilAnswers(
   } catch (error) {
     signal.throwIfAborted();
     throw error;
-  } finally {
-    signal.removeEventListener("abort", close);
   }
 }
 

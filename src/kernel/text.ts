@@ -69,3 +69,8 @@ export function cut(text: string, limit: number): string {
     lastBytes(text, limit / 2)
   }`;
 }
+
+/** Whether a text would be cut within a surrogate pair at an index. */
+export function isLowSurrogate(text: string, index: number): boolean {
+  return (text.charCodeAt(index) & 0xfc00) === 0xdc00;
+}

@@ -6,6 +6,7 @@
  *
  * @module
  */
+import { isLowSurrogate } from "./text.ts";
 import type { JsonObject } from "./jupyter.ts";
 
 /** How long to wait for a kernel's answer about code being typed. */
@@ -99,8 +100,4 @@ function fromCodePoints(code: string, points: unknown): number | undefined {
 
 function isHighSurrogate(text: string, index: number): boolean {
   return (text.charCodeAt(index) & 0xfc00) === 0xd800;
-}
-
-function isLowSurrogate(text: string, index: number): boolean {
-  return (text.charCodeAt(index) & 0xfc00) === 0xdc00;
 }

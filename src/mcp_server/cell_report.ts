@@ -1,8 +1,4 @@
-/**
- * The result of a cell for the client: text and images, and the same as structured content.
- *
- * @module
- */
+/** The result of a cell for the client: text and images, and the same as structured content. */
 import { basename } from "node:path";
 import { z } from "zod";
 import { visible } from "../approval/call_text.ts";
@@ -15,6 +11,7 @@ import {
 } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { readHostileBytes } from "../files/safe.ts";
+import { isLowSurrogate } from "../kernel/text.ts";
 import { missingModule, missingServer } from "../kernel/traceback.ts";
 import { callRecordSchema } from "./call_records.ts";
 import type { CellOutcome, CellRun } from "./cell_run.ts";
@@ -250,11 +247,7 @@ interface Truncated {
   readonly omitted: number;
 }
 
-/**
- * Cuts a long text in the middle, so that both its beginning and its end are kept.
- *
- * Results and exceptions are at the end; the beginning says what the text is.
- */
+/** Cuts a long text in the middle: its beginning says what it is, and results are at its end. */
 export function truncateMiddle(
   text: string,
   limit: number,
@@ -277,11 +270,6 @@ function wholeUntil(text: string, index: number): number {
 /** The first cut at or after `index` that splits no surrogate pair. */
 function wholeFrom(text: string, index: number): number {
   return isLowSurrogate(text, index) ? index + 1 : index;
-}
-
-function isLowSurrogate(text: string, index: number): boolean {
-  const code = text.charCodeAt(index);
-  return code >= 0xdc00 && code <= 0xdfff;
 }
 
 /**

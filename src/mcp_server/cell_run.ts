@@ -2,6 +2,7 @@ import { ElicitationRequest } from "../approval/questions.ts";
 import type { PersonRequest } from "../approval/wire.ts";
 import type { ApprovalRequest, RememberScope } from "../approval/request.ts";
 import type { KernelState } from "../base/errors.ts";
+import { onAbort } from "../base/signals.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { ElicitationAnswer } from "../mcp/questions.ts";
@@ -148,27 +149,19 @@ export class CellRun {
 
   /** Waits until the user has to be asked, the cell has ended, or the signal aborts. */
   async next(patience?: AbortSignal): Promise<CellStep> {
-    const lookUp = () => this.#tell();
-    patience?.addEventListener("abort", lookUp, { once: true });
-    try {
-      for (;;) {
-        this.#waiting = this.#waiting.filter(({ signal }) => !signal.aborted);
-        if (this.#outcome !== undefined) return { type: "ended", outcome: this.#outcome };
-        if (this.#waiting.length > 0) return { type: "waiting", requests: this.#waiting };
-        if (patience?.aborted) return { type: "running" };
-        await this.#news.promise;
-      }
-    } finally {
-      patience?.removeEventListener("abort", lookUp);
+    using _end = onAbort(patience, () => this.#tell());
+    for (;;) {
+      this.#waiting = this.#waiting.filter(({ signal }) => !signal.aborted);
+      if (this.#outcome !== undefined) return { type: "ended", outcome: this.#outcome };
+      if (this.#waiting.length > 0) return { type: "waiting", requests: this.#waiting };
+      if (patience?.aborted) return { type: "running" };
+      await this.#news.promise;
     }
   }
 
   /** Cancels the cell if the signal aborts, until disposed. */
   cancelledBy(signal: AbortSignal): Disposable {
-    const cancel = () => this.cancel(signal.reason);
-    if (signal.aborted) cancel();
-    signal.addEventListener("abort", cancel, { once: true });
-    return { [Symbol.dispose]: () => signal.removeEventListener("abort", cancel) };
+    return onAbort(signal, () => this.cancel(signal.reason));
   }
 
   /**

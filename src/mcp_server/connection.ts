@@ -4,7 +4,7 @@ import { registerResources } from "./resources.ts";
 import { SdkMcpServer } from "./sdk.ts";
 import type { Session } from "./session.ts";
 import { forClients, withSession } from "./tool_input.ts";
-import { registerTasks, type TaskServerOptions } from "./tasks.ts";
+import { registerTasks } from "./tasks.ts";
 import { registerExecute, registerReset, registerWait } from "./tools/execute.ts";
 import { registerInstall } from "./tools/install.ts";
 import { registerRegister } from "./tools/register.ts";
@@ -17,8 +17,8 @@ export interface ServerForOptions {
   readonly version: string;
   /** Whether tools declare the argument `session`. */
   readonly sessionArgument?: boolean;
-  /** How clients of the newer protocol era find cells as tasks. */
-  readonly tasks?: TaskServerOptions | undefined;
+  /** The beginning of the ids of cells as tasks; without it, there are none, as in the older era. */
+  readonly taskPrefix?: string | undefined;
   /** Extends the server before it is connected. */
   readonly extend?: (server: SdkMcpServer, session: Session) => void;
 }
@@ -28,7 +28,7 @@ export async function serverFor(
   session: Session,
   options: ServerForOptions,
 ): Promise<SdkMcpServer> {
-  const { version, sessionArgument = false, tasks, extend } = options;
+  const { version, sessionArgument = false, taskPrefix, extend } = options;
   const declare = sessionArgument ? withSession : forClients;
   const server = new SdkMcpServer({ name: "ipybox", title: "ipybox", version }, {
     instructions: instructionsFor(session),
@@ -36,7 +36,7 @@ export async function serverFor(
   });
   const host = { server, session, declare };
   const nameServers = registerSearch(host);
-  registerExecute(host, tasks);
+  registerExecute(host, taskPrefix);
   registerWait(host);
   if (session.changes !== "fixed") {
     registerRegister(host);
@@ -46,7 +46,7 @@ export async function serverFor(
   registerReset(host);
   registerResources(server, session);
   registerPrompts(server, session);
-  if (tasks !== undefined) registerTasks(server, session, tasks);
+  if (taskPrefix !== undefined) registerTasks(server, session, taskPrefix);
   extend?.(server, session);
   const refresh = async () => {
     try {

@@ -19,11 +19,7 @@ export interface PageAskerOptions {
   readonly workspace?: string;
   /** Receives links. */
   readonly log: Logger;
-  /**
-   * How long to wait for a page that is expected to open, in milliseconds.
-   *
-   * @default {15000}
-   */
+  /** How long to wait for a page that is expected to open, in milliseconds; 15,000 by default. */
   readonly patienceMs?: number;
 }
 
@@ -42,7 +38,6 @@ export class PageAsker {
   /** Whether nobody used the latest link. */
   #inVain = false;
 
-  /** @param options The page, and the log for its links. */
   constructor(options: PageAskerOptions) {
     const { page, label = "", workspace, log, patienceMs = PATIENCE_MS } = options;
     this.#page = page;
@@ -70,12 +65,7 @@ export class PageAsker {
     this.#link.refresh();
   }
 
-  /**
-   * Leaves a request to the approval page. If nobody is there, or everybody leaves, the call is
-   * rejected, or the question declined.
-   *
-   * @returns The reason, with instructions for the user; `undefined` if somebody was asked.
-   */
+  /** Leaves a request to the page; if nobody is there, it is refused, and the reason returned. */
   async decide(request: PersonRequest, isUnasked = false): Promise<string | undefined> {
     let why: string | undefined;
     await this.#leave(request, (instruction) => {

@@ -1,8 +1,3 @@
-/**
- * Prompts that teach models to write code actions.
- *
- * @module
- */
 import { z } from "zod";
 import { completable, type GetPromptResult, type SdkMcpServer } from "./sdk.ts";
 import type { Session } from "./session.ts";

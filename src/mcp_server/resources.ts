@@ -1,8 +1,4 @@
-/**
- * The resources that a client can read: generated APIs, and files that cells produced.
- *
- * @module
- */
+/** The resources that a client can read: generated APIs, and files that cells produced. */
 import { basename, join } from "node:path";
 import { readHostileFile } from "../files/safe.ts";
 import type { Artifact, ArtifactKind } from "./images.ts";

@@ -3,8 +3,6 @@
  *
  * Its 2.x line serves both protocol eras from one code base and has real types in Deno; the 1.x line,
  * `@modelcontextprotocol/sdk`, is the legacy peer in the tests.
- *
- * @module
  */
 export {
   acceptedContent,

@@ -23,7 +23,7 @@ export class StdioServer implements AsyncDisposable {
     const { promise: closed, resolve: close } = Promise.withResolvers<void>();
     this.closed = closed;
     const handle = serveStdio(
-      ({ era }) => serverFor(session, { version, tasks: era === "modern" ? {} : undefined }),
+      ({ era }) => serverFor(session, { version, taskPrefix: era === "modern" ? "" : undefined }),
       { transport },
     );
     // The SDK has set its own handler by now. A client may disconnect before it sends anything.

@@ -3,8 +3,6 @@
  * of a cell that takes long or asks the user, and poll for the result.
  *
  * A task is a view of a cell, whose state is looked up when the client polls.
- *
- * @module
  */
 import { z } from "zod";
 import type { PersonRequest } from "../approval/wire.ts";
@@ -204,18 +202,8 @@ export class CellTasks implements Disposable {
   }
 }
 
-/** How the tasks of a server's sessions are distinguished. */
-export interface TaskServerOptions {
-  /** The beginning of their ids. */
-  readonly prefix?: string;
-}
-
-/** Answers with a task instead of a cell's result. */
-export function reportTask(
-  run: CellRun,
-  session: Session,
-  { prefix = "" }: TaskServerOptions,
-): CallToolResult {
+/** Answers with a task instead of a cell's result. Its id begins with the session's prefix. */
+export function reportTask(run: CellRun, session: Session, prefix: string): CallToolResult {
   const { structuredContent } = reportRunning(run, session); // the SDK requires what the tool declares
   return {
     content: [],
@@ -232,7 +220,7 @@ const idParams = z.object({ taskId: z.string() });
 export function registerTasks(
   server: SdkMcpServer,
   session: Session | undefined,
-  { prefix = "" }: TaskServerOptions = {},
+  prefix: string = "",
 ): void {
   const { server: low } = server;
   low.registerCapabilities({ extensions: { [TASKS]: {} } });

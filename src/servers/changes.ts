@@ -21,7 +21,6 @@ export class ToolChanges implements AsyncDisposable {
   readonly #limits = new Map<string, RateLimit>();
   #renew: Renew | undefined;
 
-  /** @param log Receives failed updates. */
   constructor(log: Logger) {
     this.#log = log;
   }

@@ -1,8 +1,4 @@
-/**
- * Describes servers and tools: what people see of them, and what consents are bound to.
- *
- * @module
- */
+/** Describes servers and tools: what people see of them, and what consents are bound to. */
 import type { Facet } from "../approval/consents.ts";
 import { quoted, visible } from "../approval/call_text.ts";
 import { canonicalJson } from "../json/digest.ts";

@@ -62,7 +62,6 @@ export class McpPool implements AsyncDisposable {
   readonly #ending = new Set<Promise<void>>();
   #lifetime = new AbortController();
 
-  /** @param options The servers, none of which is started yet. */
   constructor(options: McpPoolOptions) {
     const { registry, log = silentLogger } = options;
     this.#options = options;
@@ -302,7 +301,6 @@ class PooledServer implements AsyncDisposable {
   #users = 0;
   readonly #idle = new Alarm(() => this.#stopIdle());
 
-  /** @param options The server, which is not started yet. */
   constructor(options: PooledServerOptions) {
     this.#options = options;
     this.params = options.params;

@@ -1,8 +1,6 @@
 /**
  * Remembers the shape of results that tools do not declare: names and broad types, in the workspace's
  * `.ipybox/shapes.json`, which executed code can neither read nor write.
- *
- * @module
  */
 import { join } from "node:path";
 import type { CallObserver, ObservedCall } from "../approval/observed_call.ts";
@@ -61,10 +59,6 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
   #fresh = new Map<string, ToolShape>();
   #failed = false;
 
-  /**
-   * @param workspace The workspace.
-   * @param log Receives failures to save.
-   */
   constructor(workspace: string, log: Logger) {
     this.#folder = join(workspace, ".ipybox");
     this.#log = log;
@@ -121,10 +115,7 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
   }
 }
 
-/**
- * Runs a function with what a workspace knows about results, if it knows anything. Other processes wait
- * until the function is done.
- */
+/** Runs a function with what is known about results, if anything, while other processes wait. */
 export async function withShapes(
   workspace: string,
   use: (shapes: readonly ToolShape[]) => Promise<void>,

@@ -3,8 +3,6 @@
  *
  * JSR cannot be assumed reachable where this project is built; a maintainer who can reach it changes one
  * line of the import map in `deno.json`.
- *
- * @module
  */
 // @ts-types="./assert.d.ts"
 export * from "deno-std/assert/mod.js";

@@ -6,16 +6,10 @@ export interface ParseOptions {
   string?: readonly string[];
   /** Options that may be given more than once, and are then lists. */
   collect?: readonly string[];
-  /** Boolean options that also exist as `--no-NAME`. */
-  negatable?: readonly string[];
   /** Other names of an option. */
   alias?: Record<string, string | readonly string[]>;
   /** Values of options that were not given. */
   default?: Record<string, unknown>;
-  /** Puts what follows `--` under the key `"--"`. */
-  "--"?: boolean;
-  /** Takes everything after the first positional argument as positional. */
-  stopEarly?: boolean;
   /** Called for each argument that is not a known option; returning `false` drops it. */
   unknown?: (argument: string, key?: string, value?: unknown) => unknown;
 }
@@ -23,7 +17,6 @@ export interface ParseOptions {
 /** A parsed command line: positional arguments under `_`, options by their names. */
 export interface Args {
   _: (string | number)[];
-  "--"?: string[];
   [name: string]: unknown;
 }
 

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { AuditLog, type AuditLogOptions } from "../../src/approval/audit/log.ts";
-import { cliArguments, ipybox } from "../support/cli.ts";
+import { ipybox, startIpybox } from "../support/cli.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 /** A log with calls that were sent, and how they ended. */
@@ -95,12 +95,8 @@ Deno.test("ipybox audit tells how calls ended, and which have no outcome", async
 Deno.test("ipybox audit --follow waits for the log, and follows it across its files", async () => {
   await using folder = await TempFolder.create();
   const workspace = folder.path;
-  const child = new Deno.Command(Deno.execPath(), {
-    args: [...cliArguments, "audit", "--follow", "--json", "-n", "100", "--workspace", workspace],
-    stdin: "null",
-    stdout: "piped",
-    stderr: "inherit",
-  }).spawn();
+  const args = ["audit", "--follow", "--json", "-n", "100", "--workspace", workspace];
+  const child = startIpybox(args, { stderr: "inherit" });
   const writing = record({ workspace, maxBytes: 1000 }, 1, 30);
   const seen: string[] = [];
   let text = "";

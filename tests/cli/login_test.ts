@@ -1,6 +1,6 @@
 /** `ipybox register`, `login` and `logout` with servers that ask for a login. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { cliArguments, type CliEnd, ipybox } from "../support/cli.ts";
+import { type CliEnd, ipybox, startIpybox } from "../support/cli.ts";
 import { filesBelow } from "../support/files.ts";
 import { OAuthWorld, visit } from "../support/oauth.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -16,13 +16,7 @@ async function withPerson(
   env: Record<string, string>,
   person: Person = visit,
 ): Promise<CliEnd> {
-  const child = new Deno.Command(Deno.execPath(), {
-    args: [...cliArguments, ...args],
-    env: { NO_COLOR: "1", ...env },
-    stdin: "null",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
+  const child = startIpybox(args, { env });
   let stderr = "";
   let acted = false;
   const reading = (async () => {

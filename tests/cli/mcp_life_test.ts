@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { INITIALIZE } from "../support/initialize.ts";
-import { cliArguments } from "../support/cli.ts";
+import { startIpybox } from "../support/cli.ts";
 import { until } from "../support/wait.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
@@ -14,13 +14,10 @@ for (const how of ["the end of stdin", "SIGTERM", "SIGINT"] as const) {
     const mark = `mark-${crypto.randomUUID()}`;
     const code = `import subprocess, time
 subprocess.Popen(["setsid", "sh", "-c", "sleep 1000; : ${mark}"]); time.sleep(1000)`;
-    await using server = new Deno.Command(Deno.execPath(), {
-      args: [...cliArguments, "mcp", "--workspace", workspace.path],
-      env: { ...cache.env },
+    await using server = startIpybox(["mcp", "--workspace", workspace.path], {
+      env: cache.env,
       stdin: "piped",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
+    });
     const ended = server.output();
     const writer = server.stdin.getWriter();
     await writer.write(lines(INITIALIZE, INITIALIZED, {
@@ -63,13 +60,11 @@ Deno.test("ipybox mcp answers before its kernel is up, and says why there is non
 Deno.test("ipybox mcp sends a client of the first versions nothing that it does not know", async () => {
   await using workspace = await TempFolder.create();
   await using cache = await TempCache.create();
-  await using server = new Deno.Command(Deno.execPath(), {
-    args: [...cliArguments, "mcp", "--workspace", workspace.path, "--no-sandbox"],
-    env: { ...cache.env },
+  await using server = startIpybox(["mcp", "--workspace", workspace.path, "--no-sandbox"], {
+    env: cache.env,
     stdin: "piped",
-    stdout: "piped",
     stderr: "null",
-  }).spawn();
+  });
   const writer = server.stdin.getWriter();
   const { params } = INITIALIZE;
   const code = "print('x' * 6000)";

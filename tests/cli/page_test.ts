@@ -3,7 +3,7 @@ import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { untilReady } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
-import { cliArguments } from "../support/cli.ts";
+import { startIpybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -21,13 +21,7 @@ browserTest("ipybox run --page prints a link, and asks there", async (browser) =
   await using folder = await TempFolder.create();
   const registry = await ServerRegistry.open({ workspace: folder.path });
   await registry.register("raw", rawServer());
-  await using child = new Deno.Command(Deno.execPath(), {
-    args: [...cliArguments, "run", "--page", "--workspace", folder.path, "-c", CODE],
-    env: { NO_COLOR: "1" },
-    stdin: "null",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
+  await using child = startIpybox(["run", "--page", "--workspace", folder.path, "-c", CODE]);
   const [early, rest] = child.stderr.tee();
   const stderr = new Response(rest).text();
   const stdout = new Response(child.stdout).text();

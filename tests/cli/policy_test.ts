@@ -4,7 +4,7 @@ import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { loadPolicy } from "../../src/approval/rules/file.ts";
-import { ipybox } from "../support/cli.ts";
+import { ipybox, startIpybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -179,7 +179,6 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
 
 Deno.test("ipybox audit --follow shows what is written from then on", async () => {
   await using workspace = await TempFolder.create();
-  const { cliArguments } = await import("../support/cli.ts");
   const { AuditLog } = await import("../../src/approval/audit/log.ts");
   await using log = new AuditLog({ workspace: workspace.path });
   const append = (id: string) =>
@@ -195,12 +194,8 @@ Deno.test("ipybox audit --follow shows what is written from then on", async () =
     });
   append("before");
   await log.flush();
-  const child = new Deno.Command(Deno.execPath(), {
-    args: [...cliArguments, "audit", "--follow", "--json", "--workspace", workspace.path],
-    stdin: "null",
-    stdout: "piped",
-    stderr: "null",
-  }).spawn();
+  const args = ["audit", "--follow", "--json", "--workspace", workspace.path];
+  const child = startIpybox(args, { stderr: "null" });
   const seen: unknown[] = [];
   let text = "";
   for await (const chunk of child.stdout.pipeThrough(new TextDecoderStream())) {

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { shellWord } from "../../src/base/shell_word.ts";
-import { cliArguments, ipybox } from "../support/cli.ts";
+import { cliArguments, ipybox, startIpybox } from "../support/cli.ts";
+import { type ProgramEnd, runProgram } from "../support/program.ts";
 import { until } from "../support/wait.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
@@ -250,12 +251,8 @@ function commandLine(...args: string[]): string {
   return [Deno.execPath(), ...cliArguments, ...args].map(shellWord).join(" ");
 }
 
-async function inBash(command: string, cwd: string): Promise<{ stdout: string; stderr: string }> {
-  const env = { NO_COLOR: "1" };
-  const { stdout, stderr } = await new Deno.Command("bash", { args: ["-c", command], cwd, env })
-    .output();
-  const decoder = new TextDecoder();
-  return { stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+async function inBash(command: string, cwd: string): Promise<ProgramEnd> {
+  return await runProgram("bash", ["-c", command], { cwd, env: { NO_COLOR: "1" } });
 }
 
 Deno.test("ipybox run gives the code its arguments and its file's name", async () => {
@@ -340,13 +337,7 @@ for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]
     const source = `import subprocess, time
 subprocess.Popen(["setsid", "sh", "-c", "sleep 1000; : ${mark}"])
 time.sleep(1000)`;
-    await using child = new Deno.Command(Deno.execPath(), {
-      args: [...cliArguments, "run", "-"],
-      cwd: workspace.path,
-      stdin: "piped",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
+    await using child = startIpybox(["run", "-"], { cwd: workspace.path, stdin: "piped" });
     const writer = child.stdin.getWriter();
     await writer.write(new TextEncoder().encode(source));
     await writer.close();

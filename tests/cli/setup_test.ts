@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { Prerequisite } from "../../src/sandbox/prerequisites.ts";
+import { type ProgramEnd, runProgram } from "../support/program.ts";
 import { denoDirectory } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { testPython } from "../support/python.ts";
@@ -27,7 +28,7 @@ Deno.test("ipybox setup builds what is missing, then doctor finds all ready", as
   assertEquals(first.code, 0);
   assertStringIncludes(first.stderr, "ipybox installs:\n  - a Python environment");
   assertStringIncludes(first.stdout, "Everything is set up");
-  assertEquals({ ...second, stdout: "" }, { code: 0, stdout: "", stderr: "" });
+  assertEquals([second.code, second.stderr], [0, ""]);
   assertStringIncludes(second.stdout, "Everything is in place");
   assertEquals(after.code, 0);
   const names = rows(after.stdout).map(({ name }) => name);
@@ -118,15 +119,11 @@ Deno.test("ipybox doctor runs code in a kernel and says what servers lack", asyn
 async function ipybox(
   args: readonly string[],
   env: Record<string, string>,
-): Promise<{ code: number; stdout: string; stderr: string }> {
-  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", "--quiet", cli, ...args],
+): Promise<ProgramEnd> {
+  return await runProgram(Deno.execPath(), ["run", "-A", "--quiet", cli, ...args], {
     // Deno's own cache lies below XDG_CACHE_HOME, too, unless it is told otherwise.
     env: { ...env, DENO_DIR: await denoDirectory() },
-    stdin: "null",
-  }).output();
-  const decoder = new TextDecoder();
-  return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+  });
 }
 
 function rows(json: string): readonly Prerequisite[] {

@@ -17,6 +17,7 @@ import {
   visit,
 } from "../support/oauth.ts";
 import { freePort, npmServer, startHttpServer } from "../support/mcp.ts";
+import { runProgram } from "../support/program.ts";
 
 const CONNECT_MS = 5000;
 
@@ -435,10 +436,8 @@ async function listInProcess({ servers: { url }, state }: OAuthWorld): Promise<s
     await using connection = await connectMcp("remote", { url: ${JSON.stringify(url)} });
     console.log((await connection.listTools()).length);`;
   const config = new URL("../../deno.json", import.meta.url).pathname;
-  const { stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["eval", "--quiet", `--config=${config}`, code],
-    env: { NO_COLOR: "1", XDG_STATE_HOME: state },
-  }).output();
-  const decoder = new TextDecoder();
-  return decoder.decode(stdout).trim() || decoder.decode(stderr);
+  const args = ["eval", "--quiet", `--config=${config}`, code];
+  const env = { NO_COLOR: "1", XDG_STATE_HOME: state };
+  const { stdout, stderr } = await runProgram(Deno.execPath(), args, { env });
+  return stdout.trim() || stderr;
 }

@@ -3,24 +3,11 @@ import { fileURLToPath } from "node:url";
 import { programOf } from "../../src/process/program.ts";
 import { engine, engineName, whyNoImage } from "../support/engine.ts";
 import { McpHost } from "../support/mcp_client.ts";
+import { runProgram } from "../support/program.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
-
-async function output(
-  command: string,
-  args: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-): Promise<{ code: number; stdout: string; stderr: string }> {
-  const { code, stdout, stderr } = await new Deno.Command(command, {
-    args: [...args],
-    env: { ...env },
-    stdin: "null",
-  }).output();
-  const decoder = new TextDecoder();
-  return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
-}
 
 Deno.test("docker-build.sh builds for the user who runs it, and never for root", async () => {
   await using bin = await TempFolder.create();
@@ -31,10 +18,8 @@ Deno.test("docker-build.sh builds for the user who runs it, and never for root",
   const uid = Deno.uid() === 0 ? 1234 : Deno.uid();
   const gid = Deno.uid() === 0 ? 2345 : Deno.gid();
 
-  const built = await output("bash", [`${root}docker-build.sh`, "mine"], {
-    PATH: path,
-    SUDO_UID: String(uid),
-    SUDO_GID: String(gid),
+  const built = await runProgram("bash", [`${root}docker-build.sh`, "mine"], {
+    env: { PATH: path, SUDO_UID: String(uid), SUDO_GID: String(gid) },
   });
 
   assertEquals(built.stdout.trim().split("\n"), [
@@ -65,7 +50,7 @@ async function inImage(
 ): Promise<{ code: number; stdout: string; stderr: string }> {
   await using folder = await TempFolder.create();
   for (const name of ["etc", "home", "bin"]) await Deno.mkdir(`${folder.path}/${name}`);
-  const copied = await output("cp", ["-a", "/etc/.", `${folder.path}/etc`]);
+  const copied = await runProgram("cp", ["-a", "/etc/.", `${folder.path}/etc`]);
   assertEquals(copied.code, 0, copied.stderr);
   // As in the base image: no ordinary users yet.
   for (const file of ["passwd", "group", "shadow", "gshadow"]) {
@@ -75,12 +60,12 @@ async function inImage(
     await Deno.writeTextFile(path, system.join("\n"));
   }
   await Deno.copyFile(`${root}packaging/docker/user.sh`, `${folder.path}/bin/make-user`);
-  return await output("bwrap", [
+  return await runProgram("bwrap", [
     ...["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/var/mail"],
     ...["--bind", `${folder.path}/etc`, "/etc", "--bind", `${folder.path}/home`, "/home"],
     ...["--ro-bind", `${folder.path}/bin`, "/usr/local/sbin"],
     ...["sh", "-ec", script],
-  ], { PATH: "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin" });
+  ], { env: { PATH: "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin" } });
 }
 
 const IMAGE = "ipybox-of-tests";

@@ -10,6 +10,7 @@ import { SRT_PACKAGE, SRT_VERSION } from "../../src/sandbox/srt.ts";
 import { StdioTransport } from "../../src/mcp/stdio.ts";
 import { Client } from "@modelcontextprotocol/client";
 import { INITIALIZE } from "../support/initialize.ts";
+import { runProgram } from "../support/program.ts";
 import { testIf } from "../support/skip.ts";
 import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -18,21 +19,6 @@ import { programOf } from "../../src/process/program.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const DENO = "deno@2.9.6";
-
-/** Runs a program to its end. */
-async function output(
-  command: string,
-  args: readonly string[],
-  options: { cwd?: string; env?: Record<string, string> } = {},
-): Promise<{ code: number; stdout: string; stderr: string }> {
-  const { code, stdout, stderr } = await new Deno.Command(command, {
-    args: [...args],
-    stdin: "null",
-    ...options,
-  }).output();
-  const decoder = new TextDecoder();
-  return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
-}
 
 /** Starts an MCP server as a host would, and says what it is. */
 async function toolsOf(command: string, args: readonly string[], cwd: string): Promise<string[]> {
@@ -69,14 +55,16 @@ Deno.test("manifests agree with each other on names and versions", () => {
 
 Deno.test("`deno task package` makes a file, an npm package and a bundle that work", async (t) => {
   await using folder = await TempFolder.create();
-  const made = await output(Deno.execPath(), ["task", "-q", "package", folder.path], { cwd: root });
+  const made = await runProgram(Deno.execPath(), ["task", "-q", "package", folder.path], {
+    cwd: root,
+  });
   assertEquals(made.code, 0, made.stderr);
   await using installed = await TempFolder.create();
   const project = installed.path;
   await install(`${folder.path}/ipybox.tgz`, project);
 
   await t.step("the file runs code in the sandbox, without the checkout", async () => {
-    const { code, stdout, stderr } = await output(Deno.execPath(), [
+    const { code, stdout, stderr } = await runProgram(Deno.execPath(), [
       ...["run", "-A", "--no-config", "--no-lock", `${folder.path}/ipybox.js`],
       ...["run", "-c", "print(6 * 7)"],
     ], { cwd: folder.path });
@@ -88,8 +76,8 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
     "the npm package brings Deno, passes exit codes on and ends by signals",
     async () => {
       const ipybox = `${project}/node_modules/.bin/ipybox`;
-      assertEquals((await output(ipybox, ["--version"])).stdout, `ipybox ${config.version}\n`);
-      assertEquals((await output(ipybox, ["nonsense"])).code, 2);
+      assertEquals((await runProgram(ipybox, ["--version"])).stdout, `ipybox ${config.version}\n`);
+      assertEquals((await runProgram(ipybox, ["nonsense"])).code, 2);
 
       await using cache = await TempCache.create();
       const server = new Deno.Command(ipybox, {
@@ -103,7 +91,7 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
       await writer.write(new TextEncoder().encode(`${JSON.stringify(INITIALIZE)}\n`));
       const reader = server.stdout.getReader();
       assertMatch(new TextDecoder().decode((await reader.read()).value), /"serverInfo"/);
-      const { stdout } = await output("node", ["-p", "typeof process.execve"]);
+      const { stdout } = await runProgram("node", ["-p", "typeof process.execve"]);
       const program = basename(await Deno.readLink(`/proc/${server.pid}/exe`));
       assertEquals(program === "deno", stdout === "function\n", program);
       server.kill("SIGTERM");
@@ -135,7 +123,7 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
       );
       await Deno.mkdir(`${project}/files`);
       const deno = async (args: readonly string[]) =>
-        await output(`${project}/node_modules/.bin/deno`, args, { cwd: project });
+        await runProgram(`${project}/node_modules/.bin/deno`, args, { cwd: project });
 
       const checked = await deno(["check", "--quiet", "answer.ts"]);
       assertEquals([checked.code, checked.stderr], [0, ""]);
@@ -148,7 +136,7 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
   await t.step("the bundle has the manifest that its tool accepted", async () => {
     const packed = `${folder.path}/ipybox-${config.version}.mcpb`;
     const unpacked = `${folder.path}/unpacked`;
-    const { code, stderr } = await output("npx", [
+    const { code, stderr } = await runProgram("npx", [
       ...["-y", "@anthropic-ai/mcpb@2.1.2", "unpack", packed, unpacked],
     ], { cwd: folder.path });
     assertEquals(code, 0, stderr);
@@ -168,10 +156,10 @@ testIf(await canCompile(), "Deno's runtime for executables cannot be downloaded"
   name: "`deno task compile` makes an executable that runs code in the sandbox",
   fn: async () => {
     await using folder = await TempFolder.create();
-    const made = await output(Deno.execPath(), ["task", "-q", "compile"], { cwd: root });
+    const made = await runProgram(Deno.execPath(), ["task", "-q", "compile"], { cwd: root });
     assertEquals(made.code, 0, made.stderr);
     const args = ["run", "-c", "print(6 * 7)"];
-    const { code, stdout, stderr } = await output(`${root}dist/ipybox`, args, {
+    const { code, stdout, stderr } = await runProgram(`${root}dist/ipybox`, args, {
       cwd: folder.path,
       env: { PATH: `${dirname(Deno.execPath())}:${Deno.env.get("PATH")}` },
     });
@@ -184,7 +172,7 @@ async function canCompile(): Promise<boolean> {
   await using folder = await TempFolder.create();
   await Deno.writeTextFile(`${folder.path}/nothing.js`, "");
   const args = ["compile", "--quiet", "--output", `${folder.path}/nothing`, "nothing.js"];
-  return (await output(Deno.execPath(), args, { cwd: folder.path })).code === 0;
+  return (await runProgram(Deno.execPath(), args, { cwd: folder.path })).code === 0;
 }
 
 Deno.test("each plugin of the marketplace starts ipybox, and nothing that the project planted", async (t) => {
@@ -215,7 +203,7 @@ Deno.test("a plugin starts an ipybox that is installed, but none from the projec
   const start = async (folder: string) => {
     const path = `${folder}:${dirname(Deno.execPath())}:${Deno.env.get("PATH")}`;
     const args = [`${root}plugin/start.sh`, DENO, "--version"];
-    return await output("sh", args, { cwd: project.path, env: { PATH: path } });
+    return await runProgram("sh", args, { cwd: project.path, env: { PATH: path } });
   };
 
   assertEquals((await start(installed.path)).stdout, "installed --version\n");
@@ -228,7 +216,7 @@ Deno.test("a plugin starts an ipybox that is installed, but none from the projec
 async function install(packed: string, folder: string): Promise<void> {
   await Deno.writeTextFile(`${folder}/package.json`, "{}");
   const args = ["install", "--ignore-scripts", "--no-audit", "--no-fund", packed];
-  const { code, stderr } = await output("npm", args, { cwd: folder });
+  const { code, stderr } = await runProgram("npm", args, { cwd: folder });
   assertEquals(code, 0, stderr);
 }
 

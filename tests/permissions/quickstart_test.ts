@@ -2,7 +2,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { fileURLToPath } from "node:url";
 import { inspectInterpreter } from "../../src/python/interpreter.ts";
 import { KERNEL_MODULES, kernelRecipe, writeMarker } from "../../src/python/managed.ts";
-import type { CliEnd } from "../support/cli.ts";
+import { type ProgramEnd, runProgram } from "../support/program.ts";
 import { testPython } from "../support/python.ts";
 import { denoDirectory } from "../support/temp_cache.ts";
 import { atTerminal, type TerminalEnd, type Typing } from "../support/terminal.ts";
@@ -86,14 +86,9 @@ class Machine implements AsyncDisposable {
   }
 
   /** Runs the example with some permissions. */
-  async run(granted: readonly Permission[]): Promise<CliEnd> {
-    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-      args: ["run", "--no-prompt", "--quiet", ...flagsOf(granted), quickstart],
-      cwd: this.workspace,
-      env: this.#env,
-    }).output();
-    const decoder = new TextDecoder();
-    return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+  async run(granted: readonly Permission[]): Promise<ProgramEnd> {
+    const args = ["run", "--no-prompt", "--quiet", ...flagsOf(granted), quickstart];
+    return await runProgram(Deno.execPath(), args, { cwd: this.workspace, env: this.#env });
   }
 
   /** Runs the example at a terminal, where Deno would ask for more permissions. */
@@ -104,7 +99,7 @@ class Machine implements AsyncDisposable {
   }
 
   /** Runs the example as a user who is not root, who needs no more. */
-  async runAsUser(): Promise<CliEnd> {
+  async runAsUser(): Promise<ProgramEnd> {
     await using home = await TempFolder.create();
     const { workspace, cache, programs } = this;
     for (const folder of [home.path, workspace, cache]) await giveToUnprivileged(folder);
@@ -117,14 +112,10 @@ class Machine implements AsyncDisposable {
     const flags = flagsOf([...this.permissions, ...more]);
     const deno = [Deno.execPath(), "run", "--no-prompt", "--quiet", ...flags, quickstart];
     const [command = "", ...args] = asUnprivileged(deno);
-    const { code, stdout, stderr } = await new Deno.Command(command, {
-      args,
+    return await runProgram(command, args, {
       cwd: workspace,
       env: { ...this.#env, NEW_HOME: home.path, TMPDIR: "/tmp" },
-      stdin: "null",
-    }).output();
-    const decoder = new TextDecoder();
-    return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+    });
   }
 
   get #env(): Record<string, string> {

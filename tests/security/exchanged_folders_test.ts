@@ -10,8 +10,8 @@ import { ConfigError } from "../../src/base/errors.ts";
 import { lockPlainFolder, replaceHostileFile } from "../../src/files/safe.ts";
 import { realWorkspace } from "../../src/sandbox/workspace.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
+import { attack } from "../support/attacker.ts";
 import { TestExecutor } from "../support/executor.ts";
-import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const PARAMS = { command: "true" };
@@ -45,18 +45,7 @@ while True:
         libc.syscall(316, -100, name.encode(), -100, (name + ".link").encode(), 2)
     time.sleep(0.001)
 `;
-  const attacker = new Deno.Command(testPython(), {
-    args: ["-c", exchange, workspace, target, ...names],
-    stdout: "piped",
-  }).spawn();
-  const reader = attacker.stdout.getReader();
-  assert(!(await reader.read()).done);
-  return {
-    [Symbol.asyncDispose]: async () => {
-      await reader.cancel();
-      await attacker[Symbol.asyncDispose]();
-    },
-  };
+  return await attack(["-c", exchange, workspace, target, ...names]);
 }
 
 Deno.test("nobody who exchanges a workspace's folders with links has ipybox copy others to kernels elsewhere", async () => {

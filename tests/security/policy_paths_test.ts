@@ -7,10 +7,10 @@ import type { PolicyValue } from "../../src/approval/rules/schema.ts";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
+import { swapFolder } from "../support/attacker.ts";
 import { ipybox } from "../support/cli.ts";
 import { npmServer } from "../support/mcp.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
-import { testPython } from "../support/python.ts";
 import { cpuMs } from "../support/stalls.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -245,15 +245,7 @@ Deno.test("A rule's folder that code swaps for a link all the time allows nothin
   const [ws, victim] = [`${parent.path}/ws`, `${parent.path}/victim`];
   await Deno.mkdir(`${ws}/data`, { recursive: true });
   await Deno.mkdir(victim);
-  const script = new URL("../fixtures/swap_folder.py", import.meta.url).pathname;
-  await using swapper = new Deno.Command(testPython(), {
-    args: [script, `${ws}/data`, victim],
-    stdout: "piped",
-    stderr: "null",
-  }).spawn();
-  const output = swapper.stdout.getReader();
-  assertEquals((await output.read()).done, false); // it has begun
-  await output.cancel();
+  await using _swapper = await swapFolder(`${ws}/data`, victim);
   const modes = new Set<string>();
   for (let round = 0; round < 50; round++) {
     const policy = await writePolicy(ws, [

@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { npmRegistry } from "../support/npm_registry.ts";
 import { rawServer } from "../support/mcp.ts";
+import { runProgram } from "../support/program.ts";
 import { testIf } from "../support/skip.ts";
 import { denoDirectory } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -21,18 +22,16 @@ async function inProcess(
 ): Promise<unknown> {
   const env = { ...Deno.env.toObject(), DENO_DIR: await denoDirectory(), ...variables };
   const program = fileURLToPath(new URL("../fixtures/private_folder.ts", import.meta.url));
-  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", "--quiet", program, ...args],
+  const deno = ["run", "-A", "--quiet", program, ...args];
+  const { success, stdout, stderr } = await runProgram(Deno.execPath(), deno, {
     clearEnv: true,
     env: Object.fromEntries(
       Object.entries(env).flatMap(([name, value]) => value === undefined ? [] : [[name, value]]),
     ),
-    stdin: "null",
     signal: AbortSignal.timeout(180_000),
-  }).output();
-  const decoder = new TextDecoder();
-  assert(success, decoder.decode(stderr));
-  return JSON.parse(decoder.decode(stdout));
+  });
+  assert(success, stderr);
+  return JSON.parse(stdout);
 }
 
 const folderSchema = z.object({

@@ -16,6 +16,7 @@ import { namedProgram } from "../../src/process/program.ts";
 import { prepareSandbox, protectWorkspace } from "../../src/sandbox/sandbox.ts";
 import { sandboxServer } from "../../src/sandbox/servers.ts";
 import { TestExecutor } from "../support/executor.ts";
+import { runProgram } from "../support/program.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -62,21 +63,13 @@ class Place implements AsyncDisposable {
 interface Program {
   readonly command: string;
   readonly args: readonly string[];
-  readonly env: Readonly<Record<string, string>>;
+  readonly env: Record<string, string>;
 }
 
 /** Runs what a sandbox is started with. */
 async function run({ command, args, env }: Program, cwd = "/") {
-  const { code, stdout, stderr } = await new Deno.Command(command, {
-    args: [...args],
-    env: { ...env },
-    clearEnv: true,
-    cwd,
-    stdin: "null",
-    signal: AbortSignal.timeout(60_000),
-  }).output();
-  const [out, err] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
-  return { code, stdout: out ?? "", stderr: err ?? "" };
+  const signal = AbortSignal.timeout(60_000);
+  return await runProgram(command, args, { env, clearEnv: true, cwd, signal });
 }
 
 const log = silentLogger;

@@ -24,6 +24,7 @@ import { findPython } from "../../src/python/environment.ts";
 import { PackageFolder } from "../../src/python/packages.ts";
 import { parseRequirement } from "../../src/python/requirement.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
+import { swapFolder } from "../support/attacker.ts";
 import { ipybox } from "../support/cli.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
@@ -175,33 +176,21 @@ Deno.test("code that swaps a server's folder for a link does not choose where it
   const params = { command: "/usr/bin/python3", args: ["-I", server] };
   await connectMcp("x", { ...params, cwd: "data" }, { workspace, log }).catch(() => {}); // it ends
   assertEquals(await Deno.readTextFile(seen), `${workspace}/data\n`);
-  const swapper = new URL("../fixtures/swap_folder.py", import.meta.url).pathname;
-  const swapping = new Deno.Command("/usr/bin/python3", {
-    args: [swapper, `${workspace}/data`, `${outside.path}/elsewhere`],
-    stdout: "piped",
-  }).spawn();
-  const output = swapping.stdout.getReader();
-  try {
-    await output.read(); // it has begun
-    const end = Date.now() + 60_000;
-    const places: string[] = [];
-    let [stopped, isOutside] = [0, false];
-    for (let attempt = 0; (attempt < 30 || stopped < 3) && !isOutside; attempt++) {
-      assert(Date.now() < end, `it was stopped ${stopped} times in ${attempt} attempts`);
-      const cwd = attempt % 2 === 0 ? "data" : "data/below";
-      await connectMcp("x", { ...params, cwd }, { workspace, log }).catch((error) => {
-        if (String(error).includes("was replaced by a link")) stopped++;
-      });
-      const text = await Deno.readTextFile(seen).catch(() => ""); // it never started
-      places.splice(0, Infinity, ...text.split("\n").slice(0, -1));
-      isOutside = places.some((place) => !place.startsWith(`${workspace}/`));
-    }
-    assert(!isOutside, places.join("\n"));
-  } finally {
-    swapping.kill("SIGKILL");
-    await output.cancel();
-    await swapping.status;
+  await using _swapper = await swapFolder(`${workspace}/data`, `${outside.path}/elsewhere`);
+  const end = Date.now() + 60_000;
+  const places: string[] = [];
+  let [stopped, isOutside] = [0, false];
+  for (let attempt = 0; (attempt < 30 || stopped < 3) && !isOutside; attempt++) {
+    assert(Date.now() < end, `it was stopped ${stopped} times in ${attempt} attempts`);
+    const cwd = attempt % 2 === 0 ? "data" : "data/below";
+    await connectMcp("x", { ...params, cwd }, { workspace, log }).catch((error) => {
+      if (String(error).includes("was replaced by a link")) stopped++;
+    });
+    const text = await Deno.readTextFile(seen).catch(() => ""); // it never started
+    places.splice(0, Infinity, ...text.split("\n").slice(0, -1));
+    isOutside = places.some((place) => !place.startsWith(`${workspace}/`));
   }
+  assert(!isOutside, places.join("\n"));
 });
 
 Deno.test("code that replaces the folder of a server's settings does not choose its sandbox", async () => {

@@ -1,5 +1,6 @@
 /** What one session's cell can do to the process that other sessions share: nothing that they notice. */
 import { assert, assertEquals } from "@std/assert";
+import { runProgram } from "../support/program.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 /** The longest that the process may compute at a stretch, and the most memory that it may take on top. */
@@ -163,12 +164,9 @@ async function press(
   args: readonly string[],
 ): Promise<{ readonly reports: readonly Report[]; readonly stderr: string }> {
   const root = new URL("../../", import.meta.url).pathname;
-  const { stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", "--quiet", `--config=${root}deno.json`]
-      .concat(`${root}tests/fixtures/pressed_host.ts`, args),
-    stdin: "null",
-  }).output();
-  const decoder = new TextDecoder();
-  const lines = decoder.decode(stdout).split("\n").filter((line) => line !== "");
-  return { reports: lines.map((line) => JSON.parse(line)), stderr: decoder.decode(stderr) };
+  const host = `${root}tests/fixtures/pressed_host.ts`;
+  const deno = ["run", "-A", "--quiet", `--config=${root}deno.json`, host].concat(args);
+  const { stdout, stderr } = await runProgram(Deno.execPath(), deno);
+  const lines = stdout.split("\n").filter((line) => line !== "");
+  return { reports: lines.map((line) => JSON.parse(line)), stderr };
 }

@@ -17,7 +17,7 @@ export interface CliEnd {
 /** Options of {@linkcode ipybox}. */
 export interface CliOptions {
   /** Variables beside those of the tests. */
-  readonly env?: Readonly<Record<string, string>>;
+  readonly env?: Record<string, string>;
   /** What it reads from stdin, which else has nothing. */
   readonly stdin?: string;
   /** Its working directory. */
@@ -32,15 +32,8 @@ export interface CliOptions {
  * @returns How it ended.
  */
 export async function ipybox(args: readonly string[], options: CliOptions = {}): Promise<CliEnd> {
-  const { env = {}, stdin, cwd } = options;
-  const child = new Deno.Command(Deno.execPath(), {
-    args: [...cliArguments, ...args],
-    env: { NO_COLOR: "1", ...env },
-    ...(cwd === undefined ? {} : { cwd }),
-    stdin: stdin === undefined ? "null" : "piped",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
+  const { stdin, ...where } = options;
+  const child = startIpybox(args, { ...where, stdin: stdin === undefined ? "null" : "piped" });
   if (stdin !== undefined) {
     const writer = child.stdin.getWriter();
     await writer.write(new TextEncoder().encode(stdin));
@@ -49,6 +42,21 @@ export async function ipybox(args: readonly string[], options: CliOptions = {}):
   const { code, stdout, stderr } = await child.output();
   const decoder = new TextDecoder();
   return { code, stdout: decoder.decode(stdout), stderr: withoutNotices(decoder.decode(stderr)) };
+}
+
+/** Starts `ipybox`, by default without stdin, and with its output in pipes. */
+export function startIpybox(
+  args: readonly string[],
+  { env, ...options }: Omit<Deno.CommandOptions, "args"> = {},
+): Deno.ChildProcess {
+  return new Deno.Command(Deno.execPath(), {
+    args: [...cliArguments, ...args],
+    env: { NO_COLOR: "1", ...env },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+    ...options,
+  }).spawn();
 }
 
 /** What Deno is given before ipybox's own arguments. */

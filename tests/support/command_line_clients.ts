@@ -6,6 +6,7 @@
 import { z } from "zod";
 import type { End } from "./interop.ts";
 import type { HttpAddress } from "./mcp_client.ts";
+import { type ProgramEnd, runProgram } from "./program.ts";
 import { TempFolder } from "./temp_folder.ts";
 import { denoDirectory } from "./temp_cache.ts";
 
@@ -41,7 +42,7 @@ export function inspector(era: "legacy" | "modern"): CommandLineClient {
       ? ["--", ...server.command]
       : ["--server-url", server.url.href, "--header", `Authorization: Bearer ${server.token}`];
     const program = ["npm:@modelcontextprotocol/inspector@2.12.0", "--cli"];
-    const { stdout } = await runProgram([...program, ...args, ...options, ...target]);
+    const { stdout } = await runFromNpm([...program, ...args, ...options, ...target]);
     return z.object({ result: z.unknown() }).parse(JSON.parse(stdout)).result;
   };
   return {
@@ -93,25 +94,15 @@ async function runMcporter(server: ServerToCall, args: readonly string[]): Promi
     ? { command: server.command[0], args: server.command.slice(1) }
     : { baseUrl: server.url.href, headers: { Authorization: `Bearer ${server.token}` } };
   await Deno.writeTextFile(config, JSON.stringify({ mcpServers: { ipybox } }));
-  return await runProgram(["npm:mcporter@0.12.3", "--config", config, ...args]);
-}
-
-interface ProgramEnd {
-  readonly code: number;
-  readonly stdout: string;
+  return await runFromNpm(["npm:mcporter@0.12.3", "--config", config, ...args]);
 }
 
 /** Runs a program from npm in a home of its own: these read and write files there. */
-async function runProgram(args: readonly string[]): Promise<ProgramEnd> {
+async function runFromNpm(args: readonly string[]): Promise<ProgramEnd> {
   await using home = await TempFolder.create();
-  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", "--quiet", "--no-config", "--no-lock", ...args],
-    cwd: home.path,
-    env: { HOME: home.path, DENO_DIR: await denoDirectory(), NO_COLOR: "1" },
-    stdin: "null",
-  }).output();
-  const decoder = new TextDecoder();
-  const text = decoder.decode(stdout);
-  if (text === "") throw new Error(`${args[0]} gave nothing: ${decoder.decode(stderr)}`);
-  return { code, stdout: text };
+  const deno = ["run", "-A", "--quiet", "--no-config", "--no-lock", ...args];
+  const env = { HOME: home.path, DENO_DIR: await denoDirectory(), NO_COLOR: "1" };
+  const end = await runProgram(Deno.execPath(), deno, { cwd: home.path, env });
+  if (end.stdout === "") throw new Error(`${args[0]} gave nothing: ${end.stderr}`);
+  return end;
 }

@@ -5,6 +5,7 @@
  */
 
 /** The engine that tests use: `docker`, unless `IPYBOX_TEST_ENGINE` says `podman`. */
+import { runProgram } from "./program.ts";
 export const engineName: "docker" | "podman" = Deno.env.get("IPYBOX_TEST_ENGINE") === "podman"
   ? "podman"
   : "docker";
@@ -33,10 +34,6 @@ export async function whyNoImage(image: string, origin: string): Promise<string 
 export async function engine(
   ...args: readonly string[]
 ): Promise<{ readonly success: boolean; readonly text: string }> {
-  const { success, stdout, stderr } = await new Deno.Command(engineName, {
-    args: [...args],
-    stdin: "null",
-  }).output();
-  const decoder = new TextDecoder();
-  return { success, text: decoder.decode(stdout) + decoder.decode(stderr) };
+  const { success, stdout, stderr } = await runProgram(engineName, args);
+  return { success, text: stdout + stderr };
 }

@@ -1,11 +1,5 @@
+import { type ProgramEnd, runProgram } from "./program.ts";
 import { testPython } from "./python.ts";
-
-/** What a program said. */
-export interface ProgramOutput {
-  readonly success: boolean;
-  readonly stdout: string;
-  readonly stderr: string;
-}
 
 /**
  * Runs a program of the tests' Python environment to its end.
@@ -17,8 +11,8 @@ export interface ProgramOutput {
 export async function runPython(
   args: readonly string[],
   options: { cwd?: string } = {},
-): Promise<ProgramOutput> {
-  return await run(testPython(), args, options);
+): Promise<ProgramEnd> {
+  return await runProgram(testPython(), args, options);
 }
 
 /**
@@ -36,24 +30,9 @@ export async function runScript<Result>(script: string, args: readonly string[])
 }
 
 /** Runs pyright, which is no Python program, on a folder. */
-export async function runPyright(folder: string, args: readonly string[]): Promise<ProgramOutput> {
+export async function runPyright(folder: string, args: readonly string[]): Promise<ProgramEnd> {
   const deno = ["run", "-A", "--no-lock", "--no-config", "npm:pyright@1.1.414/pyright"];
-  return await run(Deno.execPath(), [...deno, "--pythonpath", testPython(), ...args], {
+  return await runProgram(Deno.execPath(), [...deno, "--pythonpath", testPython(), ...args], {
     cwd: folder,
   });
-}
-
-async function run(
-  command: string,
-  args: readonly string[],
-  options: { cwd?: string },
-): Promise<ProgramOutput> {
-  const output = await new Deno.Command(command, { args: [...args], stdin: "null", ...options })
-    .output();
-  const decoder = new TextDecoder();
-  return {
-    success: output.success,
-    stdout: decoder.decode(output.stdout),
-    stderr: decoder.decode(output.stderr),
-  };
 }

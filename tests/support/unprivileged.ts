@@ -1,3 +1,4 @@
+import { runProgram } from "./program.ts";
 import { denoDirectory } from "./temp_cache.ts";
 
 /** A user that has no other processes. */
@@ -32,8 +33,8 @@ export async function whyNotUnprivileged(): Promise<string | undefined> {
   if (Deno.uid() !== 0) return undefined;
   const check = ["--mount", "setpriv", "--reuid", USER, "--clear-groups", "true"];
   try {
-    const { success, stderr } = await new Deno.Command("unshare", { args: check }).output();
-    return success ? undefined : `root may not do all: ${new TextDecoder().decode(stderr)}`;
+    const { success, stderr } = await runProgram("unshare", check);
+    return success ? undefined : `root may not do all: ${stderr}`;
   } catch (error) {
     return `cannot become another user: ${error}`;
   }
@@ -69,14 +70,10 @@ export async function runUnprivileged(
     ...more,
   ];
   const [executable = "", ...args] = asUnprivileged(command);
-  const { success, stdout, stderr } = await new Deno.Command(executable, {
-    args,
-    env: { NEW_HOME: home, NO_COLOR: "1", DENO_DIR: await denoDirectory() },
-    stdin: "null",
-  }).output();
-  const decoder = new TextDecoder();
-  if (!success) throw new Error(`${program} failed: ${decoder.decode(stderr)}`);
-  return decoder.decode(stdout);
+  const env = { NEW_HOME: home, NO_COLOR: "1", DENO_DIR: await denoDirectory() };
+  const { success, stdout, stderr } = await runProgram(executable, args, { env });
+  if (!success) throw new Error(`${program} failed: ${stderr}`);
+  return stdout;
 }
 
 /**

@@ -1,4 +1,5 @@
 import { dirname } from "node:path";
+import { onAbort } from "../../base/signals.ts";
 import { isPlainFolder, lstatIfPresent } from "../../files/safe.ts";
 import type { Fields } from "./entry.ts";
 import type { AuditFolder } from "./folder.ts";
@@ -82,30 +83,19 @@ export async function* auditChanges(
   signal: AbortSignal,
 ): AsyncGenerator<void, void, undefined> {
   if (!await isPlainFolder(folder.path)) {
-    using watcher = watch(dirname(folder.path), signal);
+    using watcher = Deno.watchFs(dirname(folder.path), { recursive: false });
+    using _end = onAbort(signal, () => watcher[Symbol.dispose]()); // may be called twice, unlike close()
     if (!await isPlainFolder(folder.path)) {
-      for await (const _change of watcher.events) {
+      for await (const _change of watcher) {
         if (await isPlainFolder(folder.path)) break;
       }
     }
   }
   if (signal.aborted) return;
-  using watcher = watch(folder.path, signal);
+  using watcher = Deno.watchFs(folder.path, { recursive: false });
+  using _end = onAbort(signal, () => watcher[Symbol.dispose]());
   yield;
-  for await (const { paths } of watcher.events) {
+  for await (const { paths } of watcher) {
     if (paths.some((path) => path.endsWith(".jsonl"))) yield;
   }
-}
-
-function watch(path: string, signal: AbortSignal): Disposable & { events: Deno.FsWatcher } {
-  const events = Deno.watchFs(path, { recursive: false });
-  const close = () => events[Symbol.dispose](); // unlike close(), may be called twice
-  signal.addEventListener("abort", close, { once: true });
-  return {
-    events,
-    [Symbol.dispose]: () => {
-      signal.removeEventListener("abort", close);
-      close();
-    },
-  };
 }

@@ -1,8 +1,4 @@
-/**
- * The code that checks and runs saved actions in a kernel, and its results.
- *
- * @module
- */
+/** The code that checks and runs saved actions in a kernel, and its results. */
 import { z } from "zod";
 import type { Output } from "../../kernel/outputs.ts";
 

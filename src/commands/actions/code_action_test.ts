@@ -1,33 +1,14 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { silentLogger } from "../../base/log.ts";
+import { commandIo } from "../../../tests/support/command_io.ts";
 import type { CommandIo } from "../command.ts";
 import { OutputPrinter } from "./code_action.ts";
 
 /** What a terminal shows. */
 function terminal(): { shown: string; io: CommandIo } {
-  const none = () => {
-    throw new Error("nothing is asked here");
-  };
-  const terminal = {
-    shown: "",
-    io: {
-      out: (text: string) => void (terminal.shown += text),
-      err: (line: string) => void (terminal.shown += `${line}\n`),
-      errText: (text: string) => void (terminal.shown += text),
-      log: silentLogger,
-      verboseLog: silentLogger,
-      interactive: true,
-      stdoutIsTerminal: false,
-      stderrIsTerminal: true,
-      color: false,
-      signal: new AbortController().signal,
-      ask: none,
-      enter: none,
-      lend: none,
-      keys: none,
-      onInterrupt: none,
-    },
-  };
+  const show = (text: string) => void (terminal.shown += text);
+  const err = (line: string) => show(`${line}\n`);
+  const io = commandIo({ out: show, err, errText: show, stdoutIsTerminal: false });
+  const terminal = { shown: "", io };
   return terminal;
 }
 

@@ -1,4 +1,5 @@
 import { unicodeWidth } from "@std/cli";
+import { onAbort } from "../../base/signals.ts";
 
 /** How many steps must pass without a key before an answer to a question counts. */
 const QUIET_STEPS = 10;
@@ -43,13 +44,11 @@ export class AnswerLine {
     const timer = setInterval(() => {
       if (--this.#stepsLeft === 0) quiet.resolve();
     }, STEP_MS);
-    const stop = () => quiet.resolve();
-    signal.addEventListener("abort", stop, { once: true });
+    using _stop = onAbort(signal, () => quiet.resolve());
     try {
       await Promise.race([quiet.promise, this.answer]);
     } finally {
       clearInterval(timer);
-      signal.removeEventListener("abort", stop);
     }
     this.#isOpen = this.#hasEnded || !this.#hasEarly;
     return this.#isOpen || signal.aborted;

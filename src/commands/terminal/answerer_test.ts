@@ -1,9 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { Mutex } from "../../base/mutex.ts";
-import { silentLogger } from "../../base/log.ts";
+import { commandIo } from "../../../tests/support/command_io.ts";
 import { ElicitationRequest } from "../../approval/questions.ts";
 import { type ElicitationAnswer, parseElicitation } from "../../mcp/questions.ts";
-import type { CommandIo } from "../command.ts";
 import { answerAtTerminal } from "./answerer.ts";
 
 /** What stands at the terminal when a server asks, and what it is answered. */
@@ -16,27 +15,15 @@ async function ask(
   if (typeof question === "string") throw new Error(question);
   let shown = "";
   const lines = [...typed];
-  const io: CommandIo = {
-    out: () => {},
+  const io = commandIo({
     err: (line) => shown += `${line}\n`,
-    errText: () => {},
-    log: silentLogger,
-    verboseLog: silentLogger,
     interactive,
-    stdoutIsTerminal: true,
-    stderrIsTerminal: true,
-    enter: () => Promise.resolve(null),
-    lend: (use) => use(),
-    keys: () => ({ next: () => Promise.resolve(null), [Symbol.dispose]: () => {} }),
-    onInterrupt: () => ({ [Symbol.dispose]: () => {} }),
-    color: false,
-    signal: new AbortController().signal,
     ask: (text) => {
       const line = lines.shift() ?? null;
       shown += `${text}${line ?? ""}\n`;
       return Promise.resolve(line);
     },
-  };
+  });
   const request = new ElicitationRequest({ serverName: "shop" }, question);
   await answerAtTerminal(request, { io, turns: new Mutex() });
   return { shown, answer: await request.response, left: lines.length };

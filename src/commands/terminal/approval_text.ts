@@ -2,8 +2,6 @@
  * What a person at a terminal sees of a request for approval.
  *
  * Each row with text of code or a server starts with a mark, so that none of it can imitate ipybox.
- *
- * @module
  */
 import {
   callName,

@@ -5,9 +5,8 @@ import {
   type ApprovalResponse,
 } from "../../approval/request.ts";
 import { parseExact, sealObject } from "../../json/exact.ts";
-import { silentLogger } from "../../base/log.ts";
+import { commandIo } from "../../../tests/support/command_io.ts";
 import { details, summary } from "./approval_text.ts";
-import type { CommandIo } from "../command.ts";
 import { TerminalApprover } from "./approver.ts";
 
 function call(args: string, more: Partial<ApprovalCall> = {}): ApprovalCall {
@@ -168,28 +167,15 @@ async function ask(
   const questions: string[] = [];
   let said = "";
   const left = [...answers];
-  const io: CommandIo = {
-    out: () => {},
+  const io = commandIo({
     err: (line) => said += `${line}\n`,
-    errText: () => {},
-    log: silentLogger,
-    verboseLog: silentLogger,
-    interactive: true,
-    stdoutIsTerminal: true,
-    stderrIsTerminal: true,
-    color: false,
-    signal: new AbortController().signal,
     ask: (text) => {
       questions.push(text);
       const answer = left.shift();
       if (answer === undefined) throw new Error(`Nobody expected ${text}`);
       return Promise.resolve(answer);
     },
-    enter: () => Promise.resolve(null),
-    lend: (use) => use(),
-    keys: () => ({ next: () => Promise.resolve(null), [Symbol.dispose]: () => {} }),
-    onInterrupt: () => ({ [Symbol.dispose]: () => {} }),
-  };
+  });
   const request = new ApprovalRequest(asked, {
     scopes: ["cell", "session", "always"],
     check: ({ n }) => n === "bad" ? "n must be a number" : undefined,

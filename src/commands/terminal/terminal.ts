@@ -1,9 +1,5 @@
-/**
- * The process's own streams and signals as a {@linkcode CommandIo}.
- *
- * @module
- */
-import { anySignal } from "../../base/signals.ts";
+/** The process's own streams and signals as a {@linkcode CommandIo}. */
+import { anySignal, onAbort } from "../../base/signals.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
 import { AnswerLine } from "./answer_line.ts";
@@ -117,10 +113,7 @@ const END_SIGNALS: readonly (readonly [Deno.Signal, number])[] = Deno.build.os =
   ? []
   : [["SIGTERM", 143], ["SIGHUP", 129]];
 
-/**
- * Makes a question's last line bold. Nothing else is bold: escape sequences of code and servers are
- * shown, not obeyed.
- */
+/** Makes a question's last line bold. Nothing else is: others' escape sequences are only shown. */
 function marked(question: string): string {
   if (Deno.env.get("TERM") === "dumb") return question;
   const start = question.lastIndexOf("\n") + 1;
@@ -188,19 +181,16 @@ class TerminalInput implements Disposable {
 
   /** The next line; `null` if there will be none. */
   async next(line: AnswerLine, signal: AbortSignal): Promise<string | null> {
-    if (signal.aborted) line.end(null);
+    using _withdrawal = onAbort(signal, () => line.end(null));
     this.#line = line;
     this.#early = [];
     this.#setMode();
-    const withdraw = () => line.end(null);
-    signal.addEventListener("abort", withdraw, { once: true });
     if (!this.#reading) this.#read();
     try {
       return await line.answer;
     } finally {
       this.#line = undefined;
       this.#setMode();
-      signal.removeEventListener("abort", withdraw);
     }
   }
 

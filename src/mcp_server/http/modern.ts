@@ -3,7 +3,7 @@ import type { Logger } from "../../base/log.ts";
 import { serverFor, type ServerForOptions } from "../connection.ts";
 import { failure } from "../failure.ts";
 import { createMcpHandler, type McpHttpHandler, SdkMcpServer } from "../sdk.ts";
-import { registerTasks, type TaskServerOptions } from "../tasks.ts";
+import { registerTasks } from "../tasks.ts";
 import { addTool, type ToolHost } from "../tool.ts";
 import { forClients } from "../tool_input.ts";
 import { rpcError, usedUntilSent, withErrorStatus } from "./answers.ts";
@@ -25,11 +25,6 @@ const ofTask = z.object({
   method: z.enum(["tasks/get", "tasks/update", "tasks/cancel"]),
   params: z.object({ taskId: z.string() }),
 });
-
-/** How the tasks of a session are distinguished from those of others. */
-function tasksOf(id: string): TaskServerOptions {
-  return { prefix: `${id}.` };
-}
 
 /** Answers a request about a task of a session that does not exist. */
 async function refuseTask(request: Request, body: unknown): Promise<Response> {
@@ -68,10 +63,7 @@ interface Owned {
   readonly watched: Set<string>;
 }
 
-/**
- * Serves clients of protocol 2026-07-28, which knows no sessions: tool calls name one by a handle, and
- * those that name none share one, for each owner.
- */
+/** Serves protocol 2026-07-28: calls name a session by a handle, or share their owner's. */
 export class ModernHandlers implements AsyncDisposable {
   readonly #pool: SessionPool;
   readonly #told: ServerForOptions;
@@ -121,7 +113,7 @@ export class ModernHandlers implements AsyncDisposable {
       const pooled = requestInfo && this.#serving.get(requestInfo);
       if (pooled === undefined) throw new Error("A request without a session");
       const { id, session } = pooled;
-      const options = { ...this.#told, sessionArgument: true, tasks: tasksOf(id) };
+      const options = { ...this.#told, sessionArgument: true, taskPrefix: `${id}.` };
       const server = await serverFor(session, options);
       registerSessionTools({ server, session, declare: forClients }, this.#pool, owner);
       return server;

@@ -5,6 +5,7 @@ import { z } from "zod";
 import type { Elsewhere } from "../../approval/page/desk.ts";
 import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
+import { onAbort } from "../../base/signals.ts";
 import { CallJournal } from "../../calls/journal.ts";
 import { endDurable, folderOf, isRunning, listSessions } from "../../executor/durable.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
@@ -197,7 +198,6 @@ export class SessionPool implements AsyncDisposable {
   /** How many sessions each owner has, including those that are being opened, absent or ending. */
   readonly #held = new Map<string, number>();
 
-  /** @param options The workspace, and the limits. */
   constructor(options: SessionPoolOptions) {
     this.#options = options;
     const { workspace, keepSessions: keep = 100, pool: { size } = { size: 0 } } = options;
@@ -453,16 +453,13 @@ export class SessionPool implements AsyncDisposable {
       await forgetWorkspace(place.path);
     };
     // end() waits for it and gets its errors
-    const stop = () => void session[Symbol.asyncDispose]().catch(() => {});
-    signal.addEventListener("abort", stop, { once: true });
+    using _stop = onAbort(signal, () => void session[Symbol.asyncDispose]().catch(() => {}));
     try {
       signal.throwIfAborted();
       await session.prepare();
     } catch (error) {
       await end();
       throw error;
-    } finally {
-      signal.removeEventListener("abort", stop);
     }
     session.log.debug(`Session ${id} is ready for a client`);
     return { id, session, place, basis, [Symbol.asyncDispose]: end };

@@ -8,7 +8,7 @@ import { abilitiesOf } from "../client_abilities.ts";
 import { filesNote } from "../instructions.ts";
 import type { Preparation } from "../request_progress.ts";
 import type { CallToolResult, InputRequiredResult } from "../sdk.ts";
-import { reportTask, TASK_AFTER_MS, type TaskServerOptions } from "../tasks.ts";
+import { reportTask, TASK_AFTER_MS } from "../tasks.ts";
 import { addTool, type ToolHost, type ToolRequest } from "../tool.ts";
 
 const DESCRIPTION = `
@@ -24,12 +24,8 @@ Chain calls in one cell, keep results in variables, print only what you need: lo
 the user refuses raises ApprovalRejectedError: do not retry, ask the user.
 `.trim();
 
-/**
- * Adds `execute_ipython_cell`.
- *
- * @param tasks How clients that take tasks find them; without it there are none.
- */
-export function registerExecute(host: ToolHost, tasks: TaskServerOptions | undefined): void {
+/** Adds `execute_ipython_cell`. Without a prefix, no client gets a task. */
+export function registerExecute(host: ToolHost, taskPrefix: string | undefined): void {
   addTool(host, "execute_ipython_cell", {
     title: "Execute Python code",
     description: [DESCRIPTION, ...filesNote(host.session)].join("\n\n"),
@@ -57,8 +53,8 @@ export function registerExecute(host: ToolHost, tasks: TaskServerOptions | undef
       return request.session.startCell(() => work.kernel(), options);
     };
     // A client that says how long it waits wants a result by then.
-    const taken = wait === undefined ? tasks : undefined;
-    return await follow(begin, request, { isLeft: false, tasks: taken });
+    const offered = wait === undefined ? taskPrefix : undefined;
+    return await follow(begin, request, { isLeft: false, taskPrefix: offered });
   });
 }
 
@@ -82,24 +78,24 @@ export function registerWait(host: ToolHost): void {
 interface FollowOptions {
   /** Whether the cell continues when the request is cancelled. */
   readonly isLeft: boolean;
-  /** How the client finds it as a task, if it takes one. */
-  readonly tasks?: TaskServerOptions | undefined;
+  /** The beginning of its id as a task, if the client may get one. */
+  readonly taskPrefix?: string | undefined;
 }
 
 /** Waits for a cell as long as its client does, and has the user asked what it asks. */
 async function follow(
   find: (work: Preparation) => Promise<CellRun>,
   { session, server, ctx, work, progress }: ToolRequest,
-  { isLeft, tasks: offered }: FollowOptions,
+  { isLeft, taskPrefix: offered }: FollowOptions,
 ): Promise<CallToolResult | InputRequiredResult> {
   const { rounds } = session;
   const can = abilitiesOf(server, ctx);
-  const tasks = can.tasks ? offered : undefined;
+  const prefix = can.tasks ? offered : undefined;
   const leave = (run: CellRun, request: PersonRequest) => session.leaveToPage(run, request);
   const run = await rounds.resume(ctx, leave) ?? await find(work);
   progress.follow(run);
   const { limit, waitMs } = run.patience;
-  using deadline = new Deadline(tasks === undefined ? waitMs : TASK_AFTER_MS);
+  using deadline = new Deadline(prefix === undefined ? waitMs : TASK_AFTER_MS);
   using _cancelling = isLeft ? undefined : run.cancelledBy(ctx.mcpReq.signal);
   const patience = anySignal(deadline.signal, isLeft ? ctx.mcpReq.signal : undefined);
   for (;;) {
@@ -108,13 +104,13 @@ async function follow(
       case "ended":
         return await reportCell(step.outcome, session, limit);
       case "running":
-        if (tasks !== undefined) return reportTask(run, session, tasks);
+        if (prefix !== undefined) return reportTask(run, session, prefix);
         session.leaveCell(run);
         return reportRunning(run, session);
       case "waiting": {
         const askable = await leaveUnaskable(run, step.requests, { can, session });
         if (askable.length === 0) continue;
-        if (tasks !== undefined) return reportTask(run, session, tasks);
+        if (prefix !== undefined) return reportTask(run, session, prefix);
         progress.keep();
         return await rounds.ask(run, askable, { ctx, isLeft });
       }
