@@ -55,7 +55,7 @@ export const IMAGE_PROGRAMS = "/opt/ipybox/programs";
 
 /**
  * What a mount must look like from inside a container, as in `/proc/self/mountinfo`: its mount point,
- * its device, and its root there.
+ * the number of its device with the type of its file system, and its root there.
  */
 export type SeenMount = readonly [point: string, device: string, root: string];
 
@@ -64,7 +64,7 @@ export interface SeenMounts {
   /** Identifies the running kernel. */
   readonly kernel: string;
   readonly mounts: readonly SeenMount[];
-  /** The number of each one's file, by which it is known where a file system is mounted twice. */
+  /** The number of each one's file, by which it is known where an engine mounts the same disk itself. */
   readonly inodes: readonly (number | null)[];
 }
 
