@@ -4,6 +4,7 @@ import {
   type Command,
   type CommandIo,
   EXIT,
+  jsonText,
   type ParsedArgs,
   printTable,
   UsageError,
@@ -37,7 +38,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (action === undefined) {
     const { path } = folder;
     if (parsed.has("json")) {
-      io.out(JSON.stringify({ path, packages: installed }, null, 2) + "\n");
+      io.out(jsonText({ path, packages: installed }, io) + "\n");
     } else if (installed.length === 0) {
       io.err("No packages are installed in this workspace: see `ipybox install --help`");
     } else {

@@ -26,6 +26,7 @@ import {
   type Command,
   type CommandIo,
   EXIT,
+  jsonText,
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
@@ -86,7 +87,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const unexpected = action === "forget" ? undefined : rest[action === "explain" ? 2 : 0];
   if (unexpected !== undefined) throw new UsageError(`Unexpected argument "${unexpected}"`);
   if (action === "schema") {
-    io.out(JSON.stringify(policyJsonSchema(), null, 2) + "\n");
+    io.out(jsonText(policyJsonSchema(), io) + "\n");
     return EXIT.ok;
   }
   const writes = action === "accept" || action === "forget";
@@ -185,7 +186,7 @@ function check(
     accepted,
   }));
   const warnings = warningsOf(rules);
-  if (json) io.out(JSON.stringify({ files, warnings }, null, 2) + "\n");
+  if (json) io.out(jsonText({ files, warnings }, io) + "\n");
   else {
     for (const file of files) {
       io.out(`${file.file}: ${counted(file.rules, "rule")}, ${counted(file.tests, "test")}\n`);
@@ -229,7 +230,7 @@ async function test(
     passed: result.mode === result.expect,
   }));
   const failed = results.filter(({ passed }) => !passed);
-  if (json) io.out(JSON.stringify(results, null, 2) + "\n");
+  if (json) io.out(jsonText(results, io) + "\n");
   else {
     for (const { test, call, expect, mode, reason } of failed) {
       io.out(
@@ -252,7 +253,7 @@ async function explain(
   const consents = await findConsents(workspace, asked);
   io.out(
     json
-      ? JSON.stringify({ ...explanation, consents }, null, 2) + "\n"
+      ? jsonText({ ...explanation, consents }, io) + "\n"
       : printable(explanationText(explanation, consents)),
   );
   return EXIT.ok;

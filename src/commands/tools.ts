@@ -7,6 +7,7 @@ import {
   type Command,
   type CommandIo,
   EXIT,
+  jsonText,
   type ParsedArgs,
   printTable,
   UsageError,
@@ -79,7 +80,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       module,
       description,
     }));
-    io.out(JSON.stringify(rows, null, 2) + "\n");
+    io.out(jsonText(rows, io) + "\n");
     return code;
   }
   const saved = only === undefined ? await searchActions(workspace, query) : [];

@@ -1,4 +1,5 @@
 import { dirname, join } from "node:path";
+import { fill } from "../base/bytes.ts";
 import { ConfigError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { isGranted, mayRead } from "../base/permission.ts";
@@ -77,8 +78,10 @@ async function userRunFolder(untrusted: readonly string[]): Promise<string | und
 
 /** The prefix of ipybox's folders in a shared place. */
 const PREFIX = "ipybox-";
-/** The locked file in each of them. */
+/** The locked file in each of them, which says which folder it is. */
 const LOCK = "lock";
+
+const MAX_IDENTITY = 100;
 
 /** How long to keep removing files while code that was not stopped still writes. */
 const REMOVE_MS = 10 * 60_000;
@@ -150,12 +153,22 @@ async function lockFolder(root: string): Promise<Disposable> {
   const lock = await Deno.open(`${root}/locking`, { create: true, write: true, mode: 0o600 });
   try {
     await lock.lock(true);
+    await lock.write(new TextEncoder().encode(await identityOf(root)));
     await Deno.rename(`${root}/locking`, `${root}/${LOCK}`); // nobody ever sees it unlocked
     return lock;
   } catch (error) {
     lock.close();
     throw error;
   }
+}
+
+/**
+ * Tells a folder from all others. A repository or an archive can have a folder of our name with a lock
+ * in it, but its author cannot know this.
+ */
+async function identityOf(root: string): Promise<string> {
+  const { ino, birthtime } = await Deno.lstat(root);
+  return `${ino} ${birthtime?.getTime() ?? ""}`;
 }
 
 /** Removes the folders of this user's processes that were killed before they could. */
@@ -194,8 +207,10 @@ async function abandonedLock(root: string, uid: number | null): Promise<Disposab
   try {
     if ((await Deno.lstat(root)).uid !== uid) return null;
     if (!(await Deno.lstat(`${root}/${LOCK}`)).isFile) return null;
-    const lock = stack.use(await Deno.open(`${root}/${LOCK}`, { write: true }));
+    const lock = stack.use(await Deno.open(`${root}/${LOCK}`, { read: true, write: true }));
     if (!await lock.tryLock(true)) return null;
+    const said = await fill(new Uint8Array(MAX_IDENTITY), lock);
+    if (new TextDecoder().decode(said) !== await identityOf(root)) return null;
     stack.move();
     return lock;
   } catch (error) {

@@ -6,8 +6,8 @@ import { listedPath } from "../sandbox/wall.ts";
 /** What mounts must look like. Engines follow links, which code of a session may have put there. */
 export function seenMounts(mounts: readonly Mount[], mountInfo: string): SeenMount[] {
   const here = mountInfo.split("\n").map((line) => {
-    const [, , device = "", root = "", point = ""] = line.split(" ");
-    return { device, root, point };
+    const [, , device = "", root = "", point = "", ...rest] = line.split(" ");
+    return { device: `${device}/${rest[rest.indexOf("-") + 1] ?? ""}`, root, point };
   }).filter(({ point }) => point !== "");
   return mounts.map(({ source, target }) => {
     const path = listedPath(source);

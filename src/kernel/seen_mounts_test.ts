@@ -22,12 +22,12 @@ Deno.test("seenMounts() says what of which device is seen at each place", () => 
       mount("/srv/homework", "/workspace/h"),
     ], HERE),
     [
-      ["/workspace", "8:2", "/volumes/home/me/ws"],
-      ["/workspace/a\\040b", "8:2", "/volumes/home/me/ws/a\\040b"],
-      ["/workspace/disk", "8:3", "/"],
-      ["/workspace/x", "8:3", "/x"],
-      ["/workspace/.env", "0:5", "/null"],
-      ["/workspace/h", "8:1", "/srv/homework"],
+      ["/workspace", "8:2/ext4", "/volumes/home/me/ws"],
+      ["/workspace/a\\040b", "8:2/ext4", "/volumes/home/me/ws/a\\040b"],
+      ["/workspace/disk", "8:3/ext4", "/"],
+      ["/workspace/x", "8:3/ext4", "/x"],
+      ["/workspace/.env", "0:5/devtmpfs", "/null"],
+      ["/workspace/h", "8:1/ext4", "/srv/homework"],
     ],
   );
 });

@@ -53,7 +53,7 @@ export type Facts = z.infer<typeof factsSchema>;
 /** The folder of our programs in images. */
 export const IMAGE_PROGRAMS = "/opt/ipybox/programs";
 
-/** What a mount must look like from inside a container, as in `/proc/self/mountinfo`. */
+/** A mount as `/proc/self/mountinfo` has it in a container. `device` is the number and the file system's type. */
 export type SeenMount = readonly [point: string, device: string, root: string];
 
 /** The mounts to verify, if the other side has this machine's kernel. */
@@ -61,7 +61,7 @@ export interface SeenMounts {
   /** Identifies the running kernel. */
   readonly kernel: string;
   readonly mounts: readonly SeenMount[];
-  /** The number of each one's file, by which it is known where a file system is mounted twice. */
+  /** The number of each one's file, by which it is known where an engine mounts the same disk itself. */
   readonly inodes: readonly (number | null)[];
 }
 

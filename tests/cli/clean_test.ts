@@ -40,15 +40,18 @@ Deno.test("ipybox clean removes what is left over, and nothing else", async () =
   const [temporary, cache, cwd] = [`${root}/tmp`, `${root}/cache`, `${root}/ws`];
   await Deno.mkdir(temporary);
   await using held = await HeldFolder.create({ parent: temporary });
-  const killed = `${temporary}/ipybox-killed`;
+  const ended = await HeldFolder.create({ parent: temporary });
+  ended.leave();
+  const killed = ended.path;
   const foreign = `${temporary}/ipybox-foreign`; // without a lock: another program's
+  const cloned = `${temporary}/ipybox-examples`; // a repository with a file of that name
   const packages = `${cache}/ipybox/python/packages`;
   const [old, used] = [`${cwd}/.ipybox/sessions/old`, `${cwd}/.ipybox/sessions/used`];
   const [gone, kept] = [`${packages}/gone`, `${packages}/kept`];
-  for (const path of [killed, foreign, `${old}/deep`, `${used}/deep`, gone, kept]) {
+  for (const path of [foreign, cloned, `${old}/deep`, `${used}/deep`, gone, kept]) {
     await Deno.mkdir(path, { recursive: true });
   }
-  await Deno.writeTextFile(`${killed}/lock`, "");
+  await Deno.writeTextFile(`${cloned}/lock`, "");
   await Deno.writeTextFile(`${killed}/data`, "x".repeat(5000));
   await Deno.writeTextFile(`${gone}/workspace`, `${root}/no-such`);
   await Deno.writeTextFile(`${kept}/workspace`, cwd);
@@ -56,7 +59,7 @@ Deno.test("ipybox clean removes what is left over, and nothing else", async () =
   for (const path of [`${old}/deep`, old, used]) await Deno.utime(path, long, long);
   const options = { cwd, env: { TMPDIR: temporary, XDG_CACHE_HOME: cache } };
   const leftovers = [killed, old, gone];
-  const needed = [held.path, foreign, used, kept];
+  const needed = [held.path, foreign, cloned, used, kept];
 
   const dry = await ipybox(["clean", "--dry-run"], options);
   assertEquals(dry.code, 0, dry.stderr);

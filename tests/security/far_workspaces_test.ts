@@ -149,3 +149,33 @@ print(json.dumps(launcher.self_test({**json.loads(sys.argv[1]), "files": ["/no"]
   const [failure = ""] = await replaced([dev, (ino ?? 0) + 1]);
   assertStringIncludes(failure, "the workspace was replaced while it was mounted");
 });
+
+Deno.test("the number of a file proves nothing where code can choose it", async () => {
+  await using folder = await TempFolder.create();
+  const boot = new URL("../../templates/launcher/boot.py", import.meta.url).pathname;
+  const { ino } = await Deno.stat(folder.path);
+  const kernel = await Deno.readTextFile("/proc/sys/kernel/random/boot_id");
+  const run = async (last: string, ...args: readonly unknown[]) => {
+    const program = `
+import json, sys
+with open(sys.argv[1]) as file:
+    exec(file.read().removesuffix("\\nmain()\\n"))
+print(${last}(*map(json.loads, sys.argv[2:])))`;
+    const { stdout, stderr } = await new Deno.Command(testPython(), {
+      args: ["-I", "-S", "-c", program, boot, ...args.map((arg) => JSON.stringify(arg))],
+    }).output();
+    return new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
+  };
+  const mounts = [[folder.path, "8:1/ext4", "/elsewhere"]];
+  assertEquals(
+    await run("check_mounts", { kernel, mounts, inodes: [ino] }),
+    `${folder.path} was replaced while it was mounted: try again\n`,
+  );
+  const isSame = (one: string, other: string, number = ino) =>
+    run("is_same_file", folder.path, number, [one, "/a"], [other, "/b"]);
+  assertEquals(await isSame("0:30/tmpfs", "8:1/ext4"), "False\n");
+  assertEquals(await isSame("0:30/tmpfs", "0:31/tmpfs"), "False\n");
+  assertEquals(await isSame("0:30/9p", "8:1/ext4"), "False\n");
+  assertEquals(await isSame("0:30/9p", "0:31/9p", (ino ?? 0) + 1), "False\n");
+  assertEquals(await isSame("0:30/9p", "0:31/9p"), "True\n");
+});
