@@ -8,7 +8,9 @@ import {
 } from "@std/assert";
 import { describeCall, visibleCode } from "../../src/approval/call_text.ts";
 import { sealObject, toExact } from "../../src/json/exact.ts";
+import { ElicitationRequest } from "../../src/approval/questions.ts";
 import { parseElicitation } from "../../src/mcp/questions.ts";
+import { formsOf } from "../../src/mcp_server/approvals.ts";
 import { foreignBlock } from "../../src/mcp_server/cell_report.ts";
 import { shellWord } from "../../src/base/shell_word.ts";
 import { cliArguments } from "../support/cli.ts";
@@ -52,6 +54,29 @@ Deno.test("M4: a form whose names or answers would have to be shown as they are 
   assertEquals(form({ a: { type: "string", oneOf: [{ const: "\u202ex" }] } }), refused);
   assertEquals(form({ a: { type: "string", title: "x".repeat(1e6) } }), "its form is too large");
   assert(typeof form({ a: { type: "string", enum: ["❤️ yes", "don’t"] } }) !== "string");
+});
+
+Deno.test("M4: what a server fills in for the user of an MCP client hides nothing", () => {
+  const hidden = "eu\u202e\u001b[2J\u200b";
+  const properties = {
+    text: { type: "string", default: hidden },
+    plain: { type: "string", default: "eu" },
+    one: { type: "string", enum: ["eu", "us"], default: hidden },
+    some: { type: "array", items: { enum: ["eu", "us"] }, default: ["us", hidden] },
+  };
+  const question = parseElicitation({
+    message: "",
+    requestedSchema: { type: "object", properties },
+  });
+  assert(typeof question !== "string");
+  const request = new ElicitationRequest({ serverName: "raw" }, question);
+  const { inputRequests } = formsOf([request]);
+  const shown = JSON.stringify(inputRequests[request.id]);
+  const presets = [...shown.matchAll(/"default":("[^"]*"|\[[^\]]*\])/g)].map(([, preset]) =>
+    preset
+  );
+  assertEquals(presets, ['"eu"', '["us"]']);
+  assert(!shown.includes("\u202e"), shown);
 });
 
 Deno.test("L8: look-alikes of quotes and letters from right to left do not rearrange a call", () => {
