@@ -6,6 +6,7 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
+import { AuditLog } from "../../src/approval/audit/log.ts";
 import { describeCall, visibleCode } from "../../src/approval/call_text.ts";
 import { sealObject, toExact } from "../../src/json/exact.ts";
 import { ElicitationRequest } from "../../src/approval/questions.ts";
@@ -210,4 +211,18 @@ Deno.test("what code writes to stderr is escaped at a terminal, also where stdin
   const { output } = await atTerminal(["sh", "-c", line], [], { cwd: workspace.path });
   assertMatch(output, /forged.*said/);
   assert(!output.includes("\x1b]0;") && !output.includes("\x1b[2J"), JSON.stringify(output));
+});
+
+Deno.test("JSON with texts of code and servers is safe at a terminal, and still JSON", async () => {
+  await using workspace = await TempFolder.create();
+  const tool = "\u009b2Jwipe\u202e";
+  {
+    await using log = new AuditLog({ workspace: workspace.path });
+    const decided = { decision: "deny", by: "policy", status: "approval_rejected" } as const;
+    const call = { kind: "tool", server: "s", tool, arguments: {} } as const;
+    await log.append({ id: "a", time: new Date(), ...call, ...decided });
+  }
+  const { output } = await ipyboxAtTerminal(["audit", "--json"], [], { cwd: workspace.path });
+  assert(!/[\u009b\u202e]/.test(output), JSON.stringify(output));
+  assertEquals(JSON.parse(output).tool, tool);
 });
