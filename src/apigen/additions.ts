@@ -74,23 +74,27 @@ function statementsOf(source: string): Statement[] {
   const statements: Statement[] = [];
   let comments: string[] = [];
   let lines: string[] = [];
+  let isDecorated = false; // whether there are only decorators yet
   const finish = () => {
+    if (lines.length === 0) return;
     const text = [...comments, ...lines].join("\n").trimEnd();
-    if (lines.length > 0) statements.push(describe(text, lines.join("\n").trimEnd()));
-    if (lines.length > 0) comments = [];
-    lines = [];
+    statements.push(describe(text, lines.join("\n").trimEnd()));
+    [comments, lines] = [[], []];
+  };
+  const take = (text: string) => {
+    isDecorated = (lines.length === 0 || isDecorated) && /^[@\s)]/.test(text);
+    lines.push(text);
   };
   for (const { text, isStart } of physicalLines(source)) {
     const startsNext = isStart && /^[^\s#)\]}]/.test(text) &&
       !/^(?:else|elif|except|finally)\b/.test(text);
-    const isDecorated = lines.length > 0 && lines.every((line) => /^[@\s)]/.test(line));
     if (isStart && /^#/.test(text)) {
       finish();
       if (text !== MARKER) comments.push(text);
-    } else if (startsNext && !isDecorated) {
+    } else if (startsNext && !(lines.length > 0 && isDecorated)) {
       finish();
-      lines.push(text);
-    } else if (lines.length > 0) lines.push(text);
+      take(text);
+    } else if (lines.length > 0) take(text);
   }
   finish();
   return statements;

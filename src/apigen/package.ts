@@ -37,7 +37,9 @@ export interface WriteOptions {
 }
 
 /** Larger files were not generated, and are not read. */
-const MAX_FILE_SIZE = 32 * 1024 * 1024;
+const MAX_FILE_SIZE = 4 * 2 ** 20;
+/** How much of a folder is read: a repository or code may have filled it, with files without blocks. */
+const MAX_FOLDER_SIZE = 64 * 2 ** 20;
 
 const writing = new Mutex();
 
@@ -110,10 +112,12 @@ async function requireFolder(folder: string): Promise<boolean> {
 
 async function readFolder(folder: string): Promise<Present> {
   const present = new Map<string, PresentFile>();
+  let room = MAX_FOLDER_SIZE;
   for await (const entry of Deno.readDir(folder)) {
     const path = `${folder}/${entry.name}`;
     const { mtime } = await Deno.lstat(path);
-    const bytes = await readHostileBytes(path, MAX_FILE_SIZE);
+    const bytes = await readHostileBytes(path, Math.min(MAX_FILE_SIZE, room));
+    room -= bytes?.length ?? 0;
     const text = bytes && new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
     present.set(entry.name, { text, modified: mtime });
   }

@@ -10,6 +10,7 @@ import { sha256 } from "../json/digest.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { checkArguments } from "../mcp/arguments_check.ts";
 import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
+import type { SendToolOptions } from "../mcp/connection.ts";
 import type { CallToolOptions, ToolProgress } from "../mcp/hooks.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
@@ -93,8 +94,12 @@ interface ServerRequest<T> {
   readonly findTool?: () => Promise<Tool | undefined>;
   /** Returns what is wrong with arguments that an approver edited. */
   readonly check: (edited: ExactObject, tool: Tool | undefined) => string | undefined;
-  /** Sends the request. */
-  readonly send: (args: ExactObject, observed: ObservedCall) => Promise<T>;
+  /** Sends the request, if `compare`, given the tool as it is then, does not throw. */
+  readonly send: (
+    args: ExactObject,
+    observed: ObservedCall,
+    compare: SendToolOptions["compare"],
+  ) => Promise<T>;
   /** Whether a result reports a failure. */
   readonly hasFailed?: (result: T) => boolean;
 }
@@ -188,13 +193,15 @@ export class Calls {
         await observed.send();
       }
 
-      // Check that the call still reaches what was shown, then send: nothing is awaited in between.
-      requireSameServer(serverName, params, registry.get(serverName));
-      if (tool !== undefined) {
-        requireSameTool(serverName, tool, await findTool?.());
-        requireSameServer(serverName, params, registry.get(serverName));
-      }
-      return await request.send(args, observed);
+      // Compare what the call reaches with what was shown, and send. Its tool is compared each time that
+      // it is sent: it may wait for its turn, or for a page that a person must open first.
+      const compareServer = () => requireSameServer(serverName, params, registry.get(serverName));
+      compareServer();
+      const compare = tool && ((current: Tool | undefined) => {
+        compareServer();
+        requireSameTool(serverName, tool, current);
+      });
+      return await request.send(args, observed, compare);
     }, (result) => request.hasFailed?.(result) === true ? "tool_error" : "ok"); // End.
   }
 
@@ -223,13 +230,18 @@ export class Calls {
     const { serverName, toolName } = call;
     const { signal, onProgress } = options;
     const callId = entry?.id ?? crypto.randomUUID();
-    const send = async (args: ExactObject, observed: ObservedCall): Promise<ToolResult> => {
+    const send = async (
+      args: ExactObject,
+      observed: ObservedCall,
+      compare: SendToolOptions["compare"],
+    ): Promise<ToolResult> => {
       const { tool } = observed;
       using _running = events.track(serverName, callId);
       const result = await pool.callTool(serverName, toolName, args, {
         signal,
         timeoutMs: this.#timeoutMs(options),
         onProgress: this.#progress({ callId, serverName, toolName }, onProgress),
+        compare,
       }).catch((error: unknown) => {
         throw tool === undefined ? this.#withoutTool(serverName, toolName, error) : error;
       });

@@ -1,4 +1,4 @@
-import { visibleCode } from "../approval/call_text.ts";
+import { callName, visibleCode } from "../approval/call_text.ts";
 import type { Fields } from "../approval/audit/entry.ts";
 import { AuditFolder } from "../approval/audit/folder.ts";
 import { verifyAuditLog } from "../approval/audit/reader.ts";
@@ -165,7 +165,8 @@ class CallRow implements Row {
       ? ""
       : `  (${by}${after}${reason === undefined ? "" : `: ${reason}`})`;
     const state = decision === "deny" && !isQuestion ? "refused" : status ?? "no end";
-    return `${String(state).padEnd(STATE_WIDTH)}  ${server}.${tool}(${short})${took}${who}`;
+    const name = callName({ serverName: String(server), toolName: String(tool) });
+    return `${String(state).padEnd(STATE_WIDTH)}  ${name}(${short})${took}${who}`;
   }
 }
 

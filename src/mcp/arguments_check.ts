@@ -3,16 +3,21 @@ import { type ExactObject, stringifyExact } from "../json/exact.ts";
 
 /** The most references to follow: a server's schema may have endlessly many. */
 const MAX_REFERENCES = 10_000;
+/** The longest check: code may have chosen many values, of which each is compared with a large schema. */
+const MAX_MS = 250;
 const MAX_PROBLEM = 500;
 
-/** Checks arguments against a server's schema, which may be hostile: its regular expressions are left to the server. */
+/**
+ * Checks arguments against a server's schema, which may be hostile. Its regular expressions are left to
+ * the server, as are unique items, an invalid schema and one that takes too long.
+ */
 export function checkArguments(
   schema: Readonly<Record<string, unknown>>,
   args: ExactObject,
 ): string | undefined {
   const validator = new CfWorkerJsonSchemaValidator();
   try {
-    const safe = guarded(schema, { references: 0 });
+    const safe = guarded(schema, { references: 0, end: performance.now() + MAX_MS });
     const { valid, errorMessage } = validator.getValidator(safe)(JSON.parse(stringifyExact(args)));
     return valid
       ? undefined
@@ -23,27 +28,41 @@ export function checkArguments(
 }
 
 const REFERENCES: readonly string[] = ["$ref", "$recursiveRef", "$dynamicRef"];
-const PATTERNS: readonly string[] = ["pattern", "patternProperties"];
-/** Keywords that may reject more once a pattern inside them is removed. */
+/** Keywords that may take long and are removed: those of patterns, and one that compares all with all. */
+const SLOW: readonly string[] = ["pattern", "patternProperties", "uniqueItems"];
+/** Keywords that may reject more once one of those inside them is removed. */
 const INVERTING: readonly string[] = ["not", "oneOf", "if", "then", "else", "contains"];
 /** Keywords that map names, which are not keywords, to schemas. */
 const MAPS: readonly string[] = ["properties", "$defs", "definitions", "dependentSchemas"];
 /** Keywords whose value is data rather than a schema. */
 const DATA: readonly string[] = ["const", "enum", "default", "examples"];
 
-/** Copies a schema without its patterns, and counts each use of a reference. */
-function guarded(schema: object, budget: { references: number }): Record<string, unknown> {
+/** What a check may still do. */
+interface Budget {
+  references: number;
+  /** When it ends, by `performance.now()`. */
+  readonly end: number;
+}
+
+/** Copies a schema without what is slow. Each use of it looks at the budget, and may throw. */
+function guarded(schema: object, budget: Budget): Record<string, unknown> {
   const copy: Record<string, unknown> = {};
+  const look = () => { // the validator asks each schema for it, each time that it compares a value
+    if (performance.now() > budget.end) throw new RangeError("The check takes too long");
+    return undefined;
+  };
+  Object.defineProperty(copy, "$ref", { configurable: true, get: look });
   for (const [keyword, value] of Object.entries(schema)) {
-    if (PATTERNS.includes(keyword)) {
+    if (SLOW.includes(keyword)) {
       // A name that only a pattern allows must not count as unknown.
       if (keyword === "patternProperties") define(copy, "additionalProperties", true);
-    } else if (INVERTING.includes(keyword) && hasPattern(schema, keyword)) {
+    } else if (INVERTING.includes(keyword) && hasSlow(schema, keyword)) {
       continue;
     } else if (REFERENCES.includes(keyword)) {
       Object.defineProperty(copy, keyword, {
         enumerable: true,
         get: () => {
+          look();
           if (++budget.references > MAX_REFERENCES) throw new RangeError("Too many references");
           return value;
         },
@@ -55,13 +74,13 @@ function guarded(schema: object, budget: { references: number }): Record<string,
   return copy;
 }
 
-function hasPattern(schema: object, keyword: string): boolean {
+function hasSlow(schema: object, keyword: string): boolean {
   const branches = ["then", "else"].includes(keyword) ? "if" : keyword;
-  return JSON.stringify(Object.getOwnPropertyDescriptor(schema, branches)?.value ?? null)
-    .includes('"pattern');
+  const text = JSON.stringify(Object.getOwnPropertyDescriptor(schema, branches)?.value ?? null);
+  return SLOW.some((slow) => text.includes(`"${slow}"`));
 }
 
-function copied(keyword: string, value: unknown, budget: { references: number }): unknown {
+function copied(keyword: string, value: unknown, budget: Budget): unknown {
   if (typeof value !== "object" || value === null || DATA.includes(keyword)) return value;
   if (Array.isArray(value)) return value.map((inner) => copied("", inner, budget));
   if (!MAPS.includes(keyword)) return guarded(value, budget);

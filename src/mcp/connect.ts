@@ -180,7 +180,10 @@ async function connectStdio(
       ? `MCP server "${serverName}" ${attempt.waited}`
       : `MCP server "${serverName}" ${endOf(evidence, transport.failure ?? error)}`;
     const where = launch.sandboxed ? ` in its sandbox (${SANDBOX_HINT})` : "";
-    const text = prefixed(serverName, message + where + (attempt.expired ? LONGER_HINT : ""));
+    // Its own words may quote its secrets, so they are not on the first line, which code may read.
+    const words = error instanceof ProtocolError ? `\nIt says: ${messageOf(error)}` : "";
+    const hint = attempt.expired ? LONGER_HINT : "";
+    const text = prefixed(serverName, message + where + hint) + words;
     const Failure = attempt.expired ? SlowStartError : McpConnectionError;
     throw new Failure(serverName, text, evidence, { cause: error });
   }
@@ -345,6 +348,7 @@ function endOf(evidence: Partial<ProcessEvidence> | undefined, error: unknown): 
   if (typeof evidence?.signal === "string") {
     return `was killed by ${evidence.signal} before it answered`;
   }
+  if (error instanceof ProtocolError) return `refused the connection (error ${error.code})`;
   return `cannot be used: ${messageOf(error)}`;
 }
 

@@ -69,6 +69,12 @@ interface McpConnectionParts {
   readonly ownFolder?: string;
 }
 
+/** Options of {@linkcode McpConnection.callTool}. */
+export interface SendToolOptions extends CallToolOptions {
+  /** Called with the tool as the server lists it, each time before the call is sent. It may throw. */
+  readonly compare?: ((current: Tool | undefined) => void) | undefined;
+}
+
 /** A server's description of itself and its tools. */
 export interface ServerDescription {
   /** The entries of all pages of its tool list, as received. */
@@ -215,16 +221,21 @@ export class McpConnection implements AsyncDisposable {
   async callTool(
     name: string,
     args: ExactObject,
-    options: CallToolOptions = {},
+    options: SendToolOptions = {},
   ): Promise<ToolResult> {
-    const { signal, timeoutMs, onProgress } = options;
+    const { signal, timeoutMs, onProgress, compare } = options;
     using deadline = new Deadline(timeoutMs);
     const request = {
       signal: anySignal(signal, deadline.signal),
       timeout: NO_TIMEOUT,
       onprogress: onProgress,
     };
-    const send = async () => parseToolResult(await this.#send(name, args, request));
+    const send = async () => {
+      if (compare !== undefined) {
+        compare(this.knownTool(name) ?? await this.findTool(name, request.signal));
+      }
+      return parseToolResult(await this.#send(name, args, request));
+    };
     try {
       return await send().catch(async (error) => {
         if (!await openRequiredUrls(error, this.#hooks.elicit, request.signal)) throw error;

@@ -1,6 +1,7 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
+import { ConfigError, EnvironmentNotReadyError, McpConnectionError } from "../base/errors.ts";
+import { connectMcp } from "./connect.ts";
 import { startFailure } from "./start_errors.ts";
 import { LoginStore } from "./oauth/store.ts";
 import type { StdioServerParams } from "./params.ts";
@@ -42,4 +43,19 @@ Deno.test("startFailure() hides what may quote a variable, and nothing else", ()
   assertEquals(failure({ command: "npx", cwd: "${workspaceFolder}" }), refused.message);
   const missing = new EnvironmentNotReadyError("bubblewrap is missing", "install it");
   assertEquals(failure({ command: "npx", args: ["${SECRET}"] }, missing), missing.message);
+});
+
+Deno.test("startFailure() repeats nothing that a server says when it refuses the connection", async () => {
+  const code = "for await (const c of Deno.stdin.readable.pipeThrough(new TextDecoderStream())) {" +
+    "const error = { code: -1, message: `bad key ${Deno.env.get('KEY')}` };" +
+    "console.log(JSON.stringify({ jsonrpc: '2.0', id: JSON.parse(c).id, error })); }";
+  await using folder = await TempFolder.create();
+  const file = `${folder.path}/server.js`;
+  await Deno.writeTextFile(file, code);
+  const args = ["run", "-A", "--no-config", file];
+  const params = { command: Deno.execPath(), args, env: { KEY: "hunter2" } };
+  const error = await assertRejects(() => connectMcp("picky", params), McpConnectionError);
+  assertStringIncludes(error.message, "bad key hunter2"); // the user reads it
+  const said = 'MCP server "picky" refused the connection (error -1)';
+  assertEquals(startFailure("picky", params, error), said);
 });

@@ -347,7 +347,10 @@ function fieldSchema(field: FormField): FieldSchema {
   switch (field.type) {
     case "text": {
       const { minLength, maxLength, format } = field;
-      return { type: "string", ...base, minLength, maxLength, format, default: field.default };
+      // Many clients show it as it is.
+      const isVisible = field.default !== undefined && visible(field.default) === field.default;
+      const preset = isVisible ? field.default : undefined;
+      return { type: "string", ...base, minLength, maxLength, format, default: preset };
     }
     case "number":
     case "integer": {
@@ -362,7 +365,7 @@ function fieldSchema(field: FormField): FieldSchema {
         ...base,
         enum: field.options.map(({ value }) => value),
         enumNames: field.options.map(({ title }) => visible(title)),
-        default: field.default,
+        default: field.options.find(({ value }) => value === field.default)?.value,
       };
     case "choices": {
       const { minItems, maxItems, options } = field;
@@ -374,7 +377,7 @@ function fieldSchema(field: FormField): FieldSchema {
         },
         minItems,
         maxItems,
-        default: field.default && [...field.default],
+        default: field.default?.filter((preset) => options.some(({ value }) => value === preset)),
       };
     }
   }

@@ -7,8 +7,9 @@ import { parsedJson } from "../json/plain.ts";
 import type { Tool } from "../mcp/tools.ts";
 import { replaceVariables, type ServerParams, type StdioServerParams } from "../mcp/params.ts";
 
-/** More parameters than this become one facet. */
+/** More parameters than this become one facet, and so do those of which one has a longer name. */
 const MAX_PARAMETERS = 200;
+const MAX_NAME = 200;
 
 /** Cached by the immutable parameters, as every call needs it. */
 const launchTexts = new WeakMap<ServerParams, string>();
@@ -90,7 +91,8 @@ function listToolFacets(tool: Tool): Facet[] {
   return [
     ...textFacets({ title, description }),
     ...jsonFacets("tool", { annotations }),
-    ...(properties.size > MAX_PARAMETERS
+    ...(properties.size > MAX_PARAMETERS ||
+        properties.keys().some((name) => name.length > MAX_NAME)
       ? jsonFacets("tool", { parameters: listed })
       : [...properties].map(([name, value]) =>
         shown("tool", `parameter ${quoted(name)}`, json(value))

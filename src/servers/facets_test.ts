@@ -185,3 +185,15 @@ function since(
   const call = { kind: "tool", serverName: "s", toolName: "t", arguments: {} } as const;
   return changesSince(makeConsent({ call, facets: before, decision: "allow" }, "tool"), after);
 }
+
+Deno.test("toolFacets() name no parameter at a length that nobody would read", () => {
+  const tool = (type: string): Tool => ({
+    name: "t",
+    inputSchema: { properties: { ["x".repeat(100_000)]: { type } } },
+  });
+  const one = toolFacets(tool("string"));
+  assertEquals(one.map(({ name }) => name), ["parameters", "input schema"]);
+  assertEquals(since(one, toolFacets(tool("number"))), [
+    "parameters changed after its first 1000 characters",
+  ]);
+});

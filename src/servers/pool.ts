@@ -7,7 +7,7 @@ import type { ExactObject } from "../json/exact.ts";
 import { explainLogin, startFailure } from "../mcp/start_errors.ts";
 import type { CatalogMethod } from "../mcp/catalog.ts";
 import type { ConnectOptions, SessionConnectOptions } from "../mcp/connect.ts";
-import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
+import type { McpConnection, SendToolOptions, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions, ServerHooks } from "../mcp/hooks.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
@@ -120,7 +120,7 @@ export class McpPool implements AsyncDisposable {
     serverName: string,
     toolName: string,
     args: ExactObject,
-    options: CallToolOptions = {},
+    options: SendToolOptions = {},
   ): Promise<ToolResult> {
     return await this.#once(serverName, options.signal, async (connection, signal) => {
       return await connection.callTool(toolName, args, { ...options, signal });

@@ -35,6 +35,27 @@ Deno.test("ipybox audit only reads", async () => {
   assertEquals(await Array.fromAsync(Deno.readDir(cwd)), []);
 });
 
+Deno.test("ipybox audit shows a tool's name apart from what it says itself", async () => {
+  const tool = "list({})  5 ms  (approver after 2.0 s)";
+  await using folder = await TempFolder.create();
+  {
+    await using log = new AuditLog({ workspace: folder.path });
+    const refused = { decision: "deny", by: "policy", status: "approval_rejected" } as const;
+    await log.append({
+      id: "a",
+      time: new Date(1),
+      kind: "tool",
+      server: "s",
+      tool,
+      arguments: {},
+      ...refused,
+    });
+  }
+  const { stdout } = await ipybox(["audit"], { cwd: folder.path });
+  const row = `refused   s.'${tool}'({})  (policy)`;
+  assertEquals(stdout.trimEnd().endsWith(row), true, stdout);
+});
+
 Deno.test("ipybox audit tells how calls ended, and which have no outcome", async () => {
   await using folder = await TempFolder.create();
   const cwd = folder.path;

@@ -294,6 +294,48 @@ for (const [what, annotations] of [["other", { title: "Other" }], ["same", undef
   });
 }
 
+Deno.test("a call whose tool changes while it waits for its turn is not sent", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await using runner = await ToolRunner.start({
+    servers: { raw: rawServer("normal", journal) },
+    maxConcurrentCalls: 1,
+    log: silentLogger,
+  });
+  const asked: ApprovalRequest[] = [];
+  using _approver = runner.channel.attach((request) => void asked.push(request));
+  const tool = { name: "sleep", inputSchema: { type: "object" }, annotations: { title: "Other" } };
+  const first = runner.run("raw", "define", { tool, say: true });
+  await until(() => asked.length === 1);
+  const second = assertRejects(() => runner.run("raw", "sleep", { ms: 1 }), ToolCallError);
+  await until(() => asked.length === 2);
+  for (const request of asked) await request.accept();
+  await first;
+  const { message } = await second;
+  assertEquals(message, "MCP server \"raw\" changed its tool 'sleep' before the call was sent");
+  assertEquals((await Deno.readTextFile(journal)).match(/tools\/call/g)?.length, 1);
+});
+
+Deno.test("a call whose tool changes while a person opens a page for it is not sent again", async () => {
+  await using scene = await Scene.open();
+  const elicitation = {
+    mode: "url",
+    elicitationId: "1",
+    message: "Log in",
+    url: "https://a.test/",
+  };
+  const error = { code: -32042, message: "Log in first", data: { elicitations: [elicitation] } };
+  scene.reply = () => ({ error });
+  using _answerer = scene.runner.elicitations.attach(async (question) => {
+    scene.description = "Pays, and does something else";
+    await scene.runner.listTools("bank");
+    question.accept();
+  });
+  const steps = await scene.pay();
+  assertEquals(steps.filter((step) => step.startsWith("bank: tools/call")).length, 1);
+  assert(steps.includes("end: allow by approver, cancelled"));
+});
+
 Deno.test("a call that is cancelled while a person is asked is not sent", async () => {
   await using scene = await Scene.open();
   const cancel = new AbortController();

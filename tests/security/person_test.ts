@@ -6,9 +6,12 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
+import { AuditLog } from "../../src/approval/audit/log.ts";
 import { describeCall, visibleCode } from "../../src/approval/call_text.ts";
 import { sealObject, toExact } from "../../src/json/exact.ts";
+import { ElicitationRequest } from "../../src/approval/questions.ts";
 import { parseElicitation } from "../../src/mcp/questions.ts";
+import { formsOf } from "../../src/mcp_server/approvals.ts";
 import { foreignBlock } from "../../src/mcp_server/cell_report.ts";
 import { shellWord } from "../../src/base/shell_word.ts";
 import { cliArguments } from "../support/cli.ts";
@@ -52,6 +55,29 @@ Deno.test("M4: a form whose names or answers would have to be shown as they are 
   assertEquals(form({ a: { type: "string", oneOf: [{ const: "\u202ex" }] } }), refused);
   assertEquals(form({ a: { type: "string", title: "x".repeat(1e6) } }), "its form is too large");
   assert(typeof form({ a: { type: "string", enum: ["❤️ yes", "don’t"] } }) !== "string");
+});
+
+Deno.test("M4: what a server fills in for the user of an MCP client hides nothing", () => {
+  const hidden = "eu\u202e\u001b[2J\u200b";
+  const properties = {
+    text: { type: "string", default: hidden },
+    plain: { type: "string", default: "eu" },
+    one: { type: "string", enum: ["eu", "us"], default: hidden },
+    some: { type: "array", items: { enum: ["eu", "us"] }, default: ["us", hidden] },
+  };
+  const question = parseElicitation({
+    message: "",
+    requestedSchema: { type: "object", properties },
+  });
+  assert(typeof question !== "string");
+  const request = new ElicitationRequest({ serverName: "raw" }, question);
+  const { inputRequests } = formsOf([request]);
+  const shown = JSON.stringify(inputRequests[request.id]);
+  const presets = [...shown.matchAll(/"default":("[^"]*"|\[[^\]]*\])/g)].map(([, preset]) =>
+    preset
+  );
+  assertEquals(presets, ['"eu"', '["us"]']);
+  assert(!shown.includes("\u202e"), shown);
 });
 
 Deno.test("L8: look-alikes of quotes and letters from right to left do not rearrange a call", () => {
@@ -185,4 +211,18 @@ Deno.test("what code writes to stderr is escaped at a terminal, also where stdin
   const { output } = await atTerminal(["sh", "-c", line], [], { cwd: workspace.path });
   assertMatch(output, /forged.*said/);
   assert(!output.includes("\x1b]0;") && !output.includes("\x1b[2J"), JSON.stringify(output));
+});
+
+Deno.test("JSON with texts of code and servers is safe at a terminal, and still JSON", async () => {
+  await using workspace = await TempFolder.create();
+  const tool = "\u009b2Jwipe\u202e";
+  {
+    await using log = new AuditLog({ workspace: workspace.path });
+    const decided = { decision: "deny", by: "policy", status: "approval_rejected" } as const;
+    const call = { kind: "tool", server: "s", tool, arguments: {} } as const;
+    await log.append({ id: "a", time: new Date(), ...call, ...decided });
+  }
+  const { output } = await ipyboxAtTerminal(["audit", "--json"], [], { cwd: workspace.path });
+  assert(!/[\u009b\u202e]/.test(output), JSON.stringify(output));
+  assertEquals(JSON.parse(output).tool, tool);
 });

@@ -11,6 +11,13 @@ import {
   StdoutClosedError,
 } from "../command.ts";
 
+/** Control characters that ipybox never writes, and those that reorder text. */
+const UNWRITTEN = /[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+function escaped(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
 /** The I/O of a running command. Disposing it restores the signal handlers. */
 export class Terminal implements CommandIo, Disposable {
   readonly log: Logger = stderrLogger("info");
@@ -44,8 +51,10 @@ export class Terminal implements CommandIo, Disposable {
   }
 
   out(text: string): void {
+    // JSON contains them as they are.
+    const shown = this.stdoutIsTerminal ? text.replace(UNWRITTEN, escaped) : text;
     try {
-      writeAll(Deno.stdout, encoder.encode(text));
+      writeAll(Deno.stdout, encoder.encode(shown));
     } catch (cause) {
       if (!(cause instanceof Deno.errors.BrokenPipe)) throw cause;
       throw new StdoutClosedError("The program that reads the output has exited", { cause });

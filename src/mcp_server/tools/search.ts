@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { fairTurns } from "../../base/signals.ts";
 import type { IndexedTool } from "../../apigen/search.ts";
 import type { Session } from "../session.ts";
 import { addTool, type ToolHost } from "../tool.ts";
@@ -108,7 +109,9 @@ async function describeTools(
 ): Promise<DescribedTool[]> {
   const described: DescribedTool[] = [];
   let room = MAX_CHARS;
+  fairTurns.resume();
   for (const tool of tools.slice(0, COUNTS[detail])) {
+    await fairTurns.giveWay(); // a tool of a hostile server takes some tenths of a second
     const { server, module, name } = tool;
     const whole = await describe(tool, detail);
     if (whole.length > room && described.length > 0) break;
