@@ -62,12 +62,6 @@ export function printable(text: string): string {
   });
 }
 
-/** The same for JSON, whose strings stay what they are. */
-export function printableJson(json: string): string {
-  const unit = (at: string) => `\\u${at.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  return json.replace(UNPRINTABLE, (character) => character.split("").map(unit).join(""));
-}
-
 /** Control and format characters except newlines and tabs, and letters that fonts leave blank. */
 const UNPRINTABLE =
   /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]/gu;

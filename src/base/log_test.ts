@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { printable, printableJson } from "./log.ts";
+import { printable } from "./log.ts";
 
 Deno.test("printable() leaves nothing that steers a terminal or hides text", () => {
   assertEquals(
@@ -7,16 +7,6 @@ Deno.test("printable() leaves nothing that steers a terminal or hides text", () 
     "\\u001b[2J\\u0007a\\u000db\\u202ec\\u009bd",
   );
   assertEquals(printable("two\n\tlines é 漢"), "two\n\tlines é 漢");
-});
-
-Deno.test("printableJson() does the same to JSON, which says what it said", () => {
-  const said = { "a\u009bb": ["\u202e\u{e0041}\ud800 é 漢\n", 1] };
-  const json = printableJson(JSON.stringify(said, null, 2));
-  assertEquals(
-    json,
-    `{\n  "a\\u009bb": [\n    "\\u202e\\udb40\\udc41\\ud800 é 漢\\n",\n    1\n  ]\n}`,
-  );
-  assertEquals(JSON.parse(json), said);
 });
 
 Deno.test("stderrLogger() lets no message steer the terminal or pass for another", async () => {

@@ -4,14 +4,7 @@ import { AuditFolder } from "../approval/audit/folder.ts";
 import { verifyAuditLog } from "../approval/audit/reader.ts";
 import { auditChanges, AuditTail } from "../approval/audit/tail.ts";
 import { formatBytes } from "../kernel/text.ts";
-import {
-  type Command,
-  type CommandIo,
-  EXIT,
-  jsonText,
-  type ParsedArgs,
-  UsageError,
-} from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 
 export const audit: Command = {
@@ -56,7 +49,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (size > LONG_LOG) io.err(`Reading ${formatBytes(size)} of ${folder.path}`);
   if (parsed.has("verify")) return await verify(workspace, io, json);
   using tail = new AuditTail(folder);
-  const rowsOf = json ? lineRows(io) : callRows();
+  const rowsOf = json ? lineRows : callRows();
   const shown: Row[] = [];
   for await (const fields of tail.read(io.signal)) {
     const { begun } = rowsOf(fields);
@@ -82,7 +75,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
 async function verify(workspace: string, io: CommandIo, json: boolean): Promise<number> {
   const verdict = await verifyAuditLog(workspace);
   const { ok, entries, first, sealed, unfinished, leftOut, bad } = verdict;
-  if (json) io.out(jsonText(verdict, io) + "\n");
+  if (json) io.out(JSON.stringify(verdict, null, 2) + "\n");
   else {
     if (bad !== undefined) io.out(`${bad.file}:${bad.line}: ${bad.problem}\n`);
     const parts = [entries === 1 ? "1 line is intact" : `${entries} lines are intact`];
@@ -108,11 +101,9 @@ interface Row {
 /** Takes a line of the log; gives the row that it begins, and the one that it completes. */
 type RowMaker = (fields: Fields) => { readonly begun?: Row; readonly ended?: Row | undefined };
 
-function lineRows(io: CommandIo): RowMaker {
-  return (fields) => {
-    const row = { at: 0, text: () => jsonText(fields, io, 0) };
-    return { begun: row, ended: row };
-  };
+function lineRows(fields: Fields): ReturnType<RowMaker> {
+  const row = { at: 0, text: () => JSON.stringify(fields) };
+  return { begun: row, ended: row };
 }
 
 function callRows(): RowMaker {

@@ -1,6 +1,6 @@
 import { parseArgs, unicodeWidth } from "@std/cli";
 import { outputColumns, USUAL_COLUMNS } from "./terminal/columns.ts";
-import { type Logger, printableJson } from "../base/log.ts";
+import type { Logger } from "../base/log.ts";
 
 /** The meaning of ipybox's exit codes. */
 export const EXIT = {
@@ -279,16 +279,6 @@ export function table(
 /** Prints rows to stdout, each as one line if another program reads them, such as `grep`. */
 export function printTable(rows: readonly (readonly [string, string])[], io: CommandIo): void {
   io.out(table(rows, outputColumns(io) ?? Infinity).join("\n") + "\n");
-}
-
-/** Formats a value as JSON; for a terminal, which must obey and hide nothing of it, with more escapes. */
-export function jsonText(
-  value: unknown,
-  { stdoutIsTerminal }: Pick<CommandIo, "stdoutIsTerminal">,
-  indent: number = 2,
-): string {
-  const json = JSON.stringify(value, null, indent);
-  return stdoutIsTerminal ? printableJson(json) : json;
 }
 
 /** The fewest columns that text is wrapped to. */

@@ -22,7 +22,7 @@ import {
 import { checkSandbox, checkSessionLimits, type Prerequisite } from "../sandbox/prerequisites.ts";
 import { checkSrt } from "../sandbox/srt.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { type Command, type CommandIo, EXIT, jsonText, type ParsedArgs } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { workspaceOf } from "./shared.ts";
 import { printable } from "./terminal/columns.ts";
 import { ownStart, stageRows } from "./timings.ts";
@@ -67,7 +67,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const timings = own === undefined ? {} : { timings: stages };
   io.out(
     parsed.has("json")
-      ? jsonText({ ready, python: path, prerequisites, ...timings }, io) + "\n"
+      ? JSON.stringify({ ready, python: path, prerequisites, ...timings }, null, 2) + "\n"
       : printable([report(prerequisites), ...stageRows(stages)].join("\n")),
   );
   return ready ? EXIT.ok : EXIT.notReady;

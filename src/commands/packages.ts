@@ -4,7 +4,6 @@ import {
   type Command,
   type CommandIo,
   EXIT,
-  jsonText,
   type ParsedArgs,
   printTable,
   UsageError,
@@ -38,7 +37,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (action === undefined) {
     const { path } = folder;
     if (parsed.has("json")) {
-      io.out(jsonText({ path, packages: installed }, io) + "\n");
+      io.out(JSON.stringify({ path, packages: installed }, null, 2) + "\n");
     } else if (installed.length === 0) {
       io.err("No packages are installed in this workspace: see `ipybox install --help`");
     } else {

@@ -26,7 +26,6 @@ import {
   type Command,
   type CommandIo,
   EXIT,
-  jsonText,
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
@@ -87,7 +86,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const unexpected = action === "forget" ? undefined : rest[action === "explain" ? 2 : 0];
   if (unexpected !== undefined) throw new UsageError(`Unexpected argument "${unexpected}"`);
   if (action === "schema") {
-    io.out(jsonText(policyJsonSchema(), io) + "\n");
+    io.out(JSON.stringify(policyJsonSchema(), null, 2) + "\n");
     return EXIT.ok;
   }
   const writes = action === "accept" || action === "forget";
@@ -186,7 +185,7 @@ function check(
     accepted,
   }));
   const warnings = warningsOf(rules);
-  if (json) io.out(jsonText({ files, warnings }, io) + "\n");
+  if (json) io.out(JSON.stringify({ files, warnings }, null, 2) + "\n");
   else {
     for (const file of files) {
       io.out(`${file.file}: ${counted(file.rules, "rule")}, ${counted(file.tests, "test")}\n`);
@@ -230,7 +229,7 @@ async function test(
     passed: result.mode === result.expect,
   }));
   const failed = results.filter(({ passed }) => !passed);
-  if (json) io.out(jsonText(results, io) + "\n");
+  if (json) io.out(JSON.stringify(results, null, 2) + "\n");
   else {
     for (const { test, call, expect, mode, reason } of failed) {
       io.out(
@@ -253,7 +252,7 @@ async function explain(
   const consents = await findConsents(workspace, asked);
   io.out(
     json
-      ? jsonText({ ...explanation, consents }, io) + "\n"
+      ? JSON.stringify({ ...explanation, consents }, null, 2) + "\n"
       : printable(explanationText(explanation, consents)),
   );
   return EXIT.ok;

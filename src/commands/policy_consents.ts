@@ -8,7 +8,7 @@ import { many } from "../approval/rules/match.ts";
 import type { PolicyDocument, PolicyRule } from "../approval/rules/schema.ts";
 import { serverFacets } from "../servers/facets.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { type CommandIo, EXIT, jsonText, UsageError } from "./command.ts";
+import { type CommandIo, EXIT, UsageError } from "./command.ts";
 
 export async function listConsents(
   workspace: string,
@@ -16,7 +16,7 @@ export async function listConsents(
   json: boolean,
 ): Promise<number> {
   const consents = await (await ConsentFile.open(workspace)).read();
-  if (json) io.out(jsonText(consents.map(shown), io) + "\n");
+  if (json) io.out(JSON.stringify(consents.map(shown), null, 2) + "\n");
   else for (const consent of consents) io.out(line(consent) + "\n");
   if (!json && consents.length === 0) io.err("No decisions are remembered");
   return EXIT.ok;

@@ -5,14 +5,7 @@ import type { ServerParams } from "../mcp/params.ts";
 import { launchText } from "../servers/facets.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { printable } from "./terminal/columns.ts";
-import {
-  type Command,
-  type CommandIo,
-  EXIT,
-  jsonText,
-  type ParsedArgs,
-  printTable,
-} from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, printTable } from "./command.ts";
 import { mcptoolsOf, REGISTER_AGAIN, WORKSPACE, workspaceOf } from "./shared.ts";
 
 export const servers: Command = {
@@ -37,7 +30,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const registry = await ServerRegistry.open({ workspace });
   const { entries } = registry;
   if (parsed.has("json")) {
-    io.out(jsonText({ mcpServers: Object.fromEntries(entries) }, io) + "\n");
+    io.out(JSON.stringify({ mcpServers: Object.fromEntries(entries) }, null, 2) + "\n");
     return EXIT.ok;
   }
   if (entries.length === 0) io.err("No servers are registered: see `ipybox register --help`");

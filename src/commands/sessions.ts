@@ -12,7 +12,6 @@ import {
   type Command,
   type CommandIo,
   EXIT,
-  jsonText,
   type ParsedArgs,
   printTable,
   UsageError,
@@ -68,7 +67,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     listed.filter(({ id }) => what === "list" || ids.includes(id))
       .map(async (session) => describe(session, await waitingIn(session, io))),
   );
-  if (parsed.has("json")) io.out(jsonText(found, io) + "\n");
+  if (parsed.has("json")) io.out(JSON.stringify(found, null, 2) + "\n");
   else if (what === "show") {
     for (const [at, session] of found.entries()) {
       if (at > 0) io.out("\n");

@@ -18,7 +18,7 @@ import {
   packagesOf,
   type SystemTool,
 } from "../sandbox/system_packages.ts";
-import { type Command, type CommandIo, EXIT, jsonText, type ParsedArgs } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { printable } from "./terminal/columns.ts";
 
 export const setup: Command = {
@@ -58,7 +58,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (parsed.has("json")) {
     const { executable, version, managed, packages } = python;
     const result = { python: executable, version, managed, packages, installed };
-    io.out(jsonText(result, io) + "\n");
+    io.out(JSON.stringify(result, null, 2) + "\n");
     return EXIT.ok;
   }
   const state = installed.length === 0 ? "Everything is in place" : "Everything is set up";

@@ -7,7 +7,6 @@ import {
   type Command,
   type CommandIo,
   EXIT,
-  jsonText,
   type ParsedArgs,
   printTable,
   UsageError,
@@ -80,7 +79,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       module,
       description,
     }));
-    io.out(jsonText(rows, io) + "\n");
+    io.out(JSON.stringify(rows, null, 2) + "\n");
     return code;
   }
   const saved = only === undefined ? await searchActions(workspace, query) : [];

@@ -420,15 +420,3 @@ async function run(
   const args = ["run", "--no-sandbox", "--workspace", workspace, "-c", code];
   return await ipyboxAtTerminal(args, script, { cwd: workspace, ...options });
 }
-
-Deno.test("what a repository says in JSON does not steer a terminal", async () => {
-  await using folder = await TempFolder.create();
-  await Deno.mkdir(`${folder.path}/.ipybox`);
-  const args = ["\u009b2J\u202eevil"];
-  const registry = JSON.stringify({ mcpServers: { raw: { command: "x", args } } });
-  await Deno.writeTextFile(`${folder.path}/.ipybox/mcp.json`, registry);
-  const { code, output } = await ipyboxAtTerminal(["servers", "--json"], [], { cwd: folder.path });
-  assertEquals(code, 0, output);
-  assertStringIncludes(output, "\\u009b2J\\u202eevil");
-  assert(!/[\u009b\u202e]/.test(output), output);
-});

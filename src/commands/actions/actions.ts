@@ -12,7 +12,6 @@ import {
   type Command,
   type CommandIo,
   EXIT,
-  jsonText,
   type ParsedArgs,
   table,
   UsageError,
@@ -99,7 +98,7 @@ function requireCount(names: readonly string[], count: number): void {
 
 async function list(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const saved = await listActions(await workspaceOf(parsed));
-  if (parsed.has("json")) io.out(jsonText(saved, io) + "\n");
+  if (parsed.has("json")) io.out(JSON.stringify(saved, null, 2) + "\n");
   else if (saved.length === 0) io.err("There are no saved actions in gentools/");
   else {
     const rows = saved.map(({ name, summary }) => [name, visible(summary)] as const);
@@ -140,7 +139,7 @@ async function check(
     }
   }
   if (parsed.has("json")) {
-    io.out(jsonText(Object.fromEntries(problems), io) + "\n");
+    io.out(JSON.stringify(Object.fromEntries(problems), null, 2) + "\n");
   } else {
     for (const [name, found] of problems) {
       io.out(`${found.length === 0 ? "ok     " : "failed "} ${name}\n`);

@@ -6,7 +6,7 @@ import type { InputRequest } from "../../kernel/execution.ts";
 import type { ExecutionResult } from "../../kernel/outputs.ts";
 import { MAX_UNREAD } from "../../kernel/spill_file.ts";
 import type { ElicitationRequest } from "../../approval/questions.ts";
-import { type CommandIo, EXIT, jsonText } from "../command.ts";
+import { type CommandIo, EXIT } from "../command.ts";
 import { printable } from "../../base/log.ts";
 import { printableOutput } from "../terminal/columns.ts";
 
@@ -63,7 +63,7 @@ export async function runAction(
     if (exit?.message !== undefined && !json) io.err(printableOutput(exit.message));
   }
   const result = options.resultIn?.(outcome.outputs);
-  if (json) io.out(jsonText({ ...outcome, result }, io) + "\n");
+  if (json) io.out(JSON.stringify({ ...outcome, result }, null, 2) + "\n");
   else {
     for (const image of outcome.images) io.err(`Image: ${image}`);
     if (outcome.wholeText !== undefined) io.err(`Whole output: ${outcome.wholeText.path}`);
