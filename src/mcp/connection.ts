@@ -232,7 +232,8 @@ export class McpConnection implements AsyncDisposable {
     };
     const send = async () => {
       if (compare !== undefined) {
-        compare(this.knownTool(name) ?? await this.findTool(name, request.signal));
+        const known = this.knownTools.find((tool) => tool.name === name);
+        compare(known ?? await this.findTool(name, request.signal));
       }
       return parseToolResult(await this.#send(name, args, request));
     };
