@@ -19,7 +19,15 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "approval/rules": ["approval", "files", "process", "sandbox"],
   "approval/audit": ["approval", "approval/rules", "files"],
   servers: ["approval", "files", "mcp", "process"],
-  calls: ["approval", "approval/audit", "approval/page", "approval/rules", "mcp", "servers"],
+  calls: [
+    "approval",
+    "approval/audit",
+    "approval/page",
+    "approval/rules",
+    "files",
+    "mcp",
+    "servers",
+  ],
   apigen: ["assets", "files", "mcp"],
   check: ["apigen", "assets", "files"],
   executor: [

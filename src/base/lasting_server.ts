@@ -1,14 +1,21 @@
 import type { Logger } from "./log.ts";
 import { pause } from "./signals.ts";
+import { joinStreams, SocketStream } from "./streams.ts";
 
 /** Options of {@linkcode LastingServer}. */
 interface LastingServerOptions {
   readonly hostname: string;
   /** 0 for any free port. */
   readonly port: number;
-  readonly handler: Deno.ServeHandler<Deno.NetAddr>;
+  readonly handler: Deno.ServeHandler;
   /** Receives failures. */
   readonly log: Logger;
+  /**
+   * A folder that only this user can enter, for a socket.
+   *
+   * @default {undefined} other users of the machine can take over the port
+   */
+  readonly folder?: string | undefined;
 }
 
 /** The pause between attempts to listen: nothing announces that descriptors are free again. */
@@ -19,34 +26,59 @@ const RETRY_MS = 500;
  * when the process runs out of descriptors or the user out of epoll watches. Anyone who reaches the
  * port can cause that, including code in a sandbox.
  *
+ * When `Deno.serve()` stops, it gives up its port. Another user could take that, and would receive the
+ * clients' tokens. So it serves on a Unix socket, and connections to the port are forwarded there.
+ *
  * Open connections stay open. Disposing the server closes them.
  */
 export class LastingServer implements AsyncDisposable {
   readonly #options: LastingServerOptions;
   readonly #cut = new AbortController();
   readonly #ended: Promise<void>;
-  #server: Deno.HttpServer<Deno.NetAddr>;
+  readonly #port: Forwarding | undefined;
+  #listens = 0;
+  #server: Deno.HttpServer;
 
   constructor(options: LastingServerOptions) {
+    const { hostname, port, folder } = options;
     this.#options = options;
-    this.#server = this.#listen(options.port);
+    this.#server = this.#listen(port);
+    try {
+      this.#port = folder === undefined
+        ? undefined
+        : new Forwarding(Deno.listen({ hostname, port }), () => this.#socket);
+    } catch (error) {
+      this.#cut.abort();
+      throw error;
+    }
     this.#ended = this.#last();
   }
 
   /** The address that it listens on. */
   get addr(): Deno.NetAddr {
-    return this.#server.addr;
+    const addr = this.#port?.addr ?? this.#server.addr;
+    if ("port" in addr && "hostname" in addr) return addr;
+    throw new Error("It listens on a socket only");
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     // Not shutdown(): it waits for clients, and nothing can disconnect them afterwards.
     this.#cut.abort();
+    await this.#port?.[Symbol.asyncDispose]();
     await this.#ended;
   }
 
-  #listen(port: number): Deno.HttpServer<Deno.NetAddr> {
-    const { hostname, handler } = this.#options;
-    return Deno.serve({ hostname, port, signal: this.#cut.signal, onListen() {} }, handler);
+  /** The current socket. Each has another name, as its file stays when it is closed. */
+  get #socket(): string {
+    return `${this.#options.folder}/${this.#listens}`;
+  }
+
+  #listen(port: number): Deno.HttpServer {
+    const { hostname, folder, handler } = this.#options;
+    const common = { signal: this.#cut.signal, onListen() {} };
+    if (folder === undefined) return Deno.serve({ ...common, hostname, port }, handler);
+    this.#listens++;
+    return Deno.serve({ ...common, path: this.#socket }, handler);
   }
 
   async #last(): Promise<void> {
@@ -77,6 +109,50 @@ export class LastingServer implements AsyncDisposable {
 
   async #isCutWithin(ms: number): Promise<boolean> {
     return await pause(ms, this.#cut.signal).then(() => false, () => true);
+  }
+}
+
+/** Forwards the connections to a port. Disposing it closes them. */
+class Forwarding implements AsyncDisposable {
+  readonly #listener: Deno.TcpListener;
+  readonly #socket: () => string;
+  readonly #accepting: Promise<void>;
+  readonly #open = new Map<SocketStream, Promise<void>>();
+
+  /**
+   * @param listener The port.
+   * @param socket The path of the socket that they are forwarded to.
+   */
+  constructor(listener: Deno.TcpListener, socket: () => string) {
+    this.#listener = listener;
+    this.#socket = socket;
+    this.#accepting = acceptAll(listener, (connection) => {
+      const stream = new SocketStream(connection);
+      const forwarded = this.#forward(stream).finally(() => this.#open.delete(stream));
+      this.#open.set(stream, forwarded);
+    });
+  }
+
+  get addr(): Deno.NetAddr {
+    return this.#listener.addr;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#listener.close();
+    await this.#accepting;
+    const open = [...this.#open];
+    for (const [stream] of open) stream.close();
+    await Promise.all(open.map(([, forwarded]) => forwarded));
+  }
+
+  /** Forwards a connection to its end. Never rejects. */
+  async #forward(stream: SocketStream): Promise<void> {
+    try {
+      const path = this.#socket();
+      await joinStreams(stream, new SocketStream(await Deno.connect({ transport: "unix", path })));
+    } catch {
+      stream.close(); // nothing listens for the moment
+    }
   }
 }
 

@@ -57,19 +57,19 @@ const CHUNK = 1 << 16;
 /** Up to this many bytes, copying them is cheaper than a new buffer. */
 const SMALL = 1 << 13;
 
-/** A TCP connection as a byte stream, which owns it. */
-export class TcpStream implements ByteStream {
+/** A TCP or Unix connection as a byte stream, which owns it. */
+export class SocketStream implements ByteStream {
   readonly closed: Promise<void>;
 
-  readonly #connection: Deno.TcpConn;
+  readonly #connection: Deno.TcpConn | Deno.UnixConn;
   readonly #gone = Promise.withResolvers<void>();
   #buffer: Uint8Array<ArrayBuffer> | undefined;
   #unread: Uint8Array | undefined;
 
-  constructor(connection: Deno.TcpConn) {
+  constructor(connection: Deno.TcpConn | Deno.UnixConn) {
     this.#connection = connection;
     this.closed = this.#gone.promise;
-    connection.setNoDelay(true);
+    if ("setNoDelay" in connection) connection.setNoDelay(true);
   }
 
   async read(): Promise<Uint8Array | null> {

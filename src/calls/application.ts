@@ -63,7 +63,9 @@ export class ApplicationDoor {
    */
   async handle(request: Request): Promise<Response> {
     // Without parsing the URL: its host has not been checked yet and may be missing.
-    if (/^\w+:\/\/[^/]*\/(?:page\/|$)/.test(request.url)) return await this.#pages.handle(request);
+    if (/^[\w+]+:\/\/[^/]*\/(?:page\/|$)/.test(request.url)) {
+      return await this.#pages.handle(request);
+    }
     try {
       refusePages(request);
       requireToken(request, this.#options.token);

@@ -3,7 +3,7 @@ import { acceptAll } from "../base/lasting_server.ts";
 import { Mutex, Semaphore } from "../base/mutex.ts";
 import { RateLimit } from "../base/rate_limit.ts";
 import { settledWithin } from "../base/signals.ts";
-import { type ByteStream, TcpStream } from "../base/streams.ts";
+import { type ByteStream, SocketStream } from "../base/streams.ts";
 import { randomToken, sameToken } from "../base/tokens.ts";
 import { measureJson } from "../json/measure.ts";
 import { BODY_TIMEOUT_MS, MAX_VALUES, Refused, tooLarge, tooSlow } from "./door.ts";
@@ -79,7 +79,7 @@ export class DoorServer implements AsyncDisposable {
     this.#listener = listener;
     this.#accepting = acceptAll(
       listener,
-      (connection) => void this.serve(new TcpStream(connection)),
+      (connection) => void this.serve(new SocketStream(connection)),
     );
     return listener.addr.port;
   }

@@ -3,6 +3,8 @@ import { type ApprovalPageOptions, PageDesk, type PersonDesks } from "../approva
 import { settledWithin } from "../base/signals.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { LastingServer } from "../base/lasting_server.ts";
+import { isAllGranted } from "../base/permission.ts";
+import { HeldFolder } from "../files/private_folder.ts";
 import { ApplicationDoor } from "./application.ts";
 import { randomToken } from "../base/tokens.ts";
 import type { ByteStream } from "../base/streams.ts";
@@ -144,7 +146,9 @@ export class ToolServer implements AsyncDisposable {
       host: () => applicationDoor.url.host,
       token,
     });
-    const applicationDoor: Door = listen((request) => door.handle(request), { token, log }, stack);
+    const folder = isAllGranted() ? stack.use(await HeldFolder.create({ log })).path : undefined;
+    const listening = { token, log, folder };
+    const applicationDoor: Door = listen((request) => door.handle(request), listening, stack);
     stack.defer(async () => void await settledWithin(door.close(), FAREWELL_MS));
     stack.use(runner); // ends first: what it still has to answer must not keep the doors open
     if (journal !== undefined) {
@@ -231,7 +235,10 @@ interface Parts {
 
 function listen(
   handler: (request: Request) => Promise<Response>,
-  { token, log }: { readonly token: string; readonly log: Logger },
+  { token, log, folder }: Pick<Door, "token"> & {
+    readonly log: Logger;
+    readonly folder: string | undefined;
+  },
   stack: AsyncDisposableStack,
 ): Door {
   const underWay = new Set<Promise<unknown>>();
@@ -246,6 +253,7 @@ function listen(
         return handler(request);
       },
       log,
+      folder,
     }),
   );
   stack.defer(async () => void await settledWithin(Promise.all(underWay), FAREWELL_MS));

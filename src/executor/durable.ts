@@ -9,6 +9,7 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import type { TimeBudget } from "../base/time_budget.ts";
 import { randomToken } from "../base/tokens.ts";
+import { heldRecords, holdRecord } from "../files/held_records.ts";
 import { openPlainFile, readHostileFile, replaceFile } from "../files/safe.ts";
 import { stateFolder } from "../files/user_folders.ts";
 import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
@@ -369,35 +370,55 @@ export class NameTakenError extends ConfigError {
   }
 }
 
-/** How long to wait for the start of another named session. */
+/** How long to wait for another program that starts a session of the same name. */
 const CLAIM_MS = 90_000;
 const CLAIM_PAUSE_MS = 100;
 
-/** Reserves a name in a workspace until disposed, by when the session has a record. */
+/** A name that a process is giving to a session. */
+const claimSchema = z.object({ name: z.string(), workspace: z.string(), pid: z.number() });
+
+type Claim = Readonly<z.infer<typeof claimSchema>>;
+
+/**
+ * Reserves a name in a workspace until disposed, by when the session has a record. Sessions with other
+ * names start meanwhile, because a start can take minutes if a placement does not respond.
+ */
 export async function claimName(
   name: string,
   workspace: string,
   waitMs: number = CLAIM_MS,
-): Promise<Disposable> {
-  using parts = new DisposableStack();
+): Promise<AsyncDisposable> {
   const root = sessionsRoot();
-  await Deno.mkdir(root, { recursive: true, mode: 0o700 });
-  const lock = parts.use(await openPlainFile(join(root, "lock")));
-  for (const end = performance.now() + waitMs; !await lock.tryLock(true);) {
+  await Deno.mkdir(join(root, CLAIMS), { recursive: true, mode: 0o700 });
+  const claim = { name, workspace, pid: Deno.pid };
+  for (const end = performance.now() + waitMs;;) {
+    const held = await claimOrHolder(root, claim);
+    if (!("pid" in held)) return held;
     if (performance.now() > end) {
-      const holder = (await readHostileFile(join(root, "lock")))?.trim() || "another one";
       throw new ConfigError(
-        `Cannot start a session named ${name}: process ${holder} has been starting another for ` +
+        `Cannot start a session named ${name}: process ${held.pid} has been starting it for ` +
           `${waitMs / 1000} s; try again, or end that process`,
       );
     }
     await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
   }
-  await lock.truncate();
-  await lock.write(new TextEncoder().encode(`${Deno.pid}\n`)); // for waiting processes
+}
+
+/** Where the claims are, in the folder of all sessions. */
+const CLAIMS = "claims";
+
+/** Claims a name, or finds who has claimed it, one process at a time. */
+async function claimOrHolder(root: string, claim: Claim): Promise<AsyncDisposable | Claim> {
+  const { name, workspace } = claim;
+  using lock = await openPlainFile(join(root, "lock"));
+  await lock.lock(true);
+  const claims = join(root, CLAIMS);
+  const holder = (await heldRecords(claims)).map((text) => claimSchema.parse(JSON.parse(text)))
+    .find((held) => held.name === name && held.workspace === workspace);
+  if (holder !== undefined) return holder;
   const taken = (await listSessions(workspace)).find(({ record }) => record?.name === name);
   if (taken !== undefined) throw new NameTakenError(name, taken.id);
-  return parts.move();
+  return await holdRecord(claims, claim);
 }
 
 /** How long a session may take to start. A younger one may not yet have a record or a supervisor. */

@@ -86,7 +86,9 @@ export async function startParts(
   await makeOwnFolders(workspace);
   const { durable, placement, restoreWorkingDir = false } = options;
   const python = placement === undefined ? await findPython({ ...options, workspace }) : undefined;
-  using _name = durable?.name === undefined ? undefined : await claimName(durable.name, workspace);
+  await using _name = durable?.name === undefined
+    ? undefined
+    : await claimName(durable.name, workspace);
   const session = durable && await createSession(workspace, {
     ...durable,
     placement,

@@ -8,7 +8,7 @@ import { GatewayStartError, type KernelDiedError, type ProcessEvidence } from ".
 import { messageOf } from "../base/message_of.ts";
 import { stage } from "../base/stages.ts";
 import { Link } from "../link/link.ts";
-import { type ByteStream, joinStreams, TcpStream } from "../base/streams.ts";
+import { type ByteStream, joinStreams, SocketStream } from "../base/streams.ts";
 import type { ManagedProcess } from "../process/managed_process.ts";
 import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
 import type { KernelDoorTarget } from "./gateway.ts";
@@ -48,7 +48,7 @@ export function linkTo(
 
 function leadTo(target: KernelDoorTarget): (stream: ByteStream) => Promise<void> {
   if (typeof target === "function") return target;
-  return async (stream) => await joinStreams(stream, new TcpStream(await Deno.connect(target)));
+  return async (stream) => await joinStreams(stream, new SocketStream(await Deno.connect(target)));
 }
 
 /** How long a launcher may take to end whose link is broken, before that is told without it. */

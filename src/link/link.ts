@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { joinBytes } from "../base/bytes.ts";
 import { acceptAll } from "../base/lasting_server.ts";
-import { type ByteStream, joinStreams, TcpStream } from "../base/streams.ts";
+import { type ByteStream, joinStreams, SocketStream } from "../base/streams.ts";
 import type { ExitStatus } from "../process/managed_process.ts";
 import { creditOf, encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "./frame.ts";
 import { LinkStream, type StreamCarrier } from "./link_stream.ts";
@@ -328,7 +328,7 @@ export class LinkPort implements AsyncDisposable {
   readonly #listener: Deno.TcpListener;
   readonly #accepting: Promise<void>;
   /** The connections that have not shown the token, the earliest first, and the wait for what they send. */
-  readonly #strangers = new Map<TcpStream, Promise<void>>();
+  readonly #strangers = new Map<SocketStream, Promise<void>>();
 
   private constructor(link: Link, token: string) {
     this.#link = link;
@@ -361,7 +361,7 @@ export class LinkPort implements AsyncDisposable {
   }
 
   #accept(connection: Deno.TcpConn): void {
-    const tcp = new TcpStream(connection);
+    const tcp = new SocketStream(connection);
     tcp.closed.then(() => this.#strangers.delete(tcp));
     this.#strangers.set(tcp, this.#greet(tcp));
     const [earliest] = this.#strangers.keys();
@@ -369,7 +369,7 @@ export class LinkPort implements AsyncDisposable {
   }
 
   /** Forwards a connection once it has sent something. */
-  async #greet(tcp: TcpStream): Promise<void> {
+  async #greet(tcp: SocketStream): Promise<void> {
     try {
       const first = await tcp.read();
       if (first === null) return tcp.close();

@@ -7,7 +7,7 @@ import { joinBytes } from "../base/bytes.ts";
 import { settledWithin } from "../base/signals.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { encodeCredit, encodeFrame, FrameType, LinkError } from "./frame.ts";
-import { type ByteStream, joinStreams, TcpStream } from "../base/streams.ts";
+import { type ByteStream, joinStreams, SocketStream } from "../base/streams.ts";
 import { Link, LinkPort } from "./link.ts";
 
 /** A server as the launcher starts them: settings on stdin, a listening socket at a descriptor. */
@@ -175,7 +175,7 @@ Deno.test("a connection from inside arrives where the host dials, and nowhere el
     accept: async (stream) => {
       const { port } = host.addr;
       const connection = await Deno.connect({ hostname: "127.0.0.1", port });
-      await joinStreams(stream, new TcpStream(connection));
+      await joinStreams(stream, new SocketStream(connection));
     },
   });
   using caller = await host.accept();

@@ -1,5 +1,6 @@
 import { stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
+import { isAllGranted } from "../base/permission.ts";
 import { randomToken } from "../base/tokens.ts";
 import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
 import type { HttpToken } from "./http/bearer_tokens.ts";
@@ -114,6 +115,7 @@ export class McpServer implements AsyncDisposable {
     requirePositive(options, ["maxSessions", "sessionIdleMs"]);
     // Not imported on stdio, where it would delay the first answer.
     const { BearerTokens, EVERYBODY } = await import("./http/bearer_tokens.ts");
+    const { HeldFolder } = await import("../files/private_folder.ts");
     const { HttpMcpServer } = await import("./http/server.ts");
     const { refuseReady, SessionPool } = await import("./http/sessions.ts");
     const { refuseUnshareable } = await import("./http/workspace_share.ts");
@@ -145,6 +147,7 @@ export class McpServer implements AsyncDisposable {
       }),
     );
     await pool.recall();
+    const folder = isAllGranted() ? parts.use(await HeldFolder.create({ log })).path : undefined;
     const server = parts.use(
       new HttpMcpServer({
         pool,
@@ -154,6 +157,7 @@ export class McpServer implements AsyncDisposable {
         allowedHosts,
         version,
         log,
+        folder,
       }),
     );
     parts.defer(() => pool.leave()); // before requests are cancelled

@@ -384,12 +384,16 @@ Deno.test("a name has one session, also where two begin it; a lost one is not re
     `Session ${id} of the workspace is named ana already`,
   );
   {
-    using _held = await claimName("eva", workspace);
+    await using _held = await claimName("eva", workspace);
+    await using _other = await claimName("ida", workspace, 0);
     await assertRejects(
-      () => claimName("ida", workspace, 200),
+      () => claimName("eva", workspace, 200),
       ConfigError,
-      `process ${Deno.pid} has been starting another for 0.2 s`,
+      `Cannot start a session named eva: process ${Deno.pid} has been starting it for 0.2 s`,
     );
+  }
+  {
+    await using _again = await claimName("eva", workspace, 0);
   }
   const root = await rootOf(id);
   for (const { executor } of both) await executor.detach();

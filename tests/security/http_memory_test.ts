@@ -1,5 +1,5 @@
 /** Attacks on the host of an HTTP server by way of its connections, its requests and its cells. */
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { until } from "../support/wait.ts";
@@ -27,7 +27,7 @@ async function serve(
 }
 
 testIf(Deno.build.os === "linux", "accept() fails otherwise elsewhere", {
-  name: "connections that take all descriptors of the host leave it able to serve",
+  name: "connections that take all descriptors of the host leave it its port, and able to serve",
   fn: async () => {
     await using parts = new AsyncDisposableStack();
     const server = await serve(parts, { maxFiles: 96 });
@@ -39,10 +39,8 @@ testIf(Deno.build.os === "linux", "accept() fails otherwise elsewhere", {
     for (let round = 0; round < 3; round++) {
       const flood: Deno.TcpConn[] = [];
       for (let n = 0; n < 200; n++) {
-        // Where nobody listens for the moment, that is an end of it, too.
-        const connection = await connect().catch(() => undefined);
-        if (connection === undefined) break;
-        flood.push(connection);
+        flood.push(await connect());
+        assertThrows(() => listenAt(url).close(), Deno.errors.AddrInUse); // nobody else gets the tokens
       }
       await until(() => server.stderr.includes("Too many open files"));
       for (const connection of flood) connection.close();
@@ -56,13 +54,17 @@ testIf(Deno.build.os === "linux", "accept() fails otherwise elsewhere", {
           await response.body?.cancel();
           return response.status;
         },
-        () => undefined, // it listens again after half a second
+        () => undefined, // it serves again after half a second
       );
       return status !== undefined;
     });
     assertEquals(status, 401);
   },
 });
+
+function listenAt({ hostname, port }: URL): Deno.Listener {
+  return Deno.listen({ hostname, port: Number(port) });
+}
 
 Deno.test("bodies that never end take no more of the host than their owner's share", async () => {
   await using parts = new AsyncDisposableStack();

@@ -2,7 +2,7 @@ import { CallJournal } from "../../src/calls/journal.ts";
 import { ToolServer, type ToolServerOptions } from "../../src/calls/tool_server.ts";
 import { type Logger, silentLogger } from "../../src/base/log.ts";
 import { acceptAll } from "../../src/base/lasting_server.ts";
-import { type ByteStream, TcpStream } from "../../src/base/streams.ts";
+import { type ByteStream, SocketStream } from "../../src/base/streams.ts";
 import type { Door } from "../../src/calls/tool_server.ts";
 
 /** Options of {@linkcode LastingDoor.attach}. */
@@ -32,7 +32,7 @@ export class LastingDoor implements AsyncDisposable {
 
   constructor() {
     this.#accepting = acceptAll(this.#listener, (connection) => {
-      const stream = new TcpStream(connection);
+      const stream = new SocketStream(connection);
       if (this.#host === undefined) return stream.close();
       this.#streams.add(stream);
       this.#host.server.serveKernel(stream).then(() => this.#streams.delete(stream));

@@ -25,6 +25,8 @@ export interface HttpMcpServerOptions {
   readonly allowedHosts: readonly string[];
   readonly version: string;
   readonly log: Logger;
+  /** As in {@linkcode LastingServer}. */
+  readonly folder?: string | undefined;
   /** Extends the server of each connection: see {@linkcode ServerForOptions.extend}. */
   readonly extend?: ServerForOptions["extend"];
 }
@@ -55,14 +57,14 @@ export class HttpMcpServer implements AsyncDisposable {
   readonly #log: Logger;
 
   constructor(options: HttpMcpServerOptions) {
-    const { pool, version, extend, log, hostname, port, allowedHosts } = options;
+    const { pool, version, extend, log, hostname, port, allowedHosts, folder } = options;
     this.#options = options;
     this.#log = limitedLogger(log);
     this.#budget = new RequestBudget(options.tokens?.owners.size ?? 1);
     this.#legacy = new LegacySessions(pool, { version, extend });
     this.#modern = new ModernHandlers(pool, { version, extend }, log);
     const handler = (request: Request) => this.#handle(request);
-    this.#server = new LastingServer({ hostname, port, handler, log });
+    this.#server = new LastingServer({ hostname, port, handler, log, folder });
     const name = hostname.includes(":") ? `[${hostname}]` : hostname;
     this.url = new URL(`http://${name}:${this.#server.addr.port}/mcp`);
     this.#hosts = new Set(
@@ -138,7 +140,7 @@ export class HttpMcpServer implements AsyncDisposable {
     if (!METHODS.includes(request.method)) {
       throw new Refused(405, `Use one of ${METHODS.join(", ")}`); // others cannot be passed on
     }
-    const head = new Request(request.url, { method: request.method, headers: request.headers });
+    const head = new Request(this.url, { method: request.method, headers: request.headers });
     const { signal } = request;
     if (request.method !== "POST") return await this.#answer(head, { owner, length: 0, signal });
     const { body, length, use } = await this.#read(request, owner);
