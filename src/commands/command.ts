@@ -71,9 +71,7 @@ export interface CommandIo {
   enter(line: CodeLine, signal?: AbortSignal): Promise<string | null>;
   /** Lends the terminal to another program, such as an editor. Only for the caller that was just answered. */
   lend<T>(use: () => Promise<T>): Promise<T>;
-  /**
-   * Delivers input key by key and without echo, except during questions, until disposed.
-   */
+  /** Delivers input key by key and without echo, except during questions, until disposed. */
   keys(onResume: () => void): KeyInput;
   /** Makes Ctrl-C call this instead of ending the command, until disposed. */
   onInterrupt(act: () => void): Disposable;

@@ -229,9 +229,7 @@ async function checker(python: string, managed: boolean): Promise<Prerequisite> 
   };
 }
 
-/**
- * Checks the programs and variables of a workspace's servers, without starting or contacting them.
- */
+/** Checks the programs and variables of a workspace's servers, without contacting them. */
 async function checkServers(workspace: string): Promise<Prerequisite[]> {
   const registry = await ServerRegistry.open({ workspace });
   if (registry.names.length === 0) return [];

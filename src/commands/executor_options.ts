@@ -117,9 +117,7 @@ interface CommandApproval {
   readonly policy?: ApprovalPolicy;
 }
 
-/**
- * Reads the approval settings. Policy files count unless the command line says allow or deny.
- */
+/** Reads the approval settings. Policy files count unless the command line says allow or deny. */
 export async function approvalOf(
   args: ParsedArgs,
   workspace: string,
@@ -215,10 +213,7 @@ async function readPlacement(where: string, workspace: string): Promise<Placemen
   return parsePlacement(value, where);
 }
 
-/**
- * The variables for the kernel: those named `KERNEL_ENV_X`, as `X`. The environment takes precedence
- * over the workspace's `.env`.
- */
+/** The kernel's variables: those named `KERNEL_ENV_X`, as `X`, before the workspace's `.env`. */
 export async function kernelEnvOf(workspace: string): Promise<Record<string, string>> {
   const prefix = "KERNEL_ENV_";
   const file = await readDotenv(workspace);

@@ -18,10 +18,7 @@ interface LearnOptions {
   readonly io: CommandIo;
 }
 
-/**
- * Calls the read-only tools of a server that do not declare their results, with the server's examples
- * as arguments. Each call needs approval, as if code made it.
- */
+/** Calls a server's read-only tools that declare no results. Each call needs approval as code's. */
 export async function learn(server: string, options: LearnOptions): Promise<number> {
   const { workspace, io } = options;
   const root = mcptoolsOf(workspace);

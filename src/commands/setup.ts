@@ -72,17 +72,9 @@ export interface SetUpOptions {
   /** The user's own Python to check, instead of building the managed environment. */
   python?: string;
   rebuild?: boolean;
-  /**
-   * Whether to install what the sandbox needs.
-   *
-   * @default {true}
-   */
+  /** Whether to install what the sandbox needs, as by default. */
   sandbox?: boolean;
-  /**
-   * The contents of the managed environment.
-   *
-   * @default {what kernels need}
-   */
+  /** The contents of the managed environment; by default what kernels need. */
   recipe?: EnvironmentRecipe;
   /** Called with each line of progress. There is none if there is nothing to install. */
   onProgress?: (line: string) => void;
@@ -96,10 +88,7 @@ export interface SetUpResult {
   readonly installed: readonly string[];
 }
 
-/**
- * Installs what is missing on this machine, and says so before. Takes a fraction of a second if nothing
- * is missing.
- */
+/** Installs what is missing on this machine, and says so before. */
 export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
   const { sandbox = true, onProgress, signal } = options;
   const [python, prerequisites, srt] = await Promise.all([

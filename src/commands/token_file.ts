@@ -8,10 +8,7 @@ import { readUserFile } from "./shared.ts";
 /** Reads a placement that a line names; paths are relative to the folder. */
 type ReadPlacement = (where: string, folder: string) => Promise<Placement>;
 
-/**
- * Reads the file of `--token-file`: each line has a token and optional settings. Errors name the line,
- * but nothing that may be a token.
- */
+/** Reads the file of `--token-file`. Errors name the line, but nothing that may be a token. */
 export async function readTokenFile(
   file: string,
   readPlacement: ReadPlacement,

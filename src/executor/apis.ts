@@ -61,10 +61,7 @@ export class ServerApis {
     return await removePackage(this.#mcptools, name) || registered;
   }
 
-  /**
-   * Updates the APIs with what earlier calls revealed about results. This happens before a kernel runs
-   * code, never between its cells: otherwise the files would differ from what code has imported.
-   */
+  /** Adds what calls revealed about results; never between cells, as code has imported the files. */
   async learn(): Promise<void> {
     using _stage = stage("learn from results");
     const { workspace, runner, log = stderrLogger() } = this.#options;
@@ -85,10 +82,7 @@ export class ServerApis {
     return await findStaleTools(this.#mcptools, name, tools);
   }
 
-  /**
-   * Regenerates the API of a server whose tools changed, and notes the differences for the code. Code
-   * cannot interfere: it has no write access to `mcptools/`.
-   */
+  /** Regenerates the API of a server whose tools changed. Code cannot write to `mcptools/`. */
   async #renew(name: string): Promise<void> {
     const { runner } = this.#options;
     const params = runner.registry.get(name);

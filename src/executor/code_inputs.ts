@@ -7,10 +7,7 @@ import type { ExecutionEvent } from "./options.ts";
 /** What happens while code runs, except for its output. */
 export type RunEvent = Exclude<ExecutionEvent, { readonly type: "chunk" | "result" | "note" }>;
 
-/**
- * The questions that the code of one execution asks, each forwarded after the output that precedes it.
- * Only one is open at a time: if code forges more, the latest one counts.
- */
+/** The questions of one execution's code, after the output before them, one open at a time. */
 export class CodeInputs implements Waiting {
   readonly #watchers = new Set<(pending: number) => void>();
   #latest: InputRequest | undefined;

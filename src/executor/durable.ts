@@ -146,10 +146,7 @@ export interface LeftTime {
   readonly leftMs: number;
 }
 
-/**
- * How much time is left to an execution that another host started. Only time with an attached host
- * counts, by the supervisor's monotonic clock.
- */
+/** The time left to another host's execution. Only time with an attached host counts. */
 export function leftTime(
   { limit }: NonNullable<KeptState["execution"]>,
   { heldMs }: SessionStatus,
@@ -409,11 +406,7 @@ export async function claimName(
 /** How long a session may take to start. A younger one may not yet have a record or a supervisor. */
 const STARTING_MS = 10 * 60_000;
 
-/**
- * Lists the user's durable sessions, including those that were lost in the last day. Older ones are removed.
- *
- * @param which Which sessions to query: all, those of a workspace, or those with certain records.
- */
+/** Lists the user's durable sessions, and those lost in the last day; older ones are removed. */
 export async function listSessions(
   which: string | ((record: SessionRecord) => boolean) = () => true,
 ): Promise<ListedSession[]> {
@@ -486,11 +479,7 @@ export async function findSession(id: string): Promise<SessionRecord> {
   );
 }
 
-/**
- * Ends a session and removes its record, unless it does not end.
- *
- * @throws {LeftBehindError} The record is removed, but the session's other side could not be reached.
- */
+/** Ends a session and removes its record; throws if its other side could not be reached. */
 export async function endDurable(id: string): Promise<void> {
   let left: LeftBehindError | undefined;
   try {
@@ -506,10 +495,7 @@ export async function endDurable(id: string): Promise<void> {
   if (left !== undefined) throw left;
 }
 
-/**
- * Removes the folder of a session that this host has ended or could not start. If another host has
- * attached, or the supervisor cannot be asked, the folder is still in use.
- */
+/** Removes the folder of an ended session, unless another host may have attached to it. */
 export async function removeEnded(id: string): Promise<void> {
   const record = await readRecord(id);
   const isOver = record === undefined || record.lost !== undefined ||

@@ -41,10 +41,7 @@ const confirmation = z.object({
 
 /** How long a cell waits for the client to come back with answers. */
 const ANSWER_TIMEOUT_MS = 10 * 60_000;
-/**
- * How long it still waits once the same client requests another cell. Few clients do that while their
- * user has a form open, so the form was most likely closed. The newer era has no other sign of that.
- */
+/** How long a form stays open once its client requests another cell: it was most likely closed. */
 export const ABANDONED_MS = 30_000;
 /** No person reads and refuses a question faster, so such a client has nobody to ask. */
 const FASTEST_PERSON_MS = 400;
@@ -264,10 +261,7 @@ export async function leaveUnaskable(
   return askable;
 }
 
-/**
- * Whether a client answered without asking its user, as headless ones do: it cancelled the form, or
- * declined it faster than a person reads.
- */
+/** Whether a client answered without its user: it cancelled, or declined faster than one reads. */
 function isUnasked(response: unknown, askedAt: number = Date.now()): boolean {
   const { data } = elicitationAnswer.safeParse(response);
   if (data === undefined || data.action === "cancel") return true;
@@ -298,10 +292,7 @@ function approvalForm(request: ApprovalRequest): InputRequests[string] {
   return inputRequired.elicit({ message, requestedSchema: decisionForm(request) });
 }
 
-/**
- * The choices of a form, by the words that the user sees. Remembered decisions on tools apply to any
- * arguments; those on commands and other requests, to exactly the one shown.
- */
+/** The choices of a form. Remembered ones hold for any arguments of a tool, or for one command. */
 function decisionsOn(request: ApprovalRequest): ReadonlyMap<string, CellDecision> {
   const { kind, scopes } = request;
   const what = kind === "tool"
@@ -338,10 +329,7 @@ function questionForm({ serverName, question }: ElicitationRequest): InputReques
 type FormSchema = ElicitForm["requestedSchema"];
 type FieldSchema = FormSchema["properties"][string];
 
-/**
- * A form of an MCP server, rewritten for the client: only what was parsed and checked, in the spelling
- * that clients of all versions understand.
- */
+/** A server's form for the client: only what was checked, as clients of all versions spell it. */
 function formSchema(fields: readonly FormField[]): FormSchema {
   return {
     type: "object",

@@ -247,11 +247,7 @@ interface Truncated {
   readonly omitted: number;
 }
 
-/**
- * Cuts a long text in the middle, so that both its beginning and its end are kept.
- *
- * Results and exceptions are at the end; the beginning says what the text is.
- */
+/** Cuts a long text in the middle: its beginning says what it is, and results are at its end. */
 export function truncateMiddle(
   text: string,
   limit: number,

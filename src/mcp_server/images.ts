@@ -119,10 +119,7 @@ const MAX_PIXELS = 16e6;
 /** Pictures that would have to be smaller than this are left out. */
 const MIN_SIDE = 200;
 
-/**
- * Prepares a picture for a client: a large one is scaled down, and becomes a JPEG if a PNG would still
- * be too large.
- */
+/** Scales a large picture down for a client; a PNG that is still too large becomes a JPEG. */
 export async function inlineImage(
   bytes: Uint8Array<ArrayBuffer>,
   room: number,
@@ -198,10 +195,7 @@ const PNG = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 13, 0x49, 
 /** The length of that with the chunk's content and checksum. */
 const PNG_HEADER = PNG.length + 13 + 4;
 
-/**
- * Reads a picture's size from its header, before anything is decoded: executed code made the picture,
- * and a small file can hold a huge one.
- */
+/** Reads a picture's size before anything is decoded: code's small file can hold a huge one. */
 export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (bytes.length >= PNG_HEADER && PNG.every((byte, at) => bytes[at] === byte)) {

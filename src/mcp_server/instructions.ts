@@ -1,8 +1,6 @@
 import type { Session } from "./session.ts";
 
-/**
- * What clients may tell their models about this server. Not all do, so tool descriptions say all that matters.
- */
+/** What clients may tell their models. Not all do, so tool descriptions say all that matters. */
 export function instructionsFor(session: Pick<Session, "project" | "isFilled">): string {
   return [...filesNote(session), INSTRUCTIONS].join("\n\n");
 }

@@ -19,11 +19,7 @@ export interface PageAskerOptions {
   readonly workspace?: string;
   /** Receives links. */
   readonly log: Logger;
-  /**
-   * How long to wait for a page that is expected to open, in milliseconds.
-   *
-   * @default {15000}
-   */
+  /** How long to wait for a page that is expected to open, in milliseconds; 15,000 by default. */
   readonly patienceMs?: number;
 }
 
@@ -69,12 +65,7 @@ export class PageAsker {
     this.#link.refresh();
   }
 
-  /**
-   * Leaves a request to the approval page. If nobody is there, or everybody leaves, the call is
-   * rejected, or the question declined.
-   *
-   * @returns The reason, with instructions for the user; `undefined` if somebody was asked.
-   */
+  /** Leaves a request to the page; if nobody is there, it is refused, and the reason returned. */
   async decide(request: PersonRequest, isUnasked = false): Promise<string | undefined> {
     let why: string | undefined;
     await this.#leave(request, (instruction) => {

@@ -56,10 +56,7 @@ const MAX_QUESTION_MS = 10 * 60_000;
 /** The progress of requests, by their signals. */
 const tellers = new WeakMap<AbortSignal, RequestProgress>();
 
-/**
- * Reports the progress of a request to the client, if it asked for that. It begins before anything is
- * awaited.
- */
+/** Reports the progress of a request if its client wants that, from before the first await. */
 export class RequestProgress implements Disposable {
   #work: Work;
   readonly #ctx: ServerContext;
@@ -82,12 +79,7 @@ export class RequestProgress implements Disposable {
     ctx.mcpReq.signal.addEventListener("abort", () => this.#stop(), { once: true });
   }
 
-  /**
-   * Starts reporting a work.
-   *
-   * In the older era a request stays open while the client asks its user, so the earlier instance
-   * continues, because progress numbers must increase.
-   */
+  /** Starts reporting. An open request of the older era continues, as its numbers must increase. */
   static of(work: Work, ctx: ServerContext, log: Logger): RequestProgress {
     const before = tellers.get(ctx.mcpReq.signal);
     if (before === undefined) return new RequestProgress(work, ctx, log);
@@ -102,9 +94,7 @@ export class RequestProgress implements Disposable {
     this.#startedAt = performance.now();
   }
 
-  /**
-   * Continues after disposal while the client asks its user: in the older era the request stays open.
-   */
+  /** Continues after disposal while the older era's client asks: the request stays open. */
   keep(): void {
     if (this.#ctx.mcpReq.envelope !== undefined) return;
     this.#isKept = true;

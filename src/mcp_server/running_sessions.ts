@@ -27,10 +27,7 @@ export async function prepareSessionsFolder(): Promise<void> {
   if (folder !== undefined) await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
 }
 
-/**
- * Announces a session to its user. Its file stays locked while this process lives; a port proves
- * nothing, because any user can take over one that a process has closed.
- */
+/** Announces a session by a file that stays locked: others can take over a port that was closed. */
 export async function announceSession(session: RunningSession): Promise<AsyncDisposable> {
   const folder = sessionsFolder();
   if (folder === undefined) return { [Symbol.asyncDispose]: () => Promise.resolve() };

@@ -40,10 +40,7 @@ interface PreparedParts extends Pick<SessionParts, "executor" | "outputs"> {
   readonly stack: AsyncDisposableStack;
 }
 
-/**
- * How changes that a client requests are decided: registering and removing servers, installing from a
- * repository. With `"fixed"`, clients are not offered tools that change the setup.
- */
+/** How a client's changes are decided; with `"fixed"`, it is not offered tools that make any. */
 type ChangeMode = ApprovalMode | "fixed";
 
 /** Options of `McpServer.serveStdio()`. */

@@ -31,10 +31,7 @@ const plainSchema: z.ZodType<PlainSchema> = z.lazy(() =>
   })
 );
 
-/**
- * Declares a tool's arguments in that subset, and tolerates what clients send: those that require every
- * argument send `null` or empty values for omitted ones, and some send numbers as text.
- */
+/** Declares arguments in that subset, but takes `null`, empty values and numbers as text. */
 export const forClients: DeclareInput = (schema) => {
   const own = once(() => schema()["~standard"]);
   const declared = once(() =>
@@ -59,10 +56,7 @@ const SESSION: PlainSchema = {
   default: "",
 };
 
-/**
- * Declares the argument `session` in addition to a tool's own. It selects the session, and is removed
- * before the tool gets its arguments.
- */
+/** Adds the argument `session`, which selects one, and is removed before the tool sees it. */
 export const withSession: DeclareInput = (schema) => {
   const own = forClients(schema)["~standard"];
   return {

@@ -36,10 +36,7 @@ interface FirstStartsOptions {
   readonly log: Logger;
 }
 
-/**
- * Admits servers that the user registered, and asks about others: a registry may have come with a
- * repository, or code may have written it.
- */
+/** Admits the user's servers, and asks about others, which a repository or code may have added. */
 export class FirstStarts {
   readonly #options: FirstStartsOptions;
   readonly #log: Logger;
@@ -50,10 +47,7 @@ export class FirstStarts {
     this.#log = limitedLogger(options.log); // code can trigger these messages at will
   }
 
-  /**
-   * Throws if a server may not be started. A yes is remembered until the registration changes, or what
-   * it refers to: variables in `.env`, the settings of its sandbox, files.
-   */
+  /** Throws if a server may not be started. A yes is remembered until its evidence changes. */
   async admit(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
     const { registry, approve } = this.#options;
     if (registry.isOwn(serverName, params)) return;
@@ -134,10 +128,7 @@ const MAX_FILES = 5000;
 const MAX_BYTES = 256 * 1024 * 1024;
 const MAX_SETTINGS = 1024 * 1024;
 
-/**
- * Collects what users accept when they accept a registration that is not theirs. If any of it changes,
- * something else would run, so they are asked again.
- */
+/** What users accept with a registration that is not theirs: changes are asked about. */
 export async function startEvidence(
   serverName: string,
   params: ServerParams,

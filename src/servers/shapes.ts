@@ -119,10 +119,7 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
   }
 }
 
-/**
- * Runs a function with what a workspace knows about results, if it knows anything. Other processes wait
- * until the function is done.
- */
+/** Runs a function with what is known about results, if anything, while other processes wait. */
 export async function withShapes(
   workspace: string,
   use: (shapes: readonly ToolShape[]) => Promise<void>,

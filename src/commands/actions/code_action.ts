@@ -42,10 +42,7 @@ interface Outcome extends ExecutionResult {
   };
 }
 
-/**
- * Runs a code action on the command line; without code, follows the one that a durable session is
- * running.
- */
+/** Runs a code action; without code, follows the one that a durable session is running. */
 export async function runAction(
   executor: CodeExecutor,
   code: string | undefined,
@@ -208,10 +205,7 @@ export class OutputPrinter {
     } else this.#io.errText(text);
   }
 
-  /**
-   * Prefixes a value with its label. A value of several lines starts below it, so that columns stay
-   * aligned.
-   */
+  /** Puts a label before a value; several lines start below it, so that columns stay aligned. */
   #labelled(text: string, isResult: boolean): string {
     if (!isResult || this.#resultLabel === "") return text;
     const value = text.replace(/^\n/, ""); // ends a line that the code left unfinished

@@ -27,10 +27,7 @@ interface CheckTypesOptions {
 const FOLDERS = ["gentools", "mcpparse", "mcptools"] as const;
 const MAX_FILES = 20_000;
 const MAX_FILE_BYTES = 4 * 2 ** 20;
-/**
- * The limit for the files of one folder together: sparse files cost code nothing, but their copies
- * would fill the disk.
- */
+/** The limit for a folder's files: sparse ones cost code nothing, but copies fill the disk. */
 const MAX_BYTES = 128 * 2 ** 20;
 
 /**

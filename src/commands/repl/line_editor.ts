@@ -266,11 +266,7 @@ interface Completed {
 
 const MAX_CHOICES = 100;
 
-/**
- * Completes code as far as it is unambiguous.
- *
- * Executed code can choose names, so those with invisible characters are left out.
- */
+/** Completes code as far as it is unambiguous, but not by names with invisible characters. */
 export function completed(code: string, completions: CodeCompletions): Completed {
   const { start, end } = completions;
   const matches = completions.matches.filter((match) =>

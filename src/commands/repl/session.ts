@@ -127,10 +127,7 @@ export class ReplSession implements Disposable {
     }
   }
 
-  /**
-   * Asks the kernel about the typed code for as long as the person waits: with a time limit,
-   * incomplete code would run on a busy machine.
-   */
+  /** Asks about the typed code. With a time limit, incomplete code would run on a busy machine. */
   async #help<T>(
     ask: (executor: CodeExecutor, options: TypedCodeOptions) => Promise<T>,
     otherwise: T,

@@ -61,10 +61,7 @@ async function answerTo(
   return content === undefined ? { action: "cancel" } : { action: "accept", content };
 }
 
-/**
- * Asks for each field until it is valid; `undefined` if the person cancels or the question is
- * withdrawn.
- */
+/** Asks for each field until it is valid; `undefined` if it is cancelled or withdrawn. */
 async function fill(
   serverName: string,
   fields: readonly FormField[],
@@ -166,10 +163,7 @@ function isYes(text: string): boolean {
   return /^\s*y(es)?\s*$/i.test(text);
 }
 
-/**
- * Creates handlers that ask the person at the terminal the questions of code and MCP servers, one
- * at a time.
- */
+/** Creates handlers that ask the person the questions of code and servers, one at a time. */
 export function askAtTerminal(
   io: CommandIo,
 ): Required<Pick<RunActionOptions, "decide" | "answer">> & Pick<RunActionOptions, "prompt"> {

@@ -167,10 +167,7 @@ class Dialogue {
     return undefined;
   }
 
-  /**
-   * Accepts the call and returns whether that worked: arguments that the tool rejects leave the
-   * question open.
-   */
+  /** Whether the call was accepted: arguments that the tool rejects leave the question open. */
   async #accept(options: AcceptOptions): Promise<boolean> {
     try {
       await this.#request.accept({ ...options, arguments: this.#edited });

@@ -56,10 +56,7 @@ const ROWS: readonly (readonly [start: RegExp, color: string])[] = [
   [/^-{1,20}> \d/, "32"],
 ];
 
-/**
- * Colors a traceback. Nothing is bold: only questions are, and code chooses the name of its
- * exception.
- */
+/** Colors a traceback. Nothing is bold: only questions are, and code names its exception. */
 function colored(traceback: string, ename: string): string {
   const rows = traceback.split("\n");
   const last = rows.findLastIndex((row) => row.startsWith(ename));

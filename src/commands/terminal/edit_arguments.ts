@@ -44,10 +44,7 @@ const COMMAND = "command.sh";
 /** The most texts to choose from; the others are in the JSON. */
 const MAX_TEXTS = 9;
 
-/**
- * Lets a person edit a call's arguments: a shell command, a long text or one with several lines as
- * text, everything else as JSON.
- */
+/** Lets a person edit a call's arguments: a command or a long text as text, others as JSON. */
 export async function editArguments(
   { request, argumentsJson }: EditedRequest,
   dialogue: EditDialogue,
@@ -184,10 +181,7 @@ type EditedText = { readonly text: string } | { readonly problem: string };
 /** Editors to use if none is configured. */
 const USUAL = ["nano", "vi"];
 
-/**
- * Edits a text at the terminal, in the editor that `VISUAL` or `EDITOR` names, or else in a common
- * one.
- */
+/** Edits a text in the editor that `VISUAL` or `EDITOR` names, or else in a common one. */
 async function editText(
   text: string,
   { name, signal }: EditOptions,

@@ -12,10 +12,7 @@ const MAX_LINES = 20;
 /** The least room for the input after the code's prompt. */
 const ROOM = 20;
 
-/**
- * Asks the person at the terminal for the input of `input()`, `getpass()` or a debugger. The code's
- * prompt follows ours, so code cannot ask in the name of ipybox.
- */
+/** Asks for the input of code. Its prompt follows ours, so it cannot ask in the name of ipybox. */
 export async function promptAtTerminal(
   request: InputRequest,
   { io, turns }: { readonly io: CommandIo; readonly turns: Mutex },

@@ -113,10 +113,7 @@ const END_SIGNALS: readonly (readonly [Deno.Signal, number])[] = Deno.build.os =
   ? []
   : [["SIGTERM", 143], ["SIGHUP", 129]];
 
-/**
- * Makes a question's last line bold. Nothing else is bold: escape sequences of code and servers are
- * shown, not obeyed.
- */
+/** Makes a question's last line bold. Nothing else is: others' escape sequences are only shown. */
 function marked(question: string): string {
   if (Deno.env.get("TERM") === "dumb") return question;
   const start = question.lastIndexOf("\n") + 1;

@@ -20,11 +20,7 @@ interface UntilSentOptions {
   readonly onGone?: (() => void) | undefined;
 }
 
-/**
- * Follows a response to its end: its body has been sent, or the client has disconnected.
- *
- * The request's own signal cannot be used: in Deno it also aborts after complete responses.
- */
+/** Follows a response to its end: Deno aborts a request's signal also after complete responses. */
 export function untilSent(response: Response, options: UntilSentOptions): Response {
   const { use, onGone } = options;
   if (response.body === null) {
@@ -73,10 +69,7 @@ const answer = z.object({
   }),
 });
 
-/**
- * Sets the HTTP status of a response that consists of such an error. Responses are streams that begin
- * before their content is known, so that long cells keep their connections alive.
- */
+/** Sets the status of such an error: a response begins before its content is known. */
 export async function withErrorStatus(response: Response): Promise<Response> {
   const { body, headers } = response;
   if (body === null || headers.get("content-type") !== "text/event-stream") return response;

@@ -35,13 +35,7 @@ export class BearerTokens {
     return this.#settings;
   }
 
-  /**
-   * Adds a token. Adding it again has no effect.
-   *
-   * @throws {TypeError} It is too easy to guess, or it was added before and one of the two has settings.
-   * @throws {RangeError} Its number of sessions is not positive.
-   * @throws {ConfigError} Its placement cannot be used.
-   */
+  /** Adds a token, or refuses it. Adding it again has no effect. */
   add(entry: string | HttpToken): void {
     const { token, placement, maxSessions } = typeof entry === "string" ? { token: entry } : entry;
     if (!TOKEN.test(token)) {

@@ -9,10 +9,7 @@ interface Connected {
   readonly transport: WebStandardStreamableHTTPServerTransport;
 }
 
-/**
- * Serves clients of the older protocol era, up to 2025-11-25: `initialize` opens a session, whose id
- * is in the header `Mcp-Session-Id` of all that follows.
- */
+/** Serves the older era: `initialize` opens a session, and `Mcp-Session-Id` names it. */
 export class LegacySessions implements AsyncDisposable {
   readonly #pool: SessionPool;
   readonly #told: ServerForOptions;

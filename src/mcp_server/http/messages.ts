@@ -44,10 +44,7 @@ function isTooLong(value: unknown): boolean {
   return Object.entries(value).some(([name, inner]) => name.length > MAX_TEXT || isTooLong(inner));
 }
 
-/**
- * Answers the messages of a batch one by one, each once the client has read the earlier responses: a
- * small batch can request a lot.
- */
+/** Answers a batch's messages as its responses are read: a small batch can request a lot. */
 export async function inTurn(
   batch: readonly unknown[],
   answer: (message: unknown) => Promise<Response>,

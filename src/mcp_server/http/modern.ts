@@ -63,10 +63,7 @@ interface Owned {
   readonly watched: Set<string>;
 }
 
-/**
- * Serves clients of protocol 2026-07-28, which knows no sessions: tool calls name one by a handle, and
- * those that name none share one, for each owner.
- */
+/** Serves protocol 2026-07-28: calls name a session by a handle, or share their owner's. */
 export class ModernHandlers implements AsyncDisposable {
   readonly #pool: SessionPool;
   readonly #told: ServerForOptions;

@@ -73,10 +73,7 @@ export class RequestBudget {
     return this.#requests.take(owner, length);
   }
 
-  /**
-   * Reserves memory for a parsed request, and waits while the owner's requests have so many values that
-   * others would be delayed.
-   */
+  /** Reserves memory for a request; one with many values waits, so that others are not delayed. */
   async forRequest(owner: string, body: Uint8Array, signal: AbortSignal): Promise<Disposable> {
     const { values } = measureJson(body);
     using taken = new DisposableStack();

@@ -22,10 +22,7 @@ export interface SessionBasisOptions {
   >;
 }
 
-/**
- * The servers of a workspace that its sessions get. A session's registry has no file, because a server
- * with write access to its folder could change it.
- */
+/** The workspace's servers. The registry has no file, because a server could write to it. */
 export async function sessionServers(
   { workspace, session: { servers, log } }: SessionBasisOptions,
 ): Promise<ServerRegistry> {
@@ -51,10 +48,7 @@ export async function sessionServers(
   return await ServerRegistry.open({ servers: settled });
 }
 
-/**
- * A text that identifies what a session created now would be based on: the servers and their modules,
- * variables, permanent decisions, the Python and its packages, and the sandbox's settings.
- */
+/** A text that differs if a session created now would be based on anything else. */
 export async function basisOf(options: SessionBasisOptions): Promise<string> {
   const { workspace, session } = options;
   const servers = await sessionServers({ ...options, session: { ...session, log: silentLogger } });

@@ -17,10 +17,7 @@ interface FileServices {
 const OWN_STATE = ".ipybox";
 const GENERATED = "mcptools";
 
-/**
- * Answers requests for the files of a session, at `/sessions/ID/files/PATH`: `GET` reads a file, `PUT`
- * creates or replaces one.
- */
+/** Answers requests for a session's files, at `/sessions/ID/files/PATH`: `GET` and `PUT`. */
 export async function serveFiles(
   request: Request,
   owner: string,
@@ -95,10 +92,7 @@ const STEP_BYTES = 64 * 1024;
 /** Handling a smaller piece costs more than its bytes. */
 const SMALL_BYTES = 4096;
 
-/**
- * Yields the bytes of an upload as they arrive, but limits the rate of small pieces, because each
- * delays all other clients.
- */
+/** Yields an upload's bytes, but limits the rate of small pieces, because each delays others. */
 export async function* uploadedPieces(
   body: ReadableStream<Uint8Array>,
   pace: RateLimit,

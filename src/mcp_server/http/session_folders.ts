@@ -23,27 +23,17 @@ export interface SessionFolder extends Disposable {
 interface OldSessions {
   /** Those without a change since then, in milliseconds since 1970. */
   readonly before: number;
-  /**
-   * And all but the last ones of each owner.
-   *
-   * @default {Infinity}
-   */
+  /** And all but this many of each owner; all are kept by default. */
   readonly keep?: number;
 }
 
-/**
- * The process of a session holds a lock on this file, where code cannot write. Its time is that of the
- * session's end, and it contains the owner.
- */
+/** A session's process locks it, out of code's reach. It has the time of the end, and the owner. */
 const LOCK = ".ipybox/in-use";
 const MAX_OWNER = 100;
 /** The owner of sessions that were started ahead. Nobody needs their folders once they have ended. */
 export const NOBODY = "nobody";
 
-/**
- * The folder of a workspace's sessions, in its `.ipybox`, where neither the workspace's own code nor
- * other sessions see it.
- */
+/** The folder of a workspace's sessions, which neither its own code nor other sessions see. */
 export function sessionFolders(workspace: string): string {
   return join(workspace, ".ipybox", "sessions");
 }

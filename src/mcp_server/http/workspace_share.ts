@@ -34,10 +34,7 @@ export async function refuseUnshareable(
   await projectPaths(workspace, sessionFolders(workspace));
 }
 
-/**
- * Copies the workspace's files to a session's folder, all or none, except the host's own state,
- * secrets, links out of the workspace, and entries that are neither files nor folders.
- */
+/** Copies the workspace's files, all or none, but no state, secrets, devices or links out of it. */
 export async function copyWorkspace(
   workspace: string,
   folder: string,
