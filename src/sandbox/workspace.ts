@@ -179,6 +179,8 @@ interface OwnProgramOptions {
  * something that every session so far has protected, such as a virtual environment that existed
  * before the first one. The path to it must have no links; only its last component may be one, as
  * an environment's `bin/python` is.
+ *
+ * The same holds for what decides which Python an environment's programs run.
  */
 export async function requireOwnProgram(
   program: string,
@@ -188,12 +190,49 @@ export async function requireOwnProgram(
   const { workspace, what } = options;
   const path = resolve(program);
   const real = await Deno.realPath(path).catch(() => path); // a missing program is not run either
-  const around = [...await workspacesAbove(path), ...await workspacesAbove(real)];
   const known = workspace === undefined ? [] : [await Deno.realPath(workspace)];
+  await requireOwn([path, real], { known, what });
+  for (const each of new Set([path, real])) {
+    for (const settings of environmentSettings(each)) {
+      await requireOwn([settings], { known, what: `settings of ${path}` });
+      const base = await baseOf(settings);
+      if (base !== undefined) await requireOwn([base], { known, what: `base of ${path}` });
+    }
+  }
+}
+
+/** Refuses the first of these paths, the others of which are where it leads. */
+async function requireOwn(
+  [path, ...real]: readonly [string, ...string[]],
+  { known, what }: { readonly known: readonly string[]; readonly what: string },
+): Promise<void> {
+  const around = (await Promise.all([path, ...real].map(workspacesAbove))).flat();
   for (const folder of new Set([...known, ...around])) {
     if (isWide(folder) || !await isInReach(path, folder)) continue; // wide folders have no sandbox
     await requireLasting(path, folder, what);
   }
+}
+
+/**
+ * The files in which Python looks for its environment, whether or not they exist: beside the program
+ * and above. conda makes none, so code could add one where the workspace itself is the environment.
+ */
+function environmentSettings(program: string): string[] {
+  const folder = dirname(program);
+  if (basename(folder) !== "bin" && !/^(?:python|pypy)/.test(basename(program))) return [];
+  return [folder, dirname(folder)].map((place) => join(place, "pyvenv.cfg"));
+}
+
+/** A file in the folder of the Python from which an environment takes the standard library. */
+async function baseOf(settings: string): Promise<string | undefined> {
+  if (!mayRead(settings)) return undefined;
+  const { PermissionDenied, NotADirectory } = Deno.errors;
+  const text = await ifPresent(Deno.readTextFile(settings)).catch((error: unknown) => {
+    if (error instanceof PermissionDenied || error instanceof NotADirectory) return undefined;
+    throw error;
+  });
+  const home = text && /^[^\S\n]*home[^\S\n]*=(.*)$/im.exec(text)?.[1]?.trim();
+  return home ? resolve("/", home, "python") : undefined; // where the host starts programs
 }
 
 async function requireLasting(path: string, workspace: string, what: string): Promise<void> {
