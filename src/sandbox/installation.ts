@@ -1,0 +1,32 @@
+import { join } from "node:path";
+import { hostEnv } from "../base/permission.ts";
+import { isInside, lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
+
+/** Whether a folder contains too much to be readable just because something in it is named. */
+export function isBroad(folder: string, home: string | undefined): boolean {
+  if (SHARED.includes(folder)) return true;
+  return home !== undefined && (isInside(home, folder) || folder === join(home, ".local"));
+}
+
+const SHARED: readonly string[] = ["/", "/etc", "/home", "/opt", "/root", "/tmp", "/var"];
+
+/** The parts of a Python's folder that it needs to start and to import its packages. */
+const PYTHON_PARTS: readonly string[] = ["bin", "lib", "lib64", "pyvenv.cfg"];
+
+/**
+ * What a sandbox shows of a Python's folder (`sys.prefix`), a real path: all of it, unless it contains
+ * the home directory, the workspace or what many share. It does for a Python that was built with
+ * `--prefix=$HOME`, and where projects are in the folder of an environment.
+ */
+export async function pythonFolders(
+  prefix: string,
+  workspace: string,
+  home: string | undefined = hostEnv("HOME"),
+): Promise<string[]> {
+  const homes = home === undefined ? [undefined] : [home, await realPathIfSeen(home)];
+  const isShared = prefix !== workspace && isInside(workspace, prefix);
+  if (!isShared && !homes.some((home) => isBroad(prefix, home))) return [prefix];
+  const parts = PYTHON_PARTS.map((name) => join(prefix, name));
+  const found = await Promise.all(parts.map(lstatIfAllowed));
+  return parts.filter((_, index) => found[index] !== undefined);
+}
