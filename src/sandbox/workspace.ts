@@ -3,7 +3,7 @@ import { ConfigError } from "../base/errors.ts";
 import { hostEnv, mayRead } from "../base/permission.ts";
 import { settlePath } from "../files/pinned_folder.ts";
 import { ifPresent } from "../files/safe.ts";
-import { dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
+import { cacheFolder, dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { isInReach, isInside, lstatIfAllowed, reliablePath } from "../process/trusted_path.ts";
 import { CODE_NOTE, findProtectedPaths, lastingPaths, STATE_FOLDER } from "./protect.ts";
@@ -101,7 +101,7 @@ export async function projectPaths(project: string, workspace: string): Promise<
       `Cannot use ${folder} as project: code could read the whole home directory`,
     );
   }
-  await refuseUserFoldersIn(folder);
+  await refuseUserFoldersIn(folder, { isWritable: false });
   const { unreadable } = await findProtectedPaths(folder, { writable: false });
   return { readable: [folder], unreadable };
 }
@@ -134,11 +134,15 @@ export async function userFolders(): Promise<string[]> {
   return real.filter((folder) => folder !== undefined);
 }
 
-/** Refuses a workspace whose code could create or change the user's folders of ipybox. */
-export async function refuseUserFoldersIn(workspace: string): Promise<void> {
+/** Refuses a workspace or project whose code could see or, in a workspace, change folders of ipybox. */
+export async function refuseUserFoldersIn(
+  workspace: string,
+  { isWritable = true }: { readonly isWritable?: boolean } = {},
+): Promise<void> {
   const kept = [
     ["logins to MCP servers are", stateFolder()],
     ["the user's settings for all workspaces are", settingsFolder()],
+    ["packages of all workspaces are", isWritable ? cacheFolder() : undefined],
   ] as const;
   for (const [what, folder] of kept) {
     if (folder === undefined || !isInside(await realPlace(folder), workspace)) continue;
