@@ -1,11 +1,25 @@
 import { join } from "node:path";
-import { hostEnv } from "../base/permission.ts";
-import { isInside, lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
+import { hostEnv, mayRead } from "../base/permission.ts";
+import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
+
+/** The home directory as it is named, and where it is: a link may lead there. */
+export function homes(home: string | undefined = hostEnv("HOME")): string[] {
+  if (home === undefined || home === "") return [];
+  return [...new Set([home, mayRead(home) ? realPathSync(home) : home])];
+}
+
+function realPathSync(path: string): string {
+  try {
+    return Deno.realPathSync(path);
+  } catch {
+    return path; // not there, so it leads nowhere
+  }
+}
 
 /** Whether a folder contains too much to be readable just because something in it is named. */
 export function isBroad(folder: string, home: string | undefined): boolean {
-  if (SHARED.includes(folder)) return true;
-  return home !== undefined && (isInside(home, folder) || folder === join(home, ".local"));
+  return SHARED.includes(folder) ||
+    homes(home).some((home) => isInside(home, folder) || folder === join(home, ".local"));
 }
 
 const SHARED: readonly string[] = ["/", "/etc", "/home", "/opt", "/root", "/tmp", "/var"];
@@ -23,9 +37,8 @@ export async function pythonFolders(
   workspace: string,
   home: string | undefined = hostEnv("HOME"),
 ): Promise<string[]> {
-  const homes = home === undefined ? [undefined] : [home, await realPathIfSeen(home)];
   const isShared = prefix !== workspace && isInside(workspace, prefix);
-  if (!isShared && !homes.some((home) => isBroad(prefix, home))) return [prefix];
+  if (!isShared && !isBroad(prefix, home)) return [prefix];
   const parts = PYTHON_PARTS.map((name) => join(prefix, name));
   const found = await Promise.all(parts.map(lstatIfAllowed));
   return parts.filter((_, index) => found[index] !== undefined);

@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { isBroad, pythonFolders } from "./installation.ts";
 import { programFiles } from "./servers.ts";
@@ -62,6 +62,7 @@ Deno.test("pythonFolders() shows no home directory, and no other projects, of a 
   const own = `${home}/projects/own`;
   const parts = [`${home}/bin`, `${home}/lib`];
 
+  assert(isBroad(home, `${folder.path}/link`));
   assertEquals(await pythonFolders(home, own, home), parts);
   assertEquals(await pythonFolders(home, "/elsewhere", `${folder.path}/link`), parts);
   assertEquals(await pythonFolders(home, own, "/home/me"), parts);

@@ -1,17 +1,17 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
-import { hostEnv, mayRead } from "../base/permission.ts";
+import { mayRead } from "../base/permission.ts";
 import { settlePath } from "../files/pinned_folder.ts";
 import { ifPresent } from "../files/safe.ts";
 import { cacheFolder, dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { isInReach, isInside, lstatIfAllowed, reliablePath } from "../process/trusted_path.ts";
+import { homes } from "./installation.ts";
 import { CODE_NOTE, findProtectedPaths, lastingPaths, STATE_FOLDER } from "./protect.ts";
 
 /** Whether a folder is too wide for a workspace: code could read the whole home directory. */
 export function isWide(folder: string): boolean {
-  const home = hostEnv("HOME");
-  return folder === "/" || (home !== undefined && isInside(home, folder));
+  return folder === "/" || homes().some((home) => isInside(home, folder));
 }
 
 /** Finds the workspaces that contain a path. */
