@@ -5,7 +5,13 @@ import { settlePath } from "../files/pinned_folder.ts";
 import { ifPresent } from "../files/safe.ts";
 import { cacheFolder, dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
-import { isInReach, isInside, lstatIfAllowed, reliablePath } from "../process/trusted_path.ts";
+import {
+  isInReach,
+  isInside,
+  lstatIfAllowed,
+  realPathIfSeen,
+  reliablePath,
+} from "../process/trusted_path.ts";
 import { homes } from "./installation.ts";
 import { CODE_NOTE, findProtectedPaths, lastingPaths, STATE_FOLDER } from "./protect.ts";
 
@@ -193,7 +199,7 @@ export async function requireOwnProgram(
   if (!program.includes("/")) return;
   const { workspace, what } = options;
   const path = resolve(program);
-  const real = await Deno.realPath(path).catch(() => path); // a missing program is not run either
+  const real = await realPathIfSeen(path); // a missing program is not run either
   const known = workspace === undefined ? [] : [await Deno.realPath(workspace)];
   await requireOwn([path, real], { known, what });
   for (const each of new Set([path, real])) {
