@@ -9,6 +9,7 @@ import {
   denoProgram,
   findProgram,
   findPrograms,
+  ownProgram,
   type ProgramPath,
   type ProgramSearch,
 } from "../process/program.ts";
@@ -183,7 +184,7 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
 async function requireOut(deno: ProgramPath, runtime: string): Promise<void> {
   try {
     await allDone([
-      requireOwnProgram(deno, { what: "Deno" }),
+      requireOwnProgram(deno, { what: "Deno", isRunning: deno === ownProgram() }),
       requireOwnProgram(runtime, { what: "the sandbox runtime" }),
     ]);
   } catch (cause) {

@@ -182,6 +182,12 @@ interface OwnProgramOptions {
   readonly workspace?: string;
   /** What the program is, for errors, such as `Python`. */
   readonly what: string;
+  /**
+   * Whether this process is the program: then it is enough that code cannot change it from now on.
+   *
+   * @default {false}
+   */
+  readonly isRunning?: boolean;
 }
 
 /**
@@ -197,16 +203,17 @@ export async function requireOwnProgram(
   options: OwnProgramOptions,
 ): Promise<void> {
   if (!program.includes("/")) return;
-  const { workspace, what } = options;
+  const { workspace, what, isRunning = false } = options;
   const path = resolve(program);
   const real = await realPathIfSeen(path); // a missing program is not run either
   const known = workspace === undefined ? [] : [await Deno.realPath(workspace)];
-  await requireOwn([path, real], { known, what });
+  await requireOwn([path, real], { known, what, isRunning });
   for (const each of new Set([path, real])) {
     for (const settings of environmentSettings(each)) {
-      await requireOwn([settings], { known, what: `settings of ${path}` });
+      await requireOwn([settings], { known, what: `settings of ${path}`, isRunning });
       const base = await baseOf(settings);
-      if (base !== undefined) await requireOwn([base], { known, what: `base of ${path}` });
+      if (base === undefined) continue;
+      await requireOwn([base], { known, what: `base of ${path}`, isRunning });
     }
   }
 }
@@ -214,12 +221,12 @@ export async function requireOwnProgram(
 /** Refuses the first of these paths, the others of which are where it leads. */
 async function requireOwn(
   [path, ...real]: readonly [string, ...string[]],
-  { known, what }: { readonly known: readonly string[]; readonly what: string },
+  { known, ...check }: Checked & { readonly known: readonly string[] },
 ): Promise<void> {
   const around = (await Promise.all([path, ...real].map(workspacesAbove))).flat();
   for (const folder of new Set([...known, ...around])) {
     if (isWide(folder) || !await isInReach(path, folder)) continue; // wide folders have no sandbox
-    await requireLasting(path, folder, what);
+    await requireLasting(path, folder, check);
   }
 }
 
@@ -245,8 +252,15 @@ async function baseOf(settings: string): Promise<string | undefined> {
   return home ? resolve("/", home, "python") : undefined; // where the host starts programs
 }
 
-async function requireLasting(path: string, workspace: string, what: string): Promise<void> {
+type Checked = Required<Pick<OwnProgramOptions, "what" | "isRunning">>;
+
+async function requireLasting(
+  path: string,
+  workspace: string,
+  { what, isRunning }: Checked,
+): Promise<void> {
   const { readOnly } = await findProtectedPaths(workspace);
+  if (isRunning) return void await reliablePath(path, { workspace, what, anchors: readOnly });
   const { paths, record } = await lastingPaths(workspace, readOnly);
   try {
     await reliablePath(path, { workspace, what, anchors: paths });

@@ -5,6 +5,7 @@ import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { shellWord } from "../../src/base/shell_word.ts";
 import { findPython } from "../../src/python/environment.ts";
+import { requireOwnProgram } from "../../src/sandbox/workspace.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
 import { TestExecutor } from "../support/executor.ts";
@@ -173,6 +174,21 @@ Deno.test("code that changes what an environment's Python is based on does not c
   await Deno.writeTextFile(`${workspace}/.venv/pyvenv.cfg`, `home = ${workspace}/tools/bin\n`);
 
   await assertRejects(() => findPython({ python, workspace }), ConfigError, `as base of ${python}`);
+});
+
+Deno.test("the Deno that runs ipybox may be in packages made anew, but not where code can exchange it", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await using started = await TestExecutor.start({ workspace });
+  assertEquals(await run(started, "open('deno', 'w').close(); print('planted')"), "planted");
+  await Deno.mkdir(`${workspace}/node_modules`); // as `npm ci` does
+  await Deno.writeTextFile(`${workspace}/node_modules/deno`, "");
+  const check = (program: string, isRunning: boolean) =>
+    requireOwnProgram(`${workspace}/${program}`, { what: "Deno", isRunning });
+
+  await check("node_modules/deno", true);
+  await assertRejects(() => check("node_modules/deno", false), ConfigError, "recreated since");
+  await assertRejects(() => check("deno", true), ConfigError, "executed code could replace");
 });
 
 /** Registers a server that is installed in the workspace's virtual environment. */
