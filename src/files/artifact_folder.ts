@@ -1,6 +1,6 @@
-import { basename, dirname, isAbsolute, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { mayRead } from "../base/permission.ts";
-import { pinRealPath } from "./pinned_folder.ts";
+import { isSettled, pinRealPath } from "./pinned_folder.ts";
 
 /**
  * A folder that the host writes an execution's files to, created with the first file.
@@ -124,9 +124,13 @@ function isLink(path: string): boolean {
   }
 }
 
-/** The real path of a folder: links above it are followed, but it must not be one itself. */
+/**
+ * The real path of a folder: links above it are followed, but it must not be one itself. In a
+ * workspace none are, because code of an earlier session may have made them.
+ */
 function expectedRealPath(path: string): string {
-  const absolute = isAbsolute(path) ? path : join(Deno.cwd(), path);
+  const absolute = resolve(path);
+  if (isSettled(absolute)) return absolute;
   const missing: string[] = [];
   for (let folder = absolute;;) {
     const parent = dirname(folder);

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { join } from "node:path";
 import { ArtifactFolder } from "./artifact_folder.ts";
 import { swapFolder } from "../../tests/support/attacker.ts";
+import { settlePath } from "./pinned_folder.ts";
 
 async function inTempDir(test: (directory: string) => Promise<void> | void): Promise<void> {
   const directory = await Deno.makeTempDir();
@@ -85,4 +86,16 @@ Deno.test("ArtifactFolder follows no link, as code's can lead through thousands 
     restored.defer(() => void Object.assign(Deno, { realPathSync }));
     Object.assign(Deno, { realPathSync: () => assert(false, "It was followed") });
     assertThrows(() => folder.write("png", new Uint8Array(1)), Error, "is a symbolic link");
+  }));
+
+Deno.test("ArtifactFolder follows no link in a workspace that code of an earlier session has made", () =>
+  inTempDir(async (directory) => {
+    const workspace = join(await Deno.realPath(directory), "workspace");
+    await Deno.mkdir(workspace);
+    await Deno.mkdir(join(directory, "elsewhere"));
+    settlePath(workspace);
+    await Deno.symlink(join(directory, "elsewhere"), join(workspace, "out"));
+    const folder = new ArtifactFolder(join(workspace, "out", "images"));
+    assertThrows(() => folder.write("svg", new Uint8Array([1])), Error, "out is a symbolic link");
+    assertEquals(await Array.fromAsync(Deno.readDir(join(directory, "elsewhere"))), []);
   }));

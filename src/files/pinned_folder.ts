@@ -32,7 +32,8 @@ export function settlePath(path: string): void {
   if (!isSettled(path)) settled.add(path);
 }
 
-function isSettled(path: string): boolean {
+/** Whether no links are followed on a path: see {@linkcode settlePath}. */
+export function isSettled(path: string): boolean {
   if (settled.has(path)) return true;
   const above = dirname(path);
   return above !== path && isSettled(above);

@@ -157,7 +157,7 @@ export class OutputCollector implements Disposable {
     const olds = [first, ...others].map(({ shown }) => shown);
     const { shown: whole, text } = this.#read(content);
     for (const { data, metadata } of olds) this.#keptBytes -= weightOf(data) + weightOf(metadata);
-    const shown = this.#fit(whole, { entries: 0, bytes: 0 }) ?? { data: {}, metadata: {} };
+    const shown = this.#fit(whole, { entries: 0, bytes: 0 }) ?? this.#nothing();
     const oldImages = new Set(olds.map(({ image }) => image));
     entries.others = [];
     this.#log.update(first, others, { ...shown, image: undefined });
@@ -202,6 +202,13 @@ export class OutputCollector implements Disposable {
     return [shown, textOnly].find(({ data, metadata }) =>
       this.#take({ ...besides, bytes: besides.bytes + weightOf(data) + weightOf(metadata) })
     );
+  }
+
+  /** A display without content. It counts even if there is no room, for the next update gives it back. */
+  #nothing(): Omit<Shown, "image"> {
+    const nothing = { data: {}, metadata: {} };
+    this.#keptBytes += weightOf(nothing.data) + weightOf(nothing.metadata);
+    return nothing;
   }
 
   /** Takes memory from the budget if it has enough; otherwise says so once in the text. */

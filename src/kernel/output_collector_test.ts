@@ -5,6 +5,8 @@ import { type CollectorOptions, OutputCollector } from "./output_collector.ts";
 import type { MimeBundle } from "./outputs.ts";
 import { cpuMs } from "../../tests/support/stalls.ts";
 
+const UPDATE = "update_display_data";
+
 /** A collector with a folder of its own, which disposing removes. */
 class TestCollector extends OutputCollector {
   readonly folder: string;
@@ -214,6 +216,23 @@ Deno.test("OutputCollector counts all that it keeps in one budget", () => {
   for (let i = 0; i < 30_000; i++) collector.display({ "text/html": "<b>", "text/plain": `${i}` });
   assert(collector.partial().outputs.length <= 10_010);
   assertMatch(collector.text ?? "", /29999$/);
+});
+
+Deno.test("OutputCollector gains no room by updates that do not fit", () => {
+  using collector = new TestCollector({ maxOutputBytes: 2 ** 20 });
+  collector.display({ "text/html": "" }, "x");
+  const count = () =>
+    collector.partial().outputs.filter((output) => "data" in output && output.data["text/html"])
+      .length;
+  const fits = (size: number) => {
+    const before = count();
+    collector.display({ "text/html": "a".repeat(size) });
+    return count() > before;
+  };
+  for (let size = 2 ** 25; size > 2 ** 8; size /= 2) while (fits(size));
+  const update = { "text/plain": "b".repeat(2 ** 18) };
+  for (let i = 0; i < 1000; i++) collector.display(update, "x", UPDATE);
+  assert(!fits(2 ** 16));
 });
 
 Deno.test("OutputCollector has the objects of displays weigh what they take, not their JSON", () => {

@@ -43,7 +43,7 @@ export async function placeHere(
   held.use(folder);
   const workspace = await realFolder(options.workspace);
   await requireOwnProgram(options.python, { workspace, what: "Python" });
-  const located = locatePython(options.python, deadline);
+  const located = locatePython(options.python, { workspace, signal: deadline });
   // Leaves no process behind if the start fails earlier. Its error is reported where it is awaited.
   parts.defer(() => located.then(() => {}, () => {}));
   const probe = { files: [folder.canary], port: canaryPort, process: Deno.pid };

@@ -4,6 +4,7 @@ import { stage } from "../base/stages.ts";
 import { programOf } from "../process/program.ts";
 import { pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
+import { pythonFolders } from "../sandbox/installation.ts";
 
 /** What a Python that can run the gateway consists of, which the sandbox must let it read. */
 interface PythonFiles {
@@ -47,8 +48,11 @@ const answerSchema = z.object({
   missing: z.array(z.string()),
 });
 
-/** Asks a Python where its files are and whether it can run the gateway. */
-export async function locatePython(python: string, signal: AbortSignal): Promise<PythonFiles> {
+/** Asks a Python where its files are and whether it can run the gateway for code of a workspace. */
+export async function locatePython(
+  python: string,
+  { workspace, signal }: { readonly workspace: string; readonly signal: AbortSignal },
+): Promise<PythonFiles> {
   using _stage = stage("ask Python for its files");
   const answer = await query(python, signal);
   if (answer.missing.length > 0) {
@@ -58,10 +62,12 @@ export async function locatePython(python: string, signal: AbortSignal): Promise
     );
   }
   const { links, prefixes, checker } = answer;
-  const outside = links.filter((link) => !prefixes.some((root) => link.startsWith(`${root}/`)));
+  const found = await Promise.all(prefixes.map((prefix) => pythonFolders(prefix, workspace)));
+  const folders = [...new Set(found.flat())];
+  const outside = links.filter((link) => !folders.some((root) => link.startsWith(`${root}/`)));
   return {
     executable: links[0],
-    readable: [...prefixes, ...outside],
+    readable: [...folders, ...outside],
     checker: checker ?? undefined,
   };
 }

@@ -196,9 +196,24 @@ class UnsetVariablesError extends ConfigError {}
 /** A server took too long to start. The message quotes none of the server's parameters. */
 export class SlowStartError extends McpConnectionError {}
 
-/** Variables that tell interpreters and the loader where to find code. */
-export const CODE_VARIABLE: RegExp =
-  /^(PYTHON(PATH|HOME|USERBASE)|NODE_(PATH|OPTIONS)|LD_.*|DYLD_.*|BASH_ENV|ENV|RUBY(LIB|OPT)|PERL5?(LIB|OPT)|CLASSPATH|JAVA_TOOL_OPTIONS|UV_(PROJECT|WORKING_DIRECTORY|CONFIG_FILE))$/;
+/**
+ * Variables that tell interpreters, package runners and the loader where to find code: themselves, or
+ * in settings and caches below the folders that they name.
+ */
+export const CODE_VARIABLE = new RegExp(
+  `^(?:${
+    [
+      ...["HOME", "XDG_(?:CACHE|CONFIG|DATA)_HOME", "LD_.*", "DYLD_.*", "GCONV_PATH"],
+      ...["OPENSSL_(?:CONF|ENGINES|MODULES)", "GIT_(?:CONFIG_GLOBAL|EXEC_PATH|TEMPLATE_DIR)"],
+      ...["BASH_ENV", "ENV", "ZDOTDIR", "CLASSPATH", "(?:JAVA_TOOL|_JAVA|JDK_JAVA)_OPTIONS"],
+      ...["PYTHON(?:PATH|HOME|USERBASE|STARTUP|PYCACHEPREFIX)", "PIPX_HOME"],
+      "UV_(?:PROJECT|WORKING_DIRECTORY|CONFIG_FILE|CACHE_DIR|TOOL_DIR|PYTHON_INSTALL_DIR)",
+      ...["NODE_(?:PATH|OPTIONS)", "(?:npm_config|NPM_CONFIG)_.*", "BUN_INSTALL.*", "DENO_DIR"],
+      ...["RUBY(?:LIB|OPT)", "GEM_(?:HOME|PATH)", "PERL5?(?:LIB|OPT)"],
+      ...["CARGO_HOME", "GO(?:PATH|CACHE|MODCACHE|FLAGS)"],
+    ].join("|")
+  })$`,
+);
 
 /** Whether an error of a server's start may quote values of variables in its parameters. */
 export function mayQuoteSecrets(params: ServerParams, error: Error): boolean {

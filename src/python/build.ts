@@ -6,6 +6,7 @@ import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { moduleArgs } from "../process/python_args.ts";
 import { trustedPath } from "../process/trusted_path.ts";
+import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { findBaseInterpreter, inspectInterpreter, type Interpreter } from "./interpreter.ts";
 import {
   environmentKey,
@@ -64,6 +65,7 @@ const LOCK_POLL_MS = 200;
  * @returns The environment.
  * @throws {EnvironmentNotReadyError} If there is no base Python, or the installation fails; the message
  * contains the installer's last lines.
+ * @throws {ConfigError} If executed code could have changed the cache or settings of the installer.
  * @throws {unknown} The signal's reason when it aborts.
  *
  * @example
@@ -142,6 +144,7 @@ async function planBuild(
 ): Promise<Build> {
   const { onProgress, signal } = options;
   const step = { env: { ...await installerEnv(), ...options.env }, onProgress, signal };
+  await requireOwnPlaces(step.env);
   const uv = await findProgram("uv", { path: step.env.PATH });
   const base = options.basePython === undefined
     ? await findBaseInterpreter(uv === undefined)
@@ -216,6 +219,29 @@ async function installerEnv(): Promise<Record<string, string>> {
   const own = Object.entries(Deno.env.toObject())
     .filter(([name]) => !MISLEADING.has(name) && !name.startsWith("PYTHON"));
   return { ...Object.fromEntries(own), PATH: await trustedPath(hostPath()) };
+}
+
+/**
+ * Variables that name folders and files from which installers take packages or settings. Of a package in
+ * its cache, uv does not check the hash again.
+ */
+const PLACES: readonly string[] = [
+  ...[
+    "UV_CACHE_DIR",
+    "UV_CONFIG_FILE",
+    "UV_PYTHON_INSTALL_DIR",
+    "PIP_CACHE_DIR",
+    "PIP_CONFIG_FILE",
+  ],
+  ...["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"],
+];
+
+/** Refuses places where executed code could have put what is installed. */
+async function requireOwnPlaces(env: Readonly<Record<string, string>>): Promise<void> {
+  for (const name of PLACES) {
+    const path = env[name];
+    if (path) await requireOwnProgram(join(resolve("/", path), "_"), { what: name });
+  }
 }
 
 /** Options of {@linkcode runStep}. */

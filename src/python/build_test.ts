@@ -3,7 +3,7 @@ import { stepsOf } from "../../tests/support/steps.ts";
 import { SilentIndex } from "../../tests/support/silent_index.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { remoteRecipe, tinyRecipe } from "../../tests/support/tiny_recipe.ts";
-import { EnvironmentNotReadyError } from "../base/errors.ts";
+import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
 import { buildPythonEnvironment } from "./environment.ts";
 import { readManaged } from "./managed.ts";
 import type { EnvironmentRecipe } from "./managed.ts";
@@ -115,6 +115,19 @@ Deno.test("buildPythonEnvironment() that is aborted ends the installer and leave
   await assertRejects(() => building, Error, "no more");
   await index.hungUp;
   assertEquals(await directory.list("cache"), ["build.lock"]);
+});
+
+Deno.test("buildPythonEnvironment() installs nothing from a cache that executed code could change", async () => {
+  await using workspace = await TempFolder.create();
+  await using directory = await TempFolder.create();
+  await Deno.mkdir(`${workspace.path}/.ipybox`);
+  const recipe = await tinyRecipe(directory.path);
+  const env = { UV_CACHE_DIR: `${workspace.path}/cache` };
+  await assertRejects(
+    () => buildPythonEnvironment({ recipe, cacheDir: `${directory.path}/cache`, env }),
+    ConfigError,
+    "as UV_CACHE_DIR: executed code could replace",
+  );
 });
 
 function buildElsewhere(cacheDir: string, recipe: EnvironmentRecipe): Deno.Command {

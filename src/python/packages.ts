@@ -22,6 +22,7 @@ import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "../sandbox/config.ts";
 import { confine } from "../sandbox/confine.ts";
+import { pythonFolders } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import {
@@ -372,7 +373,12 @@ export class PackageFolder {
       readable: [
         // Nothing that an installer can write, such as the interpreter beside the packages, which may
         // now be a link to anywhere.
-        ...await existing([prefix, basePrefix, ...files, ...settings.paths]),
+        ...(await Promise.all(
+          (await existing([prefix, basePrefix])).map((folder) =>
+            pythonFolders(folder, this.#workspace)
+          ),
+        )).flat(),
+        ...await existing([...files, ...settings.paths]),
         ...this.#options.shared ?? [], // checked before, and not links
       ],
       hostPrivate,

@@ -1,6 +1,7 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { isBroad, programFiles } from "./servers.ts";
+import { isBroad, pythonFolders } from "./installation.ts";
+import { programFiles } from "./servers.ts";
 import { namedProgram } from "../process/program.ts";
 
 async function write(path: string, text = ""): Promise<void> {
@@ -48,4 +49,23 @@ Deno.test("isBroad() knows the home directory, what is above it, and what many s
   for (const folder of ["/home/me/work", "/usr", "/home/you/x", "/tmp/x"]) {
     assertEquals(isBroad(folder, "/home/me"), false, folder);
   }
+});
+
+Deno.test("pythonFolders() shows no home directory, and no other projects, of a Python that is there", async () => {
+  await using folder = await TempFolder.create();
+  const home = `${folder.path}/home`;
+  await write(`${home}/.ssh/id_ed25519`);
+  await write(`${home}/lib/python3.12/os.py`);
+  await Deno.mkdir(`${home}/bin`);
+  await Deno.mkdir(`${home}/projects/own`, { recursive: true });
+  await Deno.symlink(home, `${folder.path}/link`);
+  const own = `${home}/projects/own`;
+  const parts = [`${home}/bin`, `${home}/lib`];
+
+  assert(isBroad(home, `${folder.path}/link`));
+  assertEquals(await pythonFolders(home, own, home), parts);
+  assertEquals(await pythonFolders(home, "/elsewhere", `${folder.path}/link`), parts);
+  assertEquals(await pythonFolders(home, own, "/home/me"), parts);
+  assertEquals(await pythonFolders(home, "/elsewhere", "/home/me"), [home]);
+  assertEquals(await pythonFolders(home, home, "/home/me"), [home]); // a workspace is readable
 });

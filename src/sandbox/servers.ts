@@ -3,8 +3,9 @@ import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
-import { isInside, reliablePath, trustedPath } from "../process/trusted_path.ts";
+import { reliablePath, trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "./config.ts";
+import { isBroad } from "./installation.ts";
 import { Planner } from "./planner.ts";
 import {
   beginWriting,
@@ -215,14 +216,6 @@ export async function programFiles(
   }
   return [...files];
 }
-
-/** Whether a folder contains too much to be readable just because something in it is named. */
-export function isBroad(folder: string, home: string | undefined): boolean {
-  if (SHARED.includes(folder)) return true;
-  return home !== undefined && (isInside(home, folder) || folder === join(home, ".local"));
-}
-
-const SHARED: readonly string[] = ["/", "/etc", "/home", "/opt", "/root", "/tmp", "/var"];
 
 /** The folders that contain `bin/` and `node_modules/`, and a virtual environment's base. */
 async function installations(program: string): Promise<string[]> {

@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
-import { EnvironmentNotReadyError, SandboxUnavailableError } from "../base/errors.ts";
+import { ConfigError, EnvironmentNotReadyError, SandboxUnavailableError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { hostEnv, mayRead } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
@@ -9,11 +9,13 @@ import {
   denoProgram,
   findProgram,
   findPrograms,
+  ownProgram,
   type ProgramPath,
   type ProgramSearch,
 } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import type { Prerequisite } from "./prerequisites.ts";
+import { requireOwnProgram } from "./workspace.ts";
 
 /** The sandbox runtime's name on npm. */
 export const SRT_PACKAGE = "@anthropic-ai/sandbox-runtime";
@@ -167,6 +169,7 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
   const { denoDir, vendor } = usual === undefined || there === undefined
     ? await askedOrDownloaded(deno, options)
     : { denoDir: usual, vendor: there };
+  await requireOut(deno, vendor ?? `${denoDir}/npm`);
   return {
     command: deno,
     args: ["run", "--quiet", "--no-config", "--cached-only", "-A", SPECIFIER],
@@ -175,6 +178,20 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
     version: SRT_VERSION,
     library: SPECIFIER,
   };
+}
+
+/** Refuses what the host runs here where executed code could have changed it. */
+async function requireOut(deno: ProgramPath, runtime: string): Promise<void> {
+  try {
+    await allDone([
+      requireOwnProgram(deno, { what: "Deno", isRunning: deno === ownProgram() }),
+      requireOwnProgram(runtime, { what: "the sandbox runtime" }),
+    ]);
+  } catch (cause) {
+    if (!(cause instanceof ConfigError)) throw cause;
+    const fix = "Move Deno, and its cache (DENO_DIR or XDG_CACHE_HOME), out of the workspace";
+    throw new SandboxUnavailableError(cause.message, fix, { cause });
+  }
 }
 
 /** The usual location of Deno's cache, because asking Deno takes as long as starting it. */

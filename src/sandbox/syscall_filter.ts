@@ -11,8 +11,8 @@
  * priorities: with a limit of open files, the gateway could not end a kernel's leftovers. So code
  * can change only its own.
  *
- * It denies leases, with which code could block programs outside that open a file, even one that
- * code may only read. It also denies the old form of directory notifications.
+ * It denies leases and delegations, with which code could block programs outside that open a file, even
+ * one that code may only read. It also denies the old form of directory notifications.
  *
  * It denies creating setuid and setgid files: files in the workspace belong to the user outside,
  * too, and another user of the machine could run them.
@@ -141,9 +141,9 @@ const OWN_ONLY: readonly (readonly [calls: Numbers, id: number, all?: number])[]
 /** ZeroMQ calls this for its threads, but only with their current policy: `SCHED_OTHER`, which is 0. */
 const SET_SCHEDULER: Numbers = { sched_setscheduler: [144, 119] };
 
-/** `F_SETLEASE` and `F_NOTIFY`. */
+/** `F_SETLEASE`, `F_NOTIFY`, and `F_SETDELEG`, which Linux has since 6.19. */
 const FILE_CONTROL: Numbers = { fcntl: [72, 25] };
-const WATCHES = [1024, 1026];
+const WATCHES = [1024, 1026, 1040];
 
 /** `CLONE_NEWNS`, `…CGROUP`, `…UTS`, `…IPC`, `…USER`, `…PID` and `…NET`. */
 const NEW_NAMESPACES = 0x7e020000;

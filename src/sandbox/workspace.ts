@@ -1,17 +1,23 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
-import { hostEnv, mayRead } from "../base/permission.ts";
+import { mayRead } from "../base/permission.ts";
 import { settlePath } from "../files/pinned_folder.ts";
 import { ifPresent } from "../files/safe.ts";
-import { dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
+import { cacheFolder, dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
-import { isInReach, isInside, lstatIfAllowed, reliablePath } from "../process/trusted_path.ts";
+import {
+  isInReach,
+  isInside,
+  lstatIfAllowed,
+  realPathIfSeen,
+  reliablePath,
+} from "../process/trusted_path.ts";
+import { homes } from "./installation.ts";
 import { CODE_NOTE, findProtectedPaths, lastingPaths, STATE_FOLDER } from "./protect.ts";
 
 /** Whether a folder is too wide for a workspace: code could read the whole home directory. */
 export function isWide(folder: string): boolean {
-  const home = hostEnv("HOME");
-  return folder === "/" || (home !== undefined && isInside(home, folder));
+  return folder === "/" || homes().some((home) => isInside(home, folder));
 }
 
 /** Finds the workspaces that contain a path. */
@@ -101,7 +107,7 @@ export async function projectPaths(project: string, workspace: string): Promise<
       `Cannot use ${folder} as project: code could read the whole home directory`,
     );
   }
-  await refuseUserFoldersIn(folder);
+  await refuseUserFoldersIn(folder, { isWritable: false });
   const { unreadable } = await findProtectedPaths(folder, { writable: false });
   return { readable: [folder], unreadable };
 }
@@ -134,11 +140,15 @@ export async function userFolders(): Promise<string[]> {
   return real.filter((folder) => folder !== undefined);
 }
 
-/** Refuses a workspace whose code could create or change the user's folders of ipybox. */
-export async function refuseUserFoldersIn(workspace: string): Promise<void> {
+/** Refuses a workspace or project whose code could see or, in a workspace, change folders of ipybox. */
+export async function refuseUserFoldersIn(
+  workspace: string,
+  { isWritable = true }: { readonly isWritable?: boolean } = {},
+): Promise<void> {
   const kept = [
     ["logins to MCP servers are", stateFolder()],
     ["the user's settings for all workspaces are", settingsFolder()],
+    ["packages of all workspaces are", isWritable ? cacheFolder() : undefined],
   ] as const;
   for (const [what, folder] of kept) {
     if (folder === undefined || !isInside(await realPlace(folder), workspace)) continue;
@@ -172,6 +182,12 @@ interface OwnProgramOptions {
   readonly workspace?: string;
   /** What the program is, for errors, such as `Python`. */
   readonly what: string;
+  /**
+   * Whether this process is the program: then it is enough that code cannot change it from now on.
+   *
+   * @default {false}
+   */
+  readonly isRunning?: boolean;
 }
 
 /**
@@ -179,25 +195,72 @@ interface OwnProgramOptions {
  * something that every session so far has protected, such as a virtual environment that existed
  * before the first one. The path to it must have no links; only its last component may be one, as
  * an environment's `bin/python` is.
+ *
+ * The same holds for what decides which Python an environment's programs run.
  */
 export async function requireOwnProgram(
   program: string,
   options: OwnProgramOptions,
 ): Promise<void> {
   if (!program.includes("/")) return;
-  const { workspace, what } = options;
+  const { workspace, what, isRunning = false } = options;
   const path = resolve(program);
-  const real = await Deno.realPath(path).catch(() => path); // a missing program is not run either
-  const around = [...await workspacesAbove(path), ...await workspacesAbove(real)];
+  const real = await realPathIfSeen(path); // a missing program is not run either
   const known = workspace === undefined ? [] : [await Deno.realPath(workspace)];
-  for (const folder of new Set([...known, ...around])) {
-    if (isWide(folder) || !await isInReach(path, folder)) continue; // wide folders have no sandbox
-    await requireLasting(path, folder, what);
+  await requireOwn([path, real], { known, what, isRunning });
+  for (const each of new Set([path, real])) {
+    for (const settings of environmentSettings(each)) {
+      await requireOwn([settings], { known, what: `settings of ${path}`, isRunning });
+      const base = await baseOf(settings);
+      if (base === undefined) continue;
+      await requireOwn([base], { known, what: `base of ${path}`, isRunning });
+    }
   }
 }
 
-async function requireLasting(path: string, workspace: string, what: string): Promise<void> {
+/** Refuses the first of these paths, the others of which are where it leads. */
+async function requireOwn(
+  [path, ...real]: readonly [string, ...string[]],
+  { known, ...check }: Checked & { readonly known: readonly string[] },
+): Promise<void> {
+  const around = (await Promise.all([path, ...real].map(workspacesAbove))).flat();
+  for (const folder of new Set([...known, ...around])) {
+    if (isWide(folder) || !await isInReach(path, folder)) continue; // wide folders have no sandbox
+    await requireLasting(path, folder, check);
+  }
+}
+
+/**
+ * The files in which Python looks for its environment, whether or not they exist: beside the program
+ * and above. conda makes none, so code could add one where the workspace itself is the environment.
+ */
+function environmentSettings(program: string): string[] {
+  const folder = dirname(program);
+  if (basename(folder) !== "bin" && !/^(?:python|pypy)/.test(basename(program))) return [];
+  return [folder, dirname(folder)].map((place) => join(place, "pyvenv.cfg"));
+}
+
+/** A file in the folder of the Python from which an environment takes the standard library. */
+async function baseOf(settings: string): Promise<string | undefined> {
+  if (!mayRead(settings)) return undefined;
+  const { PermissionDenied, NotADirectory } = Deno.errors;
+  const text = await ifPresent(Deno.readTextFile(settings)).catch((error: unknown) => {
+    if (error instanceof PermissionDenied || error instanceof NotADirectory) return undefined;
+    throw error;
+  });
+  const home = text && /^[^\S\n]*home[^\S\n]*=(.*)$/im.exec(text)?.[1]?.trim();
+  return home ? resolve("/", home, "python") : undefined; // where the host starts programs
+}
+
+type Checked = Required<Pick<OwnProgramOptions, "what" | "isRunning">>;
+
+async function requireLasting(
+  path: string,
+  workspace: string,
+  { what, isRunning }: Checked,
+): Promise<void> {
   const { readOnly } = await findProtectedPaths(workspace);
+  if (isRunning) return void await reliablePath(path, { workspace, what, anchors: readOnly });
   const { paths, record } = await lastingPaths(workspace, readOnly);
   try {
     await reliablePath(path, { workspace, what, anchors: paths });

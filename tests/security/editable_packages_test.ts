@@ -42,9 +42,9 @@ async function ranAt(mark: string): Promise<string> {
 
 Deno.test("no Python of the user's imports outside of the sandbox what code has written", async () => {
   await using folder = await TempFolder.create();
-  const { mark, python } = await makePlaces(folder.path);
+  const { workspace, mark, python } = await makePlaces(folder.path);
   const { signal } = new AbortController();
-  const { executable } = await locatePython(python, signal);
+  const { executable } = await locatePython(python, { workspace, signal });
   assertEquals(executable, await Deno.realPath(`${folder.path}/venv/bin`) + "/python");
   const modules = { ipykernel: "ipykernel", pydantic: "pydantic", optional: "optional" };
   const found = await inspectInterpreter(python, modules);
@@ -66,4 +66,19 @@ Deno.test("nor does the Python of a placement", async () => {
   // What the environment names is not part of it, so the gateway cannot be imported inside.
   assertStringIncludes(`${error}`, "The kernel gateway exited");
   assertEquals(await ranAt(mark), "");
+});
+
+Deno.test("code in a folder of an environment sees only the environment's parts there", async () => {
+  await using folder = await TempFolder.create();
+  const { python } = await makePlaces(folder.path);
+  const environment = await Deno.realPath(`${folder.path}/venv`);
+  const workspace = `${environment}/project`;
+  await Deno.mkdir(workspace);
+  const { signal } = new AbortController();
+  const { readable } = await locatePython(python, { workspace, signal });
+  assertEquals(readable.includes(environment), false);
+  assertEquals(
+    readable.filter((path) => path.startsWith(`${environment}/`)).toSorted(),
+    ["bin", "lib", "lib64", "pyvenv.cfg"].map((name) => `${environment}/${name}`),
+  );
 });

@@ -5,6 +5,7 @@ import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { shellWord } from "../../src/base/shell_word.ts";
 import { findPython } from "../../src/python/environment.ts";
+import { requireOwnProgram } from "../../src/sandbox/workspace.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
 import { TestExecutor } from "../support/executor.ts";
@@ -140,6 +141,54 @@ Deno.test("a virtual environment that code made stays its own in a copy for a se
   assertMatch(await tenant.execute(CALL), NEW);
 
   await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
+});
+
+Deno.test("code in a workspace that is an environment gives its Python no other standard library", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await Deno.mkdir(`${workspace}/conda-meta`); // as conda makes it, without pyvenv.cfg
+  await Deno.mkdir(`${workspace}/bin`);
+  const python = `${workspace}/bin/python`;
+  await Deno.writeTextFile(python, "#!/bin/sh\nexit 1\n", { mode: 0o755 });
+  const plantedSettings = "open('pyvenv.cfg', 'w').write('home = /elsewhere'); print('planted')";
+
+  await assertRejects(() => findPython({ python, workspace }), ConfigError, "pyvenv.cfg");
+  {
+    await using started = await TestExecutor.start({ workspace });
+    assertEquals(await run(started, plantedSettings), "planted");
+  }
+  await assertRejects(
+    () => CodeExecutor.start({ workspace, python, log }),
+    ConfigError,
+    `as settings of ${python}`,
+  );
+});
+
+Deno.test("code that changes what an environment's Python is based on does not choose what the host runs", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await Deno.mkdir(`${workspace}/tools/bin`, { recursive: true });
+  await Deno.mkdir(`${workspace}/.venv/bin`, { recursive: true });
+  const python = `${workspace}/.venv/bin/python`; // a copy, as `python -m venv --copies` makes it
+  await Deno.writeTextFile(python, "#!/bin/sh\nexit 1\n", { mode: 0o755 });
+  await Deno.writeTextFile(`${workspace}/.venv/pyvenv.cfg`, `home = ${workspace}/tools/bin\n`);
+
+  await assertRejects(() => findPython({ python, workspace }), ConfigError, `as base of ${python}`);
+});
+
+Deno.test("the Deno that runs ipybox may be in packages made anew, but not where code can exchange it", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await using started = await TestExecutor.start({ workspace });
+  assertEquals(await run(started, "open('deno', 'w').close(); print('planted')"), "planted");
+  await Deno.mkdir(`${workspace}/node_modules`); // as `npm ci` does
+  await Deno.writeTextFile(`${workspace}/node_modules/deno`, "");
+  const check = (program: string, isRunning: boolean) =>
+    requireOwnProgram(`${workspace}/${program}`, { what: "Deno", isRunning });
+
+  await check("node_modules/deno", true);
+  await assertRejects(() => check("node_modules/deno", false), ConfigError, "recreated since");
+  await assertRejects(() => check("deno", true), ConfigError, "executed code could replace");
 });
 
 /** Registers a server that is installed in the workspace's virtual environment. */

@@ -6,6 +6,7 @@ import { z } from "zod";
 import marketplace from "../../.claude-plugin/marketplace.json" with { type: "json" };
 import mcpb from "../../packaging/mcpb/manifest.json" with { type: "json" };
 import { requireProgram } from "../../src/process/program.ts";
+import { ipybox } from "../support/cli.ts";
 import { npmRegistry } from "../support/npm_registry.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { testIf } from "../support/skip.ts";
@@ -28,6 +29,25 @@ testIf(why === undefined, why ?? "", {
     assertStringIncludes(said.sandbox ?? "", "bubblewrap works");
     assertMatch(said["next session"] ?? "", /25\d\d files and folders in \S+ \(/);
   },
+});
+
+const infoSchema = z.object({ denoDir: z.string() });
+
+Deno.test("the host runs no Deno and no sandbox runtime that code in the workspace can change", async () => {
+  await using folder = await TempFolder.create();
+  await using other = await TempFolder.create();
+  const workspace = folder.path;
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
+  const { denoDir } = infoSchema.parse(JSON.parse(new TextDecoder().decode(stdout)));
+  await Deno.symlink(denoDir, `${workspace}/cache`); // all of it would take gigabytes
+  const run = async (cwd: string) =>
+    await ipybox(["run", "-c", "print(1)"], { cwd, env: { DENO_DIR: `${workspace}/cache` } });
+
+  const { code, stderr } = await run(workspace);
+  assertEquals(code, 3);
+  assertMatch(stderr.replaceAll(/\s+/g, " "), /cache\S* as the sandbox runtime: .*DENO_DIR/);
+  const elsewhere = await run(other.path); // of a session before
+  assertEquals(elsewhere.code, 3, elsewhere.stderr);
 });
 
 const NAMES = ["sh", "dirname", "env", "npx", "node", "deno", "ipybox", "docker"];

@@ -60,6 +60,13 @@ Deno.test("a server whose code executed code could replace is not started", asyn
     option: { command: Deno.execPath(), args: ["run", `--config=${workspace}/deno.json`, "npm:x"] },
     variable: { ...rawServer(), env: { LD_PRELOAD: `${workspace}/x.so` } },
     "search path": { command: python, args: ["-m", "x"], env: { PYTHONPATH: `/usr:${workspace}` } },
+    "compiled code": { ...rawServer(), env: { PYTHONPYCACHEPREFIX: `${workspace}/cache` } },
+    "home directory": { command: python, args: ["-m", "x"], env: { HOME: workspace } },
+    "cache of packages": {
+      command: "npx",
+      args: ["-y", "x"],
+      env: { npm_config_cache: `${workspace}/cache` },
+    },
     package: { command: "npx", args: ["-y", `${workspace}/app`] },
     shell: { command: "/bin/sh", args: [`${workspace}/hook.sh`] },
     awk: { command: "awk", args: ["-f", `${workspace}/program`] },

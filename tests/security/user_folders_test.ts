@@ -19,7 +19,11 @@ Deno.test("no workspace has the user's folders in it, and no server's settings o
   const run = async (config: string, ...workspaces: string[]) => {
     const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
       args: ["run", "-A", "--quiet", fixture, scratch.path, ...workspaces],
-      env: { XDG_STATE_HOME: `${path}/state`, XDG_CONFIG_HOME: config },
+      env: {
+        XDG_STATE_HOME: `${path}/state`,
+        XDG_CONFIG_HOME: config,
+        XDG_CACHE_HOME: `${path}/cache`,
+      },
     }).output();
     assertEquals(code, 0, new TextDecoder().decode(stderr));
     return reportSchema.parse(JSON.parse(new TextDecoder().decode(stdout)));
@@ -27,7 +31,8 @@ Deno.test("no workspace has the user's folders in it, and no server's settings o
 
   await t.step("they are found where they are, and where a link leads", async () => {
     await Deno.symlink(`${path}/dotfiles`, `${path}/linked`); // without ipybox in it
-    const workspaces = [`${path}/state`, `${path}/dotfiles`, `${path}/config`];
+    await Deno.mkdir(`${path}/cache`);
+    const workspaces = ["state", "dotfiles", "config", "cache"].map((name) => `${path}/${name}`);
     const { refused } = await run(`${path}/linked`, ...workspaces);
     assertMatch(refused[0] ?? "", /^Cannot use .*: logins to MCP servers are stored in /);
     assertMatch(
@@ -35,6 +40,7 @@ Deno.test("no workspace has the user's folders in it, and no server's settings o
       /^Cannot use .*: the user's settings for all workspaces are stored/,
     );
     assertEquals(refused[2], "");
+    assertMatch(refused[3] ?? "", /^Cannot use .*: packages of all workspaces are stored in /);
     for await (const { name } of Deno.readDir(scratch.path)) {
       await Deno.remove(`${scratch.path}/${name}`, { recursive: true });
     }

@@ -1,0 +1,45 @@
+import { join } from "node:path";
+import { hostEnv, mayRead } from "../base/permission.ts";
+import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
+
+/** The home directory as it is named, and where it is: a link may lead there. */
+export function homes(home: string | undefined = hostEnv("HOME")): string[] {
+  if (home === undefined || home === "") return [];
+  return [...new Set([home, mayRead(home) ? realPathSync(home) : home])];
+}
+
+function realPathSync(path: string): string {
+  try {
+    return Deno.realPathSync(path);
+  } catch {
+    return path; // not there, so it leads nowhere
+  }
+}
+
+/** Whether a folder contains too much to be readable just because something in it is named. */
+export function isBroad(folder: string, home: string | undefined): boolean {
+  return SHARED.includes(folder) ||
+    homes(home).some((home) => isInside(home, folder) || folder === join(home, ".local"));
+}
+
+const SHARED: readonly string[] = ["/", "/etc", "/home", "/opt", "/root", "/tmp", "/var"];
+
+/** The parts of a Python's folder that it needs to start and to import its packages. */
+const PYTHON_PARTS: readonly string[] = ["bin", "lib", "lib64", "pyvenv.cfg"];
+
+/**
+ * What a sandbox shows of a Python's folder (`sys.prefix`), a real path: all of it, unless it contains
+ * the home directory, the workspace or what many share. It does for a Python that was built with
+ * `--prefix=$HOME`, and where projects are in the folder of an environment.
+ */
+export async function pythonFolders(
+  prefix: string,
+  workspace: string,
+  home: string | undefined = hostEnv("HOME"),
+): Promise<string[]> {
+  const isShared = prefix !== workspace && isInside(workspace, prefix);
+  if (!isShared && !isBroad(prefix, home)) return [prefix];
+  const parts = PYTHON_PARTS.map((name) => join(prefix, name));
+  const found = await Promise.all(parts.map(lstatIfAllowed));
+  return parts.filter((_, index) => found[index] !== undefined);
+}
