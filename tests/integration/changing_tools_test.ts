@@ -92,8 +92,11 @@ Deno.test("tools that appear, change and go while code runs", async (t) => {
   });
 
   await step("a change between cells is told in the next one", async () => {
-    const first = await run(executor, 'define("new_later", after=300)');
+    await using folder = await TempFolder.create();
+    const moment = `${folder.path}/later`;
+    const first = await run(executor, `define("new_later", after="${moment}")`);
     assertEquals(first.notes, []);
+    await Deno.writeTextFile(moment, "");
     await until(async () =>
       (await Deno.readTextFile(`${workspace}/mcptools/raw/schema.json`)).includes("new_later")
     );
