@@ -18,6 +18,11 @@ function tool(name: string, properties: Record<string, unknown> = {}): Record<st
   };
 }
 
+Deno.test("renderFiles() keeps the types of a tool with values of megabytes", () => {
+  const large = tool("large", { a: { enum: ["x".repeat(3_000_000), "y"] } });
+  assertEquals(renderFiles("demo", { tools: [large] }).tools[0]?.warnings, []);
+});
+
 Deno.test("generatePackage() says what became of each tool, in the server's order", async () => {
   await using directory = await TempFolder.create();
   const tools = [tool("z-tool"), tool("a"), null, tool("a"), { name: "bare" }];

@@ -36,7 +36,7 @@ export interface WriteOptions {
   readonly isGenerated: (name: string, text: string | undefined) => boolean;
 }
 
-/** Larger files were not generated, and are not read. */
+/** Larger files are not read, and so not compared: hardly any list of tools is larger. */
 const MAX_FILE_SIZE = 4 * 2 ** 20;
 /** How much of a folder is read: a repository or code may have filled it, with files without blocks. */
 const MAX_FOLDER_SIZE = 64 * 2 ** 20;

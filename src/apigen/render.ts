@@ -13,11 +13,12 @@ import {
   type Field,
   type ModuleModel,
   type ObservedResult,
+  partsOf,
   type PyType,
 } from "./model.ts";
 import { observedIn, typedDicts } from "./observed.ts";
 import { callExample, observedClasses } from "./signature.ts";
-import { typeLayout, typeText } from "./value_types.ts";
+import { hasLiteralBase, typeLayout, typeText } from "./value_types.ts";
 
 export function renderModule(model: ModuleModel): string {
   const text = fill("module", {
@@ -340,8 +341,27 @@ function useField(field: Field, used: Set<string>): void {
   useType(field.type, used);
 }
 
-/** Adds the names in a type's text: all words but those in strings and of keyword arguments. */
 function useType(type: PyType, used: Set<string>): void {
-  const text = typeText(type).replace(/"(?:[^"\\]|\\.)*"/g, "");
-  for (const [name] of text.matchAll(/\b\w+\b(?!=)/g)) used.add(name);
+  switch (type.kind) {
+    case "name":
+      used.add(type.name);
+      break;
+    case "literal":
+      used.add("Literal");
+      break;
+    case "oneOf":
+      used.add("Annotated").add("one_of").add(hasLiteralBase(type.values) ? "Literal" : "Any");
+      break;
+    case "annotated":
+      used.add("Annotated");
+      for (const constraint of type.constraints) used.add(CONSTRAINT_NAMES[constraint.kind]);
+  }
+  for (const part of partsOf(type)) useType(part, used);
 }
+
+const CONSTRAINT_NAMES = {
+  field: "Field",
+  pattern: "pattern",
+  multipleOf: "multiple_of",
+  unique: "unique",
+} as const;

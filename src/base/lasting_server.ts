@@ -117,7 +117,7 @@ class Forwarding implements AsyncDisposable {
   readonly #listener: Deno.TcpListener;
   readonly #socket: () => string;
   readonly #accepting: Promise<void>;
-  readonly #open = new Map<SocketStream, Promise<void>>();
+  readonly #open = new Map<ClientStream, Promise<void>>();
 
   /**
    * @param listener The port.
@@ -127,7 +127,7 @@ class Forwarding implements AsyncDisposable {
     this.#listener = listener;
     this.#socket = socket;
     this.#accepting = acceptAll(listener, (connection) => {
-      const stream = new SocketStream(connection);
+      const stream = new ClientStream(connection);
       const forwarded = this.#forward(stream).finally(() => this.#open.delete(stream));
       this.#open.set(stream, forwarded);
     });
@@ -146,13 +146,32 @@ class Forwarding implements AsyncDisposable {
   }
 
   /** Forwards a connection to its end. Never rejects. */
-  async #forward(stream: SocketStream): Promise<void> {
+  async #forward(client: ClientStream): Promise<void> {
     try {
-      const path = this.#socket();
-      await joinStreams(stream, new SocketStream(await Deno.connect({ transport: "unix", path })));
+      await joinStreams(client, new SocketStream(await this.#connect()));
     } catch {
-      stream.close(); // nothing listens for the moment
+      client.close(); // nothing listens for the moment
     }
+  }
+
+  /** Connects to the socket. Unlike a port, it refuses more while a thousand wait to be accepted. */
+  async #connect(): Promise<Deno.UnixConn> {
+    for (;;) {
+      try {
+        return await Deno.connect({ transport: "unix", path: this.#socket() });
+      } catch (error) {
+        if (!(error instanceof Deno.errors.WouldBlock)) throw error;
+        await pause(ACCEPT_RETRY_MS);
+      }
+    }
+  }
+}
+
+/** A client's connection. It is closed where the server closes it, also if the client keeps it. */
+class ClientStream extends SocketStream {
+  override async end(): Promise<void> {
+    await super.end();
+    this.close();
   }
 }
 

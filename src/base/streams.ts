@@ -52,9 +52,9 @@ async function passOn(from: ByteStream, to: ByteStream): Promise<void> {
   await to.end();
 }
 
-/** The size of one read. */
+/** The size of one read while much arrives. */
 const CHUNK = 1 << 16;
-/** Up to this many bytes, copying them is cheaper than a new buffer. */
+/** The size of the others: very many connections may wait. Copying less is cheaper than a new buffer. */
 const SMALL = 1 << 13;
 
 /** A TCP or Unix connection as a byte stream, which owns it. */
@@ -78,12 +78,15 @@ export class SocketStream implements ByteStream {
       this.#unread = undefined;
       return unread;
     }
-    const buffer = this.#buffer ?? new Uint8Array(CHUNK);
+    const buffer = this.#buffer ?? new Uint8Array(SMALL);
     this.#buffer = buffer;
     const length = await this.#connection.read(buffer);
     if (length === null) return null;
-    if (length <= SMALL) return buffer.slice(0, length);
-    this.#buffer = undefined; // the reader owns it now
+    if (length < SMALL) {
+      if (buffer.length > SMALL) this.#buffer = undefined;
+      return buffer.slice(0, length);
+    }
+    this.#buffer = new Uint8Array(CHUNK); // the reader owns the other now
     return buffer.subarray(0, length);
   }
 

@@ -3,8 +3,7 @@ import { type ApprovalPageOptions, PageDesk, type PersonDesks } from "../approva
 import { settledWithin } from "../base/signals.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { LastingServer } from "../base/lasting_server.ts";
-import { isAllGranted } from "../base/permission.ts";
-import { HeldFolder } from "../files/private_folder.ts";
+import { socketFolder } from "../files/private_folder.ts";
 import { ApplicationDoor } from "./application.ts";
 import { randomToken } from "../base/tokens.ts";
 import type { ByteStream } from "../base/streams.ts";
@@ -146,7 +145,7 @@ export class ToolServer implements AsyncDisposable {
       host: () => applicationDoor.url.host,
       token,
     });
-    const folder = isAllGranted() ? stack.use(await HeldFolder.create({ log })).path : undefined;
+    const folder = stack.use(await socketFolder(log))?.path;
     const listening = { token, log, folder };
     const applicationDoor: Door = listen((request) => door.handle(request), listening, stack);
     stack.defer(async () => void await settledWithin(door.close(), FAREWELL_MS));

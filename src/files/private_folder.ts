@@ -2,7 +2,7 @@ import { dirname, join } from "node:path";
 import { fill } from "../base/bytes.ts";
 import { ConfigError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { isGranted, mayRead } from "../base/permission.ts";
+import { isAllGranted, isGranted, mayRead } from "../base/permission.ts";
 import { PathTrust } from "../process/trusted_path.ts";
 import type { Held } from "./held_records.ts";
 import { emptyFolder } from "./remove_tree.ts";
@@ -94,6 +94,18 @@ interface HeldFolderOptions {
   readonly parent?: string;
   /** Receives leftovers of killed processes that could not be removed. */
   readonly log?: Logger;
+}
+
+/** The longest path of a folder for sockets, in bytes: systems limit that of a socket to 103 or 107. */
+const MAX_SOCKET_FOLDER = 95;
+
+/** Makes a folder for sockets, if Deno's permissions allow sockets. `TMPDIR` may be too long for them. */
+export async function socketFolder(log: Logger): Promise<HeldFolder | undefined> {
+  if (!isAllGranted()) return undefined;
+  const folder = await HeldFolder.create({ log });
+  if (new TextEncoder().encode(folder.path).length <= MAX_SOCKET_FOLDER) return folder;
+  await folder[Symbol.asyncDispose]();
+  return await HeldFolder.create({ parent: "/tmp", log });
 }
 
 /** A new folder that nobody else can read. The next one made beside it removes those of dead processes. */

@@ -1,6 +1,5 @@
 import { stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
-import { isAllGranted } from "../base/permission.ts";
 import { randomToken } from "../base/tokens.ts";
 import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
 import type { HttpToken } from "./http/bearer_tokens.ts";
@@ -115,7 +114,7 @@ export class McpServer implements AsyncDisposable {
     requirePositive(options, ["maxSessions", "sessionIdleMs"]);
     // Not imported on stdio, where it would delay the first answer.
     const { BearerTokens, EVERYBODY } = await import("./http/bearer_tokens.ts");
-    const { HeldFolder } = await import("../files/private_folder.ts");
+    const { socketFolder } = await import("../files/private_folder.ts");
     const { HttpMcpServer } = await import("./http/server.ts");
     const { refuseReady, SessionPool } = await import("./http/sessions.ts");
     const { refuseUnshareable } = await import("./http/workspace_share.ts");
@@ -147,7 +146,7 @@ export class McpServer implements AsyncDisposable {
       }),
     );
     await pool.recall();
-    const folder = isAllGranted() ? parts.use(await HeldFolder.create({ log })).path : undefined;
+    const folder = parts.use(await socketFolder(log))?.path;
     const server = parts.use(
       new HttpMcpServer({
         pool,

@@ -353,3 +353,13 @@ time.sleep(1000)`;
     await untilNoneWith(workspace.path);
   });
 }
+
+Deno.test("ipybox run: the path of the folder for temporary files may be longer than that of a socket", async () => {
+  await using folder = await TempFolder.create();
+  const TMPDIR = `${folder.path}/${"long".repeat(25)}`;
+  for (const path of [TMPDIR, `${folder.path}/workspace`]) await Deno.mkdir(path);
+  const cwd = `${folder.path}/workspace`;
+  const { code, stdout, stderr } = await ipybox(["run", "-c", "1 + 1"], { env: { TMPDIR }, cwd });
+  assertEquals([code, stdout], [0, "2\n"], stderr);
+  assertEquals(await Array.fromAsync(Deno.readDir(TMPDIR)), []);
+});

@@ -1,0 +1,66 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { testIf } from "../../tests/support/skip.ts";
+import { until } from "../../tests/support/wait.ts";
+import { type HeldFolder, socketFolder } from "../files/private_folder.ts";
+import { LastingServer } from "./lasting_server.ts";
+import { silentLogger } from "./log.ts";
+
+/** A server to which connections are forwarded. */
+async function serve(
+  parts: AsyncDisposableStack,
+): Promise<{ readonly server: LastingServer; readonly folder: string }> {
+  const held = await socketFolder(silentLogger);
+  const folder: string = parts.use<HeldFolder>(held!).path;
+  const handler = () => new Response("here");
+  const options = { hostname: "127.0.0.1", port: 0, handler, log: silentLogger, folder };
+  return { server: parts.use(new LastingServer(options)), folder };
+}
+
+async function ask({ addr }: LastingServer): Promise<Deno.TcpConn> {
+  const connection = await Deno.connect({ hostname: addr.hostname, port: addr.port });
+  const head = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+  await connection.write(new TextEncoder().encode(head));
+  return connection;
+}
+
+Deno.test("LastingServer has clients wait while its socket takes no more connections", async () => {
+  await using parts = new AsyncDisposableStack();
+  const { server, folder } = await serve(parts);
+  const path = `${folder}/1`;
+  await Deno.remove(path);
+  const busy = Deno.listen({ transport: "unix", path });
+  const waiting: Deno.UnixConn[] = [];
+  for (let isFull = false; !isFull;) {
+    await Deno.connect({ transport: "unix", path }).then(
+      (connection) => waiting.push(connection),
+      () => isFull = true,
+    );
+  }
+  using client = await ask(server);
+  const answer = client.read(new Uint8Array(9)).finally(() => busy.close());
+  for (const connection of waiting) connection.close();
+  const answerAll = async () => {
+    for (;;) {
+      using accepted = await busy.accept();
+      if (await accepted.read(new Uint8Array(1000)) === null) continue;
+      await accepted.write(new TextEncoder().encode("HTTP/1.1 "));
+    }
+  };
+  await assertRejects(answerAll, Deno.errors.BadResource); // the client has its answer, or is gone
+  assertEquals(await answer, 9);
+});
+
+testIf(Deno.build.os === "linux", "the state of connections is listed in /proc", {
+  name: "LastingServer keeps no connection that it has closed, also if its client does",
+  fn: async () => {
+    await using parts = new AsyncDisposableStack();
+    const { server } = await serve(parts);
+    using client = await ask(server);
+    while (await client.read(new Uint8Array(1000)) !== null);
+    const hex = ({ port }: Deno.NetAddr) => port.toString(16).toUpperCase().padStart(4, "0");
+    const [own, other] = [hex(server.addr), hex(client.localAddr)];
+    const line = new RegExp(`:${own} \\w+:${other} (?:\\S+\\s+){6}(\\d+)`);
+    // Nobody has it open any more.
+    await until(async () => line.exec(await Deno.readTextFile("/proc/net/tcp"))?.[1] === "0");
+  },
+});
