@@ -2,7 +2,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
 import { settlePath } from "../files/pinned_folder.ts";
-import { ifPresent } from "../files/safe.ts";
+import { ifPresent, readHostileFile } from "../files/safe.ts";
 import { cacheFolder, dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import {
@@ -244,11 +244,12 @@ function environmentSettings(program: string): string[] {
 async function baseOf(settings: string): Promise<string | undefined> {
   if (!mayRead(settings)) return undefined;
   const { PermissionDenied, NotADirectory } = Deno.errors;
-  const text = await ifPresent(Deno.readTextFile(settings)).catch((error: unknown) => {
+  const text = await readHostileFile(settings).catch((error: unknown) => {
     if (error instanceof PermissionDenied || error instanceof NotADirectory) return undefined;
     throw error;
   });
-  const home = text && /^[^\S\n]*home[^\S\n]*=(.*)$/im.exec(text)?.[1]?.trim();
+  const line = text?.split("\n").find((line) => /^\s*home\s*=/i.test(line)) ?? "";
+  const home = line.slice(line.indexOf("=") + 1).trim();
   return home ? resolve("/", home, "python") : undefined; // where the host starts programs
 }
 

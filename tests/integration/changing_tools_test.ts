@@ -97,8 +97,9 @@ Deno.test("tools that appear, change and go while code runs", async (t) => {
     const first = await run(executor, `define("new_later", after="${moment}")`);
     assertEquals(first.notes, []);
     await Deno.writeTextFile(moment, "");
+    const listed = `${workspace}/mcptools/raw/schema.json`; // not there while it is exchanged
     await until(async () =>
-      (await Deno.readTextFile(`${workspace}/mcptools/raw/schema.json`)).includes("new_later")
+      (await Deno.readTextFile(listed).catch(() => "")).includes("new_later")
     );
     const { notes } = await run(executor, "from mcptools.raw import new_later");
     assertMatch(notes.join(), /mcptools\.raw has new: new_later/);
