@@ -432,9 +432,9 @@ export class PackageFolder {
   async #config(): Promise<SandboxConfig | undefined> {
     const { sandbox = true } = this.#options;
     if (typeof sandbox === "boolean") return undefined;
-    const { config, allowUnsafe = false } = sandbox;
+    const { config, project, allowUnsafe = false } = sandbox;
     return typeof config === "string"
-      ? await readSandboxConfig(config, { allowUnsafe, workspace: this.#workspace })
+      ? await readSandboxConfig(config, { allowUnsafe, workspace: this.#workspace, project })
       : config;
   }
 

@@ -1,8 +1,10 @@
+import { join, resolve } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { problemLines } from "../json/problems.ts";
-import { reliablePath } from "../process/trusted_path.ts";
+import { isInside, reliablePath } from "../process/trusted_path.ts";
+import { STATE_FOLDER } from "./protect.ts";
 
 /**
  * A user's additions to the sandbox settings, in the format of `srt`'s settings file. Lists extend
@@ -102,12 +104,23 @@ export function parseSandboxConfig(
   return parsed.data;
 }
 
+/** Options of {@linkcode readSandboxConfig}. */
+interface ReadSandboxConfigOptions {
+  /** The folder in which code works. */
+  readonly workspace: string;
+  /** The folder that code only reads. */
+  readonly project?: string | undefined;
+  /** Accepts settings that weaken the sandbox. */
+  readonly allowUnsafe?: boolean;
+}
+
 /** Reads a user's sandbox configuration from a JSON file. */
 export async function readSandboxConfig(
   path: string,
-  { workspace, allowUnsafe }: { readonly workspace: string; readonly allowUnsafe?: boolean },
+  { workspace, project, allowUnsafe }: ReadSandboxConfigOptions,
 ): Promise<SandboxConfig> {
   const file = await reliablePath(path, { workspace, what: "sandbox settings" });
+  if (project !== undefined) await refuseOfProject([resolve(path), file], { project, workspace });
   let text: string;
   try {
     text = await Deno.readTextFile(file);
@@ -123,6 +136,23 @@ export async function readSandboxConfig(
     throw new ConfigError(`Invalid sandbox config ${path}: not JSON: ${reason}`, { cause });
   }
   return parseSandboxConfig(value, { allowUnsafe, source: `sandbox config ${path}` });
+}
+
+/** Refuses settings in a project, which may have come with it: clients name the same file in each. */
+async function refuseOfProject(
+  paths: readonly string[],
+  { project, workspace }: { readonly project: string; readonly workspace: string },
+): Promise<void> {
+  const folders = [resolve(project), await Deno.realPath(project)];
+  // The folders of sessions over HTTP, which read the workspace that ipybox serves.
+  if (folders.some((folder) => isInside(workspace, join(folder, STATE_FOLDER)))) return;
+  const path = paths.find((path) => folders.some((folder) => isInside(path, folder)));
+  if (path === undefined) return;
+  throw new ConfigError(
+    `Cannot use ${path} as sandbox settings: it is in the project ${project}, and may have come with ` +
+      "it. Read it, and move it out of the project, for example to " +
+      join(workspace, STATE_FOLDER),
+  );
 }
 
 function unsafeKeys(config: SandboxConfig): string[] {

@@ -355,9 +355,9 @@ function warnOfReadable(
 }
 
 async function userConfig(options: SandboxOptions, workspace: string): Promise<SandboxConfig> {
-  const { config = {}, allowUnsafe = false } = options;
+  const { config = {}, project, allowUnsafe = false } = options;
   return typeof config === "string"
-    ? await readSandboxConfig(config, { allowUnsafe, workspace })
+    ? await readSandboxConfig(config, { allowUnsafe, workspace, project })
     : parseSandboxConfig(config, { allowUnsafe });
 }
 

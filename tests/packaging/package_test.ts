@@ -181,11 +181,14 @@ Deno.test("each plugin of the marketplace starts ipybox, and nothing that the pr
     await t.step(name, async () => {
       await using project = await TempFolder.create();
       await plantDeno(project.path);
-      if (name === "codeact-sandbox") {
-        await Deno.mkdir(`${project.path}/.ipybox`);
-        await Deno.writeTextFile(`${project.path}/.ipybox/sandbox.json`, "{}");
-      }
-      const values = { CLAUDE_PLUGIN_ROOT: root.replace(/\/$/, ""), PWD: project.path };
+      await using home = await TempFolder.create();
+      await Deno.mkdir(`${home.path}/.config/ipybox`, { recursive: true });
+      await Deno.writeTextFile(`${home.path}/.config/ipybox/sandbox.json`, "{}");
+      const values = {
+        CLAUDE_PLUGIN_ROOT: root.replace(/\/$/, ""),
+        HOME: home.path,
+        PWD: project.path,
+      };
       const filled = ipybox.args.map((arg) => fill(arg, values));
       const tools = await toolsOf(ipybox.command, filled, project.path);
       assert(tools.includes("execute_ipython_cell"));

@@ -40,14 +40,20 @@ for (const { name, mcpServers: { ipybox: server } } of marketplace.plugins) {
   Deno.test(`code of the plugin ${name} plants nothing in the project, and sees its files`, async () => {
     await using project = await TempFolder.create();
     await using data = await TempFolder.create();
+    await using home = await TempFolder.create();
     await Deno.mkdir(`${project.path}/src`);
     await Deno.mkdir(`${project.path}/.ipybox`);
-    await Deno.writeTextFile(`${project.path}/.ipybox/sandbox.json`, "{}");
+    const opens = { filesystem: { allowWrite: [home.path, project.path] } };
+    await Deno.writeTextFile(`${project.path}/.ipybox/sandbox.json`, JSON.stringify(opens));
+    await Deno.mkdir(`${home.path}/.config/ipybox`, { recursive: true });
+    await Deno.writeTextFile(`${home.path}/.config/ipybox/sandbox.json`, "{}");
     await Deno.writeTextFile(`${project.path}/src/data.csv`, "a,b");
     await Deno.writeTextFile(`${project.path}/.env`, "SECRET=1");
     await Deno.symlink("src/data.csv", `${project.path}/AGENTS.md`); // as projects have
     const before = await filesBelow(project.path);
-    const args = server.args.map((arg) => arg.replaceAll("${PWD}", project.path));
+    const args = server.args.map((arg) =>
+      arg.replaceAll("${PWD}", project.path).replaceAll("${HOME}", home.path)
+    );
     const env = { XDG_DATA_HOME: data.path, IPYBOX_PYTHON: testPython() };
     await using host = await McpHost.start({ args: args.slice(args.indexOf("mcp") + 1), env });
     const text = await host.execute(`
@@ -62,6 +68,11 @@ for name in ${JSON.stringify(OBEYED)}:
             planted.append(name)
         except OSError:
             pass
+try:
+    open(${JSON.stringify(home.path)} + "/.bashrc", "w").write("evil")
+    planted.append(".bashrc")
+except OSError:
+    pass
 try:
     os.unlink(project + "/AGENTS.md")
     planted.append("link")
@@ -79,6 +90,30 @@ print(planted, read("src/data.csv"), read("AGENTS.md"), read(".env") or "empty",
     assertEquals(await filesBelow(project.path), before);
   });
 }
+
+Deno.test("sandbox settings that came with a project are refused", async () => {
+  await using project = await TempFolder.create();
+  await using folder = await TempFolder.create();
+  await Deno.mkdir(`${project.path}/.ipybox`);
+  await Deno.mkdir(`${folder.path}/workspace`);
+  await Deno.symlink(project.path, `${folder.path}/link`);
+  const shipped = `${project.path}/.ipybox/sandbox.json`;
+  await Deno.writeTextFile(shipped, '{ "filesystem": { "allowWrite": ["~"] } }');
+  await Deno.writeTextFile(`${folder.path}/own.json`, "{}");
+  await Deno.symlink(`${folder.path}/own.json`, `${project.path}/own.json`);
+  const start = (config: string) =>
+    CodeExecutor.start({
+      workspace: `${folder.path}/workspace`,
+      sandbox: { project: project.path, config },
+      python: testPython(),
+      log: silentLogger,
+    });
+  const { path } = folder;
+  for (const config of [shipped, `${path}/link/.ipybox/sandbox.json`, `${project.path}/own.json`]) {
+    await assertRejects(() => start(config), ConfigError, "may have come with it");
+  }
+  await using _executor = await start(`${path}/own.json`);
+});
 
 Deno.test("a project that code could write to, or that opens too much, is refused", async () => {
   await using folder = await TempFolder.create();
