@@ -13,7 +13,8 @@ const NAME = String.raw`[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-
 const VERSION = String.raw`(?:===|[=!<>~]=|<|>)\s*[A-Za-z0-9.*+!_-]+`;
 /** One side of a comparison in a marker: a variable or a quoted string. */
 const OPERAND = String.raw`(?:[a-z_]+|"[A-Za-z0-9_.+* -]*"|'[A-Za-z0-9_.+* -]*')`;
-const COMPARISON = String.raw`${OPERAND}\s*(?:===|[=!<>~]=|<|>|not in|in)\s*${OPERAND}`;
+/** The bounds of its words leave one way to read it: with several, a refusal would take exponential time. */
+const COMPARISON = String.raw`${OPERAND}\s*(?:===|[=!<>~]=|<|>|\b(?:not in|in)\b)\s*${OPERAND}`;
 /** The Pythons and systems that a requirement applies to (PEP 508). */
 const MARKER = String.raw`;\s*${COMPARISON}(?:\s+(?:and|or)\s+${COMPARISON})*`;
 const INDEXED = new RegExp(
