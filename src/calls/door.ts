@@ -120,5 +120,8 @@ export function tooSlow(): Refused {
 
 /** The refusal of a body that is too large. */
 export function tooLarge(maxBytes: number): Refused {
-  return new Refused(413, `The body exceeds ${maxBytes} bytes`);
+  return new Refused(
+    413,
+    `The body exceeds ${maxBytes} bytes: write what is long to a file, and pass its path`,
+  );
 }

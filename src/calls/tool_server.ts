@@ -17,7 +17,7 @@ export interface ToolServerOptions extends ToolRunnerOptions {
   /**
    * The maximum size of a request's or a call's body, in bytes.
    *
-   * @default {67108864}
+   * @default {16777216}
    */
   maxBodyBytes?: number;
   /**
@@ -65,7 +65,7 @@ export interface Door {
   readonly token: string;
 }
 
-const MAX_BODY_BYTES = 64 * 2 ** 20;
+const MAX_BODY_BYTES = 16 * 2 ** 20;
 /** How long disposal waits for requests that are being answered. */
 const FAREWELL_MS = 2000;
 

@@ -115,13 +115,17 @@ display(times=6000, **{"image/svg+xml": "<svg/>"})`,
     `for i in range(3): send("stream", name="stdout", text="\\r=" * (20 * M))`,
     /omitted here/,
   ],
-  "a call with 7 Mi combining marks": [
-    call(String.raw`{"a": "\u0301" * (7 * M)}`),
+  "a call with 2.5 Mi combining marks": [
+    call(String.raw`{"a": "\u0301" * (5 * M // 2)}`),
     /ApprovalUnavailableError: .*too large to be shown for approval/,
   ],
-  "a call with 45 MiB of short texts": [
-    call(String.raw`{"a": ["token=x " * 25] * 200_000}`),
+  "a call with 15 MiB of short texts": [
+    call(String.raw`{"a": ["token=x " * 25] * 75_000}`),
     /ApprovalUnavailableError: .*too large to be shown for approval/,
+  ],
+  "a call that is larger than is taken": [
+    call(`{"a": "x" * (60 * M)}`),
+    /^ToolServerError: .*The body exceeds 16777216 bytes: write what is long to a file/,
   ],
   "a call with as many arguments as are taken": [
     call(String.raw`{"a%d" % i: i for i in range(99_000)}`),
