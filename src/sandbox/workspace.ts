@@ -213,7 +213,7 @@ export async function requireOwnProgram(
       await requireOwn([settings], { known, what: `settings of ${path}`, isRunning });
       const base = await baseOf(settings);
       if (base === undefined) continue;
-      await requireOwn([base], { known, what: `base of ${path}`, isRunning });
+      await requireOwn(base, { known, what: `base of ${path}`, isRunning });
     }
   }
 }
@@ -240,8 +240,8 @@ function environmentSettings(program: string): string[] {
   return [folder, dirname(folder)].map((place) => join(place, "pyvenv.cfg"));
 }
 
-/** A file in the folder of the Python from which an environment takes the standard library. */
-async function baseOf(settings: string): Promise<string | undefined> {
+/** A file in the folder of the Python from which an environment takes the standard library, as named and real. */
+async function baseOf(settings: string): Promise<readonly [string, string] | undefined> {
   if (!mayRead(settings)) return undefined;
   const { PermissionDenied, NotADirectory } = Deno.errors;
   const text = await readHostileFile(settings).catch((error: unknown) => {
@@ -250,7 +250,9 @@ async function baseOf(settings: string): Promise<string | undefined> {
   });
   const line = text?.split("\n").find((line) => /^\s*home\s*=/i.test(line)) ?? "";
   const home = line.slice(line.indexOf("=") + 1).trim();
-  return home ? resolve("/", home, "python") : undefined; // where the host starts programs
+  if (home === "") return undefined;
+  const folder = resolve("/", home); // where the host starts programs
+  return [join(folder, "python"), join(await realPathIfSeen(folder), "python")];
 }
 
 type Checked = Required<Pick<OwnProgramOptions, "what" | "isRunning">>;

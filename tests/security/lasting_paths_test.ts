@@ -176,6 +176,28 @@ Deno.test("code that changes what an environment's Python is based on does not c
   await assertRejects(() => findPython({ python, workspace }), ConfigError, `as base of ${python}`);
 });
 
+Deno.test("an environment is not based on what a link leads to in another workspace", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  await using workspace = await TempFolder.create();
+  await Deno.mkdir(`${folder.path}/.ipybox`); // another workspace, whose code could change what is there
+  await Deno.mkdir(`${folder.path}/tools/bin`, { recursive: true });
+  await Deno.symlink(`${folder.path}/tools`, `${outside.path}/tools`);
+  await Deno.mkdir(`${outside.path}/venv/bin`, { recursive: true });
+  const python = `${outside.path}/venv/bin/python`;
+  await Deno.writeTextFile(python, "#!/bin/sh\nexit 1\n", { mode: 0o755 });
+  await Deno.writeTextFile(
+    `${outside.path}/venv/pyvenv.cfg`,
+    `home = ${outside.path}/tools/bin\n`,
+  );
+
+  await assertRejects(
+    () => findPython({ python, workspace: workspace.path }),
+    ConfigError,
+    `as base of ${python}`,
+  );
+});
+
 Deno.test("the Deno that runs ipybox may be in packages made anew, but not where code can exchange it", async () => {
   await using folder = await TempFolder.create();
   const workspace = folder.path;

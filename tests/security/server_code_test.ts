@@ -67,6 +67,16 @@ Deno.test("a server whose code executed code could replace is not started", asyn
       args: ["-y", "x"],
       env: { npm_config_cache: `${workspace}/cache` },
     },
+    "Python of a package runner": {
+      command: `${outside.path}/uvx`,
+      args: ["x"],
+      env: { UV_PYTHON: `${workspace}/program` },
+    },
+    "packages of a package runner": {
+      command: `${outside.path}/uvx`,
+      args: ["x"],
+      env: { UV_FIND_LINKS: `${workspace}/app` },
+    },
     package: { command: "npx", args: ["-y", `${workspace}/app`] },
     shell: { command: "/bin/sh", args: [`${workspace}/hook.sh`] },
     awk: { command: "awk", args: ["-f", `${workspace}/program`] },
