@@ -155,7 +155,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     version: config.version,
   };
   const http = await httpOf(parsed, workspace);
-  await checkTokenFile(parsed, workspace, io.log);
+  await checkTokenFile(parsed, { workspace, project, log: io.log });
   const server = http === undefined
     ? serveStdio({ ...options, durable: name === undefined ? undefined : { name } }, io)
     : await serveHttp({ ...options, ...http }, io);
@@ -293,20 +293,34 @@ async function tokensOf(
 }
 
 /** Anyone who can read other clients' tokens can impersonate them. */
-async function checkTokenFile(parsed: ParsedArgs, workspace: string, log: Logger): Promise<void> {
+async function checkTokenFile(
+  parsed: ParsedArgs,
+  { workspace, project, log }: {
+    readonly workspace: string;
+    readonly project: string | undefined;
+    readonly log: Logger;
+  },
+): Promise<void> {
   const file = parsed.value("token-file");
   if (file === undefined) return;
   const { mode } = await Deno.stat(file);
   if (((mode ?? 0) & 0o004) !== 0) {
     log.warn(`Every user of this machine can read the tokens in ${file}: chmod 600 it`);
   }
-  if (!parsed.given("share-workspace")) return;
-  const root = await Deno.realPath(workspace);
-  if (![resolve(file), await Deno.realPath(file)].some((path) => isInside(path, root))) return;
-  throw new UsageError(
-    `Option --token-file: ${file} is in the workspace, which --share-workspace shows to code; ` +
-      "move it to another folder",
-  );
+  const shown = [
+    ...(parsed.given("share-workspace")
+      ? [["the workspace, which --share-workspace", await Deno.realPath(workspace)] as const]
+      : []),
+    ...(project === undefined ? [] : [["the project, which --project", project] as const]),
+  ];
+  for (const [what, folder] of shown) {
+    if (![resolve(file), await Deno.realPath(file)].some((path) => isInside(path, folder))) {
+      continue;
+    }
+    throw new UsageError(
+      `Option --token-file: ${file} is in ${what} shows to code; move it to another folder`,
+    );
+  }
 }
 
 /** Stdout carries the protocol: one stray line of a library would break the client. */

@@ -246,4 +246,17 @@ Deno.test("a workspace that shows too much is not shared", async (t) => {
     assertEquals(code, 2);
     assertStringIncludes(stderr, "is in the workspace, which --share-workspace shows");
   });
+  await t.step("with the tokens of clients in the project", async () => {
+    await using project = await TempFolder.create();
+    const tokens = `${project.path}/tokens`;
+    await Deno.writeTextFile(tokens, "0123456789abcdef\n");
+    await Deno.symlink(tokens, `${workspace.path}/link`);
+    for (const file of [tokens, `${workspace.path}/link`]) {
+      const args = ["--token-file", file, "--workspace", workspace.path, "--project", project.path];
+      // One that starts regardless ends where it listens.
+      const { code, stderr } = await ipybox(["mcp", "--http", "0", "--host", "192.0.2.1", ...args]);
+      assertEquals(code, 2);
+      assertStringIncludes(stderr, "is in the project, which --project shows");
+    }
+  });
 });

@@ -5,7 +5,7 @@ import { z } from "zod";
 import type { Elsewhere } from "../../approval/page/desk.ts";
 import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
-import { onAbort } from "../../base/signals.ts";
+import { LONGEST_TIMER_MS, onAbort } from "../../base/signals.ts";
 import { CallJournal } from "../../calls/journal.ts";
 import { endDurable, folderOf, isRunning, listSessions } from "../../executor/durable.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
@@ -567,7 +567,7 @@ export class SessionPool implements AsyncDisposable {
     clearTimeout(entry.idle);
     if (entry.uses > 0 || entry.closing.signal.aborted) return;
     const { sessionIdleMs = IDLE_MS } = this.#options;
-    entry.idle = setTimeout(() => this.#end(entry), sessionIdleMs);
+    entry.idle = setTimeout(() => this.#end(entry), Math.min(sessionIdleMs, LONGEST_TIMER_MS));
     Deno.unrefTimer(entry.idle);
   }
 
