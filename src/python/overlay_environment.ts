@@ -1,6 +1,7 @@
 import { dirname, join } from "node:path";
 import { ifPresent, readHostileBytes } from "../files/safe.ts";
 import { removeTree } from "../files/remove_tree.ts";
+import { baseIn } from "../sandbox/installation.ts";
 import type { PythonEnvironment } from "./managed.ts";
 
 /** A virtual environment that shares the packages of another one, for any installer. */
@@ -98,8 +99,7 @@ export function minorVersion({ version }: PythonEnvironment): string {
 async function baseInterpreter(python: PythonEnvironment): Promise<string> {
   // Without this file, it is not a virtual environment.
   const config = await ifPresent(Deno.readTextFile(join(python.prefix, CONFIG))) ?? "";
-  const home = /^home *= *(\S.*)$/m.exec(config)?.[1]?.trimEnd();
-  const folder = home ?? dirname(await Deno.realPath(python.executable));
+  const folder = baseIn(config) ?? dirname(await Deno.realPath(python.executable));
   for (const name of [`python${minorVersion(python)}`, "python3"]) {
     const path = join(folder, name);
     if (await isFile(path)) return path;

@@ -24,6 +24,12 @@ export function isBroad(folder: string, home: string | undefined): boolean {
 
 const SHARED: readonly string[] = ["/", "/etc", "/home", "/opt", "/root", "/tmp", "/var"];
 
+/** The folder of the Python that an environment is based on, by the text of its `pyvenv.cfg`. */
+export function baseIn(settings: string): string | undefined {
+  const line = settings.split("\n").find((line) => /^\s*home\s*=/i.test(line)) ?? "";
+  return line.slice(line.indexOf("=") + 1).trim() || undefined;
+}
+
 /** The parts of a Python's folder that it needs to start and to import its packages. */
 const PYTHON_PARTS: readonly string[] = ["bin", "lib", "lib64", "pyvenv.cfg"];
 

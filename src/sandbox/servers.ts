@@ -5,7 +5,7 @@ import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { reliablePath, trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "./config.ts";
-import { isBroad } from "./installation.ts";
+import { baseIn, isBroad } from "./installation.ts";
 import { Planner } from "./planner.ts";
 import {
   beginWriting,
@@ -228,7 +228,7 @@ async function installations(program: string): Promise<string[]> {
     found.push(basename(above) === "lib" ? dirname(above) : `${above}/node_modules`);
   }
   const environment = await readIfThere(join(dirname(bin), "pyvenv.cfg"));
-  const base = /^home\s*=\s*(.+)$/m.exec(environment ?? "")?.[1]?.trim();
+  const base = baseIn(environment ?? "");
   if (base !== undefined && isAbsolute(base)) found.push(dirname(base));
   return found;
 }

@@ -12,7 +12,7 @@ import {
   realPathIfSeen,
   reliablePath,
 } from "../process/trusted_path.ts";
-import { homes } from "./installation.ts";
+import { baseIn, homes } from "./installation.ts";
 import { CODE_NOTE, findProtectedPaths, lastingPaths, STATE_FOLDER } from "./protect.ts";
 
 /** Whether a folder is too wide for a workspace: code could read the whole home directory. */
@@ -248,9 +248,8 @@ async function baseOf(settings: string): Promise<readonly [string, string] | und
     if (error instanceof PermissionDenied || error instanceof NotADirectory) return undefined;
     throw error;
   });
-  const line = text?.split("\n").find((line) => /^\s*home\s*=/i.test(line)) ?? "";
-  const home = line.slice(line.indexOf("=") + 1).trim();
-  if (home === "") return undefined;
+  const home = baseIn(text ?? "");
+  if (home === undefined) return undefined;
   const folder = resolve("/", home); // where the host starts programs
   return [join(folder, "python"), join(await realPathIfSeen(folder), "python")];
 }
