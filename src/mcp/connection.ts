@@ -218,6 +218,11 @@ export class McpConnection implements AsyncDisposable {
     return this.#tools ?? [];
   }
 
+  /** A tool that can be called, if the list is known. */
+  knownTool(name: string): Tool | undefined {
+    return this.knownTools.find((tool) => tool.name === name);
+  }
+
   async callTool(
     name: string,
     args: ExactObject,
@@ -232,8 +237,7 @@ export class McpConnection implements AsyncDisposable {
     };
     const send = async () => {
       if (compare !== undefined) {
-        const known = this.knownTools.find((tool) => tool.name === name);
-        compare(known ?? await this.findTool(name, request.signal));
+        compare(this.knownTool(name) ?? await this.findTool(name, request.signal));
       }
       return parseToolResult(await this.#send(name, args, request));
     };

@@ -104,8 +104,7 @@ export class McpPool implements AsyncDisposable {
     signal?: AbortSignal,
   ): Promise<Tool | undefined> {
     const server = this.#server(serverName);
-    const known = server.connected?.knownTools
-      .find(({ name }) => name === toolName); // takes no turn, unlike a request
+    const known = server.connected?.knownTool(toolName); // takes no turn, unlike a request
     if (known === undefined) {
       return await this.#use(serverName, signal, (connection, signal) => {
         return connection.findTool(toolName, signal);
