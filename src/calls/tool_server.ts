@@ -125,6 +125,7 @@ export class ToolServer implements AsyncDisposable {
   static async start(options: ToolServerOptions = {}): Promise<ToolServer> {
     const { maxBodyBytes = MAX_BODY_BYTES, kernelPort = true, log = stderrLogger() } = options;
     await using stack = new AsyncDisposableStack();
+    const folder = stack.use(await socketFolder(log))?.path; // first, as it may fail
     const runner = await ToolRunner.start({ ...options, log });
     const { workspace, approvalPage, elsewhere } = options;
     const { channel, elicitations } = runner;
@@ -145,7 +146,6 @@ export class ToolServer implements AsyncDisposable {
       host: () => applicationDoor.url.host,
       token,
     });
-    const folder = stack.use(await socketFolder(log))?.path;
     const listening = { token, log, folder };
     const applicationDoor: Door = listen((request) => door.handle(request), listening, stack);
     stack.defer(async () => void await settledWithin(door.close(), FAREWELL_MS));
