@@ -307,20 +307,17 @@ async function checkTokenFile(
   if (((mode ?? 0) & 0o004) !== 0) {
     log.warn(`Every user of this machine can read the tokens in ${file}: chmod 600 it`);
   }
-  const shown = [
-    ...(parsed.given("share-workspace")
-      ? [["the workspace, which --share-workspace", await Deno.realPath(workspace)] as const]
-      : []),
-    ...(project === undefined ? [] : [["the project, which --project", project] as const]),
-  ];
-  for (const [what, folder] of shown) {
-    if (![resolve(file), await Deno.realPath(file)].some((path) => isInside(path, folder))) {
-      continue;
-    }
+  const paths = [resolve(file), await Deno.realPath(file)];
+  const refuseIn = (folder: string, where: string) => {
+    if (!paths.some((path) => isInside(path, folder))) return;
     throw new UsageError(
-      `Option --token-file: ${file} is in ${what} shows to code; move it to another folder`,
+      `Option --token-file: ${file} is in ${where} shows to code; move it to another folder`,
     );
+  };
+  if (parsed.given("share-workspace")) {
+    refuseIn(await Deno.realPath(workspace), "the workspace, which --share-workspace");
   }
+  if (project !== undefined) refuseIn(project, "the project, which --project");
 }
 
 /** Stdout carries the protocol: one stray line of a library would break the client. */

@@ -200,21 +200,18 @@ export class SlowStartError extends McpConnectionError {}
  * Variables that tell interpreters, package runners and the loader where to find code: themselves, or
  * in settings and caches below the folders that they name.
  */
-export const CODE_VARIABLE = new RegExp(
-  `^(?:${
-    [
-      ...["HOME", "XDG_(?:CACHE|CONFIG|DATA)_HOME", "LD_.*", "DYLD_.*", "GCONV_PATH"],
-      ...["OPENSSL_(?:CONF|ENGINES|MODULES)", "GIT_(?:CONFIG_GLOBAL|EXEC_PATH|TEMPLATE_DIR)"],
-      ...["BASH_ENV", "ENV", "ZDOTDIR", "CLASSPATH", "(?:JAVA_TOOL|_JAVA|JDK_JAVA)_OPTIONS"],
-      ...["PYTHON(?:PATH|HOME|USERBASE|STARTUP|PYCACHEPREFIX)", "PIPX_HOME"],
-      "UV_(?:PROJECT|PROJECT_ENVIRONMENT|WORKING_DIRECTORY|CONFIG_FILE|CACHE_DIR|TOOL_DIR|PYTHON)",
-      ...["UV_(?:PYTHON_INSTALL_DIR|FIND_LINKS)", "PIP_(?:CONFIG_FILE|CACHE_DIR|FIND_LINKS)"],
-      ...["NODE_(?:PATH|OPTIONS)", "(?:npm_config|NPM_CONFIG)_.*", "BUN_INSTALL.*", "DENO_DIR"],
-      ...["RUBY(?:LIB|OPT)", "GEM_(?:HOME|PATH)", "PERL5?(?:LIB|OPT)"],
-      ...["CARGO_HOME", "GO(?:PATH|CACHE|MODCACHE|FLAGS)"],
-    ].join("|")
-  })$`,
-);
+const CODE_VARIABLES = "HOME XDG_(?:CACHE|CONFIG|DATA)_HOME LD_.* DYLD_.* GCONV_PATH " +
+  "OPENSSL_(?:CONF|ENGINES|MODULES) GIT_(?:CONFIG_GLOBAL|EXEC_PATH|TEMPLATE_DIR) " +
+  "BASH_ENV ENV ZDOTDIR CLASSPATH (?:JAVA_TOOL|_JAVA|JDK_JAVA)_OPTIONS " +
+  "PYTHON(?:PATH|HOME|USERBASE|STARTUP|PYCACHEPREFIX) PIPX_HOME " +
+  "UV_(?:PROJECT|PROJECT_ENVIRONMENT|WORKING_DIRECTORY|CONFIG_FILE|CACHE_DIR|TOOL_DIR|PYTHON) " +
+  "UV_(?:PYTHON_INSTALL_DIR|FIND_LINKS) PIP_(?:CONFIG_FILE|CACHE_DIR|FIND_LINKS) " +
+  "NODE_(?:PATH|OPTIONS) (?:npm_config|NPM_CONFIG)_.* BUN_INSTALL.* DENO_DIR " +
+  "RUBY(?:LIB|OPT) GEM_(?:HOME|PATH) PERL5?(?:LIB|OPT) CARGO_HOME " +
+  "GO(?:PATH|CACHE|MODCACHE|FLAGS)";
+
+/** Matches the name of such a variable. */
+export const CODE_VARIABLE = new RegExp(`^(?:${CODE_VARIABLES.replaceAll(" ", "|")})$`);
 
 /** Whether an error of a server's start may quote values of variables in its parameters. */
 export function mayQuoteSecrets(params: ServerParams, error: Error): boolean {

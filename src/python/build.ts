@@ -226,14 +226,14 @@ async function installerEnv(): Promise<Record<string, string>> {
  * its cache, uv does not check the hash again.
  */
 const PLACES: readonly string[] = [
-  ...[
-    "UV_CACHE_DIR",
-    "UV_CONFIG_FILE",
-    "UV_PYTHON_INSTALL_DIR",
-    "PIP_CACHE_DIR",
-    "PIP_CONFIG_FILE",
-  ],
-  ...["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"],
+  "UV_CACHE_DIR",
+  "UV_CONFIG_FILE",
+  "UV_PYTHON_INSTALL_DIR",
+  "PIP_CACHE_DIR",
+  "PIP_CONFIG_FILE",
+  "XDG_CACHE_HOME",
+  "XDG_CONFIG_HOME",
+  "XDG_DATA_HOME",
 ];
 
 /** Refuses places where executed code could have put what is installed. */
