@@ -189,7 +189,7 @@ export async function acceptAll(
     } catch (error) {
       if (error instanceof Deno.errors.BadResource) return; // closed
       if (error instanceof Deno.errors.ConnectionAborted) continue; // the client disconnected first
-      await new Promise((resolve) => setTimeout(resolve, ACCEPT_RETRY_MS));
+      await pause(ACCEPT_RETRY_MS);
     }
   }
 }

@@ -7,6 +7,7 @@
 import { join } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
+import { pause } from "../base/signals.ts";
 import type { TimeBudget } from "../base/time_budget.ts";
 import { randomToken } from "../base/tokens.ts";
 import { heldRecords, holdRecord } from "../files/held_records.ts";
@@ -400,7 +401,7 @@ export async function claimName(
           `${waitMs / 1000} s; try again, or end that process`,
       );
     }
-    await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
+    await pause(CLAIM_PAUSE_MS);
   }
 }
 

@@ -1,6 +1,6 @@
 /** The process's own streams and signals as a {@linkcode CommandIo}. */
 import { anySignal, onAbort } from "../../base/signals.ts";
-import { type Logger, stderrLogger } from "../../base/log.ts";
+import { type Logger, printable, stderrLogger } from "../../base/log.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
 import { AnswerLine } from "./answer_line.ts";
 import {
@@ -13,10 +13,6 @@ import {
 
 /** Control characters that ipybox never writes, and those that reorder text. */
 const UNWRITTEN = /[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
-
-function escaped(character: string): string {
-  return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
-}
 
 /** The I/O of a running command. Disposing it restores the signal handlers. */
 export class Terminal implements CommandIo, Disposable {
@@ -52,7 +48,9 @@ export class Terminal implements CommandIo, Disposable {
 
   out(text: string): void {
     // JSON contains them as they are.
-    const shown = this.stdoutIsTerminal ? text.replace(UNWRITTEN, escaped) : text;
+    const shown = this.stdoutIsTerminal
+      ? text.replace(UNWRITTEN, (character) => printable(character))
+      : text;
     try {
       writeAll(Deno.stdout, encoder.encode(shown));
     } catch (cause) {
