@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { shellWord } from "../../src/base/shell_word.ts";
 import { cliArguments, ipybox, startIpybox } from "../support/cli.ts";
-import { type ProgramEnd, runProgram } from "../support/program.ts";
+import type { ProgramEnd } from "../../src/process/run_program.ts";
+import { runProgram } from "../support/program.ts";
 import { until } from "../support/wait.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { Prerequisite } from "../../src/sandbox/prerequisites.ts";
-import { type ProgramEnd, runProgram } from "../support/program.ts";
+import type { ProgramEnd } from "../../src/process/run_program.ts";
+import { runProgram } from "../support/program.ts";
 import { denoDirectory } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { testPython } from "../support/python.ts";

@@ -6,7 +6,8 @@
 import { z } from "zod";
 import type { End } from "./interop.ts";
 import type { HttpAddress } from "./mcp_client.ts";
-import { type ProgramEnd, runProgram } from "./program.ts";
+import type { ProgramEnd } from "../../src/process/run_program.ts";
+import { runProgram } from "./program.ts";
 import { TempFolder } from "./temp_folder.ts";
 import { denoDirectory } from "./temp_cache.ts";
 

@@ -1,10 +1,4 @@
-/** How a program ended, and what it said. */
-export interface ProgramEnd {
-  readonly success: boolean;
-  readonly code: number;
-  readonly stdout: string;
-  readonly stderr: string;
-}
+import type { ProgramEnd } from "../../src/process/run_program.ts";
 
 /** Runs a program to its end, without input. */
 export async function runProgram(

@@ -1,4 +1,5 @@
-import { type ProgramEnd, runProgram } from "./program.ts";
+import type { ProgramEnd } from "../../src/process/run_program.ts";
+import { runProgram } from "./program.ts";
 import { testPython } from "./python.ts";
 
 /**
