@@ -14,9 +14,10 @@ import { TestExecutor } from "../support/executor.ts";
 import { rejection, until } from "../support/wait.ts";
 import { stepsOf } from "../support/steps.ts";
 
-/** Forges questions of the cell that runs. */
+/** Forges questions of the cell that runs. ZeroMQ would drop those that the gateway is too slow for. */
 const FORGE = `
 kernel = get_ipython().kernel
+kernel.stdin_socket.router_mandatory = True
 def forge(prompt, count=1, parent=None):
     parent = parent or kernel.get_parent("shell")
     ident = kernel._parent_ident["shell"]
