@@ -1,8 +1,12 @@
 import { basename } from "node:path";
+import { z } from "zod";
 import { joinBytes } from "../base/bytes.ts";
 import { Mutex } from "../base/mutex.ts";
-import { Deadline, settledWithin } from "../base/signals.ts";
+import { hostEnv } from "../base/permission.ts";
+import { Deadline } from "../base/signals.ts";
 import { readHostileBytes } from "../files/safe.ts";
+import { denoProgram } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
 
 /** A file that a cell produced: its full output, or an image. */
 export interface Artifact {
@@ -142,7 +146,7 @@ export async function inlineImage(
   });
 }
 
-/** The worker's input besides the picture. */
+/** The program's input besides the picture. */
 interface Scaling extends ImageSize {
   /** The longest side at first. */
   readonly longest: number;
@@ -155,33 +159,63 @@ interface Scaling extends ImageSize {
 
 const BOTH_TYPES = ["image/png", "image/jpeg"] as const;
 
+/** The program's answer. */
+const scaledSchema = z.object({
+  bytes: z.string().transform((text) => Uint8Array.fromBase64(text)),
+  mimeType: z.enum(BOTH_TYPES),
+  width: z.number(),
+  height: z.number(),
+}).nullable();
+
 /** Pictures are decoded one at a time: executed code can make many, and each takes a lot of memory. */
 const turns = new Mutex();
 /** How long a picture may take, and how long it may wait for those of other sessions. */
 const TIMEOUT_MS = 30_000;
 const MAX_WAIT_MS = 10_000;
 
-/** Scales a picture in a worker, because this process has other sessions to answer. */
+/**
+ * Scales a picture in another process: decoding a large one would hold up all sessions for seconds, and
+ * one that the decoder cannot cope with would end this process, which a worker does not prevent.
+ */
 async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage | undefined> {
-  using deadline = new Deadline(MAX_WAIT_MS);
-  using turn = await turns.acquire(deadline.signal).catch(() => undefined);
+  using wait = new Deadline(MAX_WAIT_MS);
+  using turn = await turns.acquire(wait.signal).catch(() => undefined);
   if (turn === undefined) return undefined;
-  // Its code is embedded, so that it is also there in a bundled program.
+  // It is embedded, so that it is also there in a bundled program.
   const { asset } = await import("../assets/mod.ts");
-  const code = `data:text/javascript,${encodeURIComponent(asset("images/scale.js"))}`;
-  const worker = new Worker(code, { type: "module" });
-  const { promise, resolve } = Promise.withResolvers<InlineImage | undefined>();
-  worker.onmessage = ({ data }: MessageEvent<InlineImage | null>) => resolve(data ?? undefined);
-  worker.onerror = (event) => {
-    event.preventDefault(); // executed code made the picture, and it cannot be decoded
-    resolve(undefined);
-  };
-  worker.postMessage({ picture, ...scaling });
+  const program = `data:text/javascript,${encodeURIComponent(asset("images/scale.js"))}`;
+  using deadline = new Deadline(TIMEOUT_MS);
   try {
-    return await settledWithin(promise, TIMEOUT_MS) ? await promise : undefined;
-  } finally {
-    worker.terminate();
+    const { success, stdout } = await runProgram(await denoProgram(), {
+      args: ["run", "--quiet", "--no-prompt", "--no-config", "--no-lock", "--no-remote", program],
+      clearEnv: true,
+      env: { DENO_NO_UPDATE_CHECK: "1", ...cacheVariables() },
+      input: JSON.stringify({
+        picture: (await picture.bytes()).toBase64(),
+        source: picture.type,
+        ...scaling,
+      }),
+      signal: deadline.signal,
+    });
+    // Executed code made the picture, and it cannot be decoded.
+    if (!success) return undefined;
+    return scaledSchema.parse(JSON.parse(stdout)) ?? undefined;
+  } catch (error) {
+    const { NotCapable, NotFound } = Deno.errors;
+    const isMissing = error instanceof NotCapable || error instanceof NotFound;
+    if (deadline.passed || isMissing) return undefined; // it is available in full size
+    throw error;
   }
+}
+
+/** The variables by which Deno finds its own cache. */
+function cacheVariables(): Record<string, string> {
+  return Object.fromEntries(
+    ["DENO_DIR", "XDG_CACHE_HOME", "HOME"].flatMap((name) => {
+      const value = hostEnv(name);
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
 }
 
 /** The size of a picture in pixels. */
@@ -207,7 +241,7 @@ export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined
 
 /** The chunks of a PNG that make its pixels. */
 const PIXEL_CHUNKS: ReadonlySet<string> = new Set(["PLTE", "tRNS", "IDAT", "IEND"]);
-/** More than any encoder writes into the largest file that is read. Each takes time to parse. */
+/** More than any encoder writes into the largest file that is read, whatever they hold. Each takes time to parse. */
 const MAX_CHUNKS = 10_000;
 
 /**
@@ -243,11 +277,15 @@ interface Jpeg extends ImageSize {
   readonly parts: readonly Uint8Array<ArrayBuffer>[];
 }
 
-/** Markers of frame headers, and of other segments that may precede the first scan. */
+/**
+ * Markers of frame headers, and of other segments that make the pixels: tables, and which colours they
+ * are (JFIF and Adobe). Colour profiles are left out, which are a language of their own.
+ */
 const FRAMES: ReadonlySet<number> = new Set([0xc0, 0xc1, 0xc2]);
-const SEGMENTS: ReadonlySet<number> = new Set([0xc4, 0xdb, 0xdd]);
+const SEGMENTS: ReadonlySet<number> = new Set([0xc4, 0xdb, 0xdd, 0xe0, 0xee]);
 const SCAN = 0xda;
 const COMMENT = 0xfe;
+const APPLICATIONS = 0xe;
 
 /**
  * Reads a JPEG up to its first scan. The frame header is moved to the front: a decoder that parses the
@@ -260,15 +298,16 @@ function readJpeg(bytes: Uint8Array<ArrayBuffer>): Jpeg | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let frame: Uint8Array<ArrayBuffer> | undefined;
   const others: Uint8Array<ArrayBuffer>[] = [];
-  for (let at = 2, end = at; at + 4 <= bytes.length && others.length < MAX_CHUNKS; at = end) {
+  let segments = 0;
+  for (let at = 2, end = at; at + 4 <= bytes.length && ++segments <= MAX_CHUNKS; at = end) {
     const [marker, length] = [view.getUint8(at + 1), view.getUint16(at + 2)];
     end = at + 2 + length;
     if (view.getUint8(at) !== 0xff || length < 2 || end > bytes.length) break;
     const segment = bytes.subarray(at, end);
     if (marker === SCAN) return frame && jpegOf(frame, [...others, bytes.subarray(at)]);
     if (FRAMES.has(marker) && frame === undefined && segment.length >= 10) frame = segment;
-    else if (SEGMENTS.has(marker) || marker >> 4 === 0xe) others.push(segment);
-    else if (marker !== COMMENT) break;
+    else if (SEGMENTS.has(marker)) others.push(segment);
+    else if (marker !== COMMENT && marker >> 4 !== APPLICATIONS) break;
   }
   return undefined;
 }
