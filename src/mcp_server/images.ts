@@ -1,12 +1,14 @@
 import { basename } from "node:path";
 import { z } from "zod";
 import { joinBytes } from "../base/bytes.ts";
+import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
 import { hostEnv } from "../base/permission.ts";
 import { Deadline } from "../base/signals.ts";
 import { readHostileBytes } from "../files/safe.ts";
-import { denoProgram } from "../process/program.ts";
+import { denoProgram, ownProgram } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
+import { requireOwnProgram } from "../sandbox/workspace.ts";
 
 /** A file that a cell produced: its full output, or an image. */
 export interface Artifact {
@@ -137,8 +139,9 @@ export async function inlineImage(
   const side = Math.max(size.width, size.height);
   const whole = mimeType === "image/png" ? pixels : bytes;
   if (whole.length <= limit && side <= MAX_SIDE) return { bytes: whole, mimeType, ...size };
-  return await scaledDown(new Blob([pixels], { type: mimeType }), {
+  return await scaledDown(pixels, {
     ...size,
+    source: mimeType,
     longest: Math.min(side, MAX_SIDE),
     least: MIN_SIDE,
     types: mimeType === "image/png" ? BOTH_TYPES : ["image/jpeg"],
@@ -148,6 +151,7 @@ export async function inlineImage(
 
 /** The program's input besides the picture. */
 interface Scaling extends ImageSize {
+  readonly source: InlineImage["mimeType"];
   /** The longest side at first. */
   readonly longest: number;
   /** The shortest that the longest side may get. */
@@ -177,7 +181,10 @@ const MAX_WAIT_MS = 10_000;
  * Scales a picture in another process: decoding a large one would hold up all sessions for seconds, and
  * one that the decoder cannot cope with would end this process, which a worker does not prevent.
  */
-async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage | undefined> {
+async function scaledDown(
+  pixels: Uint8Array<ArrayBuffer>,
+  scaling: Scaling,
+): Promise<InlineImage | undefined> {
   using wait = new Deadline(MAX_WAIT_MS);
   using turn = await turns.acquire(wait.signal).catch(() => undefined);
   if (turn === undefined) return undefined;
@@ -186,24 +193,30 @@ async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage 
   const program = `data:text/javascript,${encodeURIComponent(asset("images/scale.js"))}`;
   using deadline = new Deadline(TIMEOUT_MS);
   try {
-    const { success, stdout } = await runProgram(await denoProgram(), {
-      args: ["run", "--quiet", "--no-prompt", "--no-config", "--no-lock", "--no-remote", program],
+    const deno = await denoProgram();
+    await requireOwnProgram(deno, { what: "Deno", isRunning: deno === ownProgram() });
+    const { success, stdout } = await runProgram(deno, {
+      args: [
+        "run",
+        "--quiet",
+        "--no-prompt",
+        "--no-config",
+        "--no-remote",
+        "--no-code-cache",
+        program,
+      ],
       clearEnv: true,
       env: { DENO_NO_UPDATE_CHECK: "1", ...cacheVariables() },
-      input: JSON.stringify({
-        picture: (await picture.bytes()).toBase64(),
-        source: picture.type,
-        ...scaling,
-      }),
+      input: JSON.stringify({ picture: pixels.toBase64(), ...scaling }),
       signal: deadline.signal,
     });
     // Executed code made the picture, and it cannot be decoded.
     if (!success) return undefined;
     return scaledSchema.parse(JSON.parse(stdout)) ?? undefined;
   } catch (error) {
-    const { NotCapable, NotFound } = Deno.errors;
-    const isMissing = error instanceof NotCapable || error instanceof NotFound;
-    if (deadline.passed || isMissing) return undefined; // it is available in full size
+    const reasons = [Deno.errors.NotCapable, Deno.errors.NotFound, ConfigError];
+    const isUnusable = reasons.some((reason) => error instanceof reason);
+    if (deadline.passed || isUnusable) return undefined; // it is available in full size
     throw error;
   }
 }
