@@ -3,7 +3,13 @@ import { swapFolder } from "../../tests/support/attacker.ts";
 import { until } from "../../tests/support/wait.ts";
 import { filesBelow } from "../../tests/support/files.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { copyBeneath, CopyLimitError, type CopyOptions, MAX_COPY_DEPTH } from "./copy_beneath.ts";
+import {
+  copyBeneath,
+  CopyLimitError,
+  type CopyOptions,
+  folderUsage,
+  MAX_COPY_DEPTH,
+} from "./copy_beneath.ts";
 
 /** A folder to copy, and an empty one. */
 class Folders implements AsyncDisposable {
@@ -152,4 +158,35 @@ Deno.test("copyBeneath() follows no link that is swapped in", async () => {
     if (texts.includes("own")) copied++;
   }
   assert(copied > 0);
+});
+
+Deno.test("folderUsage() adds files up, and follows no link", async () => {
+  await using folders = await Folders.create();
+  await Deno.mkdir(`${folders.from}/a/b`, { recursive: true });
+  await Deno.writeTextFile(`${folders.from}/a/b/file`, "12345");
+  await Deno.writeTextFile(`${folders.to}/elsewhere`, "x".repeat(1000));
+  await Deno.symlink("/to", `${folders.from}/a/link`);
+  await Deno.utime(`${folders.from}/a/b/file`, 0, 4e9);
+  const all = await folderUsage(folders.from);
+  assertEquals(all, { bytes: 5 + "/to".length, changedAt: 4e12 });
+  await Deno.symlink(folders.to, `${folders.root.path}/link`);
+  assertEquals((await folderUsage(`${folders.root.path}/link`)).bytes, folders.to.length);
+});
+
+Deno.test("folderUsage() remembers no names of files, of which code can make millions", async () => {
+  await using folders = await Folders.create();
+  const make = `import os, sys
+for i in range(60_000):
+    if i % 30_000 == 0: open(f"source{i}", "w").close(); source = f"source{i}"
+    os.link(source, f"{i:0250}")`;
+  const python = new Deno.Command("python3", { args: ["-c", make], cwd: folders.from });
+  assert((await python.output()).success);
+  const before = Deno.memoryUsage().heapUsed;
+  let most = 0;
+  const look = setInterval(() => most = Math.max(most, Deno.memoryUsage().heapUsed), 10);
+
+  await folderUsage(folders.from);
+
+  clearInterval(look);
+  assert(most - before < 40 * 2 ** 20, `${(most - before) / 2 ** 20} MiB`);
 });

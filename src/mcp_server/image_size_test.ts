@@ -119,6 +119,68 @@ Deno.test("inlineImage() leaves out what is damaged or does not fit", async () =
   assertEquals(await inlineImage(bytes, 10), undefined);
 });
 
+Deno.test("a picture that ends its decoder does not end this process, as it would in a worker", async () => {
+  const bytes = await noisy(2000, 16);
+  assertEquals((await inlineImage(bytes, 1e6))?.width, 1568);
+  let at = 2;
+  const view = new DataView(bytes.buffer);
+  while (view.getUint8(at + 1) !== 0xc0) at += 2 + view.getUint16(at + 2);
+  // Four colours, of which the second has twice the height and width of the first.
+  const colours = [1, 0x11, 0, 2, 0x22, 0, 3, 0x11, 0, 4, 0x11, 0];
+  const frame = new Uint8Array([
+    ...[0xff, 0xc0, 0, 8 + colours.length, 8],
+    ...[...bytes.subarray(at + 5, at + 9), 4, ...colours],
+  ]);
+  const tables = bytes.subarray(at + 2 + view.getUint16(at + 2));
+  let scan = 0;
+  const parts = new DataView(tables.buffer, tables.byteOffset);
+  while (parts.getUint8(scan + 1) !== 0xda) scan += 2 + parts.getUint16(scan + 2);
+  const order = [4, 1, 0, 2, 0, 3, 0, 4, 0, 0, 63, 0];
+  const start = new Uint8Array([0xff, 0xda, 0, 2 + order.length, ...order]);
+  const data = tables.subarray(scan + 2 + parts.getUint16(scan + 2));
+  const hostile = joinBytes(
+    bytes.subarray(0, at),
+    frame,
+    tables.subarray(0, scan),
+    start,
+    data,
+    data,
+    data,
+    data,
+  );
+
+  assertEquals(imageSize(hostile), { width: 2000, height: 16 });
+  assertEquals(await inlineImage(hostile, 1e6), undefined);
+});
+
+Deno.test("pixelsOf() leaves out of a JPEG what is not its pixels, such as a colour profile", async () => {
+  const bytes = await picture(300, 20, "image/jpeg");
+  const profile = new Uint8Array([0xff, 0xe2, 0, 6, 1, 2, 3, 4]);
+  const hostile = joinBytes(bytes.subarray(0, 2), profile, bytes.subarray(2));
+  assertEquals(pixelsOf(hostile), pixelsOf(bytes));
+});
+
+Deno.test("imageSize() parses no JPEG of more segments than an encoder writes", () => {
+  const comment = new Uint8Array([0xff, 0xfe, 0, 2]);
+  const frame = new Uint8Array([0xff, 0xc0, 0, 8, 8, 0, 20, 1, 44, 0]);
+  const scan = new Uint8Array([0xff, 0xda, 0, 2]);
+  const withComments = (count: number) =>
+    joinBytes(new Uint8Array([0xff, 0xd8]), ...Array(count).fill(comment), frame, scan);
+  assertEquals(imageSize(withComments(100)), { width: 300, height: 20 });
+  assertEquals(imageSize(withComments(20_000)), undefined);
+});
+
+/** A JPEG whose pixels differ. */
+async function noisy(width: number, height: number): Promise<Uint8Array<ArrayBuffer>> {
+  const pixels = new Uint8ClampedArray(width * height * 4).map((_, at) =>
+    at % 4 === 3 ? 255 : at * 7919
+  );
+  const bitmap = await createImageBitmap(new ImageData(pixels, width, height));
+  const canvas = new OffscreenCanvas(width, height);
+  canvas.getContext("bitmaprenderer")?.transferFromImageBitmap(bitmap);
+  return await (await canvas.convertToBlob({ type: "image/jpeg" })).bytes();
+}
+
 Deno.test("imageSize() reads any bytes", () => {
   const start = fc.constantFrom([], [0xff, 0xd8], [0xff, 0xd8, 0xff, 0xc0]);
   fc.assert(fc.property(start, fc.uint8Array({ maxLength: 200 }), (start, rest) => {

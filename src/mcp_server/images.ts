@@ -1,8 +1,14 @@
 import { basename } from "node:path";
+import { z } from "zod";
 import { joinBytes } from "../base/bytes.ts";
+import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
-import { Deadline, settledWithin } from "../base/signals.ts";
+import { hostEnv } from "../base/permission.ts";
+import { Deadline } from "../base/signals.ts";
 import { readHostileBytes } from "../files/safe.ts";
+import { denoProgram, ownProgram } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
+import { requireOwnProgram } from "../sandbox/workspace.ts";
 
 /** A file that a cell produced: its full output, or an image. */
 export interface Artifact {
@@ -133,8 +139,9 @@ export async function inlineImage(
   const side = Math.max(size.width, size.height);
   const whole = mimeType === "image/png" ? pixels : bytes;
   if (whole.length <= limit && side <= MAX_SIDE) return { bytes: whole, mimeType, ...size };
-  return await scaledDown(new Blob([pixels], { type: mimeType }), {
+  return await scaledDown(pixels, {
     ...size,
+    source: mimeType,
     longest: Math.min(side, MAX_SIDE),
     least: MIN_SIDE,
     types: mimeType === "image/png" ? BOTH_TYPES : ["image/jpeg"],
@@ -142,8 +149,9 @@ export async function inlineImage(
   });
 }
 
-/** The worker's input besides the picture. */
+/** The program's input besides the picture. */
 interface Scaling extends ImageSize {
+  readonly source: InlineImage["mimeType"];
   /** The longest side at first. */
   readonly longest: number;
   /** The shortest that the longest side may get. */
@@ -155,33 +163,72 @@ interface Scaling extends ImageSize {
 
 const BOTH_TYPES = ["image/png", "image/jpeg"] as const;
 
+/** The program's answer. */
+const scaledSchema = z.object({
+  bytes: z.string().transform((text) => Uint8Array.fromBase64(text)),
+  mimeType: z.enum(BOTH_TYPES),
+  width: z.number(),
+  height: z.number(),
+}).nullable();
+
 /** Pictures are decoded one at a time: executed code can make many, and each takes a lot of memory. */
 const turns = new Mutex();
 /** How long a picture may take, and how long it may wait for those of other sessions. */
 const TIMEOUT_MS = 30_000;
 const MAX_WAIT_MS = 10_000;
 
-/** Scales a picture in a worker, because this process has other sessions to answer. */
-async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage | undefined> {
-  using deadline = new Deadline(MAX_WAIT_MS);
-  using turn = await turns.acquire(deadline.signal).catch(() => undefined);
+/**
+ * Scales a picture in another process: decoding a large one would hold up all sessions for seconds, and
+ * one that the decoder cannot cope with would end this process, which a worker does not prevent.
+ */
+async function scaledDown(
+  pixels: Uint8Array<ArrayBuffer>,
+  scaling: Scaling,
+): Promise<InlineImage | undefined> {
+  using wait = new Deadline(MAX_WAIT_MS);
+  using turn = await turns.acquire(wait.signal).catch(() => undefined);
   if (turn === undefined) return undefined;
-  // Its code is embedded, so that it is also there in a bundled program.
+  // It is embedded, so that it is also there in a bundled program.
   const { asset } = await import("../assets/mod.ts");
-  const code = `data:text/javascript,${encodeURIComponent(asset("images/scale.js"))}`;
-  const worker = new Worker(code, { type: "module" });
-  const { promise, resolve } = Promise.withResolvers<InlineImage | undefined>();
-  worker.onmessage = ({ data }: MessageEvent<InlineImage | null>) => resolve(data ?? undefined);
-  worker.onerror = (event) => {
-    event.preventDefault(); // executed code made the picture, and it cannot be decoded
-    resolve(undefined);
-  };
-  worker.postMessage({ picture, ...scaling });
+  const program = `data:text/javascript,${encodeURIComponent(asset("images/scale.js"))}`;
+  using deadline = new Deadline(TIMEOUT_MS);
   try {
-    return await settledWithin(promise, TIMEOUT_MS) ? await promise : undefined;
-  } finally {
-    worker.terminate();
+    const deno = await denoProgram();
+    await requireOwnProgram(deno, { what: "Deno", isRunning: deno === ownProgram() });
+    const { success, stdout } = await runProgram(deno, {
+      args: [
+        "run",
+        "--quiet",
+        "--no-prompt",
+        "--no-config",
+        "--no-remote",
+        "--no-code-cache",
+        program,
+      ],
+      clearEnv: true,
+      env: { DENO_NO_UPDATE_CHECK: "1", ...cacheVariables() },
+      input: JSON.stringify({ picture: pixels.toBase64(), ...scaling }),
+      signal: deadline.signal,
+    });
+    // Executed code made the picture, and it cannot be decoded.
+    if (!success) return undefined;
+    return scaledSchema.parse(JSON.parse(stdout)) ?? undefined;
+  } catch (error) {
+    const reasons = [Deno.errors.NotCapable, Deno.errors.NotFound, ConfigError];
+    const isUnusable = reasons.some((reason) => error instanceof reason);
+    if (deadline.passed || isUnusable) return undefined; // it is available in full size
+    throw error;
   }
+}
+
+/** The variables by which Deno finds its own cache. */
+function cacheVariables(): Record<string, string> {
+  return Object.fromEntries(
+    ["DENO_DIR", "XDG_CACHE_HOME", "HOME"].flatMap((name) => {
+      const value = hostEnv(name);
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
 }
 
 /** The size of a picture in pixels. */
@@ -207,7 +254,7 @@ export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined
 
 /** The chunks of a PNG that make its pixels. */
 const PIXEL_CHUNKS: ReadonlySet<string> = new Set(["PLTE", "tRNS", "IDAT", "IEND"]);
-/** More than any encoder writes into the largest file that is read. Each takes time to parse. */
+/** More than any encoder writes into the largest file that is read, whatever they hold. Each takes time to parse. */
 const MAX_CHUNKS = 10_000;
 
 /**
@@ -243,11 +290,15 @@ interface Jpeg extends ImageSize {
   readonly parts: readonly Uint8Array<ArrayBuffer>[];
 }
 
-/** Markers of frame headers, and of other segments that may precede the first scan. */
+/**
+ * Markers of frame headers, and of other segments that make the pixels: tables, and which colours they
+ * are (JFIF and Adobe). Colour profiles are left out, which are a language of their own.
+ */
 const FRAMES: ReadonlySet<number> = new Set([0xc0, 0xc1, 0xc2]);
-const SEGMENTS: ReadonlySet<number> = new Set([0xc4, 0xdb, 0xdd]);
+const SEGMENTS: ReadonlySet<number> = new Set([0xc4, 0xdb, 0xdd, 0xe0, 0xee]);
 const SCAN = 0xda;
 const COMMENT = 0xfe;
+const APPLICATIONS = 0xe;
 
 /**
  * Reads a JPEG up to its first scan. The frame header is moved to the front: a decoder that parses the
@@ -260,15 +311,16 @@ function readJpeg(bytes: Uint8Array<ArrayBuffer>): Jpeg | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let frame: Uint8Array<ArrayBuffer> | undefined;
   const others: Uint8Array<ArrayBuffer>[] = [];
-  for (let at = 2, end = at; at + 4 <= bytes.length && others.length < MAX_CHUNKS; at = end) {
+  let segments = 0;
+  for (let at = 2, end = at; at + 4 <= bytes.length && ++segments <= MAX_CHUNKS; at = end) {
     const [marker, length] = [view.getUint8(at + 1), view.getUint16(at + 2)];
     end = at + 2 + length;
     if (view.getUint8(at) !== 0xff || length < 2 || end > bytes.length) break;
     const segment = bytes.subarray(at, end);
     if (marker === SCAN) return frame && jpegOf(frame, [...others, bytes.subarray(at)]);
     if (FRAMES.has(marker) && frame === undefined && segment.length >= 10) frame = segment;
-    else if (SEGMENTS.has(marker) || marker >> 4 === 0xe) others.push(segment);
-    else if (marker !== COMMENT) break;
+    else if (SEGMENTS.has(marker)) others.push(segment);
+    else if (marker !== COMMENT && marker >> 4 !== APPLICATIONS) break;
   }
   return undefined;
 }

@@ -19,7 +19,7 @@ export interface ProtectedPaths {
 
 /** The result of {@linkcode findProtectedPaths}. */
 interface FoundPaths extends ProtectedPaths {
-  /** The host's own state of other workspaces in this one, which is unreadable too. */
+  /** The host's own state of other workspaces in this one that code can write to, which is unreadable too. */
   readonly otherStates: readonly string[];
 }
 
@@ -48,6 +48,9 @@ const GENERATED = "mcptools";
 
 /** `srt` makes this folder writable in all sandboxes of a user, so they could communicate through it. */
 export const SHARED_BY_SANDBOXES = "/tmp/claude";
+
+/** Read-only folders that are not searched: they hold much, and what others published or we generated. */
+const UNSEARCHED: ReadonlySet<string> = new Set([GENERATED, "node_modules"]);
 
 const SECRET_FILES: ReadonlySet<string> = new Set([
   ".boto",
@@ -258,13 +261,14 @@ export async function findProtectedPaths(
   const { maxEntries = 1_000_000, writable = true } = options;
   const unreadable: string[] = [];
   const readOnly: string[] = await lstatIfAllowed(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
-  let level = [workspace];
+  const otherStates: string[] = [];
+  let level: Searched[] = [{ folder: workspace, isKept: false }];
   let entries = 0;
   fairTurns.resume();
   for (let depth = 0; depth < MAX_DEPTH && level.length > 0; depth++) {
-    const next: string[] = [];
-    for (const folder of level) {
-      const inside: string[] = [];
+    const next: Searched[] = [];
+    for (const { folder, isKept } of level) {
+      const inside: Searched[] = [];
       const names = new Set<string>();
       const lost = new Set<string>();
       for await (const entry of listOr(folder, () => readOnly.push(folder))) {
@@ -280,25 +284,37 @@ export async function findProtectedPaths(
         if (ENVIRONMENT_PARTS.has(name)) names.add(name);
         if (guard !== undefined && entry.isSymlink) {
           if (writable && folder === workspace) throw replaceableLink(path);
-          readOnly.push(folder);
+          if (!isKept) readOnly.push(folder);
           const target = await targetIn(workspace, path);
           if (target !== undefined) (guard === "unreadable" ? unreadable : readOnly).push(target);
-        } else if (guard === "unreadable") unreadable.push(path);
-        else if (guard === "read-only") readOnly.push(path);
-        else if (entry.isDirectory) inside.push(path);
+        } else if (guard === "unreadable") {
+          unreadable.push(path);
+          if (!isKept && depth > 0 && isState(path)) otherStates.push(path);
+        } else {
+          const isObeyed = guard === "read-only";
+          if (isObeyed && !isKept) readOnly.push(path);
+          if (entry.isDirectory && !(isObeyed && UNSEARCHED.has(name))) {
+            inside.push({ folder: path, isKept: isKept || isObeyed });
+          }
+        }
         const found = unreadable.length + readOnly.length;
         if (found > MAX_MOUNTS) throw tooManyMounts([...unreadable, ...readOnly], workspace);
       }
       next.push(...inside);
-      if (!names.isDisjointFrom(ENVIRONMENTS)) {
+      if (!isKept && !names.isDisjointFrom(ENVIRONMENTS)) {
         readOnly.push(...depth > 0 ? [folder] : await environmentParts(workspace, names));
       }
     }
     level = next;
   }
-  const own = `${workspace}/${STATE_FOLDER}`;
-  const otherStates = unreadable.filter((path) => isState(path) && path !== own);
   return { unreadable, readOnly, otherStates };
+}
+
+/** A folder to search for paths to protect. */
+interface Searched {
+  readonly folder: string;
+  /** Whether it is in one that is read-only as a whole, so that it may only hold secrets. */
+  readonly isKept: boolean;
 }
 
 /** Whether a path is that of a workspace's `.ipybox`. */
@@ -310,9 +326,9 @@ export function isState(path: string): boolean {
 type Guard = "unreadable" | "read-only";
 
 function guardOf(entry: Deno.DirEntry, isTop: boolean): Guard | undefined {
-  const { name, isFile, isSymlink } = entry;
+  const { name, isDirectory } = entry;
   if (name === STATE_FOLDER) return "unreadable";
-  if ((isFile || isSymlink) && isSecret(name)) return "unreadable";
+  if (!isDirectory && isSecret(name)) return "unreadable"; // password managers write to pipes
   return OBEYED.has(name) || (isTop && name === GENERATED) ? "read-only" : undefined;
 }
 
@@ -484,7 +500,8 @@ export const DOTENV_NOTE = ".ipybox/no-dotenv";
 /** Notes that a workspace has no `.env`, before code can write one. */
 export async function noteAbsentDotenv(workspace: string): Promise<void> {
   const dotenv = await ifPresent(Deno.lstat(join(workspace, ".env")));
-  if (dotenv === undefined) await makeNote(join(workspace, DOTENV_NOTE));
+  // A folder, such as an environment, is none either, and code may replace it.
+  if (dotenv === undefined || dotenv.isDirectory) await makeNote(join(workspace, DOTENV_NOTE));
 }
 
 const recordSchema = z.object({

@@ -49,26 +49,40 @@ Deno.test("findProtectedPaths() finds what the host or others would obey, at eve
     ".helix/languages.toml",
     ".Rprofile",
     "QWEN.md",
+    ".cargo/credentials.toml",
+    ".claude/worktrees/x/.env",
+    ".claude/worktrees/x/.mcp.json",
+    ".claude/worktrees/x/.venv/pyvenv.cfg",
+    "a/b/.gemini/.env",
+    ".gemini/.ipybox/",
+    "node_modules/x/.npmrc",
   );
   const { unreadable, readOnly, otherStates } = await findProtectedPaths(workspace.path);
   const names = (paths: readonly string[]) =>
     paths.filter((path) => path.startsWith(workspace.path))
       .map((path) => path.slice(workspace.path.length + 1)).sort();
   assertEquals(names(unreadable), [
+    ".cargo/credentials.toml",
+    ".claude/worktrees/x/.env",
     ".env",
     ".env.local",
+    ".gemini/.ipybox",
     ".git-credentials",
     ".ipybox",
     "a/.dev.vars.local",
     "a/.envrc",
     "a/.ipybox",
     "a/b/.env",
+    "a/b/.gemini/.env",
     "keys/id_ed25519",
   ]);
   assertEquals(names(otherStates), ["a/.ipybox"]);
   assertEquals(names(readOnly), [
     ".Rprofile",
     ".agents",
+    ".cargo",
+    ".claude",
+    ".gemini",
     ".git",
     ".helix",
     ".lefthook-local.yml",
@@ -78,6 +92,7 @@ Deno.test("findProtectedPaths() finds what the host or others would obey, at eve
     "a/.config/mise",
     "a/.git",
     "a/AGENTS.override.md",
+    "a/b/.gemini",
     "a/b/.hg",
     "a/b/.venv",
     "a/c/environment",

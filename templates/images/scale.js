@@ -1,13 +1,17 @@
 /**
- * Scales one picture down, in a worker: decoding a large one would hold up all sessions for seconds.
- * It is asked once, and answers with `{ bytes, mimeType, width, height }`,
- * or with `null` where the picture is damaged or cannot be made to fit.
+ * Scales one picture down, in a process of its own without any permission: executed code made the
+ * picture, and one that no encoder writes can end the process that decodes it.
+ *
+ * Reads `{ picture, source, width, height, longest, least, types, limit }` from stdin, where
+ * `picture` is base64 of the type `source`, and writes `{ bytes, mimeType, width, height }` to
+ * stdout, or `null` where the picture is damaged or cannot be made to fit.
  */
-self.onmessage = async ({ data }) => {
-  self.postMessage(await scaled(data).catch(() => null));
-};
+const { picture, source, ...scaling } = await new Response(Deno.stdin.readable).json();
+const decoded = new Blob([Uint8Array.fromBase64(picture)], { type: source });
+const answer = await scaled(decoded, scaling).catch(() => null);
+await new Blob([JSON.stringify(answer)]).stream().pipeTo(Deno.stdout.writable);
 
-async function scaled({ picture, width, height, longest, least, types, limit }) {
+async function scaled(picture, { width, height, longest, least, types, limit }) {
   const side = Math.max(width, height);
   for (const _attempt of [1, 2]) {
     const size = {
@@ -18,7 +22,9 @@ async function scaled({ picture, width, height, longest, least, types, limit }) 
     let smallest = Infinity;
     for (const type of types) {
       const blob = await canvas.convertToBlob({ type, quality: 0.85 });
-      if (blob.size <= limit) return { bytes: await blob.bytes(), mimeType: type, ...size };
+      if (blob.size <= limit) {
+        return { bytes: (await blob.bytes()).toBase64(), mimeType: type, ...size };
+      }
       smallest = Math.min(smallest, blob.size);
     }
     longest *= Math.sqrt(limit / smallest) * 0.8; // as bytes go by area; some more to be sure

@@ -1,0 +1,74 @@
+/** What code sees of files whose names say that they are secret, wherever and whatever they are. */
+import { assertEquals } from "@std/assert";
+import { readDotenv } from "../../src/mcp/env.ts";
+import { TestExecutor } from "../support/executor.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/** Secrets in folders of agent programs, editors and package managers, which are read-only as a whole. */
+const SECRETS = [
+  ".cargo/credentials.toml",
+  ".claude/inner/.ipybox/mcp.json",
+  ".claude/worktrees/x/.env",
+  ".gemini/.env",
+  ".git/.git-credentials",
+  "src/.devcontainer/.env",
+];
+/** Password managers offer secrets as pipes, which have a reader only while somebody needs them. */
+const PIPES = [".env", "src/.env.local", ".gemini/.npmrc"];
+
+const READ = (folder: string) => `
+import os
+seen = []
+for name in ${JSON.stringify([...SECRETS, ...PIPES])}:
+    try:
+        fd = os.open(os.path.join(${JSON.stringify(folder)}, name), os.O_RDONLY | os.O_NONBLOCK)
+        if os.fstat(fd).st_rdev == 0: # not the empty device that hides it
+            seen.append(name)
+    except OSError:
+        pass
+print(seen, open(os.path.join(${JSON.stringify(folder)}, ".gemini/settings.json")).read())`;
+
+async function fill(folder: string): Promise<void> {
+  for (const name of [...SECRETS, ".gemini/settings.json"]) {
+    const path = `${folder}/${name}`;
+    await Deno.mkdir(path.slice(0, path.lastIndexOf("/")), { recursive: true });
+    await Deno.writeTextFile(path, name);
+  }
+  const pipes = PIPES.map((name) => `${folder}/${name}`);
+  await new Deno.Command("mkfifo", { args: pipes }).output();
+}
+
+Deno.test("code sees no secret in folders that are read-only, and none that is a pipe", async (t) => {
+  await using folder = await TempFolder.create();
+  await fill(folder.path);
+  await t.step("in a project", async () => {
+    const sandbox = { project: folder.path };
+    await using started = await TestExecutor.start({ sandbox });
+    const { text } = await started.executor.execute(READ(folder.path));
+    assertEquals(text, "[] .gemini/settings.json");
+  });
+  await t.step("in its workspace", async () => {
+    await using started = await TestExecutor.start({ workspace: folder.path });
+    const { text } = await started.executor.execute(READ(folder.path));
+    assertEquals(text, "[] .gemini/settings.json");
+  });
+});
+
+Deno.test("code that puts a file in the place of a folder .env chooses no variables", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.mkdir(`${workspace.path}/.env`);
+  await using started = await TestExecutor.start({ workspace: workspace.path });
+  await started.executor.execute(`import os
+os.rmdir(".env")
+open(".env", "w").write("KERNEL_ENV_X=code")`);
+  assertEquals(await readDotenv(workspace.path), {});
+});
+
+Deno.test("a repository's link in the place of the note does not make code's .env the user's", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.mkdir(`${workspace.path}/.ipybox`);
+  await Deno.symlink("nowhere", `${workspace.path}/.ipybox/no-dotenv`);
+  await using started = await TestExecutor.start({ workspace: workspace.path });
+  await started.executor.execute('open(".env", "w").write("KERNEL_ENV_X=code")');
+  assertEquals(await readDotenv(workspace.path), {});
+});
