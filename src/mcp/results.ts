@@ -68,6 +68,8 @@ function malformed(problem: string): ToolCallError {
 
 /** The most characters of a server's text to repeat. */
 const LONGEST = 300;
+/** The most characters to look at: the SDK's own messages are shorter, and a server's may be endless. */
+const MAX_MESSAGE = 64 * 1024;
 
 /** The first problem that a validation found. */
 export function problemOf(error: z.ZodError): string {
@@ -76,7 +78,8 @@ export function problemOf(error: z.ZodError): string {
 
 /** An error's message in one line. The SDK embeds Zod's issues in its messages as JSON. */
 export function messageOf(error: unknown): string {
-  const message = error instanceof Error ? error.message : String(error);
+  const whole = error instanceof Error ? error.message : String(error);
+  const message = whole.slice(0, MAX_MESSAGE);
   const start = message.search(/\[\s*\{/);
   if (start >= 0) {
     const issues = parsed(message.slice(start));
