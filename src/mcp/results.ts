@@ -2,7 +2,6 @@ import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
 import type { ExactJson } from "../json/exact.ts";
 import { parsedJson } from "../json/plain.ts";
-import { unmarked } from "./exact_fetch.ts";
 
 /** A block of a tool's result, as the server sent it. Blocks of unknown types are passed on. */
 export interface ContentBlock {
@@ -56,7 +55,9 @@ export function parseToolResult(raw: unknown): ToolResult {
   }
   return {
     content,
-    ...(structuredContent === undefined ? {} : { structuredContent: unmarked(structuredContent) }),
+    ...(structuredContent === undefined
+      ? {}
+      : { structuredContent: structuredContent as ExactJson }),
     ...(isError === undefined ? {} : { isError }),
     ...(_meta === undefined ? {} : { _meta }),
   };
