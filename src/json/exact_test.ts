@@ -1,6 +1,14 @@
 import { assert, assertEquals, assertFalse, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { parseExact, sealObject, stringifyExact, toExact, toPlain } from "./exact.ts";
+import {
+  markNumbers,
+  parseExact,
+  sealObject,
+  stringifyExact,
+  toExact,
+  toPlain,
+  unmarkNumbers,
+} from "./exact.ts";
 
 const UNUSUAL =
   '{"one":1.0,"big":12345678901234567890,"zero":-0,"exp":1E+2,"usual":[1,0.5,"x",null,true]}';
@@ -18,6 +26,38 @@ Deno.test("parseExact() keeps the spelling of every number", () => {
     const text = `[${numbers.map((parts) => parts.join("")).join(",")}]`;
     assertEquals(stringifyExact(parseExact(text)), text);
   }));
+});
+
+Deno.test("markNumbers() marks only the numbers that a path leads to", () => {
+  const at = (text: string) => markNumbers(text, "#", ["a", "b"]);
+  const unchanged = [
+    '{"b":1.0,"a":1.0,"c":{"b":1.0}}',
+    '{"a":[{"b":1.0}],"b":{"a":{"b":1.0}}}',
+    '{"a":{"a":{"b":1.0},"b":"1.0,","c":1.0},"b":1.0}',
+    '[{"a":{"b":1.0}}]',
+    '{"a":{"b":{1.0:2}}}',
+    '{"a":{"b":01.0}}',
+    '{"a":{"b":"\\"1.0',
+  ];
+  for (const text of unchanged) assertEquals(at(text), text);
+  assertEquals(
+    at(' {"x":{"b":[]},"a" : {"c":1.0,"\\u0062":\t-0 ,"b":{"a":[1.0,{"b":1}]},"d":1.0},"e":1.0}'),
+    ' {"x":{"b":[]},"a" : {"c":1.0,"\\u0062":\t"#-0" ,"b":{"a":["#1.0",{"b":1}]},"d":1.0},"e":1.0}',
+  );
+});
+
+Deno.test("unmarkNumbers() leaves strings alone that only begin with the mark", () => {
+  const strings = ["#", "#x", '#"', "#01", "#1 ", "x#1.0"];
+  assertEquals(unmarkNumbers(strings, "#"), strings);
+});
+
+Deno.test("what is no JSON is none for parseExact(), whose error quotes the text", () => {
+  for (
+    const text of ["{1.0:1}", "[01.0]", "[1.]", "[1.0.0]", '[1.0"a"]', "[1.0", '["1.0', "1.0 1.0"]
+  ) {
+    const { message } = assertThrows(() => JSON.parse(text), SyntaxError);
+    assertThrows(() => parseExact(text), SyntaxError, message);
+  }
 });
 
 Deno.test("toPlain() gives numbers, and bigints where a double would lie", () => {

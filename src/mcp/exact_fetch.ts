@@ -1,14 +1,7 @@
 import { ByteBuffer, joinBytes, readWhole } from "../base/bytes.ts";
 import { bodyOf } from "../base/http.ts";
 import { fairTurns } from "../base/signals.ts";
-import {
-  type ExactJson,
-  isExactObject,
-  isRecord,
-  mayName,
-  parseExact,
-  stringifyExact,
-} from "../json/exact.ts";
+import { isRecord } from "../json/exact.ts";
 import { JsonMeter, measureJson } from "../json/measure.ts";
 import {
   checkCost,
@@ -16,14 +9,12 @@ import {
   checkSize,
   hostBudget,
   type IncomingMessage,
+  markContent,
   MAX_MESSAGE_BYTES,
   tooLong,
   UnusableMessageError,
 } from "./message.ts";
 import type { FetchLike } from "./sdk.ts";
-
-/** Marks text that carries exact content through the SDK, which would round its numbers. */
-const MARK = `${crypto.randomUUID()}:`;
 
 /** The most bytes to read without a complete event: twice the largest one. */
 const MAX_EVENTLESS_BYTES = 2 * MAX_MESSAGE_BYTES;
@@ -43,13 +34,13 @@ export function exactFetch(owner: object): FetchLike {
     if (status < 400 && body !== null && isEvents) {
       const instead = (error: unknown) => errorMessage(error, init);
       const incoming = hostBudget.begin(owner);
-      const events = new EventStream({ incoming, data: markText, instead });
+      const events = new EventStream({ incoming, data: markContent, instead });
       return new Response(body.pipeThrough(events), { status, statusText, headers });
     }
     using incoming = hostBudget.begin(owner);
     if (status < 400 && body !== null && type === "application/json") {
       const text = await jsonText(body, incoming).catch((error) => errorMessage(error, init));
-      return new Response(markText(text), { status, statusText, headers });
+      return new Response(markContent(text), { status, statusText, headers });
     }
     // The SDK has no use for the rest but reads it to the end.
     const said = body === null ? null : await read(body, incoming, MAX_FAILURE_BYTES);
@@ -97,31 +88,6 @@ async function read(
     onPiece: (size) => incoming.add(size),
     signal: incoming.dropped,
   });
-}
-
-/** Restores structured content as it was written. */
-export function unmarked(value: unknown): ExactJson {
-  const isMarked = typeof value === "string" && value.startsWith(MARK);
-  if (!isMarked) return value as ExactJson; // it was parsed from JSON
-  return parseExact(value.slice(MARK.length));
-}
-
-function markText(text: string): string {
-  if (!mayName(text, "structuredContent")) return text;
-  try {
-    const message = parseExact(text);
-    if (!isExactObject(message) || !isExactObject(message.result)) return text;
-    const { structuredContent } = message.result;
-    if (structuredContent === undefined) return text;
-    const result = { ...message.result, structuredContent: marked(structuredContent) };
-    return stringifyExact({ ...message, result });
-  } catch {
-    return text; // the SDK reports the problem
-  }
-}
-
-function marked(value: ExactJson): string {
-  return MARK + stringifyExact(value);
 }
 
 /** Options of {@linkcode EventStream}. */

@@ -1,4 +1,4 @@
-import { type ExactJson, isExactObject, isRecord, parseExact } from "../json/exact.ts";
+import { type ExactJson, isRecord, markNumbers, mayName, unmarkNumbers } from "../json/exact.ts";
 import { checkJson, JsonLimitError, type JsonMeasure } from "../json/measure.ts";
 import { parsedJson } from "../json/plain.ts";
 import type { JSONRPCMessage } from "./sdk.ts";
@@ -94,9 +94,23 @@ export function tooLong(maxBytes: number): UnusableMessageError {
   return new UnusableMessageError(`An MCP server sent a message of more than ${maxBytes} bytes`);
 }
 
-/** Parses a measured message, unless that is too expensive. Numbers in structured content keep their spelling. */
+/** Marks text that carries numbers of structured content through the SDK, which would round them. */
+const MARK = `${crypto.randomUUID()}:`;
+const CONTENT: readonly string[] = ["result", "structuredContent"];
+
+/** Marks the numbers in a message's structured content that the SDK would round. */
+export function markContent(text: string): string {
+  return mayName(text, "structuredContent") ? markNumbers(text, MARK, CONTENT) : text;
+}
+
+/** Restores structured content as it was written. */
+export function unmarkContent(value: unknown): ExactJson {
+  return unmarkNumbers(value as ExactJson, MARK); // it was parsed from JSON
+}
+
+/** Parses a measured message, unless that is too expensive. Numbers in structured content are marked. */
 export function parseMessage(text: string, measure: JsonMeasure): JSONRPCMessage {
-  const message = JSON.parse(text);
+  const message = JSON.parse(markContent(text));
   checkParsed(message, measure);
   if (typeof message !== "object" || message === null || Array.isArray(message)) {
     throw new SyntaxError("A message is an object");
@@ -105,18 +119,10 @@ export function parseMessage(text: string, measure: JsonMeasure): JSONRPCMessage
   if ("result" in message && !isRecord(message.result)) {
     return { jsonrpc: "2.0", id: message.id, error: NO_RESULT };
   }
-  if (message.result?.structuredContent === undefined) return message;
-  const exact = structuredContent(parseExact(text));
-  if (exact !== undefined) message.result.structuredContent = exact;
   return message;
 }
 
 const NO_RESULT = { code: -32603, message: "The server sent a result that is not an object" };
-
-function structuredContent(message: ExactJson): ExactJson | undefined {
-  if (!isExactObject(message) || !isExactObject(message.result)) return undefined;
-  return message.result.structuredContent;
-}
 
 /** The most memory for the incoming messages of all servers together. */
 const MAX_BYTES = 256 * 2 ** 20;

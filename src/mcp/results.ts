@@ -2,7 +2,6 @@ import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
 import type { ExactJson } from "../json/exact.ts";
 import { parsedJson } from "../json/plain.ts";
-import { unmarked } from "./exact_fetch.ts";
 
 /** A block of a tool's result, as the server sent it. Blocks of unknown types are passed on. */
 export interface ContentBlock {
@@ -56,7 +55,9 @@ export function parseToolResult(raw: unknown): ToolResult {
   }
   return {
     content,
-    ...(structuredContent === undefined ? {} : { structuredContent: unmarked(structuredContent) }),
+    ...(structuredContent === undefined
+      ? {}
+      : { structuredContent: structuredContent as ExactJson }),
     ...(isError === undefined ? {} : { isError }),
     ...(_meta === undefined ? {} : { _meta }),
   };
@@ -68,6 +69,8 @@ function malformed(problem: string): ToolCallError {
 
 /** The most characters of a server's text to repeat. */
 const LONGEST = 300;
+/** The most characters to look at: the SDK's own messages are shorter, and a server's may be endless. */
+const MAX_MESSAGE = 64 * 1024;
 
 /** The first problem that a validation found. */
 export function problemOf(error: z.ZodError): string {
@@ -76,7 +79,8 @@ export function problemOf(error: z.ZodError): string {
 
 /** An error's message in one line. The SDK embeds Zod's issues in its messages as JSON. */
 export function messageOf(error: unknown): string {
-  const message = error instanceof Error ? error.message : String(error);
+  const whole = error instanceof Error ? error.message : String(error);
+  const message = whole.slice(0, MAX_MESSAGE);
   const start = message.search(/\[\s*\{/);
   if (start >= 0) {
     const issues = parsed(message.slice(start));

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ToolCallError } from "../base/errors.ts";
-import { parseToolResult } from "./results.ts";
+import { messageOf, parseToolResult } from "./results.ts";
 
 Deno.test("parseToolResult() passes on what the server sent, of known and unknown kinds", () => {
   const result = {
@@ -45,4 +45,11 @@ Deno.test("parseToolResult() refuses what is no tool's result", () => {
     const error = assertThrows(() => parseToolResult(raw), ToolCallError, "malformed");
     assertEquals(error.type, "protocol_error");
   }
+});
+
+Deno.test("messageOf() shows the first of the SDK's issues, and parses no longer text of a server", () => {
+  const issue = JSON.stringify({ path: ["a", 0], message: "wrong" });
+  assertEquals(messageOf(new Error(`Bad: [${issue},${issue}]`)), "Bad: a/0: wrong (and 1 more)");
+  const text = `[${Array(10_000).fill(issue).join(",")}]`;
+  assertEquals(messageOf(new Error(text)), `${text.slice(0, 300)}…`);
 });

@@ -1,7 +1,8 @@
 /** Numbers of results that come by HTTP, in each of the ways in which they can. */
-import { assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertLess, assertRejects } from "@std/assert";
 import { sealObject, stringifyExact } from "../../src/json/exact.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
+import { cpuMs, Stalls } from "../support/stalls.ts";
 
 const NUMBERS = '{"one":1.0,"big":12345678901234567890,"zero":-0,"text":"é \\ud800","list":[1e2]}';
 
@@ -58,6 +59,23 @@ for (const [name, send] of Object.entries(WAYS)) {
       const { structuredContent } = await connection.callTool("any", sealObject({ json }));
       assertEquals(stringifyExact(structuredContent), json);
     }
+  });
+}
+
+for (const [name, send] of Object.entries(WAYS)) {
+  Deno.test(`structured content is parsed once, as ${name}`, async () => {
+    const content = `{"one":1.0,"text":"${"\\n".repeat(16e6)}"}`;
+    await using server = serve((message) => send(message.replace('"long"', () => content)));
+    const url = `http://127.0.0.1:${server.addr.port}/mcp`;
+    await using connection = await connectMcp("exact", { url, protocol: "legacy" });
+    const start = cpuMs();
+    JSON.parse(content);
+    const once = cpuMs() - start;
+    using stalls = new Stalls();
+    const json = '"long"';
+    const { structuredContent } = await connection.callTool("any", sealObject({ json }));
+    assertLess(stalls.longestMs, 5 * once);
+    assert(stringifyExact(structuredContent) === content);
   });
 }
 
