@@ -137,7 +137,7 @@ export async function placeFar(
       bwrap,
       system: SYSTEM.linux ?? [],
       workspace: carrier.workspace ?? null,
-      writable: [paths.root],
+      writable: [paths.session],
       readonly: programFolders,
     },
     holder: times === undefined ? null : { ...holder, ...times, beat_seconds: BEAT_SECONDS },
@@ -221,7 +221,7 @@ async function launchRelay(
     const [program = "", ...args] = command;
     return [await programOf(program, { untrusted }), ...args];
   };
-  const { start, command, reach = command, stop, gone = null } = carrier;
+  const { start, command, reach = command, stop, stopsLasting = false, gone = null } = carrier;
   // It outlives this process, even if that is an MCP server of another host.
   const { [SERVER_MARK]: _, ...env } = await trustedEnvironment(untrusted);
   const own = session.python ?? await programOf("python3", { untrusted });
@@ -230,7 +230,7 @@ async function launchRelay(
   const settings = {
     command: await located(reach(bootCommand(python))),
     stop: await located(stop),
-    made: start !== undefined,
+    made: start !== undefined || stopsLasting,
     gone,
     socket: `${holder.folder}/socket`,
     secret: holder.secret,

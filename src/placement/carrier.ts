@@ -26,6 +26,8 @@ export interface Carrier {
   readonly gone?: string;
   /** Removes what `start` has created, or what a failed command may have left. */
   readonly stop?: readonly string[] | undefined;
+  /** Whether a durable session's place is removed whatever its other side says: code may go on there. */
+  readonly stopsLasting?: boolean;
   readonly python: string;
   /** How to install missing packages there. */
   readonly install: string;
@@ -144,7 +146,8 @@ export function containerCarrier(
     command: ([program = "", ...rest]) => [...run, "--entrypoint", program, image, ...rest],
     reach: (program) => [type, "exec", "--interactive", id, ...program],
     gone: "[Nn]o such container|no container with name|is not running|already in progress",
-    stop: [type, "rm", "--force", id],
+    stop: [type, "rm", "--force", ...(type === "podman" ? ["--time", "0"] : []), id],
+    stopsLasting: true,
     python: IMAGE_PYTHON,
     install: "add them to the image",
     workspace: isBound ? BOUND : undefined,

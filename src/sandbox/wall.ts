@@ -13,6 +13,7 @@
  *
  * @module
  */
+import { dirname } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { SandboxUnavailableError } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
@@ -180,13 +181,18 @@ async function mountsOf(
     !isInside(path, hostPrivate) &&
     !all.some((other) => other !== path && isInside(path, other)) // included in that one
   );
+  const folders = foldersTo(shown, "/tmp").filter((folder) =>
+    home === undefined || !isInside(folder, home)
+  );
   return {
     args: [
       ...["--tmpfs", "/", ...inMemory("/tmp"), ...kernel],
+      ...folders.flatMap((folder) => ["--tmpfs", folder]),
       // Mounted before paths below it are shown. If the home directory itself is shown, this is
       // covered.
       ...(home === undefined || !/^\/./.test(home) ? [] : inMemory(home)),
       ...await view(shown),
+      ...folders.flatMap((folder) => ["--remount-ro", folder]),
       ...[...await sharedFolder(shown), "--remount-ro", "/"],
     ],
     whole: false,
@@ -197,6 +203,20 @@ async function mountsOf(
 
 /** The part of /sys that programs need to count processors. */
 const PROCESSORS = ["/sys/devices/system/cpu", "/sys/devices/system/node"];
+
+/**
+ * The folders that lead to paths in a folder of code. Code could move one of them away, with all that is
+ * mounted in it, and put its own programs there for the next kernel, if nothing were mounted on it.
+ */
+function foldersTo(paths: readonly string[], owned: string): string[] {
+  const found = new Set<string>();
+  for (const path of paths) {
+    for (let above = dirname(path); above.startsWith(`${owned}/`); above = dirname(above)) {
+      found.add(above);
+    }
+  }
+  return [...found].sort(); // a folder comes before those in it
+}
 
 function inMemory(path: string): string[] {
   return ["--perms", "1777", "--size", String(TEMPORARY_BYTES), "--tmpfs", path];

@@ -39,6 +39,7 @@ NEEDED = {
 MAX_LINE = 1 << 20
 MAX_ARCHIVE = 1 << 24
 EXIT_SECONDS = 10  # the launcher's own grace periods are shorter
+REMOVE_SECONDS = 600
 
 # The only files in /proc about the machine that bubblewrap's sandbox shows.
 SHOWN = {
@@ -114,10 +115,27 @@ def real_executable():
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
-def installation(executable):
+# Folders that contain much else, and the parts that a Python in such a folder needs.
+BROAD = {"/", "/etc", "/home", "/opt", "/root", "/tmp", "/var"}
+PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
+
+
+def parts_of(prefix, workspace):
+    """What code sees of a Python's folder: all of it, unless much else is in it, such as the home
+    directory or the workspace."""
+    is_broad = prefix in BROAD or any(
+        is_in(home, prefix) or prefix == os.path.join(home, ".local") for home in homes()
+    )
+    if not is_broad and (workspace in (None, prefix) or not is_in(workspace, prefix)):
+        return [prefix]
+    return [path for name in PARTS if os.path.exists(path := os.path.join(prefix, name))]
+
+
+def installation(executable, workspace):
     """The files and folders that this Python needs."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
-    found = sorted({os.path.realpath(prefix) for prefix in prefixes})
+    real = sorted({os.path.realpath(prefix) for prefix in prefixes})
+    found = [part for prefix in real for part in parts_of(prefix, workspace)]
     for _ in range(20):
         if not any(executable.startswith(f"{prefix}/") for prefix in found):
             found.append(executable)
@@ -249,14 +267,13 @@ def settle(path, root):
     programs obey, or to what the next session is started with, outside of its sandbox.
     """
     here = "/" + os.path.normpath(path).lstrip("/")  # normpath() keeps two slashes
-    real = {os.path.realpath(home) for home in (os.path.expanduser("~"), pwd_home()) if home}
-    if any(is_in(home, here) for home in real):
+    if any(is_in(home, here) for home in homes()):
         sys.exit(
             f"{path} contains the home directory, where code must not write: choose another folder"
         )
     if is_in(root, here):
         sys.exit(f"{path} contains the folders of sessions: choose another folder")
-    for file in [sys.executable, *installation(real_executable())]:
+    for file in [sys.executable, *installation(real_executable(), here)]:
         if is_in(file, here):
             sys.exit(
                 f"{file} is in {path}, where code could replace what starts the next session: have "
@@ -290,6 +307,10 @@ def settle(path, root):
     return [found.st_dev, found.st_ino]
 
 
+def homes():
+    return {os.path.realpath(home) for home in (os.path.expanduser("~"), pwd_home()) if home}
+
+
 def pwd_home():
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
@@ -305,9 +326,13 @@ def wall(order, rules):
     os.set_inheritable(reader, True)
     argv = [order["bwrap"], "--unshare-all", "--die-with-parent", "--new-session"]
     argv += ["--cap-drop", "ALL", "--seccomp", str(reader), "--tmpfs", "/tmp"]
-    for path in [*order["system"], *installation(real_executable())]:
-        if os.path.exists(path):
-            argv += ["--ro-bind", path, path]
+    system = [path for path in order["system"] if os.path.exists(path)]
+    needed = [*system, *installation(real_executable(), order["workspace"])]
+    folders = folders_to([*needed, *order["writable"]], "/tmp")
+    for folder in folders:
+        argv += ["--tmpfs", folder]
+    for path in needed:
+        argv += ["--ro-bind", path, path]
     argv += ["--proc", "/proc", "--dev", "/dev"]
     for name in os.listdir("/proc"):
         path = f"/proc/{name}"
@@ -323,8 +348,20 @@ def wall(order, rules):
         argv += ["--bind", path, path]
     for path in order["readonly"]:
         argv += ["--ro-bind", path, path]
-    argv += ["--remount-ro", "/proc", "--remount-ro", "/", "--chdir", "/", "--"]
+    for folder in ["/proc", *folders, "/"]:
+        argv += ["--remount-ro", folder]
+    argv += ["--chdir", "/", "--"]
     return argv
+
+
+def folders_to(paths, owned):
+    """The folders that lead to paths in a folder of code. Code could move one of them away, with all that is
+    mounted in it, and put its own programs there for the next kernel, if nothing were mounted on it."""
+    found = set()
+    for path in paths:
+        while is_in(path := os.path.dirname(path), owned) and path != owned:
+            found.add(path)
+    return sorted(found)  # a folder comes before those in it
 
 
 def become(argv, root):
@@ -348,18 +385,22 @@ def become(argv, root):
 
 def remove(path):
     """Removes a folder, whatever code did to it: Python itself goes no deeper than it can call itself, and
-    into no folder without permissions."""
+    into no folder without permissions. Code that is left can stop what does that, but not for ever."""
     command = ["sh", "-c", 'chmod -R u+rwx -- "$0"; rm -rf -- "$0"', path]
     quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     # A session of its own, because the host's signals are for the group of this process.
-    subprocess.run(
-        command,
-        check=False,
-        cwd="/",
-        env={"PATH": "/usr/bin:/bin"},
-        start_new_session=True,
-        **quiet,
-    )
+    try:
+        subprocess.run(
+            command,
+            check=False,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin"},
+            start_new_session=True,
+            timeout=REMOVE_SECONDS,
+            **quiet,
+        )
+    except subprocess.TimeoutExpired:
+        pass  # what is left of it goes on, unless it was stopped
 
 
 def outlive_host(process):

@@ -53,6 +53,7 @@ DEAD_BEATS = 3
 FIRST_SECONDS = 120  # a host that dies while it starts a session must not leave it behind
 LINGER_SECONDS = 600  # for a relay that does not know of the end
 SOON_SECONDS = 2
+REMOVE_SECONDS = 600
 EXIT_SECONDS = 10  # the launcher's own grace periods are shorter
 END_SECONDS = 10
 STOP_SECONDS = 5
@@ -820,14 +821,18 @@ def remove(path):
     command = ["sh", "-c", 'chmod -R u+rwx -- "$0"; rm -rf -- "$0"', path]
     quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     # A session of its own, because the host's signals are for the group of this process.
-    subprocess.run(
-        command,
-        check=False,
-        cwd="/",
-        env={"PATH": "/usr/bin:/bin"},
-        start_new_session=True,
-        **quiet,
-    )
+    try:
+        subprocess.run(
+            command,
+            check=False,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin"},
+            start_new_session=True,
+            timeout=REMOVE_SECONDS,
+            **quiet,
+        )
+    except subprocess.TimeoutExpired:
+        pass  # what is left of it goes on, unless it was stopped
 
 
 def is_ours(sock):

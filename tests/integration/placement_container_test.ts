@@ -278,6 +278,32 @@ test("a durable session whose container was killed is lost, and leaves nothing",
   await endDurable(id);
 });
 
+/** What code can do on Linux before 6.12, which has no rule for signals to other processes of a user. */
+const HOLD_ON = `
+import os, signal
+def commands():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline") as file: yield int(pid), file.read()
+        except OSError: pass
+os.kill(next(pid for pid, command in commands() if "launcher.py" in command), signal.SIGKILL)
+while True:
+    for pid, command in commands():
+        if command.startswith("sh\\0-c\\0chmod"): os.kill(pid, signal.SIGSTOP)
+`;
+
+test("a container ends with its durable session, though code in it stops what removes its files", async () => {
+  await using folder = await ownWorkspace();
+  const { path } = folder;
+  await using executor = await start(path, { durable: { idleMs: 600_000 } });
+  const [own = ""] = await containers(path);
+  const running = rejection(executor.execute("import time; time.sleep(600)"));
+  const python = "/opt/ipybox/python/bin/python3";
+  await engine("exec", "--detach", own, python, "-c", HOLD_ON);
+  assert(await running instanceof KernelDiedError);
+  await until("the container is gone", async () => !(await containers(path)).includes(own));
+});
+
 test("a container that nobody comes to ends itself", async () => {
   await using folder = await ownWorkspace();
   const { path } = folder;

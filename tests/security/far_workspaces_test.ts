@@ -86,6 +86,20 @@ Deno.test("code cannot put a Python there where the next session looks for one",
   await using _started = await TestExecutor.start({ placement: after, python: "python3" });
 });
 
+Deno.test("code elsewhere sees of a home that is Python's folder only what Python needs", async () => {
+  const python = testPython();
+  const home = await Deno.realPath(python.slice(0, python.lastIndexOf("/bin/")));
+  const parts = ["bin", "lib", "lib64", "pyvenv.cfg"];
+  const there = await Array.fromAsync(Deno.readDir(home), ({ name }) => name);
+  assert(there.some((name) => !parts.includes(name)), `${there}`);
+  const command = ["/usr/bin/env", `HOME=${home}`];
+  const placement = { type: "command", command, bubblewrap: true } as const;
+  await using started = await TestExecutor.start({ placement });
+  const code = `import os; print(*sorted(os.listdir("${home}")))`;
+  const { text } = await started.executor.execute(code);
+  assertEquals(text?.trim().split(" ").filter((name) => !parts.includes(name)), []);
+});
+
 Deno.test("code elsewhere cannot write to the home directory, or to other sessions", async () => {
   await using folder = await TempFolder.create();
   const home = `${folder.path}/home`;

@@ -36,6 +36,8 @@ import os
 print("IMPLANT" in globals() or "IMPLANT" in os.environ, os.path.lexists(os.environ["HOME"] + "/matplotlib/matplotlibrc"), os.listdir(os.environ["TMPDIR"]))
 `;
 
+const WALLED = { type: "command", command: ["/usr/bin/env"], bubblewrap: true } as const;
+
 for (const spareKernel of [true, false]) {
   const how = spareKernel ? "with a spare kernel" : "without a spare kernel";
 
@@ -222,6 +224,33 @@ for file in (runtime / "ipybox_runtime/kernel/__init__.py", runtime.parent / "la
     await executor.reset();
     const [first] = before.split(", '/");
     assertEquals((await look()).split(", '/")[0], first);
+  });
+}
+
+/** The folders on the way to ipybox's programs and to Python that code could move elsewhere and back. */
+const MOVED = `
+import os, sys
+ways = [os.path.dirname(os.path.dirname(os.environ["HOME"])), sys.executable, sys.prefix, sys.base_prefix]
+folders = set()
+for path in ways:
+    while path != "/":
+        if os.path.isdir(path): folders.add(path)
+        path = os.path.dirname(path)
+moved = []
+for path in sorted(folders):
+    try:
+        os.rename(path, path + ".moved")
+        os.rename(path + ".moved", path)
+        moved.append(path)
+    except OSError: pass
+print(moved)
+`;
+
+for (const placement of [undefined, WALLED]) {
+  const where = placement === undefined ? "here" : "elsewhere";
+  Deno.test(`L4: code cannot put its programs in the place of those of the next kernel, ${where}`, async () => {
+    await using test = await TestExecutor.start({ placement });
+    assertEquals((await test.executor.execute(MOVED)).text?.trim(), "[]");
   });
 }
 
