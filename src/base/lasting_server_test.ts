@@ -4,6 +4,7 @@ import { until } from "../../tests/support/wait.ts";
 import { type HeldFolder, socketFolder } from "../files/private_folder.ts";
 import { LastingServer } from "./lasting_server.ts";
 import { silentLogger } from "./log.ts";
+import { pause } from "./signals.ts";
 
 /** A server to which connections are forwarded. */
 async function serve(
@@ -48,6 +49,24 @@ Deno.test("LastingServer has clients wait while its socket takes no more connect
   };
   await assertRejects(answerAll, Deno.errors.BadResource); // the client has its answer, or is gone
   assertEquals(await answer, 9);
+});
+
+Deno.test("LastingServer speaks no HTTP/2, however its beginning is sent", async () => {
+  await using parts = new AsyncDisposableStack();
+  const { server: { addr: { hostname, port } } } = await serve(parts);
+  const settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+  const beginning = new TextEncoder().encode("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  for (const first of [1, 2, beginning.length]) {
+    using client = await Deno.connect({ hostname, port });
+    client.setNoDelay();
+    await client.write(beginning.subarray(0, first));
+    await pause(50); // two segments, as far as that can be told
+    const rest = new Uint8Array([...beginning.subarray(first), ...settings]);
+    const sent = client.write(rest);
+    const answered = client.read(new Uint8Array(9));
+    assertEquals(await answered.catch(() => null), null);
+    await sent.catch(() => {}); // it may be closed already
+  }
 });
 
 testIf(Deno.build.os === "linux", "the state of connections is listed in /proc", {

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { readBody, Refused } from "./door.ts";
+import { declaredLength, readBody, Refused } from "./door.ts";
 
 function request(pieces: number, size: number): Request {
   const body = ReadableStream.from(Array.from({ length: pieces }, () => new Uint8Array(size)));
@@ -19,4 +19,10 @@ Deno.test("readBody() reads bodies in pieces of any size, but not endlessly many
     "too many small pieces",
   );
   assertEquals(status, 400);
+});
+
+Deno.test("declaredLength() knows no length where there are several", () => {
+  const declared = (length: string) =>
+    declaredLength(new Request("http://x", { headers: { "content-length": length } }));
+  assertEquals([declared("2"), declared("2, 2")], [2, undefined]);
 });

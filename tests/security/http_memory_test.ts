@@ -78,7 +78,6 @@ function listenAt({ hostname, port }: URL): Deno.Listener {
 Deno.test("bodies that never end take no more of the host than their owner's share", async () => {
   await using parts = new AsyncDisposableStack();
   const { address: { url } } = await serve(parts);
-  await declareTwice(url);
   const begin = async (token: string, length: number): Promise<Deno.TcpConn> => {
     const connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
     await connection.write(bytesOf(`${head({ token, length })}"A`));
@@ -142,54 +141,6 @@ Deno.test("cells that wait for their turn are so many, and no more", async () =>
   await Promise.all(long);
   assertMatch(await alice.execute("6 * 7"), /42/);
 });
-
-/** Sends a request over HTTP/2 whose headers declare its length twice, and waits for the answer. */
-async function declareTwice(url: URL): Promise<void> {
-  using connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
-  const headers: readonly (readonly [name: string, value: string])[] = [
-    [":method", "POST"],
-    [":scheme", "http"],
-    [":path", url.pathname],
-    [":authority", url.host],
-    ["host", url.host],
-    ["authorization", `Bearer ${ALICE}`],
-    ["content-type", "application/json"],
-    ["content-length", "2"],
-    ["content-length", "2"],
-  ];
-  const [SETTINGS, HEADERS, DATA] = [4, 1, 0];
-  const block = headers.flatMap(([name, value]) => [0, ...sized(name), ...sized(value)]);
-  const sent = [
-    ...bytesOf("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-    ...frame(SETTINGS, { stream: 0, flags: 0 }, []),
-    ...frame(HEADERS, { stream: 1, flags: 4 }, block), // all headers
-    ...frame(DATA, { stream: 1, flags: 1 }, bytesOf("{}")), // the end
-  ];
-  await connection.write(new Uint8Array(sent));
-  let received = "";
-  const decoder = new TextDecoder();
-  const buffer = new Uint8Array(4096);
-  while (!received.includes('"jsonrpc"')) {
-    const length = await connection.read(buffer);
-    assert(length !== null, `The answer is cut off: ${received}`);
-    received += decoder.decode(buffer.subarray(0, length));
-  }
-}
-
-/** A frame of HTTP/2. */
-function frame(
-  type: number,
-  { stream, flags }: { readonly stream: number; readonly flags: number },
-  body: Iterable<number>,
-): number[] {
-  const bytes = [...body];
-  return [0, bytes.length >> 8, bytes.length & 255, type, flags, 0, 0, 0, stream, ...bytes];
-}
-
-/** A text in a header of HTTP/2. */
-function sized(text: string): number[] {
-  return [text.length, ...bytesOf(text)];
-}
 
 /** The head of a request, whose body is as long. */
 function head({ token, length = 0 }: { token: string; length?: number }): string {
