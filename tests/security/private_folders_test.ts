@@ -140,6 +140,21 @@ Deno.test("a private folder is not made where another user could have made it fi
   assertEquals(await Array.fromAsync(Deno.readDir(own)), []);
 });
 
+testIf(Deno.uid() === 0, "only root can give folders to other users", {
+  name: "a private folder is not made where another user owns what leads there",
+  fn: async () => {
+    await using homes = await TempFolder.create();
+    const theirs = `${homes.path}/theirs`;
+    const mine = `${theirs}/mine`;
+    await Deno.mkdir(mine, { recursive: true, mode: 0o755 });
+    await Deno.chown(theirs, 4242, 4242); // who can move what is in it
+    // Nor in the cache of a home that is not there.
+    const { error } = await privateFolder({ XDG_CACHE_HOME: "/proc/none", TMPDIR: mine });
+    assertStringIncludes(error, " belongs to another user; set TMPDIR");
+    assertEquals(await Array.fromAsync(Deno.readDir(mine)), []);
+  },
+});
+
 Deno.test("a server without a home starts as well", async () => {
   await using workspace = await TempFolder.create();
   const variables = { XDG_CACHE_HOME: undefined, HOME: undefined };

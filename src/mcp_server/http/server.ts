@@ -65,7 +65,9 @@ export class HttpMcpServer implements AsyncDisposable {
     this.#modern = new ModernHandlers(pool, { version, extend }, log);
     const handler = (request: Request) => this.#handle(request);
     this.#server = new LastingServer({ hostname, port, handler, log, folder });
-    const name = hostname.includes(":") ? `[${hostname}]` : hostname;
+    // `localhost` has two addresses: another user could have this port of the other one.
+    const host = hostname === "localhost" ? this.#server.addr.hostname : hostname;
+    const name = host.includes(":") ? `[${host}]` : host;
     this.url = new URL(`http://${name}:${this.#server.addr.port}/mcp`);
     this.#hosts = new Set(
       [...LOOPBACK_HOSTS, name, ...allowedHosts].map((host) => host.toLowerCase()),
