@@ -100,7 +100,7 @@ interface PolicyGrants {
   readonly wide: readonly Grants[];
 }
 
-export function grantsOf({ rules, trustedServers }: PolicyDocument): PolicyGrants {
+export function grantsOf({ rules, trustedServers, redact }: PolicyDocument): PolicyGrants {
   const allowing = rules.map((rule, index) => ({ rule, at: `rule ${index + 1}` }))
     .filter(({ rule }) => rule.effect === "allow");
   const itemsFor = (wanted: (rule: PolicyRule) => boolean) =>
@@ -118,6 +118,10 @@ export function grantsOf({ rules, trustedServers }: PolicyDocument): PolicyGrant
       {
         heading: "Servers whose annotations it trusts",
         items: trustedServers.map((name) => JSON.stringify(name)),
+      },
+      {
+        heading: "Arguments that it omits from the audit log",
+        items: redact.map((pattern) => JSON.stringify(pattern)),
       },
     ]),
     wide: given([

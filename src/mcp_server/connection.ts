@@ -1,3 +1,5 @@
+import { messageOf } from "../base/message_of.ts";
+import { oneLine } from "../json/problems.ts";
 import { instructionsFor } from "./instructions.ts";
 import { registerPrompts } from "./prompts.ts";
 import { registerResources } from "./resources.ts";
@@ -34,6 +36,7 @@ export async function serverFor(
     instructions: instructionsFor(session),
     ...session.rounds.serverOptions,
   });
+  takeFailuresAsCancelled(server, session);
   const host = { server, session, declare };
   const nameServers = registerSearch(host);
   registerExecute(host, taskPrefix);
@@ -70,3 +73,29 @@ export async function serverFor(
   };
   return server;
 }
+
+/**
+ * Takes an error of the client, or an answer that is none, for a question that was cancelled. The SDK
+ * would end the client's request with it, and leave the cell waiting.
+ */
+function takeFailuresAsCancelled(server: SdkMcpServer, { log }: Session): void {
+  const { server: protocol } = server;
+  const send: Send = protocol.request.bind(protocol);
+  const request: Send = async (message, options) => {
+    try {
+      return await send(message, options);
+    } catch (error) {
+      const isAsked = message.method === "elicitation/create" && server.isConnected();
+      if (!isAsked || options?.signal?.aborted) throw error;
+      log.warn(`The client could not ask its user: ${oneLine(messageOf(error))}`);
+      return { action: "cancel" };
+    }
+  };
+  protocol.request = request as typeof protocol.request;
+}
+
+/** How requests are sent to a client. */
+type Send = (
+  message: { readonly method: string; readonly params?: Record<string, unknown> },
+  options?: { readonly signal?: AbortSignal },
+) => Promise<unknown>;

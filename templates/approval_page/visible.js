@@ -59,6 +59,9 @@ const NAMES = new Map([
   [0xfeff, "byte order mark"],
 ]);
 
+/** More than any letter and its marks, in characters. */
+const LONGEST_LETTER = 16;
+
 /** How much room a mark takes, in characters. */
 const MARK_ROOM = 8;
 
@@ -102,7 +105,9 @@ export function visible(text, { lines = false, code = false } = {}) {
 function lettersWithMarks(text) {
   const places = new Set();
   for (const { 0: found, index } of text.matchAll(MARKED)) {
-    if ([...found.normalize("NFC")].length > 1 || /^\p{M}/u.test(found)) continue;
+    // The time to put marks in order grows with the square of their number.
+    if (found.length > LONGEST_LETTER || /^\p{M}/u.test(found)) continue;
+    if ([...found.normalize("NFC")].length > 1) continue;
     for (let at = index + 1; at < index + found.length; at++) places.add(at);
   }
   return places;

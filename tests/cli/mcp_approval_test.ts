@@ -61,6 +61,29 @@ Deno.test("ipybox mcp declines questions of MCP servers where the client cannot 
   assertMatch(text, /^\[{"action":"decline"}\]\n\nA question from MCP server "raw" was declined/);
 });
 
+for (const kind of ["1.x", "2.x legacy"] as const) {
+  Deno.test(`ipybox mcp goes on where a client of the kind ${kind} fails to ask`, async () => {
+    await using workspace = await workspaceWithServer();
+    await using host = await McpHost.start({
+      kind,
+      args: ["--workspace", workspace.path, "--no-sandbox"],
+      answer: () => {
+        throw new Error("there is no window to ask in");
+      },
+    });
+    const { text } = await host.call("execute_ipython_cell", {
+      code: `${RAW}raw.run_sync("count")`,
+    });
+    assertMatch(text, /ApprovalRejectedError: .*no approval page is open.*http:\/\/127\.0\.0\.1:/);
+    assertEquals(await host.execute("print(6 * 7)"), "42"); // does not wait for the first
+    const { isError } = await host.call("register_mcp_server", {
+      server_name: "x",
+      server_params: { command: "touch", args: [`${workspace.path}/x`] },
+    });
+    assertEquals(isError, true);
+  });
+}
+
 Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () => {
   await using workspace = await workspaceWithServer();
   const answers = { allow: false, deny: true };

@@ -97,6 +97,16 @@ Deno.test("A policy that came with a repository allows nothing until it is accep
   assertEquals(await outcomes(other.path), refused);
 });
 
+Deno.test("A policy that came with a repository hides nothing from the audit log until it is accepted", async () => {
+  await using workspace = await clone("policy.json", '{"redact": ["*"]}');
+  const { path } = workspace;
+  assertEquals((await loadPolicy({ workspace: path, log: silentLogger }))?.redact, []);
+  const { code, stderr } = await ipybox(["policy", "accept", "--yes"], { cwd: path });
+  assertEquals(code, 0, stderr);
+  assertStringIncludes(stderr, 'Arguments that it omits from the audit log (1):\n  | "*"');
+  assertEquals((await loadPolicy({ workspace: path, log: silentLogger }))?.redact, ["*"]);
+});
+
 Deno.test("Decisions that came with a repository allow nothing, and still deny", async () => {
   await using mine = await TempFolder.create();
   const remember = { scope: "always", match: "tool" } as const;
@@ -143,7 +153,7 @@ Deno.test("what a shipped policy allows stands before the question, however it i
       const rows = stripVTControlCharacters(shown).trimEnd().split(/\r?\n/);
       assertMatch(rows.slice(-20).join("\n"), /rule 1: every call that can be judged/);
       const own =
-        /^(\S*policy\.json says:|Calls of .* that it allows without asking .*:|ipybox: warning: .*| {2}[^|].*)$/;
+        /^(\S*policy\.json says:|Calls of .* that it allows without asking .*:|Arguments that it omits .*:|ipybox: warning: .*| {2}[^|].*)$/;
       for (const row of rows) assertMatch(row, row.startsWith("  | ") ? /^[ -~⟨⟩]*$/ : own);
     });
   }

@@ -101,7 +101,12 @@ function* testsOf(
   }
   if (equals !== undefined) yield equal(equals, value, judge);
   if (oneOf !== undefined) yield any(oneOf.values().map((one) => equal(one, value, judge)));
-  if (glob !== undefined) yield matchText(value, many(glob), { matches: matchesGlob, judge });
+  if (glob !== undefined) {
+    yield matchText(value, many(glob), {
+      matches: (pattern, text) => matchesGlob(pattern, text, judge.effort),
+      judge,
+    });
+  }
   if (prefix !== undefined) {
     const matches = (start: string, text: string) => sure(text.startsWith(start));
     yield matchText(value, many(prefix), { matches, judge });

@@ -35,8 +35,8 @@ const consentSchema: z.ZodType<Consent> = z.strictObject({
 
 const fileSchema = z.strictObject({ version: z.literal(1), consents: z.array(consentSchema) });
 
-/** The largest file that can be read again. */
-const MAX_CHARACTERS = 3 * 2 ** 20;
+/** The largest file to write: one that can be read again. */
+const MAX_BYTES = 3 * 2 ** 20;
 
 /**
  * The decisions for always, in a workspace's `.ipybox/consents.json`.
@@ -140,7 +140,7 @@ export class ConsentFile implements ConsentStore {
     using _lock = await lockPlainFolder(this.#folder, "consents.lock");
     const consents = change(await this.read());
     const text = JSON.stringify({ version: 1, consents }, null, 2) + "\n";
-    if (text.length > MAX_CHARACTERS) {
+    if (new TextEncoder().encode(text).length > MAX_BYTES) {
       throw new ConfigError(
         `Too many decisions in ${this.#path}: remove some with \`ipybox policy forget\``,
       );

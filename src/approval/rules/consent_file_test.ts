@@ -135,8 +135,10 @@ Deno.test("ConsentFile loses nothing when several processes add at once", async 
 Deno.test("ConsentFile refuses to grow beyond what can be read", async () => {
   await using folder = await TempFolder.create();
   const file = await ConsentFile.open(folder.path);
-  const large = { ...consent("a"), reason: "x".repeat(4 * 2 ** 20) };
-  await assertRejects(() => file.add(large, never), ConfigError, "Too many decisions");
+  for (const reason of ["x".repeat(4 * 2 ** 20), "漢".repeat(2 * 2 ** 20)]) {
+    const large = { ...consent("a"), reason };
+    await assertRejects(() => file.add(large, never), ConfigError, "Too many decisions");
+  }
   await file.add(consent("b"), never);
   assert((await file.list()).length === 1);
 });

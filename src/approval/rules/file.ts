@@ -72,13 +72,16 @@ export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPol
   }
   const found: FoundPolicy[] = [];
   for (const [name, path] of policyFiles(workspace)) {
-    const text = await readIfThere(path, workspace);
+    const folder = name === WORKSPACE_POLICY ? workspace : undefined;
+    const text = folder === undefined
+      ? await ifPresent(Deno.readTextFile(path)) // the user's may be a link
+      : await readInWorkspace(path, folder);
     if (text === undefined) continue;
     const { parsePolicy } = await reading();
     const source = parsePolicy(name, text);
     await requireOutOfReach(path, workspace);
-    const accepted = workspace === undefined || name !== WORKSPACE_POLICY ||
-      (await OwnEntries.open(workspace, "policies")).has(name, text);
+    const accepted = folder === undefined ||
+      (await OwnEntries.open(folder, "policies")).has(name, text);
     found.push({ source, path, text, accepted });
   }
   return found;
@@ -96,7 +99,10 @@ export function notAccepted({ path }: FoundPolicy): string {
     "Review and accept it with `ipybox policy accept`";
 }
 
-/** The policy as it counts: unless it is accepted, calls that it would allow need approval. */
+/**
+ * The policy as it counts: unless it is accepted, calls that it would allow need approval, and it
+ * hides nothing from the audit log.
+ */
 function asAccepted({ source, accepted }: FoundPolicy): PolicySource {
   if (accepted) return source;
   const { name, document } = source;
@@ -109,7 +115,7 @@ function asAccepted({ source, accepted }: FoundPolicy): PolicySource {
       }
       : rule
   );
-  return { name, document: { ...document, rules, trustedServers: [] } };
+  return { name, document: { ...document, rules, trustedServers: [], redact: [] } };
 }
 
 /** The policy files of a workspace, whether or not they exist. */
@@ -141,15 +147,7 @@ async function readNamed(file: string): Promise<string> {
   }
 }
 
-/** Reads a policy file if it exists. Code may have created the workspace's; the user's may be a link. */
-async function readIfThere(
-  path: string,
-  workspace: string | undefined,
-): Promise<string | undefined> {
-  if (workspace !== undefined && path.startsWith(`${workspace}/.ipybox/`)) {
-    return await isPlainFolder(join(workspace, ".ipybox"))
-      ? await readHostileFile(path)
-      : undefined;
-  }
-  return await ifPresent(Deno.readTextFile(path));
+/** Reads the workspace's policy if it exists. It may have come with a repository, and be a link. */
+async function readInWorkspace(path: string, workspace: string): Promise<string | undefined> {
+  return await isPlainFolder(join(workspace, ".ipybox")) ? await readHostileFile(path) : undefined;
 }

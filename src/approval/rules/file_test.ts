@@ -80,7 +80,9 @@ Deno.test("loadPolicy() follows no link in the workspace", async () => {
   await Deno.writeTextFile(`${workspace}/mine.json`, '{"rules": [{"effect": "allow"}]}');
   await Deno.mkdir(`${workspace}/.ipybox`);
   await Deno.symlink(`${workspace}/mine.json`, `${workspace}/.ipybox/policy.json`);
-  await assertRejects(() => loadPolicy({ workspace }), ConfigError, "not a plain file");
+  for (const named of [workspace, `${workspace}/`, `${workspace}/.`, `${workspace}/.ipybox/..`]) {
+    await assertRejects(() => loadPolicy({ workspace: named }), ConfigError, "not a plain file");
+  }
   await assertRejects(
     () => loadPolicy({ file: `${workspace}/none.json` }),
     ConfigError,

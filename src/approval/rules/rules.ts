@@ -119,10 +119,11 @@ export class PolicyRules implements ApprovalPolicy {
    */
   explain(call: ApprovalCall): PolicyExplanation {
     const text = isShell(call) ? shellText(call) : undefined;
-    const effort = new Effort();
-    const judge = { paths: this.#paths(effort), effort, text };
     const findings: RuleFinding[] = [];
     for (const { name, document } of this.sources) {
+      // Each has its own, so that a repository's rules leave enough for the user's
+      const effort = new Effort();
+      const judge = { paths: this.#paths(effort), effort, text };
       for (const [index, rule] of document.rules.entries()) {
         const { match, doubt } = this.#match(rule, call, judge);
         if (match === "no") continue;
@@ -142,12 +143,7 @@ export class PolicyRules implements ApprovalPolicy {
     call: ApprovalCall,
     { text, ...judge }: ValueJudge & { readonly text: ShellText | undefined },
   ): { readonly match: Match; readonly doubt?: string } {
-    const { kind, server, tool } = rule;
-    const named = all([
-      sure(kind === undefined || many(kind).some((one) => one === call.kind)),
-      matchName(server, call.serverName),
-      matchName(tool, call.toolName),
-    ]);
+    const named = all(matchNames(rule, call, judge.effort));
     const hints = matchHints(rule, call);
     if (named === "no" || hints === "no") return { match: "no" };
     const byCommand = matchCommand(rule, text, judge.effort);
@@ -156,7 +152,9 @@ export class PolicyRules implements ApprovalPolicy {
       : matchArguments(rule.arguments, call.arguments, judge);
     const match = all([named, byCommand, hints, args]);
     const { serverName } = call;
-    const doubt = args === "maybe"
+    const doubt = named === "maybe"
+      ? "its names take too long to judge"
+      : args === "maybe"
       ? "its arguments cannot be judged with certainty"
       : byCommand === "maybe"
       ? doubtOf(text)
@@ -173,7 +171,7 @@ export class PolicyRules implements ApprovalPolicy {
 /** The doubt about a tool whose server omits hints that a rule refers to. */
 const INCOMPLETE = "the tool's annotations are incomplete";
 
-/** Whether a rule would deny the call unless its arguments are harmless, which is unknown. */
+/** Whether a rule would deny the call unless its names and arguments are harmless, which is unknown. */
 function mayDeny({ effect, match, doubt }: RuleFinding): boolean {
   return effect === "deny" && match === "maybe" && doubt !== INCOMPLETE;
 }
@@ -197,9 +195,23 @@ function doubtOf(text: ShellText | undefined): string {
     : "the command cannot be judged with certainty";
 }
 
-function matchName(patterns: string | readonly string[] | undefined, name: string): Match {
+function* matchNames(
+  { kind, server, tool }: PolicyRule,
+  call: ApprovalCall,
+  effort: Effort,
+): Generator<Match> {
+  yield sure(kind === undefined || many(kind).some((one) => one === call.kind));
+  yield matchName(server, call.serverName, effort);
+  yield matchName(tool, call.toolName, effort);
+}
+
+function matchName(
+  patterns: string | readonly string[] | undefined,
+  name: string,
+  effort?: Effort,
+): Match {
   if (patterns === undefined) return "yes";
-  return any(many(patterns).map((pattern) => matchesGlob(pattern, name)));
+  return any(many(patterns).values().map((pattern) => matchesGlob(pattern, name, effort)));
 }
 
 /** Only tools have annotations. A missing hint may be either value. */

@@ -5,8 +5,7 @@ import { ConfigError } from "../../base/errors.ts";
 import { parseExact, sealObject } from "../../json/exact.ts";
 import { TempFolder } from "../../../tests/support/temp_folder.ts";
 import { allowsCommand, readShell, restrictsCommand } from "./commands.ts";
-import { Effort } from "./match.ts";
-import { matchesGlob } from "./match.ts";
+import { Effort, matchesGlob } from "./match.ts";
 import { parsePolicy } from "./parse.ts";
 import { PolicyRules } from "./rules.ts";
 import type { PolicyEffect, PolicyKind } from "./schema.ts";
@@ -816,4 +815,29 @@ Deno.test("Commands of thousands of words are left open, whatever patterns there
   assertEquals(restrictsCommand("git push **", text, effort), "maybe");
   assertEquals(allowsCommand("rm **", readShell("rm a"), effort), "maybe"); // nothing is left for others
   assertEquals(allowsCommand("rm **", readShell("rm a"), new Effort()), "yes");
+});
+
+/** A pattern that takes 260,000 comparisons with {@linkcode LONG_NAME}. */
+const SLOW = `*${"a".repeat(500)}b`;
+const LONG_NAME = "a".repeat(1024);
+
+Deno.test("PolicyRules asks where names or texts would take too long to compare with all patterns", () => {
+  const call = tool(JSON.stringify({ text: LONG_NAME }), { toolName: LONG_NAME });
+  for (const about of [{ tool: SLOW }, { arguments: { "/text": { glob: SLOW } } }]) {
+    const few = policy([...Array(3).fill({ effect: "deny", ...about }), { effect: "allow" }]);
+    const many = policy([...Array(300).fill({ effect: "deny", ...about }), { effect: "allow" }]);
+    assertEquals(few.decide(call).mode, "allow");
+    const { mode, mayBeDenied } = many.decide(call);
+    assertEquals([mode, mayBeDenied], ["ask", true]);
+    assertEquals(many.decide(tool('{"text":"short"}')).mode, "allow");
+  }
+});
+
+Deno.test("PolicyRules denies what the user denies, however long a repository's rules take", () => {
+  const rule = (glob: unknown) => ({ effect: "deny", arguments: { "/text": { glob } } });
+  const sources = [rule(Array(5000).fill("x")), rule("*secret*")].map((rule, at) =>
+    parsePolicy(`${at}.json`, JSON.stringify({ rules: [rule] }))
+  );
+  const args = JSON.stringify({ text: `secret${"-".repeat(1000)}` });
+  assertEquals(new PolicyRules(sources).decide(tool(args)).mode, "deny");
 });

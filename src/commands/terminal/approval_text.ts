@@ -133,7 +133,7 @@ function shortened(text: string, columns: number): string[] {
 
 function lastRow(text: string, width: number): string {
   const characters = [...text.replace(/^[\udc00-\udfff]/, "")];
-  while (widthOf(characters.join("")) > width) characters.shift();
+  while (characters.length > 0 && widthOf(characters.join("")) > width) characters.shift();
   return characters.join("");
 }
 

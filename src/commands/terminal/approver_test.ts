@@ -19,10 +19,10 @@ function shell(cmd: string, program?: string): ApprovalCall {
   return call(args, { kind: "shell", serverName: "ipybox", toolName: "shell" });
 }
 
-/** What a terminal of 40 columns shows of a request. */
-function shownOf(asked: ApprovalCall, show = summary): string {
+/** What a terminal, of 40 columns, shows of a request. */
+function shownOf(asked: ApprovalCall, show = summary, columns = 40): string {
   const request = new ApprovalRequest(asked);
-  return show({ request, argumentsJson: request.argumentsJson, columns: 40 });
+  return show({ request, argumentsJson: request.argumentsJson, columns });
 }
 
 /** A call, and what is shown of it on 40 columns. */
@@ -127,6 +127,13 @@ for (const [index, [asked, rows]] of SUMMARIES.entries()) {
     for (const row of rows) assertEquals(row.length <= 40, true, row);
   });
 }
+
+Deno.test("summary() says what it leaves out where no text fits beside the mark", () => {
+  for (const columns of [1, 2, 3, 4, 5]) {
+    const shown = shownOf(call(JSON.stringify({ text: "x".repeat(500) })), summary, columns);
+    assertMatch(shown, /… \d+ more characters: d shows them/);
+  }
+});
 
 Deno.test("details() leaves nothing out, and marks what others wrote", () => {
   const asked = call(JSON.stringify({ text: `${"x".repeat(500)}END` }), {
