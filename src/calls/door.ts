@@ -91,7 +91,8 @@ export async function readBody(request: Request, maxBytes: number): Promise<Uint
     throw new Refused(400, "The body comes in too many small pieces");
   };
   const tooLong = () => tooLarge(maxBytes);
-  return await readWhole(request.body, { maxBytes, tooLong, onPiece, signal }).catch((error) => {
+  const options = { maxBytes, tooLong, onPiece, signal, leavesRest: true };
+  return await readWhole(request.body, options).catch((error) => {
     throw unread(error, signal);
   });
 }

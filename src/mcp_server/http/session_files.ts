@@ -92,7 +92,10 @@ const STEP_BYTES = 64 * 1024;
 /** Handling a smaller piece costs more than its bytes. */
 const SMALL_BYTES = 4096;
 
-/** Yields an upload's bytes, but limits the rate of small pieces, because each delays others. */
+/**
+ * Yields an upload's bytes, but limits the rate of small pieces, because each delays others. What is not
+ * wanted is left, as `readWhole()` says.
+ */
 export async function* uploadedPieces(
   body: ReadableStream<Uint8Array>,
   pace: RateLimit,
@@ -106,20 +109,16 @@ export async function* uploadedPieces(
       throw signal.aborted ? tooSlow() : error;
     }
   };
-  try {
-    for (let size = 0;;) {
-      using deadline = new Deadline(BODY_TIMEOUT_MS);
-      const signal = anySignal(deadline.signal);
-      for (const end = size + STEP_BYTES; size < end;) {
-        const piece = await next(signal);
-        if (piece === undefined) return;
-        size += piece.length;
-        if (size > MAX_UPLOAD_BYTES) throw tooLarge(MAX_UPLOAD_BYTES);
-        if (piece.length < SMALL_BYTES) pace.charge(1);
-        yield piece;
-      }
+  for (let size = 0;;) {
+    using deadline = new Deadline(BODY_TIMEOUT_MS);
+    const signal = anySignal(deadline.signal);
+    for (const end = size + STEP_BYTES; size < end;) {
+      const piece = await next(signal);
+      if (piece === undefined) return;
+      size += piece.length;
+      if (size > MAX_UPLOAD_BYTES) throw tooLarge(MAX_UPLOAD_BYTES);
+      if (piece.length < SMALL_BYTES) pace.charge(1);
+      yield piece;
     }
-  } finally {
-    await reader.cancel().catch(() => {}); // it has failed already
   }
 }

@@ -22,10 +22,10 @@ Deno.test("uploadedPieces() lets no more small pieces through than there may be"
 
 Deno.test("uploadedPieces() refuses a body of which nothing comes, and one without an end", async () => {
   using time = new FakeTime();
-  let cancelled = false;
+  let isCancelled = false;
   const body = new ReadableStream<Uint8Array>({
     start: (controller) => controller.enqueue(new Uint8Array(10)),
-    cancel: () => void (cancelled = true),
+    cancel: () => void (isCancelled = true),
   });
   const pieces = uploadedPieces(body, new RateLimit(1000, 1000));
   assertEquals((await pieces.next()).value?.length, 10);
@@ -34,7 +34,7 @@ Deno.test("uploadedPieces() refuses a body of which nothing comes, and one witho
   for (let round = 0; round < 100; round++) await Promise.resolve();
   time.advance(60_000);
   await refused;
-  assert(cancelled);
+  assert(!isCancelled); // Deno.serve() would read all the rest
 
   const endless = ReadableStream.from((function* () {
     for (;;) yield new Uint8Array(2 ** 28);
