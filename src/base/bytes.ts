@@ -86,8 +86,8 @@ interface ReadWholeOptions {
   readonly signal?: AbortSignal;
   /**
    * Whether to leave what was not read, as of a request: `Deno.serve()` reads all the rest of a body that
-   * is cancelled, which in pieces of a byte takes minutes without a turn for anything else. What is left
-   * makes it close the connection after the response.
+   * is cancelled before it is answered, which in pieces of a byte takes minutes without a turn for
+   * anything else.
    *
    * @default {false} a body that is not read to its end is cancelled
    */
@@ -115,6 +115,7 @@ export async function readWhole(
     signal?.throwIfAborted();
     return whole.take();
   } finally {
-    if (!leavesRest) void reader.cancel().catch(() => {}); // it has already failed
+    if (leavesRest) reader.releaseLock();
+    else void reader.cancel().catch(() => {}); // it has already failed
   }
 }

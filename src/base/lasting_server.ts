@@ -18,6 +18,12 @@ interface LastingServerOptions {
   readonly folder?: string | undefined;
 }
 
+/**
+ * How long a connection has to close after a body was refused. The rest of the body holds its descriptor,
+ * and once it is given up, Deno reads all that still comes of it.
+ */
+const CLOSE_MS = 1000;
+
 /** The pause between attempts to listen: nothing announces that descriptors are free again. */
 const RETRY_MS = 500;
 
@@ -74,11 +80,23 @@ export class LastingServer implements AsyncDisposable {
   }
 
   #listen(port: number): Deno.HttpServer {
-    const { hostname, folder, handler } = this.#options;
+    const { hostname, folder } = this.#options;
+    const handler: Deno.ServeHandler = async (request, info) => {
+      const response = await this.#options.handler(request, info);
+      if (response.status >= 400 && request.bodyUsed) this.#dropRest(request.body, info.completed);
+      return response;
+    };
     const common = { signal: this.#cut.signal, onListen() {} };
     if (folder === undefined) return Deno.serve({ ...common, hostname, port }, handler);
     this.#listens++;
     return Deno.serve({ ...common, path: this.#socket }, handler);
+  }
+
+  /** Gives up what was left of a refused body once its response is sent and its connection closed. */
+  async #dropRest(rest: ReadableStream | null, sent: Promise<void>): Promise<void> {
+    await sent.catch(() => {}); // its client has gone
+    await pause(CLOSE_MS, this.#cut.signal).catch(() => {});
+    await rest?.cancel().catch(() => {}); // it was read
   }
 
   async #last(): Promise<void> {

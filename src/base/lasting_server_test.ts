@@ -1,6 +1,7 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { testIf } from "../../tests/support/skip.ts";
 import { until } from "../../tests/support/wait.ts";
+import { readBody, Refused } from "../calls/door.ts";
 import { type HeldFolder, socketFolder } from "../files/private_folder.ts";
 import { LastingServer } from "./lasting_server.ts";
 import { silentLogger } from "./log.ts";
@@ -9,10 +10,10 @@ import { pause } from "./signals.ts";
 /** A server to which connections are forwarded. */
 async function serve(
   parts: AsyncDisposableStack,
+  handler: (request: Request) => Response | Promise<Response> = () => new Response("here"),
 ): Promise<{ readonly server: LastingServer; readonly folder: string }> {
   const held = await socketFolder(silentLogger);
   const folder: string = parts.use<HeldFolder>(held!).path;
-  const handler = () => new Response("here");
   const options = { hostname: "127.0.0.1", port: 0, handler, log: silentLogger, folder };
   return { server: parts.use(new LastingServer(options)), folder };
 }
@@ -49,6 +50,34 @@ Deno.test("LastingServer has clients wait while its socket takes no more connect
   };
   await assertRejects(answerAll, Deno.errors.BadResource); // the client has its answer, or is gone
   assertEquals(await answer, 9);
+});
+
+testIf(Deno.build.os === "linux", "reads /proc", {
+  name: "LastingServer answers whoever sends a body in endless pieces, and keeps nothing of it",
+  fn: async () => {
+    await using parts = new AsyncDisposableStack();
+    const { server: { addr: { hostname, port } } } = await serve(parts, async (request) => {
+      await assertRejects(() => readBody(request, 2 ** 24), Refused, "small pieces");
+      return new Response(null, { status: 400 });
+    });
+    const descriptors = async () => (await Array.fromAsync(Deno.readDir("/proc/self/fd"))).length;
+    const before = await descriptors();
+    const clients = await Promise.all(Array.from({ length: 20 }, async () => {
+      const client = await Deno.connect({ hostname, port });
+      const head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" +
+        "Transfer-Encoding: chunked\r\n\r\n";
+      const text = new TextEncoder().encode(head + "1\r\nx\r\n".repeat(3000)); // without its end
+      for (let at = 0; at < text.length;) at += await client.write(text.subarray(at));
+      return client;
+    }));
+    for (const client of clients) {
+      const answer = new Uint8Array(1000);
+      const length = await client.read(answer) ?? 0;
+      assertMatch(new TextDecoder().decode(answer.subarray(0, length)), /^HTTP\/1\.1 400 /);
+      client.close();
+    }
+    await until("its connections are closed", async () => await descriptors() <= before);
+  },
 });
 
 Deno.test("LastingServer speaks no HTTP/2, however its beginning is sent", async () => {

@@ -109,16 +109,20 @@ export async function* uploadedPieces(
       throw signal.aborted ? tooSlow() : error;
     }
   };
-  for (let size = 0;;) {
-    using deadline = new Deadline(BODY_TIMEOUT_MS);
-    const signal = anySignal(deadline.signal);
-    for (const end = size + STEP_BYTES; size < end;) {
-      const piece = await next(signal);
-      if (piece === undefined) return;
-      size += piece.length;
-      if (size > MAX_UPLOAD_BYTES) throw tooLarge(MAX_UPLOAD_BYTES);
-      if (piece.length < SMALL_BYTES) pace.charge(1);
-      yield piece;
+  try {
+    for (let size = 0;;) {
+      using deadline = new Deadline(BODY_TIMEOUT_MS);
+      const signal = anySignal(deadline.signal);
+      for (const end = size + STEP_BYTES; size < end;) {
+        const piece = await next(signal);
+        if (piece === undefined) return;
+        size += piece.length;
+        if (size > MAX_UPLOAD_BYTES) throw tooLarge(MAX_UPLOAD_BYTES);
+        if (piece.length < SMALL_BYTES) pace.charge(1);
+        yield piece;
+      }
     }
+  } finally {
+    reader.releaseLock();
   }
 }
