@@ -9,7 +9,7 @@ export class UnusableMessageError extends Error {
 }
 
 /** The largest message of a server. */
-export const MAX_MESSAGE_BYTES: number = 64 * 2 ** 20;
+export const MAX_MESSAGE_BYTES: number = 128 * 2 ** 20;
 
 /** The most values in a message: parsing more blocks all other servers and sessions for seconds. */
 const MAX_VALUES = 1_000_000;

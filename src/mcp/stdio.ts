@@ -23,7 +23,7 @@ import type { JSONRPCMessage, Transport } from "./sdk.ts";
 /** Options of {@linkcode StdioTransport}. */
 interface StdioTransportOptions
   extends Omit<ManagedProcessOptions, "inputGraceMs" | "termGraceMs"> {
-  /** The largest message to accept, in bytes; 64 MiB by default. */
+  /** The largest message to accept, in bytes; 128 MiB by default. */
   maxMessageBytes?: number;
   /** Who receives messages: see {@linkcode MessageBudget}. By default nobody else. */
   owner?: object;

@@ -121,7 +121,7 @@ export class PolicyRules implements ApprovalPolicy {
     const text = isShell(call) ? shellText(call) : undefined;
     const findings: RuleFinding[] = [];
     for (const { name, document } of this.sources) {
-      // Each has its own, so that a repository's rules leave enough for the user's
+      // Each has its own, so that a repository's rules leave enough for the user's.
       const effort = new Effort();
       const judge = { paths: this.#paths(effort), effort, text };
       for (const [index, rule] of document.rules.entries()) {
