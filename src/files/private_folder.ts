@@ -150,8 +150,7 @@ async function refuseShared(path: string): Promise<void> {
   // The owner of the new folder is this user, which takes no permission to find out. If others
   // could have replaced it already, its parent is refused.
   const { uid } = await Deno.lstat(path);
-  const reason = await (await PathTrust.create([], uid ?? undefined)).whyShared(path) ??
-    await whyForeign(dirname(path), uid);
+  const reason = await (await PathTrust.create([], uid ?? undefined)).whyReplaceable(path);
   if (reason === undefined) return;
   await Deno.remove(path);
   throw new ConfigError(
@@ -159,19 +158,6 @@ async function refuseShared(path: string): Promise<void> {
       dirname(path)
     }: ${reason}; set TMPDIR to a folder that only you can write to`,
   );
-}
-
-/** The owner of what belongs to nobody in this user namespace. */
-const OVERFLOW_ID = 65_534;
-
-/** Why a folder's owner could replace what is in it: only this user and the system must own what leads there. */
-async function whyForeign(folder: string, uid: number | null): Promise<string | undefined> {
-  const owner = mayRead(folder) ? (await Deno.lstat(folder)).uid : null;
-  if (owner !== null && ![0, OVERFLOW_ID, uid].includes(owner)) {
-    return `${folder} belongs to another user`;
-  }
-  const above = dirname(folder);
-  return above === folder ? undefined : await whyForeign(above, uid);
 }
 
 /** Locks a folder. The system releases the lock when this process dies. */

@@ -27,6 +27,9 @@ export function isInside(path: string, folder: string): boolean {
 /** The folder that identifies a workspace, during and after its sessions. Code cannot remove it. */
 const WORKSPACE_STATE = ".ipybox";
 
+/** The owner of what belongs to nobody in this user namespace. */
+const OVERFLOW_ID = 65_534;
+
 /** As many links as Linux follows. */
 const MAX_LINKS = 40;
 
@@ -93,6 +96,20 @@ export class PathTrust {
     return info !== undefined && this.#isWritable(info)
       ? `other users can write to ${at}`
       : undefined;
+  }
+
+  /** Why others could replace what this user keeps at a path: those above, and who owns what leads there. */
+  async whyReplaceable(path: string): Promise<string | undefined> {
+    const reason = await this.whyShared(path);
+    if (reason !== undefined) return reason;
+    for (let [folder, inner] = [dirname(path), path]; folder !== inner;) {
+      const info = await look(folder);
+      if (info !== undefined && info.uid !== OVERFLOW_ID && !this.#isOwn(info)) {
+        return `${folder} belongs to another user`;
+      }
+      [folder, inner] = [dirname(folder), folder];
+    }
+    return undefined;
   }
 
   #remember(folder: string): Promise<string | undefined> {
