@@ -23,3 +23,11 @@ export function mayUse(folder: string): boolean {
 export function hostEnv(name: string): string | undefined {
   return isGranted({ name: "env", variable: name }) ? Deno.env.get(name) : undefined;
 }
+
+/** Those of some variables that are set, as far as Deno's permissions allow reading them. */
+export function hostEnvs(names: readonly string[]): Record<string, string> {
+  return Object.fromEntries(names.flatMap((name) => {
+    const value = hostEnv(name);
+    return value === undefined ? [] : [[name, value]];
+  }));
+}

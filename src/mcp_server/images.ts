@@ -3,12 +3,12 @@ import { z } from "zod";
 import { joinBytes } from "../base/bytes.ts";
 import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
-import { hostEnv } from "../base/permission.ts";
+import { hostEnvs } from "../base/permission.ts";
 import { Deadline } from "../base/signals.ts";
 import { readHostileBytes } from "../files/safe.ts";
-import { denoProgram, ownProgram } from "../process/program.ts";
+import { denoProgram } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
-import { requireOwnProgram } from "../sandbox/workspace.ts";
+import { requireOwnDeno } from "../sandbox/workspace.ts";
 
 /** A file that a cell produced: its full output, or an image. */
 export interface Artifact {
@@ -173,6 +173,8 @@ const scaledSchema = z.object({
 
 /** Pictures are decoded one at a time: executed code can make many, and each takes a lot of memory. */
 const turns = new Mutex();
+/** The variables by which Deno finds its own cache. */
+const CACHE_VARIABLES = ["DENO_DIR", "XDG_CACHE_HOME", "HOME"];
 /** How long a picture may take, and how long it may wait for those of other sessions. */
 const TIMEOUT_MS = 30_000;
 const MAX_WAIT_MS = 10_000;
@@ -194,7 +196,7 @@ async function scaledDown(
   using deadline = new Deadline(TIMEOUT_MS);
   try {
     const deno = await denoProgram();
-    await requireOwnProgram(deno, { what: "Deno", isRunning: deno === ownProgram() });
+    await requireOwnDeno(deno);
     const { success, stdout } = await runProgram(deno, {
       args: [
         "run",
@@ -206,7 +208,7 @@ async function scaledDown(
         program,
       ],
       clearEnv: true,
-      env: { DENO_NO_UPDATE_CHECK: "1", ...cacheVariables() },
+      env: { DENO_NO_UPDATE_CHECK: "1", ...hostEnvs(CACHE_VARIABLES) },
       input: JSON.stringify({ picture: pixels.toBase64(), ...scaling }),
       signal: deadline.signal,
     });
@@ -219,16 +221,6 @@ async function scaledDown(
     if (deadline.passed || isUnusable) return undefined; // it is available in full size
     throw error;
   }
-}
-
-/** The variables by which Deno finds its own cache. */
-function cacheVariables(): Record<string, string> {
-  return Object.fromEntries(
-    ["DENO_DIR", "XDG_CACHE_HOME", "HOME"].flatMap((name) => {
-      const value = hostEnv(name);
-      return value === undefined ? [] : [[name, value]];
-    }),
-  );
 }
 
 /** The size of a picture in pixels. */

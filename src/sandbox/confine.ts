@@ -1,4 +1,4 @@
-import { hostEnv } from "../base/permission.ts";
+import { hostEnv, hostEnvs } from "../base/permission.ts";
 import { hostPath, type ProgramPath } from "../process/program.ts";
 import type { Logger } from "../base/log.ts";
 import type { SandboxConfig } from "./config.ts";
@@ -67,10 +67,7 @@ export async function confine(
     command: launch.command,
     args: [...launch.args],
     env: {
-      ...Object.fromEntries(PROXY_VARIABLES.flatMap((name) => {
-        const value = hostEnv(name);
-        return value === undefined ? [] : [[name, value]];
-      })),
+      ...hostEnvs(PROXY_VARIABLES),
       LANG: "C.UTF-8",
       ...launch.env,
       ...srtEnvironment(srt, { path, hostPrivate, temporary: `${session}/tmp` }),

@@ -9,13 +9,12 @@ import {
   denoProgram,
   findProgram,
   findPrograms,
-  ownProgram,
   type ProgramPath,
   type ProgramSearch,
 } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import type { Prerequisite } from "./prerequisites.ts";
-import { requireOwnProgram } from "./workspace.ts";
+import { requireOwnDeno, requireOwnProgram } from "./workspace.ts";
 
 /** The sandbox runtime's name on npm. */
 export const SRT_PACKAGE = "@anthropic-ai/sandbox-runtime";
@@ -184,7 +183,7 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
 async function requireOut(deno: ProgramPath, runtime: string): Promise<void> {
   try {
     await allDone([
-      requireOwnProgram(deno, { what: "Deno", isRunning: deno === ownProgram() }),
+      requireOwnDeno(deno),
       requireOwnProgram(runtime, { what: "the sandbox runtime" }),
     ]);
   } catch (cause) {

@@ -5,6 +5,7 @@ import { settlePath } from "../files/pinned_folder.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import { cacheFolder, dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
+import { ownProgram, type ProgramPath } from "../process/program.ts";
 import {
   isInReach,
   isInside,
@@ -216,6 +217,11 @@ export async function requireOwnProgram(
       await requireOwn(base, { known, what: `base of ${path}`, isRunning });
     }
   }
+}
+
+/** Refuses a Deno that executed code may have put there, or could change if it is this process's own. */
+export async function requireOwnDeno(deno: ProgramPath): Promise<void> {
+  await requireOwnProgram(deno, { what: "Deno", isRunning: deno === ownProgram() });
 }
 
 /** Refuses the first of these paths, the others of which are where it leads. */
