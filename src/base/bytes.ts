@@ -112,7 +112,6 @@ export async function readWhole(
       whole.add(read.value);
       await fairTurns.giveWay(); // a few compressed bytes can expand to a lot
     }
-    signal?.throwIfAborted();
     return whole.take();
   } finally {
     if (leavesRest) reader.releaseLock();

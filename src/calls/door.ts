@@ -97,7 +97,7 @@ export async function readBody(request: Request, maxBytes: number): Promise<Uint
   });
 }
 
-/** Up to this many pieces may be small: each takes Deno 0.1 ms, and nothing else has a turn meanwhile. */
+/** Up to this many pieces may be small: each takes Deno 0.1 ms of computing. */
 const MAX_PIECES = 1000;
 /** In bytes: less than what a packet of a network contains. */
 const SMALL_PIECE = 1024;
