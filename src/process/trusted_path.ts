@@ -102,12 +102,14 @@ export class PathTrust {
   async whyReplaceable(path: string): Promise<string | undefined> {
     const reason = await this.whyShared(path);
     if (reason !== undefined) return reason;
-    for (let [folder, inner] = [dirname(path), path]; folder !== inner;) {
-      const info = await look(folder);
-      if (info !== undefined && info.uid !== OVERFLOW_ID && !this.#isOwn(info)) {
-        return `${folder} belongs to another user`;
+    for (const way of new Set([path, await realPathIfSeen(path)])) {
+      for (let [folder, inner] = [dirname(way), way]; folder !== inner;) {
+        const info = await look(folder);
+        if (info !== undefined && info.uid !== OVERFLOW_ID && !this.#isOwn(info)) {
+          return `${folder} belongs to another user`;
+        }
+        [folder, inner] = [dirname(folder), folder];
       }
-      [folder, inner] = [dirname(folder), folder];
     }
     return undefined;
   }

@@ -152,6 +152,14 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
     const { error } = await privateFolder({ XDG_CACHE_HOME: "/proc/none", TMPDIR: mine });
     assertStringIncludes(error, " belongs to another user; set TMPDIR");
     assertEquals(await Array.fromAsync(Deno.readDir(mine)), []);
+
+    const link = `${theirs}/link`; // which its owner can make lead elsewhere
+    await Deno.symlink(homes.path, link);
+    const own = await Deno.realPath(homes.path);
+    for (const cache of [mine, link]) {
+      const { path } = await privateFolder({ XDG_CACHE_HOME: cache, TMPDIR: homes.path });
+      assertStringIncludes(path, `${own}/ipybox-`, `not in ${cache}`);
+    }
   },
 });
 
