@@ -6,6 +6,10 @@ export interface JsonMeasure {
   readonly names: number;
   /** The nesting depth. */
   readonly depth: number;
+  /** The number of backslashes in strings that escape something. */
+  readonly escapes: number;
+  /** The number of bytes outside of strings. */
+  readonly bare: number;
 }
 
 /** The limits of a JSON text to parse. */
@@ -16,6 +20,10 @@ export interface JsonLimits {
   readonly maxNames?: number;
   /** The deepest nesting, for later steps that are recursive; 2000 by default. */
   readonly maxDepth?: number;
+  /** The most escapes, each of which takes as long as ten other characters; any number by default. */
+  readonly maxEscapes?: number;
+  /** The most bytes outside of strings, where numbers of many digits are slow; any number by default. */
+  readonly maxBare?: number;
 }
 
 /** A JSON text would take too much time and memory to parse. */
@@ -48,6 +56,8 @@ export class JsonMeter implements JsonMeasure {
   #values = 1;
   #names = 0;
   #depth = 0;
+  #escapes = 0;
+  #bare = 0;
   #open = 0;
   #inString = false;
   #escaped = false;
@@ -64,6 +74,14 @@ export class JsonMeter implements JsonMeasure {
     return this.#depth;
   }
 
+  get escapes(): number {
+    return this.#escapes;
+  }
+
+  get bare(): number {
+    return this.#bare;
+  }
+
   /** Measures the next bytes. */
   add(bytes: Uint8Array): void {
     let [values, names, open, inString] = [
@@ -72,15 +90,23 @@ export class JsonMeter implements JsonMeasure {
       this.#open,
       this.#inString,
     ];
+    let [escapes, bare, from] = [this.#escapes, this.#bare, 0];
     let at = this.#escaped ? 1 : 0;
     for (; at < bytes.length; at++) {
       const meaning = MEANINGS[bytes[at]!];
       if (meaning === OTHER) continue;
       if (inString) {
-        if (meaning === BACKSLASH) at++;
-        else if (meaning === QUOTE) inString = false;
-      } else if (meaning === QUOTE) inString = true;
-      else if (meaning === SEPARATOR) values++;
+        if (meaning === BACKSLASH) {
+          at++;
+          escapes++;
+        } else if (meaning === QUOTE) {
+          inString = false;
+          from = at + 1;
+        }
+      } else if (meaning === QUOTE) {
+        inString = true;
+        bare += at - from;
+      } else if (meaning === SEPARATOR) values++;
       else if (meaning === COLON) {
         values++;
         names++;
@@ -90,7 +116,8 @@ export class JsonMeter implements JsonMeasure {
       } else if (meaning === CLOSE) open--;
     }
     this.#escaped = at > bytes.length; // a backslash was the last byte, perhaps before no bytes at all
-    this.#names = names;
+    if (!inString) bare += bytes.length - from;
+    [this.#names, this.#escapes, this.#bare] = [names, escapes, bare];
     [this.#values, this.#open, this.#inString] = [values, open, inString];
   }
 }
@@ -105,8 +132,12 @@ export function measureJson(json: Uint8Array): JsonMeasure {
 /** Checks a JSON text before it is parsed. */
 export function checkJson(json: Uint8Array | JsonMeasure, limits: JsonLimits): void {
   const { maxValues, maxNames = maxValues, maxDepth = MAX_DEPTH } = limits;
-  const { values, names, depth } = json instanceof Uint8Array ? measureJson(json) : json;
+  const { maxEscapes = Infinity, maxBare = Infinity } = limits;
+  const measure = json instanceof Uint8Array ? measureJson(json) : json;
+  const { values, names, depth, escapes, bare } = measure;
   if (values > maxValues) throw new JsonLimitError(`it has more than ${maxValues} values`);
   if (names > maxNames) throw new JsonLimitError(`it has more than ${maxNames} names`);
   if (depth > maxDepth) throw new JsonLimitError(`it nests more than ${maxDepth} levels deep`);
+  if (escapes > maxEscapes) throw new JsonLimitError(`it has more than ${maxEscapes} escapes`);
+  if (bare > maxBare) throw new JsonLimitError(`it has more than ${maxBare} bytes besides strings`);
 }

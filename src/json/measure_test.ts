@@ -32,8 +32,9 @@ Deno.test("JsonMeter measures the same however the bytes come", () => {
     let at = 0;
     for (const cut of cuts) meter.add(bytes.subarray(at, at += cut));
     meter.add(bytes.subarray(at));
-    const { values, depth } = measureJson(bytes);
-    assertEquals([meter.values, meter.depth], [values, depth]);
+    const { values, names, depth, escapes, bare } = measureJson(bytes);
+    assertEquals([meter.values, meter.names, meter.depth], [values, names, depth]);
+    assertEquals([meter.escapes, meter.bare], [escapes, bare]);
   }));
 });
 
@@ -50,4 +51,15 @@ Deno.test("checkJson() refuses too many values, and too deep ones", () => {
   assertThrows(() => checkJson(bytes, { maxValues: 1000 }), JsonLimitError, "1000 values");
   const deep = encoder.encode("[".repeat(2001));
   assertThrows(() => checkJson(deep, { maxValues: 1e6 }), JsonLimitError, "levels deep");
+});
+
+Deno.test("checkJson() refuses too many escapes, and too much besides strings", () => {
+  const bytes = encoder.encode(String.raw`{"a\"": "1\n\u00e9", "b": 0.125}`);
+  const { escapes, bare } = measureJson(bytes);
+  assertEquals([escapes, bare], [3, "{: , : 0.125}".length]);
+  checkJson(bytes, { maxValues: 10, maxEscapes: 3, maxBare: bare });
+  const refused = { maxEscapes: 2, maxBare: Infinity };
+  assertThrows(() => checkJson(bytes, { maxValues: 10, ...refused }), JsonLimitError, "2 escapes");
+  const narrow = { maxValues: 10, maxBare: bare - 1 };
+  assertThrows(() => checkJson(bytes, narrow), JsonLimitError, "bytes besides strings");
 });

@@ -11,6 +11,7 @@ import {
   type IncomingMessage,
   markContent,
   MAX_MESSAGE_BYTES,
+  payBack,
   tooLong,
   UnusableMessageError,
 } from "./message.ts";
@@ -121,9 +122,12 @@ export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
         try {
           fairTurns.resume();
           eventless += chunk.length;
+          let begun = performance.now();
           for (const event of reader.read(chunk)) {
             eventless = 0;
             controller.enqueue(event);
+            await payBack(begun);
+            begun = performance.now();
             await fairTurns.giveWay(); // even if the server writes without end
           }
           if (eventless > MAX_EVENTLESS_BYTES) throw tooLong(MAX_EVENTLESS_BYTES);

@@ -1,3 +1,4 @@
+import { pause } from "../base/signals.ts";
 import { type ExactJson, isRecord, markNumbers, mayName, unmarkNumbers } from "../json/exact.ts";
 import { checkJson, JsonLimitError, type JsonMeasure } from "../json/measure.ts";
 import { parsedJson } from "../json/plain.ts";
@@ -14,11 +15,31 @@ export const MAX_MESSAGE_BYTES: number = 128 * 2 ** 20;
 /** The most values in a message: parsing more blocks all other servers and sessions for seconds. */
 const MAX_VALUES = 1_000_000;
 const MAX_ALL_NAMES = 200_000;
+/** The most escapes and bytes besides strings, which take ten times as long as other text. */
+const MAX_ESCAPES = 2 ** 24;
+const MAX_BARE_BYTES = 32 * 2 ** 20;
+
+/** Messages that take longer are paid back. */
+const LONG_MS = 50;
+
+/**
+ * Waits for as long as a message took that is now handled, if that was long: a server may send the
+ * next at once, and everything else must have half of the time at least.
+ */
+export async function payBack(begun: number): Promise<void> {
+  const taken = performance.now() - begun;
+  if (taken > LONG_MS) await pause(taken);
+}
 
 /** Checks a server's message before it is parsed. */
 export function checkMessage(json: Uint8Array | JsonMeasure): void {
   try {
-    checkJson(json, { maxValues: MAX_VALUES, maxNames: MAX_ALL_NAMES });
+    checkJson(json, {
+      maxValues: MAX_VALUES,
+      maxNames: MAX_ALL_NAMES,
+      maxEscapes: MAX_ESCAPES,
+      maxBare: MAX_BARE_BYTES,
+    });
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
     const message = `An MCP server sent a message that cannot be accepted: ${error.message}`;

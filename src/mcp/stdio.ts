@@ -3,7 +3,7 @@ import type { ProcessEvidence } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
 import { fairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
-import { measureJson } from "../json/measure.ts";
+import { type JsonMeasure, JsonMeter } from "../json/measure.ts";
 import {
   ManagedProcess,
   type ManagedProcessOptions,
@@ -16,6 +16,7 @@ import {
   type IncomingMessage,
   MAX_MESSAGE_BYTES,
   parseMessage,
+  payBack,
   UnusableMessageError,
 } from "./message.ts";
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
@@ -153,8 +154,10 @@ export class StdioTransport implements Transport {
       for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
         fairTurns.resume();
         for (const line of lines.push(chunk)) {
+          const begun = performance.now();
           const message = this.#parse(line);
           if (message !== undefined) this.onmessage?.(message);
+          await payBack(begun);
           // Even if the server writes without end. Also, the SDK handles a notification a moment
           // later but a response immediately: without this, progress that arrives together with
           // its call's response would belong to an unknown call.
@@ -169,10 +172,8 @@ export class StdioTransport implements Transport {
     this.#process?.stop(); // never rejects; close() waits for it
   }
 
-  #parse(line: Uint8Array): JSONRPCMessage | undefined {
-    const measure = measureJson(line);
-    checkMessage(measure); // ends the connection: the reader of the message must not keep waiting
-    const text = this.#decoder.decode(line);
+  #parse({ bytes, measure }: Line): JSONRPCMessage | undefined {
+    const text = this.#decoder.decode(bytes);
     if (text.trim() === "") return undefined;
     try {
       return parseMessage(text, measure);
@@ -191,29 +192,36 @@ export class StdioTransport implements Transport {
   }
 }
 
-/** Splits chunks into lines in linear time. */
+interface Line {
+  readonly bytes: Uint8Array;
+  readonly measure: JsonMeasure;
+}
+
+/** Splits chunks into lines, and measures them, in linear time. */
 class LineSplitter {
   readonly #incoming: IncomingMessage;
   readonly #maxBytes: number;
   readonly #begun = new ByteBuffer();
+  #meter = new JsonMeter();
 
   constructor(incoming: IncomingMessage, maxBytes: number) {
     this.#incoming = incoming;
     this.#maxBytes = maxBytes;
   }
 
-  *push(chunk: Uint8Array): Generator<Uint8Array> {
+  *push(chunk: Uint8Array): Generator<Line> {
     let start = 0;
     for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
       const last = chunk.subarray(start, end);
       start = end + 1;
       if (this.#begun.length === 0) {
-        yield last;
-        continue;
+        yield { bytes: last, measure: this.#measured(last) };
+      } else {
+        this.#begin(last);
+        yield { bytes: this.#begun.take(), measure: this.#meter };
+        this.#incoming.end();
       }
-      this.#begin(last);
-      yield this.#begun.take();
-      this.#incoming.end();
+      this.#meter = new JsonMeter();
     }
     if (start < chunk.length) this.#begin(chunk.subarray(start));
   }
@@ -221,7 +229,15 @@ class LineSplitter {
   #begin(part: Uint8Array): void {
     this.#incoming.add(part.length);
     checkSize(this.#incoming.bytes, this.#maxBytes);
+    this.#measured(part);
     this.#begun.add(part);
+  }
+
+  /** Measures part of a line. Throwing ends the connection: the message's reader must not keep waiting. */
+  #measured(part: Uint8Array): JsonMeasure {
+    this.#meter.add(part);
+    checkMessage(this.#meter);
+    return this.#meter;
   }
 }
 

@@ -18,19 +18,28 @@ Deno.test("StdioTransport lets a server whose message is too long see that nobod
   assertStringIncludes(String(transport.failure), "a message of more than 1000 bytes");
 });
 
-Deno.test("StdioTransport ends with a server whose message has too many values", async () => {
-  const closed = Promise.withResolvers<void>();
-  const transport = new StdioTransport({
-    command: namedProgram("/bin/sh"),
-    args: [
-      "-c",
-      `printf '{"x":['; yes '[],' | head -n 1200000 | tr -d '\\n'; echo '1]}'; sleep 60`,
-    ],
-    env: { PATH: "/usr/bin:/bin" },
+const EXPENSIVE: readonly (readonly [what: string, output: string, error: string])[] = [
+  ["values", "yes '[],' | head -n 1200000 | tr -d '\\n'", "more than 1000000 values"],
+  [
+    "escapes",
+    "printf '\"'; yes '\\\\t' | head -n 17000000 | tr -d '\\n'; printf '\",'",
+    "more than 16777216 escapes",
+  ],
+  ["digits", "head -c 34000000 /dev/zero | tr '\\0' 1; printf ,", "bytes besides strings"],
+];
+
+for (const [what, output, error] of EXPENSIVE) {
+  Deno.test(`StdioTransport ends with a server whose message has too many ${what}`, async () => {
+    const closed = Promise.withResolvers<void>();
+    const transport = new StdioTransport({
+      command: namedProgram("/bin/sh"),
+      args: ["-c", `printf '{"x":['; ${output}; echo '1]}'; sleep 60`],
+      env: { PATH: "/usr/bin:/bin" },
+    });
+    transport.onclose = closed.resolve;
+    await transport.start();
+    await closed.promise;
+    await transport.close();
+    assertStringIncludes(String(transport.failure), error);
   });
-  transport.onclose = closed.resolve;
-  await transport.start();
-  await closed.promise;
-  await transport.close();
-  assertStringIncludes(String(transport.failure), "more than 1000000 values");
-});
+}
