@@ -48,7 +48,8 @@ export function matchArguments(
 ): Match {
   return all(
     Object.entries(conditions).map(([pointer, condition]) => {
-      return matchValue(condition, resolvePointer(args, pointer), judge);
+      const value = resolvePointer(args, pointer);
+      return value === UNKNOWN ? "maybe" : matchValue(condition, value, judge);
     }),
   );
 }
@@ -63,13 +64,17 @@ export function foldersOf(condition: ArgumentCondition): readonly string[] {
   ];
 }
 
+/** A pointer leads through a value of another kind: many servers read `'{"a": 1}'` like `{"a": 1}`. */
+const UNKNOWN = Symbol("unknown");
+
 /** Resolves a JSON pointer. */
-function resolvePointer(root: ExactJson, pointer: string): ExactJson | undefined {
+function resolvePointer(root: ExactJson, pointer: string): ExactJson | undefined | typeof UNKNOWN {
   let value: ExactJson | undefined = root;
   for (const token of pointer.split("/").slice(1)) {
     const key = token.replaceAll("~1", "/").replaceAll("~0", "~");
-    if (isExactList(value)) value = /^(0|[1-9]\d*)$/.test(key) ? value[Number(key)] : undefined;
-    else if (isExactObject(value) && Object.hasOwn(value, key)) value = value[key];
+    if (isExactObject(value)) value = Object.hasOwn(value, key) ? value[key] : undefined;
+    else if (isExactList(value) && /^(0|[1-9]\d*)$/.test(key)) value = value[Number(key)];
+    else if (value !== undefined && value !== null) return UNKNOWN;
     else return undefined;
   }
   return value;
@@ -156,6 +161,14 @@ function otherKind(value: ExactJson): Match {
   return value === null ? "no" : "maybe";
 }
 
+/** What servers may read as JSON; texts with many blanks, which code can send, are not looked through. */
+const LIKE_JSON = /^(?:\s{64}|\s*(?:[[{]|null(?:\s{64}|\s*$)))/;
+
+/** The match of a text that does not match as it is: many servers read it as JSON where that fits better. */
+function otherText(text: string): Match {
+  return LIKE_JSON.test(text) ? "maybe" : "no";
+}
+
 /** Matches a text. `..` makes its beginning meaningless, and `//etc` leads where `/etc` does. */
 function matchText(
   value: ExactJson,
@@ -174,13 +187,17 @@ function matchText(
   const match = matchAny(value);
   if (match !== "no") return match;
   const clean = cleanPath(value);
-  return clean === value || matchAny(clean) === "no" ? "no" : "maybe";
+  return clean === value || matchAny(clean) === "no" ? otherText(value) : "maybe";
 }
 
 /** Whether two values are the same JSON, regardless of how numbers are spelled. */
 function equal(expected: PolicyValue, value: ExactJson, judge: ValueJudge): Match {
   if (!judge.effort.take(costOf(value))) return "maybe";
-  if (expected === null || value === null) return sure(expected === value);
+  if (value === null) return sure(expected === null);
+  if (typeof value === "string" && (expected === null || typeof expected === "string")) {
+    return value === expected ? "yes" : otherText(value);
+  }
+  if (expected === null) return "no";
   if (typeof expected === "number") {
     return isNumber(value) ? sure(compare(value, expected) === 0) : otherKind(value);
   }

@@ -425,6 +425,73 @@ const DECISIONS: readonly (readonly [
     tool('{"a":[1]}'),
     "ask",
   ],
+  ...([
+    ["a text", '{"a":"{\\"b\\": 1}"}'],
+    ["a list", '{"a":[{"b":1}]}'],
+    ["a number", '{"a":1}'],
+  ] as const).flatMap(([kind, args]) =>
+    ([
+      ["an equal value", 1],
+      ["any value", { exists: true }],
+      ["no value", { exists: false }],
+      ["another value", { not: 2 }],
+    ] as const).flatMap(([what, condition]): readonly typeof DECISIONS[number][] => [
+      [
+        `a pointer through ${kind} to ${what}, which might deny`,
+        policy([allow, { ...deny, arguments: { "/a/b": condition } }]),
+        tool(args),
+        "ask",
+        2,
+      ],
+      [
+        `a pointer through ${kind} to ${what}, which must not allow`,
+        policy([{ ...allow, arguments: { "/a/b": condition } }]),
+        tool(args),
+        "ask",
+      ],
+    ])
+  ),
+  ...([undefined, null] as const).map((a): typeof DECISIONS[number] => [
+    `a pointer through ${a}`,
+    policy([{ ...allow, arguments: { "/a/b": { exists: false } } }]),
+    tool(JSON.stringify({ a })),
+    "allow",
+    1,
+  ]),
+  ...([
+    ['["x"]', "x"],
+    [' {"x": 1}', "x"],
+    ['["x"]', { prefix: "x" }],
+    ['["x"]', { glob: "x*" }],
+    ['["x"]', { oneOf: ["w", "x"] }],
+    ["null ", null],
+    [`${" ".repeat(1000)}["x"]`, { prefix: "x" }],
+  ] as const).flatMap(([text, condition]): readonly typeof DECISIONS[number][] => [
+    [
+      `the text ${text.trimStart()}, which some servers parse, where ${
+        JSON.stringify(condition)
+      } is denied`,
+      policy([allow, { ...deny, arguments: { "/a": condition } }]),
+      tool(JSON.stringify({ a: text })),
+      "ask",
+      2,
+    ],
+    [
+      `the text ${text.trimStart()}, which some servers parse, where all but ${
+        JSON.stringify(condition)
+      } is allowed`,
+      policy([{ ...allow, arguments: { "/a": { not: condition } } }]),
+      tool(JSON.stringify({ a: text })),
+      "ask",
+    ],
+  ]),
+  [
+    "a text that nobody parses",
+    policy([allow, { ...deny, arguments: { "/a": { oneOf: [null, "x"] } } }]),
+    tool('{"a":"nullable x"}'),
+    "allow",
+    1,
+  ],
   [
     "a pointer to a prototype",
     policy([{ ...deny, arguments: { "/constructor": { exists: true } } }]),
