@@ -19,6 +19,7 @@ import {
   MAX_TEXT,
   not,
   sure,
+  urlText,
 } from "./match.ts";
 import type { PathJudge } from "./paths.ts";
 import type { ArgumentCondition, ArgumentTest, PolicyValue } from "./schema.ts";
@@ -37,8 +38,9 @@ const COMPARISON_COST = 50;
 const RAW_COST = 4000;
 /** The cost of a text for each pattern, besides its characters. */
 const TEXT_COST = 400;
-/** The cost of a character of a text in which some may look like others. */
+/** The cost of a character of a text in which some may look like others, and that of parsing a URL. */
 const LOOKALIKE_COST = 10;
+const URL_COST = 1000;
 
 /** Matches a call's arguments. If this is too much work, the result is `"maybe"`. */
 export function matchArguments(
@@ -169,7 +171,7 @@ function otherText(text: string): Match {
   return LIKE_JSON.test(text) ? "maybe" : "no";
 }
 
-/** Matches a text. `..` makes its beginning meaningless, and `//etc` leads where `/etc` does. */
+/** Matches a text. `..` makes its beginning meaningless, and `//etc` leads where `/etc` does, `HTTP:x` where `http://x/`. */
 function matchText(
   value: ExactJson,
   patterns: readonly string[],
@@ -186,8 +188,13 @@ function matchText(
   if (hasParentPart(value)) return "maybe";
   const match = matchAny(value);
   if (match !== "no") return match;
-  const clean = cleanPath(value);
-  return clean === value || matchAny(clean) === "no" ? otherText(value) : "maybe";
+  const isCoded = /[:%]/.test(value);
+  if (isCoded && !judge.effort.take(URL_COST + LOOKALIKE_COST * value.length)) return "maybe";
+  const url = urlText(value);
+  if (url === "unknown") return "maybe";
+  const readings = [cleanPath(value), ...(url === undefined ? [] : [url, cleanPath(url)])];
+  const isOther = (text: string) => text !== value && matchAny(text) !== "no";
+  return readings.some(isOther) ? "maybe" : otherText(value);
 }
 
 /** Whether two values are the same JSON, regardless of how numbers are spelled. */

@@ -485,6 +485,38 @@ const DECISIONS: readonly (readonly [
       "ask",
     ],
   ]),
+  ...[
+    "https://x.org/a/.\\t./b",
+    "https://x.org/a/..\\n",
+    "https://x.org/a/%2\\re./b",
+  ].map((url): typeof DECISIONS[number] => [
+    `a URL in which parsers find "..": ${url}`,
+    policy([{ ...allow, arguments: { "/url": { prefix: "https://x.org/a/" } } }]),
+    tool(`{"url":"${url}"}`),
+    "ask",
+  ]),
+  ...[
+    "HTTP://X.org/a",
+    "http:x.org/a",
+    "\\u0001 http:/x.org/a",
+    "ht\\ttp://x.org:80/a",
+    "http://x.\\u00adorg/a",
+    "http://x.org/%61?b",
+    `HTTP://x.org/a?${"b".repeat(5000)}`,
+  ].map((url): typeof DECISIONS[number] => [
+    `another way to write a URL that is denied: ${url.slice(0, 30)}`,
+    policy([allow, { ...deny, arguments: { "/url": { glob: "http://x.org/a*" } } }]),
+    tool(`{"url":"${url}"}`),
+    "ask",
+    2,
+  ]),
+  [
+    "another URL than is denied",
+    policy([allow, { ...deny, arguments: { "/url": { prefix: "http://x.org/a" } } }]),
+    tool('{"url":"https://x.org:8080/%62"}'),
+    "allow",
+    1,
+  ],
   [
     "a text that nobody parses",
     policy([allow, { ...deny, arguments: { "/a": { oneOf: [null, "x"] } } }]),
