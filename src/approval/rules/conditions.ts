@@ -34,6 +34,8 @@ export interface ValueJudge {
 
 const VALUE_COST = 16;
 const COMPARISON_COST = 50;
+/** The cost of comparing a name with another one. */
+const NAME_COST = 200;
 /** The cost of comparing a number that keeps its spelling. */
 const RAW_COST = 4000;
 /** The cost of a text for each pattern, besides its characters. */
@@ -50,7 +52,7 @@ export function matchArguments(
 ): Match {
   return all(
     Object.entries(conditions).map(([pointer, condition]) => {
-      const value = resolvePointer(args, pointer);
+      const value = resolvePointer(args, pointer, judge);
       return value === UNKNOWN ? "maybe" : matchValue(condition, value, judge);
     }),
   );
@@ -66,20 +68,41 @@ export function foldersOf(condition: ArgumentCondition): readonly string[] {
   ];
 }
 
-/** A pointer leads through a value of another kind: many servers read `'{"a": 1}'` like `{"a": 1}`. */
+/** What only the server knows, as many read `'{"a": 1}'` like `{"a": 1}`, and Go's decoder `"A"` like `"a"`. */
 const UNKNOWN = Symbol("unknown");
 
+/** A value that a pointer or a name leads to. */
+type Found = ExactJson | undefined | typeof UNKNOWN;
+
 /** Resolves a JSON pointer. */
-function resolvePointer(root: ExactJson, pointer: string): ExactJson | undefined | typeof UNKNOWN {
-  let value: ExactJson | undefined = root;
+function resolvePointer(root: ExactJson, pointer: string, judge: ValueJudge): Found {
+  let value: Found = root;
   for (const token of pointer.split("/").slice(1)) {
     const key = token.replaceAll("~1", "/").replaceAll("~0", "~");
-    if (isExactObject(value)) value = Object.hasOwn(value, key) ? value[key] : undefined;
-    else if (isExactList(value) && /^(0|[1-9]\d*)$/.test(key)) value = value[Number(key)];
-    else if (value !== undefined && value !== null) return UNKNOWN;
-    else return undefined;
+    if (value === undefined || value === UNKNOWN) return value;
+    if (value === null) return undefined;
+    if (isExactObject(value)) value = memberOf(value, key, judge);
+    else value = isExactList(value) && INDEX.test(key) ? value[Number(key)] : UNKNOWN;
   }
   return value;
+}
+
+const INDEX = /^(0|[1-9]\d*)$/;
+
+/** The member of an object, unless it has another one that servers may take for it. */
+function memberOf(object: ExactObject, name: string, { effort }: ValueJudge): Found {
+  const names = Object.keys(object);
+  if (!effort.take(names.length * NAME_COST)) return UNKNOWN;
+  const wanted = folded(name);
+  const isOther = (given: string) =>
+    given !== name && given.length <= 2 * name.length && folded(given) === wanted;
+  if (names.some(isOther)) return UNKNOWN;
+  return Object.hasOwn(object, name) ? object[name] : undefined;
+}
+
+/** Equal for `file_path`, `filePath` and `FilePath`, and for letters that Go takes for those of ASCII. */
+function folded(name: string): string {
+  return name.replace(/[_-]/g, "").toLowerCase().toUpperCase();
 }
 
 function matchValue(
@@ -219,16 +242,14 @@ function equal(expected: PolicyValue, value: ExactJson, judge: ValueJudge): Matc
   }
   if (!isExactObject(value)) return otherKind(value);
   const names = Object.keys(expected);
-  if (names.length !== Object.keys(value).length) return "no";
-  return all(
-    names.map((name) => {
-      return equalWhereGiven(
-        expected[name],
-        Object.hasOwn(value, name) ? value[name] : undefined,
-        judge,
-      );
+  const match = all(
+    names.values().map((name) => {
+      const member = memberOf(value, name, judge);
+      return member === UNKNOWN ? "maybe" : equalWhereGiven(expected[name], member, judge);
     }),
   );
+  // Servers ignore names that they do not know
+  return names.length === Object.keys(value).length || match === "no" ? match : "maybe";
 }
 
 function equalWhereGiven(

@@ -517,6 +517,52 @@ const DECISIONS: readonly (readonly [
     "allow",
     1,
   ],
+  ...([
+    ["a name in another case", '{"file_path":"x","File_Path":"y"}'],
+    ["a name as an alias", '{"file_path":"x","filePath":"y"}'],
+    ["only a name in another case", '{"FilePath":"x"}'],
+  ] as const).flatMap(([name, args]): readonly typeof DECISIONS[number][] => [
+    [
+      `${name}, where one value is allowed`,
+      policy([{ ...allow, arguments: { "/file_path": "x" } }]),
+      tool(args),
+      "ask",
+    ],
+    [
+      `${name}, where one value is denied`,
+      policy([allow, { ...deny, arguments: { "/file_path": "y" } }]),
+      tool(args),
+      "ask",
+      2,
+    ],
+    [
+      `${name}, where none is allowed`,
+      policy([{ ...allow, arguments: { "/file_path": { exists: false } } }]),
+      tool(args),
+      "ask",
+    ],
+  ]),
+  ...["\u212aey_s", "Key\u017f"].map((name): typeof DECISIONS[number] => [
+    `letters that Go takes for those of ASCII: ${name}`,
+    policy([allow, { ...deny, arguments: { "/keys": 1 } }]),
+    tool(JSON.stringify({ [name]: 1 })),
+    "ask",
+    2,
+  ]),
+  ...['{"a":{"b":1,"c":2}}', '{"a":{"B":1}}'].map((args): typeof DECISIONS[number] => [
+    `an object that some servers take for the one that is denied: ${args}`,
+    policy([allow, { ...deny, arguments: { "/a": { equals: { b: 1 } } } }]),
+    tool(args),
+    "ask",
+    2,
+  ]),
+  ...['{"a":{"b":2,"c":2}}', '{"a":{"bb":1}}'].map((args): typeof DECISIONS[number] => [
+    `an object that no server takes for the one that is denied: ${args}`,
+    policy([allow, { ...deny, arguments: { "/a": { equals: { b: 1 } } } }]),
+    tool(args),
+    "allow",
+    1,
+  ]),
   [
     "a text that nobody parses",
     policy([allow, { ...deny, arguments: { "/a": { oneOf: [null, "x"] } } }]),
