@@ -89,13 +89,14 @@ function resolvePointer(root: ExactJson, pointer: string, judge: ValueJudge): Fo
 
 const INDEX = /^(0|[1-9]\d*)$/;
 
-/** The member of an object, unless it has another one that servers may take for it. */
+/** The member of an object, unless it has another one that servers may take for it, or inherit it from. */
 function memberOf(object: ExactObject, name: string, { effort }: ValueJudge): Found {
   const names = Object.keys(object);
   if (!effort.take(names.length * NAME_COST)) return UNKNOWN;
   const wanted = folded(name);
   const isOther = (given: string) =>
-    given !== name && given.length <= 2 * name.length && folded(given) === wanted;
+    given !== name &&
+    (given === "__proto__" || (given.length <= 2 * name.length && folded(given) === wanted));
   if (names.some(isOther)) return UNKNOWN;
   return Object.hasOwn(object, name) ? object[name] : undefined;
 }

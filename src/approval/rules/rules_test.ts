@@ -502,6 +502,7 @@ const DECISIONS: readonly (readonly [
     "ht\\ttp://x.org:80/a",
     "http://x.\\u00adorg/a",
     "http://x.org/%61?b",
+    "http://u:p@x.org/a",
     `HTTP://x.org/a?${"b".repeat(5000)}`,
   ].map((url): typeof DECISIONS[number] => [
     `another way to write a URL that is denied: ${url.slice(0, 30)}`,
@@ -542,6 +543,12 @@ const DECISIONS: readonly (readonly [
       "ask",
     ],
   ]),
+  [
+    "a value that some servers inherit",
+    policy([{ ...allow, arguments: { "/force": { exists: false } } }]),
+    tool('{"__proto__":{"force":true}}'),
+    "ask",
+  ],
   ...["\u212aey_s", "Key\u017f"].map((name): typeof DECISIONS[number] => [
     `letters that Go takes for those of ASCII: ${name}`,
     policy([allow, { ...deny, arguments: { "/keys": 1 } }]),
