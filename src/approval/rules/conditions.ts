@@ -7,6 +7,7 @@ import {
   type RawNumber,
   stringifyExact,
 } from "../../json/exact.ts";
+import type { ApprovalCall } from "../request.ts";
 import {
   all,
   any,
@@ -77,14 +78,30 @@ type Found = ExactJson | undefined | typeof UNKNOWN;
 /** Resolves a JSON pointer. */
 function resolvePointer(root: ExactJson, pointer: string, judge: ValueJudge): Found {
   let value: Found = root;
-  for (const token of pointer.split("/").slice(1)) {
-    const key = token.replaceAll("~1", "/").replaceAll("~0", "~");
+  for (const key of namesIn(pointer)) {
     if (value === undefined || value === UNKNOWN) return value;
     if (value === null) return undefined;
     if (isExactObject(value)) value = memberOf(value, key, judge);
     else value = isExactList(value) && INDEX.test(key) ? value[Number(key)] : UNKNOWN;
   }
   return value;
+}
+
+function namesIn(pointer: string): string[] {
+  return pointer.split("/").slice(1)
+    .map((token) => token.replaceAll("~1", "/").replaceAll("~0", "~"));
+}
+
+/** Whether conditions are on arguments of a call that its tool does not take: the server ignores them. */
+export function areOnIgnored(
+  conditions: Readonly<Record<string, ArgumentCondition>>,
+  { arguments: args, parameters }: Pick<ApprovalCall, "arguments" | "parameters">,
+): boolean {
+  if (parameters === undefined) return false;
+  return Object.keys(conditions).some((pointer) => {
+    const [name] = namesIn(pointer);
+    return name !== undefined && Object.hasOwn(args, name) && !parameters.has(name);
+  });
 }
 
 const INDEX = /^(0|[1-9]\d*)$/;

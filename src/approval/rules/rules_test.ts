@@ -543,6 +543,25 @@ const DECISIONS: readonly (readonly [
       "ask",
     ],
   ]),
+  ...([
+    [{ "/path": { exists: true } }, "ask"],
+    [{ "/path/0": "x" }, "ask"],
+    [{ "/paths": { exists: true } }, "allow"],
+    [{ "/other": { exists: false } }, "allow"],
+  ] as const).map(([conditions, mode]): typeof DECISIONS[number] => [
+    `arguments of which the tool takes one: ${JSON.stringify(conditions)}`,
+    policy([{ ...allow, arguments: conditions }]),
+    tool('{"path":["x"],"paths":["y"]}', { parameters: new Set(["paths"]) }),
+    mode,
+    mode === "allow" ? 1 : undefined,
+  ]),
+  [
+    "an argument that is denied and that the tool does not take",
+    policy([allow, { ...deny, arguments: { "/path": "x" } }]),
+    tool('{"path":"x"}', { parameters: new Set() }),
+    "deny",
+    2,
+  ],
   [
     "a value that some servers inherit",
     policy([{ ...allow, arguments: { "/force": { exists: false } } }]),
