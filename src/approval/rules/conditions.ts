@@ -260,14 +260,16 @@ function equal(expected: PolicyValue, value: ExactJson, judge: ValueJudge): Matc
   }
   if (!isExactObject(value)) return otherKind(value);
   const names = Object.keys(expected);
+  const hasTheSame = names.length === Object.keys(value).length &&
+    names.every((name) => Object.hasOwn(value, name));
   const match = all(
     names.values().map((name) => {
-      const member = memberOf(value, name, judge);
+      const member = hasTheSame ? value[name] : memberOf(value, name, judge);
       return member === UNKNOWN ? "maybe" : equalWhereGiven(expected[name], member, judge);
     }),
   );
   // Servers ignore names that they do not know
-  return names.length === Object.keys(value).length || match === "no" ? match : "maybe";
+  return hasTheSame || match === "no" ? match : "maybe";
 }
 
 function equalWhereGiven(

@@ -283,6 +283,7 @@ Deno.test("Doubt is a question even where all else is allowed", () => {
   assertEquals(policy(rules).decide(tool('{"a":"/etc"}')).mode, "allow");
 });
 
+const LARGE = Object.fromEntries(Array.from({ length: 1000 }, (_, at) => [`name${at}`, at]));
 const allow = { effect: "allow" };
 const ask = { effect: "ask" };
 const deny = { effect: "deny" };
@@ -613,6 +614,13 @@ const DECISIONS: readonly (readonly [
     "the whole arguments",
     policy([{ ...allow, arguments: { "": { equals: { a: 1 } } } }]),
     tool('{"a":1}'),
+    "allow",
+    1,
+  ],
+  [
+    "a large object",
+    policy([{ ...allow, arguments: { "/a": { equals: LARGE } } }]),
+    tool(JSON.stringify({ a: LARGE })),
     "allow",
     1,
   ],
