@@ -44,6 +44,8 @@ export interface ApprovalCall {
   readonly arguments: ExactObject;
   /** The server's hints about the tool. */
   readonly annotations?: ToolAnnotations;
+  /** The names of the arguments that the tool takes, if its server declares all of them. */
+  readonly parameters?: ReadonlySet<string>;
   /** The tool call's id, which its progress events contain too. */
   readonly callId?: string;
   /** The server's unchecked display name for the tool. */

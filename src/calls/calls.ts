@@ -14,7 +14,7 @@ import type { SendToolOptions } from "../mcp/connection.ts";
 import type { CallToolOptions, ToolProgress } from "../mcp/hooks.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
-import { type Tool, toolHash } from "../mcp/tools.ts";
+import { parametersOf, type Tool, toolHash } from "../mcp/tools.ts";
 import type { JournalEntry } from "./journal.ts";
 import type { ToolChanges } from "../servers/changes.ts";
 import type { ServerEvents } from "../servers/events.ts";
@@ -374,10 +374,21 @@ export class Calls {
 function descriptionOf(params: ServerParams, tool: Tool | undefined): Partial<ApprovalCall> {
   return {
     annotations: tool && annotationsOf(tool),
+    parameters: tool && takenBy(tool),
     title: titleOf(tool?.title ?? tool?.annotations?.title),
     description: tool?.description && shortened(tool.description, MAX_DESCRIPTION),
     server: { launch: launchText(params) },
   };
+}
+
+/** Cached by definition: a server may declare thousands. */
+const parameters = new WeakMap<Tool, ReadonlySet<string> | undefined>();
+
+function takenBy(tool: Tool): ReadonlySet<string> | undefined {
+  return parameters.getOrInsertComputed(
+    tool,
+    ({ inputSchema }) => parametersOf(Object.entries(inputSchema)),
+  );
 }
 
 /** Those of the protocol: a server can add others with names of any length. */

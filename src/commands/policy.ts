@@ -1,3 +1,4 @@
+import { isObject } from "../apigen/json.ts";
 import { type PackageTool, readPackage } from "../apigen/package.ts";
 import { describeCall } from "../approval/call_text.ts";
 import { approvalPolicy } from "../approval/policy.ts";
@@ -11,6 +12,7 @@ import {
 import { ConfigError } from "../base/errors.ts";
 import { problemLines } from "../json/problems.ts";
 import { isServerName } from "../mcp/params.ts";
+import { parametersOf } from "../mcp/tools.ts";
 import {
   acceptPolicy,
   findPolicies,
@@ -295,10 +297,15 @@ async function toolsOf(
   return await readPackage(mcptoolsOf(workspace), serverName);
 }
 
-/** The call with its server's annotations of the tool, unless it has its own. */
+/** The call with what its server declares of the tool, but its own annotations if it has any. */
 function withHints(call: ApprovalCall, tools: readonly PackageTool[] = []): ApprovalCall {
   const found = tools.find(({ name }) => name === call.toolName);
-  return { ...call, annotations: call.annotations ?? found?.annotations };
+  const schema = found?.definition.get("inputSchema");
+  return {
+    ...call,
+    annotations: call.annotations ?? found?.annotations,
+    parameters: isObject(schema) ? parametersOf(schema) : undefined,
+  };
 }
 
 function withoutRules(call: ApprovalCall): PolicyExplanation {

@@ -66,6 +66,25 @@ export function toolHash(tool: Tool): string {
   return hashes.getOrInsertComputed(tool, () => sha256(canonicalJson(toExact(tool))));
 }
 
+/** Keywords by which a schema takes names that it does not list. */
+const OPEN: readonly string[] = [
+  ..."$ref $dynamicRef allOf anyOf oneOf if then else dependentSchemas dependencies".split(" "),
+  ..."patternProperties unevaluatedProperties".split(" "),
+];
+
+/** The names of the arguments that a schema takes; `undefined` if there may be others. */
+export function parametersOf(
+  schema: Iterable<readonly [keyword: string, value: unknown]>,
+): ReadonlySet<string> | undefined {
+  const keywords = new Map(schema);
+  const properties = keywords.get("properties");
+  const isClosed = (keywords.get("additionalProperties") ?? false) === false; // servers ignore others
+  if (!isClosed || OPEN.some((keyword) => keywords.has(keyword))) return undefined;
+  if (properties instanceof Map) return new Set(properties.keys());
+  if (isRecord(properties)) return new Set(Object.keys(properties));
+  return properties === undefined && keywords.get("type") === "object" ? new Set() : undefined;
+}
+
 function readAnnotations(annotations: Readonly<Record<string, unknown>>): ToolAnnotations {
   return Object.fromEntries(
     Object.entries(annotations).filter(([name, value]) =>

@@ -68,7 +68,10 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
   const call = { server: "files", tool: "read-text" };
   await using workspace = await workspaceWith({
     trustedServers: ["files"],
-    rules: [{ effect: "allow", annotations: { readOnlyHint: true } }],
+    rules: [
+      { effect: "allow", annotations: { readOnlyHint: true } },
+      { effect: "allow", tool: "list_*", arguments: { "/path": { path: "." } } },
+    ],
     tests: [{ call, expect: "allow" }],
   });
   await using home = await TempFolder.create();
@@ -84,7 +87,12 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
   assertMatch(unknown.stderr, /^Server "files" has no generated package here, .*register it/);
 
   await Deno.mkdir(`${workspace.path}/mcptools/files`, { recursive: true });
-  const tools = [{ name: "read-text", annotations: { readOnlyHint: true } }, { name: "write" }];
+  const tools = [
+    { name: "read-text", annotations: { readOnlyHint: true } },
+    { name: "write" },
+    { name: "list_one", inputSchema: { type: "object", properties: { path: {} } } },
+    { name: "list_all", inputSchema: { type: "object", properties: { paths: {} } } },
+  ];
   await Deno.writeTextFile(
     `${workspace.path}/mcptools/files/schema.json`,
     JSON.stringify({ tools }),
@@ -95,6 +103,9 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
   );
   assertEquals((await ipybox(["policy", "test"], options)).stdout, "1 passed, 0 failed\n");
   assertMatch((await explain("files.write")).stdout, /^ask: .*annotations are incomplete/);
+  const path = JSON.stringify({ path: `${await Deno.realPath(workspace.path)}/a` });
+  assertMatch((await explain("files.list_one", path)).stdout, /^allow: .*rule 2/);
+  assertMatch((await explain("files.list_all", path)).stdout, /rule 2: .*the tool does not take/);
   assertEquals(
     (await explain("--shell", "git log | head")).stdout,
     "allow: No rule applies to shell commands\n",

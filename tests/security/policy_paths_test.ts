@@ -73,6 +73,30 @@ Deno.test("A relative path is asked about, as a server may start it in a folder 
   assertMatch(explained.stdout, /^ask: .* may match, but this is uncertain/);
 });
 
+Deno.test("A path that the tool does not take allows nothing", async () => {
+  await using parent = await TempFolder.create();
+  const workspace = `${parent.path}/ws`;
+  await Deno.mkdir(workspace);
+  await Deno.writeTextFile(`${parent.path}/secret`, "TOPSECRET");
+  await Deno.writeTextFile(`${workspace}/notes`, "harmless");
+  await using runner = await ToolRunner.start({
+    workspace,
+    servers: { files: npmServer("server-filesystem", parent.path) },
+    approval: await writePolicy(workspace, [ALLOW]),
+    audit: false,
+    log: silentLogger,
+  });
+  const read = (args: Readonly<Record<string, unknown>>) =>
+    runner.run("files", "read_multiple_files", args);
+
+  const { type } = await assertRejects(
+    () => read({ path: `${workspace}/notes`, paths: [`${parent.path}/secret`] }),
+    ToolCallError,
+  );
+
+  assertEquals(type, "approval_unavailable");
+});
+
 Deno.test("A path that programs read differently neither is allowed nor slips past a rule", async () => {
   await using folder = await TempFolder.create();
   const ws = folder.path;

@@ -7,6 +7,7 @@ import {
   type RawNumber,
   stringifyExact,
 } from "../../json/exact.ts";
+import type { ApprovalCall } from "../request.ts";
 import {
   all,
   any,
@@ -19,6 +20,7 @@ import {
   MAX_TEXT,
   not,
   sure,
+  urlText,
 } from "./match.ts";
 import type { PathJudge } from "./paths.ts";
 import type { ArgumentCondition, ArgumentTest, PolicyValue } from "./schema.ts";
@@ -33,12 +35,15 @@ export interface ValueJudge {
 
 const VALUE_COST = 16;
 const COMPARISON_COST = 50;
+/** The cost of comparing a name with another one. */
+const NAME_COST = 200;
 /** The cost of comparing a number that keeps its spelling. */
 const RAW_COST = 4000;
 /** The cost of a text for each pattern, besides its characters. */
 const TEXT_COST = 400;
-/** The cost of a character of a text in which some may look like others. */
+/** The cost of a character of a text in which some may look like others, and that of parsing a URL. */
 const LOOKALIKE_COST = 10;
+const URL_COST = 1000;
 
 /** Matches a call's arguments. If this is too much work, the result is `"maybe"`. */
 export function matchArguments(
@@ -48,7 +53,8 @@ export function matchArguments(
 ): Match {
   return all(
     Object.entries(conditions).map(([pointer, condition]) => {
-      return matchValue(condition, resolvePointer(args, pointer), judge);
+      const value = resolvePointer(args, pointer, judge);
+      return value === UNKNOWN ? "maybe" : matchValue(condition, value, judge);
     }),
   );
 }
@@ -63,16 +69,58 @@ export function foldersOf(condition: ArgumentCondition): readonly string[] {
   ];
 }
 
+/** What only the server knows, as many read `'{"a": 1}'` like `{"a": 1}`, and Go's decoder `"A"` like `"a"`. */
+const UNKNOWN = Symbol("unknown");
+
+/** A value that a pointer or a name leads to. */
+type Found = ExactJson | undefined | typeof UNKNOWN;
+
 /** Resolves a JSON pointer. */
-function resolvePointer(root: ExactJson, pointer: string): ExactJson | undefined {
-  let value: ExactJson | undefined = root;
-  for (const token of pointer.split("/").slice(1)) {
-    const key = token.replaceAll("~1", "/").replaceAll("~0", "~");
-    if (isExactList(value)) value = /^(0|[1-9]\d*)$/.test(key) ? value[Number(key)] : undefined;
-    else if (isExactObject(value) && Object.hasOwn(value, key)) value = value[key];
-    else return undefined;
+function resolvePointer(root: ExactJson, pointer: string, judge: ValueJudge): Found {
+  let value: Found = root;
+  for (const key of namesIn(pointer)) {
+    if (value === undefined || value === UNKNOWN) return value;
+    if (value === null) return undefined;
+    if (isExactObject(value)) value = memberOf(value, key, judge);
+    else value = isExactList(value) && INDEX.test(key) ? value[Number(key)] : UNKNOWN;
   }
   return value;
+}
+
+function namesIn(pointer: string): string[] {
+  return pointer.split("/").slice(1)
+    .map((token) => token.replaceAll("~1", "/").replaceAll("~0", "~"));
+}
+
+/** Whether conditions are on arguments of a call that its tool does not take: the server ignores them. */
+export function areOnIgnored(
+  conditions: Readonly<Record<string, ArgumentCondition>>,
+  { arguments: args, parameters }: Pick<ApprovalCall, "arguments" | "parameters">,
+): boolean {
+  if (parameters === undefined) return false;
+  return Object.keys(conditions).some((pointer) => {
+    const [name] = namesIn(pointer);
+    return name !== undefined && Object.hasOwn(args, name) && !parameters.has(name);
+  });
+}
+
+const INDEX = /^(0|[1-9]\d*)$/;
+
+/** The member of an object, unless it has another one that servers may take for it, or inherit it from. */
+function memberOf(object: ExactObject, name: string, { effort }: ValueJudge): Found {
+  const names = Object.keys(object);
+  if (!effort.take(names.length * NAME_COST)) return UNKNOWN;
+  const wanted = folded(name);
+  const isOther = (given: string) =>
+    given !== name &&
+    (given === "__proto__" || (given.length <= 2 * name.length && folded(given) === wanted));
+  if (names.some(isOther)) return UNKNOWN;
+  return Object.hasOwn(object, name) ? object[name] : undefined;
+}
+
+/** Equal for `file_path`, `filePath` and `FilePath`, and for letters that Go takes for those of ASCII. */
+function folded(name: string): string {
+  return name.replace(/[_-]/g, "").toLowerCase().toUpperCase();
 }
 
 function matchValue(
@@ -156,7 +204,15 @@ function otherKind(value: ExactJson): Match {
   return value === null ? "no" : "maybe";
 }
 
-/** Matches a text. `..` makes its beginning meaningless, and `//etc` leads where `/etc` does. */
+/** What servers may read as JSON; texts with many blanks, which code can send, are not looked through. */
+const LIKE_JSON = /^(?:\s{64}|\s*(?:[[{]|null(?:\s{64}|\s*$)))/;
+
+/** The match of a text that does not match as it is: many servers read it as JSON where that fits better. */
+function otherText(text: string): Match {
+  return LIKE_JSON.test(text) ? "maybe" : "no";
+}
+
+/** Matches a text. `..` makes its beginning meaningless, and `//etc` leads where `/etc` does, `HTTP:x` where `http://x/`. */
 function matchText(
   value: ExactJson,
   patterns: readonly string[],
@@ -173,14 +229,23 @@ function matchText(
   if (hasParentPart(value)) return "maybe";
   const match = matchAny(value);
   if (match !== "no") return match;
-  const clean = cleanPath(value);
-  return clean === value || matchAny(clean) === "no" ? "no" : "maybe";
+  const isCoded = /[:%]/.test(value);
+  if (isCoded && !judge.effort.take(URL_COST + LOOKALIKE_COST * value.length)) return "maybe";
+  const url = urlText(value);
+  if (url === "unknown") return "maybe";
+  const readings = [cleanPath(value), ...(url === undefined ? [] : [url, cleanPath(url)])];
+  const isOther = (text: string) => text !== value && matchAny(text) !== "no";
+  return readings.some(isOther) ? "maybe" : otherText(value);
 }
 
 /** Whether two values are the same JSON, regardless of how numbers are spelled. */
 function equal(expected: PolicyValue, value: ExactJson, judge: ValueJudge): Match {
   if (!judge.effort.take(costOf(value))) return "maybe";
-  if (expected === null || value === null) return sure(expected === value);
+  if (value === null) return sure(expected === null);
+  if (typeof value === "string" && (expected === null || typeof expected === "string")) {
+    return value === expected ? "yes" : otherText(value);
+  }
+  if (expected === null) return "no";
   if (typeof expected === "number") {
     return isNumber(value) ? sure(compare(value, expected) === 0) : otherKind(value);
   }
@@ -195,16 +260,16 @@ function equal(expected: PolicyValue, value: ExactJson, judge: ValueJudge): Matc
   }
   if (!isExactObject(value)) return otherKind(value);
   const names = Object.keys(expected);
-  if (names.length !== Object.keys(value).length) return "no";
-  return all(
-    names.map((name) => {
-      return equalWhereGiven(
-        expected[name],
-        Object.hasOwn(value, name) ? value[name] : undefined,
-        judge,
-      );
+  const hasTheSame = names.length === Object.keys(value).length &&
+    names.every((name) => Object.hasOwn(value, name));
+  const match = all(
+    names.values().map((name) => {
+      const member = hasTheSame ? value[name] : memberOf(value, name, judge);
+      return member === UNKNOWN ? "maybe" : equalWhereGiven(expected[name], member, judge);
     }),
   );
+  // Servers ignore names that they do not know.
+  return hasTheSame || match === "no" ? match : "maybe";
 }
 
 function equalWhereGiven(

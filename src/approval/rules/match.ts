@@ -122,9 +122,11 @@ export function hasParentPart(text: string): boolean {
   return /(^|[/\\])(\.|%2e){2}([/\\?#]|$)/i.test(plain) || /%2f|%5c/i.test(plain);
 }
 
-/** The same path without redundant parts: double slashes, `.` and a trailing slash. */
+/** The same path without redundant parts: double slashes, `.`, a trailing slash, and encoded ASCII. */
 export function cleanPath(text: string): string {
-  const plain = withoutLookalikes(text).replaceAll("\\", "/").replace(/%2e/gi, ".");
+  const plain = withoutLookalikes(text)
+    .replace(/%([2-7][0-9a-f])/gi, (_, hex) => String.fromCharCode(parseInt(hex, 16)))
+    .replaceAll("\\", "/");
   const scheme = /^[a-z][a-z0-9+.-]{0,30}:\/\//i.exec(plain)?.[0] ?? "";
   const path = plain.slice(scheme.length)
     .replace(/^(?:\.\/+)+/, "")
@@ -133,9 +135,27 @@ export function cleanPath(text: string): string {
   return scheme + path;
 }
 
-/** Replaces look-alikes of dots and slashes. Removes marks and ligatures, which take long to normalize. */
+/**
+ * Replaces look-alikes of dots and slashes. Removes tabs and line breaks, as parsers of URLs do, and
+ * marks and ligatures, which take long to normalize.
+ */
 function withoutLookalikes(text: string): string {
-  return text.replace(/[\p{M}\ufb50-\ufdff]+/gu, "").normalize("NFKC");
+  return text.replace(/[\t\n\r\p{M}\ufb50-\ufdff]+/gu, "").normalize("NFKC");
+}
+
+/** Longer URLs are not parsed. */
+const MAX_URL = 4096;
+const URL_SCHEME = /^(?:https?|wss?|ftp|file):$/;
+
+/** A URL as browsers write it, without a user; `"unknown"` if it is too long, `undefined` for other texts. */
+export function urlText(text: string): string | undefined {
+  if (!text.includes(":")) return undefined;
+  // deno-lint-ignore no-control-regex -- parsers of URLs remove them, too
+  const bare = text.replace(/^[\x00-\x20]+|[\t\n\r]+/g, "");
+  const url = URL.parse(bare.slice(0, MAX_URL));
+  if (url === null || !URL_SCHEME.test(url.protocol)) return undefined;
+  [url.username, url.password] = ["", ""];
+  return bare.length > MAX_URL ? "unknown" : url.href;
 }
 
 /** Limits the work of judging one call: code can send lists of 250,000 texts, and a policy have 100,000 rules. */

@@ -8,7 +8,7 @@ import {
   restrictsCommand,
   type ShellText,
 } from "./commands.ts";
-import { foldersOf, matchArguments, type ValueJudge } from "./conditions.ts";
+import { areOnIgnored, foldersOf, matchArguments, type ValueJudge } from "./conditions.ts";
 import { all, any, Effort, many, type Match, matchesGlob, sure } from "./match.ts";
 import { type PathJudge, pathJudge, type PathJudgeOptions } from "./paths.ts";
 import {
@@ -160,6 +160,9 @@ export class PolicyRules implements ApprovalPolicy {
       ? doubtOf(text)
       : INCOMPLETE;
     if (match === "maybe") return { match, doubt };
+    if (match === "yes" && rule.effect === "allow" && areOnIgnored(rule.arguments ?? {}, call)) {
+      return { match: "maybe", doubt: "the tool does not take an argument that it is about" };
+    }
     // A server's hint allows nothing unless the user trusts the server.
     const isTrusted = rule.effect !== "allow" || this.#trusted.has(serverName);
     return match === "no" || rule.annotations === undefined || isTrusted

@@ -283,6 +283,7 @@ Deno.test("Doubt is a question even where all else is allowed", () => {
   assertEquals(policy(rules).decide(tool('{"a":"/etc"}')).mode, "allow");
 });
 
+const LARGE = Object.fromEntries(Array.from({ length: 1000 }, (_, at) => [`name${at}`, at]));
 const allow = { effect: "allow" };
 const ask = { effect: "ask" };
 const deny = { effect: "deny" };
@@ -425,6 +426,177 @@ const DECISIONS: readonly (readonly [
     tool('{"a":[1]}'),
     "ask",
   ],
+  ...([
+    ["a text", '{"a":"{\\"b\\": 1}"}'],
+    ["a list", '{"a":[{"b":1}]}'],
+    ["a number", '{"a":1}'],
+  ] as const).flatMap(([kind, args]) =>
+    ([
+      ["an equal value", 1],
+      ["any value", { exists: true }],
+      ["no value", { exists: false }],
+      ["another value", { not: 2 }],
+    ] as const).flatMap(([what, condition]): readonly typeof DECISIONS[number][] => [
+      [
+        `a pointer through ${kind} to ${what}, which might deny`,
+        policy([allow, { ...deny, arguments: { "/a/b": condition } }]),
+        tool(args),
+        "ask",
+        2,
+      ],
+      [
+        `a pointer through ${kind} to ${what}, which must not allow`,
+        policy([{ ...allow, arguments: { "/a/b": condition } }]),
+        tool(args),
+        "ask",
+      ],
+    ])
+  ),
+  ...([undefined, null] as const).map((a): typeof DECISIONS[number] => [
+    `a pointer through ${a}`,
+    policy([{ ...allow, arguments: { "/a/b": { exists: false } } }]),
+    tool(JSON.stringify({ a })),
+    "allow",
+    1,
+  ]),
+  ...([
+    ['["x"]', "x"],
+    [' {"x": 1}', "x"],
+    ['["x"]', { prefix: "x" }],
+    ['["x"]', { glob: "x*" }],
+    ['["x"]', { oneOf: ["w", "x"] }],
+    ["null ", null],
+    [`${" ".repeat(1000)}["x"]`, { prefix: "x" }],
+  ] as const).flatMap(([text, condition]): readonly typeof DECISIONS[number][] => [
+    [
+      `the text ${text.trimStart()}, which some servers parse, where ${
+        JSON.stringify(condition)
+      } is denied`,
+      policy([allow, { ...deny, arguments: { "/a": condition } }]),
+      tool(JSON.stringify({ a: text })),
+      "ask",
+      2,
+    ],
+    [
+      `the text ${text.trimStart()}, which some servers parse, where all but ${
+        JSON.stringify(condition)
+      } is allowed`,
+      policy([{ ...allow, arguments: { "/a": { not: condition } } }]),
+      tool(JSON.stringify({ a: text })),
+      "ask",
+    ],
+  ]),
+  ...[
+    "https://x.org/a/.\\t./b",
+    "https://x.org/a/..\\n",
+    "https://x.org/a/%2\\re./b",
+  ].map((url): typeof DECISIONS[number] => [
+    `a URL in which parsers find "..": ${url}`,
+    policy([{ ...allow, arguments: { "/url": { prefix: "https://x.org/a/" } } }]),
+    tool(`{"url":"${url}"}`),
+    "ask",
+  ]),
+  ...[
+    "HTTP://X.org/a",
+    "http:x.org/a",
+    "\\u0001 http:/x.org/a",
+    "ht\\ttp://x.org:80/a",
+    "http://x.\\u00adorg/a",
+    "http://x.org/%61?b",
+    "http://u:p@x.org/a",
+    `HTTP://x.org/a?${"b".repeat(5000)}`,
+  ].map((url): typeof DECISIONS[number] => [
+    `another way to write a URL that is denied: ${url.slice(0, 30)}`,
+    policy([allow, { ...deny, arguments: { "/url": { glob: "http://x.org/a*" } } }]),
+    tool(`{"url":"${url}"}`),
+    "ask",
+    2,
+  ]),
+  [
+    "another URL than is denied",
+    policy([allow, { ...deny, arguments: { "/url": { prefix: "http://x.org/a" } } }]),
+    tool('{"url":"https://x.org:8080/%62"}'),
+    "allow",
+    1,
+  ],
+  ...([
+    ["a name in another case", '{"file_path":"x","File_Path":"y"}'],
+    ["a name as an alias", '{"file_path":"x","filePath":"y"}'],
+    ["only a name in another case", '{"FilePath":"x"}'],
+  ] as const).flatMap(([name, args]): readonly typeof DECISIONS[number][] => [
+    [
+      `${name}, where one value is allowed`,
+      policy([{ ...allow, arguments: { "/file_path": "x" } }]),
+      tool(args),
+      "ask",
+    ],
+    [
+      `${name}, where one value is denied`,
+      policy([allow, { ...deny, arguments: { "/file_path": "y" } }]),
+      tool(args),
+      "ask",
+      2,
+    ],
+    [
+      `${name}, where none is allowed`,
+      policy([{ ...allow, arguments: { "/file_path": { exists: false } } }]),
+      tool(args),
+      "ask",
+    ],
+  ]),
+  ...([
+    [{ "/path": { exists: true } }, "ask"],
+    [{ "/path/0": "x" }, "ask"],
+    [{ "/paths": { exists: true } }, "allow"],
+    [{ "/other": { exists: false } }, "allow"],
+  ] as const).map(([conditions, mode]): typeof DECISIONS[number] => [
+    `arguments of which the tool takes one: ${JSON.stringify(conditions)}`,
+    policy([{ ...allow, arguments: conditions }]),
+    tool('{"path":["x"],"paths":["y"]}', { parameters: new Set(["paths"]) }),
+    mode,
+    mode === "allow" ? 1 : undefined,
+  ]),
+  [
+    "an argument that is denied and that the tool does not take",
+    policy([allow, { ...deny, arguments: { "/path": "x" } }]),
+    tool('{"path":"x"}', { parameters: new Set() }),
+    "deny",
+    2,
+  ],
+  [
+    "a value that some servers inherit",
+    policy([{ ...allow, arguments: { "/force": { exists: false } } }]),
+    tool('{"__proto__":{"force":true}}'),
+    "ask",
+  ],
+  ...["\u212aey_s", "Key\u017f"].map((name): typeof DECISIONS[number] => [
+    `letters that Go takes for those of ASCII: ${name}`,
+    policy([allow, { ...deny, arguments: { "/keys": 1 } }]),
+    tool(JSON.stringify({ [name]: 1 })),
+    "ask",
+    2,
+  ]),
+  ...['{"a":{"b":1,"c":2}}', '{"a":{"B":1}}'].map((args): typeof DECISIONS[number] => [
+    `an object that some servers take for the one that is denied: ${args}`,
+    policy([allow, { ...deny, arguments: { "/a": { equals: { b: 1 } } } }]),
+    tool(args),
+    "ask",
+    2,
+  ]),
+  ...['{"a":{"b":2,"c":2}}', '{"a":{"bb":1}}'].map((args): typeof DECISIONS[number] => [
+    `an object that no server takes for the one that is denied: ${args}`,
+    policy([allow, { ...deny, arguments: { "/a": { equals: { b: 1 } } } }]),
+    tool(args),
+    "allow",
+    1,
+  ]),
+  [
+    "a text that nobody parses",
+    policy([allow, { ...deny, arguments: { "/a": { oneOf: [null, "x"] } } }]),
+    tool('{"a":"nullable x"}'),
+    "allow",
+    1,
+  ],
   [
     "a pointer to a prototype",
     policy([{ ...deny, arguments: { "/constructor": { exists: true } } }]),
@@ -442,6 +614,13 @@ const DECISIONS: readonly (readonly [
     "the whole arguments",
     policy([{ ...allow, arguments: { "": { equals: { a: 1 } } } }]),
     tool('{"a":1}'),
+    "allow",
+    1,
+  ],
+  [
+    "a large object",
+    policy([{ ...allow, arguments: { "/a": { equals: LARGE } } }]),
+    tool(JSON.stringify({ a: LARGE })),
     "allow",
     1,
   ],
