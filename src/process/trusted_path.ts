@@ -259,8 +259,14 @@ function isLoose({ path, isLink }: Step, workspace: string, anchors: readonly st
   );
 }
 
+/** Every file and folder on the way to a path, link by link: who can replace one decides where it leads. */
+export async function pathsOnWay(path: string): Promise<string[]> {
+  const { steps } = await follow(resolve(path));
+  return steps.map((step) => step.path);
+}
+
 /** Follows an absolute path. A path in the workspace starts at the workspace's real path. */
-async function follow(path: string, written: string, workspace: string): Promise<Way> {
+async function follow(path: string, written = "/", workspace = "/"): Promise<Way> {
   const steps: Step[] = [];
   const base = [resolve(written), workspace].find((base) => isInside(path, base));
   const pending = names(base === undefined ? path : path.slice(resolve(base).length));
