@@ -2,6 +2,9 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
+import { heldRecords, holdRecord } from "../../src/files/held_records.ts";
+import { forEachAbandoned, HeldFolder } from "../../src/files/private_folder.ts";
+import { exists } from "../support/files.ts";
 import { npmRegistry } from "../support/npm_registry.ts";
 import { rawServer } from "../support/mcp.ts";
 import { runProgram } from "../support/program.ts";
@@ -162,6 +165,52 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
     }
   },
 });
+
+Deno.test("nothing is a leftover while another process takes it over", async () => {
+  await using parent = await TempFolder.create();
+  const place = { parent: await Deno.realPath(parent.path), uid: Deno.uid() };
+  const records = `${place.parent}/records`;
+  await Deno.mkdir(records);
+  const inUse = new Set<string>();
+  const wrong: string[] = [];
+  const sweep = async () => {
+    await forEachAbandoned(place, (path) => {
+      if (inUse.has(path)) wrong.push(path);
+      return Promise.resolve();
+    });
+    await heldRecords(records);
+  };
+  let isOver = false;
+  const sweeps = Array.from({ length: 4 }, async () => {
+    while (!isOver) await sweep();
+  });
+  for (let turn = 0; turn < 300; turn++) {
+    const folder = await HeldFolder.create({ parent: place.parent });
+    const record = await holdRecord(records, { turn });
+    inUse.add(folder.path);
+    const taken = await Promise.all([folder, record].map(({ lock }) => takeOver(lock)));
+    for (const held of [folder, record]) held.leave();
+    await sweep();
+    for (const { lock } of [folder, record]) if (!await exists(lock)) wrong.push(lock);
+    inUse.clear();
+    for (const file of taken) file.close();
+    for (const path of [folder.path, record.lock]) {
+      await Deno.remove(path, { recursive: true }).catch(() => {}); // a sweep was quicker
+    }
+  }
+  isOver = true;
+  await Promise.all(sweeps);
+  assertEquals(wrong, []);
+});
+
+/** Replaces a locked file as a supervisor does. */
+async function takeOver(lock: string): Promise<Deno.FsFile> {
+  const file = await Deno.open(`${lock}.next`, { createNew: true, write: true });
+  await file.write(await Deno.readFile(lock));
+  await file.lock(true);
+  await Deno.rename(`${lock}.next`, lock);
+  return file;
+}
 
 Deno.test("a server without a home starts as well", async () => {
   await using workspace = await TempFolder.create();
