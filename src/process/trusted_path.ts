@@ -163,6 +163,47 @@ export class PathTrust {
   }
 }
 
+/**
+ * What others have put on the way to a path of this user's, where everybody can create files: what is
+ * found there may be theirs. Folders above that belong to others, as in containers, do not count.
+ */
+export function foreignOn(path: string): string | undefined {
+  const user = ownId();
+  if (user === undefined) return undefined; // it cannot be told
+  const pending = names(path);
+  let [at, links] = ["/", 0];
+  for (let name = pending.shift(); name !== undefined; name = pending.shift()) {
+    if (name === "..") {
+      at = dirname(at);
+      continue;
+    }
+    const next = join(at, name);
+    const info = lookSync(next);
+    if (info === undefined) return undefined; // nobody has made it
+    const isOwn = info.uid === null || info.uid === 0 || info.uid === user;
+    if (!isOwn && ((lookSync(at)?.mode ?? 0) & 0o002) !== 0) return next;
+    if (!info.isSymlink) {
+      at = next;
+      continue;
+    }
+    if (++links > MAX_LINKS) return undefined; // it leads nowhere
+    const target = Deno.readLinkSync(next);
+    if (isAbsolute(target)) at = "/";
+    pending.unshift(...names(target));
+  }
+  return undefined;
+}
+
+function lookSync(path: string): Deno.FileInfo | undefined {
+  if (!mayRead(path)) return undefined;
+  try {
+    return Deno.lstatSync(path);
+  } catch (error) {
+    if (isUnseen(error)) return undefined;
+    throw error;
+  }
+}
+
 /** The file at a path; `undefined` if there is none or Deno's permissions do not allow looking. */
 async function look(path: string): Promise<Deno.FileInfo | undefined> {
   if (!mayRead(path)) return undefined;

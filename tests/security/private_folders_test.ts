@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { heldRecords, holdRecord } from "../../src/files/held_records.ts";
 import { forEachAbandoned, HeldFolder } from "../../src/files/private_folder.ts";
+import { ipybox } from "../support/cli.ts";
 import { exists } from "../support/files.ts";
 import { npmRegistry } from "../support/npm_registry.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -163,6 +164,37 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
       const { path } = await privateFolder({ XDG_CACHE_HOME: cache, TMPDIR: homes.path });
       assertStringIncludes(path, `${own}/ipybox-`, `not in ${cache}`);
     }
+  },
+});
+
+testIf(Deno.uid() === 0, "only root can give folders to other users", {
+  name: "the user's folders are not those that another user made first",
+  fn: async () => {
+    await using shared = await TempFolder.create();
+    await using workspace = await TempFolder.create();
+    const theirs = `${shared.path}/theirs`;
+    await Deno.mkdir(theirs);
+    await Deno.chown(theirs, NOBODY, NOBODY);
+    await Deno.symlink(theirs, `${shared.path}/mine`);
+    const variables = ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "HOME"];
+    for (const mode of [0o777, 0o1777]) {
+      await Deno.chmod(shared.path, mode);
+      for (const variable of variables) {
+        const env = {
+          DENO_DIR: await denoDirectory(),
+          ...(variable === "HOME" ? { XDG_CACHE_HOME: "", XDG_STATE_HOME: "" } : {}),
+          [variable]: `${shared.path}/mine`,
+        };
+        const { code, stderr } = await ipybox(["run", "-c", "1"], { cwd: workspace.path, env });
+        assert(code !== 0);
+        assertStringIncludes(stderr, `${theirs} belongs to another user`);
+        assertStringIncludes(stderr, `set ${variable} to a folder of your own`);
+      }
+    }
+    await Deno.chmod(shared.path, 0o755); // a folder that their owner gave to this user
+    const given = { XDG_STATE_HOME: `${shared.path}/mine` };
+    const { code, stderr } = await ipybox(["run", "-c", "1"], { cwd: workspace.path, env: given });
+    assertEquals(code, 0, stderr);
   },
 });
 
