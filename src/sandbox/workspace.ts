@@ -10,6 +10,7 @@ import {
   isInReach,
   isInside,
   lstatIfAllowed,
+  ownId,
   pathsOnWay,
   realPathIfSeen,
   reliablePath,
@@ -38,7 +39,10 @@ async function workspacesOn(path: string): Promise<Set<string>> {
   for (const each of await pathsOnWay(path)) {
     const folder = dirname(each);
     if (isWide(folder) || found.has(folder)) continue; // wide folders have no sandbox
-    if (await hasState(folder, (await lstatIfAllowed(each))?.uid)) found.add(folder);
+    const info = await lstatIfAllowed(each);
+    // What is missing can be made by this user's code, and by that of the folder's owner.
+    const owners = info ? [info.uid] : [ownId(), (await lstatIfAllowed(folder))?.uid];
+    for (const owner of owners) if (await hasState(folder, owner)) found.add(folder);
   }
   return found;
 }

@@ -1,7 +1,9 @@
 /** What other users put where everybody can write is not found by the programs that ipybox starts. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
+import { ConfigError } from "../../src/base/errors.ts";
+import { requireOwnProgram } from "../../src/sandbox/workspace.ts";
 import { heldRecords, holdRecord } from "../../src/files/held_records.ts";
 import { forEachAbandoned, HeldFolder } from "../../src/files/private_folder.ts";
 import { ipybox } from "../support/cli.ts";
@@ -195,6 +197,19 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
     const given = { XDG_STATE_HOME: `${shared.path}/mine` };
     const { code, stderr } = await ipybox(["run", "-c", "1"], { cwd: workspace.path, env: given });
     assertEquals(code, 0, stderr);
+  },
+});
+
+testIf(Deno.uid() === 0, "only root can give folders to other users", {
+  name: "another user who takes a shared folder for a workspace holds up nobody's programs",
+  fn: async () => {
+    await using shared = await TempFolder.create();
+    await Deno.chmod(shared.path, 0o1777);
+    await Deno.mkdir(`${shared.path}/.ipybox`);
+    const check = () => requireOwnProgram(`${shared.path}/_`, { what: "program" });
+    await assertRejects(check, ConfigError, `could replace ${shared.path}/_`);
+    await Deno.chown(`${shared.path}/.ipybox`, NOBODY, NOBODY);
+    await check();
   },
 });
 
