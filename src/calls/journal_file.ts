@@ -274,7 +274,7 @@ export class JournalFile implements Disposable {
     );
     this.#run(
       "UPDATE calls SET answer = NULL WHERE seq IN (SELECT seq FROM (SELECT seq, " +
-        "sum(length(answer)) OVER (ORDER BY seq DESC) AS size FROM calls WHERE answer IS NOT NULL) " +
+        "sum(length(CAST(answer AS BLOB))) OVER (ORDER BY seq DESC) AS size FROM calls WHERE answer IS NOT NULL) " +
         "WHERE size > ?)",
       KEPT_ANSWERS,
     );

@@ -83,6 +83,20 @@ Deno.test("Answers beyond the bound are dropped before the calls are", async () 
   assert(size < 48 * 2 ** 20, `${size} bytes`);
 });
 
+Deno.test("Answers are counted in bytes, whatever their script", async () => {
+  await using folder = await TempFolder.create();
+  using file = await JournalFile.open(folder.path);
+  for (const text of ["\u{1F600}".repeat(2 ** 19), "\u6F22".repeat(2 ** 20)]) {
+    for (let number = 0; number < 80; number++) {
+      const id = crypto.randomUUID();
+      file.begin({ ...call, id });
+      file.end(id, "ok", text);
+    }
+  }
+  const { size } = await Deno.stat(file.path);
+  assert(size < 64 * 2 ** 20, `${size} bytes`);
+});
+
 /** What may be where a journal is expected. */
 const UNUSABLE: Readonly<Record<string, (path: string) => Promise<void> | void>> = {
   "file is not a database": (path) => Deno.writeTextFile(path, "{}".repeat(1000)),

@@ -408,18 +408,26 @@ export async function claimName(
 /** Where the claims are, in the folder of all sessions. */
 const CLAIMS = "claims";
 
-/** Claims a name, or finds who has claimed it, one process at a time. */
+/** Claims a name, or finds who has claimed it. Only then, sessions are asked, which may take their time. */
 async function claimOrHolder(root: string, claim: Claim): Promise<AsyncDisposable | Claim> {
   const { name, workspace } = claim;
+  const held = await oneClaim(root, claim);
+  if ("pid" in held) return held;
+  await using parts = new AsyncDisposableStack();
+  parts.use(held);
+  const taken = (await listSessions(workspace)).find(({ record }) => record?.name === name);
+  if (taken !== undefined) throw new NameTakenError(name, taken.id);
+  return parts.move();
+}
+
+/** Records a claim unless there is one of that name, one process at a time. */
+async function oneClaim(root: string, claim: Claim): Promise<AsyncDisposable | Claim> {
   using lock = await openPlainFile(join(root, "lock"));
   await lock.lock(true);
   const claims = join(root, CLAIMS);
   const holder = (await heldRecords(claims)).map((text) => claimSchema.parse(JSON.parse(text)))
-    .find((held) => held.name === name && held.workspace === workspace);
-  if (holder !== undefined) return holder;
-  const taken = (await listSessions(workspace)).find(({ record }) => record?.name === name);
-  if (taken !== undefined) throw new NameTakenError(name, taken.id);
-  return await holdRecord(claims, claim);
+    .find(({ name, workspace }) => name === claim.name && workspace === claim.workspace);
+  return holder ?? await holdRecord(claims, claim);
 }
 
 /** How long a session may take to start. A younger one may not yet have a record or a supervisor. */

@@ -5,7 +5,7 @@
  * @module
  */
 import { join } from "node:path";
-import { ifPresent } from "./safe.ts";
+import { ifPresent, isStillAt } from "./safe.ts";
 
 /** A file that this process has locked. Disposing it removes what the file stands for. */
 export interface Held extends AsyncDisposable {
@@ -74,7 +74,9 @@ export async function heldRecords(folder: string): Promise<string[]> {
   for (const path of await recordsIn(folder)) {
     try {
       using file = await Deno.open(path, { read: true, write: true });
-      if (await file.tryLock(true)) await Deno.remove(path);
+      // The one that could be locked may be that of a process that has just handed over to another.
+      const isOver = await file.tryLock(true) && await isStillAt(path, file);
+      if (isOver) await Deno.remove(path);
       else texts.push(await Deno.readTextFile(path));
     } catch (error) {
       if (!(error instanceof Deno.errors.NotFound)) throw error; // it has ended in the meantime

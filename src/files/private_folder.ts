@@ -6,6 +6,7 @@ import { isAllGranted, isGranted, mayRead } from "../base/permission.ts";
 import { PathTrust } from "../process/trusted_path.ts";
 import type { Held } from "./held_records.ts";
 import { emptyFolder } from "./remove_tree.ts";
+import { isStillAt } from "./safe.ts";
 import { cacheFolder } from "./user_folders.ts";
 
 /**
@@ -219,9 +220,11 @@ async function abandonedLock(root: string, uid: number | null): Promise<Disposab
   using stack = new DisposableStack();
   try {
     if ((await Deno.lstat(root)).uid !== uid) return null;
-    if (!(await Deno.lstat(`${root}/${LOCK}`)).isFile) return null;
-    const lock = stack.use(await Deno.open(`${root}/${LOCK}`, { read: true, write: true }));
+    const path = `${root}/${LOCK}`;
+    if (!(await Deno.lstat(path)).isFile) return null;
+    const lock = stack.use(await Deno.open(path, { read: true, write: true }));
     if (!await lock.tryLock(true)) return null;
+    if (!await isStillAt(path, lock)) return null; // another process has taken the folder over
     const said = await fill(new Uint8Array(MAX_IDENTITY), lock);
     if (new TextDecoder().decode(said) !== await identityOf(root)) return null;
     stack.move();

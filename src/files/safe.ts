@@ -172,6 +172,12 @@ export async function openIfPresent(
   throw new ConfigError(`Cannot open ${path}: it is being replaced`);
 }
 
+/** Whether an open file is still the one at its path: another process may have put its own there. */
+export async function isStillAt(path: string, file: Deno.FsFile): Promise<boolean> {
+  const [opened, there] = [await file.stat(), await ifPresent(Deno.lstat(path))];
+  return opened.ino === there?.ino && opened.dev === there.dev;
+}
+
 /** Keeps other processes out until the result is disposed of. */
 export async function lockPlainFolder(folder: string, name: string): Promise<Disposable> {
   await using pinned = await PinnedFolder.open(folder);

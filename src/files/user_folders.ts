@@ -1,6 +1,8 @@
-import { isAbsolute, join } from "node:path";
+import { dirname, isAbsolute, join } from "node:path";
+import { ConfigError } from "../base/errors.ts";
 import { codeOf } from "../base/message_of.ts";
 import { hostEnv, mayUse } from "../base/permission.ts";
+import { foreignOn } from "../process/trusted_path.ts";
 
 /** The folder that holds the logins to remote MCP servers. Executed code must never see it. */
 export function loginsFolder(): string | undefined {
@@ -54,9 +56,18 @@ export function dataFolder(): string | undefined {
   return ownFolder("XDG_DATA_HOME", ".local/share");
 }
 
+/** Throws where another user may have made the folder first: ipybox obeys, and runs, what is in it. */
 function ownFolder(variable: string, inHome: string): string | undefined {
-  const set = hostEnv(variable);
-  if (set !== undefined && isAbsolute(set)) return join(set, "ipybox");
-  const home = hostEnv("HOME");
-  return home === undefined || home === "" ? undefined : join(home, inHome, "ipybox");
+  for (const [name, below] of [[variable, ""], ["HOME", inHome]] as const) {
+    const set = hostEnv(name);
+    if (set === undefined || !isAbsolute(set)) continue; // the XDG specification says so
+    const folder = join(set, below, "ipybox");
+    const foreign = foreignOn(folder);
+    if (foreign === undefined) return folder;
+    throw new ConfigError(
+      `Cannot use ${folder}: ${foreign} belongs to another user, and everybody can create files in ` +
+        `${dirname(foreign)}; set ${name} to a folder of your own`,
+    );
+  }
+  return undefined;
 }

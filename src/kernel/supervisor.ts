@@ -58,8 +58,17 @@ export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly folder: string;
 }
 
-/** The longest socket path that every system accepts. */
+/** The longest socket path that every system accepts, in bytes. */
 const MAX_SOCKET_PATH = 100;
+
+/** Refuses a socket that no supervisor could listen on. */
+export function checkSocket(socket: string): void {
+  if (new TextEncoder().encode(socket).length <= MAX_SOCKET_PATH) return;
+  throw new ConfigError(
+    `Cannot use ${socket} as the socket of a durable session: its path is too long; ` +
+      "set TMPDIR to a folder with a shorter one",
+  );
+}
 
 /** How long a supervisor may take to listen. */
 const START_MS = 30_000;
@@ -67,12 +76,6 @@ const START_MS = 30_000;
 /** Starts a supervisor, which starts the session's command. */
 export async function startSupervisor(options: SupervisorOptions): Promise<void> {
   const { python, hostPrivate, idleMs, maxMs, ender = null, ...spec } = options;
-  if (spec.socket.length > MAX_SOCKET_PATH) {
-    throw new ConfigError(
-      `Cannot use ${spec.socket} as the socket of a durable session: its path is too long; ` +
-        "set TMPDIR to a folder with a shorter one",
-    );
-  }
   const program = `${hostPrivate}/supervisor.py`;
   await Deno.writeTextFile(program, asset("launcher/supervisor.py"), { mode: 0o600 });
   await using process = ManagedProcess.spawn({
@@ -514,7 +517,8 @@ class Line {
     } catch (cause) {
       if (cause instanceof Deno.errors.NotCapable) throw cause;
       const { ConnectionRefused, NotFound, PermissionDenied } = Deno.errors;
-      const isGone = cause instanceof NotFound || cause instanceof ConnectionRefused;
+      const isGone = cause instanceof NotFound || cause instanceof ConnectionRefused ||
+        cause instanceof TypeError; // the path is too long for a socket
       if (!isGone) {
         const why = cause instanceof PermissionDenied ? "it belongs to another user" : cause;
         throw new SessionRefusedError(

@@ -11,7 +11,7 @@ import {
 } from "../process/program.ts";
 import { isInside, reliablePath, stateOf, trustedPath } from "../process/trusted_path.ts";
 import { sandboxServer, type ServerProgram } from "../sandbox/servers.ts";
-import { requireOwnProgram } from "../sandbox/workspace.ts";
+import { requireOwnProgram, settingsPath } from "../sandbox/workspace.ts";
 import { requireOwnArguments } from "./own_arguments.ts";
 import { inheritedEnvironment, type ServerParams, type StdioServerParams } from "./params.ts";
 
@@ -235,7 +235,7 @@ async function requireTrusted(
   settings: string,
   { workspace, settingsFiles }: StdioLaunchOptions & { readonly workspace: string },
 ): Promise<void> {
-  await reliablePath(settings, {
+  await settingsPath(settings, {
     workspace,
     what: `sandbox settings of MCP server "${serverName}"`,
   });

@@ -163,6 +163,47 @@ export class PathTrust {
   }
 }
 
+/**
+ * What others have put on the way to a path of this user's, where everybody can create files: what is
+ * found there may be theirs. Folders above that belong to others, as in containers, do not count.
+ */
+export function foreignOn(path: string): string | undefined {
+  const user = ownId();
+  if (user === undefined) return undefined; // it cannot be told
+  const pending = names(path);
+  let [at, links] = ["/", 0];
+  for (let name = pending.shift(); name !== undefined; name = pending.shift()) {
+    if (name === "..") {
+      at = dirname(at);
+      continue;
+    }
+    const next = join(at, name);
+    const info = lookSync(next);
+    if (info === undefined) return undefined; // nobody has made it
+    const isOwn = info.uid === null || info.uid === 0 || info.uid === user;
+    if (!isOwn && ((lookSync(at)?.mode ?? 0) & 0o002) !== 0) return next;
+    if (!info.isSymlink) {
+      at = next;
+      continue;
+    }
+    if (++links > MAX_LINKS) return undefined; // it leads nowhere
+    const target = Deno.readLinkSync(next);
+    if (isAbsolute(target)) at = "/";
+    pending.unshift(...names(target));
+  }
+  return undefined;
+}
+
+function lookSync(path: string): Deno.FileInfo | undefined {
+  if (!mayRead(path)) return undefined;
+  try {
+    return Deno.lstatSync(path);
+  } catch (error) {
+    if (isUnseen(error)) return undefined;
+    throw error;
+  }
+}
+
 /** The file at a path; `undefined` if there is none or Deno's permissions do not allow looking. */
 async function look(path: string): Promise<Deno.FileInfo | undefined> {
   if (!mayRead(path)) return undefined;
@@ -259,8 +300,14 @@ function isLoose({ path, isLink }: Step, workspace: string, anchors: readonly st
   );
 }
 
+/** Every file and folder on the way to a path, link by link: who can replace one decides where it leads. */
+export async function pathsOnWay(path: string): Promise<string[]> {
+  const { steps } = await follow(resolve(path));
+  return steps.map((step) => step.path);
+}
+
 /** Follows an absolute path. A path in the workspace starts at the workspace's real path. */
-async function follow(path: string, written: string, workspace: string): Promise<Way> {
+async function follow(path: string, written = "/", workspace = "/"): Promise<Way> {
   const steps: Step[] = [];
   const base = [resolve(written), workspace].find((base) => isInside(path, base));
   const pending = names(base === undefined ? path : path.slice(resolve(base).length));

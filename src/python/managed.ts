@@ -15,6 +15,7 @@ import { basename, join } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { ifPresent, replaceFile } from "../files/safe.ts";
+import { cacheFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { type Interpreter, parseInterpreter } from "./interpreter.ts";
 
@@ -56,18 +57,13 @@ export function kernelRecipe(): EnvironmentRecipe {
 
 /** The directory of all managed environments. */
 export function managedDirectory(): string {
-  const cache = Deno.env.get("XDG_CACHE_HOME");
-  // The XDG specification says to ignore relative paths.
-  if (cache?.startsWith("/")) return join(cache, "ipybox", "python");
-  const home = Deno.env.get("HOME");
-  if (home === undefined || home === "") {
-    throw new EnvironmentNotReadyError(
-      "Cannot find the user's cache directory: neither HOME nor XDG_CACHE_HOME is set",
-      "Set HOME, or choose a Python with --python or IPYBOX_PYTHON",
-    );
-  }
-  const caches = Deno.build.os === "darwin" ? ["Library", "Caches"] : [".cache"];
-  return join(home, ...caches, "ipybox", "python");
+  Deno.env.get("XDG_CACHE_HOME") ?? Deno.env.get("HOME"); // an error names a missing permission
+  const cache = cacheFolder();
+  if (cache !== undefined) return join(cache, "python");
+  throw new EnvironmentNotReadyError(
+    "Cannot find the user's cache directory: neither HOME nor XDG_CACHE_HOME is set",
+    "Set HOME, or choose a Python with --python or IPYBOX_PYTHON",
+  );
 }
 
 /** The key of an environment in file names. */

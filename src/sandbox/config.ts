@@ -3,8 +3,9 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { problemLines } from "../json/problems.ts";
-import { isInside, reliablePath } from "../process/trusted_path.ts";
+import { isInside } from "../process/trusted_path.ts";
 import { STATE_FOLDER } from "./protect.ts";
+import { settingsPath } from "./workspace.ts";
 
 /**
  * A user's additions to the sandbox settings, in the format of `srt`'s settings file. Lists extend
@@ -119,7 +120,7 @@ export async function readSandboxConfig(
   path: string,
   { workspace, project, allowUnsafe }: ReadSandboxConfigOptions,
 ): Promise<SandboxConfig> {
-  const file = await reliablePath(path, { workspace, what: "sandbox settings" });
+  const file = await settingsPath(path, { workspace, what: "sandbox settings" });
   if (project !== undefined) await refuseOfProject([resolve(path), file], { project, workspace });
   let text: string;
   try {

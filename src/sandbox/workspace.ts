@@ -10,6 +10,8 @@ import {
   isInReach,
   isInside,
   lstatIfAllowed,
+  ownId,
+  pathsOnWay,
   realPathIfSeen,
   reliablePath,
 } from "../process/trusted_path.ts";
@@ -29,6 +31,50 @@ async function workspacesAbove(path: string): Promise<string[]> {
     if (await hasState(folder, owner)) found.push(folder);
   }
   return found;
+}
+
+/** Finds the workspaces whose code may decide where a path leads: the path or a link on it is in them. */
+async function workspacesOn(path: string): Promise<Set<string>> {
+  const found = new Set<string>();
+  for (const each of await pathsOnWay(path)) {
+    const folder = dirname(each);
+    if (isWide(folder) || found.has(folder)) continue; // wide folders have no sandbox
+    const info = await lstatIfAllowed(each);
+    // What is missing can be made by this user's code, and by that of the folder's owner.
+    const owners = info ? [info.uid] : [ownId(), (await lstatIfAllowed(folder))?.uid];
+    for (const owner of owners) if (await hasState(folder, owner)) found.add(folder);
+  }
+  return found;
+}
+
+/**
+ * Finds another workspace whose code could change a file that the host obeys, or where its path leads.
+ * Those around this one do not count: they are refused, or the user accepted them.
+ */
+export async function otherWorkspaceOn(
+  path: string,
+  workspace: string | undefined,
+): Promise<string | undefined> {
+  const own = workspace && await realPathIfSeen(resolve(workspace));
+  for (const folder of await workspacesOn(path)) {
+    if (own !== undefined && isInside(own, folder)) continue;
+    if (await isInReach(path, folder)) return folder;
+  }
+  return undefined;
+}
+
+/** Follows the path of settings, and refuses what code of any workspace could replace. */
+export async function settingsPath(
+  path: string,
+  { workspace, what }: { readonly workspace: string; readonly what: string },
+): Promise<string> {
+  const real = await reliablePath(path, { workspace, what });
+  const other = await otherWorkspaceOn(path, workspace);
+  if (other === undefined) return real;
+  throw new ConfigError(
+    `Cannot use ${path} as ${what}: it leads through the workspace ${other}, whose code could change ` +
+      `it: move it to ${join(other, STATE_FOLDER)} or out of that workspace`,
+  );
 }
 
 /** The real path of a workspace. From now on, writing to it follows no links. */
@@ -208,10 +254,10 @@ export async function requireOwnProgram(
   const path = resolve(program);
   const real = await realPathIfSeen(path); // a missing program is not run either
   const known = workspace === undefined ? [] : [await Deno.realPath(workspace)];
-  await requireOwn([path, real], { known, what, isRunning });
+  await requireOwn(path, { known, what, isRunning });
   for (const each of new Set([path, real])) {
     for (const settings of environmentSettings(each)) {
-      await requireOwn([settings], { known, what: `settings of ${path}`, isRunning });
+      await requireOwn(settings, { known, what: `settings of ${path}`, isRunning });
       const base = await baseOf(settings);
       if (base === undefined) continue;
       await requireOwn(base, { known, what: `base of ${path}`, isRunning });
@@ -224,14 +270,12 @@ export async function requireOwnDeno(deno: ProgramPath): Promise<void> {
   await requireOwnProgram(deno, { what: "Deno", isRunning: deno === ownProgram() });
 }
 
-/** Refuses the first of these paths, the others of which are where it leads. */
 async function requireOwn(
-  [path, ...real]: readonly [string, ...string[]],
+  path: string,
   { known, ...check }: Checked & { readonly known: readonly string[] },
 ): Promise<void> {
-  const around = (await Promise.all([path, ...real].map(workspacesAbove))).flat();
-  for (const folder of new Set([...known, ...around])) {
-    if (isWide(folder) || !await isInReach(path, folder)) continue; // wide folders have no sandbox
+  for (const folder of new Set([...known, ...await workspacesOn(path)])) {
+    if (isWide(folder) || !await isInReach(path, folder)) continue;
     await requireLasting(path, folder, check);
   }
 }
@@ -246,8 +290,8 @@ function environmentSettings(program: string): string[] {
   return [folder, dirname(folder)].map((place) => join(place, "pyvenv.cfg"));
 }
 
-/** A file in the folder of the Python from which an environment takes the standard library, as named and real. */
-async function baseOf(settings: string): Promise<readonly [string, string] | undefined> {
+/** A file in the folder of the Python from which an environment takes the standard library. */
+async function baseOf(settings: string): Promise<string | undefined> {
   if (!mayRead(settings)) return undefined;
   const { PermissionDenied, NotADirectory } = Deno.errors;
   const text = await readHostileFile(settings).catch((error: unknown) => {
@@ -256,8 +300,7 @@ async function baseOf(settings: string): Promise<readonly [string, string] | und
   });
   const home = baseIn(text ?? "");
   if (home === undefined) return undefined;
-  const folder = resolve("/", home); // where the host starts programs
-  return [join(folder, "python"), join(await realPathIfSeen(folder), "python")];
+  return join(resolve("/", home), "python"); // where the host starts programs
 }
 
 type Checked = Required<Pick<OwnProgramOptions, "what" | "isRunning">>;

@@ -407,6 +407,45 @@ Deno.test("a name has one session, also where two begin it; a lost one is not re
   assert(fresh.sessionId !== id);
 });
 
+Deno.test("a session that does not answer holds up no name in other workspaces", async () => {
+  await using session = await TestSession.create();
+  const { workspace } = session;
+  const options = { ...session.options(), workspace, python: testPython() };
+  await using executor = await CodeExecutor.start({ ...options, durable: { name: "ana" } });
+  const root = await rootOf(executor.sessionId ?? "");
+  const [supervisor = 0] = await processesWith(`${root}/host/supervisor.py`);
+  Deno.kill(supervisor, "SIGSTOP");
+  try {
+    const ended: string[] = [];
+    const claim = async (name: string, workspace: string) => {
+      await using _claim = await claimName(name, workspace);
+      ended.push(name);
+    };
+    const slow = claim("eva", workspace);
+    for (const name of ["ida", "una", "zoe"]) await claim(name, "/no/such/workspace");
+    assertEquals(ended, ["ida", "una", "zoe"]);
+    await slow;
+  } finally {
+    Deno.kill(supervisor, "SIGCONT");
+  }
+});
+
+Deno.test("a session whose socket would have too long a path leaves nothing", async () => {
+  await using session = await TestSession.create();
+  const temporary = `${session.workspace}-${"x".repeat(100)}`;
+  await Deno.mkdir(temporary);
+  try {
+    const args = ["run", "-c", "1", "--detach"];
+    const env = { TMPDIR: temporary };
+    const { code, stderr } = await ipybox(args, { cwd: session.workspace, env });
+    assert(code !== 0);
+    assertMatch(stderr, /its path is too long; set TMPDIR/);
+    assertEquals(await listSessions(session.workspace), []);
+  } finally {
+    await Deno.remove(temporary, { recursive: true });
+  }
+});
+
 Deno.test("what is left of sessions is forgotten in time", async () => {
   const day = 24 * 60 * 60_000;
   const [empty, old, recent] = ["e0e0e0e0e0e0", "d0d0d0d0d0d0", "c0c0c0c0c0c0"] as const;

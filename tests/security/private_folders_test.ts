@@ -1,7 +1,13 @@
 /** What other users put where everybody can write is not found by the programs that ipybox starts. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
+import { ConfigError } from "../../src/base/errors.ts";
+import { requireOwnProgram } from "../../src/sandbox/workspace.ts";
+import { heldRecords, holdRecord } from "../../src/files/held_records.ts";
+import { forEachAbandoned, HeldFolder } from "../../src/files/private_folder.ts";
+import { ipybox } from "../support/cli.ts";
+import { exists } from "../support/files.ts";
 import { npmRegistry } from "../support/npm_registry.ts";
 import { rawServer } from "../support/mcp.ts";
 import { runProgram } from "../support/program.ts";
@@ -162,6 +168,96 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
     }
   },
 });
+
+testIf(Deno.uid() === 0, "only root can give folders to other users", {
+  name: "the user's folders are not those that another user made first",
+  fn: async () => {
+    await using shared = await TempFolder.create();
+    await using workspace = await TempFolder.create();
+    const theirs = `${shared.path}/theirs`;
+    await Deno.mkdir(theirs);
+    await Deno.chown(theirs, NOBODY, NOBODY);
+    await Deno.symlink(theirs, `${shared.path}/mine`);
+    const variables = ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "HOME"];
+    for (const mode of [0o777, 0o1777]) {
+      await Deno.chmod(shared.path, mode);
+      for (const variable of variables) {
+        const env = {
+          DENO_DIR: await denoDirectory(),
+          ...(variable === "HOME" ? { XDG_CACHE_HOME: "", XDG_STATE_HOME: "" } : {}),
+          [variable]: `${shared.path}/mine`,
+        };
+        const { code, stderr } = await ipybox(["run", "-c", "1"], { cwd: workspace.path, env });
+        assert(code !== 0);
+        assertStringIncludes(stderr, `${theirs} belongs to another user`);
+        assertStringIncludes(stderr, `set ${variable} to a folder of your own`);
+      }
+    }
+    await Deno.chmod(shared.path, 0o755); // a folder that their owner gave to this user
+    const given = { XDG_STATE_HOME: `${shared.path}/mine` };
+    const { code, stderr } = await ipybox(["run", "-c", "1"], { cwd: workspace.path, env: given });
+    assertEquals(code, 0, stderr);
+  },
+});
+
+testIf(Deno.uid() === 0, "only root can give folders to other users", {
+  name: "another user who takes a shared folder for a workspace holds up nobody's programs",
+  fn: async () => {
+    await using shared = await TempFolder.create();
+    await Deno.chmod(shared.path, 0o1777);
+    await Deno.mkdir(`${shared.path}/.ipybox`);
+    const check = () => requireOwnProgram(`${shared.path}/_`, { what: "program" });
+    await assertRejects(check, ConfigError, `could replace ${shared.path}/_`);
+    await Deno.chown(`${shared.path}/.ipybox`, NOBODY, NOBODY);
+    await check();
+  },
+});
+
+Deno.test("nothing is a leftover while another process takes it over", async () => {
+  await using parent = await TempFolder.create();
+  const place = { parent: await Deno.realPath(parent.path), uid: Deno.uid() };
+  const records = `${place.parent}/records`;
+  await Deno.mkdir(records);
+  const inUse = new Set<string>();
+  const wrong: string[] = [];
+  const sweep = async () => {
+    await forEachAbandoned(place, (path) => {
+      if (inUse.has(path)) wrong.push(path);
+      return Promise.resolve();
+    });
+    await heldRecords(records);
+  };
+  let isOver = false;
+  const sweeps = Array.from({ length: 4 }, async () => {
+    while (!isOver) await sweep();
+  });
+  for (let turn = 0; turn < 300; turn++) {
+    const folder = await HeldFolder.create({ parent: place.parent });
+    const record = await holdRecord(records, { turn });
+    inUse.add(folder.path);
+    const taken = await Promise.all([folder, record].map(({ lock }) => takeOver(lock)));
+    for (const held of [folder, record]) held.leave();
+    await sweep();
+    for (const { lock } of [folder, record]) if (!await exists(lock)) wrong.push(lock);
+    inUse.clear();
+    for (const file of taken) file.close();
+    for (const path of [folder.path, record.lock]) {
+      await Deno.remove(path, { recursive: true }).catch(() => {}); // a sweep was quicker
+    }
+  }
+  isOver = true;
+  await Promise.all(sweeps);
+  assertEquals(wrong, []);
+});
+
+/** Replaces a locked file as a supervisor does. */
+async function takeOver(lock: string): Promise<Deno.FsFile> {
+  const file = await Deno.open(`${lock}.next`, { createNew: true, write: true });
+  await file.write(await Deno.readFile(lock));
+  await file.lock(true);
+  await Deno.rename(`${lock}.next`, lock);
+  return file;
+}
 
 Deno.test("a server without a home starts as well", async () => {
   await using workspace = await TempFolder.create();

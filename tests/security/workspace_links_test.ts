@@ -133,6 +133,66 @@ Deno.test("settings of a sandbox that a link in the workspace leads to are not r
   assertEquals((await started.executor.execute("6 * 7")).text, "42");
 });
 
+Deno.test("nothing that code of another workspace could change is run or obeyed", async () => {
+  await using folder = await TempFolder.create();
+  await using other = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const workspace = folder.path;
+  const ran = `${outside.path}/ran`;
+  await Deno.mkdir(`${other.path}/.ipybox`);
+  await Deno.mkdir(`${outside.path}/venv/bin`, { recursive: true });
+  await planted(`${outside.path}/venv/bin/python`, ran);
+  await Deno.symlink(`${outside.path}/venv`, `${other.path}/linked`);
+  await Deno.symlink(`${other.path}/linked`, `${outside.path}/detour`);
+  await assertRejects(
+    () => findPython({ python: `${outside.path}/detour/bin/python`, workspace }),
+    ConfigError,
+    `${other.path}/linked is a symbolic link in the workspace`,
+  );
+  await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
+
+  const through = `leads through the workspace ${other.path}`;
+  await Deno.writeTextFile(`${other.path}/sandbox.json`, "{}");
+  await Deno.symlink(`${other.path}/sandbox.json`, `${outside.path}/sandbox.json`);
+  for (const config of [`${other.path}/sandbox.json`, `${outside.path}/sandbox.json`]) {
+    await assertRejects(
+      () => CodeExecutor.start({ workspace, python: testPython(), sandbox: { config }, log }),
+      ConfigError,
+      through,
+    );
+    const server = { command: "srt", args: ["--settings", config, "--", "true"] };
+    await assertRejects(
+      () => connectMcp("s", server, { workspace }),
+      ConfigError,
+      through,
+    );
+  }
+
+  await Deno.writeTextFile(`${other.path}/policy.json`, '{"rules": [{"effect": "allow"}]}');
+  await Deno.mkdir(`${outside.path}/ipybox`);
+  await Deno.symlink(`${other.path}/policy.json`, `${outside.path}/ipybox/policy.json`);
+  const explain = ["policy", "explain", "s.t", "{}"];
+  for (
+    const [args, env] of [
+      [["--file", `${other.path}/policy.json`], {}],
+      [[], { XDG_CONFIG_HOME: outside.path }],
+    ] as const
+  ) {
+    const { code, stderr } = await ipybox([...explain, ...args], { cwd: workspace, env });
+    assert(code !== 0);
+    assertStringIncludes(stderr, through);
+  }
+  // What code cannot reach there counts.
+  for (const name of ["policy.json", "sandbox.json"]) {
+    await Deno.rename(`${other.path}/${name}`, `${other.path}/.ipybox/${name}`);
+  }
+  const file = `${other.path}/.ipybox/policy.json`;
+  assertEquals((await ipybox([...explain, "--file", file], { cwd: workspace })).code, 0);
+  const config = `${other.path}/.ipybox/sandbox.json`;
+  await using started = await TestExecutor.start({ workspace, sandbox: { config } });
+  assertEquals((await started.executor.execute("6 * 7")).text, "42");
+});
+
 Deno.test("a server is given nothing that a link in the workspace leads to", async () => {
   await using folder = await TempFolder.create();
   await using outside = await TempFolder.create();

@@ -5,6 +5,7 @@ import { ifPresent, isPlainFolder, readHostileFile } from "../../files/safe.ts";
 import { OwnEntries } from "../../files/own_entries.ts";
 import { isInReach } from "../../process/trusted_path.ts";
 import { settingsFolder } from "../../files/user_folders.ts";
+import { otherWorkspaceOn } from "../../sandbox/workspace.ts";
 import type { PolicyRules, PolicySource } from "./rules.ts";
 import type { PolicyRule } from "./schema.ts";
 
@@ -44,7 +45,7 @@ const WORKSPACE_POLICY = ".ipybox/policy.json";
  *
  * @param options The workspace, or a file to use instead.
  * @returns The joined policies, or `undefined` if there is no file.
- * @throws {ConfigError} A file is invalid, the named one is missing, or it is in the workspace
+ * @throws {ConfigError} A file is invalid, the named one is missing, or one is in a workspace
  * where executed code could change it.
  */
 export async function loadPolicy(
@@ -129,12 +130,21 @@ export function policyFiles(workspace: string | undefined): Map<string, string> 
   return files;
 }
 
-/** Refuses a policy that the code it judges could change, now or for the next session. */
+/** Refuses a policy that executed code could change: the code it judges, or that of another workspace. */
 async function requireOutOfReach(file: string, workspace: string | undefined): Promise<void> {
-  if (workspace === undefined || !await isInReach(file, workspace)) return;
+  if (workspace !== undefined && await isInReach(file, workspace)) {
+    throw new ConfigError(
+      `Policy "${file}" is in the workspace, where executed code can change it: ` +
+        `move it to ${
+          join(workspace, ".ipybox")
+        } or out of the workspace, or work in another folder`,
+    );
+  }
+  const other = await otherWorkspaceOn(file, workspace);
+  if (other === undefined) return;
   throw new ConfigError(
-    `Policy "${file}" is in the workspace, where executed code can change it: ` +
-      `move it to ${join(workspace, ".ipybox")} or out of the workspace, or work in another folder`,
+    `Policy "${file}" leads through the workspace ${other}, where executed code can change it: ` +
+      `move it to ${join(other, ".ipybox")} or out of that workspace`,
   );
 }
 

@@ -88,12 +88,15 @@ Deno.test("loadPolicy() follows no link in the workspace", async () => {
     ConfigError,
     "No policy file",
   );
+  for (const [named, where] of [[workspace, "is in"], [undefined, "leads through"]] as const) {
+    await assertRejects(
+      () => loadPolicy({ workspace: named, file: `${workspace}/mine.json` }),
+      ConfigError,
+      `${where} the workspace`,
+    );
+  }
+  await Deno.remove(`${workspace}/.ipybox`, { recursive: true });
   assert(await loadPolicy({ file: `${workspace}/mine.json` }) !== undefined);
-  await assertRejects(
-    () => loadPolicy({ workspace, file: `${workspace}/mine.json` }),
-    ConfigError,
-    "is in the workspace, where executed code can change it",
-  );
 });
 
 Deno.test("The published JSON Schema is that of the code (`ipybox policy schema` writes it)", async () => {
