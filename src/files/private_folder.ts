@@ -73,7 +73,8 @@ async function userRunFolder(untrusted: readonly string[]): Promise<string | und
   } catch {
     return undefined; // a home directory that is missing, full or read-only
   }
-  return await (await PathTrust.create(untrusted)).whyShared(path) === undefined ? path : undefined;
+  const trust = await PathTrust.create(untrusted);
+  return await trust.whyReplaceable(path) === undefined ? path : undefined;
 }
 
 /** The prefix of ipybox's folders in a shared place. */

@@ -152,6 +152,11 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
     const { error } = await privateFolder({ XDG_CACHE_HOME: "/proc/none", TMPDIR: mine });
     assertStringIncludes(error, " belongs to another user; set TMPDIR");
     assertEquals(await Array.fromAsync(Deno.readDir(mine)), []);
+
+    // As in the jobs of a CI service whose home directory belongs to the user outside of the container.
+    await using temporary = await TempFolder.create();
+    const { path } = await privateFolder({ XDG_CACHE_HOME: mine, TMPDIR: temporary.path });
+    assertStringIncludes(path, `${await Deno.realPath(temporary.path)}/ipybox-`);
   },
 });
 
