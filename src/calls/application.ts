@@ -11,6 +11,7 @@ import {
   withdrawText,
 } from "../approval/wire.ts";
 import type { Logger } from "../base/log.ts";
+import { parseJson } from "../json/plain.ts";
 import { parseServerParams } from "../mcp/params.ts";
 import {
   jsonResponse,
@@ -137,7 +138,7 @@ export class ApplicationDoor {
 
 function parseBody(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     throw new Refused(400, "The body is not JSON");
   }

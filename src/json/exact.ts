@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { parsedJson } from "./plain.ts";
+import { endOfString, parsedJson, parseJson } from "./plain.ts";
 
 /** A number in its original spelling, made by `JSON.rawJSON()` and kept by `JSON.stringify()`. */
 export interface RawNumber {
@@ -75,7 +75,6 @@ export function parseExact(text: string): ExactJson {
 const QUOTE = 34;
 const COMMA = 44;
 const COLON = 58;
-const BACKSLASH = 92;
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
 /** What a character other than a quote means. */
@@ -132,17 +131,6 @@ export function markNumbers(text: string, mark: string, path: readonly string[] 
   return parts.join("");
 }
 
-/** Where the quote is that ends a string. */
-function endOfString(text: string, start: number): number {
-  let at = start + 1;
-  for (; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    if (code === QUOTE) break;
-    if (code === BACKSLASH) at++;
-  }
-  return at;
-}
-
 function isInNumber(code: number): boolean {
   const meaning = MEANINGS[code];
   return meaning === BEGINS_NUMBER || meaning === IN_NUMBER;
@@ -174,7 +162,7 @@ export function unmarkNumbers(value: ExactJson, mark: string): ExactJson {
 
 /** Parses JSON whose numbers keep their spelling anyway. */
 function parseUsual(text: string): ExactJson {
-  const value = JSON.parse(text);
+  const value = parseJson(text);
   if (text.length > MAX_NESTING && nestsDeeper(value, MAX_NESTING)) {
     throw new SyntaxError("JSON nests too deeply");
   }

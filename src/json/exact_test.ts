@@ -106,3 +106,22 @@ Deno.test("parseExact() takes strings of many millions of characters or escapes"
     assert(stringifyExact(parseExact(text)) === text, piece);
   }
 });
+
+Deno.test("parseExact() reads each name, whatever names V8 has met in its place", () => {
+  const names = ["\u00e9t\u00e9", '"', "\n", 'a"b', "\u0000", "\ud800", "__proto__"];
+  for (const [at, name] of names.entries()) {
+    const text = JSON.stringify(name).replace(
+      /[^ -~]/g,
+      (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+    );
+    const met = text.slice(1, 1 + name.length); // what V8 takes the name for
+    parseExact(`{"n${at}":1,${JSON.stringify(met)}:2}`);
+    const read = parseExact(`{"n${at}":1,${text} : [{}, [], 1.0, "\\u00e9\\"", null]}`);
+    assertEquals(
+      stringifyExact(read),
+      `{"n${at}":1,${JSON.stringify(name)}:[{},[],1.0,"\u00e9\\"",null]}`,
+    );
+  }
+  const doubled = '{"\\u0061":1,"a":2,"b":3,"\\u0062":4,"\\u0031":5,"__proto__":6,"\\u005f":7}';
+  assertEquals(stringifyExact(parseExact(doubled)), '{"1":5,"a":2,"b":4,"__proto__":6,"_":7}');
+});

@@ -1,13 +1,97 @@
 import type { ExactJson } from "./exact.ts";
 
+/**
+ * Parses JSON whose numbers need not keep their spelling.
+ *
+ * V8 can read a name with an escape as another name, which any text before, also of another session, had in
+ * its place: after `{"a":1,"\\":2}`, the name in `{"a":1,"\u00e9":2}` is a backslash. Python escapes all
+ * letters beyond ASCII. So such texts are read once more, each name by itself.
+ *
+ * @see {@link https://issues.chromium.org/issues/521080746}
+ */
+export function parseJson(text: string): ExactJson {
+  const value = JSON.parse(text);
+  return ESCAPED_NAME.test(text) ? readNames(text) : value;
+}
+
 /** Parses JSON whose numbers need not keep their spelling; `undefined` for any other text. */
 export function parsedJson(text: string): ExactJson | undefined {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     return undefined;
   }
 }
+
+/** Matches every JSON text with an escape in a name, and no values. */
+const ESCAPED_NAME = /\\.[^"\\]*"[ \t\n\r]*:/;
+const END_OF_SCALAR = /[\s,\]}]|$/g;
+
+/** A list or an object while it is read. An object has as many names as values, or one more. */
+interface Open {
+  readonly names: string[] | undefined;
+  readonly values: ExactJson[];
+}
+
+/** Reads a text that is JSON. */
+function readNames(text: string): ExactJson {
+  const whole: Open = { names: undefined, values: [] };
+  const open = [whole];
+  for (let at = 0; at < text.length; at++) {
+    const { names, values } = open.at(-1) ?? whole;
+    switch (text[at]) {
+      case "{":
+        open.push({ names: [], values: [] });
+        break;
+      case "[":
+        open.push({ names: undefined, values: [] });
+        break;
+      case "}":
+      case "]": {
+        open.pop();
+        const pairs = names?.map((name, at) => [name, values[at] ?? null] as const);
+        open.at(-1)?.values.push(pairs === undefined ? values : Object.fromEntries(pairs));
+        break;
+      }
+      case '"': {
+        const start = at;
+        at = endOfString(text, start);
+        const string: string = JSON.parse(text.slice(start, at + 1));
+        if (names?.length === values.length) names.push(string);
+        else values.push(string);
+        break;
+      }
+      case ",":
+      case ":":
+      case " ":
+      case "\t":
+      case "\n":
+      case "\r":
+        break;
+      default: {
+        END_OF_SCALAR.lastIndex = at;
+        const end = END_OF_SCALAR.exec(text)?.index ?? text.length;
+        values.push(JSON.parse(text.slice(at, end)));
+        at = end - 1;
+      }
+    }
+  }
+  return whole.values[0] ?? null;
+}
+
+/** Where the quote is that ends a string. */
+export function endOfString(text: string, start: number): number {
+  let at = start + 1;
+  for (; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) break;
+    if (code === BACKSLASH) at++;
+  }
+  return at;
+}
+
+const QUOTE = 34;
+const BACKSLASH = 92;
 
 /** Removes properties without a value, which validators reject and which would make equal objects differ. */
 export function defined<T extends object>(value: T): T {

@@ -1,7 +1,7 @@
 import { pause } from "../base/signals.ts";
 import { type ExactJson, isRecord, markNumbers, mayName, unmarkNumbers } from "../json/exact.ts";
 import { checkJson, JsonLimitError, type JsonMeasure } from "../json/measure.ts";
-import { parsedJson } from "../json/plain.ts";
+import { parsedJson, parseJson } from "../json/plain.ts";
 import type { JSONRPCMessage } from "./sdk.ts";
 
 /** A server's message exceeds a limit. */
@@ -131,16 +131,14 @@ export function unmarkContent(value: unknown): ExactJson {
 
 /** Parses a measured message, unless that is too expensive. Numbers in structured content are marked. */
 export function parseMessage(text: string, measure: JsonMeasure): JSONRPCMessage {
-  const message = JSON.parse(markContent(text));
+  const message: unknown = parseJson(markContent(text));
   checkParsed(message, measure);
-  if (typeof message !== "object" || message === null || Array.isArray(message)) {
-    throw new SyntaxError("A message is an object");
-  }
+  if (!isRecord(message)) throw new SyntaxError("A message is an object");
   // The SDK would not treat this as a response, and the request would never settle.
   if ("result" in message && !isRecord(message.result)) {
-    return { jsonrpc: "2.0", id: message.id, error: NO_RESULT };
+    return { jsonrpc: "2.0", id: message.id, error: NO_RESULT } as JSONRPCMessage;
   }
-  return message;
+  return message as JSONRPCMessage; // the SDK checks both
 }
 
 const NO_RESULT = { code: -32603, message: "The server sent a result that is not an object" };

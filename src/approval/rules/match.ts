@@ -160,7 +160,12 @@ export function urlText(text: string): string | undefined {
 
 /** Limits the work of judging one call: code can send lists of 250,000 texts, and a policy have 100,000 rules. */
 export class Effort {
-  #left = 4_000_000;
+  #left: number;
+
+  /** @param limit The cost of all steps together. */
+  constructor(limit: number = 4_000_000) {
+    this.#left = limit;
+  }
 
   /** Spends the cost of a step, about a nanosecond each; `false` if the limit is exceeded. */
   take(cost: number): boolean {

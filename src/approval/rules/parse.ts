@@ -5,6 +5,9 @@ import { oneLine } from "../../json/problems.ts";
 import { PolicyRules, type PolicySource } from "./rules.ts";
 import { policySchema } from "./schema.ts";
 
+/** The most problems that an error lists: a file that came with a repository can have thousands. */
+const MAX_PROBLEMS = 50;
+
 /**
  * Parses a policy.
  *
@@ -18,7 +21,8 @@ export function parsePolicy(name: string, text: string): PolicySource {
   const located = parseFile(name, text, { comments: true });
   const parsed = policySchema.safeParse(located.value);
   if (parsed.success) return { name, document: parsed.data };
-  const problems = parsed.error.issues.flatMap((issue) => problemsOf(issue, []))
+  const all = parsed.error.issues.flatMap((issue) => problemsOf(issue, []));
+  const problems = all.slice(0, MAX_PROBLEMS)
     .map(({ path, message }) => {
       const pointer = pointerOf(path);
       const { line, column } = located.placeOf(pointer);
@@ -26,6 +30,7 @@ export function parsePolicy(name: string, text: string): PolicySource {
         oneLine(pointer === "" ? message : `${pointer}: ${message}`)
       }`;
     });
+  if (all.length > problems.length) problems.push(`and ${all.length - problems.length} more`);
   throw new ConfigError(`Invalid policy\n${problems.join("\n")}`, { cause: parsed.error });
 }
 

@@ -32,25 +32,32 @@ export interface PathJudgeOptions {
  * has access to. And servers may trim, expand or decode other characters.
  */
 export function pathJudge(
-  folders: Iterable<string>,
+  folders: Iterable<readonly string[]>,
   options: PathJudgeOptions,
 ): (effort: Effort) => PathJudge {
   const { workspace, home } = options;
   const absolute = (path: string): string | undefined => {
+    if (path.length > MAX_PATH || MARKS.test(path)) return undefined; // it takes long to normalize
     if (path === "~" || path.startsWith("~/")) {
       return home === undefined ? undefined : join(home, path.slice(1));
     }
     if (isAbsolute(path)) return resolve(path);
     return workspace === undefined ? undefined : resolve(workspace, path);
   };
-  const known = new Map([...folders].map((folder) => {
-    const path = absolute(folder);
-    return [folder, path && follow(path, new Effort())?.real];
-  }));
+  const known = new Map<string, string>();
+  for (const those of folders) {
+    const effort = new Effort(LOADING_EFFORT);
+    for (const folder of those) {
+      const path = absolute(folder);
+      const real = path && follow(path, effort)?.real;
+      if (real !== undefined) known.set(folder, real);
+    }
+  }
   const isInside = (path: string, folder: string, { way, effort }: Looks): Match => {
     if (!isPlain(path)) return "maybe"; // first: what follows may take long for other texts
     const [outer, inner] = [absolute(folder), resolve(path)];
     if (outer === undefined) return "maybe";
+    if (!effort.take((inner.length + outer.length) * CHARACTER_COST)) return "maybe";
     const [innerWay, outerWay] = [way(inner), way(outer)];
     if (innerWay === undefined || innerWay.ofProcess || outerWay === undefined) return "maybe";
     const [realInner, realOuter, meant] = [innerWay.real, outerWay.real, known.get(folder)];
@@ -82,6 +89,8 @@ interface Looks {
   readonly effort: Effort;
 }
 
+/** The limit of work for the folders of one policy, which are looked up once: 0.4 s. */
+const LOADING_EFFORT = 400_000_000;
 /** Systems do not accept longer paths. */
 const MAX_PATH = 4096;
 /** More links than systems follow. */
@@ -99,6 +108,9 @@ interface Way {
   /** The links that it leads through. */
   readonly links: readonly string[];
 }
+
+/** The cost of a character of two paths that are compared. */
+const CHARACTER_COST = 20;
 
 /** The cost of looking up a path: systems walk all of it each time. */
 function lookupCost(path: string): number {
@@ -121,16 +133,15 @@ function follow(path: string, effort: Effort): Way | undefined {
     }
     const next = join(real, name);
     ofProcess ||= OF_PROCESS.test(next);
-    if (existing !== undefined) {
-      real = next;
-      continue;
-    }
     if (!effort.take(lookupCost(next))) return undefined;
     const target = targetOf(next);
     if (target === "unknown") return undefined;
     if (target === "missing") {
       if (isFromLink) return undefined; // a dangling link
       existing = real;
+      real = join(next, ...names);
+      ofProcess ||= OF_PROCESS.test(real);
+      break;
     }
     if (target === "unseen") isUnseen = true;
     if (typeof target === "string") {

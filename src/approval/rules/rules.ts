@@ -88,7 +88,7 @@ export class PolicyRules implements ApprovalPolicy {
   constructor(sources: readonly PolicySource[], options: PathJudgeOptions = {}) {
     this.sources = sources;
     this.#trusted = new Set(sources.flatMap(({ document }) => document.trustedServers));
-    const folders = sources.flatMap(({ document }) =>
+    const folders = sources.map(({ document }) =>
       document.rules.flatMap((rule) => Object.values(rule.arguments ?? {}).flatMap(foldersOf))
     );
     this.#paths = pathJudge(folders, options);

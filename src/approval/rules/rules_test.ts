@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import type { ApprovalCall } from "../request.ts";
 import { ConfigError } from "../../base/errors.ts";
@@ -1019,4 +1019,22 @@ Deno.test("PolicyRules denies what the user denies, however long a repository's 
   );
   const args = JSON.stringify({ text: `secret${"-".repeat(1000)}` });
   assertEquals(new PolicyRules(sources).decide(tool(args)).mode, "deny");
+});
+
+Deno.test("PolicyRules asks where a rule's folders would take too long to compare", () => {
+  const call = tool(JSON.stringify({ path: "/tmp/x" }));
+  const marks = `/missing/${"\u0316\u0301".repeat(100_000)}`; // sorted in quadratic time
+  const deep = Array.from({ length: 900 }, (_, at) => `/missing${"/a".repeat(1500)}/${at}`);
+  for (const path of [marks, deep]) {
+    const rules = [{ effect: "deny", arguments: { "/path": { path } } }, { effect: "allow" }];
+    const { mode, mayBeDenied } = policy(rules).decide(call);
+    assertEquals([mode, mayBeDenied], ["ask", true]);
+  }
+});
+
+Deno.test("parsePolicy() lists no more problems than somebody reads", () => {
+  const text = JSON.stringify({ rules: Array(2000).fill({ effect: "other" }) });
+  const { message } = assertThrows(() => parsePolicy("policy.json", text), ConfigError);
+  assertEquals(message.split("\n").length, 52);
+  assertStringIncludes(message, "and 1950 more");
 });

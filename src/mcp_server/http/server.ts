@@ -3,6 +3,7 @@ import { LastingServer } from "../../base/lasting_server.ts";
 import { LOOPBACK_HOSTS } from "../../base/tokens.ts";
 import { checkBody, declaredLength, readBody, Refused } from "../../calls/door.ts";
 import type { JsonLimits } from "../../json/measure.ts";
+import { parseJson } from "../../json/plain.ts";
 import type { ServerForOptions } from "../connection.ts";
 import { isLegacyRequest } from "../sdk.ts";
 import { type BearerTokens, EVERYBODY } from "./bearer_tokens.ts";
@@ -176,7 +177,7 @@ export class HttpMcpServer implements AsyncDisposable {
     checkBody(bytes, MESSAGE_LIMITS);
     const use = await this.#budget.forRequest(owner, bytes, request.signal);
     try {
-      const body: unknown = JSON.parse(new TextDecoder().decode(bytes));
+      const body: unknown = parseJson(new TextDecoder().decode(bytes));
       checkMessages(body);
       return { body, length: bytes.length, use };
     } catch (error) {
