@@ -32,6 +32,7 @@ import {
   writtenWorkspaceOf,
 } from "./shared.ts";
 import { shellWord } from "../base/shell_word.ts";
+import { refuseUnfit } from "../sandbox/workspace.ts";
 
 /** How to log in to a remote server, as far as the server does not say. */
 const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
@@ -124,6 +125,7 @@ export const register: Command = {
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = await writtenWorkspaceOf(parsed);
+  await refuseUnfit(workspace);
   // First, because a registry that cannot be read could not be extended.
   const registry = await ServerRegistry.open({ workspace });
   const { servers, unusable } = await serversOf(parsed, workspace, io);

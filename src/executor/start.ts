@@ -21,7 +21,7 @@ import { callsElsewhere } from "./elsewhere.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { makeOwnFolders } from "../sandbox/protect.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
+import { realWorkspace, refuseNested, refuseUnfit } from "../sandbox/workspace.ts";
 import { CodeInputs, type RunEvent } from "./code_inputs.ts";
 import {
   claimName,
@@ -83,6 +83,8 @@ export async function startParts(
   const shell = shellGuard(options);
   const workspace = await realWorkspace(options.workspace ?? ".");
   if (!options.nestedWorkspace) await refuseNested(workspace);
+  const sandboxed = options.sandbox !== false && options.placement === undefined;
+  await refuseUnfit(workspace, { sandboxed });
   await makeOwnFolders(workspace);
   const { durable, placement, restoreWorkingDir = false } = options;
   const python = placement === undefined ? await findPython({ ...options, workspace }) : undefined;

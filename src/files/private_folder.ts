@@ -2,12 +2,13 @@ import { dirname, join } from "node:path";
 import { fill } from "../base/bytes.ts";
 import { ConfigError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { messageOf } from "../base/message_of.ts";
 import { isAllGranted, isGranted, mayRead } from "../base/permission.ts";
 import { PathTrust } from "../process/trusted_path.ts";
 import type { Held } from "./held_records.ts";
 import { emptyFolder } from "./remove_tree.ts";
 import { isStillAt } from "./safe.ts";
-import { cacheFolder } from "./user_folders.ts";
+import { cacheFolder, temporaryFolder } from "./user_folders.ts";
 
 /**
  * An empty folder in which to start a program of somebody else's. Disposing it removes it.
@@ -123,7 +124,7 @@ export class HeldFolder implements Held {
 
   /** Creates a folder, and removes those of dead processes. */
   static async create({ parent, log = silentLogger }: HeldFolderOptions = {}): Promise<HeldFolder> {
-    const path = await Deno.realPath(await Deno.makeTempDir({ prefix: PREFIX, dir: parent }));
+    const path = await Deno.realPath(await makeFolder(parent));
     await refuseShared(path);
     const folder = new HeldFolder(path, await lockFolder(path));
     await removeAbandoned(path, log);
@@ -144,6 +145,20 @@ export class HeldFolder implements Held {
   async [Symbol.asyncDispose](): Promise<void> {
     using _lock = this.#lock;
     await removeHeld(this.path, AbortSignal.timeout(REMOVE_MS));
+  }
+}
+
+async function makeFolder(parent: string | undefined): Promise<string> {
+  try {
+    return await Deno.makeTempDir({ prefix: PREFIX, dir: parent });
+  } catch (cause) {
+    if (cause instanceof Deno.errors.NotCapable) throw cause; // it names the flag that is missing
+    throw new ConfigError(
+      `Cannot keep private files in ${parent ?? temporaryFolder()}: ${
+        messageOf(cause)
+      }; set TMPDIR to a folder that you can write to`,
+      { cause },
+    );
   }
 }
 

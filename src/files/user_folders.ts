@@ -46,6 +46,11 @@ export function sessionsFolder(): string | undefined {
   return state === undefined ? undefined : join(state, "sessions");
 }
 
+/** The folder for temporary files, as Deno determines it. */
+export function temporaryFolder(): string {
+  return hostEnv("TMPDIR") || "/tmp";
+}
+
 /** The folder for data that can be recreated: Python environments, and folders to start programs in. */
 export function cacheFolder(): string | undefined {
   return ownFolder("XDG_CACHE_HOME", Deno.build.os === "darwin" ? "Library/Caches" : ".cache");

@@ -252,11 +252,22 @@ async function refuseInReach(path: string, { server, what, arg }: Checked): Prom
   } catch (cause) {
     if (!(cause instanceof ConfigError)) throw cause;
     const [kind] = what.split(" of MCP server ");
+    const isCwd = kind === "working directory";
+    const [fault, fix] = isCwd
+      ? [
+        `executed code could replace what ${
+          basename(server.command)
+        } looks for in its working directory ${arg}`,
+        "Name one outside the workspace (for Python and shell scripts also in .ipybox/, which code cannot see)",
+      ]
+      : [
+        `executed code could replace what its ${kind} ${arg} leads to`,
+        "Move it out of the workspace (Python and shell scripts also into .ipybox/, which code cannot see)",
+      ];
     throw new ConfigError(
-      `Cannot start MCP server "${server.serverName}": executed code could replace what its ` +
-        `${kind} ${arg} leads to, and the server would run it outside ` +
-        "the sandbox. Move it out of the workspace (Python and shell scripts also into .ipybox/, " +
-        `which code cannot see), or register the server with \`sandbox: true\` (--sandbox) (${cause.message})`,
+      `Cannot start MCP server "${server.serverName}": ${fault}, and the server would run it outside ` +
+        `the sandbox. ${fix}, or register the server with \`sandbox: true\` (--sandbox)` +
+        (isCwd ? "" : ` (${cause.message.replaceAll(inside, path)})`),
       { cause },
     );
   }

@@ -149,7 +149,11 @@ export class PathTrust {
     }
     const state = await look(join(folder, WORKSPACE_STATE));
     const isWorkspace = state?.isDirectory && (this.#user === undefined || this.#isOwn(state));
-    return isWorkspace ? `executed code can write to ${folder}` : undefined;
+    return isWorkspace
+      ? `executed code can write to ${folder}, a workspace because of ${
+        join(folder, WORKSPACE_STATE)
+      }`
+      : undefined;
   }
 
   /** In a folder such as `/tmp`, everybody can create files, but not remove those of others. */

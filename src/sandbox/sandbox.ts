@@ -24,11 +24,10 @@ import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
 import { findSrt, srtEnvironment } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
 import {
-  isWide,
   type ProjectPaths,
   projectPaths,
   refuseNesting,
-  refuseUserFoldersIn,
+  refuseUnfit,
   statesAround,
   userFolders,
 } from "./workspace.ts";
@@ -200,9 +199,8 @@ export async function prepareSandbox(
 
 /** Refuses unsuitable workspaces, and creates what the host relies on in others. */
 async function admitWorkspace(workspace: string, hostPrivate: string): Promise<void> {
-  refuseWideWorkspace(workspace);
+  await refuseUnfit(workspace, { sandboxed: true });
   refuseWorkspaceAround(hostPrivate, workspace);
-  await refuseUserFoldersIn(workspace);
   await makeOwnFolders(workspace);
   await noteAbsentDotenv(workspace);
 }
@@ -330,7 +328,8 @@ export function sandboxFix(stderr: string): string {
     return "In a container, start it with --security-opt seccomp=unconfined " +
       "--security-opt systempaths=unconfined, or use the container as the sandbox: --no-sandbox";
   }
-  if (/bwrap|bubblewrap|socat|ripgrep|\brg\b/i.test(stderr)) {
+  // bubblewrap's own errors say that it is installed.
+  if (!/^bwrap: /m.test(stderr) && /bwrap|bubblewrap|socat|ripgrep|\brg\b/i.test(stderr)) {
     return "sudo apt-get install -y bubblewrap socat ripgrep";
   }
   // Deno has the package without its dependencies.
@@ -379,16 +378,6 @@ function refuseWorkspaceAround(hostPrivate: string, workspace: string): void {
     `Cannot use ${workspace} as workspace: ipybox keeps its own files in ${hostPrivate}, which ` +
       "code must not see; choose a separate folder",
   );
-}
-
-/** Refuses a workspace that contains the home directory, because code can read all of a workspace. */
-function refuseWideWorkspace(workspace: string): void {
-  if (isWide(workspace)) {
-    throw new ConfigError(
-      `Cannot use ${workspace} as workspace: sandboxed code could read the whole home directory; ` +
-        "choose a separate folder",
-    );
-  }
 }
 
 /** Options of {@linkcode guarded}. */

@@ -3,7 +3,13 @@ import { ConfigError } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
 import { settlePath } from "../files/pinned_folder.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
-import { cacheFolder, dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
+import {
+  cacheFolder,
+  dataFolder,
+  settingsFolder,
+  stateFolder,
+  temporaryFolder,
+} from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { ownProgram, type ProgramPath } from "../process/program.ts";
 import {
@@ -92,6 +98,31 @@ export async function realWorkspace(path: string): Promise<string> {
 /** Finds ipybox's state of the workspaces around one, which no settings open to its code. */
 export async function statesAround(workspace: string): Promise<string[]> {
   return (await workspacesAbove(workspace)).map((folder) => join(folder, STATE_FOLDER));
+}
+
+/**
+ * Refuses a workspace that no session can use, before anything is written to it: with a `.ipybox` in it,
+ * it would count as a workspace from then on, and ipybox's own files in it as code's.
+ */
+export async function refuseUnfit(
+  workspace: string,
+  { sandboxed = false }: { readonly sandboxed?: boolean } = {},
+): Promise<void> {
+  const refused = (why: string) =>
+    new ConfigError(`Cannot use ${workspace} as workspace: ${why}; choose a separate folder`);
+  if (isWide(workspace)) {
+    if (sandboxed) throw refused("sandboxed code could read the whole home directory");
+    return; // it never counts as a workspace
+  }
+  const temporary = await realPathIfSeen(temporaryFolder());
+  if (isInside(temporary, workspace)) {
+    throw refused(`ipybox keeps its own files in ${temporary} (TMPDIR), which code must not see`);
+  }
+  if (!sandboxed) return;
+  if (Deno.build.os === "linux" && isInside(workspace, "/dev")) {
+    throw refused("the sandbox has a /dev of its own");
+  }
+  await refuseUserFoldersIn(workspace);
 }
 
 /** Refuses a workspace inside another one, whose code could write files that this one's host obeys. */

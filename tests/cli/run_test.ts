@@ -364,3 +364,39 @@ Deno.test("ipybox run: the path of the folder for temporary files may be longer 
   assertEquals([code, stdout], [0, "2\n"], stderr);
   assertEquals(await Array.fromAsync(Deno.readDir(TMPDIR)), []);
 });
+
+Deno.test("ipybox writes nothing to a workspace that no session can use", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = await Deno.realPath(folder.path);
+  const RUN = ["run", "-c", "1"];
+  const refused: (readonly [variable: string, args: readonly string[], why: string])[] = [
+    ["TMPDIR", RUN, `keeps its own files in ${workspace} (TMPDIR)`],
+    ["TMPDIR", ["run", "--no-sandbox", "-c", "1"], `keeps its own files in ${workspace} (TMPDIR)`],
+    ["TMPDIR", ["register", "raw", "--", "true"], `keeps its own files in ${workspace} (TMPDIR)`],
+    ["TMPDIR", ["mcp", "--http", "0"], `keeps its own files in ${workspace} (TMPDIR)`],
+    ["HOME", RUN, "could read the whole home directory"],
+    ["XDG_CACHE_HOME", RUN, "packages of all workspaces are stored in"],
+  ];
+  for (const [variable, args, why] of refused) {
+    const end = await ipybox(args, { cwd: workspace, env: { [variable]: workspace } });
+    assertStringIncludes(end.stderr, why);
+    assert(end.code !== 0, why);
+    const names = (await Array.fromAsync(Deno.readDir(workspace))).map(({ name }) => name);
+    const own = names.filter((name) => name !== ".cache" && name !== "deno"); // Deno's
+    assertEquals(own, [], `${variable} ${args}`);
+  }
+});
+
+Deno.test("ipybox names the folder for temporary files if it is missing, or counts as a workspace", async () => {
+  await using folder = await TempFolder.create();
+  const root = await Deno.realPath(folder.path);
+  await Deno.mkdir(`${root}/workspace`);
+  await Deno.mkdir(`${root}/old/.ipybox`, { recursive: true });
+  const run = async (TMPDIR: string) =>
+    (await ipybox(["run", "-c", "1"], { cwd: `${root}/workspace`, env: { TMPDIR } })).stderr;
+  assertMatch(
+    await run(`${root}/none`),
+    /^ipybox: Cannot keep private files in .*\/none: .*set TMPDIR/,
+  );
+  assertStringIncludes(await run(`${root}/old`), `a workspace because of ${root}/old/.ipybox`);
+});

@@ -1,5 +1,5 @@
 /** Attacks by code that rewrites what a server outside the sandbox would run. */
-import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
@@ -140,6 +140,7 @@ Deno.test("a server whose code executed code could replace is not started", asyn
     const { message } = await assertRejects(connect, ConfigError, undefined, name);
     assertStringIncludes(message, "executed code could replace", name);
     assertStringIncludes(message, ".ipybox/", name);
+    assert(!message.includes("/_"), name); // no such file
   }
   const { code, stderr } = await ipybox(
     ["register", "mini", "--", python, `${workspace}/server.py`],
