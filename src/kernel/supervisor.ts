@@ -15,7 +15,7 @@ import {
   SessionTakenError,
 } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import { settledWithin } from "../base/signals.ts";
+import { fairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { joinBytes } from "../base/bytes.ts";
 import { encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "../link/frame.ts";
@@ -288,7 +288,13 @@ export class SupervisedLauncher {
         return null;
       }
       this.#silent = 0;
-      const own = frames.flatMap((frame) => this.#take(frame));
+      fairTurns.resume();
+      const own: Uint8Array[] = [];
+      for (const frame of frames) {
+        if (frame.type === FrameType.STDERR) await this.#logLines(frame.payload);
+        else own.push(...this.#take(frame));
+      }
+      await fairTurns.giveWay();
       if (own.length > 0) return joinBytes(...own);
     }
   }
@@ -310,9 +316,6 @@ export class SupervisedLauncher {
     switch (frame.type) {
       case FrameType.BEAT:
         return [];
-      case FrameType.STDERR:
-        for (const line of this.#tail.push(frame.payload)) this.#tell(line);
-        return [];
       case FrameType.REFUSED: {
         const { why, pid } = parse(refusedSchema, frame, this.#address);
         if (why === "left") {
@@ -326,6 +329,14 @@ export class SupervisedLauncher {
       }
       default:
         return [encodeFrame(frame.type, frame.stream, frame.payload)];
+    }
+  }
+
+  /** Logs the next bytes of stderr, of which code can write any number of lines. */
+  async #logLines(bytes: Uint8Array): Promise<void> {
+    for (const line of this.#tail.push(bytes)) {
+      this.#tell(line);
+      await fairTurns.giveWay();
     }
   }
 

@@ -4,10 +4,12 @@
  * @module
  */
 import { z } from "zod";
-import { anySignal } from "../base/signals.ts";
+import { anySignal, fairTurns } from "../base/signals.ts";
 import { bodyOf } from "../base/http.ts";
 import { readWhole } from "../base/bytes.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { checkJson, type JsonLimits } from "../json/measure.ts";
+import { isPublicHost } from "./requirement.ts";
 
 /** Options of {@linkcode fileHosts}. */
 export interface FileHostsOptions {
@@ -22,11 +24,20 @@ export interface FileHostsOptions {
 const TIMEOUT_MS = 15_000;
 /** The longest page to read. */
 const MAX_BYTES = 32 * 2 ** 20;
+/** The most files of a package. */
+const MAX_FILES = 100_000;
+/** A page of PyPI has about 25 for each file, a dozen of them names. */
+const LIMITS: JsonLimits = { maxValues: 1_600_000, maxNames: 800_000 };
 const JSON_PAGE = "application/vnd.pypi.simple.v1+json";
 
-const jsonPage = z.object({ files: z.array(z.object({ url: z.string() })) });
+const jsonPage = z.object({ files: z.array(z.unknown()) });
+const jsonFile = z.object({ url: z.string() });
 
-/** Asks package indexes which hosts serve a package's files (PEP 503 and PEP 691). */
+/**
+ * Asks package indexes which hosts serve a package's files (PEP 503 and PEP 691). A page can name any
+ * host, so only public names and the index's own host count: others would open this machine and its
+ * network to what is built.
+ */
 export async function fileHosts(
   indexes: readonly string[],
   name: string,
@@ -45,7 +56,7 @@ export async function fileHosts(
       return [];
     }
   }));
-  return [...new Set(found.flat())].sort();
+  return [...new Set(found.flatMap((hosts) => [...hosts]))].sort();
 }
 
 function withoutSlashes(url: string): string {
@@ -72,7 +83,7 @@ async function hostsAt(
   page: URL,
   client: Deno.HttpClient,
   signal: AbortSignal | undefined,
-): Promise<string[]> {
+): Promise<Set<string>> {
   const { username, password } = page;
   const headers = new Headers({ accept: `${JSON_PAGE}, text/html;q=0.5` });
   if (username !== "") {
@@ -86,13 +97,31 @@ async function hostsAt(
     maxBytes: MAX_BYTES,
     tooLong: () => new Error(`its page exceeds ${MAX_BYTES} bytes`),
   });
-  const text = new TextDecoder().decode(bytes);
-  if (response.status === 404) return []; // it does not have the package
+  if (response.status === 404) return new Set(); // it does not have the package
   if (!response.ok) throw new Error(`${page.origin} answers with ${response.status}`);
   const type = response.headers.get("content-type") ?? "";
-  const links = type.startsWith(JSON_PAGE)
-    ? jsonPage.parse(JSON.parse(text)).files.map(({ url }) => url)
-    : [...text.matchAll(/<a\s[^<>]*/gi)].map(([tag]) => /href="([^"]*)"/i.exec(tag)?.[1] ?? "");
-  const urls = links.map((link) => URL.parse(link, response.url)).filter((url) => url !== null);
-  return urls.filter(({ protocol }) => /^https?:$/.test(protocol)).map(({ hostname }) => hostname);
+  const links = type.startsWith(JSON_PAGE) ? linksInJson(bytes) : linksInHtml(bytes);
+  const hosts = new Set<string>();
+  let count = 0;
+  fairTurns.resume();
+  for (const link of links) {
+    if (count++ === MAX_FILES) throw new Error(`its page has more than ${MAX_FILES} files`);
+    await fairTurns.giveWay();
+    const url = URL.parse(link, response.url);
+    if (url === null || !/^https?:$/.test(url.protocol)) continue;
+    if (isPublicHost(url.hostname) || url.hostname === page.hostname) hosts.add(url.hostname);
+  }
+  return hosts;
+}
+
+function* linksInJson(bytes: Uint8Array): Generator<string> {
+  checkJson(bytes, LIMITS);
+  const { files } = jsonPage.parse(JSON.parse(new TextDecoder().decode(bytes)));
+  for (const file of files) yield jsonFile.parse(file).url;
+}
+
+function* linksInHtml(bytes: Uint8Array): Generator<string> {
+  for (const [tag] of new TextDecoder().decode(bytes).matchAll(/<a\s[^<>]*/gi)) {
+    yield /href="([^"]*)"/i.exec(tag)?.[1] ?? "";
+  }
 }

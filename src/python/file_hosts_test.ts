@@ -1,5 +1,6 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { testIf } from "../../tests/support/skip.ts";
+import { Stalls } from "../../tests/support/stalls.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { silentLogger } from "../base/log.ts";
 import { indexInHelp } from "./indexes.ts";
@@ -40,6 +41,53 @@ Deno.test("fileHosts() finds where indexes of both forms have a package's files"
     ...["/none/my-package/", null],
   ]);
 });
+
+Deno.test("fileHosts() opens no host that only this machine or its network knows", async () => {
+  const links = [
+    ...["http://localhost/a", "http://127.0.0.2/a", "http://169.254.169.254/a", "http://[::1]/a"],
+    ...["http://2130706433/a", "http://printer/a", "http://app.localhost/a", "http://*.example/a"],
+    ...["https://files.example/a", "/b"],
+  ];
+  await using server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen() {} },
+    ({ url }) =>
+      url.includes("/json/")
+        ? Response.json({ files: links.map((url) => ({ url })) }, { headers: JSON_PAGE })
+        : new Response(links.map((link) => `<a href="${link}">a</a>`).join("\n")),
+  );
+  for (const form of ["json", "html"]) {
+    const hosts = await fileHosts([`http://127.0.0.1:${server.addr.port}/${form}`], "x");
+    assertEquals(hosts, ["127.0.0.1", "files.example"], form);
+  }
+});
+
+const LARGE = 31 * 2 ** 20;
+for (
+  const [what, page] of [
+    ["tags", () => "<a ".repeat(LARGE / 3)],
+    ["links", () => '<a href="//a.b">'.repeat(LARGE / 16)],
+    ["files", () => `{"files":[${'{"url":""},'.repeat(LARGE / 11)}{"url":""}]}`],
+    ["arrays", () => `{"files":${"[".repeat(LARGE / 2)}${"]".repeat(LARGE / 2)}}`],
+  ] as const
+) {
+  Deno.test(`fileHosts() holds nobody up with a page of ${what} without end`, async () => {
+    const body = new TextEncoder().encode(page());
+    const headers = body[0] === "{".charCodeAt(0) ? JSON_PAGE : {};
+    await using server = Deno.serve(
+      { hostname: "127.0.0.1", port: 0, onListen() {} },
+      () => new Response(body, { headers }),
+    );
+    const warnings: string[] = [];
+    const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
+    using stalls = new Stalls();
+    assertEquals(
+      await fileHosts([`http://127.0.0.1:${server.addr.port}/simple`], "x", { log }),
+      [],
+    );
+    assert(stalls.longestMs < 1000, `${stalls.longestMs}`);
+    assertMatch(warnings.join(), /more than \d+ (files|values)/);
+  });
+}
 
 Deno.test("indexInHelp() reads what pip and uv say, however it is wrapped", () => {
   const pip = "  -i, --index-url <url>  Base URL of the Python Package Index (default\n" +

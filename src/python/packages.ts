@@ -320,7 +320,10 @@ export class PackageFolder {
     });
   }
 
-  /** Fetches wheels with a pip that loads no packages of the workspace: they could read the credentials. */
+  /**
+   * Fetches wheels with a pip that loads no packages of the workspace and runs no builds: both could read
+   * the credentials.
+   */
   async #download(job: Job, { isPip }: InstallerProgram, settings: IndexSettings): Promise<void> {
     const { requirements, session, what } = job;
     if (!isPip || requirements.some(({ host }) => host !== undefined)) {
@@ -329,7 +332,7 @@ export class PackageFolder {
     const downloader: Installer = {
       command: namedProgram(this.#python.executable),
       args: [
-        ...["-I", "-m", "pip", "download", ...QUIET, "--only-binary=:all:"],
+        ...["-I", "-c", PIP_ALONE, "download", ...QUIET, "--only-binary=:all:"],
         ...["--dest", `${session}/wheels`, ...job.args],
       ],
       env: {},
@@ -480,6 +483,21 @@ export class PackageFolder {
     }
   }
 }
+
+/**
+ * Runs pip without other processes. It builds a dependency that a wheel names by its address even with
+ * `--only-binary`, which is only about what the index has. Builds and `git` are always other processes.
+ */
+const PIP_ALONE = `
+import runpy, sys
+STARTS = ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen")
+def refuse(event, _):
+    if event in STARTS:
+        raise PermissionError("pip may not start other programs here")
+sys.addaudithook(refuse)
+sys.tracebacklimit = 0
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+`;
 
 const ONLY_WHEELS =
   "[ipybox] Only wheels can be installed here: your package index needs credentials, which the " +

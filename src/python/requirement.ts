@@ -29,6 +29,11 @@ const HOST =
   /^(?!.*\.localhost$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,9}[a-z][a-z0-9-]{0,61}[a-z0-9]$/;
 const MAX_LENGTH = 500;
 
+/** Whether a host has a public name, so that a sandbox may reach it without opening this machine's network. */
+export function isPublicHost(hostname: string): boolean {
+  return HOST.test(hostname);
+}
+
 /** Parses a package of the index or a Git repository over HTTPS. Rejects paths, options and other URLs. */
 export function parseRequirement(text: string): Requirement {
   const trimmed = text.trim();
@@ -39,7 +44,7 @@ export function parseRequirement(text: string): Requirement {
     const address = REPOSITORY.exec(trimmed)?.[1];
     const url = address === undefined ? null : URL.parse(address);
     const isPlain = url !== null && url.username === "" && url.password === "" && url.port === "" &&
-      HOST.test(url.hostname) && url.pathname.length > 1;
+      isPublicHost(url.hostname) && url.pathname.length > 1;
     if (isPlain) return { text: trimmed, name: undefined, host: url.hostname };
   }
   throw new TypeError(

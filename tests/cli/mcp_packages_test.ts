@@ -2,6 +2,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { exists } from "../support/files.ts";
 import { MemoryGroup } from "../support/memory_group.ts";
 import { McpHost } from "../support/mcp_client.ts";
+import { runPython } from "../support/run_python.ts";
 import { SilentIndex } from "../support/silent_index.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -205,6 +206,7 @@ Deno.test("the password of a package index stays out of reach of what is install
   await using outside = await TempFolder.create();
   const mark = `.ipybox-test-${crypto.randomUUID()}`;
   await hostileSource(outside.path, { workspace: workspace.path, mark, port: 9 });
+  await wheelWithBuild(`${outside.path}/links`);
   await using host = await McpHost.start({
     args: ["--workspace", workspace.path],
     env: {
@@ -214,7 +216,8 @@ Deno.test("the password of a package index stays out of reach of what is install
     },
     answer: () => "allow",
   });
-  for (const name of ["hostile-source==1.0", "git+https://git.example.org/owner/name@v1"]) {
+  const repository = "git+https://git.example.org/owner/name@v1";
+  for (const name of ["hostile-source==1.0", "innocent==1.0", repository]) {
     const { isError, text } = await host.call("install_package", { package_name: name });
     assertEquals(isError, true);
     assertStringIncludes(text, "Only wheels can be installed here");
@@ -223,3 +226,23 @@ Deno.test("the password of a package index stays out of reach of what is install
   const { isError, text } = await host.call("install_package", { package_name: "six==1.17.0" });
   assertEquals(isError, false, text);
 });
+
+/** Makes a wheel that depends on the hostile source package at its address, which no index is asked for. */
+async function wheelWithBuild(links: string): Promise<void> {
+  const { success, stderr } = await runPython([
+    "-c",
+    `
+import zipfile
+of = "innocent-1.0.dist-info"
+with zipfile.ZipFile("${links}/innocent-1.0-py3-none-any.whl", "w") as wheel:
+    wheel.writestr(f"{of}/METADATA", """Metadata-Version: 2.1
+Name: innocent
+Version: 1.0
+Requires-Dist: hostile-source @ file://${links}/hostile_source-1.0.tar.gz
+""")
+    wheel.writestr(f"{of}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+    wheel.writestr(f"{of}/RECORD", "")
+`,
+  ]);
+  assert(success, stderr);
+}
