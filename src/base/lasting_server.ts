@@ -82,6 +82,7 @@ export class LastingServer implements AsyncDisposable {
   #listen(port: number): Deno.HttpServer {
     const { hostname, folder } = this.#options;
     const handler: Deno.ServeHandler = async (request, info) => {
+      if (request.headers.has("transfer-encoding")) return lengthRequired();
       const response = await this.#options.handler(request, info);
       if (response.status >= 400 && request.bodyUsed) this.#dropRest(request.body, info.completed);
       return response;
@@ -128,6 +129,17 @@ export class LastingServer implements AsyncDisposable {
   async #isCutWithin(ms: number): Promise<boolean> {
     return await pause(ms, this.#cut.signal).then(() => false, () => true);
   }
+}
+
+/**
+ * Refuses a body whose length is not declared, without reading any of it. For each of its chunks, which
+ * can be a byte, Deno moves all that has arrived, and nothing else has a turn meanwhile.
+ *
+ * @see {@link https://www.rfc-editor.org/rfc/rfc9112.html#section-6.3}
+ */
+function lengthRequired(): Response {
+  const headers = { connection: "close" };
+  return new Response("Declare the body's length, as Content-Length", { status: 411, headers });
 }
 
 /** Forwards the connections to a port. Disposing it closes them. */

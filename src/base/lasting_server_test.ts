@@ -1,7 +1,6 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { testIf } from "../../tests/support/skip.ts";
 import { until } from "../../tests/support/wait.ts";
-import { readBody, Refused } from "../calls/door.ts";
 import { type HeldFolder, socketFolder } from "../files/private_folder.ts";
 import { LastingServer } from "./lasting_server.ts";
 import { silentLogger } from "./log.ts";
@@ -52,30 +51,56 @@ Deno.test("LastingServer has clients wait while its socket takes no more connect
   assertEquals(await answer, 9);
 });
 
+const descriptors = async () => (await Array.fromAsync(Deno.readDir("/proc/self/fd"))).length;
+
 testIf(Deno.build.os === "linux", "reads /proc", {
-  name: "LastingServer answers whoever sends a body in endless pieces, and keeps nothing of it",
+  name: "LastingServer refuses whoever sends a body in endless pieces, and keeps nothing of it",
   fn: async () => {
     await using parts = new AsyncDisposableStack();
-    const { server: { addr: { hostname, port } } } = await serve(parts, async (request) => {
-      await assertRejects(() => readBody(request, 2 ** 24), Refused, "small pieces");
+    let handled = 0;
+    const { server: { addr: { hostname, port } } } = await serve(parts, () => {
+      handled++;
+      return new Response();
+    });
+    const before = await descriptors();
+    await Promise.all(Array.from({ length: 20 }, async () => {
+      using client = await Deno.connect({ hostname, port });
+      const head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+      const pieces = new TextEncoder().encode("1\r\nx\r\n".repeat(10_000));
+      await client.write(new TextEncoder().encode(head));
+      const answer = new Uint8Array(1000);
+      const length = await client.read(answer) ?? 0;
+      assertMatch(new TextDecoder().decode(answer.subarray(0, length)), /^HTTP\/1\.1 411 /);
+      // Whoever goes on is cut off.
+      const goesOn = async () => {
+        for (;;) await client.write(pieces);
+      };
+      await assertRejects(goesOn);
+    }));
+    await until("its connections are closed", async () => await descriptors() <= before);
+    assertEquals(handled, 0);
+  },
+});
+
+testIf(Deno.build.os === "linux", "reads /proc", {
+  name: "LastingServer keeps nothing of a body that was refused while it came",
+  fn: async () => {
+    await using parts = new AsyncDisposableStack();
+    const { server: { addr: { hostname, port } } } = await serve(parts, async ({ body }) => {
+      const reader = body!.getReader();
+      await reader.read();
+      reader.releaseLock();
       return new Response(null, { status: 400 });
     });
-    const descriptors = async () => (await Array.fromAsync(Deno.readDir("/proc/self/fd"))).length;
     const before = await descriptors();
-    const clients = await Promise.all(Array.from({ length: 20 }, async () => {
-      const client = await Deno.connect({ hostname, port });
-      const head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" +
-        "Transfer-Encoding: chunked\r\n\r\n";
-      const text = new TextEncoder().encode(head + "1\r\nx\r\n".repeat(3000)); // without its end
-      for (let at = 0; at < text.length;) at += await client.write(text.subarray(at));
-      return client;
-    }));
-    for (const client of clients) {
+    await Promise.all(Array.from({ length: 20 }, async () => {
+      using client = await Deno.connect({ hostname, port });
+      const head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n";
+      await client.write(new TextEncoder().encode(head + "x".repeat(1000)));
       const answer = new Uint8Array(1000);
       const length = await client.read(answer) ?? 0;
       assertMatch(new TextDecoder().decode(answer.subarray(0, length)), /^HTTP\/1\.1 400 /);
-      client.close();
-    }
+    }));
     await until("its connections are closed", async () => await descriptors() <= before);
   },
 });

@@ -35,7 +35,10 @@ export function exactFetch(owner: object): FetchLike {
     if (status < 400 && body !== null && isEvents) {
       const instead = (error: unknown) => errorMessage(error, init);
       const incoming = hostBudget.begin(owner);
-      const events = new EventStream({ incoming, data: markContent, instead });
+      const events = new EventStream({
+        ...{ incoming, data: markContent, instead },
+        signal: init?.signal ?? undefined,
+      });
       return new Response(body.pipeThrough(events), { status, statusText, headers });
     }
     using incoming = hostBudget.begin(owner);
@@ -99,6 +102,8 @@ interface EventStreamOptions {
   readonly data: (text: string) => string;
   /** The data that replaces an unusable event. If it throws, the stream ends. */
   readonly instead: (error: unknown) => string;
+  /** Aborts when the connection is closed. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -109,7 +114,7 @@ interface EventStreamOptions {
  */
 export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
   /** @param options How events are counted and transformed. */
-  constructor({ incoming, data, instead }: EventStreamOptions) {
+  constructor({ incoming, data, instead, signal }: EventStreamOptions) {
     const reader = new EventReader(incoming, data);
     let eventless = 0;
     super({
@@ -126,9 +131,9 @@ export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
           for (const event of reader.read(chunk)) {
             eventless = 0;
             controller.enqueue(event);
-            await payBack(begun);
-            begun = performance.now();
             await fairTurns.giveWay(); // even if the server writes without end
+            await payBack(begun, signal);
+            begun = performance.now();
           }
           if (eventless > MAX_EVENTLESS_BYTES) throw tooLong(MAX_EVENTLESS_BYTES);
           await fairTurns.giveWay(); // even without complete events: a few compressed bytes can expand to many

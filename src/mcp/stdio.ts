@@ -157,11 +157,11 @@ export class StdioTransport implements Transport {
           const begun = performance.now();
           const message = this.#parse(line);
           if (message !== undefined) this.onmessage?.(message);
-          await payBack(begun);
           // Even if the server writes without end. Also, the SDK handles a notification a moment
           // later but a response immediately: without this, progress that arrives together with
           // its call's response would belong to an unknown call.
           await fairTurns.giveWay();
+          await payBack(begun);
         }
       }
       // Nothing more can be answered, even if the process is still running.

@@ -111,11 +111,13 @@ testIf(Deno.build.os === "linux", "reads /proc", {
       "content-type: application/json\r\naccept: application/json, text/event-stream\r\n" +
       "transfer-encoding: chunked\r\n\r\n";
     await say(connection, head);
-    for (let n = 0; n < PIECES; n += 1000) await say(connection, "1\r\n \r\n".repeat(1000));
-    await say(connection, "0\r\n\r\n");
+    const sendAll = async () => {
+      for (let n = 0; n < PIECES; n += 1000) await say(connection, "1\r\n \r\n".repeat(1000));
+    };
+    await sendAll().catch(() => {}); // it may be cut off
     const answer = new Uint8Array(4096);
     const size = await connection.read(answer) ?? 0;
-    assertMatch(new TextDecoder().decode(answer.subarray(0, size)), /^HTTP\/1\.1 400 /);
+    assertMatch(new TextDecoder().decode(answer.subarray(0, size)), /^HTTP\/1\.1 411 /);
     const taken = await peakOf(server.pid) - before;
     assert(taken < 400, `${taken} MiB`);
   },

@@ -62,7 +62,6 @@ export class RequestBudget {
   readonly #pieces = new Map<string, RateLimit>();
   readonly #values = new Map<string, RateLimit>();
   readonly #turns = new Map<string, Semaphore>();
-  readonly #endless = new Map<string, Mutex>();
 
   constructor(owners: number) {
     this.#requests = new Shares(REQUESTS, owners);
@@ -72,11 +71,6 @@ export class RequestBudget {
   /** Reserves memory for a body while it arrives. */
   forBody(owner: string, length: number): Disposable {
     return this.#requests.take(owner, length);
-  }
-
-  /** Waits until a body whose length nobody knows may be read, one of an owner at a time: see `readBody()`. */
-  async untilAlone(owner: string, signal: AbortSignal): Promise<Disposable> {
-    return await this.#endless.getOrInsertComputed(owner, () => new Mutex()).acquire(signal);
   }
 
   /** Reserves memory for a request; one with many values waits, so that others are not delayed. */

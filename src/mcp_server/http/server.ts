@@ -163,9 +163,8 @@ export class HttpMcpServer implements AsyncDisposable {
   /** Reads a body and waits for its turn. */
   async #receive(request: Request, owner: string) {
     const { signal } = request;
-    const length = declaredLength(request);
-    using _coming = this.#budget.forBody(owner, Math.min(length ?? MAX_BODY_BYTES, MAX_BODY_BYTES));
-    using _turn = length === undefined ? await this.#budget.untilAlone(owner, signal) : undefined;
+    const length = declaredLength(request) ?? 0; // readBody() refuses one without
+    using _coming = this.#budget.forBody(owner, Math.min(length, MAX_BODY_BYTES));
     const bytes = await readBody(request, MAX_BODY_BYTES);
     return { bytes, turn: await this.#budget.turn(owner, bytes.length, signal) };
   }
