@@ -3,7 +3,7 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { problemLines } from "../json/problems.ts";
-import { isInside } from "../process/trusted_path.ts";
+import { isInside, realPathIfSeen } from "../process/trusted_path.ts";
 import { STATE_FOLDER } from "./protect.ts";
 import { settingsPath } from "./workspace.ts";
 
@@ -120,8 +120,11 @@ export async function readSandboxConfig(
   path: string,
   { workspace, project, allowUnsafe }: ReadSandboxConfigOptions,
 ): Promise<SandboxConfig> {
+  if (project !== undefined) {
+    const paths = [resolve(path), await realPathIfSeen(path)];
+    await refuseOfProject(paths, { project, workspace });
+  }
   const file = await settingsPath(path, { workspace, what: "sandbox settings" });
-  if (project !== undefined) await refuseOfProject([resolve(path), file], { project, workspace });
   let text: string;
   try {
     text = await Deno.readTextFile(file);
