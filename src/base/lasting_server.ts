@@ -82,7 +82,6 @@ export class LastingServer implements AsyncDisposable {
   #listen(port: number): Deno.HttpServer {
     const { hostname, folder } = this.#options;
     const handler: Deno.ServeHandler = async (request, info) => {
-      if (request.headers.has("transfer-encoding")) return lengthRequired();
       const response = await this.#options.handler(request, info);
       if (response.status >= 400 && request.bodyUsed) this.#dropRest(request.body, info.completed);
       return response;
@@ -129,17 +128,6 @@ export class LastingServer implements AsyncDisposable {
   async #isCutWithin(ms: number): Promise<boolean> {
     return await pause(ms, this.#cut.signal).then(() => false, () => true);
   }
-}
-
-/**
- * Refuses a body whose length is not declared, without reading any of it. For each of its chunks, which
- * can be a byte, Deno moves all that has arrived, and nothing else has a turn meanwhile.
- *
- * @see {@link https://www.rfc-editor.org/rfc/rfc9112.html#section-6.3}
- */
-function lengthRequired(): Response {
-  const headers = { connection: "close" };
-  return new Response("Declare the body's length, as Content-Length", { status: 411, headers });
 }
 
 /** Forwards the connections to a port. Disposing it closes them. */
@@ -206,6 +194,7 @@ const HTTP_2 = "PR";
  */
 class ClientStream extends SocketStream {
   #begun = "";
+  readonly #requests = new RequestFraming();
 
   override async read(): Promise<Uint8Array | null> {
     const bytes = await super.read();
@@ -213,6 +202,10 @@ class ClientStream extends SocketStream {
     if (missing > 0 && bytes !== null) {
       this.#begun += String.fromCharCode(...bytes.subarray(0, missing));
       if (this.#begun === HTTP_2) throw new Error("HTTP/2 is not served");
+    }
+    if (bytes !== null && !this.#requests.accept(bytes)) {
+      await this.write(REFUSAL);
+      throw new Error("A body comes in too many small chunks");
     }
     return bytes;
   }
@@ -222,6 +215,95 @@ class ClientStream extends SocketStream {
     this.close();
   }
 }
+
+const REFUSAL = new TextEncoder().encode(
+  "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n" +
+    "The body comes in too many small chunks: declare its length, as Content-Length",
+);
+
+/** The most bytes of a head or of trailers, and of the line before a chunk. */
+const MAX_HEAD = 1 << 16;
+const MAX_SIZE_LINE = 1024;
+/** Up to this many chunks of a body may be small. */
+const MAX_CHUNKS = 64;
+const SMALL_CHUNK = 4096;
+
+/**
+ * Follows the requests of a connection, and finds bodies in small chunks: for each, Deno moves all that has
+ * arrived, and after a refusal it does so for all that is left, without a turn for anything else.
+ *
+ * @see {@link https://www.rfc-editor.org/rfc/rfc9112.html#section-7.1}
+ */
+export class RequestFraming {
+  #state: "head" | "body" | "size" | "chunk" | "trailers" = "head";
+  /** What has come of a head, a line or trailers. */
+  #text = "";
+  /** The bytes that are left of a body or a chunk. */
+  #left = 0;
+  #chunks = 0;
+  #chunkBytes = 0;
+
+  /** Follows the next bytes; `false` once a request cannot be accepted. */
+  accept(bytes: Uint8Array): boolean {
+    for (let at = 0; at < bytes.length;) {
+      if (this.#state === "body" || this.#state === "chunk") {
+        const skipped = Math.min(this.#left, bytes.length - at);
+        at += skipped;
+        this.#left -= skipped;
+        if (this.#left === 0) this.#state = this.#state === "body" ? "head" : "size";
+        continue;
+      }
+      const lineFeed = bytes.indexOf(LINE_FEED, at);
+      const end = lineFeed === -1 ? bytes.length : lineFeed + 1;
+      const isWithin = this.#text.length + end - at <=
+        (this.#state === "size" ? MAX_SIZE_LINE : MAX_HEAD);
+      if (!isWithin) return false;
+      this.#text += latin1.decode(bytes.subarray(at, end));
+      at = end;
+      if (lineFeed !== -1 && !this.#endLine()) return false;
+    }
+    return true;
+  }
+
+  #endLine(): boolean {
+    if (this.#state === "size") return this.#beginChunk(this.#take());
+    if (!/(^|\n)\r?\n$/.test(this.#text.slice(-3))) return true; // more lines follow
+    const head = this.#take();
+    if (this.#state === "trailers") {
+      this.#state = "head";
+    } else if (/transfer-encoding/i.test(head)) {
+      this.#state = "size";
+      [this.#chunks, this.#chunkBytes] = [0, 0];
+    } else {
+      this.#left = Number(/^content-length:[ \t]*(\d{1,15})[ \t]*\r?$/im.exec(head)?.[1] ?? 0);
+      if (this.#left > 0) this.#state = "body";
+    }
+    return true;
+  }
+
+  #beginChunk(line: string): boolean {
+    const digits = /^[ \t]*([0-9a-f]{1,12})[ \t]*(?:;|\r?\n)/i.exec(line)?.[1];
+    if (digits === undefined) return false;
+    const size = parseInt(digits, 16);
+    if (size === 0) {
+      this.#state = "trailers";
+      return true;
+    }
+    this.#state = "chunk";
+    this.#left = size + "\r\n".length;
+    this.#chunkBytes += size;
+    return ++this.#chunks <= MAX_CHUNKS || this.#chunkBytes >= this.#chunks * SMALL_CHUNK;
+  }
+
+  #take(): string {
+    const text = this.#text;
+    this.#text = "";
+    return text;
+  }
+}
+
+const LINE_FEED = 10;
+const latin1 = new TextDecoder("latin1");
 
 /** How long to wait after a failed accept: nothing announces that descriptors are free again. */
 const ACCEPT_RETRY_MS = 100;

@@ -71,15 +71,12 @@ export function checkBody(body: Uint8Array, limits: JsonLimits): void {
 /** Reads a body that is declared as JSON, without checking it. */
 export async function readBody(request: Request, maxBytes: number): Promise<Uint8Array> {
   requireJson(request);
-  if (request.body === null) return new Uint8Array();
   const declared = declaredLength(request);
-  if (declared === undefined) {
-    throw new Refused(411, "Declare the body's length, as Content-Length");
-  }
-  if (declared > maxBytes) throw tooLarge(maxBytes);
+  if (declared !== undefined && declared > maxBytes) throw tooLarge(maxBytes);
+  if (request.body === null) return new Uint8Array();
   using deadline = new Deadline(BODY_TIMEOUT_MS);
   const signal = anySignal(deadline.signal);
-  if (declared <= SMALL_BODY) {
+  if (declared !== undefined && declared <= SMALL_BODY) {
     // Faster, but it cannot be cancelled: a large body that never arrives whole would be kept for as
     // long as its connection.
     return await abortable(request.bytes(), signal).catch((error) => {

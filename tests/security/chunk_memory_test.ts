@@ -117,7 +117,7 @@ testIf(Deno.build.os === "linux", "reads /proc", {
     await sendAll().catch(() => {}); // it may be cut off
     const answer = new Uint8Array(4096);
     const size = await connection.read(answer) ?? 0;
-    assertMatch(new TextDecoder().decode(answer.subarray(0, size)), /^HTTP\/1\.1 411 /);
+    assertMatch(new TextDecoder().decode(answer.subarray(0, size)), /^HTTP\/1\.1 400 /);
     const taken = await peakOf(server.pid) - before;
     assert(taken < 400, `${taken} MiB`);
   },

@@ -163,7 +163,7 @@ export class HttpMcpServer implements AsyncDisposable {
   /** Reads a body and waits for its turn. */
   async #receive(request: Request, owner: string) {
     const { signal } = request;
-    const length = declaredLength(request) ?? 0; // readBody() refuses one without
+    const length = declaredLength(request) ?? MAX_BODY_BYTES;
     using _coming = this.#budget.forBody(owner, Math.min(length, MAX_BODY_BYTES));
     const bytes = await readBody(request, MAX_BODY_BYTES);
     return { bytes, turn: await this.#budget.turn(owner, bytes.length, signal) };
