@@ -182,6 +182,10 @@ export function foreignOn(path: string): string | undefined {
       continue;
     }
     const next = join(at, name);
+    if (!mayRead(next)) { // what is below may be readable
+      at = next;
+      continue;
+    }
     const info = lookSync(next);
     if (info === undefined) return undefined; // nobody has made it
     const isOwn = info.uid === null || info.uid === 0 || info.uid === user;

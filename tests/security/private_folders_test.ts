@@ -201,6 +201,29 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
 });
 
 testIf(Deno.uid() === 0, "only root can give folders to other users", {
+  name: "a program that may not read what is above a shared folder finds who made one in it",
+  fn: async () => {
+    await using shared = await TempFolder.create();
+    const folder = await Deno.realPath(shared.path);
+    const theirs = `${folder}/theirs`;
+    await Deno.mkdir(theirs);
+    await Deno.chown(theirs, NOBODY, NOBODY);
+    await Deno.chmod(folder, 0o1777);
+    const [module, config] = ["../../src/process/trusted_path.ts", "../../deno.json"]
+      .map((path) => new URL(path, import.meta.url));
+    const program = `${folder}/program.ts`;
+    await Deno.writeTextFile(
+      program,
+      `import { foreignOn } from "${module}"; console.log(foreignOn("${theirs}/ipybox"));`,
+    );
+    const flags = ["--no-prompt", "--allow-sys=uid", `--allow-read=${folder}`];
+    const deno = ["run", "--quiet", `--config=${fileURLToPath(config!)}`, ...flags, program];
+    const { stdout, stderr } = await runProgram(Deno.execPath(), deno);
+    assertEquals(stdout.trim(), theirs, stderr);
+  },
+});
+
+testIf(Deno.uid() === 0, "only root can give folders to other users", {
   name: "another user who takes a shared folder for a workspace holds up nobody's programs",
   fn: async () => {
     await using shared = await TempFolder.create();
