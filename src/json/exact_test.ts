@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertFalse, assertThrows } from "@std/assert";
+import { withPlainNames } from "./plain.ts";
 import fc from "fast-check";
 import {
   markNumbers,
@@ -124,4 +125,12 @@ Deno.test("parseExact() reads each name, whatever names V8 has met in its place"
   }
   const doubled = '{"\\u0061":1,"a":2,"b":3,"\\u0062":4,"\\u0031":5,"__proto__":6,"\\u005f":7}';
   assertEquals(stringifyExact(parseExact(doubled)), '{"1":5,"a":2,"b":4,"__proto__":6,"_":7}');
+});
+
+Deno.test("withPlainNames() writes names as they are, and leaves other texts alone", () => {
+  const escaped = String.raw`{"\u00e9t\u00e9": "\u00e9", "a": [{"\u0062": 1.5}]}`;
+  assertEquals(withPlainNames(escaped), '{"été":"é","a":[{"b":1.5}]}');
+  for (const text of ['{"a": "\\u00e9"}', '{"\\u00e9": ', "no JSON"]) {
+    assertEquals(withPlainNames(text), text);
+  }
 });

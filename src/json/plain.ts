@@ -23,7 +23,13 @@ export function parsedJson(text: string): ExactJson | undefined {
   }
 }
 
-/** Matches every JSON text with an escape in a name, and no values. */
+/** The same JSON for other parsers, without escapes of letters in names: see {@linkcode parseJson}. */
+export function withPlainNames(text: string): string {
+  const value = ESCAPED_NAME.test(text) ? parsedJson(text) : undefined;
+  return value === undefined ? text : JSON.stringify(value);
+}
+
+/** Matches every JSON text with an escape in a name. */
 const ESCAPED_NAME = /\\.[^"\\]*"[ \t\n\r]*:/;
 const END_OF_SCALAR = /[\s,\]}]|$/g;
 

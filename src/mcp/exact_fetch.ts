@@ -3,6 +3,7 @@ import { bodyOf } from "../base/http.ts";
 import { fairTurns } from "../base/signals.ts";
 import { isRecord } from "../json/exact.ts";
 import { JsonMeter, measureJson } from "../json/measure.ts";
+import { withPlainNames } from "../json/plain.ts";
 import {
   checkCost,
   checkMessage,
@@ -36,7 +37,7 @@ export function exactFetch(owner: object): FetchLike {
       const instead = (error: unknown) => errorMessage(error, init);
       const incoming = hostBudget.begin(owner);
       const events = new EventStream({
-        ...{ incoming, data: markContent, instead },
+        ...{ incoming, data: textForSdk, instead },
         signal: init?.signal ?? undefined,
       });
       return new Response(body.pipeThrough(events), { status, statusText, headers });
@@ -44,12 +45,16 @@ export function exactFetch(owner: object): FetchLike {
     using incoming = hostBudget.begin(owner);
     if (status < 400 && body !== null && type === "application/json") {
       const text = await jsonText(body, incoming).catch((error) => errorMessage(error, init));
-      return new Response(markContent(text), { status, statusText, headers });
+      return new Response(textForSdk(text), { status, statusText, headers });
     }
     // The SDK has no use for the rest but reads it to the end.
     const said = body === null ? null : await read(body, incoming, MAX_FAILURE_BYTES);
     return new Response(said, { status, statusText, headers });
   };
+}
+
+function textForSdk(text: string): string {
+  return withPlainNames(markContent(text));
 }
 
 async function jsonText(
