@@ -228,6 +228,9 @@ const MAX_SIZE_LINE = 1024;
 const MAX_CHUNKS = 64;
 const SMALL_CHUNK = 4096;
 
+/** The part of a request that comes next. */
+type FramingState = "head" | "body" | "size" | "chunk" | "trailers";
+
 /**
  * Follows the requests of a connection, and finds bodies in small chunks: for each, Deno moves all that has
  * arrived, and after a refusal it does so for all that is left, without a turn for anything else.
@@ -235,9 +238,14 @@ const SMALL_CHUNK = 4096;
  * @see {@link https://www.rfc-editor.org/rfc/rfc9112.html#section-7.1}
  */
 export class RequestFraming {
-  #state: "head" | "body" | "size" | "chunk" | "trailers" = "head";
-  /** What has come of a head, a line or trailers. */
-  #text = "";
+  #state: FramingState = "head";
+  /** What has come of a line. */
+  #line = "";
+  /** The bytes of a head, of trailers or of the line before a chunk so far. */
+  #length = 0;
+  /** What the head says about the body. */
+  #isChunked = false;
+  #declared = 0;
   /** The bytes that are left of a body or a chunk. */
   #left = 0;
   #chunks = 0;
@@ -250,55 +258,55 @@ export class RequestFraming {
         const skipped = Math.min(this.#left, bytes.length - at);
         at += skipped;
         this.#left -= skipped;
-        if (this.#left === 0) this.#state = this.#state === "body" ? "head" : "size";
+        if (this.#left === 0) this.#begin(this.#state === "body" ? "head" : "size");
         continue;
       }
       const lineFeed = bytes.indexOf(LINE_FEED, at);
       const end = lineFeed === -1 ? bytes.length : lineFeed + 1;
-      const isWithin = this.#text.length + end - at <=
-        (this.#state === "size" ? MAX_SIZE_LINE : MAX_HEAD);
-      if (!isWithin) return false;
-      this.#text += latin1.decode(bytes.subarray(at, end));
+      this.#length += end - at;
+      if (this.#length > (this.#state === "size" ? MAX_SIZE_LINE : MAX_HEAD)) return false;
+      this.#line += latin1.decode(bytes.subarray(at, end));
       at = end;
-      if (lineFeed !== -1 && !this.#endLine()) return false;
+      if (lineFeed === -1) continue;
+      const line = this.#line;
+      this.#line = "";
+      if (this.#state !== "size") this.#take(line, this.#state);
+      else if (!this.#takeSize(line)) return false;
     }
     return true;
   }
 
-  #endLine(): boolean {
-    if (this.#state === "size") return this.#beginChunk(this.#take());
-    if (!/(^|\n)\r?\n$/.test(this.#text.slice(-3))) return true; // more lines follow
-    const head = this.#take();
-    if (this.#state === "trailers") {
-      this.#state = "head";
-    } else if (/transfer-encoding/i.test(head)) {
-      this.#state = "size";
-      [this.#chunks, this.#chunkBytes] = [0, 0];
-    } else {
-      this.#left = Number(/^content-length:[ \t]*(\d{1,15})[ \t]*\r?$/im.exec(head)?.[1] ?? 0);
-      if (this.#left > 0) this.#state = "body";
+  /** Takes a line of a head or of trailers; an empty one ends them. */
+  #take(line: string, state: "head" | "trailers"): void {
+    if (/^\r?\n$/.test(line)) {
+      if (state === "trailers" || !this.#isChunked && this.#declared === 0) this.#begin("head");
+      else this.#begin(this.#isChunked ? "size" : "body");
+    } else if (state === "head") {
+      this.#isChunked ||= /transfer-encoding/i.test(line);
+      this.#declared ||= Number(
+        /^content-length:[ \t]*(\d{1,15})[ \t]*\r?$/im.exec(line)?.[1] ?? 0,
+      );
     }
-    return true;
   }
 
-  #beginChunk(line: string): boolean {
+  #takeSize(line: string): boolean {
     const digits = /^[ \t]*([0-9a-f]{1,12})[ \t]*(?:;|\r?\n)/i.exec(line)?.[1];
     if (digits === undefined) return false;
     const size = parseInt(digits, 16);
-    if (size === 0) {
-      this.#state = "trailers";
-      return true;
-    }
-    this.#state = "chunk";
+    this.#begin(size === 0 ? "trailers" : "chunk");
+    if (size === 0) return true;
     this.#left = size + "\r\n".length;
     this.#chunkBytes += size;
     return ++this.#chunks <= MAX_CHUNKS || this.#chunkBytes >= this.#chunks * SMALL_CHUNK;
   }
 
-  #take(): string {
-    const text = this.#text;
-    this.#text = "";
-    return text;
+  #begin(state: FramingState): void {
+    this.#state = state;
+    this.#length = 0;
+    if (state === "body") this.#left = this.#declared;
+    if (state === "head") {
+      [this.#isChunked, this.#declared, this.#chunks, this.#chunkBytes] = [false, 0, 0, 0];
+    }
   }
 }
 
