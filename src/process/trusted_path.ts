@@ -162,9 +162,13 @@ export class PathTrust {
     return (mode & 0o1002) === 0o1002 && !this.#isOwn(entry);
   }
 
-  #isOwn({ uid }: Deno.FileInfo): boolean {
-    return uid === null || uid === 0 || uid === this.#user;
+  #isOwn(info: Deno.FileInfo): boolean {
+    return isTrustedOwner(info, this.#user);
   }
+}
+
+function isTrustedOwner({ uid }: Deno.FileInfo, user: number | undefined): boolean {
+  return uid === null || uid === 0 || uid === user;
 }
 
 /**
@@ -188,8 +192,7 @@ export function foreignOn(path: string): string | undefined {
     }
     const info = lookSync(next);
     if (info === undefined) return undefined; // nobody has made it
-    const isOwn = info.uid === null || info.uid === 0 || info.uid === user;
-    if (!isOwn && ((lookSync(at)?.mode ?? 0) & 0o002) !== 0) return next;
+    if (!isTrustedOwner(info, user) && ((lookSync(at)?.mode ?? 0) & 0o002) !== 0) return next;
     if (!info.isSymlink) {
       at = next;
       continue;
