@@ -36,10 +36,8 @@ export function exactFetch(owner: object): FetchLike {
     if (status < 400 && body !== null && isEvents) {
       const instead = (error: unknown) => errorMessage(error, init);
       const incoming = hostBudget.begin(owner);
-      const events = new EventStream({
-        ...{ incoming, data: textForSdk, instead },
-        signal: init?.signal ?? undefined,
-      });
+      const signal = init?.signal;
+      const events = new EventStream({ incoming, data: textForSdk, instead, signal });
       return new Response(body.pipeThrough(events), { status, statusText, headers });
     }
     using incoming = hostBudget.begin(owner);
@@ -108,7 +106,7 @@ interface EventStreamOptions {
   /** The data that replaces an unusable event. If it throws, the stream ends. */
   readonly instead: (error: unknown) => string;
   /** Aborts when the connection is closed. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal | null | undefined;
 }
 
 /**

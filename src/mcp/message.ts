@@ -26,9 +26,9 @@ const LONG_MS = 50;
  * Waits for as long as a message took that is now handled, if that was long: a server may send the
  * next at once, and everything else must have half of the time at least.
  */
-export async function payBack(begun: number, over?: AbortSignal): Promise<void> {
+export async function payBack(begun: number, over?: AbortSignal | null): Promise<void> {
   const taken = performance.now() - begun;
-  if (taken > LONG_MS) await pause(taken, over).catch(() => {}); // nobody reads on
+  if (taken > LONG_MS) await pause(taken, over ?? undefined).catch(() => {}); // nobody reads on
 }
 
 /** Checks a server's message before it is parsed. */
