@@ -14,6 +14,7 @@ import {
   ToolCallError,
 } from "../base/errors.ts";
 import { during } from "../base/stages.ts";
+import { isUnwritable, variablesOf } from "../files/user_folders.ts";
 import {
   type Command,
   type CommandIo,
@@ -240,18 +241,27 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
   if (error instanceof Deno.errors.PermissionDenied) {
     // Its message names the file and what was tried, as in: mkdir '/path'
     const tried = / \(os error \d+\): (.+)$/s.exec(error.message)?.[1] ?? error.message;
-    say(`ipybox: Permission denied: ${tried}`);
+    say(`ipybox: Permission denied: ${tried}${unwritableFix(error)}`);
     return EXIT.usage;
   }
   const code = EXPECTED.find(([expected]) => error instanceof expected)?.[1] ??
     (isMachineTrouble(error) ? EXIT.failed : undefined);
   if (error instanceof Error && code !== undefined) {
-    say(`ipybox: ${error.message}`);
+    say(`ipybox: ${error.message}${unwritableFix(error)}`);
     return code;
   }
   // Anything else is a bug in ipybox, and a report of it needs the stack.
   say(`ipybox: unexpected error\n${error instanceof Error ? error.stack : String(error)}`);
   return EXIT.failed;
+}
+
+/** Says how to move a folder of the user's, as `HOME` may be `/` in a container. */
+function unwritableFix(error: Error): string {
+  const path = isUnwritable(error) ? /'([^']+)'$/.exec(error.message)?.[1] : undefined;
+  const variables = path === undefined ? [] : variablesOf(path);
+  return variables.length === 0
+    ? ""
+    : `; set ${variables.join(" or ")} to a folder that you can write to`;
 }
 
 /** Problems of the machine: full, read-only and broken disks, too many files. */

@@ -2,7 +2,7 @@ import { dirname, isAbsolute, join } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { codeOf } from "../base/message_of.ts";
 import { hostEnv, mayUse } from "../base/permission.ts";
-import { foreignOn } from "../process/trusted_path.ts";
+import { foreignOn, isInside } from "../process/trusted_path.ts";
 
 /** The folder that holds the logins to remote MCP servers. Executed code must never see it. */
 export function loginsFolder(): string | undefined {
@@ -59,6 +59,20 @@ export function cacheFolder(): string | undefined {
 /** The folder for the user's data other than settings, such as the workspaces of projects. */
 export function dataFolder(): string | undefined {
   return ownFolder("XDG_DATA_HOME", ".local/share");
+}
+
+/** The variables that move the user's folder with this path. */
+export function variablesOf(path: string): readonly string[] {
+  const places = [
+    ["XDG_CACHE_HOME", cacheFolder()],
+    ["XDG_STATE_HOME", stateFolder()],
+    ["XDG_DATA_HOME", dataFolder()],
+    ["XDG_CONFIG_HOME", settingsFolder()],
+  ] as const;
+  const place = places.find(([, folder]) => folder !== undefined && isInside(path, folder));
+  if (place === undefined) return [];
+  const [variable] = place;
+  return isAbsolute(hostEnv(variable) ?? "") ? [variable] : ["HOME", variable];
 }
 
 /** Throws where another user may have made the folder first: ipybox obeys, and runs, what is in it. */

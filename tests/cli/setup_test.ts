@@ -53,6 +53,22 @@ Deno.test("ipybox setup --python checks that Python and installs nothing", async
   assertEquals([python, installed, JSON.parse(doctor.stdout).python], [testPython(), [], python]);
 });
 
+Deno.test("a folder of the user's that cannot be written is named with what moves it", async () => {
+  const isMac = Deno.build.os === "darwin"; // which has no /sys, where root cannot write either
+  const env = { IPYBOX_PYTHON: "", DENO_DIR: await denoDirectory() };
+  const home = isMac ? "/dev" : "/sys";
+
+  const byHome = await ipybox(["setup"], { ...env, HOME: home, XDG_CACHE_HOME: "" });
+  const byVariable = await ipybox(["setup"], { ...env, XDG_CACHE_HOME: home });
+
+  const end = "to a folder that you can write to\n";
+  assertStringIncludes(byHome.stderr, `; set HOME or XDG_CACHE_HOME ${end}`);
+  assertStringIncludes(
+    byVariable.stderr,
+    `mkdir '${home}/ipybox/python'; set XDG_CACHE_HOME ${end}`,
+  );
+});
+
 Deno.test("ipybox setup and doctor refuse options that they do not know", async () => {
   for (const command of ["setup", "doctor"]) {
     const { code, stderr, stdout } = await ipybox([command, "--fast"], {});
