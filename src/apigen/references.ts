@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { namesIn } from "../json/document.ts";
 import { isArray, isObject, type Json, type JsonObject } from "./json.ts";
 import { PART_LISTS, PART_MAPS, PARTS } from "./schema.ts";
 import { spend, spendText } from "./work.ts";
@@ -130,8 +131,7 @@ function join(reference: string, base: string): string | undefined {
 function follow(from: Json, pointer: string): Json | undefined {
   spendText(pointer);
   let place: Json | undefined = from;
-  for (const part of pointer.split("/").slice(1)) {
-    const name = part.replaceAll("~1", "/").replaceAll("~0", "~");
+  for (const name of namesIn(pointer)) {
     if (isArray(place)) place = /^\d{1,9}$/.test(name) ? place[Number(name)] : undefined;
     else place = isObject(place) ? place.get(name) : undefined;
   }

@@ -53,34 +53,40 @@ async function workspacesOn(path: string): Promise<Set<string>> {
   return found;
 }
 
+/** A file that the host obeys. */
+interface ObeyedFileOptions {
+  readonly workspace: string | undefined;
+  /** What the file is, for errors, such as `sandbox settings`. */
+  readonly what: string;
+}
+
 /**
- * Finds another workspace whose code could change a file that the host obeys, or where its path leads.
- * Those around this one do not count: they are refused, or the user accepted them.
+ * Refuses a file that code of another workspace could change, or where its path leads. Workspaces
+ * around this one do not count: they are refused, or the user accepted them.
  */
-export async function otherWorkspaceOn(
+export async function refuseInOther(
   path: string,
-  workspace: string | undefined,
-): Promise<string | undefined> {
+  { workspace, what }: ObeyedFileOptions,
+): Promise<void> {
   const own = workspace && await realPathIfSeen(resolve(workspace));
   for (const folder of await workspacesOn(path)) {
     if (own !== undefined && isInside(own, folder)) continue;
-    if (await isInReach(path, folder)) return folder;
+    if (!await isInReach(path, folder)) continue;
+    throw new ConfigError(
+      `Cannot use ${path} as ${what}: it leads through the workspace ${folder}, whose code could change ` +
+        `it: move it to ${join(folder, STATE_FOLDER)} or out of that workspace`,
+    );
   }
-  return undefined;
 }
 
 /** Follows the path of settings, and refuses what code of any workspace could replace. */
 export async function settingsPath(
   path: string,
-  { workspace, what }: { readonly workspace: string; readonly what: string },
+  options: ObeyedFileOptions & { readonly workspace: string },
 ): Promise<string> {
-  const real = await reliablePath(path, { workspace, what });
-  const other = await otherWorkspaceOn(path, workspace);
-  if (other === undefined) return real;
-  throw new ConfigError(
-    `Cannot use ${path} as ${what}: it leads through the workspace ${other}, whose code could change ` +
-      `it: move it to ${join(other, STATE_FOLDER)} or out of that workspace`,
-  );
+  const real = await reliablePath(path, options);
+  await refuseInOther(path, options);
+  return real;
 }
 
 /** The real path of a workspace. From now on, writing to it follows no links. */

@@ -1,3 +1,4 @@
+import { namesIn } from "../../json/document.ts";
 import {
   type ExactJson,
   type ExactObject,
@@ -85,11 +86,6 @@ function resolvePointer(root: ExactJson, pointer: string, judge: ValueJudge): Fo
     else value = isExactList(value) && INDEX.test(key) ? value[Number(key)] : UNKNOWN;
   }
   return value;
-}
-
-function namesIn(pointer: string): string[] {
-  return pointer.split("/").slice(1)
-    .map((token) => token.replaceAll("~1", "/").replaceAll("~0", "~"));
 }
 
 /** Whether conditions are on arguments of a call that its tool does not take: the server ignores them. */

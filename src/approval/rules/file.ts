@@ -5,7 +5,7 @@ import { ifPresent, isPlainFolder, readHostileFile } from "../../files/safe.ts";
 import { OwnEntries } from "../../files/own_entries.ts";
 import { isInReach } from "../../process/trusted_path.ts";
 import { settingsFolder } from "../../files/user_folders.ts";
-import { otherWorkspaceOn } from "../../sandbox/workspace.ts";
+import { refuseInOther } from "../../sandbox/workspace.ts";
 import type { PolicyRules, PolicySource } from "./rules.ts";
 import type { PolicyRule } from "./schema.ts";
 
@@ -140,12 +140,7 @@ async function requireOutOfReach(file: string, workspace: string | undefined): P
         } or out of the workspace, or work in another folder`,
     );
   }
-  const other = await otherWorkspaceOn(file, workspace);
-  if (other === undefined) return;
-  throw new ConfigError(
-    `Policy "${file}" leads through the workspace ${other}, where executed code can change it: ` +
-      `move it to ${join(other, ".ipybox")} or out of that workspace`,
-  );
+  await refuseInOther(file, { workspace, what: "policy" });
 }
 
 async function readNamed(file: string): Promise<string> {
