@@ -205,7 +205,7 @@ class ClientStream extends SocketStream {
     }
     if (bytes !== null && !this.#requests.accept(bytes)) {
       await this.write(REFUSAL);
-      throw new Error("A body comes in too many small chunks");
+      throw new Error("Not a request that is served");
     }
     return bytes;
   }
@@ -218,7 +218,7 @@ class ClientStream extends SocketStream {
 
 const REFUSAL = new TextEncoder().encode(
   "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n" +
-    "The body comes in too many small chunks: declare its length, as Content-Length",
+    "This request is not served: if its body is chunked, declare its Content-Length instead\n",
 );
 
 /** The most bytes of a head or of trailers, and of the line before a chunk. */
@@ -270,23 +270,27 @@ export class RequestFraming {
       if (lineFeed === -1) continue;
       const line = this.#line;
       this.#line = "";
-      if (this.#state !== "size") this.#take(line, this.#state);
-      else if (!this.#takeSize(line)) return false;
+      const isFine = this.#state === "size"
+        ? this.#takeSize(line)
+        : this.#takeLine(line, this.#state);
+      if (!isFine) return false;
     }
     return true;
   }
 
   /** Takes a line of a head or of trailers; an empty one ends them. */
-  #take(line: string, state: "head" | "trailers"): void {
+  #takeLine(line: string, state: "head" | "trailers"): boolean {
     if (/^\r?\n$/.test(line)) {
       if (state === "trailers" || !this.#isChunked && this.#declared === 0) this.#begin("head");
       else this.#begin(this.#isChunked ? "size" : "body");
     } else if (state === "head") {
-      this.#isChunked ||= /transfer-encoding/i.test(line);
-      this.#declared ||= Number(
-        /^content-length:[ \t]*(\d{1,15})[ \t]*\r?$/im.exec(line)?.[1] ?? 0,
-      );
+      if (line.startsWith("CONNECT ")) return false; // its body is read as the next request
+      this.#isChunked ||= /^transfer-encoding:/i.test(line);
+      const [, length] = /^content-length:[ \t]*(.*?)[ \t]*\r?\n$/i.exec(line) ?? [];
+      if (length !== undefined && !/^0*\d{1,15}$/.test(length)) return false;
+      this.#declared ||= Number(length ?? 0);
     }
+    return true;
   }
 
   #takeSize(line: string): boolean {

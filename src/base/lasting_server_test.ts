@@ -139,7 +139,9 @@ Deno.test("RequestFraming finds bodies in small chunks, in any request of a conn
   const usual = chunked("Transfer-Encoding: chunked", `${small.repeat(60)}0\r\nA: b\r\n\r\n`);
   const large = `1000;a=b\r\n${"x".repeat(4096)}\r\n`;
   const many = chunked("transfer-encoding:chunked", `${large.repeat(70)}0\r\n\r\n`);
-  assert(isAccepted(plain + get + usual + many + usual + get));
+  const named = get.replace("/", "/transfer-encoding:").replace("x", "x\r\nA: transfer-encoding:");
+  const zeros = plain.replace("11", "0".repeat(30) + "11");
+  assert(isAccepted(plain + get + named + zeros + usual + many + usual + get));
   const floods = [
     chunked("Transfer-Encoding: chunked", small.repeat(65)),
     chunked("Content-Length: 9\r\nTRANSFER-ENCODING: chunked", small.repeat(65)),
@@ -147,6 +149,9 @@ Deno.test("RequestFraming finds bodies in small chunks, in any request of a conn
     chunked("Transfer-Encoding: chunked", "1;" + "a".repeat(2000) + "\r\nx\r\n"),
     chunked("Transfer-Encoding: chunked", "z\r\n"),
     "GET / HTTP/1.1\r\nA: " + "a".repeat(1 << 16),
+    plain.replace("11", "1" + "0".repeat(15)),
+    plain.replace("11", "11, 11"),
+    plain.replace("POST", "CONNECT"),
   ];
   for (const flood of floods) assert(!isAccepted(plain + usual + get + flood), flood.slice(0, 80));
 });
