@@ -257,7 +257,8 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
 
 /** Says how to move a folder of the user's, as `HOME` may be `/` in a container. */
 function unwritableFix(error: Error): string {
-  const path = isUnwritable(error) ? /'([^']+)'$/.exec(error.message)?.[1] : undefined;
+  const isUnusable = isUnwritable(error) || error instanceof Deno.errors.NotADirectory;
+  const path = isUnusable ? /'([^']+)'$/.exec(error.message)?.[1] : undefined;
   const variables = path === undefined ? [] : variablesOf(path);
   return variables.length === 0
     ? ""
@@ -267,7 +268,7 @@ function unwritableFix(error: Error): string {
 /** Problems of the machine: full, read-only and broken disks, too many files. */
 function isMachineTrouble(error: unknown): error is Error {
   if (!(error instanceof Error) || !("code" in error)) return false;
-  return ["EDQUOT", "EFBIG", "EIO", "EMFILE", "ENFILE", "ENOSPC", "EROFS"]
+  return ["EDQUOT", "EFBIG", "EIO", "EMFILE", "ENFILE", "ENOSPC", "ENOTDIR", "EROFS"]
     .some((code) => error.code === code);
 }
 

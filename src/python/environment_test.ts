@@ -141,6 +141,7 @@ Deno.test("checkPython() tries even a Python that is remembered", async () => {
 Deno.test("findPython() says why something is no Python", async () => {
   const find = (python: string) => () => findPython({ python });
   await assertRejects(find("/nowhere/python"), EnvironmentNotReadyError, "no such command");
+  await assertRejects(find("/usr"), EnvironmentNotReadyError, "did you mean /usr/bin/python?");
   await assertRejects(find("/bin/false"), EnvironmentNotReadyError, "it exited with code 1");
   await assertRejects(find("/bin/echo"), EnvironmentNotReadyError, "it exited with code 0");
 });

@@ -120,9 +120,14 @@ async function output(command: string, args: readonly string[]): Promise<Program
     return await runProgram(await programOf(command), { args, signal });
   } catch (cause) {
     if (cause instanceof Deno.errors.NotCapable) throw cause; // it names the flag that is missing
-    const reason = cause instanceof Deno.errors.NotFound ? "no such command" : String(cause);
-    throw notPython(command, reason, cause);
+    throw notPython(command, await reasonOf(cause, command), cause);
   }
+}
+
+async function reasonOf(cause: unknown, command: string): Promise<string> {
+  const isFolder = await Deno.stat(command).then((info) => info.isDirectory, () => false);
+  if (isFolder) return `it is a folder; did you mean ${command}/bin/python?`;
+  return cause instanceof Deno.errors.NotFound ? "no such command" : String(cause);
 }
 
 function notPython(command: string, reason: string, cause?: unknown): EnvironmentNotReadyError {

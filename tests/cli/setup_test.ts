@@ -60,13 +60,13 @@ Deno.test("a folder of the user's that cannot be written is named with what move
 
   const byHome = await ipybox(["setup"], { ...env, HOME: home, XDG_CACHE_HOME: "" });
   const byVariable = await ipybox(["setup"], { ...env, XDG_CACHE_HOME: home });
+  const noFolder = await ipybox(["policy", "check"], { XDG_CONFIG_HOME: "/dev/null" });
 
   const end = "to a folder that you can write to\n";
   assertStringIncludes(byHome.stderr, `; set HOME or XDG_CACHE_HOME ${end}`);
-  assertStringIncludes(
-    byVariable.stderr,
-    `mkdir '${home}/ipybox/python'; set XDG_CACHE_HOME ${end}`,
-  );
+  assertStringIncludes(byVariable.stderr, `'${home}/ipybox/python'; set XDG_CACHE_HOME ${end}`);
+  const missing = "'/dev/null/ipybox/policy.json'";
+  assertStringIncludes(noFolder.stderr, `${missing}; set XDG_CONFIG_HOME ${end}`);
 });
 
 Deno.test("ipybox setup and doctor refuse options that they do not know", async () => {
