@@ -150,8 +150,8 @@ const URL_SCHEME = /^(?:https?|wss?|ftp|file):$/;
 /** A URL as browsers write it, without a user; `"unknown"` if it is too long, `undefined` for other texts. */
 export function urlText(text: string): string | undefined {
   if (!text.includes(":")) return undefined;
-  // deno-lint-ignore no-control-regex -- parsers of URLs remove them, too
-  const bare = text.replace(/^[\x00-\x20]+|[\t\n\r]+/g, "");
+  // deno-lint-ignore no-control-regex -- parsers of URLs or their callers remove them, too
+  const bare = text.replace(/^[\x00-\x20\x85\s]+|[\t\n\r]+/g, "");
   const url = URL.parse(bare.slice(0, MAX_URL));
   if (url === null || !URL_SCHEME.test(url.protocol)) return undefined;
   [url.username, url.password] = ["", ""];

@@ -502,6 +502,8 @@ const DECISIONS: readonly (readonly [
     "\\u0001 http:/x.org/a",
     "ht\\ttp://x.org:80/a",
     "http://x.\\u00adorg/a",
+    "\\u00a0http://x.org/a",
+    "\\u0085\\u3000http://x.org/a",
     "http://x.org/%61?b",
     "http://u:p@x.org/a",
     `HTTP://x.org/a?${"b".repeat(5000)}`,
