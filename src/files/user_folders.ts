@@ -84,7 +84,7 @@ function ownFolder(variable: string, inHome: string): string | undefined {
     const foreign = foreignOn(folder);
     if (foreign === undefined) return folder;
     throw new ConfigError(
-      `Cannot use ${folder}: ${foreign} belongs to another user, and everybody can create files in ` +
+      `Cannot use ${folder}: ${foreign} belongs to another user, and others can create files in ` +
         `${dirname(foreign)}; set ${name} to a folder of your own`,
     );
   }

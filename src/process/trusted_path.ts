@@ -172,8 +172,8 @@ function isTrustedOwner({ uid }: Deno.FileInfo, user: number | undefined): boole
 }
 
 /**
- * What others have put on the way to a path of this user's, where everybody can create files: what is
- * found there may be theirs. Folders above that belong to others, as in containers, do not count.
+ * What others have put on the way to a path of this user's, where everybody or a group can create files:
+ * what is found there may be theirs. Folders above that belong to others, as in containers, do not count.
  */
 export function foreignOn(path: string): string | undefined {
   const user = ownId();
@@ -192,7 +192,7 @@ export function foreignOn(path: string): string | undefined {
     }
     const info = lookSync(next);
     if (info === undefined) return undefined; // nobody has made it
-    if (!isTrustedOwner(info, user) && ((lookSync(at)?.mode ?? 0) & 0o002) !== 0) return next;
+    if (!isTrustedOwner(info, user) && isOpenTo(info, lookSync(at))) return next;
     if (!info.isSymlink) {
       at = next;
       continue;
@@ -203,6 +203,12 @@ export function foreignOn(path: string): string | undefined {
     pending.unshift(...names(target));
   }
   return undefined;
+}
+
+/** Whether the owner of an entry can create files in its folder without owning that. */
+function isOpenTo({ uid }: Deno.FileInfo, folder: Deno.FileInfo | undefined): boolean {
+  const mode = folder?.mode ?? 0;
+  return (mode & 0o002) !== 0 || ((mode & 0o020) !== 0 && uid !== folder?.uid);
 }
 
 function lookSync(path: string): Deno.FileInfo | undefined {

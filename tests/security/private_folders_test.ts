@@ -6,6 +6,7 @@ import { ConfigError } from "../../src/base/errors.ts";
 import { requireOwnProgram } from "../../src/sandbox/workspace.ts";
 import { heldRecords, holdRecord } from "../../src/files/held_records.ts";
 import { forEachAbandoned, HeldFolder } from "../../src/files/private_folder.ts";
+import { foreignOn } from "../../src/process/trusted_path.ts";
 import { ipybox } from "../support/cli.ts";
 import { exists } from "../support/files.ts";
 import { npmRegistry } from "../support/npm_registry.ts";
@@ -220,6 +221,21 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
     const deno = ["run", "--quiet", `--config=${fileURLToPath(config!)}`, ...flags, program];
     const { stdout, stderr } = await runProgram(Deno.execPath(), deno);
     assertEquals(stdout.trim(), theirs, stderr);
+  },
+});
+
+testIf(Deno.uid() === 0, "only root can give folders to other users", {
+  name: "what a member of a group made in the group's folder counts as another user's",
+  fn: async () => {
+    await using shared = await TempFolder.create();
+    const folder = `${await Deno.realPath(shared.path)}/group`;
+    const theirs = `${folder}/theirs`;
+    await Deno.mkdir(`${theirs}/ipybox`, { recursive: true });
+    await Deno.chown(theirs, NOBODY, NOBODY);
+    await Deno.chmod(folder, 0o2775);
+    assertEquals(foreignOn(`${theirs}/ipybox`), theirs);
+    await Deno.chown(folder, NOBODY, 0); // a home directory in a container: no third user made it
+    assertEquals(foreignOn(`${theirs}/ipybox`), undefined);
   },
 });
 
