@@ -228,6 +228,10 @@ const MAX_SIZE_LINE = 1024;
 const MAX_CHUNKS = 64;
 const SMALL_CHUNK = 4096;
 
+/** The header of a body's length, and the limit: more could not be counted exactly. */
+const CONTENT_LENGTH = /^content-length:[ \t]*(\d+)[ \t]*\r?\n$/i;
+const MAX_LENGTH = 1e15;
+
 /** The part of a request that comes next. */
 type FramingState = "head" | "body" | "size" | "chunk" | "trailers";
 
@@ -286,9 +290,11 @@ export class RequestFraming {
     } else if (state === "head") {
       if (line.startsWith("CONNECT ")) return false; // its body is read as the next request
       this.#isChunked ||= /^transfer-encoding:/i.test(line);
-      const [, length] = /^content-length:[ \t]*(.*?)[ \t]*\r?\n$/i.exec(line) ?? [];
-      if (length !== undefined && !/^0*\d{1,15}$/.test(length)) return false;
-      this.#declared ||= Number(length ?? 0);
+      if (/^content-length:/i.test(line)) {
+        const length = Number(CONTENT_LENGTH.exec(line)?.[1]);
+        if (!(length < MAX_LENGTH)) return false;
+        this.#declared ||= length;
+      }
     }
     return true;
   }

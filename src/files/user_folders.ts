@@ -4,6 +4,20 @@ import { codeOf } from "../base/message_of.ts";
 import { hostEnv, mayUse } from "../base/permission.ts";
 import { foreignOn, isInside } from "../process/trusted_path.ts";
 
+/** A kind of folder of the user's: the variable that moves it, and where it is in the home directory. */
+interface Place {
+  readonly variable: string;
+  readonly inHome: string;
+}
+
+const CACHE: Place = {
+  variable: "XDG_CACHE_HOME",
+  inHome: Deno.build.os === "darwin" ? "Library/Caches" : ".cache",
+};
+const STATE: Place = { variable: "XDG_STATE_HOME", inHome: ".local/state" };
+const DATA: Place = { variable: "XDG_DATA_HOME", inHome: ".local/share" };
+const SETTINGS: Place = { variable: "XDG_CONFIG_HOME", inHome: ".config" };
+
 /** The folder that holds the logins to remote MCP servers. Executed code must never see it. */
 export function loginsFolder(): string | undefined {
   const state = stateFolder();
@@ -12,7 +26,7 @@ export function loginsFolder(): string | undefined {
 
 /** The user's logins, registered servers and accepted policies. Executed code must never see it. */
 export function stateFolder(): string | undefined {
-  return ownFolder("XDG_STATE_HOME", ".local/state");
+  return ownFolder(STATE);
 }
 
 /** A folder in {@linkcode stateFolder}, if Deno's permissions allow using it. */
@@ -37,7 +51,7 @@ export function isUnwritable(error: unknown): boolean {
 
 /** The user's settings for all workspaces, such as a policy. Executed code must never write there. */
 export function settingsFolder(): string | undefined {
-  return ownFolder("XDG_CONFIG_HOME", ".config");
+  return ownFolder(SETTINGS);
 }
 
 /** The folder that lists the running sessions of `ipybox mcp`. Executed code must never see it. */
@@ -53,40 +67,43 @@ export function temporaryFolder(): string {
 
 /** The folder for data that can be recreated: Python environments, and folders to start programs in. */
 export function cacheFolder(): string | undefined {
-  return ownFolder("XDG_CACHE_HOME", Deno.build.os === "darwin" ? "Library/Caches" : ".cache");
+  return ownFolder(CACHE);
 }
 
 /** The folder for the user's data other than settings, such as the workspaces of projects. */
 export function dataFolder(): string | undefined {
-  return ownFolder("XDG_DATA_HOME", ".local/share");
+  return ownFolder(DATA);
 }
 
 /** The variables that move the user's folder with this path. */
 export function variablesOf(path: string): readonly string[] {
-  const places = [
-    ["XDG_CACHE_HOME", cacheFolder()],
-    ["XDG_STATE_HOME", stateFolder()],
-    ["XDG_DATA_HOME", dataFolder()],
-    ["XDG_CONFIG_HOME", settingsFolder()],
-  ] as const;
-  const place = places.find(([, folder]) => folder !== undefined && isInside(path, folder));
-  if (place === undefined) return [];
-  const [variable] = place;
-  return isAbsolute(hostEnv(variable) ?? "") ? [variable] : ["HOME", variable];
+  for (const place of [CACHE, STATE, DATA, SETTINGS]) {
+    const found = find(place);
+    if (found === undefined || !isInside(path, found.folder)) continue;
+    return found.name === place.variable ? [found.name] : [found.name, place.variable];
+  }
+  return [];
 }
 
 /** Throws where another user may have made the folder first: ipybox obeys, and runs, what is in it. */
-function ownFolder(variable: string, inHome: string): string | undefined {
+function ownFolder(place: Place): string | undefined {
+  const found = find(place);
+  if (found === undefined) return undefined;
+  const { folder, name } = found;
+  const foreign = foreignOn(folder);
+  if (foreign === undefined) return folder;
+  throw new ConfigError(
+    `Cannot use ${folder}: ${foreign} belongs to another user, and others can create files in ` +
+      `${dirname(foreign)}; set ${name} to a folder of your own`,
+  );
+}
+
+/** Where a folder of the user's is, and the variable that says so. */
+function find({ variable, inHome }: Place): { folder: string; name: string } | undefined {
   for (const [name, below] of [[variable, ""], ["HOME", inHome]] as const) {
     const set = hostEnv(name);
     if (set === undefined || !isAbsolute(set)) continue; // the XDG specification says so
-    const folder = join(set, below, "ipybox");
-    const foreign = foreignOn(folder);
-    if (foreign === undefined) return folder;
-    throw new ConfigError(
-      `Cannot use ${folder}: ${foreign} belongs to another user, and others can create files in ` +
-        `${dirname(foreign)}; set ${name} to a folder of your own`,
-    );
+    return { folder: join(set, below, "ipybox"), name };
   }
   return undefined;
 }
