@@ -19,8 +19,9 @@ import { SupervisedLauncher } from "../kernel/supervisor.ts";
 import { findPython, type PythonEnvironment, retryPython } from "../python/environment.ts";
 import { callsElsewhere } from "./elsewhere.ts";
 import { PackageFolder } from "../python/packages.ts";
+import { bindsWorkspace } from "../placement/placement.ts";
 import { makeOwnFolders } from "../sandbox/protect.ts";
-import type { SandboxOptions } from "../sandbox/sandbox.ts";
+import { refuseNewAround, type SandboxOptions } from "../sandbox/sandbox.ts";
 import { realWorkspace, refuseNested, refuseUnfit } from "../sandbox/workspace.ts";
 import { CodeInputs, type RunEvent } from "./code_inputs.ts";
 import {
@@ -85,8 +86,11 @@ export async function startParts(
   if (!options.nestedWorkspace) await refuseNested(workspace);
   const sandboxed = options.sandbox !== false && options.placement === undefined;
   await refuseUnfit(workspace, { sandboxed });
+  const { placement } = options;
+  const isWritten = placement === undefined ? sandboxed : bindsWorkspace(placement);
+  if (isWritten && !options.nestedWorkspace) await refuseNewAround(workspace);
   await makeOwnFolders(workspace);
-  const { durable, placement, restoreWorkingDir = false } = options;
+  const { durable, restoreWorkingDir = false } = options;
   const python = placement === undefined ? await findPython({ ...options, workspace }) : undefined;
   await using _name = durable?.name === undefined
     ? undefined

@@ -34,7 +34,12 @@ import {
   sshCarrier,
 } from "../placement/carrier.ts";
 import { kubernetesCarrier, kubernetesFix } from "../placement/kubernetes.ts";
-import { type ContainerPlacement, parsePlacement, type Placement } from "../placement/placement.ts";
+import {
+  bindsWorkspace,
+  type ContainerPlacement,
+  parsePlacement,
+  type Placement,
+} from "../placement/placement.ts";
 import { type ExitStatus, ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
 import { namedProgram, programOf } from "../process/program.ts";
 import { isInside } from "../process/trusted_path.ts";
@@ -339,7 +344,7 @@ async function containerOf(
   { options, held, hostPrivate, limits, times }: CarrierOptions,
 ): Promise<Carrier> {
   const { log = silentLogger, sandbox, nestedWorkspace } = options;
-  const isBound = placement.workspace !== "none";
+  const isBound = bindsWorkspace(placement);
   const workspace = isBound ? await Deno.realPath(options.workspace) : options.workspace;
   const found = !isBound ? NOTHING : await protectWorkspace(workspace, {
     ...{ log, nestedWorkspace, hostPrivate, belongings: held },

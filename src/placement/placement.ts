@@ -129,6 +129,12 @@ export type Placement =
   | SshPlacement
   | CommandPlacement;
 
+/** Whether code writes to the workspace on this machine. */
+export function bindsWorkspace(placement: Placement): boolean {
+  return (placement.type === "docker" || placement.type === "podman") &&
+    placement.workspace !== "none";
+}
+
 const text = z.string().min(1).max(4096).refine((text) => !text.includes("\0"), "it has a NUL");
 const folder = text.startsWith("/");
 const name = text.regex(/^[a-z0-9][a-z0-9.-]*$/);

@@ -6,6 +6,7 @@ import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import type { Belongings } from "../files/held_records.ts";
+import { lstatIfPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
@@ -18,6 +19,7 @@ import {
   makeOwnFolders,
   noteAbsentDotenv,
   type ProtectedPaths,
+  STATE_FOLDER,
 } from "./protect.ts";
 import { selfTestFailures, type SelfTestReport, UNWALLED } from "./selftest.ts";
 import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
@@ -203,6 +205,16 @@ async function admitWorkspace(workspace: string, hostPrivate: string): Promise<v
   refuseWorkspaceAround(hostPrivate, workspace);
   await makeOwnFolders(workspace);
   await noteAbsentDotenv(workspace);
+}
+
+/**
+ * Refuses a workspace that contains others, before anything is written to it: with a `.ipybox` in it, those
+ * would be refused from then on, as they would be inside a workspace. One that has it is judged by
+ * {@linkcode prepareSandbox} and {@linkcode protectWorkspace}, which look through it anyway.
+ */
+export async function refuseNewAround(workspace: string): Promise<void> {
+  if (await lstatIfPresent(`${workspace}/${STATE_FOLDER}`) !== undefined) return;
+  refuseNesting(workspace, (await findProtectedPaths(workspace)).otherStates);
 }
 
 /** Options of {@linkcode protect} and {@linkcode protectWorkspace}. */

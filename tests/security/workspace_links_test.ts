@@ -286,6 +286,11 @@ Deno.test("code sees and changes nothing of a workspace in its own", async () =>
   const outer = { workspace: folder.path, python: testPython(), log };
   const error = await assertRejects(() => CodeExecutor.start(outer), ConfigError);
   assertStringIncludes(error.message, `it contains the workspace ${inner}`);
+  // With a `.ipybox`, it would be a workspace, and so would all in it be refused.
+  assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).map(({ name }) => name), ["a"]);
+  const docker = { ...outer, placement: { type: "docker" } } as const;
+  await assertRejects(() => CodeExecutor.start(docker), ConfigError, "it contains the workspace");
+  assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).map(({ name }) => name), ["a"]);
 
   await using started = await TestExecutor.start({ ...outer, nestedWorkspace: true });
   const results = await attack(
