@@ -3,7 +3,7 @@ import type { PartialResult } from "../base/errors.ts";
 import { isRecord, weightOf } from "../json/exact.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
 import { SpillFile, type TextSource } from "./spill_file.ts";
-import { hasImage, type MimeBundle, readBundle, shownText, writeImage } from "./outputs.ts";
+import { imageIn, readBundle, shownText } from "./outputs.ts";
 import type { JsonObject, JupyterMessage } from "./jupyter.ts";
 import { type DataEntry, LineJoiner, OutputLog, type Shown } from "./output_log.ts";
 import { cut, formatBytes } from "./text.ts";
@@ -26,8 +26,9 @@ const MAX_KEPT_BYTES = 128 * 1024 ** 2;
 /** The limit on displays and errors of one execution. */
 const MAX_KEPT = 10_000;
 
-/** The limit on image files of one result: writing them blocks all other sessions. */
+/** The limits on image files of one result: writing them blocks all other sessions. */
 const MAX_IMAGES = 1000;
+const MAX_IMAGE_BYTES = 64 * 1024 ** 2;
 
 /** The memory of a display or error besides its content, in bytes. */
 const ENTRY_BYTES = 512;
@@ -233,27 +234,32 @@ export class OutputCollector implements Disposable {
 
   #saveImages(): void {
     let left = MAX_IMAGES - this.#log.images().length;
+    let room = MAX_IMAGE_BYTES;
     let missing = 0;
     for (const shown of this.#log.unsaved()) {
-      if (!hasImage(shown.data)) shown.image = null;
-      else if (left-- > 0) shown.image = this.#saveImage(shown.data);
-      else {
-        shown.image = null;
+      shown.image = null;
+      const image = imageIn(shown.data);
+      if (image === undefined) continue;
+      if (left <= 0 || image.leastSize > room) {
         missing++;
+        continue;
+      }
+      left--;
+      try {
+        const bytes = image.decode();
+        room -= bytes.length; // also if it does not fit: decoding has taken time
+        if (room < 0) missing++;
+        else shown.image = this.#options.images.write(image.extension, bytes);
+      } catch (error) {
+        // One lost file must not lose the result: the text reports the failure.
+        this.#say(`An image could not be saved: ${messageOf(error)}`);
       }
     }
     if (missing > 0) {
-      this.#say(`${missing} images were not saved: there are more than ${MAX_IMAGES}`);
-    }
-  }
-
-  #saveImage(data: MimeBundle): string | null {
-    try {
-      return writeImage(data, this.#options.images) ?? null;
-    } catch (error) {
-      // One lost file must not lose the result: the text reports the failure.
-      this.#say(`An image could not be saved: ${messageOf(error)}`);
-      return null;
+      this.#say(
+        `${missing} images were not saved: there are more than ${MAX_IMAGES}, or more than ` +
+          `${formatBytes(MAX_IMAGE_BYTES)} of them`,
+      );
     }
   }
 

@@ -298,6 +298,18 @@ Deno.test("OutputCollector keeps the last state of a display before a long text"
   assert((collector.text ?? "").length < 1200);
 });
 
+Deno.test("OutputCollector writes up to 64 MiB of images of a result", () => {
+  using collector = new TestCollector();
+  const svg = (bytes: number) => ({ "image/svg+xml": "é".repeat(bytes / 2) });
+  const M = 1024 ** 2;
+  for (const size of [40 * M, 40 * M, 1 * M]) collector.display(svg(size));
+  // What does not fit is decoded for nothing only once.
+  assertMatch(collector.partial().text ?? "", /2 images were not saved: .* or more than 64.0 MiB/);
+  assertEquals(collector.partial().images.length, 1);
+  collector.display(svg(1 * M));
+  assertEquals(collector.partial().images.length, 2);
+});
+
 Deno.test("OutputCollector writes the images that are shown in the end, up to a limit", () => {
   using collector = new TestCollector();
   for (let i = 0; i < 3000; i++) {

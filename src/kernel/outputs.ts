@@ -3,7 +3,6 @@
  *
  * @module
  */
-import type { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { JsonObject } from "./jupyter.ts";
 
 /** A bundle of one value in several MIME types, as in Jupyter's `display_data`. */
@@ -42,7 +41,10 @@ export interface ExecutionResult {
    * was none.
    */
   readonly text: string | null;
-  /** Paths of the image files, in order: one for each of the first 1000 outputs with a PNG, JPEG or SVG. */
+  /**
+   * Paths of the image files, in order: one for each of the first 1000 outputs with a PNG, JPEG or SVG, up
+   * to 64 MiB together.
+   */
   readonly images: readonly string[];
   /** All outputs in order, displays in their last state. */
   readonly outputs: readonly Output[];
@@ -79,10 +81,21 @@ const FORMATS: readonly {
   { mime: "image/svg+xml", extension: "svg", decode: (value) => encoder.encode(value) },
 ];
 
-export function writeImage(data: MimeBundle, folder: ArtifactFolder): string | undefined {
+/** An image that can become a file. */
+export interface FoundImage {
+  readonly extension: string;
+  /** The size of its file in bytes, or less. */
+  readonly leastSize: number;
+  /** @throws {SyntaxError} It is no base64. */
+  decode(): Uint8Array;
+}
+
+/** The image of a bundle that becomes a file, if it has one. */
+export function imageIn(data: MimeBundle): FoundImage | undefined {
   for (const { mime, extension, decode } of FORMATS) {
     const value = textOf(data[mime]);
-    if (value !== undefined) return folder.write(extension, decode(value));
+    if (value === undefined) continue;
+    return { extension, leastSize: value.length * 3 / 4, decode: () => decode(value) };
   }
   return undefined;
 }
@@ -91,12 +104,7 @@ export function writeImage(data: MimeBundle, folder: ArtifactFolder): string | u
 export function shownText(data: MimeBundle): string | undefined {
   const text = textOf(data["text/plain"]);
   if (text === undefined || text.length > MAX_BARE_REPR || !BARE_REPR.test(text)) return text;
-  return hasImage(data) ? undefined : textOf(data["text/markdown"]) ?? text;
-}
-
-/** Whether a bundle has an image that can become a file. */
-export function hasImage(data: MimeBundle): boolean {
-  return FORMATS.some(({ mime }) => textOf(data[mime]) !== undefined);
+  return imageIn(data) !== undefined ? undefined : textOf(data["text/markdown"]) ?? text;
 }
 
 /** Such as `<IPython.core.display.Image object>` or `<Figure size 640x480 with 1 Axes>`. */
