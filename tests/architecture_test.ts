@@ -38,6 +38,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "files",
     "kernel",
     "mcp",
+    "placement",
     "python",
     "sandbox",
     "servers",

@@ -89,12 +89,20 @@ export function variablesOf(path: string): readonly string[] {
 function ownFolder(place: Place): string | undefined {
   const found = find(place);
   if (found === undefined) return undefined;
-  const { folder, name } = found;
-  const foreign = foreignOn(folder);
-  if (foreign === undefined) return folder;
+  refuseForeign(found.folder, `set ${found.name} to a folder of your own`);
+  return found.folder;
+}
+
+/** Throws where another user may have made what is at a path in one of the user's folders. */
+export function refuseForeign(
+  path: string,
+  fix = "remove it, and let only yourself create files there",
+): void {
+  const foreign = foreignOn(path);
+  if (foreign === undefined) return;
   throw new ConfigError(
-    `Cannot use ${folder}: ${foreign} belongs to another user, and others can create files in ` +
-      `${dirname(foreign)}; set ${name} to a folder of your own`,
+    `Cannot use ${path}: ${foreign} belongs to another user, and others can create files in ` +
+      `${dirname(foreign)}; ${fix}`,
   );
 }
 

@@ -240,7 +240,7 @@ export class OutputCollector implements Disposable {
       shown.image = null;
       const image = imageIn(shown.data);
       if (image === undefined) continue;
-      if (left <= 0 || image.leastSize > room) {
+      if (left <= 0 || image.size > room) {
         missing++;
         continue;
       }

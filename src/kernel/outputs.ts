@@ -84,8 +84,8 @@ const FORMATS: readonly {
 /** An image that can become a file. */
 export interface FoundImage {
   readonly extension: string;
-  /** The size of its file in bytes, or less. */
-  readonly leastSize: number;
+  /** About how large its file is, in bytes: an SVG can be larger. */
+  readonly size: number;
   /** @throws {SyntaxError} It is no base64. */
   decode(): Uint8Array;
 }
@@ -95,7 +95,7 @@ export function imageIn(data: MimeBundle): FoundImage | undefined {
   for (const { mime, extension, decode } of FORMATS) {
     const value = textOf(data[mime]);
     if (value === undefined) continue;
-    return { extension, leastSize: value.length * 3 / 4, decode: () => decode(value) };
+    return { extension, size: value.length * 3 / 4, decode: () => decode(value) };
   }
   return undefined;
 }

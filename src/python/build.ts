@@ -84,7 +84,7 @@ export async function buildPythonEnvironment(
   signal?.throwIfAborted();
   const ready = await readManaged(recipe, cacheDir);
   if (ready !== undefined && !options.rebuild) return ready;
-  await Deno.mkdir(cacheDir, { recursive: true });
+  await Deno.mkdir(cacheDir, { recursive: true, mode: 0o755 }); // users of an image share it
   using _lock = await lockBuilds(cacheDir, options);
   const builtMeanwhile = await readManaged(recipe, cacheDir);
   // Another process rebuilt it while this one waited for the lock.
@@ -115,10 +115,11 @@ export async function findBasePython(): Promise<string | undefined> {
 
 /** Locks out other builds. The system releases the lock when this process dies. */
 async function lockBuilds(cacheDir: string, options: BuildOptions): Promise<Disposable> {
-  const file = await Deno.open(join(cacheDir, "build.lock"), { create: true, write: true });
+  const path = join(cacheDir, "build.lock"); // whoever can read it can hold it for ever
+  const file = await Deno.open(path, { create: true, write: true, mode: 0o600 });
   try {
     if (await file.tryLock(true)) return file;
-    options.onProgress?.("Waiting for another process that is building the Python environment");
+    options.onProgress?.(`Waiting for another process that is building, and has locked ${path}`);
     while (!await file.tryLock(true)) await pause(LOCK_POLL_MS, options.signal);
     return file;
   } catch (error) {
@@ -171,6 +172,7 @@ async function planBuild(
 
 async function install({ base, uv, directory, python, requirements, step }: Build): Promise<void> {
   step.onProgress?.(`Creating a Python environment in ${directory}`);
+  await makeClosed(directory);
   if (uv !== undefined) {
     await runStep(uv, ["venv", "--no-project", "--python", base, directory], step);
   } else {
@@ -194,6 +196,13 @@ async function install({ base, uv, directory, python, requirements, step }: Buil
       total,
     });
   }
+}
+
+/** Makes a folder for an installer, whose files others could replace where the umask lets them. */
+async function makeClosed(folder: string): Promise<void> {
+  await Deno.mkdir(folder);
+  const { mode } = await Deno.lstat(folder);
+  if (((mode ?? 0) & 0o022) !== 0) await Deno.chmod(folder, 0o700);
 }
 
 function assertComplete({ missing }: Interpreter): void {

@@ -63,6 +63,23 @@ Deno.test("buildPythonEnvironment() builds once, also for two processes, and aga
   });
 });
 
+Deno.test("buildPythonEnvironment() lets nobody else write, whatever the umask", async () => {
+  await using directory = await TempFolder.create();
+  const cacheDir = `${directory.path}/ipybox/python`;
+  const recipe = await tinyRecipe(directory.path);
+
+  const { success } = await buildElsewhere(cacheDir, recipe, "000").output();
+
+  assert(success);
+  const modeOf = async (path: string) => ((await Deno.stat(path)).mode ?? 0) & 0o777;
+  const environment = await readManaged(recipe, cacheDir);
+  assert(environment !== undefined);
+  const closed = [`${directory.path}/ipybox`, cacheDir, `${cacheDir}/build.lock`];
+  assertEquals(await Promise.all(closed.map(modeOf)), [0o755, 0o755, 0o600]);
+  assertEquals(await modeOf(environment.prefix), 0o700); // the installer left its files open
+  assertEquals(await modeOf(`${environment.prefix}/bin`), 0o777);
+});
+
 Deno.test("buildPythonEnvironment() installs nothing without its hash", async () => {
   await using directory = await TempFolder.create();
   const { requirements, modules } = await tinyRecipe(directory.path);
@@ -130,10 +147,15 @@ Deno.test("buildPythonEnvironment() installs nothing from a cache that executed 
   );
 });
 
-function buildElsewhere(cacheDir: string, recipe: EnvironmentRecipe): Deno.Command {
+function buildElsewhere(
+  cacheDir: string,
+  recipe: EnvironmentRecipe,
+  umask = "022",
+): Deno.Command {
   const script = new URL("../../tests/fixtures/build_environment.ts", import.meta.url).pathname;
-  return new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", script, cacheDir, JSON.stringify(recipe)],
+  const args = [Deno.execPath(), "run", "-A", script, cacheDir, JSON.stringify(recipe)];
+  return new Deno.Command("/bin/sh", {
+    args: ["-c", `umask ${umask} && exec "$@"`, "sh", ...args],
     env: OFFLINE,
     stdout: "piped",
     stderr: "piped",

@@ -41,7 +41,7 @@ export async function rememberNamed(
 ): Promise<void> {
   const folder = usableFolder(cacheDir);
   if (folder === undefined) return;
-  await Deno.mkdir(folder, { recursive: true });
+  await Deno.mkdir(folder, { recursive: true, mode: 0o755 });
   await replaceMarker(recordIn(folder, interpreter.executable), interpreter);
 }
 

@@ -172,7 +172,7 @@ export class PackageFolder {
   ): Promise<PackageFolder> {
     using _stage = stage("open packages");
     const folder = folderOf(workspace, options.cacheDir);
-    await Deno.mkdir(dirname(folder), { recursive: true });
+    await Deno.mkdir(dirname(folder), { recursive: true, mode: 0o755 });
     if (await madeFolder(folder, workspace)) await removeAbandoned(dirname(folder));
     const overlayFolder = join(await Deno.realPath(folder), `python${minorVersion(python)}`);
     const { sitePackages } = await openOverlay(overlayFolder, python);
@@ -518,7 +518,7 @@ const WORKSPACE = "workspace";
 async function madeFolder(path: string, workspace: string): Promise<boolean> {
   if (await isThere(join(path, WORKSPACE))) return false;
   const fresh = `${path}.${crypto.randomUUID()}.tmp`;
-  await Deno.mkdir(fresh);
+  await Deno.mkdir(fresh, { mode: 0o700 }); // installers use the umask
   try {
     await Deno.writeTextFile(join(fresh, WORKSPACE), workspace);
     await Deno.rename(fresh, path); // also over an empty folder

@@ -7,6 +7,7 @@ import { requireOwnProgram } from "../../src/sandbox/workspace.ts";
 import { heldRecords, holdRecord } from "../../src/files/held_records.ts";
 import { forEachAbandoned, HeldFolder } from "../../src/files/private_folder.ts";
 import { foreignOn } from "../../src/process/trusted_path.ts";
+import { environmentKey, readManaged, writeMarker } from "../../src/python/managed.ts";
 import { ipybox } from "../support/cli.ts";
 import { exists } from "../support/files.ts";
 import { npmRegistry } from "../support/npm_registry.ts";
@@ -236,6 +237,36 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
     assertEquals(foreignOn(`${theirs}/ipybox`), theirs);
     await Deno.chown(folder, NOBODY, 0); // a home directory in a container: no third user made it
     assertEquals(foreignOn(`${theirs}/ipybox`), undefined);
+  },
+});
+
+testIf(Deno.uid() === 0, "only root can give files to other users", {
+  name: "a Python that another user could have put in the cache is not started",
+  fn: async () => {
+    await using cache = await TempFolder.create();
+    const directory = await Deno.realPath(cache.path);
+    const recipe = { requirements: "", modules: {} };
+    const prefix = `${directory}/${environmentKey(recipe)}-py3.11-0`;
+    const executable = `${prefix}/bin/python`;
+    const marker = `${directory}/${environmentKey(recipe)}.json`;
+    await Deno.mkdir(`${prefix}/bin`, { recursive: true });
+    await Deno.writeTextFile(executable, "");
+    await writeMarker(recipe, directory, {
+      ...{ executable, prefix, basePrefix: "/usr", makesEnvironments: true },
+      ...{ version: "3.11.7", packages: {}, missing: {} },
+    });
+    for (const theirs of [marker, prefix]) {
+      await Deno.chown(theirs, NOBODY, NOBODY);
+      await Deno.chmod(directory, 0o775);
+      await assertRejects(
+        () => readManaged(recipe, directory),
+        ConfigError,
+        `${theirs} belongs to another user, and others can create files in ${directory}; remove it`,
+      );
+      await Deno.chmod(directory, 0o755); // nobody else can have made it here
+      assertEquals((await readManaged(recipe, directory))?.prefix, prefix);
+      await Deno.chown(theirs, 0, 0);
+    }
   },
 });
 
