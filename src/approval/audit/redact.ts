@@ -8,11 +8,15 @@ const SECRET_NAME =
 /** The name of a secret in a text and the quote that may end it, in JSON or in JSON within JSON. */
 const NAMED = String
   .raw`(?:password|passwd|passphrase|secret(?:[_-]?access)?(?:[_-]?key)?|token|(?:api|access|account|private)[_-]?key)\\*["']?`;
-const VALUE = String.raw`(?:\\*"[^"]*"|\\*'[^']*'|[^\s"']+)`;
+/** A value: with its quotes, which may be escaped as in JSON within JSON, or else up to a blank or a quote. */
+const VALUE = String
+  .raw`(?:"(?:[^"\\]|\\[^])*"|\\"(?:[^"\\]|\\\\(?:\\[^]|[^\\]))*\\"|'(?:[^'\\]|\\[^])*'|\\*"[^"]*"|\\*'[^']*'|\\*["']?[^\s"']+)`;
+/** A program's argument that says that the next one is a secret. */
+const OPTION = new RegExp(String.raw`^--[\w-]*${NAMED}$`, "i");
 /** Secrets within texts; the first group is kept. Each pattern takes linear time: the texts are hostile. */
 const SECRET_TEXTS: readonly RegExp[] = [
   /\b((?:bearer|basic)\s+)[^\s"']+/gi,
-  /(:\/\/[^\s/:@]*:)[^\s/@]+(?=@)/g,
+  /(:\/\/[^\s/:@]*:)[^\s/?#"]+(?=@)/g, // also with an "@" that should be escaped
   new RegExp(String.raw`(${NAMED}\s*[=:]\s*)${VALUE}`, "gi"),
   new RegExp(String.raw`((?<![\w-])--[\w-]*${NAMED}\s+)(?!-)${VALUE}`, "gi"),
   // Unlike the names above, these are also common in words unrelated to secrets.
@@ -133,14 +137,32 @@ function redact(value: ExactJson, place: Place): ExactJson {
   if (depth > MAX_DEPTH) return { omitted: `nests too deeply: ${marker.mark(textOf(value))}` };
   const within = { ...place, depth: depth + 1 };
   if (isExactObject(value)) {
+    const namesValue = isNameOfSecret(value["name"] ?? value["key"], place);
     return Object.fromEntries(
       Object.entries(value).map(([name, inner]) => [
         withoutSecrets(name, marker),
-        isSecretName(name, place) ? marker.mark(textOf(inner)) : redact(inner, within),
+        namesValue && name === "value" || isSecretName(name, place)
+          ? marker.mark(textOf(inner))
+          : redact(inner, within),
       ]),
     );
   }
-  return isExactList(value) ? value.map((inner) => redact(inner, within)) : value;
+  if (!isExactList(value)) return value;
+  const isOfPairs = value.every((inner) => isExactList(inner) && inner.length === 2);
+  return value.map((inner, index) => {
+    if (isOfPairs && isExactList(inner) && isNameOfSecret(inner[0], place)) {
+      return [redact(inner[0] ?? null, within), marker.mark(textOf(inner[1] ?? null))];
+    }
+    const previous = textOf(value[index - 1] ?? null);
+    const isSecret = typeof inner === "string" && !inner.startsWith("-") &&
+      OPTION.test(previous);
+    return isSecret ? marker.mark(inner) : redact(inner, within);
+  });
+}
+
+/** Whether a value names a secret, as in `{"name": "DB_PASSWORD", "value": "…"}` and `["Cookie", "…"]`. */
+function isNameOfSecret(value: ExactJson | undefined, place: Place): boolean {
+  return typeof value === "string" && isSecretName(value, place);
 }
 
 function textOf(value: ExactJson): string {

@@ -65,6 +65,27 @@ const REDACTED: readonly (readonly [args: string, logged: string])[] = [
     '{"x":"PWD=/tmp, all tests pass: 5, one_pass = 2"}',
   ],
   ['{"card_number":"1","card":"2"}', '{"card_number":"[redacted]","card":"2"}'],
+  ['{"url":"db://me:p@ss@host/x?a@b"}', '{"url":"db://me:[redacted]@host/x?a@b"}'],
+  [String.raw`{"x":"password=\"a\\\"b\" c"}`, '{"x":"password=[redacted] c"}'],
+  [
+    String.raw`{"x":"{\\\"token\\\":\\\"a\\\\\\\"b\\\"}"}`,
+    String.raw`{"x":"{\\\"token\\\":[redacted]}"}`,
+  ],
+  [String.raw`{"x":"password: 'a\\'b' c"}`, '{"x":"password: [redacted] c"}'],
+  ['{"x":"token=\\"never closed"}', '{"x":"token=[redacted] closed"}'],
+  [
+    '{"cmd":["x","--db-password","a b","--token","--v","y"]}',
+    '{"cmd":["x","--db-password","[redacted]","--token","--v","y"]}',
+  ],
+  [
+    '{"headers":[["Authorization","x y"],["Accept","z"]],"fields":["password","name"]}',
+    '{"headers":[["Authorization","[redacted]"],["Accept","z"]],"fields":["password","name"]}',
+  ],
+  [
+    '{"env":[{"name":"DB_PASSWORD","value":"x"},{"key":"card_1","value":{"a":1}},{"name":"A","value":"y"}]}',
+    '{"env":[{"name":"DB_PASSWORD","value":"[redacted]"},{"key":"card_1","value":"[redacted]"},' +
+    '{"name":"A","value":"y"}]}',
+  ],
   ['{"__proto__":{"secret":1}}', '{"__proto__":{"secret":"[redacted]"}}'],
 ];
 
@@ -165,6 +186,10 @@ Deno.test("redactArguments() takes no more than linear time", () => {
     "eyJaaaaaaaa.",
     "eyJaaaaaaaa.a.",
     "\\\"'",
+    'token=\\"',
+    'token=\\"\\\\',
+    "token='\\",
+    "://a:@",
   ];
   const time = (size: number): number => {
     const start = cpuMs();
