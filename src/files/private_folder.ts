@@ -90,6 +90,8 @@ const MAX_IDENTITY = 100;
 const REMOVE_MS = 10 * 60_000;
 /** How long a start may be delayed by leftovers of killed processes. The next start continues. */
 const SWEEP_MS = 10_000;
+/** How many folders of running processes to look at then: other users can make any number of our names. */
+const MAX_HELD = 1000;
 
 /** Options of {@linkcode HeldFolder.create}. */
 interface HeldFolderOptions {
@@ -206,7 +208,7 @@ async function removeAbandoned(own: string, log: Logger): Promise<void> {
   if (!mayRead(parent)) return;
   const { uid } = await Deno.lstat(own);
   const signal = AbortSignal.timeout(SWEEP_MS);
-  await forEachAbandoned({ parent, uid }, async (path) => {
+  await forEachAbandoned({ parent, uid, maxHeld: MAX_HELD }, async (path) => {
     if (signal.aborted) return;
     try {
       await removeHeld(path, signal);
@@ -217,16 +219,31 @@ async function removeAbandoned(own: string, log: Logger): Promise<void> {
   });
 }
 
+/** Where {@linkcode forEachAbandoned} looks. */
+interface AbandonedOptions {
+  readonly parent: string;
+  /** The user. */
+  readonly uid: number | null;
+  /**
+   * How many folders to skip, of other users or running processes, before it gives up.
+   *
+   * @default {Infinity}
+   */
+  readonly maxHeld?: number;
+}
+
 /** Visits the folders of this user's processes that were killed before they could remove them. */
 export async function forEachAbandoned(
-  { parent, uid }: { readonly parent: string; readonly uid: number | null },
+  { parent, uid, maxHeld = Infinity }: AbandonedOptions,
   visit: (path: string) => Promise<void>,
 ): Promise<void> {
+  let held = 0;
   for await (const { name, isDirectory } of Deno.readDir(parent)) {
     if (!isDirectory || !name.startsWith(PREFIX)) continue;
     const root = `${parent}/${name}`;
     using lock = await abandonedLock(root, uid);
     if (lock !== null) await visit(root);
+    else if (++held > maxHeld) return;
   }
 }
 

@@ -52,6 +52,8 @@ export type ElicitationQuestion = FormQuestion | UrlQuestion;
 /** More than a person would read. */
 const MAX_MESSAGE = 10_000;
 const MAX_FORM = 250_000;
+/** As much as browsers and servers take. */
+const MAX_URL = 8192;
 
 /** Values take more memory than their text, and the schema is kept until the answer. */
 const MAX_FORM_VALUES = 15_000;
@@ -80,6 +82,7 @@ export function parseElicitation(
     if (fields === undefined) return "its schema does not describe a form";
     return { kind: "form", message, fields, schema: requestedSchema };
   }
+  if (typeof url === "string" && url.length > MAX_URL) return "its URL is too long";
   const address = typeof url === "string" ? URL.parse(url) : null;
   if (address === null || !["http:", "https:"].includes(address.protocol)) {
     return "its URL is neither http nor https";

@@ -57,6 +57,13 @@ Deno.test("M4: a form whose names or answers would have to be shown as they are 
   assert(typeof form({ a: { type: "string", enum: ["❤️ yes", "don’t"] } }) !== "string");
 });
 
+Deno.test("a URL that a server asks to open is judged only if it is no longer than URLs are", () => {
+  const open = (url: string) => parseElicitation({ mode: "url", message: "", url });
+  assert(typeof open(`https://x.org/${"<".repeat(8000)}`) !== "string");
+  // Parsing 100 MiB of these takes ten seconds, and a gigabyte.
+  assertEquals(open(`https://x.org/${"<".repeat(1e5)}`), "its URL is too long");
+});
+
 Deno.test("M4: what a server fills in for the user of an MCP client hides nothing", () => {
   const hidden = "eu\u202e\u001b[2J\u200b";
   const properties = {

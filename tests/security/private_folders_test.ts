@@ -283,6 +283,23 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
   },
 });
 
+Deno.test("folders of other users with our names hold up no start, however many", async () => {
+  await using parent = await TempFolder.create();
+  for (let n = 0; n < 2000; n++) await Deno.mkdir(`${parent.path}/ipybox-${n}`);
+  const { lstat } = Deno;
+  let looks = 0;
+  Deno.lstat = (path) => {
+    looks++;
+    return lstat(path);
+  };
+  try {
+    await using _held = await HeldFolder.create({ parent: parent.path });
+  } finally {
+    Deno.lstat = lstat;
+  }
+  assert(looks > 1000 && looks < 2500, `${looks}`); // two for each that it looks at
+});
+
 Deno.test("nothing is a leftover while another process takes it over", async () => {
   await using parent = await TempFolder.create();
   const place = { parent: await Deno.realPath(parent.path), uid: Deno.uid() };
