@@ -26,6 +26,8 @@ const CLIENT_INFO = { name: "ipybox", version: "0.1.0" } as const;
 
 /** How many sampling requests of one server may be open, since each may be large. */
 const MAX_SAMPLING = 16;
+/** How much of what the SDK says about a message is logged, since it may quote all of it. */
+const MAX_LOGGED = 1000;
 /** The lowest severity that servers are asked to log. */
 const LOG_LEVEL = "info";
 
@@ -36,7 +38,7 @@ export function makeClient(serverName: string, options: ClientMakeOptions): Clie
     capabilities: capabilities(hooks),
     versionNegotiation: negotiation(protocol),
   });
-  client.onerror = (error) => log.debug(`${serverName}: ${error.message}`);
+  client.onerror = (error) => log.debug(`${serverName}: ${error.message.slice(0, MAX_LOGGED)}`);
   const { onLog } = hooks;
   if (onLog !== undefined) {
     client.setNotificationHandler("notifications/message", ({ params }) => {

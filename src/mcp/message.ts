@@ -16,8 +16,10 @@ export const MAX_MESSAGE_BYTES: number = 128 * 2 ** 20;
 const MAX_VALUES = 1_000_000;
 const MAX_ALL_NAMES = 200_000;
 /** The most escapes and bytes besides strings, which take ten times as long as other text. */
-const MAX_ESCAPES = 2 ** 24;
+const MAX_ESCAPES = 2 ** 23;
 const MAX_BARE_BYTES = 32 * 2 ** 20;
+/** The most that the shares of these limits may add up to: each alone takes most of a second. */
+const MAX_SHARES = 1.25;
 
 /** Messages that take longer are paid back. */
 const LONG_MS = 50;
@@ -32,9 +34,9 @@ export async function payBack(begun: number, over?: AbortSignal | null): Promise
 }
 
 /** Checks a server's message before it is parsed. */
-export function checkMessage(json: Uint8Array | JsonMeasure): void {
+export function checkMessage(measure: JsonMeasure): void {
   try {
-    checkJson(json, {
+    checkJson(measure, {
       maxValues: MAX_VALUES,
       maxNames: MAX_ALL_NAMES,
       maxEscapes: MAX_ESCAPES,
@@ -42,9 +44,24 @@ export function checkMessage(json: Uint8Array | JsonMeasure): void {
     });
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
-    const message = `An MCP server sent a message that cannot be accepted: ${error.message}`;
-    throw new UnusableMessageError(message, { cause: error });
+    throw unacceptable(error.message, error);
   }
+  const { values, names, escapes, bare } = measure;
+  const others = values - 2 * names;
+  const shares = [others / MAX_VALUES, names / MAX_ALL_NAMES, escapes / MAX_ESCAPES];
+  const total = shares.reduce((sum, share) => sum + share, bare / MAX_BARE_BYTES);
+  if (total <= MAX_SHARES) return;
+  throw unacceptable(
+    `its ${values} values, ${names} names, ${escapes} escapes and ${bare} bytes besides strings take too ` +
+      "long together",
+  );
+}
+
+function unacceptable(reason: string, cause?: unknown): UnusableMessageError {
+  return new UnusableMessageError(
+    `An MCP server sent a message that cannot be accepted: ${reason}`,
+    { cause },
+  );
 }
 
 // The SDK takes a hundred times as long as the parser for each name in an object and each value of

@@ -23,7 +23,7 @@ const EXPENSIVE: readonly (readonly [what: string, output: string, error: string
   [
     "escapes",
     "printf '\"'; yes '\\\\t' | head -n 17000000 | tr -d '\\n'; printf '\",'",
-    "more than 16777216 escapes",
+    "more than 8388608 escapes",
   ],
   ["digits", "head -c 34000000 /dev/zero | tr '\\0' 1; printf ,", "bytes besides strings"],
 ];

@@ -14,6 +14,7 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { z } from "zod";
+import { bodyOf } from "../../src/base/http.ts";
 import { allDone } from "../../src/base/signals.ts";
 import { StdioTransport } from "../../src/mcp/stdio.ts";
 import { cliArguments } from "./cli.ts";
@@ -202,8 +203,8 @@ export class McpHost implements AsyncDisposable {
   ): Promise<McpHost> {
     await using parts = new AsyncDisposableStack();
     const requestInit = { headers: { Authorization: `Bearer ${token}` } };
-    const older = new OlderHttpTransport(url, { requestInit });
-    const newer = new StreamableHTTPClientTransport(url, { requestInit });
+    const older = new OlderHttpTransport(url, { requestInit, fetch: lastingFetch });
+    const newer = new StreamableHTTPClientTransport(url, { requestInit, fetch: lastingFetch });
     parts.defer(() => older.close());
     parts.defer(() => newer.close());
     const client = await connect(options, older, newer);
@@ -322,6 +323,12 @@ export class McpHost implements AsyncDisposable {
     await this.#client.close();
     await this.#parts.disposeAsync();
   }
+}
+
+/** Deno's `fetch()`, which forgets to close an aborted response once the signal was collected as garbage. */
+async function lastingFetch(url: string | URL, init?: RequestInit): Promise<Response> {
+  const response = await fetch(url, init);
+  return new Response(bodyOf(response, init?.signal), response);
 }
 
 /** Connects the client of a kind, each line of the SDK over a transport of its own. */
