@@ -81,7 +81,7 @@ export class PathTrust {
       const next = join(at, name);
       const info = await look(next);
       if (info === undefined) return this.#whyCode(next); // not there, so it leads nowhere
-      if (await this.#isForeignInSticky(at, info)) return `${next} belongs to another user`;
+      if (isForeignIn(await look(at), info, this.#user)) return `${next} belongs to another user`;
       if (!info.isSymlink) {
         at = next;
         continue;
@@ -156,12 +156,6 @@ export class PathTrust {
       : undefined;
   }
 
-  /** In a folder such as `/tmp`, everybody can create files, but not remove those of others. */
-  async #isForeignInSticky(folder: string, entry: Deno.FileInfo): Promise<boolean> {
-    const mode = (await look(folder))?.mode ?? 0;
-    return (mode & 0o1002) === 0o1002 && !this.#isOwn(entry);
-  }
-
   #isOwn(info: Deno.FileInfo): boolean {
     return isTrustedOwner(info, this.#user);
   }
@@ -192,7 +186,7 @@ export function foreignOn(path: string): string | undefined {
     }
     const info = lookSync(next);
     if (info === undefined) return undefined; // nobody has made it
-    if (!isTrustedOwner(info, user) && isOpenTo(info, lookSync(at))) return next;
+    if (isForeignIn(lookSync(at), info, user)) return next;
     if (!info.isSymlink) {
       at = next;
       continue;
@@ -205,10 +199,15 @@ export function foreignOn(path: string): string | undefined {
   return undefined;
 }
 
-/** Whether the owner of an entry can create files in its folder without owning that. */
-function isOpenTo({ uid }: Deno.FileInfo, folder: Deno.FileInfo | undefined): boolean {
+/** Whether another user may have put an entry in a folder without owning that, as in `/tmp` or a team's. */
+export function isForeignIn(
+  folder: Deno.FileInfo | undefined,
+  entry: Deno.FileInfo,
+  user: number | undefined,
+): boolean {
   const mode = folder?.mode ?? 0;
-  return (mode & 0o002) !== 0 || ((mode & 0o020) !== 0 && uid !== folder?.uid);
+  const isOpen = (mode & 0o002) !== 0 || ((mode & 0o020) !== 0 && entry.uid !== folder?.uid);
+  return isOpen && !isTrustedOwner(entry, user);
 }
 
 function lookSync(path: string): Deno.FileInfo | undefined {

@@ -7,7 +7,7 @@ import { PinnedFolder } from "../files/pinned_folder.ts";
 import { ifPresent, lockUserFolder, replaceFile } from "../files/safe.ts";
 import { isUnwritable, usableState } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
-import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
+import { isForeignIn, isInside, lstatIfAllowed, ownId } from "../process/trusted_path.ts";
 
 /** The existing paths in a workspace that sandboxed code must not touch. */
 export interface ProtectedPaths {
@@ -228,6 +228,7 @@ const ENVIRONMENT_PARTS: ReadonlySet<string> = new Set(
  */
 export async function makeOwnFolders(workspace: string): Promise<void> {
   await using folder = await PinnedFolder.open(workspace, { create: false });
+  const user = ownId();
   for (const [name, mode] of [[STATE_FOLDER, 0o700], [GENERATED, 0o755]] as const) {
     const path = `${workspace}/${name}`;
     try {
@@ -240,8 +241,15 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
         throw new ConfigError(why, { cause });
       }
     }
-    if (!(await Deno.lstat(path)).isDirectory) {
+    const info = await Deno.lstat(path);
+    if (!info.isDirectory) {
       throw new ConfigError(`${path} must be a folder, not a file or a symbolic link: remove it`);
+    }
+    if (user !== undefined && isForeignIn(await Deno.lstat(workspace), info, user)) {
+      throw new ConfigError(
+        `${path} belongs to another user, who could have made it because others can create files in ` +
+          `${workspace}: remove it, and take their right to`,
+      );
     }
   }
 }

@@ -1,6 +1,8 @@
 /** What a repository that somebody made has in its `.ipybox` must not lead the host elsewhere. */
-import { assertEquals } from "@std/assert";
-import { noteAbsentDotenv } from "../../src/sandbox/protect.ts";
+import { assertEquals, assertRejects } from "@std/assert";
+import { ConfigError } from "../../src/base/errors.ts";
+import { makeOwnFolders, noteAbsentDotenv } from "../../src/sandbox/protect.ts";
+import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 Deno.test("a link in the place of a note empties and makes no file of the user's", async () => {
@@ -27,4 +29,25 @@ Deno.test("a pipe in the place of a note holds nobody up", async () => {
   }).output();
   assertEquals(success, true);
   await noteAbsentDotenv(workspace.path);
+});
+
+testIf(Deno.uid() === 0, "only root can give folders to other users", {
+  name: "a .ipybox that another user made in an open workspace is not used",
+  fn: async () => {
+    await using workspace = await TempFolder.create();
+    const state = `${workspace.path}/.ipybox`;
+    await Deno.mkdir(state);
+    await Deno.chown(state, 65534, 65534);
+    for (const mode of [0o1777, 0o2775]) {
+      await Deno.chmod(workspace.path, mode);
+      await assertRejects(
+        () => makeOwnFolders(workspace.path),
+        ConfigError,
+        `${state} belongs to another user, who could have made it because others can create files`,
+      );
+    }
+    await Deno.chown(workspace.path, 65534, 65534); // as in a container: all of it is one user's
+    await Deno.chmod(workspace.path, 0o755);
+    await makeOwnFolders(workspace.path);
+  },
 });
