@@ -49,6 +49,7 @@ testIf(Deno.uid() === 0, "only root can give files to other users", {
     await Deno.chown(`${path}/tool`, 65534, 65534);
     const find = () => requireProgram("tool", { path });
     await assertRejects(find, Deno.errors.NotFound, `${path}/tool belongs to another user`);
+    await Deno.chmod(path, 0o755);
     await Deno.chown(path, 65534, 0); // the owner of a folder on the PATH is trusted
     assertEquals(await find(), `${path}/tool`);
   },
