@@ -1,8 +1,8 @@
 import { dirname, isAbsolute, join } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { codeOf } from "../base/message_of.ts";
-import { hostEnv, mayUse } from "../base/permission.ts";
-import { foreignOn, isInside } from "../process/trusted_path.ts";
+import { hostEnv, mayRead, mayUse } from "../base/permission.ts";
+import { foreignOn, isInside, isOpen, ownId } from "../process/trusted_path.ts";
 
 /** A kind of folder of the user's: the variable that moves it, and where it is in the home directory. */
 interface Place {
@@ -90,7 +90,27 @@ function ownFolder(place: Place): string | undefined {
   const found = find(place);
   if (found === undefined) return undefined;
   refuseForeign(found.folder, `set ${found.name} to a folder of your own`);
+  refuseOpen(found.folder);
   return found.folder;
+}
+
+/** Throws where others can write to a folder of this user's, which they could also have moved there. */
+function refuseOpen(folder: string): void {
+  const user = ownId();
+  if (user === undefined || !mayRead(folder)) return;
+  const info = statIfSeen(folder);
+  if (info?.uid !== user || !isOpen(info, user)) return;
+  throw new ConfigError(
+    `Cannot use ${folder}: others can write to it; see what is in it, and chmod go-w ${folder}`,
+  );
+}
+
+function statIfSeen(path: string): Deno.FileInfo | undefined {
+  try {
+    return Deno.statSync(path);
+  } catch {
+    return undefined; // missing, or somebody else's
+  }
 }
 
 /** Throws where another user may have made what is at a path in one of the user's folders. */

@@ -35,6 +35,7 @@ const STREAMS: readonly (readonly [sent: string, read: string])[] = [
   ["\ufeffdata: é\ufeff\n\n", "data: é\ufeff\n\n"],
   ["dat: 1\ndataa: 1\n data: 1\nDATA: 1\n\n", ""],
   ["data: not whole\n", ""],
+  [`id: 1\nid: ${"x".repeat(8193)}\ndata: 1\nretry: 500\n\n`, "data: 1\nretry: 500\n\n"],
 ];
 
 Deno.test("EventStream writes the events that it reads, wherever they are cut", async () => {

@@ -169,6 +169,8 @@ const BYTE_ORDER_MARK = "\xef\xbb\xbf";
 const FIELDS: readonly string[] = ["data", "event", "id", "retry"];
 /** The longest name to collect: longer ones are unknown. */
 const MAX_NAME = 16;
+/** The most bytes of other fields than data: a longer id would be sent back to the server. */
+const MAX_FIELD = 8192;
 /** The most data lines in one event: the next reader joins them one by one. */
 const MAX_LINES = 100_000;
 
@@ -229,6 +231,11 @@ class EventReader {
     }
     const value = part.subarray(at);
     if (this.#value === undefined || value.length === 0) return;
+    if (this.#name !== "data" && this.#value.length + value.length > MAX_FIELD) {
+      this.#fields.delete(this.#name);
+      this.#value = undefined;
+      return;
+    }
     this.#incoming.add(value.length);
     checkSize(this.#incoming.bytes);
     this.#value.add(value);

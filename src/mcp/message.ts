@@ -70,6 +70,7 @@ function unacceptable(reason: string, cause?: unknown): UnusableMessageError {
 /** The most values in a request or a notification, which a server can send at any time. */
 const MAX_UNASKED_VALUES = 10_000;
 const MAX_UNASKED_NAMES = 2000;
+const MAX_UNASKED_ESCAPES = 2 ** 20;
 /** The most values in a response, besides its structured content and its list of tools. */
 const MAX_SEEN_VALUES = 50_000;
 
@@ -79,13 +80,14 @@ export function checkCost(text: string, measure: JsonMeasure): void {
   checkParsed(parsedJson(text), measure); // the parser reports what is no JSON
 }
 
-function isSmall({ values, names }: JsonMeasure): boolean {
-  return names <= MAX_UNASKED_NAMES && values <= MAX_UNASKED_VALUES;
+function isSmall({ values, names, escapes }: JsonMeasure): boolean {
+  return names <= MAX_UNASKED_NAMES && values <= MAX_UNASKED_VALUES &&
+    escapes <= MAX_UNASKED_ESCAPES;
 }
 
 function checkParsed(parsed: unknown, measure: JsonMeasure): void {
   if (isSmall(measure)) return;
-  const { values, names } = measure;
+  const { values, names, escapes } = measure;
   const messages: readonly unknown[] = Array.isArray(parsed) ? parsed : [parsed];
   const isUnasked = (message: unknown) => isRecord(message) && "method" in message;
   // Batches are not inspected message by message.
@@ -93,6 +95,9 @@ function checkParsed(parsed: unknown, measure: JsonMeasure): void {
     if (values > MAX_UNASKED_VALUES) throw tooMuch("request or notification", MAX_UNASKED_VALUES);
     if (names > MAX_UNASKED_NAMES) {
       throw tooMuch("request or notification", MAX_UNASKED_NAMES, "names");
+    }
+    if (escapes > MAX_UNASKED_ESCAPES) {
+      throw tooMuch("request or notification", MAX_UNASKED_ESCAPES, "escapes");
     }
   } else if (hasMoreValues(withoutSealed(messages[0]), MAX_SEEN_VALUES)) {
     throw tooMuch("response", MAX_SEEN_VALUES, "values outside of structured content");

@@ -1,5 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { checkMessage, UnusableMessageError } from "./message.ts";
+import { measureJson } from "../json/measure.ts";
+import { checkMessage, parseMessage, UnusableMessageError } from "./message.ts";
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
 import { sealMessages } from "./tools.ts";
 
@@ -17,6 +18,17 @@ Deno.test("checkMessage() counts together what each takes long to parse", () => 
   ) {
     assertThrows(() => checkMessage(measure), UnusableMessageError, "take too long together");
   }
+});
+
+Deno.test("parseMessage() takes fewer escapes of a request or a notification than of a response", () => {
+  const text = "\\\\".repeat(2 ** 20 + 1);
+  const parse = (rest: string) => {
+    const json = `{"jsonrpc":"2.0","text":"${text}",${rest}}`;
+    return parseMessage(json, measureJson(new TextEncoder().encode(json)));
+  };
+  parse('"id":1,"result":{}');
+  const refused = "a request or notification with more than 1048576 escapes";
+  assertThrows(() => parse('"method":"x"'), UnusableMessageError, refused);
 });
 
 Deno.test("sealMessages() passes on nothing of a response that nobody waits for", async () => {

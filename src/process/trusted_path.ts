@@ -38,11 +38,17 @@ export class PathTrust {
   readonly #untrusted: readonly string[];
   readonly #home: string | undefined = hostEnv("HOME");
   readonly #user: number | undefined;
+  readonly #trustsGroups: boolean;
   readonly #known = new Map<string, Promise<string | undefined>>();
 
-  private constructor(untrusted: readonly string[], user: number | undefined) {
+  private constructor(
+    untrusted: readonly string[],
+    user: number | undefined,
+    trustsGroups: boolean = true,
+  ) {
     this.#untrusted = untrusted;
     this.#user = user;
+    this.#trustsGroups = trustsGroups;
   }
 
   static async create(
@@ -100,7 +106,8 @@ export class PathTrust {
 
   /** Why others could replace what this user keeps at a path: those above, and who owns what leads there. */
   async whyReplaceable(path: string): Promise<string | undefined> {
-    const reason = await this.whyShared(path);
+    const strict = new PathTrust(this.#untrusted, this.#user, false);
+    const reason = await strict.whyShared(path);
     if (reason !== undefined) return reason;
     for (const way of new Set([path, await realPathIfSeen(path)])) {
       for (let [folder, inner] = [dirname(way), way]; folder !== inner;) {
@@ -129,9 +136,10 @@ export class PathTrust {
   }
 
   #isWritable(info: Deno.FileInfo): boolean {
-    const mode = info.mode ?? 0;
-    // Trust the groups that root or this user chose, such as staff, admin or the user's own group.
-    return (mode & 0o002) !== 0 || ((mode & 0o020) !== 0 && !this.#isOwn(info));
+    if (!this.#isOwn(info)) return ((info.mode ?? 0) & 0o022) !== 0;
+    // Programs may be in folders of groups that root or this user chose, such as staff or admin.
+    if (this.#trustsGroups) return ((info.mode ?? 0) & 0o002) !== 0;
+    return isOpen(info, this.#user);
   }
 
   #whyCode(path: string): string | undefined {
@@ -163,6 +171,12 @@ export class PathTrust {
 
 function isTrustedOwner({ uid }: Deno.FileInfo, user: number | undefined): boolean {
   return uid === null || uid === 0 || uid === user;
+}
+
+/** Whether others can write: a group counts, but for root's and the user's own, which has the user's number. */
+export function isOpen({ mode, gid }: Deno.FileInfo, user: number | undefined): boolean {
+  const isOpenToGroup = ((mode ?? 0) & 0o020) !== 0 && gid !== 0 && gid !== user;
+  return ((mode ?? 0) & 0o002) !== 0 || isOpenToGroup;
 }
 
 /**

@@ -139,7 +139,7 @@ Deno.test("a private folder is not made where another user could have made it fi
 
   await Deno.remove(`${cache.path}/ipybox/run`);
   await Deno.mkdir(`${cache.path}/ipybox/run`);
-  await Deno.chmod(`${cache.path}/ipybox`, 0o777);
+  await Deno.chmod(cache.path, 0o777);
   assertStringIncludes((await privateFolder(variables)).path, `${own}/ipybox-`);
 
   await Deno.chmod(temporary.path, 0o777); // without the sticky bit, anybody can swap folders
@@ -172,6 +172,31 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
 });
 
 testIf(Deno.uid() === 0, "only root can give folders to other users", {
+  name: "a private folder is not made where a member of a group could replace it",
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    const scratch = `${folder.path}/scratch`; // of a project on a cluster
+    await Deno.mkdir(scratch);
+    const make = async () => {
+      await using held = await HeldFolder.create({ parent: scratch });
+      return held.path;
+    };
+    for (const mode of [0o770, 0o2770]) {
+      await Deno.chown(scratch, 0, 4242);
+      await Deno.chmod(scratch, mode);
+      await assertRejects(make, ConfigError, `other users can write to ${scratch}; set TMPDIR`);
+      await Deno.chown(scratch, 0, 0); // a group of this user's own
+      await Deno.chmod(scratch, mode);
+      assertStringIncludes(await make(), scratch);
+    }
+    await Deno.chown(scratch, 0, 4242);
+    await Deno.chmod(scratch, 0o1770); // whoever made a folder there keeps it
+    assertStringIncludes(await make(), scratch);
+    assertEquals(await Array.fromAsync(Deno.readDir(scratch)), []);
+  },
+});
+
+testIf(Deno.uid() === 0, "only root can give folders to other users", {
   name: "the user's folders are not those that another user made first",
   fn: async () => {
     await using shared = await TempFolder.create();
@@ -200,6 +225,26 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
     const { code, stderr } = await ipybox(["run", "-c", "1"], { cwd: workspace.path, env: given });
     assertEquals(code, 0, stderr);
   },
+});
+
+Deno.test("the user's folders are not those that others can write to", async () => {
+  await using state = await TempFolder.create();
+  const own = `${state.path}/ipybox`;
+  await Deno.mkdir(own);
+  const env = { DENO_DIR: await denoDirectory(), XDG_STATE_HOME: state.path };
+  const list = async () => await ipybox(["sessions"], { cwd: state.path, env });
+  await Deno.chmod(own, 0o757);
+  const { code, stderr } = await list();
+  assert(code !== 0);
+  assertStringIncludes(stderr.replaceAll(/\s+/g, " "), `Cannot use ${own}: others can write to it`);
+  if (Deno.uid() === 0) {
+    await Deno.chown(own, 0, 4242); // a group with other members, and a umask of 002
+    await Deno.chmod(own, 0o775);
+    assert((await list()).code !== 0);
+    await Deno.chown(own, 0, 0);
+  }
+  await Deno.chmod(own, 0o775); // this user's own group
+  assertEquals((await list()).code, 0);
 });
 
 testIf(Deno.uid() === 0, "only root can give folders to other users", {
