@@ -11,7 +11,7 @@ import { LinkPort } from "../link/link.ts";
 import type { Placement } from "../placement/placement.ts";
 import type { EffectiveLimits, ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import type { SelfTestReport } from "../sandbox/selftest.ts";
+import { hasLandlock } from "../sandbox/selftest.ts";
 import { type CopiedFolders, FarFiles } from "./far_files.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
 import { type Launched, type LauncherProcess, linkTo, untilReady, untilUp } from "./launch.ts";
@@ -330,11 +330,6 @@ function openChecker(
   const there = `${stubs}/${basename(here)}`;
   const publish = () => copied.files.copy({ here, there });
   return { stream, stubs: here, elsewhere: { folder: there, publish } };
-}
-
-/** Whether Linux can keep processes of one user apart; the first version of Landlock cannot be used. */
-function hasLandlock({ landlock = 0 }: SelfTestReport): boolean {
-  return landlock >= 2;
 }
 
 /**

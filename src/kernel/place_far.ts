@@ -42,6 +42,7 @@ import {
 } from "../placement/placement.ts";
 import { type ExitStatus, ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
 import { namedProgram, programOf } from "../process/program.ts";
+import { hasLandlock, type SelfTestReport } from "../sandbox/selftest.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
 import type { ProtectedPaths } from "../sandbox/protect.ts";
@@ -184,9 +185,26 @@ export async function placeFar(
     begin: () => Promise.resolve(lasting?.begin([])),
     judge: (report) => {
       if (isWalled) requireSandbox(report, { elsewhere: true, mayHaveInterfaces, log });
+      if (lasts && isWalled && bwrap === null) requireApart(report, carrier.name);
     },
     explain: (last, cause) => explainFar(last, { where: carrier.name, cause }),
   };
+}
+
+/**
+ * Refuses a durable session in a container without Landlock. What reconnects it starts beside code, as the
+ * same user and without the system call filter: code could trace that, and take its place.
+ */
+export function requireApart(
+  report: Pick<SelfTestReport, "platform" | "landlock">,
+  where: string,
+): void {
+  if (report.platform !== "linux" || hasLandlock(report)) return;
+  throw new SandboxUnavailableError(
+    `A durable session cannot be kept from code at ${where}: there is no Landlock`,
+    "Use Linux 5.19 or later there, with `landlock` in its `lsm=` and allowed by the engine's seccomp " +
+      "profile, or a session that is not durable",
+  );
 }
 
 /** Explains why a launcher elsewhere ended before it said anything. */

@@ -459,7 +459,8 @@ async function fileNamedIn(folder: string, text: string): Promise<string | undef
     const path = pathIn(folder, word);
     if (path !== undefined) paths.add(path);
   }
-  for (const path of paths) if (await isFile(join(folder, path))) return path;
+  const real = await Deno.realPath(folder);
+  for (const path of paths) if (await isFile(join(real, path))) return path;
   return undefined;
 }
 
@@ -475,6 +476,7 @@ function pathIn(folder: string, word: string): string | undefined {
 
 async function isFile(path: string): Promise<boolean> {
   try {
+    if (await Deno.realPath(path) !== path) return false; // a link of the server's, which leads anywhere
     return (await Deno.lstat(path)).isFile;
   } catch {
     return false; // the server decides what is there; most words are not files

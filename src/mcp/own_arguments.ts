@@ -27,11 +27,20 @@ interface Runner {
   readonly names: readonly string[];
   /** The argument that determines what runs; the arguments after it are data. */
   readonly decides?: RegExp;
+  /** The argument after which the name of a package is the one that does. */
+  readonly leads?: RegExp;
   /** Whether they search the working directory for code; by default only if no file is named. */
   readonly searchesCwd?: "always" | "unnamed";
   /** Whether they also search the parent folders: for packages, settings or programs. */
   readonly searchesAbove?: boolean;
 }
+
+/** The name of a package: only this or a package's path is run. */
+const PACKAGE = /^(?!run$)[@\w]/;
+
+/** Options of package runners without a value. A word after any other may be its value, and no package. */
+const FLAG =
+  /^(-[ynqsUv]|-vv|--|--(yes|quiet|silent|verbose|upgrade|isolated|refresh|offline|force|bun|reinstall|native-tls|system-certs|system-site-packages|prefer-(online|offline)|ignore-(scripts|existing)|no-[\w-]+(?<!-package)))$/;
 
 const RUNNERS: readonly Runner[] = [
   { names: ["python", "pythonw", "pypy"], decides: /^-[A-Za-z]*[cm]$/ },
@@ -52,7 +61,7 @@ const RUNNERS: readonly Runner[] = [
   { names: ["sh", "bash", "dash", "zsh", "ksh", "fish"], decides: /^-[a-z]*c$/ },
   {
     names: ["bun", "npm", "pnpm", "yarn", "uv", "poetry", "pdm", "hatch", "pipenv"],
-    decides: /^(exec|dlx|x|tool)$/,
+    leads: /^(exec|dlx|x|tool)$/,
     searchesCwd: "always",
     searchesAbove: true,
   },
@@ -60,7 +69,7 @@ const RUNNERS: readonly Runner[] = [
     // They put the node_modules/.bin folders of the working directory and its parents first on the
     // search path of `sh` or `node`, read settings there, or prefer packages from those folders.
     names: ["npx", "uvx", "bunx", "pnpx", "pipx", "jbang"],
-    decides: /^(?!run$)[@\w]/, // a package name; only this or a package's path is run
+    decides: PACKAGE,
     searchesCwd: "always",
     searchesAbove: true,
   },
@@ -85,7 +94,13 @@ const RUNNERS: readonly Runner[] = [
       ..."mix pixi rye mise direnv docker-compose podman-compose".split(" "),
       ..."swift dart flutter nix-shell stack cabal zig crystal nim".split(" "),
       // These may start any of the others.
-      ..."env nice ionice nohup setsid stdbuf timeout time xargs sudo doas busybox".split(" "),
+      ..."env nice ionice nohup setsid stdbuf timeout time xargs sudo doas busybox chroot su".split(
+        " ",
+      ),
+      ..."dumb-init tini catatonit strace ltrace setpriv unshare nsenter chrt taskset prlimit"
+        .split(" "),
+      ..."numactl runuser systemd-run script flock parallel entr watchexec nodemon".split(" "),
+      ..."mcp-proxy supergateway torsocks proxychains firejail bwrap".split(" "),
     ],
     searchesCwd: "always",
     searchesAbove: true,
@@ -135,8 +150,14 @@ export async function requireOwnArguments(server: HostCommand): Promise<void> {
   let decided = false; // whether what follows is the program's own data
   let file = false;
   let closed = false; // whether Deno is told not to search the parent folders
-  for (const arg of args) {
-    if (!decided && runner?.decides?.test(arg)) {
+  let decides = runner?.decides;
+  for (const [index, arg] of args.entries()) {
+    const isValue = !arg.startsWith("-") && takesValue(args[index - 1] ?? "");
+    if (!decided && runner?.leads?.test(arg) && !isValue) {
+      decides = PACKAGE;
+      continue;
+    }
+    if (!decided && decides?.test(arg) && !(decides === PACKAGE && isValue)) {
       decided = true;
       continue;
     }
@@ -180,6 +201,11 @@ async function runnerOf(command: string): Promise<Runner | undefined> {
     basename(path).replace(/[\d.]{1,16}$/, "")
   );
   return RUNNERS.find((runner) => names.some((name) => runner.names.includes(name)));
+}
+
+/** Whether the next argument may be the value of one of a package runner's. */
+function takesValue(arg: string): boolean {
+  return arg.startsWith("-") && !arg.includes("=") && !FLAG.test(arg);
 }
 
 /** What follows an option's `=`, or a short option without a space, as in `-f/path`. */

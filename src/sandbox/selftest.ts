@@ -114,3 +114,8 @@ export function selfTestFailures(
   }
   return failures;
 }
+
+/** Whether Linux can keep processes of one user apart; the first version of Landlock cannot be used. */
+export function hasLandlock({ landlock = 0 }: Pick<SelfTestReport, "landlock">): boolean {
+  return landlock >= 2;
+}

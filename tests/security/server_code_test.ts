@@ -1,6 +1,6 @@
 /** Attacks by code that rewrites what a server outside the sandbox would run. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { ConfigError } from "../../src/base/errors.ts";
+import { ConfigError, McpConnectionError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import { shellWord } from "../../src/base/shell_word.ts";
@@ -12,6 +12,33 @@ import { TempFolder } from "../support/temp_folder.ts";
 
 const log = silentLogger;
 const PACKAGE_RUNNERS = ["bunx", "pnpx", "uvx", "pipx"];
+/** Ways to name a package in the folder `P`. */
+const PACKAGE_COMMANDS = [
+  "npx -y --loglevel silent P",
+  "npx -p left-pad -p P srv",
+  "npx --registry https://r/ -p P srv",
+  "npm exec -y P",
+  "npm exec -y --package=P -- srv",
+  "npm --prefix x exec P",
+  "bun x P",
+  "pnpm dlx P",
+  "uvx --python 3.12 --from P srv",
+  "uv tool run --from P srv",
+  "pipx run --python python3.11 --spec P srv",
+  "dumb-init npx -y P",
+  "mcp-proxy -- npx -y P",
+];
+/** Ways to give one that is elsewhere the folder `P`. */
+const PACKAGE_DATA = [
+  "npx -y server P",
+  "npx --yes --prefer-offline @scope/server@1.0 P",
+  "npx -p @scope/server srv P",
+  "npm exec -y -- server P",
+  "bun x server P",
+  "uvx --no-cache --from server==1.0 srv P",
+  "uv tool run server P",
+  "pipx run --spec server srv P",
+];
 
 Deno.test("a server whose code executed code could replace is not started", async () => {
   await using folder = await TempFolder.create();
@@ -39,7 +66,22 @@ Deno.test("a server whose code executed code could replace is not started", asyn
   for (const name of ["notes.txt", "compose.yml", "recipe.conf"]) {
     await Deno.writeTextFile(`${workspace}/${name}`, `BEGIN { system("touch ${ran}") }`);
   }
-  for (const name of [...PACKAGE_RUNNERS, "node", "swift", "docker", "jbang", "nix", "tool"]) {
+  const words = [...PACKAGE_COMMANDS, ...PACKAGE_DATA].map((line) => line.split(" ", 1)[0] ?? "");
+  for (const name of new Set([...words, ...PACKAGE_RUNNERS])) {
+    await Deno.symlink("/bin/true", `${outside.path}/${name}`);
+  }
+  const commandOf = (line: string): StdioServerParams => {
+    const [name, ...args] = line.split(" ");
+    return {
+      command: `${outside.path}/${name}`,
+      args: args.map((arg) => arg.replace("P", `${workspace}/app`)),
+    };
+  };
+  for (const line of PACKAGE_DATA) {
+    const connect = () => connectMcp("x", commandOf(line), { workspace, log });
+    await assertRejects(connect, McpConnectionError, undefined, line); // `true` is no server
+  }
+  for (const name of ["node", "swift", "docker", "jbang", "nix", "tool"]) {
     await Deno.symlink("/bin/true", `${outside.path}/${name}`);
   }
   const python = testPython();
@@ -61,6 +103,14 @@ Deno.test("a server whose code executed code could replace is not started", asyn
     variable: { ...rawServer(), env: { LD_PRELOAD: `${workspace}/x.so` } },
     "search path": { command: python, args: ["-m", "x"], env: { PYTHONPATH: `/usr:${workspace}` } },
     "compiled code": { ...rawServer(), env: { PYTHONPYCACHEPREFIX: `${workspace}/cache` } },
+    ...Object.fromEntries(
+      ["COMPOSE_FILE", "KUBECONFIG", "GIT_SSH_COMMAND", "R_LIBS_USER", "LUA_PATH_5_4"].map((
+        name,
+      ) => [
+        `variable ${name}`,
+        { ...rawServer(), env: { [name]: `${workspace}/program` } },
+      ]),
+    ),
     "home directory": { command: python, args: ["-m", "x"], env: { HOME: workspace } },
     "cache of packages": {
       command: "npx",
@@ -117,6 +167,7 @@ Deno.test("a server whose code executed code could replace is not started", asyn
     // npx runs `sh` by a search path with the folder's node_modules/.bin, and those above, in front.
     "package runner": { command: "npx", args: ["-c", "true"], cwd: "${workspaceFolder}" },
     "package runner below": { command: "npx", args: ["-c", "true"], cwd: ".ipybox" },
+    ...Object.fromEntries(PACKAGE_COMMANDS.map((line) => [line, commandOf(line)])),
     ...Object.fromEntries(
       PACKAGE_RUNNERS.map((name) => [
         name,
