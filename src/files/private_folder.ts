@@ -50,10 +50,11 @@ export class PrivateFolder implements AsyncDisposable {
   }
 }
 
-/** Files that stop Deno, uv and npm from looking further up. With a `package.json`, one above could claim it. */
+/** Files that stop Deno, uv, npm and pnpm from looking further up. With a `package.json`, one above could claim it. */
 const BARRIER: readonly (readonly [name: string, text: string])[] = [
   ["deno.json", '{ "workspace": [] }\n'],
   ["pyproject.toml", "[tool.uv.workspace]\n"],
+  ["pnpm-workspace.yaml", "packages: []\n"],
 ];
 
 /** The folder in the user's cache, if it is available and only this user can write to it. */

@@ -422,7 +422,7 @@ async function mountedPaths(
 
 /** The syscall filter for the processor there; empty for unknown ones, which the self-test reports. */
 function filterFor({ machine }: Facts): Uint8Array {
-  const options = { unixSockets: false, namespaces: false };
+  const options = { unixSockets: false, namespaces: false, groupWrite: true };
   const architecture = machine === "arm64" ? "aarch64" : machine;
   return syscallFilter(options, architecture) ?? new Uint8Array(0);
 }

@@ -132,7 +132,7 @@ Deno.test("the link carries many streams at once, more bytes than a window, half
 Deno.test("a stream whose reader waits does not hold up the others, and loses nothing", async () => {
   await using launched = await Launched.start({ script: ECHO });
   using slow = await launched.connect();
-  const sent = new Uint8Array(20_000_000).fill(7);
+  const sent = new Uint8Array(100_000_000).fill(7); // more than the buffers of two connections
   const writing = writeAll(slow, sent).then(() => slow.closeWrite());
 
   for (let i = 0; i < 20; i++) {

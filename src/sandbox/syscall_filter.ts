@@ -15,7 +15,9 @@
  * one that code may only read. It also denies the old form of directory notifications.
  *
  * It denies creating setuid and setgid files: files in the workspace belong to the user outside,
- * too, and another user of the machine could run them.
+ * too, and another user of the machine could run them. For the same reason, it denies making files
+ * writable for others: in a workspace that they can write to, others could replace what code cannot.
+ * So it also denies setting extended attributes, which include access lists.
  *
  * @module
  */
@@ -26,6 +28,8 @@ interface SyscallFilterOptions {
   readonly unixSockets: boolean;
   /** Namespaces and mounts, which depend on each other. */
   readonly namespaces: boolean;
+  /** Making files writable for the user's group, if it is the user's own. */
+  readonly groupWrite: boolean;
 }
 
 /** System calls and their numbers: the same on all architectures, or one for each. */
@@ -86,6 +90,14 @@ const REFUSED: Numbers = {
   vhangup: [153, 58],
 };
 
+/** They set access lists, also default ones for all that the user creates there later. */
+const ATTRIBUTES: Numbers = {
+  setxattr: [188, 5],
+  lsetxattr: [189, 6],
+  fsetxattr: [190, 7],
+  setxattrat: 463,
+};
+
 /** In a new user namespace, code could undo mounts that hide files from it. */
 const NAMESPACES: Numbers = {
   fsconfig: 431,
@@ -117,8 +129,13 @@ const OPENAT2: Numbers = { openat2: 437 };
  * folders.
  */
 const MODES: readonly (readonly [calls: Numbers, mode: number])[] = [
-  [{ chmod: [90, null], fchmod: [91, 52], creat: [85, null], mknod: [133, null] }, 1],
-  [{ fchmodat: [268, 53], fchmodat2: 452, mknodat: [259, 33] }, 2],
+  [{ creat: [85, null], mknod: [133, null] }, 1],
+  [{ mknodat: [259, 33] }, 2],
+];
+/** Those that set the mode of what exists. */
+const CHANGES: readonly (readonly [calls: Numbers, mode: number])[] = [
+  [{ chmod: [90, null], fchmod: [91, 52] }, 1],
+  [{ fchmodat: [268, 53], fchmodat2: 452 }, 2],
 ];
 /** Calls that set a file mode if their flags create a file. The mode follows the flags. */
 const OPENS: readonly (readonly [calls: Numbers, flags: number])[] = [
@@ -156,6 +173,9 @@ const PAIRED = [1, 5];
 const SOCKET_TYPE = 0xf;
 /** `S_ISUID` and `S_ISGID`. */
 const RUNS_AS_OWNER = 0o6000;
+/** `S_IWOTH` and `S_IWGRP`. */
+const OPEN_TO_OTHERS = 0o002;
+const OPEN_TO_GROUP = 0o020;
 /** `O_CREAT`, and the bits of `O_TMPFILE` besides `O_DIRECTORY`. */
 const MAKES_FILES = 0o20000100;
 
@@ -181,6 +201,8 @@ const FIRST_ARGUMENT = 16;
 
 const ALLOW = 0x7fff0000;
 const EPERM = 0x00050001;
+/** As file systems without extended attributes answer. */
+const EOPNOTSUPP = 0x0005005f;
 /** Callers then fall back to the older call, whose flags a filter can see. */
 const ENOSYS = 0x00050026;
 
@@ -200,6 +222,7 @@ export function syscallFilter(
     Object.values(calls).flatMap((number) =>
       typeof number === "number" ? number : number[index] ?? []
     );
+  const changes = RUNS_AS_OWNER | OPEN_TO_OTHERS | (options.groupWrite ? 0 : OPEN_TO_GROUP);
   const families = [AF.inet, AF.inet6, AF.netlink, ...(options.unixSockets ? [AF.unix] : [])];
   return encode([
     [LOAD, 0, 0, ARCHITECTURE],
@@ -209,7 +232,9 @@ export function syscallFilter(
     ...(architecture === "x86_64" ? answerIf(JUMP_IF_AT_LEAST, X32, EPERM) : []),
     ...numbers(REFUSED).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, EPERM)),
     ...numbers(OPENAT2).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, ENOSYS)),
-    ...MODES.flatMap(([calls, mode]) => about(numbers(calls), refuseOwners(mode))),
+    ...numbers(ATTRIBUTES).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, EOPNOTSUPP)),
+    ...MODES.flatMap(([calls, mode]) => about(numbers(calls), refuseBits(mode, RUNS_AS_OWNER))),
+    ...CHANGES.flatMap(([calls, mode]) => about(numbers(calls), refuseBits(mode, changes))),
     ...OPENS.flatMap(([calls, flags]) => about(numbers(calls), refuseNewOwners(flags))),
     ...OWN_ONLY.flatMap(([calls, id, all]) => about(numbers(calls), refuseOthers(id, all))),
     ...about(numbers(SET_SCHEDULER), [
@@ -251,14 +276,14 @@ function allowOnly(values: readonly number[]): Instruction[] {
   return [...allowed, [RETURN, 0, 0, EPERM]];
 }
 
-/** Denies a mode with the setuid or setgid bit. */
-function refuseOwners(mode: number): Instruction[] {
-  return [load(mode), ...answerIf(JUMP_IF_ANY_BIT, RUNS_AS_OWNER, EPERM)];
+/** Denies a mode with any of these bits. */
+function refuseBits(mode: number, bits: number): Instruction[] {
+  return [load(mode), ...answerIf(JUMP_IF_ANY_BIT, bits, EPERM)];
 }
 
-/** The same, if the flags say that there is a mode; otherwise that argument is undefined. */
+/** Denies a mode with the setuid or setgid bit, if the flags say that there is a mode; otherwise that argument is undefined. */
 function refuseNewOwners(flags: number): Instruction[] {
-  const refusal = refuseOwners(flags + 1);
+  const refusal = refuseBits(flags + 1, RUNS_AS_OWNER);
   return [load(flags), [JUMP_IF_ANY_BIT, 0, refusal.length, MAKES_FILES], ...refusal];
 }
 

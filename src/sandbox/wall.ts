@@ -68,6 +68,12 @@ function placesIn({ filesystem }: SandboxSettings): Places {
   return { named, writable, hidden, closed: denied.includes("/") && !named.includes("/") };
 }
 
+/** Whether a folder's group is its user's own, which then has that number, or root's: nobody else is in it. */
+async function hasOwnGroup(folder: string): Promise<boolean> {
+  const { uid, gid } = await Deno.stat(folder);
+  return uid === gid || gid === 0;
+}
+
 /** Writes the files that create the inner sandbox. */
 async function buildWall(
   settings: SandboxSettings,
@@ -75,7 +81,11 @@ async function buildWall(
 ): Promise<SandboxSettings> {
   const { allowAllUnixSockets = false, ...network } = settings.network;
   const namespaces = settings.allowNestedUserNamespaces ?? false;
-  const filter = syscallFilter({ unixSockets: allowAllUnixSockets, namespaces });
+  const filter = syscallFilter({
+    unixSockets: allowAllUnixSockets,
+    namespaces,
+    groupWrite: await hasOwnGroup(workspace ?? hostPrivate),
+  });
   if (filter === undefined) {
     throw new SandboxUnavailableError(
       `No system call filter for ${Deno.build.arch}`,

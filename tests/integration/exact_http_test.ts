@@ -64,7 +64,7 @@ for (const [name, send] of Object.entries(WAYS)) {
 
 for (const [name, send] of Object.entries(WAYS)) {
   Deno.test(`structured content is parsed once, as ${name}`, async () => {
-    const content = `{"one":1.0,"text":"${"\\n".repeat(16e6)}"}`;
+    const content = `{"one":1.0,"text":"${"\\n".repeat(8e6)}"}`;
     await using server = serve((message) => send(message.replace('"long"', () => content)));
     const url = `http://127.0.0.1:${server.addr.port}/mcp`;
     await using connection = await connectMcp("exact", { url, protocol: "legacy" });

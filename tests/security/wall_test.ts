@@ -25,6 +25,7 @@ const reportSchema = z.object({
   calls: words,
   allowed: words,
   folder_mode: z.string(),
+  access_lists: words,
   shared_folder: words,
   in_memory: z.record(z.string(), z.number()),
   root: z.string(),
@@ -105,6 +106,7 @@ for (
           for (const [call, outcome] of Object.entries(calls)) assertEquals(outcome, "EPERM", call);
           assertEquals(new Set(Object.values(report.allowed)), new Set(["done"]));
           assertEquals(report.folder_mode, "0o0");
+          assertEquals(new Set(Object.values(report.access_lists)), new Set(["ENOTSUP"]));
         });
         await t.step(`${sandbox}: the folder that all sandboxes share is out of sight`, () => {
           const { read, write = "" } = report.shared_folder;
