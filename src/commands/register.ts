@@ -217,6 +217,10 @@ async function launchRows(
     ...rowsOf(JSON.stringify(shown, null, 2)),
     `${name} starts or connects to, outside the code's sandbox:`,
     ...rowsOf(launchText(shown.params)),
+    ...(launchText(params) === launchText(shown.params) ? [] : [
+      `It is written like this, and the workspace's .env fills it in at each start:`,
+      ...rowsOf(launchText(params)),
+    ]),
   ];
 }
 

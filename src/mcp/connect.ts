@@ -19,6 +19,7 @@ import {
   fillVariables,
   type HttpServerParams,
   type McpProtocol,
+  requireOwnCommand,
   type ServerParams,
   SlowStartError,
   type StdioServerParams,
@@ -99,9 +100,12 @@ export async function connectMcp(
   options: SessionConnectOptions = {},
 ): Promise<McpConnection> {
   checkServerName(serverName);
-  const variables = options.variables ??
-    await variableLookup(options.workspace, { log: options.log });
-  const filled = fillVariables(serverName, params, variables);
+  const { workspace } = options;
+  const lookup = options.variables ?? await variableLookup(workspace, { log: options.log });
+  if (options.variables === undefined) {
+    await requireOwnCommand(serverName, params, { workspace, lookup });
+  }
+  const filled = fillVariables(serverName, params, lookup);
   const log = limitedLogger(options.log ?? silentLogger);
   const listings = listingLimit(params);
   if ("command" in filled) {

@@ -344,6 +344,27 @@ export async function variableLookup(
   };
 }
 
+/** Refuses a server whose program is named by a `.env`: a repository can change that at any time. */
+export async function requireOwnCommand(
+  serverName: string,
+  params: ServerParams,
+  { workspace, lookup }: {
+    readonly workspace?: string | undefined;
+    readonly lookup: VariableLookup;
+  },
+): Promise<void> {
+  if (!("command" in params) || !params.command.includes("${")) return;
+  const own = await variableLookup(workspace, { dotenv: false });
+  replaceVariables(params.command, (body) => {
+    const name = VARIABLE.exec(body)?.[1] ?? "";
+    if (own(name) !== undefined || lookup(name) === undefined) return undefined;
+    throw new ConfigError(
+      `Cannot start MCP server "${serverName}": the workspace's .env must not name its program. Set ` +
+        `\${${name}} in your environment, or register the server with its program`,
+    );
+  });
+}
+
 /** The host's environment variables that servers inherit. */
 export async function inheritedEnvironment(
   workspace: string = "",

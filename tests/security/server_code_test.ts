@@ -265,3 +265,25 @@ Deno.test("a server may be given data of the workspace, and code out of reach", 
     assertEquals((await connection.listTools()).length > 0, true, name);
   }
 });
+
+Deno.test("the program of a server comes from no .env of the workspace, which a repository may change", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const { command, args = [] } = rawServer();
+  await Deno.writeTextFile(`${workspace}/.env`, `RUNNER=${command}\nFIRST=${args[0]}\n`);
+  const rest = args.slice(1);
+  const named = { command: "${RUNNER}", args };
+  await assertRejects(
+    () => connectMcp("x", named, { workspace, log }),
+    ConfigError,
+    "the workspace's .env must not name its program. Set ${RUNNER} in your environment",
+  );
+  const others: StdioServerParams[] = [
+    { command, args: ["${FIRST}", ...rest] },
+    { command: `\${UNSET_RUNNER:-${command}}`, args },
+  ];
+  for (const params of others) {
+    await using connection = await connectMcp("x", params, { workspace, log });
+    assertEquals((await connection.listTools()).length > 0, true);
+  }
+});
