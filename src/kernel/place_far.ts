@@ -49,6 +49,7 @@ import type { ProtectedPaths } from "../sandbox/protect.ts";
 import { protectWorkspace, requireSandbox } from "../sandbox/sandbox.ts";
 import { SYSTEM } from "../sandbox/settings.ts";
 import { syscallFilter } from "../sandbox/syscall_filter.ts";
+import { hasOwnGroup } from "../sandbox/wall.ts";
 import {
   endPlace,
   fateOf,
@@ -138,7 +139,9 @@ export async function placeFar(
       ...(leavesNetwork ? { addresses: addressesOf(facts) } : {}),
     },
     leavesNetwork,
-    filter: isWalled ? filterFor(facts) : new Uint8Array(0),
+    filter: isWalled
+      ? filterFor(facts, !carrier.isBound || await hasOwnGroup(options.workspace))
+      : new Uint8Array(0),
     wall: bwrap === null ? null : {
       bwrap,
       system: SYSTEM.linux ?? [],
@@ -421,8 +424,8 @@ async function mountedPaths(
 }
 
 /** The syscall filter for the processor there; empty for unknown ones, which the self-test reports. */
-function filterFor({ machine }: Facts): Uint8Array {
-  const options = { unixSockets: false, namespaces: false, groupWrite: true };
+function filterFor({ machine }: Facts, groupWrite: boolean): Uint8Array {
+  const options = { unixSockets: false, namespaces: false, groupWrite };
   const architecture = machine === "arm64" ? "aarch64" : machine;
   return syscallFilter(options, architecture) ?? new Uint8Array(0);
 }

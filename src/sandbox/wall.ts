@@ -69,7 +69,7 @@ function placesIn({ filesystem }: SandboxSettings): Places {
 }
 
 /** Whether a folder's group is its user's own, which then has that number, or root's: nobody else is in it. */
-async function hasOwnGroup(folder: string): Promise<boolean> {
+export async function hasOwnGroup(folder: string): Promise<boolean> {
   const { uid, gid } = await Deno.stat(folder);
   return uid === gid || gid === 0;
 }
