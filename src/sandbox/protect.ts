@@ -245,10 +245,11 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
     if (!info.isDirectory) {
       throw new ConfigError(`${path} must be a folder, not a file or a symbolic link: remove it`);
     }
-    if (user !== undefined && isForeignIn(await Deno.lstat(workspace), info, user)) {
+    const isObeyed = name === STATE_FOLDER && user !== undefined;
+    if (isObeyed && isForeignIn(await Deno.lstat(workspace), info, user)) {
       throw new ConfigError(
         `${path} belongs to another user, who could have made it because others can create files in ` +
-          `${workspace}: remove it, and take their right to`,
+          `${workspace}: remove it, and close the workspace to others (chmod go-w)`,
       );
     }
   }

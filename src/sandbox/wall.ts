@@ -18,6 +18,7 @@ import { asset } from "../assets/mod.ts";
 import { SandboxUnavailableError } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
+import { ifPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside } from "../process/trusted_path.ts";
 import type { Planner, PlanOptions } from "./planner.ts";
@@ -68,10 +69,22 @@ function placesIn({ filesystem }: SandboxSettings): Places {
   return { named, writable, hidden, closed: denied.includes("/") && !named.includes("/") };
 }
 
-/** Whether a folder's group is its user's own, which then has that number, or root's: nobody else is in it. */
+/**
+ * Whether nobody else is in a folder's group: it is root's, or its user's own, which usually has that
+ * number. Elsewhere, this machine's files say who is in it; without its group there, others may be.
+ */
 export async function hasOwnGroup(folder: string): Promise<boolean> {
   const { uid, gid } = await Deno.stat(folder);
-  return uid === gid || gid === 0;
+  if (uid === gid || gid === 0) return true;
+  const [groups, users] = await allDone(["/etc/group", "/etc/passwd"].map(fieldsOf));
+  const [group] = groups?.filter(([, , id]) => id === `${gid}`) ?? [];
+  const members = users?.filter(([, , , of]) => of === `${gid}`) ?? [];
+  return group?.[3] === "" && members.length === 1 && members[0]?.[2] === `${uid}`;
+}
+
+async function fieldsOf(path: string): Promise<string[][]> {
+  const text = await ifPresent(Deno.readTextFile(path)) ?? "";
+  return text.split("\n").map((line) => line.split(":"));
 }
 
 /** Writes the files that create the inner sandbox. */

@@ -2,6 +2,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { ConfigError } from "../../src/base/errors.ts";
 import { makeOwnFolders, noteAbsentDotenv } from "../../src/sandbox/protect.ts";
+import { hasOwnGroup } from "../../src/sandbox/wall.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -49,5 +50,22 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
     await Deno.chown(workspace.path, 65534, 65534); // as in a container: all of it is one user's
     await Deno.chmod(workspace.path, 0o755);
     await makeOwnFolders(workspace.path);
+  },
+});
+
+testIf(Deno.uid() === 0, "only root can give folders to other users", {
+  name: "code may open files to a group only if nobody else is in it",
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    const of = async (uid: number, gid: number) => {
+      await Deno.chown(folder.path, uid, gid);
+      return await hasOwnGroup(folder.path);
+    };
+    assertEquals(await of(4242, 4242), true); // each user has a group of that number
+    assertEquals(await of(4242, 0), true);
+    assertEquals(await of(4242, 4243), false); // a group that nobody knows
+    const [, , , daemon] = (await Deno.readTextFile("/etc/passwd")).split("\n")
+      .map((line) => line.split(":")).find(([name]) => name === "daemon") ?? [];
+    assertEquals(await of(4242, Number(daemon)), false); // another user's
   },
 });
