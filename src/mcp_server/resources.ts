@@ -1,6 +1,6 @@
 /** The resources that a client can read: generated APIs, and files that cells produced. */
 import { basename, join } from "node:path";
-import { readHostileFile } from "../files/safe.ts";
+import { readBeneath } from "../files/beneath.ts";
 import type { Artifact, ArtifactKind } from "./images.ts";
 import {
   type ListResourcesResult,
@@ -130,6 +130,8 @@ async function completeServer(session: Session, begun: string): Promise<string[]
   return (await session.servers()).filter((name) => name.startsWith(begun));
 }
 
+const MAX_SOURCE = 4 * 2 ** 20;
+
 async function readSource(
   session: Session,
   uri: URL,
@@ -139,9 +141,9 @@ async function readSource(
 ): Promise<ReadResourceResult> {
   // Registered names are checked, so they cannot lead to another folder.
   const isKnown = (await session.servers()).includes(server);
-  const text = isKnown
-    ? await readHostileFile(join(await session.mcptools(), server, file))
+  const bytes = isKnown
+    ? await readBeneath(await session.mcptools(), [server, file], MAX_SOURCE) // follows no link
     : undefined;
-  if (text === undefined) throw new ResourceNotFoundError(uri.href);
-  return { contents: [{ uri: uri.href, mimeType, text }] };
+  if (bytes === undefined) throw new ResourceNotFoundError(uri.href);
+  return { contents: [{ uri: uri.href, mimeType, text: new TextDecoder().decode(bytes) }] };
 }

@@ -204,7 +204,20 @@ async function admitWorkspace(workspace: string, hostPrivate: string): Promise<v
   await refuseUnfit(workspace, { sandboxed: true });
   refuseWorkspaceAround(hostPrivate, workspace);
   await makeOwnFolders(workspace);
+  await refuseIgnoredCase(workspace);
   await noteAbsentDotenv(workspace);
+}
+
+/** Refuses a workspace where a mount over one spelling of a name leaves the file open by another one. */
+async function refuseIgnoredCase(workspace: string): Promise<void> {
+  if (Deno.build.os !== "linux") return; // Seatbelt's rules apply to all spellings
+  const state = `${workspace}/${STATE_FOLDER}`;
+  const [one, other] = [await lstatIfPresent(state), await lstatIfPresent(`${workspace}/.IPYBOX`)];
+  if (one?.ino === undefined || one.ino !== other?.ino || one.dev !== other.dev) return;
+  throw new ConfigError(
+    `Cannot use ${workspace} as a workspace: its file system ignores case, so nothing in it can be kept ` +
+      "from code. Use a folder on one of Linux's own, such as in your home directory",
+  );
 }
 
 /**

@@ -3,6 +3,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { ConfigError } from "../../src/base/errors.ts";
 import { makeOwnFolders, noteAbsentDotenv } from "../../src/sandbox/protect.ts";
 import { hasOwnGroup } from "../../src/sandbox/wall.ts";
+import { McpHost } from "../support/mcp_client.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -68,4 +69,17 @@ testIf(Deno.uid() === 0, "only root can give folders to other users", {
       .map((line) => line.split(":")).find(([name]) => name === "daemon") ?? [];
     assertEquals(await of(4242, Number(daemon)), false); // another user's
   },
+});
+
+Deno.test("a link of a repository in mcptools shows no file of the user's to an MCP client", async () => {
+  await using home = await TempFolder.create();
+  await using workspace = await TempFolder.create();
+  await Deno.writeTextFile(`${home.path}/settings.py`, 'PASSWORD = "of the user"');
+  await Deno.mkdir(`${workspace.path}/mcptools`);
+  await Deno.mkdir(`${workspace.path}/.ipybox`);
+  const servers = { mcpServers: { foo: { command: "true" } } };
+  await Deno.writeTextFile(`${workspace.path}/.ipybox/mcp.json`, JSON.stringify(servers));
+  await Deno.symlink(home.path, `${workspace.path}/mcptools/foo`);
+  await using host = await McpHost.start({ args: ["--workspace", workspace.path] });
+  await assertRejects(() => host.read("mcptools://foo/settings.py"), Error, "mcptools://foo");
 });

@@ -1,3 +1,4 @@
+import { ConfigError } from "../../base/errors.ts";
 import { fill, joinBytes } from "../../base/bytes.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
 import { sha256 } from "../../json/digest.ts";
@@ -243,6 +244,9 @@ const HASH = /,"hash":"([0-9a-f]{64})"\}$/;
 /** Creates the line after the end of a chain. */
 function chainLine(fields: string, end: ChainEnd): { line: string; end: ChainEnd } {
   const seq = end.seq + 1;
+  if (!Number.isSafeInteger(seq)) {
+    throw new ConfigError("The audit log cannot be continued: move .ipybox/audit*.jsonl away");
+  }
   const body = `{"seq":${seq},${fields.slice(1, -1)},"prev":"${end.hash}"`;
   const hash = sha256(body);
   return { line: `${body},"hash":"${hash}"}`, end: { seq, hash } };
@@ -257,7 +261,9 @@ export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
   const fields = parsedJson(line); // a torn line has none
   if (!isRecord(fields)) return undefined;
   const { seq, prev } = fields;
-  if (typeof seq !== "number" || typeof prev !== "string") return undefined;
+  if (!Number.isSafeInteger(seq) || typeof seq !== "number" || typeof prev !== "string") {
+    return undefined;
+  }
   return { seq, prev, hash, fields, intact: sha256(line.slice(0, found.index)) === hash };
 }
 

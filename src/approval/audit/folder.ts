@@ -1,5 +1,6 @@
 import { basename, join } from "node:path";
 import { fill } from "../../base/bytes.ts";
+import { ConfigError } from "../../base/errors.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
 import {
   ifPresent,
@@ -16,7 +17,9 @@ import { ownKey } from "./own_key.ts";
 const CURRENT = "audit.jsonl";
 const KEY = "audit.key";
 const KEY_BYTES = 32;
-const ROTATED = /^audit\.(\d+)\.jsonl$/;
+/** Only numbers that can be counted on from: a repository could bring any. */
+const ROTATED = /^audit\.([1-9]\d{0,14})\.jsonl$/;
+const MAX_NUMBER = 10 ** 15;
 
 /** A full file of the log. */
 export interface RotatedFile {
@@ -125,6 +128,11 @@ export class AuditFolder {
   /** Renames the current file to the newest of the full ones. */
   async rotate(): Promise<void> {
     const number = ((await this.rotated()).at(-1)?.number ?? 0) + 1;
+    if (number >= MAX_NUMBER) {
+      throw new ConfigError(
+        `The audit log cannot be continued: move ${this.path}/audit.${number - 1}.jsonl away`,
+      );
+    }
     await using folder = await PinnedFolder.open(this.path);
     await Deno.rename(join(folder.path, CURRENT), join(folder.path, `audit.${number}.jsonl`));
   }

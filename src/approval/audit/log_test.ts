@@ -372,3 +372,31 @@ Deno.test("AuditTail takes no line before its end is there", async () => {
   }
   assertEquals(seen, 2);
 });
+
+Deno.test("AuditLog is not led past the numbers that it can count by what a repository brings", async () => {
+  for (const number of ["9999999999999999999999", "1e+22", "0", "01"]) {
+    await using folder = await TempFolder.create();
+    const planted = `${folder.path}/.ipybox/audit.${number}.jsonl`;
+    await Deno.mkdir(`${folder.path}/.ipybox`);
+    await Deno.writeTextFile(planted, "");
+    await write(folder.path, 1, 1);
+    await new AuditFolder(folder.path).rotate();
+    await write(folder.path, 2, 2);
+    await new AuditFolder(folder.path).rotate();
+    await write(folder.path, 3, 3);
+    assertEquals(await ids(folder.path), ["id-1", "id-2", "id-3"], number);
+    const { ok, first } = await verifyAuditLog(folder.path);
+    assertEquals([ok, first], [true, 1]);
+    assertEquals(await Deno.readTextFile(planted), "");
+  }
+
+  await using folder = await TempFolder.create();
+  await Deno.mkdir(`${folder.path}/.ipybox`);
+  await Deno.writeTextFile(`${folder.path}/.ipybox/audit.999999999999999.jsonl`, "");
+  await write(folder.path, 1, 1);
+  await assertRejects(
+    () => new AuditFolder(folder.path).rotate(),
+    ConfigError,
+    "The audit log cannot be continued: move ",
+  );
+});
