@@ -224,6 +224,8 @@ const REFUSAL = new TextEncoder().encode(
 /** The most bytes of a head or of trailers, and of the line before a chunk. */
 const MAX_HEAD = 1 << 16;
 const MAX_SIZE_LINE = 1024;
+/** The most empty lines before a head; some clients end a body with one. */
+const MAX_BLANKS = 8;
 /** Up to this many chunks of a body may be small. */
 const MAX_CHUNKS = 64;
 const SMALL_CHUNK = 4096;
@@ -254,6 +256,8 @@ export class RequestFraming {
   #left = 0;
   #chunks = 0;
   #chunkBytes = 0;
+  /** The empty lines before a head, each of which takes as long as any other. */
+  #blanks = 0;
 
   /** Follows the next bytes; `false` once a request cannot be accepted. */
   accept(bytes: Uint8Array): boolean {
@@ -285,6 +289,9 @@ export class RequestFraming {
   /** Takes a line of a head or of trailers; an empty one ends them. */
   #takeLine(line: string, state: "head" | "trailers"): boolean {
     if (/^\r?\n$/.test(line)) {
+      const isBefore = state === "head" && this.#length === line.length;
+      this.#blanks = isBefore ? this.#blanks + 1 : 0;
+      if (this.#blanks > MAX_BLANKS) return false;
       if (state === "trailers" || !this.#isChunked && this.#declared === 0) this.#begin("head");
       else this.#begin(this.#isChunked ? "size" : "body");
     } else if (state === "head") {

@@ -188,3 +188,12 @@ testIf(Deno.build.os === "linux", "the state of connections is listed in /proc",
     await until(async () => line.exec(await Deno.readTextFile("/proc/net/tcp"))?.[1] === "0");
   },
 });
+
+Deno.test("RequestFraming takes few empty lines before a request, so that a flood of them ends", () => {
+  const bytes = (text: string) => new TextEncoder().encode(text);
+  const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+  const framing = new RequestFraming();
+  for (let n = 0; n < 20; n++) assert(framing.accept(bytes(`${"\r\n".repeat(n % 8)}${request}`)));
+  assert(!framing.accept(bytes("\n".repeat(100))));
+  assert(!new RequestFraming().accept(bytes(`${"\r\n".repeat(9)}${request}`)));
+});
