@@ -11,7 +11,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   files: ["process"],
   sandbox: ["assets", "files", "process"],
   python: ["assets", "files", "process", "sandbox"],
-  placement: ["assets"],
+  placement: ["assets", "sandbox"],
   kernel: ["assets", "files", "link", "placement", "process", "sandbox"],
   mcp: ["files", "process", "sandbox"],
   approval: ["mcp"],

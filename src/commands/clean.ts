@@ -1,5 +1,5 @@
 import { dirname, join } from "node:path";
-import { folderUsage } from "../files/copy_beneath.ts";
+import { folderUsage } from "../files/folder_usage.ts";
 import { isPlainFolder } from "../files/safe.ts";
 import { forEachOldSession, KEPT_DAYS } from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, removeHeld } from "../files/private_folder.ts";
@@ -9,7 +9,7 @@ import { PackageFolder } from "../python/packages.ts";
 import { formatBytes } from "../kernel/text.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, table } from "./command.ts";
 import { printable } from "./terminal/columns.ts";
-import { WRITTEN_WORKSPACE, writtenWorkspaceOf } from "./shared.ts";
+import { WORKSPACE, workspaceOf } from "./shared.ts";
 
 export const clean: Command = {
   usage: "[OPTIONS]",
@@ -19,7 +19,7 @@ export const clean: Command = {
       value: "N",
       help: "Remove sessions without a changed file for N days (default: 30)",
     },
-    ...WRITTEN_WORKSPACE,
+    workspace: WORKSPACE,
   },
   notes: [
     "Removes temporary folders of killed processes, old session folders of",
@@ -42,7 +42,7 @@ interface Leftover {
 const DAY_MS = 86_400_000;
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
-  const workspace = await writtenWorkspaceOf(parsed);
+  const workspace = await workspaceOf(parsed);
   const days = parsed.positiveNumber("days") ?? KEPT_DAYS;
   const found: Leftover[] = [];
   let failed = false;

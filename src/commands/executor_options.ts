@@ -12,7 +12,7 @@ import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { type CommandIo, type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
-import { readUserFile, WRITTEN_WORKSPACE } from "./shared.ts";
+import { readUserFile, WORKSPACE } from "./shared.ts";
 
 /** `--approve MODE`, an option of every command that makes tool calls. */
 export const APPROVE: OptionSpec = {
@@ -43,7 +43,7 @@ export const KERNEL: Readonly<Record<string, OptionSpec>> = {
 
 /** The options for a workspace and its kernels, of every command that uses both. */
 export const EXECUTOR: Readonly<Record<string, OptionSpec>> = {
-  ...WRITTEN_WORKSPACE,
+  workspace: WORKSPACE,
   ...KERNEL,
   verbose: { short: "v", help: "Log to stderr" },
 };
@@ -101,7 +101,6 @@ export function kernelOptions(parsed: ParsedArgs, io: CommandIo, workspace: stri
     workspace,
     python: parsed.value("python"),
     sandbox: sandboxOf(parsed),
-    nestedWorkspace: parsed.has("nested-workspace"),
     limits: limitsOf(parsed),
     check: parsed.choice("check", ["block", "warn", "off"]),
     log: parsed.has("verbose") ? io.verboseLog : io.log,

@@ -5,7 +5,7 @@ import { parseRequirement, parseRequirements, type Requirement } from "../python
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { EXECUTOR, kernelOptions } from "./executor_options.ts";
 import { MARK } from "./foreign_rows.ts";
-import { readUserFile, writtenWorkspaceOf } from "./shared.ts";
+import { readUserFile, workspaceOf } from "./shared.ts";
 
 export const install: Command = {
   usage: "PACKAGE… [OPTIONS]\n-r FILE [PACKAGE…] [OPTIONS]",
@@ -47,7 +47,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
 }
 
 export async function packagesOf(parsed: ParsedArgs, io: CommandIo): Promise<PackageFolder> {
-  const workspace = await writtenWorkspaceOf(parsed);
+  const workspace = await workspaceOf(parsed);
   const { python, sandbox, log } = kernelOptions(parsed, io, workspace);
   return await PackageFolder.open(workspace, await findPython({ python, workspace, log }), {
     sandbox,

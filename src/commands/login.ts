@@ -14,7 +14,7 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
-import { requireServerName, WRITTEN_WORKSPACE, writtenWorkspaceOf } from "./shared.ts";
+import { requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 import { TerminalApprover } from "./terminal/approver.ts";
 import { printable } from "./terminal/columns.ts";
 
@@ -56,7 +56,7 @@ async function openInBrowser(url: URL, io: CommandIo): Promise<void> {
 export const login: Command = {
   usage: "NAME [OPTIONS]",
   positional: { min: 1, max: 1 },
-  options: { ...LOGIN_OPTIONS, ...WRITTEN_WORKSPACE },
+  options: { ...LOGIN_OPTIONS, workspace: WORKSPACE },
   notes: [
     "Prints the login page's address: open it in a browser on this machine. `ipybox",
     "register` logs in too; use this command after a login has expired, or if it",
@@ -72,7 +72,7 @@ export const login: Command = {
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [name = ""] = parsed.positional;
   requireServerName(name);
-  const workspace = await writtenWorkspaceOf(parsed);
+  const workspace = await workspaceOf(parsed);
   let asked = false;
   const page = loginAt(io, parsed);
   // As for calls of code: a server from a repository needs approval before it is contacted.

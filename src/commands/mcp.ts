@@ -85,7 +85,7 @@ export const mcp: Command = {
     "share-workspace": {
       value: "HOW",
       help:
-        "With --http, give sessions the workspace's files except secrets: read-only, at their absolute paths, or as a copy for each session",
+        "With --http, `read-only` lets sessions read the workspace's files, except secrets, at their absolute paths",
     },
     ...SESSION,
     placement: PLACEMENT,
@@ -98,8 +98,8 @@ export const mcp: Command = {
   notes: [
     "Speaks MCP on stdin and stdout, and exits when stdin closes. With --http, serves",
     "http://127.0.0.1:PORT/mcp to clients that send the bearer token, which it",
-    "prints. Each HTTP session has its own kernel, and its own folder in",
-    ".ipybox/sessions/, which is empty unless --share-workspace copy fills it.",
+    "prints. Each HTTP session has its own kernel, and its own empty folder in",
+    ".ipybox/sessions/.",
     "",
     "Clients with elicitation, such as Claude Code, VS Code or Cursor, ask their",
     "user. For other clients, or with --page, ipybox asks on a local web page. Its",
@@ -243,7 +243,7 @@ async function httpOf(
     durable,
     sessionIdleMs: parsed.milliseconds("session-idle"),
     keepSessions: parsed.positiveNumber("keep-sessions"),
-    shareWorkspace: parsed.choice("share-workspace", ["read-only", "copy"]),
+    shareWorkspace: parsed.choice("share-workspace", ["read-only"]),
     pool: poolOf(parsed),
   };
 }

@@ -41,7 +41,7 @@ import {
 } from "./policy_consents.ts";
 import { foreignText } from "./foreign_rows.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
-import { mcptoolsOf, workspaceOf, WRITTEN_WORKSPACE, writtenWorkspaceOf } from "./shared.ts";
+import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
 
 export const policy: Command = {
   usage: [
@@ -61,7 +61,7 @@ export const policy: Command = {
     yes: { help: "Accept the policy without asking" },
     all: { help: "Forget all remembered decisions" },
     json: { help: "Print the result as JSON" },
-    ...WRITTEN_WORKSPACE,
+    workspace: WORKSPACE,
   },
   notes: [
     "Policies are .ipybox/policy.json in the workspace and your own,",
@@ -92,7 +92,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     return EXIT.ok;
   }
   const writes = action === "accept" || action === "forget";
-  const workspace = await (writes ? writtenWorkspaceOf : workspaceOf)(parsed);
+  const workspace = await (writes ? workspaceOf : workspaceOf)(parsed);
   const json = parsed.has("json");
   if (action === "consents") return await listConsents(workspace, io, json);
   if (action === "forget") {

@@ -24,13 +24,7 @@ import { LOGIN_OPTIONS, loginAt } from "./login.ts";
 import { foreignText } from "./foreign_rows.ts";
 import { widthOf } from "../base/terminal.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
-import {
-  mcptoolsOf,
-  readUserFile,
-  requireServerName,
-  WRITTEN_WORKSPACE,
-  writtenWorkspaceOf,
-} from "./shared.ts";
+import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 import { shellWord } from "../base/shell_word.ts";
 import { refuseUnfit } from "../sandbox/workspace.ts";
 
@@ -87,7 +81,7 @@ export const register: Command = {
       value: "SECONDS",
       help: "How long the server may take to start, now and later (default: 60)",
     },
-    ...WRITTEN_WORKSPACE,
+    workspace: WORKSPACE,
   },
   notes: [
     "Writes the API to mcptools/NAME/ and the server to .ipybox/mcp.json. Write",
@@ -124,7 +118,7 @@ export const register: Command = {
 };
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
-  const workspace = await writtenWorkspaceOf(parsed);
+  const workspace = await workspaceOf(parsed);
   await refuseUnfit(workspace);
   // First, because a registry that cannot be read could not be extended.
   const registry = await ServerRegistry.open({ workspace });

@@ -1,7 +1,7 @@
 import { join, resolve } from "node:path";
 import { ifPresent } from "../files/safe.ts";
 import { checkServerName } from "../mcp/params.ts";
-import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
+import { realWorkspace } from "../sandbox/workspace.ts";
 import { type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
 
 /** `--workspace DIR`, an option of every command that works on one. */
@@ -9,21 +9,6 @@ export const WORKSPACE: OptionSpec = {
   value: "DIR",
   help: "The workspace: the code's working directory, which holds mcptools/ (default: .)",
 };
-
-/** The same for commands that write to it. */
-export const WRITTEN_WORKSPACE: Readonly<Record<string, OptionSpec>> = {
-  workspace: WORKSPACE,
-  "nested-workspace": {
-    help: "Allow a workspace inside another one, or with others inside it (docs/workspace.md)",
-  },
-};
-
-/** The workspace for a command that writes to it: code of a workspace around it could redirect the writes. */
-export async function writtenWorkspaceOf(args: ParsedArgs): Promise<string> {
-  const workspace = await workspaceOf(args);
-  if (!args.has("nested-workspace")) await refuseNested(workspace);
-  return workspace;
-}
 
 /** The workspace that the command line names, as an absolute path. */
 export async function workspaceOf(args: ParsedArgs): Promise<string> {

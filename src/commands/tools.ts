@@ -13,14 +13,7 @@ import {
 } from "./command.ts";
 import { APPROVE } from "./executor_options.ts";
 import { learn } from "./learn.ts";
-import {
-  mcptoolsOf,
-  REGISTER_AGAIN,
-  requireServerName,
-  workspaceOf,
-  WRITTEN_WORKSPACE,
-  writtenWorkspaceOf,
-} from "./shared.ts";
+import { mcptoolsOf, REGISTER_AGAIN, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 export const tools: Command = {
   usage: "[QUERY…] [OPTIONS]\n--learn SERVER [OPTIONS]",
@@ -33,7 +26,7 @@ export const tools: Command = {
       help: "Call read-only tools with the server's examples, to learn what they return",
     },
     approve: APPROVE,
-    ...WRITTEN_WORKSPACE,
+    workspace: WORKSPACE,
   },
   notes: [
     "Lists first the tools that match most words of the query in their names,",
@@ -53,7 +46,7 @@ export const tools: Command = {
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const learnt = parsed.value("learn");
-  const workspace = await (learnt === undefined ? workspaceOf : writtenWorkspaceOf)(parsed);
+  const workspace = await (learnt === undefined ? workspaceOf : workspaceOf)(parsed);
   if (learnt !== undefined) {
     if (parsed.positional.length > 0) throw new UsageError("Option --learn takes no query");
     requireServerName(learnt);

@@ -2,12 +2,12 @@ import { removePackage } from "../apigen/package.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { endLogin } from "./logout.ts";
-import { mcptoolsOf, requireServerName, WRITTEN_WORKSPACE, writtenWorkspaceOf } from "./shared.ts";
+import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 export const unregister: Command = {
   usage: "NAME [OPTIONS]",
   positional: { min: 1, max: 1 },
-  options: { ...WRITTEN_WORKSPACE },
+  options: { workspace: WORKSPACE },
   notes: [
     "Also logs out of the server, as `ipybox logout` does, in all workspaces.",
     "",
@@ -21,7 +21,7 @@ export const unregister: Command = {
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [name = ""] = parsed.positional;
   requireServerName(name); // it is about to become a path
-  const workspace = await writtenWorkspaceOf(parsed);
+  const workspace = await workspaceOf(parsed);
   const registry = await ServerRegistry.open({ workspace });
   const params = registry.get(name);
   const registered = await registry.unregister(name);

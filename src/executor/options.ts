@@ -86,7 +86,6 @@ export type AttachOptions = Omit<
   | "durable"
   | "kernelEnv"
   | "limits"
-  | "nestedWorkspace"
   | "placement"
   | "restoreWorkingDir"
   | "sandbox"

@@ -19,10 +19,8 @@ import { SupervisedLauncher } from "../kernel/supervisor.ts";
 import { findPython, type PythonEnvironment, retryPython } from "../python/environment.ts";
 import { callsElsewhere } from "./elsewhere.ts";
 import { PackageFolder } from "../python/packages.ts";
-import { bindsWorkspace } from "../placement/placement.ts";
-import { makeOwnFolders } from "../sandbox/protect.ts";
-import { refuseNewAround, type SandboxOptions } from "../sandbox/sandbox.ts";
-import { realWorkspace, refuseNested, refuseUnfit } from "../sandbox/workspace.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
+import { makeOwnFolders, realWorkspace, refuseUnfit } from "../sandbox/workspace.ts";
 import { CodeInputs, type RunEvent } from "./code_inputs.ts";
 import {
   claimName,
@@ -83,12 +81,9 @@ export async function startParts(
 ): Promise<RunningParts> {
   const shell = shellGuard(options);
   const workspace = await realWorkspace(options.workspace ?? ".");
-  if (!options.nestedWorkspace) await refuseNested(workspace);
   const sandboxed = options.sandbox !== false && options.placement === undefined;
   await refuseUnfit(workspace, { sandboxed });
   const { placement } = options;
-  const isWritten = placement === undefined ? sandboxed : bindsWorkspace(placement);
-  if (isWritten && !options.nestedWorkspace) await refuseNewAround(workspace);
   await makeOwnFolders(workspace);
   const { durable, restoreWorkingDir = false } = options;
   const python = placement === undefined ? await findPython({ ...options, workspace }) : undefined;

@@ -414,7 +414,8 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
       kernel_limits: rlimits.kernel,
       kernels_apart: kernelsApart,
       kernels_dir: paths.kernels,
-      kernel_folders: KERNEL_FOLDERS,
+      // A short path: programs make sockets there.
+      kernel_folders: place.hasOwnTmp ? { ...KERNEL_FOLDERS, TMPDIR: "/tmp" } : KERNEL_FOLDERS,
       resource_dir: paths.launcher,
       guards_programs: copied !== undefined, // here, code cannot write to them, or to all that is the user's
       durable,
@@ -446,13 +447,6 @@ export interface KernelGatewayOptions {
    * @default {true}
    */
   sandbox?: boolean | SandboxOptions;
-  /**
-   * Accepts a workspace in another one, and one with others in it. The code of the outer one can write
-   * to the files of the inner one, and could have put there what the host obeys.
-   *
-   * @default {false}
-   */
-  nestedWorkspace?: boolean;
   /**
    * What one process of the executed code may take, also without the sandbox; `false` for no limits.
    * An error that comes from one of them names it.

@@ -37,6 +37,8 @@ export interface Place {
   readonly limits: EffectiveLimits;
   readonly rlimits: Rlimits;
   readonly sandboxed: boolean;
+  /** Whether `/tmp` there is the session's. */
+  readonly hasOwnTmp: boolean;
   /** Whether code can write to ipybox's programs, which kernels run. */
   readonly exposesPrograms: boolean;
   readonly process: LauncherProcess;

@@ -45,11 +45,10 @@ import { namedProgram, programOf } from "../process/program.ts";
 import { hasLandlock, type SelfTestReport } from "../sandbox/selftest.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
-import type { ProtectedPaths } from "../sandbox/protect.ts";
-import { protectWorkspace, requireSandbox } from "../sandbox/sandbox.ts";
-import { SYSTEM } from "../sandbox/settings.ts";
+import { requireSandbox, workspaceView } from "../sandbox/sandbox.ts";
 import { syscallFilter } from "../sandbox/syscall_filter.ts";
-import { hasOwnGroup } from "../sandbox/wall.ts";
+import { probeOf, SYSTEM, type View } from "../sandbox/wall.ts";
+import { admitWorkspace } from "../sandbox/workspace.ts";
 import {
   endPlace,
   fateOf,
@@ -62,7 +61,6 @@ import type { KernelGatewayOptions, LastingSession } from "./gateway.ts";
 import { howEnded, type LauncherProcess } from "./launch.ts";
 import type { Place, PlaceOptions } from "./place.ts";
 import { launchLasting } from "./place_here.ts";
-import { seenMounts } from "./seen_mounts.ts";
 import { programs, SessionPaths } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";
 
@@ -89,7 +87,7 @@ export async function placeFar(
   };
   const lasts = session !== undefined;
   const hostPrivate = folder.path;
-  const carrier = await carrierOf(placement, { options, held, hostPrivate, limits, times });
+  const carrier = await carrierOf(placement, { options, hostPrivate, limits, times });
   const python = options.python ?? carrier.python;
   if (isWalled && carrier.usesBubblewrap) refuseReplaceable(python, carrier);
   const fix = (text: string) => fixOf(placement, text);
@@ -117,7 +115,7 @@ export async function placeFar(
   const inner = carrier.workspace ?? `${paths.session}/workspace`;
   const bwrap = isWalled && carrier.usesBubblewrap ? facts.bwrap : null;
   const modules = `${paths.session}/modules`;
-  const programFolders = [paths.launcher, paths.runtime];
+  const filter = isWalled ? filterFor(facts) : new Uint8Array(0);
   // Other users there see the session's folder before this one is made.
   const holder = {
     folder: `${paths.root}.${randomToken().slice(0, 16)}`,
@@ -133,21 +131,34 @@ export async function placeFar(
     ],
     programs: facts.has ? IMAGE_PROGRAMS : paths.session,
     probe: {
-      files: [canary, ...carrier.isBound ? [`${inner}/.ipybox/code-ran`] : []],
-      port: canaryPort,
-      process: Deno.pid,
+      ...probeOf({
+        files: [canary, ...carrier.isBound ? [`${inner}/.ipybox/code-ran`] : []],
+        port: canaryPort,
+      }),
+      elsewhere: true,
+      interfaces: mayHaveInterfaces,
+      sandboxed: isWalled,
+      hasOwnTmp: bwrap !== null,
       ...(leavesNetwork ? { addresses: addressesOf(facts) } : {}),
     },
     leavesNetwork,
-    filter: isWalled
-      ? filterFor(facts, !carrier.isBound || await hasOwnGroup(options.workspace))
-      : new Uint8Array(0),
+    filter,
     wall: bwrap === null ? null : {
       bwrap,
-      system: SYSTEM.linux ?? [],
+      show: SYSTEM.linux ?? [],
+      write: [paths.session],
+      keep: [paths.launcher, paths.runtime],
+      ...{ mask: [], identities: [], devices: [] },
       workspace: carrier.workspace ?? null,
-      writable: [paths.session],
-      readonly: programFolders,
+      filter: filter.toHex(),
+      ...{
+        network: "none",
+        proc: "own",
+        namespaces: false,
+        tmp: paths.temporary,
+        home: null,
+        shm: null,
+      },
     },
     holder: times === undefined ? null : { ...holder, ...times, beat_seconds: BEAT_SECONDS },
   }, facts);
@@ -182,12 +193,13 @@ export async function placeFar(
     // The system counts all processes of a user, so where the engine limits their number, this does not.
     rlimits: rlimits(limits, bwrap !== null || unbounded.includes("processes")),
     sandboxed: isWalled,
+    hasOwnTmp: bwrap !== null,
     exposesPrograms: bwrap === null && !facts.has,
     process: lasting ?? process,
     lasting,
     begin: () => Promise.resolve(lasting?.begin([])),
     judge: (report) => {
-      if (isWalled) requireSandbox(report, { elsewhere: true, mayHaveInterfaces, log });
+      if (isWalled) requireSandbox(report, { elsewhere: true });
       if (lasts && isWalled && bwrap === null) requireApart(report, carrier.name);
     },
     explain: (last, cause) => explainFar(last, { where: carrier.name, cause }),
@@ -315,7 +327,6 @@ function refuseLocal({ sandbox, packages = [] }: KernelGatewayOptions): void {
 
 interface CarrierOptions {
   readonly options: KernelGatewayOptions;
-  readonly held: HeldTogether;
   readonly hostPrivate: string;
   readonly limits: EffectiveLimits;
   /** How long it waits while disconnected, and how long it lasts at most, if it is durable. */
@@ -358,20 +369,18 @@ function podMemory(limits: KernelGatewayOptions["limits"]): number | null {
     : limits.memoryBytes;
 }
 
-const NOTHING: ProtectedPaths = { readOnly: [], unreadable: [] };
-
 async function containerOf(
   placement: ContainerPlacement,
-  { options, held, hostPrivate, limits, times }: CarrierOptions,
+  { options, hostPrivate, limits, times }: CarrierOptions,
 ): Promise<Carrier> {
-  const { log = silentLogger, sandbox, nestedWorkspace } = options;
+  const { log = silentLogger, sandbox } = options;
   const isBound = bindsWorkspace(placement);
   const workspace = isBound ? await Deno.realPath(options.workspace) : options.workspace;
-  const found = !isBound ? NOTHING : await protectWorkspace(workspace, {
-    ...{ log, nestedWorkspace, hostPrivate, belongings: held },
-    sandbox: typeof sandbox === "object" ? sandbox : {},
-  });
-  const protectedPaths = await mountedPaths(found, hostPrivate);
+  if (isBound) await admitWorkspace(workspace, hostPrivate);
+  const view = isBound
+    ? await workspaceView(workspace, { log, ...(typeof sandbox === "object" ? sandbox : {}) })
+    : { keep: [], mask: [] };
+  const protectedPaths = await mountedPaths(workspace, view, hostPrivate);
   const info = isBound ? await Deno.stat(workspace) : undefined;
   const owner = { uid: info?.uid ?? 0, gid: info?.gid ?? 0 };
   if (isBound && owner.uid === 0 && Deno.build.os === "linux") {
@@ -391,30 +400,27 @@ async function containerOf(
 
 /** What the carrier's mounts must look like from inside; `null` if that cannot be determined. */
 async function mountsSeen({ mounts = [] }: Carrier): Promise<SeenMounts | null> {
-  // Deno lets only programs with all permissions read these files.
+  // Deno lets only programs with all permissions read this file.
   if (mounts.length === 0 || Deno.build.os !== "linux" || !isAllGranted()) return null;
-  const [kernel, mountInfo] = await Promise.all(
-    ["sys/kernel/random/boot_id", "self/mountinfo"].map((name) =>
-      Deno.readTextFile(`/proc/${name}`)
-    ),
-  );
-  if (kernel === undefined || mountInfo === undefined) return null;
-  const files = await Promise.all(mounts.map(({ source }) => Deno.lstat(source)));
-  return {
-    kernel,
-    mounts: seenMounts(mounts, mountInfo),
-    inodes: files.map(({ ino }) => ino),
-  };
+  const kernel = await Deno.readTextFile("/proc/sys/kernel/random/boot_id");
+  const files = await Promise.all(mounts.map(async ({ source, target }) => {
+    const { dev, ino } = await Deno.lstat(source);
+    return [target, dev, ino ?? 0] as const;
+  }));
+  return { kernel, files };
 }
 
-/** The protected paths of a workspace, for engines. */
+/** What is kept and masked in a workspace, for engines. */
 async function mountedPaths(
-  { readOnly, unreadable }: ProtectedPaths,
+  workspace: string,
+  { keep, mask }: Pick<View, "keep" | "mask">,
   hostPrivate: string,
 ): Promise<MountedPaths> {
+  const inside = (path: string) => path !== workspace && isInside(path, workspace);
+  const readOnly = keep.filter(inside);
   const hiddenFolders: string[] = [];
   const hiddenFiles: string[] = [];
-  for (const path of unreadable) {
+  for (const path of mask.filter(inside)) {
     ((await Deno.lstat(path)).isDirectory ? hiddenFolders : hiddenFiles).push(path);
   }
   const empty = `${hostPrivate}/empty`;
@@ -424,10 +430,9 @@ async function mountedPaths(
 }
 
 /** The syscall filter for the processor there; empty for unknown ones, which the self-test reports. */
-function filterFor({ machine }: Facts, groupWrite: boolean): Uint8Array {
-  const options = { unixSockets: false, namespaces: false, groupWrite };
+function filterFor({ machine }: Facts): Uint8Array<ArrayBuffer> {
   const architecture = machine === "arm64" ? "aarch64" : machine;
-  return syscallFilter(options, architecture) ?? new Uint8Array(0);
+  return syscallFilter({ namespaces: false }, architecture) ?? new Uint8Array(0);
 }
 
 /** Addresses that must not be reachable there, and that always answer if they are. */

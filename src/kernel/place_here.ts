@@ -21,7 +21,7 @@ import {
   requireSandbox,
   sandboxFix,
 } from "../sandbox/sandbox.ts";
-import { requireOwnProgram } from "../sandbox/workspace.ts";
+import { hostPython, probeOf } from "../sandbox/wall.ts";
 import type { LastingSession } from "./gateway.ts";
 import { howEnded } from "./launch.ts";
 import type { Place, PlaceOptions } from "./place.ts";
@@ -47,11 +47,13 @@ export async function placeHere(
   const folder = await SessionFolder.create(log);
   held.use(folder);
   const workspace = await realFolder(options.workspace);
-  await requireOwnProgram(options.python, { workspace, what: "Python" });
   const located = locatePython(options.python, { workspace, signal: deadline });
   // Leaves no process behind if the start fails earlier. Its error is reported where it is awaited.
   parts.defer(() => located.then(() => {}, () => {}));
-  const probe = { files: [folder.canary], port: canaryPort, process: Deno.pid };
+  const probe = {
+    ...probeOf({ files: [folder.canary], port: canaryPort }),
+    sandboxed: sandbox !== false,
+  };
   const args = ["-I", "-S", `${folder.launcher}/launcher.py`, JSON.stringify(probe)];
   const path = hostPath();
   let prepared: PreparedSandbox | undefined;
@@ -60,22 +62,20 @@ export async function placeHere(
   } else {
     const contents = located.then((python) => {
       const readable = [...python.readable, ...packages];
-      // The host runs this Python, too, so code must not change it.
-      const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
-      const readOnly = [folder.launcher, folder.runtime, folder.stubs, ...inWorkspace];
+      const readOnly = [folder.launcher, folder.runtime, folder.stubs];
       return { command: [python.executable, ...args], readable, readOnly };
     });
     contents.catch(() => {});
     prepared = await prepareSandbox(
-      { session: folder.session, hostPrivate: folder.hostPrivate, workspace },
+      { ...folder, workspace },
       contents,
       {
         ...(sandbox === true ? {} : sandbox),
-        nestedWorkspace: options.nestedWorkspace,
+        python: await hostPython(path, [workspace]),
+        limits,
         log,
         signal: deadline,
         path,
-        belongings: held,
         waits: session === undefined, // otherwise the supervisor waits
       },
     );
@@ -112,6 +112,7 @@ export async function placeHere(
     limits,
     rlimits: rlimits(limits),
     sandboxed: prepared !== undefined,
+    hasOwnTmp: prepared !== undefined && Deno.build.os === "linux",
     exposesPrograms: false,
     process,
     lasting,
@@ -125,7 +126,7 @@ export async function placeHere(
       }
     },
     judge: (report) => {
-      if (prepared !== undefined) requireSandbox(report, { config: prepared.config, log });
+      if (prepared !== undefined) requireSandbox(report);
     },
     explain: (last, cause) => explainHere(last, { sandboxed: prepared !== undefined, cause }),
   };

@@ -19,6 +19,8 @@ export class SessionPaths {
   readonly kernels: string;
   /** What only the host sees. */
   readonly hostPrivate: string;
+  /** What is at `/tmp` in a sandbox that ipybox makes. */
+  readonly temporary: string;
   /** A file that nobody inside may open, and that no rule of the sandbox names. */
   readonly canary: string;
 
@@ -33,13 +35,14 @@ export class SessionPaths {
     this.runtime = `${programs}/runtime`;
     this.stubs = `${this.session}/stubs`;
     this.kernels = `${this.session}/kernels`;
+    this.temporary = `${this.session}/tmp`;
     this.hostPrivate = `${root}/host`;
     this.canary = `${root}/canary`;
   }
 
   /** The folders that are there before the launcher is. */
   get empty(): string[] {
-    return [this.kernels, this.stubs, `${this.session}/jupyter/runtime`];
+    return [this.kernels, this.stubs, this.temporary, `${this.session}/jupyter/runtime`];
   }
 
   /** The variables that lead the gateway into the session. */

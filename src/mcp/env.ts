@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { parse } from "@std/dotenv";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { DOTENV_NOTE } from "../sandbox/protect.ts";
-import { isPlainFile, lstatIfPresent, readHostileFile } from "../files/safe.ts";
+import { isPlainFile, readHostileFile } from "../files/safe.ts";
+import { foreignDotenv } from "../sandbox/workspace.ts";
 
 /** Reads a workspace's `.env`, unless executed code may have written it. */
 export async function readDotenv(
@@ -22,11 +22,7 @@ export async function hasOwnDotenv(
 }
 
 async function isOwn(workspace: string, log: Logger): Promise<boolean> {
-  const note = join(workspace, DOTENV_NOTE);
-  if (await lstatIfPresent(note) === undefined) return true; // a link, as a repository may have, counts
-  log.warn(
-    `${join(workspace, ".env")} is ignored: code that ran here may have written it. ` +
-      `If it is yours: rm '${note}'`,
-  );
-  return false;
+  const why = await foreignDotenv(workspace);
+  if (why !== undefined) log.warn(`${join(workspace, ".env")} is ignored: ${why}`);
+  return why === undefined;
 }

@@ -90,7 +90,6 @@ export async function launchStdio(
     workspace: base,
     settings,
     openReads,
-    belongings,
     log,
     signal,
   });

@@ -1,18 +1,17 @@
 import type { Session } from "./session.ts";
 
 /** What clients may tell their models. Not all do, so tool descriptions say all that matters. */
-export function instructionsFor(session: Pick<Session, "project" | "isFilled">): string {
+export function instructionsFor(session: Pick<Session, "project">): string {
   return [...filesNote(session), INSTRUCTIONS].join("\n\n");
 }
 
 /** Says where code finds the user's files, if it has access to any. */
-export function filesNote({ project, isFilled }: Pick<Session, "project" | "isFilled">): string[] {
+export function filesNote({ project }: Pick<Session, "project">): string[] {
   return [
     ...(project === undefined ? [] : [
       `Code can read the project ${project} by absolute paths, but not write there. It writes to its ` +
       "working directory, which is elsewhere.",
     ]),
-    ...(isFilled ? ["The working directory holds copies of the user's files."] : []),
   ];
 }
 

@@ -1,7 +1,7 @@
 import { stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { randomToken } from "../base/tokens.ts";
-import { realWorkspace, refuseNested, refuseUnfit } from "../sandbox/workspace.ts";
+import { realWorkspace, refuseUnfit } from "../sandbox/workspace.ts";
 import type { HttpToken } from "./http/bearer_tokens.ts";
 import type { HttpSessionsOptions } from "./http/sessions.ts";
 import type { McpServerOptions } from "./session.ts";
@@ -107,7 +107,7 @@ export class McpServer implements AsyncDisposable {
    * sessions are durable and no tokens were given, or `pool` is combined with an option that sessions
    * started ahead cannot have.
    * @throws {RangeError} A number of sessions or a time limit is not positive.
-   * @throws {ConfigError} The workspace lies in another one, or must not be shared with sessions, or a
+   * @throws {ConfigError} The workspace must not be shared with sessions, or a
    * token's placement cannot be used.
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
@@ -134,9 +134,8 @@ export class McpServer implements AsyncDisposable {
     }
     await using parts = new AsyncDisposableStack();
     const root = await realWorkspace(workspace ?? ".");
-    if (!session.nestedWorkspace) await refuseNested(root);
     await refuseUnfit(root);
-    if (share !== undefined) await refuseUnshareable(root, share, session.sandbox);
+    if (share !== undefined) await refuseUnshareable(root, session.sandbox);
     const pool = parts.use(
       new SessionPool({
         ...session,

@@ -111,8 +111,6 @@ export interface SessionOptions extends McpServerOptions {
   label?: string;
   /** The audit log to write instead of the workspace's own. */
   auditLog?: Pick<AuditLogOptions, "workspace" | "session">;
-  /** Copies files into the workspace before the kernel starts, once: all of them or none. */
-  fill?: (signal: AbortSignal) => Promise<void>;
 }
 
 /**
@@ -143,7 +141,6 @@ export class Session implements AsyncDisposable {
   readonly #closing = new AbortController();
   readonly #listeners = new Set<() => void | Promise<void>>();
   #starting: string | undefined;
-  #filled: Promise<void> | undefined;
   #lastCell: CellRun | undefined;
   #left: readonly CellRun[] = [];
   readonly #underWay = new Set<CellRun>();
@@ -234,19 +231,6 @@ export class Session implements AsyncDisposable {
   get project(): string | undefined {
     const { sandbox } = this.#options;
     return typeof sandbox === "object" ? sandbox.project : undefined;
-  }
-
-  /** Whether the workspace starts with copies of the user's files. */
-  get isFilled(): boolean {
-    return this.#options.fill !== undefined;
-  }
-
-  /** Resolves once these copies are there. */
-  get filled(): Promise<void> {
-    return this.#filled ??= this.#fill().catch((error: unknown) => {
-      this.#filled = undefined;
-      throw error;
-    });
   }
 
   async mcptools(): Promise<string> {
@@ -396,7 +380,6 @@ export class Session implements AsyncDisposable {
     this.#closing.abort(new DOMException("The session was closed", "AbortError"));
     this.rounds[Symbol.dispose]();
     this.tasks[Symbol.dispose]();
-    await this.#filled?.catch(() => {}); // it ends now; its callers got the error
     await this.#parts?.catch(() => {}); // its callers got the error
     await (await this.#prepared?.catch(() => undefined))?.stack[Symbol.asyncDispose]();
     await this.#running?.[Symbol.asyncDispose]();
@@ -414,13 +397,6 @@ export class Session implements AsyncDisposable {
     const { auditLog = { workspace: await this.workspace }, policy } = this.#options;
     const { AuditLog } = await import("../approval/audit/log.ts");
     return new AuditLog({ ...auditLog, redact: policy?.redact, log: this.log });
-  }
-
-  async #fill(): Promise<void> {
-    const { fill, continues } = this.#options;
-    if (fill === undefined || continues) return;
-    this.#closing.signal.throwIfAborted();
-    await fill(this.#closing.signal);
   }
 
   async #start(): Promise<SessionParts> {
@@ -447,9 +423,6 @@ export class Session implements AsyncDisposable {
   async #prepare(): Promise<PreparedParts> {
     const { signal } = this.#closing;
     signal.throwIfAborted();
-    if (this.isFilled) this.#starting = "Copying the files of the workspace";
-    await this.filled;
-    this.#starting = "Starting the kernel";
     const workspace = await this.workspace;
     const { placement } = this.#options;
     const python = placement === undefined

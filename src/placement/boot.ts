@@ -12,6 +12,7 @@ import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { abortable } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { sha256 } from "../json/digest.ts";
+import type { WallOrder } from "../sandbox/wall.ts";
 
 /** Reads a program up to a NUL and runs it. This is the whole command line. */
 const READ_PROGRAM =
@@ -53,16 +54,12 @@ export type Facts = z.infer<typeof factsSchema>;
 /** The folder of our programs in images. */
 export const IMAGE_PROGRAMS = "/opt/ipybox/programs";
 
-/** A mount as `/proc/self/mountinfo` has it in a container. `device` is the number and the file system's type. */
-export type SeenMount = readonly [point: string, device: string, root: string];
-
-/** The mounts to verify, if the other side has this machine's kernel. */
+/** What mounts must show, if the other side has this machine's kernel. */
 export interface SeenMounts {
   /** Identifies the running kernel. */
   readonly kernel: string;
-  readonly mounts: readonly SeenMount[];
-  /** The number of each one's file, by which it is known where an engine mounts the same disk itself. */
-  readonly inodes: readonly (number | null)[];
+  /** Where each file or folder is mounted, and which it is. */
+  readonly files: readonly (readonly [point: string, device: number, inode: number])[];
 }
 
 /** Instructions for the other side. */
@@ -82,14 +79,7 @@ export interface BootAnswer {
   /** The system call filter; empty for none. */
   readonly filter: Uint8Array;
   /** The contents of bubblewrap's sandbox, if it is used. */
-  readonly wall: {
-    readonly bwrap: string;
-    readonly system: readonly string[];
-    /** The folder there that code works in, if it outlives the session: made there, and no link may lead to it. */
-    readonly workspace: string | null;
-    readonly writable: readonly string[];
-    readonly readonly: readonly string[];
-  } | null;
+  readonly wall: WallOrder | null;
   /** The settings of the process that holds the launcher of a durable session while disconnected. */
   readonly holder: {
     /** Its own folder, with its socket. */
@@ -125,7 +115,11 @@ export class Boot {
   /** Sends the boot program and reads its report; `undefined` if the command has ended. */
   async begin(): Promise<Facts | undefined> {
     const order = JSON.stringify({ digest: digestOf(this.#programs) });
-    await this.#write(new TextEncoder().encode(`${asset("launcher/boot.py")}\0${order}\n`));
+    await this.#write(
+      new TextEncoder().encode(
+        `${asset("sandbox/wall.py")}\n${asset("launcher/boot.py")}\0${order}\n`,
+      ),
+    );
     const line = await abortable(lineOf(this.#pipes), this.#deadline);
     if (line === "") return undefined;
     try {

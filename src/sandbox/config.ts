@@ -4,7 +4,7 @@ import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { problemLines } from "../json/problems.ts";
 import { isInside, realPathIfSeen } from "../process/trusted_path.ts";
-import { STATE_FOLDER } from "./protect.ts";
+import { STATE_FOLDER } from "./hidden.ts";
 import { settingsPath } from "./workspace.ts";
 
 /**

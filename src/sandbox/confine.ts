@@ -1,13 +1,10 @@
-import { hostEnv, hostEnvs } from "../base/permission.ts";
-import { hostPath, type ProgramPath } from "../process/program.ts";
+import { hostEnvs } from "../base/permission.ts";
 import type { Logger } from "../base/log.ts";
-import type { SandboxConfig } from "./config.ts";
-import { guarded, PROXY_VARIABLES } from "./sandbox.ts";
-import { writeSettings } from "./wall.ts";
-import { effectiveLimits } from "./limits.ts";
-import { sandboxSettings } from "./settings.ts";
+import { hostPath, type ProgramPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
-import { findSrt, srtEnvironment } from "./srt.ts";
+import type { SandboxConfig } from "./config.ts";
+import { effectiveLimits } from "./limits.ts";
+import { checked, enclose, hostPython, PROXY_VARIABLES, SYSTEM } from "./wall.ts";
 import { userFolders } from "./workspace.ts";
 
 /** A program that runs once in its own sandbox, with the limits of executed code. */
@@ -36,16 +33,28 @@ export async function confine(
   options: { readonly log: Logger; readonly signal: AbortSignal },
 ): Promise<{ command: ProgramPath; args: string[]; env: Record<string, string> }> {
   const { session, writable, hostPrivate, config = {} } = program;
-  const path = await trustedPath(hostPath(), [session, ...writable]);
-  const srt = await findSrt({ path, ...options });
-  const home = hostEnv("HOME");
-  const settings = sandboxSettings({
-    writable: [session, ...writable],
-    readOnly: [],
-    hostPrivate,
+  const untrusted = [session, ...writable];
+  const path = await trustedPath(hostPath(), untrusted);
+  const python = await hostPython(path, untrusted);
+  const limits = effectiveLimits(undefined, { sandboxed: true });
+  const temporary = `${session}/tmp`;
+  await Deno.mkdir(temporary, { recursive: true });
+  const canary = `${hostPrivate}/canary`;
+  await Deno.writeTextFile(canary, "not visible inside", { mode: 0o600 });
+  // `srt` sets variables for its proxy, which the program must keep.
+  const own = Object.entries(program.env).map(([name, value]) => `${name}=${value}`);
+  const launch = await enclose({
+    view: {
+      show: [...SYSTEM[Deno.build.os] ?? [], ...program.readable],
+      write: [session, ...writable],
+      keep: [],
+      mask: await userFolders(),
+    },
+    command: checked(["/usr/bin/env", ...own, ...program.command], {
+      ...{ python, canary, limits },
+      cwd: session,
+    }),
     base: session,
-    protectedPaths: { unreadable: await userFolders(), readOnly: [] },
-    readable: [...program.readable, ...srt.readable],
     config: {
       ...config,
       network: {
@@ -53,24 +62,11 @@ export async function confine(
         allowedDomains: [...config.network?.allowedDomains ?? [], ...program.hosts],
       },
     },
-    home,
+    ...{ hostPrivate, path, temporary, python, limits, ...options },
   });
-  // `srt` sets variables for its proxy, which the program must keep.
-  const own = Object.entries(program.env).map(([name, value]) => `${name}=${value}`);
-  const command = await guarded(["/usr/bin/env", ...own, ...program.command], {
-    hostPrivate,
-    cwd: session,
-    limits: effectiveLimits(undefined, { sandboxed: true }),
-  });
-  const launch = await writeSettings({ srt, settings, hostPrivate, workspace: session, command });
   return {
     command: launch.command,
     args: [...launch.args],
-    env: {
-      ...hostEnvs(PROXY_VARIABLES),
-      LANG: "C.UTF-8",
-      ...launch.env,
-      ...srtEnvironment(srt, { path, hostPrivate, temporary: `${session}/tmp` }),
-    },
+    env: { ...hostEnvs(PROXY_VARIABLES), LANG: "C.UTF-8", ...launch.env },
   };
 }

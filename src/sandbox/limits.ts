@@ -10,7 +10,8 @@ import { ControlGroup } from "../process/control_group.ts";
  */
 export interface ResourceLimits {
   /**
-   * Bytes of address space for one process, and of memory for a whole session.
+   * Bytes of memory that one process allocates for itself, and of memory for a whole session. Files that it
+   * maps, and memory that it shares, count only for the session.
    *
    * @default {8589934592} 8 GiB
    */
@@ -25,7 +26,7 @@ export interface ResourceLimits {
   /**
    * Bytes of one written file.
    *
-   * @default {4294967296} 4 GiB
+   * @default {null}
    */
   fileBytes?: number | null;
   /**
@@ -51,7 +52,7 @@ const GIB = 1024 ** 3;
 const DEFAULTS = {
   memoryBytes: 8 * GIB,
   processes: 1024,
-  fileBytes: 4 * GIB,
+  fileBytes: null,
   cpuSeconds: null,
 } as const;
 
@@ -97,7 +98,7 @@ export function effectiveLimits(
 export function rlimits(limits: EffectiveLimits, countsProcesses = true): Rlimits {
   const { memoryBytes, processes, fileBytes, cpuSeconds } = limits;
   const all = {
-    RLIMIT_AS: memoryBytes,
+    RLIMIT_DATA: memoryBytes,
     RLIMIT_NPROC: countsProcesses ? processes : null,
     RLIMIT_FSIZE: fileBytes,
     RLIMIT_NOFILE: processes === null ? null : OPEN_FILES,

@@ -7,8 +7,7 @@ import { bytesOf } from "../base/streams.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { namedProgram, type ProgramPath } from "../process/program.ts";
 import type { SandboxConfig } from "./config.ts";
-import { proxyFolder, type SandboxSettings, textOf } from "./settings.ts";
-import type { SrtCommand } from "./srt.ts";
+import type { SrtCommand, SrtSettings } from "./srt.ts";
 
 /** The shell that starts the planned command. */
 const SHELL: ProgramPath = namedProgram("/bin/sh");
@@ -62,8 +61,8 @@ export class Planner implements AsyncDisposable {
     // Without one of these programs, the runtime starts nothing and reports it.
     if (programs.bwrapPath === undefined || programs.ripgrep === undefined) return undefined;
     if (!isGranted({ name: "run", command: SHELL })) return undefined;
-    const [script, temporary] = [`${hostPrivate}/plan.js`, proxyFolder(hostPrivate)];
-    await Deno.writeTextFile(script, asset("wall/plan.js"));
+    const [script, temporary] = [`${hostPrivate}/plan.js`, `${hostPrivate}/proxy`];
+    await Deno.writeTextFile(script, asset("sandbox/plan.js"));
     await Deno.mkdir(temporary);
     const flags = ["--quiet", "--no-config", "--cached-only", "-A"];
     const process = ManagedProcess.spawn({
@@ -82,7 +81,7 @@ export class Planner implements AsyncDisposable {
    * That includes a failure to plan: starting it then fails in the same way and is reported.
    */
   async plan(
-    settings: SandboxSettings,
+    settings: SrtSettings,
     command: readonly string[],
     { waits = false, signal }: PlanOptions,
   ): Promise<{ command: ProgramPath; args: string[] } | undefined> {
@@ -114,11 +113,11 @@ export class Planner implements AsyncDisposable {
  * Whether a path to protect does not exist. The runtime creates an empty placeholder for it, which
  * it removes when the command has ended.
  */
-async function needPlaceholders({ filesystem }: SandboxSettings): Promise<boolean> {
+async function needPlaceholders({ filesystem }: SrtSettings): Promise<boolean> {
   const found = await Promise.all(
-    filesystem.denyWrite.map(textOf).map(async (path) =>
-      mayRead(path) && await Deno.stat(path).then(() => true, () => false)
-    ),
+    filesystem.denyWrite.map((path) => typeof path === "string" ? path : path.path).map(async (
+      path,
+    ) => mayRead(path) && await Deno.stat(path).then(() => true, () => false)),
   );
   return found.includes(false);
 }

@@ -1,26 +1,15 @@
 import { basename, dirname, isAbsolute, join } from "node:path";
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
-import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
+import { hostPath } from "../process/program.ts";
 import { reliablePath, trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "./config.ts";
+import { STATE_FOLDER } from "./hidden.ts";
 import { baseIn, isBroad } from "./installation.ts";
-import { Planner } from "./planner.ts";
-import {
-  beginWriting,
-  findProtectedPaths,
-  isState,
-  makeOwnFolders,
-  noteAbsentDotenv,
-  type ProtectedPaths,
-} from "./protect.ts";
-import { guarded } from "./sandbox.ts";
-import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
-import { findSrt, srtEnvironment } from "./srt.ts";
-import { writeSettings } from "./wall.ts";
-import { statesAround, userFolders } from "./workspace.ts";
-import { mountablePaths, runningWriters } from "./writers.ts";
+import { workspaceView } from "./sandbox.ts";
+import { checked, enclose, hostPython, SYSTEM } from "./wall.ts";
+import { beginWriting, makeOwnFolders } from "./workspace.ts";
 
 /** A program to run in its own sandbox. */
 export interface ServerProgram {
@@ -51,8 +40,6 @@ interface ServerSandboxOptions {
    * @default {false}
    */
   readonly openReads?: boolean;
-  /** Takes what must live as long as the sandbox. */
-  readonly belongings: AsyncDisposableStack;
   /** Receives log messages. */
   readonly log: Logger;
   /** Cancels the preparation. */
@@ -73,86 +60,64 @@ export async function sandboxServer(
   const { folder, hostPrivate, openReads = false, log, signal } = options;
   const workspace = await Deno.realPath(options.workspace);
   const home = hostEnv("HOME");
-  const trusted = await trustedPath(program.env.PATH ?? "", [workspace]);
+  const path = await trustedPath(program.env.PATH ?? "", [workspace]);
   const config = await userConfig(options, workspace);
-  // Paths must exist to be protected, or a server that may write to the workspace could create
-  // them.
-  const mayWrite = (config.filesystem?.allowWrite ?? []).length > 0;
-  if (mayWrite) {
+  // Paths must exist to be kept, or a server that may write to the workspace could create them.
+  if ((config.filesystem?.allowWrite ?? []).length > 0) {
     await makeOwnFolders(workspace);
-    await noteAbsentDotenv(workspace);
+    await beginWriting(workspace);
   }
-  const srt = await findSrt({ path: trusted, log, signal });
-  // srt puts empty files into its own working directory.
-  const cwd = hostPrivate;
-  await using planner = await Planner.start(srt, { config, hostPrivate, cwd, path: trusted });
-  const before = await runningWriters();
-  const [found, ...readable] = await allDone([
-    protectedIn(workspace, openReads),
+  const temporary = `${folder}/tmp`;
+  await Deno.mkdir(temporary);
+  const [python, seen, ...readable] = await Promise.all([
+    hostPython(hostPath(), [workspace]),
+    workspaceView(workspace, { log }),
     programFiles(program.command, home),
     namedPaths(program.args, workspace, home),
-    Deno.mkdir(`${folder}/tmp`).then(() => []),
   ]);
-  signal.throwIfAborted();
-  if (mayWrite) await beginWriting(workspace, found.readOnly);
-  const around = await statesAround(workspace);
-  const mountable = await mountablePaths([...found.unreadable, ...found.readOnly], {
-    before,
-    writes: mayWrite ? workspace : undefined,
-    belongings: options.belongings,
-  });
-  const protectedPaths: ProtectedPaths = {
-    unreadable: found.unreadable.filter((path) => mountable.has(path)),
-    readOnly: found.readOnly.filter((path) => mountable.has(path)),
-  };
-  const settings = sandboxSettings({
-    writable: [folder],
-    readOnly: [],
-    hostPrivate,
+  const canary = `${hostPrivate}/canary`;
+  await Deno.writeTextFile(canary, "not visible inside", { mode: 0o600 });
+  // The user's settings decide which secrets a server may read that reads all that they do not deny. It
+  // can change none of them, and never reads ipybox's own state.
+  const isState = (path: string) =>
+    !path.startsWith(`${workspace}/`) || basename(path) === STATE_FOLDER;
+  const [mask, keep] = openReads
+    ? [seen.mask.filter(isState), seen.mask.filter((path) => !isState(path))]
+    : [seen.mask, []];
+  const { command, args, env } = await enclose({
+    view: {
+      show: openReads ? ["/"] : [...SYSTEM[Deno.build.os] ?? [], ...readable.flat()],
+      write: [folder],
+      keep: [...seen.keep, ...keep],
+      mask,
+    },
+    command: checked(
+      [
+        "/usr/bin/env",
+        ...changes(path, { TMPDIR: temporary, ...program.env }),
+        program.command,
+        ...program.args,
+      ],
+      { python, cwd: program.cwd, canary },
+    ),
     base: workspace,
-    protectedPaths,
-    hidden: around,
-    // Paths inside these are hidden as well unless they are named.
-    readable: [
-      ...readable.flat(),
-      ...srt.readable,
-      ...(openReads && around.length > 0 ? [workspace] : []),
-    ],
-    config,
-    openReads,
-    home,
-  });
-  refuseTooManyMounts(settings, workspace);
-  // srt needs other values for some variables than the program that it starts.
-  const temporary = `${folder}/tmp`;
-  const own = srtEnvironment(srt, { path: trusted, hostPrivate, temporary });
-  const launch = await writeSettings({
-    srt,
-    settings,
-    hostPrivate,
-    workspace,
+    ...{ hostPrivate, path, temporary, python, config, log, signal },
     home: program.env.HOME,
-    command: await guarded([
-      ...["/usr/bin/env", ...changes(own, { TMPDIR: temporary, ...program.env })],
-      ...[program.command, ...program.args],
-    ], { hostPrivate, cwd: program.cwd }),
-    planner,
-    signal,
   });
-  return {
-    command: launch.command,
-    args: launch.args,
-    env: { ...program.env, ...own, ...launch.env },
-    cwd,
-  };
+  // srt needs other values for some variables than the program that it starts, and puts empty files into
+  // its own working directory.
+  return { command, args, env: { ...program.env, ...env }, cwd: hostPrivate };
 }
 
-/** The arguments of `env` that restore the program's variables where srt has other values. */
-function changes(
-  own: Readonly<Record<string, string>>,
-  wanted: Readonly<Record<string, string>>,
-): string[] {
-  const names = [...Object.keys(own), "TMPDIR"].map((name) => [name, wanted[name]] as const);
+/** The variables for which srt has values of its own. */
+const OF_SRT = ["PATH", "HOME", "CLAUDE_CODE_TMPDIR", "DENO_DIR", "DENO_NO_UPDATE_CHECK", "TMPDIR"];
+
+/** The arguments of `env` that give a program its own values again. */
+function changes(path: string, wanted: Readonly<Record<string, string>>): string[] {
+  const values = { ...wanted, ...(wanted.PATH === undefined ? {} : { PATH: path }) };
+  const names = OF_SRT.map((name) =>
+    [name, Object.entries(values).find(([key]) => key === name)?.[1]] as const
+  );
   return [
     ...names.flatMap(([name, value]) => value === undefined ? ["-u", name] : []),
     ...names.flatMap(([name, value]) => value === undefined ? [] : [`${name}=${value}`]),
@@ -166,20 +131,6 @@ async function userConfig(
   return settings === undefined
     ? {}
     : await readSandboxConfig(settings, { allowUnsafe: openReads, workspace });
-}
-
-async function protectedIn(workspace: string, openReads: boolean): Promise<ProtectedPaths> {
-  const [found, ownFolders] = await allDone([findProtectedPaths(workspace), userFolders()]);
-  if (!openReads) return { ...found, unreadable: [...found.unreadable, ...ownFolders] };
-  // The user's settings decide which secrets the server may read, but it may never read the host's
-  // own state. It can move none of them, or sandboxes that start while it runs could not hide them
-  // from code.
-  const states = found.unreadable.filter(isState);
-  const secrets = found.unreadable.filter((path) => !isState(path));
-  return {
-    unreadable: [...states, ...ownFolders],
-    readOnly: [...found.readOnly, ...secrets],
-  };
 }
 
 /** The existing paths among the arguments: a script, a folder to work on. */

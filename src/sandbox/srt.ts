@@ -27,6 +27,33 @@ const SPECIFIER = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
 /** The oldest version accepted from the PATH: older ones let code out (see their changelog). */
 const OLDEST = [0, 0, 78] as const;
 
+/** A path in `srt`'s settings. Plain text that looks like a pattern is one. */
+type SettingsPath = string | { readonly path: string; readonly literal: true };
+
+/** The part of `srt`'s settings file that ipybox writes. */
+export interface SrtSettings extends SrtPrograms {
+  readonly network: {
+    readonly allowedDomains: readonly string[];
+    readonly deniedDomains: readonly string[];
+    readonly strictAllowlist: boolean;
+    readonly allowLocalBinding: boolean;
+    readonly allowAllUnixSockets?: boolean;
+  };
+  readonly filesystem: {
+    readonly denyRead: readonly SettingsPath[];
+    readonly allowRead: readonly SettingsPath[];
+    readonly allowWrite: readonly SettingsPath[];
+    readonly denyWrite: readonly SettingsPath[];
+    readonly disabled?: boolean;
+  };
+  /** Shows the `/proc` that is there instead of making one. */
+  readonly enableWeakerNestedSandbox?: boolean;
+  /** Lets what it starts create namespaces. */
+  readonly allowNestedUserNamespaces?: boolean;
+  /** The program that starts the command, instead of `srt`'s own system call filter. */
+  readonly seccomp?: { readonly applyPath: string };
+}
+
 /** How `srt` is started on this machine. */
 export interface SrtCommand {
   readonly command: ProgramPath;
@@ -34,8 +61,6 @@ export interface SrtCommand {
   readonly args: readonly string[];
   /** The environment that it needs. */
   readonly env: Readonly<Record<string, string>>;
-  /** The paths that must be readable inside: the helper that installs the system call filter. */
-  readonly readable: readonly string[];
   /** The programs for its settings, so that it does not search for them itself. */
   readonly programs: SrtPrograms;
   /** Its version. */
@@ -46,7 +71,7 @@ export interface SrtCommand {
 
 /** The part of its settings with the paths of its programs, without those that were not found. */
 interface SrtPrograms {
-  readonly bwrapPath?: ProgramPath;
+  readonly bwrapPath?: string;
   readonly socatPath?: ProgramPath;
   readonly ripgrep?: { readonly command: ProgramPath };
 }
@@ -129,8 +154,7 @@ async function onPath(options: FindSrtOptions): Promise<SrtItself | undefined> {
       );
       continue;
     }
-    const readable = [`${found.root}/vendor`];
-    return { command, args: [], env: {}, readable, version: found.version };
+    return { command, args: [], env: {}, version: found.version };
   }
   return undefined;
 }
@@ -173,7 +197,6 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
     command: deno,
     args: ["run", "--quiet", "--no-config", "--cached-only", "-A", SPECIFIER],
     env: { DENO_DIR: denoDir, DENO_NO_UPDATE_CHECK: "1" },
-    readable: vendor === undefined ? [] : [vendor],
     version: SRT_VERSION,
     library: SPECIFIER,
   };

@@ -15,21 +15,15 @@
  * one that code may only read. It also denies the old form of directory notifications.
  *
  * It denies creating setuid and setgid files: files in the workspace belong to the user outside,
- * too, and another user of the machine could run them. For the same reason, it denies making files
- * writable for others: in a workspace that they can write to, others could replace what code cannot.
- * So it also denies setting extended attributes, which include access lists.
+ * too, and others could run them with that user's rights.
  *
  * @module
  */
 
 /** What a filter may allow although it is usually denied. */
 interface SyscallFilterOptions {
-  /** Unix sockets. */
-  readonly unixSockets: boolean;
   /** Namespaces and mounts, which depend on each other. */
   readonly namespaces: boolean;
-  /** Making files writable for the user's group, if it is the user's own. */
-  readonly groupWrite: boolean;
 }
 
 /** System calls and their numbers: the same on all architectures, or one for each. */
@@ -90,14 +84,6 @@ const REFUSED: Numbers = {
   vhangup: [153, 58],
 };
 
-/** They set access lists, also default ones for all that the user creates there later. */
-const ATTRIBUTES: Numbers = {
-  setxattr: [188, 5],
-  lsetxattr: [189, 6],
-  fsetxattr: [190, 7],
-  setxattrat: 463,
-};
-
 /** In a new user namespace, code could undo mounts that hide files from it. */
 const NAMESPACES: Numbers = {
   fsconfig: 431,
@@ -129,13 +115,8 @@ const OPENAT2: Numbers = { openat2: 437 };
  * folders.
  */
 const MODES: readonly (readonly [calls: Numbers, mode: number])[] = [
-  [{ creat: [85, null], mknod: [133, null] }, 1],
-  [{ mknodat: [259, 33] }, 2],
-];
-/** Those that set the mode of what exists. */
-const CHANGES: readonly (readonly [calls: Numbers, mode: number])[] = [
-  [{ chmod: [90, null], fchmod: [91, 52] }, 1],
-  [{ fchmodat: [268, 53], fchmodat2: 452 }, 2],
+  [{ creat: [85, null], mknod: [133, null], chmod: [90, null], fchmod: [91, 52] }, 1],
+  [{ mknodat: [259, 33], fchmodat: [268, 53], fchmodat2: 452 }, 2],
 ];
 /** Calls that set a file mode if their flags create a file. The mode follows the flags. */
 const OPENS: readonly (readonly [calls: Numbers, flags: number])[] = [
@@ -150,11 +131,13 @@ const OPENS: readonly (readonly [calls: Numbers, flags: number])[] = [
  * `sched_setparam` are missing, because libraries call them for their own threads by id.
  */
 const OWN_ONLY: readonly (readonly [calls: Numbers, id: number, all?: number])[] = [
-  [{ prlimit64: [302, 261], migrate_pages: [256, 238], move_pages: [279, 239] }, 0],
+  [{ migrate_pages: [256, 238], move_pages: [279, 239] }, 0],
   [{ sched_setattr: [314, 274] }, 0],
   [{ setpriority: [141, 140] }, 1, 2],
   [{ ioprio_set: [251, 30] }, 1, 3],
 ];
+/** The limits of any process can be read: the argument with new ones is then a null pointer. */
+const LIMITS: Numbers = { prlimit64: [302, 261] };
 /** ZeroMQ calls this for its threads, but only with their current policy: `SCHED_OTHER`, which is 0. */
 const SET_SCHEDULER: Numbers = { sched_setscheduler: [144, 119] };
 
@@ -164,18 +147,11 @@ const WATCHES = [1024, 1026, 1040];
 
 /** `CLONE_NEWNS`, `…CGROUP`, `…UTS`, `…IPC`, `…USER`, `…PID` and `…NET`. */
 const NEW_NAMESPACES = 0x7e020000;
-/** The personalities that Docker's profile allows: none of them makes memory layout easier to guess. */
-const PERSONALITIES = [0, 0x8, 0x20000, 0x20008, 0xffffffff];
+/** The personalities that Docker's profile allows, and those with a fixed memory layout, for debuggers. */
+const PERSONALITIES = [0, 0x8, 0x20000, 0x20008, 0xffffffff, 0x40000, 0x40008];
 const AF = { unix: 1, inet: 2, inet6: 10, netlink: 16 } as const;
-/** `SOCK_STREAM` and `SOCK_SEQPACKET`: a pair of these cannot send to anyone else. */
-const PAIRED = [1, 5];
-/** The part of a socket's type that is not a flag. */
-const SOCKET_TYPE = 0xf;
 /** `S_ISUID` and `S_ISGID`. */
 const RUNS_AS_OWNER = 0o6000;
-/** `S_IWOTH` and `S_IWGRP`. */
-const OPEN_TO_OTHERS = 0o002;
-const OPEN_TO_GROUP = 0o020;
 /** `O_CREAT`, and the bits of `O_TMPFILE` besides `O_DIRECTORY`. */
 const MAKES_FILES = 0o20000100;
 
@@ -186,9 +162,8 @@ const ARCHITECTURES = {
 /** From this number on, x86-64 calls are those of x32, which duplicate the others. */
 const X32 = 0x40000000;
 
-/** Classic BPF, see `linux/bpf_common.h`: loading a word, masking, jumping and returning. */
+/** Classic BPF, see `linux/bpf_common.h`: loading a word, jumping and returning. */
 const LOAD = 0x20;
-const AND = 0x54;
 const JUMP_IF_EQUAL = 0x15;
 const JUMP_IF_AT_LEAST = 0x35;
 const JUMP_IF_ANY_BIT = 0x45;
@@ -201,8 +176,6 @@ const FIRST_ARGUMENT = 16;
 
 const ALLOW = 0x7fff0000;
 const EPERM = 0x00050001;
-/** As file systems without extended attributes answer. */
-const EOPNOTSUPP = 0x0005005f;
 /** Callers then fall back to the older call, whose flags a filter can see. */
 const ENOSYS = 0x00050026;
 
@@ -222,8 +195,6 @@ export function syscallFilter(
     Object.values(calls).flatMap((number) =>
       typeof number === "number" ? number : number[index] ?? []
     );
-  const changes = RUNS_AS_OWNER | OPEN_TO_OTHERS | (options.groupWrite ? 0 : OPEN_TO_GROUP);
-  const families = [AF.inet, AF.inet6, AF.netlink, ...(options.unixSockets ? [AF.unix] : [])];
   return encode([
     [LOAD, 0, 0, ARCHITECTURE],
     [JUMP_IF_EQUAL, 1, 0, audit],
@@ -232,11 +203,14 @@ export function syscallFilter(
     ...(architecture === "x86_64" ? answerIf(JUMP_IF_AT_LEAST, X32, EPERM) : []),
     ...numbers(REFUSED).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, EPERM)),
     ...numbers(OPENAT2).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, ENOSYS)),
-    ...numbers(ATTRIBUTES).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, EOPNOTSUPP)),
     ...MODES.flatMap(([calls, mode]) => about(numbers(calls), refuseBits(mode, RUNS_AS_OWNER))),
-    ...CHANGES.flatMap(([calls, mode]) => about(numbers(calls), refuseBits(mode, changes))),
     ...OPENS.flatMap(([calls, flags]) => about(numbers(calls), refuseNewOwners(flags))),
     ...OWN_ONLY.flatMap(([calls, id, all]) => about(numbers(calls), refuseOthers(id, all))),
+    ...about(numbers(LIMITS), [
+      ...[load(0), ...answerIf(JUMP_IF_EQUAL, 0, ALLOW)],
+      ...[load(2), ...answerUnless(0, EPERM)],
+      ...[upperHalf(2), ...answerUnless(0, EPERM)],
+    ]),
     ...about(numbers(SET_SCHEDULER), [
       ...[load(1), ...answerIf(JUMP_IF_EQUAL, 0, ALLOW)],
       ...[load(0), ...answerUnless(0, EPERM)],
@@ -245,11 +219,8 @@ export function syscallFilter(
       load(1),
       ...WATCHES.flatMap((command) => answerIf(JUMP_IF_EQUAL, command, EPERM)),
     ]),
-    ...about(numbers(SOCKET), [load(0), ...allowOnly(families)]),
-    ...(options.unixSockets ? [] : about(numbers(SOCKETPAIR), [
-      ...[load(0), ...answerUnless(AF.unix, EPERM)],
-      ...[load(1), [AND, 0, 0, SOCKET_TYPE] as const, ...allowOnly(PAIRED)],
-    ])),
+    ...about(numbers(SOCKET), [load(0), ...allowOnly(Object.values(AF))]),
+    ...about(numbers(SOCKETPAIR), [load(0), ...allowOnly([AF.unix])]),
     ...about(numbers(PERSONALITY), [load(0), ...allowOnly(PERSONALITIES)]),
     ...(options.namespaces ? [] : [
       ...numbers(NAMESPACES).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, EPERM)),
@@ -293,9 +264,14 @@ function refuseOthers(id: number, all: number | undefined): Instruction[] {
   return all === undefined ? one : [...one, load(0), ...answerIf(JUMP_IF_EQUAL, all, EPERM)];
 }
 
-/** Loads an argument of the call. */
+/** Loads the lower half of an argument of the call. */
 function load(argument: number): Instruction {
   return [LOAD, 0, 0, FIRST_ARGUMENT + argument * 8];
+}
+
+/** Loads the upper half of an argument of the call. */
+function upperHalf(argument: number): Instruction {
+  return [LOAD, 0, 0, FIRST_ARGUMENT + argument * 8 + 4];
 }
 
 /** Applies rules to some calls. If no rule decides, the call is allowed. */

@@ -1,350 +1,405 @@
 /**
- * The inner of the two sandboxes that contain untrusted programs on Linux.
+ * The sandbox of an untrusted program: a kernel, a server or an installer.
  *
- * `srt` creates the outer one, which decides on files and the network, or says how to create it
- * (`planner.ts`). If hosts may be reached, the relays to its proxy run there, and almost nothing
- * else. A `bwrap` command of ours creates the inner one: it has separate user, process, IPC, host
- * name and control group namespaces, no capabilities, a system call filter, and only those files of
- * the outer one that the settings name. `srt` starts it where it would otherwise start its own
- * filter.
- *
- * The inner one has no separate session keyring, because the filter denies every call that could
- * access one.
+ * On Linux, `srt` makes the outer of two: it decides on the network, and lets nothing be written but what
+ * the inner one may write. The inner one is a single `bwrap`, which `templates/sandbox/wall.py` makes: it
+ * decides on files, namespaces and system calls. `check.py`, in it, compares what it sees with what was to
+ * be there before anything else starts. On macOS, `srt` decides on everything.
  *
  * @module
  */
-import { dirname } from "node:path";
+import { resolve } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { SandboxUnavailableError } from "../base/errors.ts";
-import { mayRead } from "../base/permission.ts";
-import { allDone } from "../base/signals.ts";
-import { ifPresent } from "../files/safe.ts";
+import type { Logger } from "../base/log.ts";
+import { hostEnv } from "../base/permission.ts";
+import { lstatIfPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
-import { isInside } from "../process/trusted_path.ts";
-import type { Planner, PlanOptions } from "./planner.ts";
-import { isState, SHARED_BY_SANDBOXES } from "./protect.ts";
-import {
-  literal,
-  PATTERN,
-  proxyFolder,
-  type SandboxSettings,
-  type SettingsPath,
-} from "./settings.ts";
-import { srtArguments, type SrtCommand } from "./srt.ts";
+import { runProgram } from "../process/run_program.ts";
+import { findProgram, namedProgram } from "../process/program.ts";
+import { trustedPath } from "../process/trusted_path.ts";
+import type { SandboxConfig } from "./config.ts";
+import { type EffectiveLimits, rlimits } from "./limits.ts";
+import { Planner } from "./planner.ts";
+import { findSrt, srtArguments, srtEnvironment, type SrtSettings } from "./srt.ts";
 import { syscallFilter } from "./syscall_filter.ts";
 
-/** The limit of each in-memory folder that programs may write to: `/tmp`, `/dev/shm`. */
-const TEMPORARY_BYTES: number = 1024 ** 3;
+/** What a program sees. All paths are absolute; of a path in another, the longer one counts. */
+export interface View {
+  /** What it can read. Missing paths are left out. */
+  readonly show: readonly string[];
+  /** The folders that it can also write to, without links on the way to them. */
+  readonly write: readonly string[];
+  /** Parts of these that it can only read. */
+  readonly keep: readonly string[];
+  /** What it does not see. */
+  readonly mask: readonly string[];
+}
 
-/** Options of {@linkcode buildWall}. */
-interface WallOptions {
+/** What every program needs: code, settings that every user may read, fonts, formats. */
+export const SYSTEM: Readonly<Record<string, readonly string[]>> = {
+  linux: [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc",
+    "/var/cache/fontconfig",
+    "/var/lib/ghostscript",
+    "/var/lib/texmf",
+  ],
+  darwin: [
+    "/System",
+    "/Library",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/dev",
+    "/opt/homebrew",
+    "/private/etc",
+    "/private/var/db/timezone",
+    "/private/var/select",
+  ],
+};
+
+/** On macOS, `srt` lets all sandboxes of a user write to this folder. */
+const SHARED_BY_SANDBOXES = "/tmp/claude";
+
+/** The variables that lead programs to a proxy. */
+export const PROXY_VARIABLES: readonly string[] = [
+  "HTTP_PROXY",
+  "HTTPS_PROXY",
+  "ALL_PROXY",
+  "NO_PROXY",
+]
+  .flatMap((name) => [name, name.toLowerCase()]);
+
+/** Which inner sandbox is made. */
+export interface WallOrder {
+  readonly bwrap: string;
+  readonly show: readonly string[];
+  readonly write: readonly string[];
+  readonly keep: readonly string[];
+  readonly mask: readonly string[];
+  /** The folder that code works in, of which a Python around it is shown only in parts. */
+  readonly workspace: string | null;
+  /** The folders that must still be the same when they are mounted: path, device, inode. */
+  readonly identities: readonly (readonly [string, number, number])[];
+  /** The system call filter, in hexadecimal digits. */
+  readonly filter: string;
+  /** `"none"` for a network namespace of its own, `"outer"` for that around it. */
+  readonly network: "none" | "outer";
+  readonly proc: "own" | "host";
+  readonly namespaces: boolean;
+  /** What is at `/tmp`; `null` for memory. */
+  readonly tmp: string | null;
+  /** The home directory inside, if it is to be there: it is empty and writable. */
+  readonly home: string | null;
+  /** The size of `/dev/shm`; `null` for half of the machine's memory. */
+  readonly shm: number | null;
+  readonly devices: readonly string[];
+}
+
+/** The memory of programs without limits, of which half can be in `/dev/shm`. */
+const OTHERS_MEMORY = 2 * 1024 ** 3;
+
+/** How a program is to be contained. */
+export interface Enclosure {
+  readonly view: View;
+  /** The program and its arguments. */
+  readonly command: readonly string[];
+  /** The base of relative paths in the user's settings. */
+  readonly base: string;
   /** An existing folder that only the host can see. */
   readonly hostPrivate: string;
-  /** The folder that code writes to. Links in it must not expose anything else. */
-  readonly workspace: string;
-  /** The path of `bwrap`; `undefined` if Deno's permissions do not allow looking for it. */
-  readonly bwrap: ProgramPath | undefined;
-  /** The home directory inside, if there is one: it is empty and writable. */
+  /** The search path for programs. */
+  readonly path: string;
+  /** The folder for temporary files, which the program can write to. */
+  readonly temporary: string;
+  /** The Python that makes the inner sandbox: code can never have changed it. */
+  readonly python: ProgramPath;
+  /** The user's additional settings. */
+  readonly config?: SandboxConfig;
+  /** Devices that it can use. */
+  readonly devices?: readonly string[];
   readonly home?: string;
+  readonly limits?: EffectiveLimits;
+  /** Whether nothing may start before a line arrives on stdin. */
+  readonly waits?: boolean;
+  readonly log: Logger;
+  readonly signal: AbortSignal;
 }
 
-/** The files and folders in the settings. A pattern stands for the folder that contains its matches. */
-interface Places {
-  /** The paths that may be read or written. */
-  readonly named: readonly string[];
-  /** The paths that may be written. */
-  readonly writable: readonly string[];
-  /** The hidden paths, without `/`, which hides everything that is not named. */
-  readonly hidden: readonly string[];
-  /** Whether only named paths are visible. */
-  readonly closed: boolean;
+/** How to start a program in its sandbox. */
+export interface EnclosedProgram {
+  readonly command: ProgramPath;
+  readonly args: readonly string[];
+  /** What `srt` needs of the environment, for which the program may want other values. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Whether it waits for a line on stdin before it starts anything. */
+  readonly waits: boolean;
 }
 
-function placesIn({ filesystem }: SandboxSettings): Places {
-  const { allowRead, allowWrite, denyRead, disabled = false } = filesystem;
-  const denied = disabled ? [] : denyRead; // the self-test reports the consequences
-  const writable = allowWrite.map(placeOf);
-  const named = [...allowRead.map(placeOf), ...writable];
-  const hidden = denied.filter(isPlain).map(placeOf).filter((path) => path !== "/");
-  return { named, writable, hidden, closed: denied.includes("/") && !named.includes("/") };
+/** Determines how to start a program in its sandbox. */
+export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
+  const { hostPrivate, path, temporary, config = {}, command, waits = false, signal } = enclosure;
+  if (Deno.build.os === "windows") {
+    throw new SandboxUnavailableError(
+      "There is no sandbox on Windows",
+      "Run ipybox in WSL 2, or without a sandbox: `sandbox: false`, `--no-sandbox`",
+    );
+  }
+  const srt = await findSrt(enclosure);
+  await using planner = await Planner.start(srt, { config, hostPrivate, cwd: hostPrivate, path });
+  const proxy = `${hostPrivate}/proxy`;
+  await Deno.mkdir(proxy, { recursive: true });
+  const isLinux = Deno.build.os === "linux";
+  const settings = { ...srt.programs, ...isLinux ? outer(enclosure) : seatbelt(enclosure) };
+  const { bwrapPath = "bwrap" } = srt.programs;
+  const inside = isLinux ? await inner(enclosure, bwrapPath) : command;
+  const own = srtEnvironment(srt, { path, hostPrivate, temporary });
+  if (isLinux && (enclosure.devices ?? []).length > 0) {
+    settings.bwrapPath = await withDevices(enclosure.devices ?? [], bwrapPath, hostPrivate);
+  }
+  const planned = await planner?.plan(settings, inside, { waits, signal });
+  if (planned !== undefined) return { ...planned, env: own, waits };
+  const file = `${hostPrivate}/srt.json`;
+  await Deno.writeTextFile(file, JSON.stringify(settings));
+  return {
+    command: srt.command,
+    args: [...srt.args, ...srtArguments(file, inside)],
+    env: { ...own, TMPDIR: proxy }, // the folder of its sockets
+    waits: false, // it takes long enough to load
+  };
 }
 
-/**
- * Whether nobody else is in a folder's group: it is root's, or its user's own, which usually has that
- * number. Elsewhere, this machine's files say who is in it; without its group there, others may be.
- */
-export async function hasOwnGroup(folder: string): Promise<boolean> {
-  const { uid, gid } = await Deno.stat(folder);
-  if (uid === gid || gid === 0) return true;
-  const [groups, users] = await allDone(["/etc/group", "/etc/passwd"].map(fieldsOf));
-  const [group] = groups?.filter(([, , id]) => id === `${gid}`) ?? [];
-  const members = users?.filter(([, , , of]) => of === `${gid}`) ?? [];
-  return group?.[3] === "" && members.length === 1 && members[0]?.[2] === `${uid}`;
+/** The settings of `srt` on Linux, around the inner sandbox. */
+function outer(enclosure: Enclosure): SrtSettings {
+  const { config = {}, view } = enclosure;
+  const { filesystem = {}, network = {} } = config;
+  const user = (paths: readonly string[] = []) => paths.map((path) => userPath(path, enclosure));
+  return {
+    network: {
+      allowedDomains: network.allowedDomains ?? [],
+      deniedDomains: network.deniedDomains ?? [],
+      strictAllowlist: true,
+      allowLocalBinding: false,
+    },
+    filesystem: {
+      denyRead: user(filesystem.denyRead),
+      allowRead: user(filesystem.allowRead),
+      allowWrite: [...view.write.map(literal), ...user(filesystem.allowWrite)],
+      denyWrite: user(filesystem.denyWrite),
+      ...(filesystem.disabled ? { disabled: true } : {}),
+    },
+    // The system allows the inner one a /proc of its own only if another one is fully visible.
+    enableWeakerNestedSandbox: true,
+    // Only ipybox's programs run here; the inner one has a filter of ours. With a helper, which is given
+    // its program as arguments, srt leaves root what it takes to make the inner one.
+    allowNestedUserNamespaces: true,
+    seccomp: { applyPath: "/usr/bin/env" },
+  };
 }
 
-async function fieldsOf(path: string): Promise<string[][]> {
-  const text = await ifPresent(Deno.readTextFile(path)) ?? "";
-  return text.split("\n").map((line) => line.split(":"));
-}
-
-/** Writes the files that create the inner sandbox. */
-async function buildWall(
-  settings: SandboxSettings,
-  { hostPrivate, workspace, bwrap, home }: WallOptions,
-): Promise<SandboxSettings> {
-  const { allowAllUnixSockets = false, ...network } = settings.network;
-  const namespaces = settings.allowNestedUserNamespaces ?? false;
-  const filter = syscallFilter({
-    unixSockets: allowAllUnixSockets,
-    namespaces,
-    groupWrite: await hasOwnGroup(workspace ?? hostPrivate),
-  });
+/** Writes what the inner sandbox is made from, and returns the command that makes it. */
+async function inner(enclosure: Enclosure, bwrap: string): Promise<string[]> {
+  const { view, config = {}, hostPrivate, python, limits, temporary, home } = enclosure;
+  const { filesystem = {} } = config;
+  const namespaces = config.allowNestedUserNamespaces ?? false;
+  const filter = syscallFilter({ namespaces });
   if (filter === undefined) {
     throw new SandboxUnavailableError(
       `No system call filter for ${Deno.build.arch}`,
       "Run ipybox on x86_64 or aarch64, or without a sandbox: --no-sandbox",
     );
   }
-  const wall = `${hostPrivate}/wall`;
-  await Deno.mkdir(`${wall}/empty`, { recursive: true });
-  const places = placesIn(settings);
-  const mounts = await mountsOf(settings, places, { hostPrivate, home });
-  const args = [
-    ..."--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup".split(" "),
-    ..."--die-with-parent --cap-drop ALL".split(" "),
-    ...mounts.args,
-    // Code that creates namespaces has to write to /proc.
-    ...(namespaces ? [] : ["--disable-userns", "--remount-ro", "/proc"]),
-  ];
-  await allDone([
-    Deno.writeTextFile(`${wall}/outer`, asset("wall/outer.sh"), { mode: 0o700 }),
-    Deno.writeTextFile(`${wall}/enter`, asset("wall/enter.sh"), { mode: 0o700 }),
-    Deno.writeTextFile(`${wall}/look`, asset("wall/look.sh")),
-    Deno.writeTextFile(
-      `${wall}/places`,
-      listOf(places, { hostPrivate, workspace, home }),
-    ),
-    Deno.writeTextFile(`${wall}/arguments`, args.map((arg) => `${arg}\0`).join("")),
-    Deno.writeFile(`${wall}/filter`, filter),
-    Deno.writeTextFile(`${wall}/bwrap`, `${bwrap ?? "bwrap"}\n`),
-    Deno.writeTextFile(`${wall}/writable`, lines(mounts.writable)),
-    Deno.writeTextFile(`${wall}/hidden`, lines(mounts.hidden)),
-    ...(mounts.whole ? [Deno.writeTextFile(`${wall}/whole`, "")] : []),
-  ]);
-  const { filesystem } = settings;
-  const readable = [wall, ...(bwrap === undefined ? [] : [bwrap])].map(literal);
-  return {
-    network,
-    filesystem: { ...filesystem, allowRead: [...filesystem.allowRead, ...readable] },
-    ...(settings.enableWeakerNestedSandbox ? { enableWeakerNestedSandbox: true } : {}),
-    bwrapPath: `${wall}/outer`,
-    seccomp: { applyPath: `${wall}/enter` },
-  };
-}
-
-/** Formats paths, one per line, as the system's mount list has them. */
-function lines(paths: readonly string[], kind = ""): string {
-  return paths.map((path) => `${kind}${listedPath(path)}\n`).join("");
-}
-
-/** A path with the escapes of the system's mount list. */
-export function listedPath(path: string): string {
-  const escape = (char: string) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`;
-  return path.replaceAll(/[ \t\n\\]/g, escape);
-}
-
-/** Lists what must be mounted where in the inner sandbox, for the check before anything runs. */
-function listOf(
-  { named, hidden }: Places,
-  { hostPrivate, workspace, home }: Omit<WallOptions, "bwrap">,
-): string {
-  const kinds = Map.groupBy(named, (path) => isInside(path, workspace) ? "named " : "outside ");
-  return [
-    ...[...kinds].map(([kind, paths]) => lines(paths, kind)),
-    lines(hidden, "hidden "),
-    lines(hidden.filter(isState), "state "),
-    lines([...FRESH, SHARED_BY_SANDBOXES, ...(home === undefined ? [] : [home])], "fresh "),
-    lines([`${hostPrivate}/wall`], "named "), // visible only when everything is readable
-    lines([`${hostPrivate}/wall/empty`], "empty "),
-    lines([proxyFolder(hostPrivate)], "spare "),
-  ].join("");
-}
-
-/** The mount points of the inner sandbox's own file systems. */
-const FRESH = ["/", "/tmp", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/proc", "/sys"];
-
-/** The mounts of the inner sandbox. */
-interface Mounts {
-  /** The arguments of `bwrap` that create mounts. */
-  readonly args: readonly string[];
-  /** Whether it shows everything that the outer sandbox shows, some of it read-only. */
-  readonly whole: boolean;
-  /** The writable folders. */
-  readonly writable: readonly string[];
-  /** Folders that the outer sandbox replaces by empty ones. */
-  readonly hidden: readonly string[];
-}
-
-async function mountsOf(
-  settings: SandboxSettings,
-  { named, writable, hidden, closed }: Places,
-  { hostPrivate, home }: Pick<WallOptions, "hostPrivate" | "home">,
-): Promise<Mounts> {
-  const kernel = [
-    ...["--dev", "/dev", ...inMemory("/dev/shm"), "--remount-ro", "/dev"],
-    ...(settings.enableWeakerNestedSandbox ? bind("/proc") : ["--proc", "/proc"]),
-    ...["--tmpfs", "/sys", ...PROCESSORS.flatMap(bind), "--remount-ro", "/sys"],
-  ];
-  if (!closed) {
-    const args = ["--dev-bind", "/", "/", ...kernel, ...await sharedFolder(["/"])];
-    if (settings.filesystem.disabled) return { args, whole: false, writable: [], hidden: [] };
-    return { args, whole: true, writable, hidden };
-  }
-  const shown = [...new Set(named)].filter((path, _, all) =>
-    !isInside(path, hostPrivate) &&
-    !all.some((other) => other !== path && isInside(path, other)) // included in that one
-  );
-  const folders = foldersTo(shown, "/tmp").filter((folder) =>
-    home === undefined || !isInside(folder, home)
-  );
-  return {
-    args: [
-      ...["--tmpfs", "/", ...inMemory("/tmp"), ...kernel],
-      ...folders.flatMap((folder) => ["--tmpfs", folder]),
-      // Mounted before paths below it are shown. If the home directory itself is shown, this is
-      // covered.
-      ...(home === undefined || !/^\/./.test(home) ? [] : inMemory(home)),
-      ...await view(shown),
-      ...folders.flatMap((folder) => ["--remount-ro", folder]),
-      ...[...await sharedFolder(shown), "--remount-ro", "/"],
+  const user = (paths: readonly string[] = []) => paths.map((path) => userPath(path, enclosure));
+  const names = (paths: readonly string[] = []) => user(paths).filter((path) => !isPattern(path));
+  const memory = limits === undefined ? OTHERS_MEMORY : limits.memoryBytes;
+  const order: WallOrder = {
+    bwrap,
+    show: [
+      ...view.show,
+      ...user(filesystem.allowRead).map(placeOf),
+      ...user(filesystem.allowWrite).filter(isPattern).map(placeOf),
     ],
-    whole: false,
-    writable,
-    hidden: hidden.filter((path) => shown.some((other) => isInside(path, other))),
+    write: filesystem.disabled ? ["/"] : [...view.write, ...names(filesystem.allowWrite)],
+    keep: [...view.keep, ...names(filesystem.denyWrite)],
+    mask: filesystem.disabled ? [] : [...view.mask, ...names(filesystem.denyRead)],
+    workspace: enclosure.base,
+    identities: await identitiesOf(view.write),
+    filter: filter.toHex(),
+    network: "outer",
+    proc: config.enableWeakerNestedSandbox ? "host" : "own",
+    namespaces,
+    tmp: temporary,
+    home: home ?? null,
+    shm: memory === null ? null : Math.ceil(memory / 2),
+    devices: enclosure.devices ?? [],
+  };
+  await Deno.writeTextFile(`${hostPrivate}/wall.py`, `${asset("sandbox/wall.py")}\nenter()\n`);
+  await Deno.writeTextFile(`${hostPrivate}/wall.json`, JSON.stringify(order));
+  const making = [python, "-I", "-S", `${hostPrivate}/wall.py`, `${hostPrivate}/wall.json`];
+  return [...making, ...enclosure.command];
+}
+
+/** Which folders these are, before code of another session could put others in their place. */
+async function identitiesOf(paths: readonly string[]): Promise<[string, number, number][]> {
+  const found = await Promise.all(
+    paths.map(async (path) => [path, await lstatIfPresent(path)] as const),
+  );
+  return found.flatMap(([path, info]) =>
+    info === undefined || info.ino === null ? [] : [[path, info.dev, info.ino] as const]
+  ).map(([path, device, inode]) => [path, device, inode]);
+}
+
+/** The settings of `srt` on macOS, where its rules are the sandbox. */
+function seatbelt(enclosure: Enclosure): SrtSettings {
+  const { view, hostPrivate, config = {} } = enclosure;
+  const { filesystem = {}, network = {} } = config;
+  const user = (paths: readonly string[] = []) => paths.map((path) => userPath(path, enclosure));
+  const isOpen = view.show.includes("/");
+  const online = (network.allowedDomains ?? []).length > 0;
+  const hidden = [...(isOpen ? [] : ["/"]), hostPrivate, ...view.mask].map(literal);
+  return {
+    network: {
+      allowedDomains: network.allowedDomains ?? [],
+      deniedDomains: network.deniedDomains ?? [],
+      strictAllowlist: true,
+      allowLocalBinding: true, // kernels talk to the gateway
+      allowAllUnixSockets: network.allowAllUnixSockets ?? false,
+    },
+    filesystem: {
+      denyRead: [...hidden, ...user(filesystem.denyRead)],
+      allowRead: [
+        ...[...view.show, ...view.write, ...(online ? [`${hostPrivate}/proxy`] : [])].map(literal),
+        ...user(filesystem.allowRead),
+        ...user(filesystem.allowWrite),
+      ],
+      allowWrite: [...view.write.map(literal), ...user(filesystem.allowWrite)],
+      denyWrite: [
+        ...[...view.keep, ...view.mask, SHARED_BY_SANDBOXES].map(literal),
+        ...user(filesystem.denyWrite),
+      ],
+      ...(filesystem.disabled ? { disabled: true } : {}),
+    },
   };
 }
 
-/** The part of /sys that programs need to count processors. */
-const PROCESSORS = ["/sys/devices/system/cpu", "/sys/devices/system/node"];
+/** Characters that make a path a pattern for `srt`. */
+const PATTERN = /[*?[\]{}]/;
 
-/**
- * The folders that lead to paths in a folder of code. Code could move one of them away, with all that is
- * mounted in it, and put its own programs there for the next kernel, if nothing were mounted on it.
- */
-function foldersTo(paths: readonly string[], owned: string): string[] {
-  const found = new Set<string>();
-  for (const path of paths) {
-    for (let above = dirname(path); above.startsWith(`${owned}/`); above = dirname(above)) {
-      found.add(above);
-    }
-  }
-  return [...found].sort(); // a folder comes before those in it
+function isPattern(path: string): boolean {
+  return PATTERN.test(path);
 }
 
-function inMemory(path: string): string[] {
-  return ["--perms", "1777", "--size", String(TEMPORARY_BYTES), "--tmpfs", path];
-}
-
-/** Binds a path. What the outer sandbox denies below it stays denied. */
-function bind(path: string): string[] {
-  return ["--dev-bind-try", path, path];
-}
-
-function isPlain(path: SettingsPath): boolean {
-  return typeof path !== "string" || !PATTERN.test(path);
+/** Marks one of our paths as a name, so that its characters do not make it a pattern. */
+function literal(path: string): string | { readonly path: string; readonly literal: true } {
+  return isPattern(path) ? { path, literal: true } : path;
 }
 
 /** The path, or for a pattern the folder that contains all its matches. */
-function placeOf(path: SettingsPath): string {
-  if (typeof path !== "string") return path.path;
+function placeOf(path: string): string {
   const at = path.search(PATTERN);
   return at < 0 ? path : path.slice(0, path.lastIndexOf("/", at)) || "/";
 }
 
-/** Mounts each path at its own location. */
-async function view(paths: readonly string[]): Promise<string[]> {
-  const mounts = await Promise.all(paths.map(async (path) => {
-    const link = await linkTo(path, paths);
-    return link === undefined ? bind(path) : ["--symlink", link, path];
-  }));
-  return mounts.flat();
-}
-
-/** The target of a path that should stay a link, such as `/bin`. */
-async function linkTo(path: string, shown: readonly string[]): Promise<string | undefined> {
-  if (!mayRead(path)) return undefined;
-  try {
-    const link = await Deno.readLink(path);
-    const real = await Deno.realPath(path);
-    return shown.some((other) => other !== path && isInside(real, other)) ? link : undefined;
-  } catch {
-    return undefined; // not a link, missing, or leading to something that we may not see
+/** Resolves a user's path, which may be a pattern, relative, or start with `~`. */
+function userPath(path: string, { base }: Pick<Enclosure, "base">): string {
+  if (path !== "~" && !path.startsWith("~/")) return resolve(base, path);
+  const home = hostEnv("HOME");
+  if (home === undefined) {
+    throw new TypeError(`Cannot resolve ${path} in the sandbox config: HOME is not readable`);
   }
+  return home + path.slice(1);
 }
 
-/** Hides the folder that `srt` makes writable in all sandboxes, if it is visible. */
-async function sharedFolder(shown: readonly string[]): Promise<string[]> {
-  const path = SHARED_BY_SANDBOXES;
-  if (!shown.some((folder) => isInside(path, folder))) return [];
-  if (!mayRead(path)) return [];
-  const found = await Deno.stat(path).then(({ isDirectory }) => isDirectory, () => false);
-  return found ? ["--tmpfs", path, "--remount-ro", path] : [];
+/** Writes a `bwrap` that shows devices in the outer sandbox, where srt always makes a /dev of its own. */
+async function withDevices(
+  devices: readonly string[],
+  bwrap: string,
+  hostPrivate: string,
+): Promise<string> {
+  const quoted = (word: string) => `'${word.replaceAll("'", `'\\''`)}'`;
+  const shown = devices.flatMap((path) => ["--dev-bind-try", path, path]).map(quoted).join(" ");
+  const script = `#!/bin/sh
+for word; do
+  shift
+  if [ "$word" = -- ] && [ -z "$ended" ]; then ended=yes; set -- "$@" ${shown}; fi
+  set -- "$@" "$word"
+done
+exec ${quoted(bwrap)} "$@"
+`;
+  const file = `${hostPrivate}/bwrap`;
+  await Deno.writeTextFile(file, script, { mode: 0o700 });
+  return file;
 }
 
-/** Options of {@linkcode writeSettings}. */
-interface WriteSettingsInput extends PlanOptions {
-  /** The sandbox runtime. */
-  readonly srt: SrtCommand;
-  /** Its settings. */
-  readonly settings: SandboxSettings;
-  /** An existing folder that only the host can see, without files of another sandbox. */
-  readonly hostPrivate: string;
-  /** The folder that code writes to, without symbolic links in its path. */
-  readonly workspace: string;
-  /** The command inside: a program's path and its arguments. */
-  readonly command: readonly string[];
-  /** Its home directory, if it is neither the session's nor the host's. */
-  readonly home?: string;
-  /** Replaces the runtime where possible. */
-  readonly planner?: Planner;
-}
-
-/** How to start the sandbox. */
-interface SandboxLaunch {
-  /** The program. */
-  readonly command: ProgramPath;
-  /** Its arguments. */
-  readonly args: readonly string[];
-  /** The variables that lead it to its own folder. */
-  readonly env: Readonly<Record<string, string>>;
-  /** Whether it waits for a line on stdin, as requested. */
-  readonly waits: boolean;
-}
-
-/**
- * Writes the settings, and on Linux the files that create the inner sandbox, to a folder that
- * programs inside cannot see.
- */
-export async function writeSettings(input: WriteSettingsInput): Promise<SandboxLaunch> {
-  const { srt, hostPrivate, command, planner, waits = false } = input;
-  const file = `${hostPrivate}/srt.json`;
-  await Deno.mkdir(proxyFolder(hostPrivate), { recursive: true });
-  const settings = Deno.build.os === "linux"
-    ? await buildWall(input.settings, {
-      hostPrivate,
-      workspace: input.workspace,
-      bwrap: srt.programs.bwrapPath,
-      home: input.home,
-    })
-    : input.settings;
-  const whole = { ...srt.programs, ...settings };
-  const planned = await planner?.plan(whole, command, input);
-  if (planned !== undefined) return { ...planned, env: {}, waits };
-  await Deno.writeTextFile(file, JSON.stringify(whole));
-  return {
-    command: srt.command,
-    args: [...srt.args, ...srtArguments(file, command)],
-    env: { TMPDIR: proxyFolder(hostPrivate) },
-    waits: false, // it takes long enough to load
+/** What checks the sandbox of a program from inside, and then becomes the program. */
+export function checked(
+  command: readonly string[],
+  { python, cwd, canary, limits }: {
+    readonly python: ProgramPath;
+    readonly cwd: string;
+    /** A file of the host's. */
+    readonly canary: string;
+    readonly limits?: EffectiveLimits;
+  },
+): string[] {
+  const order = {
+    probe: probeOf({ files: [canary] }),
+    cwd,
+    limits: limits === undefined ? {} : rlimits(limits).all,
   };
+  return [python, "-I", "-S", "-c", asset("launcher/check.py"), JSON.stringify(order), ...command];
+}
+
+/** What the check tries to reach of this machine. */
+export function probeOf(
+  { files, port }: { readonly files: readonly string[]; readonly port?: number },
+) {
+  const runtime = hostEnv("XDG_RUNTIME_DIR");
+  const home = hostEnv("HOME");
+  const sockets = [
+    hostEnv("SSH_AUTH_SOCK"),
+    ...["bus", "wayland-0", "gnupg/S.gpg-agent", "docker.sock", "podman/podman.sock"]
+      .map((name) => runtime && `${runtime}/${name}`),
+    home && `${home}/.gnupg/S.gpg-agent`,
+  ].filter((path) => path !== undefined && path.startsWith("/"));
+  return {
+    files,
+    port: port ?? null,
+    process: Deno.pid,
+    ambiguous: Deno.pid <= 64, // small ids also exist inside
+    sockets,
+  };
+}
+
+const pythons = new Map<string, Promise<ProgramPath>>();
+
+/** The Python that makes sandboxes, and checks those of programs that are no kernels. */
+export async function hostPython(
+  path: string,
+  untrusted: readonly string[],
+): Promise<ProgramPath> {
+  const trusted = await trustedPath(path, untrusted);
+  const found = pythons.get(trusted) ?? askedPython(trusted);
+  pythons.set(trusted, found);
+  found.catch(() => pythons.delete(trusted));
+  return await found;
+}
+
+async function askedPython(path: string): Promise<ProgramPath> {
+  const python = await findProgram("python3", { path });
+  const args = ["-I", "-S", "-c", "import sys; print(sys.executable)"]; // a shim's is another one
+  const end = python && await runProgram(python, { args });
+  if (end?.success) return namedProgram(end.stdout.trim());
+  throw new SandboxUnavailableError(
+    python === undefined
+      ? "python3, which makes the sandbox, is not on the PATH"
+      : `${python} does not start`,
+    "Install Python 3.10 or newer, such as by: sudo apt-get install -y python3",
+  );
 }

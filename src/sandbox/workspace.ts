@@ -1,8 +1,9 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import { mayRead } from "../base/permission.ts";
-import { settlePath } from "../files/pinned_folder.ts";
-import { ifPresent, readHostileFile } from "../files/safe.ts";
+import { PinnedFolder, settlePath } from "../files/pinned_folder.ts";
+import { ifPresent, lstatIfPresent } from "../files/safe.ts";
 import {
   cacheFolder,
   dataFolder,
@@ -16,13 +17,15 @@ import {
   isInReach,
   isInside,
   lstatIfAllowed,
-  ownId,
   pathsOnWay,
   realPathIfSeen,
   reliablePath,
 } from "../process/trusted_path.ts";
-import { baseIn, homes } from "./installation.ts";
-import { CODE_NOTE, findProtectedPaths, lastingPaths, STATE_FOLDER } from "./protect.ts";
+import { STATE_FOLDER } from "./hidden.ts";
+import { homes } from "./installation.ts";
+
+/** The folder of generated modules in a workspace, which code only reads. */
+export const GENERATED = "mcptools";
 
 /** Whether a folder is too wide for a workspace: code could read the whole home directory. */
 export function isWide(folder: string): boolean {
@@ -32,9 +35,8 @@ export function isWide(folder: string): boolean {
 /** Finds the workspaces that contain a path. */
 async function workspacesAbove(path: string): Promise<string[]> {
   const found: string[] = [];
-  const owner = (await lstatIfAllowed(path))?.uid;
   for (let folder = dirname(path); !isWide(folder); folder = dirname(folder)) {
-    if (await hasState(folder, owner)) found.push(folder);
+    if (await hasState(folder)) found.push(folder);
   }
   return found;
 }
@@ -45,12 +47,13 @@ async function workspacesOn(path: string): Promise<Set<string>> {
   for (const each of await pathsOnWay(path)) {
     const folder = dirname(each);
     if (isWide(folder) || found.has(folder)) continue; // wide folders have no sandbox
-    const info = await lstatIfAllowed(each);
-    // What is missing can be made by this user's code, and by that of the folder's owner.
-    const owners = info ? [info.uid] : [ownId(), (await lstatIfAllowed(folder))?.uid];
-    for (const owner of owners) if (await hasState(folder, owner)) found.add(folder);
+    if (await hasState(folder)) found.add(folder);
   }
   return found;
+}
+
+async function hasState(folder: string): Promise<boolean> {
+  return await lstatIfAllowed(join(folder, STATE_FOLDER)) !== undefined;
 }
 
 /** A file that the host obeys. */
@@ -61,8 +64,8 @@ interface ObeyedFileOptions {
 }
 
 /**
- * Refuses a file that code of another workspace could change, or where its path leads. Workspaces
- * around this one do not count: they are refused, or the user accepted them.
+ * Refuses a file that code of another workspace could change, or where its path leads. In a workspace
+ * around this one, only the text of a file counts, which its user accepts.
  */
 export async function refuseInOther(
   path: string,
@@ -115,7 +118,9 @@ export async function refuseUnfit(
   { sandboxed = false }: { readonly sandboxed?: boolean } = {},
 ): Promise<void> {
   const refused = (why: string) =>
-    new ConfigError(`Cannot use ${workspace} as workspace: ${why}; choose a separate folder`);
+    new ConfigError(
+      `Cannot use ${workspace} as workspace: ${why}; name another folder (--workspace DIR)`,
+    );
   if (isWide(workspace)) {
     if (sandboxed) throw refused("sandboxed code could read the whole home directory");
     return; // it never counts as a workspace
@@ -131,53 +136,12 @@ export async function refuseUnfit(
   await refuseUserFoldersIn(workspace);
 }
 
-/** Refuses a workspace inside another one, whose code could write files that this one's host obeys. */
-export async function refuseNested(workspace: string): Promise<void> {
-  const [outer] = await workspacesAbove(workspace);
-  if (outer === undefined) return;
-  throw new ConfigError(
-    `Cannot use ${workspace} as workspace: it is in the workspace ${outer}, whose code may have ` +
-      `written files here that ipybox would obey. If ${outer} is no longer a workspace, remove ` +
-      `${
-        join(outer, STATE_FOLDER)
-      }; if you trust what its code did, add --nested-workspace (\`nestedWorkspace\`)`,
-  );
-}
-
-/** Refuses a workspace that contains others, whose files its code could change. */
-export function refuseNesting(workspace: string, states: readonly string[]): void {
-  const [first] = states;
-  if (first === undefined) return;
-  throw new ConfigError(
-    `Cannot use ${workspace} as workspace: it contains the workspace ${
-      dirname(first)
-    }, whose files ` +
-      `its code could change. Choose a separate folder; if ${dirname(first)} is no longer a ` +
-      `workspace, remove ${first}; or add --nested-workspace (\`nestedWorkspace\`)`,
-  );
-}
-
-/** Another user's folder does not count, because their code cannot write to the files of this one. */
-async function hasState(folder: string, owner: number | null | undefined): Promise<boolean> {
-  const state = await lstatIfAllowed(join(folder, STATE_FOLDER));
-  return state !== undefined && (owner === undefined || state.uid === owner);
-}
-
-/** What a sandbox shows of a project. */
-export interface ProjectPaths {
-  /** The paths that code can read. */
-  readonly readable: readonly string[];
-  /** The paths in them that it cannot read: secrets, and the state of workspaces. */
-  readonly unreadable: readonly string[];
-}
-
 /**
- * Finds what code can see of a project that it must not change. Code can put nothing there that an
- * agent program, an editor or a shell would obey, so such names need no protection.
+ * The real path of a project, which code reads and must not change.
  *
  * The workspace may be in the project's own `.ipybox`, which is hidden: those of HTTP sessions are.
  */
-export async function projectPaths(project: string, workspace: string): Promise<ProjectPaths> {
+export async function projectPath(project: string, workspace: string): Promise<string> {
   const folder = await Deno.realPath(project);
   const isOwn = isInside(workspace, join(folder, STATE_FOLDER));
   if (!isOwn && (isInside(workspace, folder) || isInside(folder, workspace))) {
@@ -192,8 +156,7 @@ export async function projectPaths(project: string, workspace: string): Promise<
     );
   }
   await refuseUserFoldersIn(folder, { isWritable: false });
-  const { unreadable } = await findProtectedPaths(folder, { writable: false });
-  return { readable: [folder], unreadable };
+  return folder;
 }
 
 /**
@@ -266,106 +229,121 @@ interface OwnProgramOptions {
   readonly workspace?: string;
   /** What the program is, for errors, such as `Python`. */
   readonly what: string;
-  /**
-   * Whether this process is the program: then it is enough that code cannot change it from now on.
-   *
-   * @default {false}
-   */
-  readonly isRunning?: boolean;
 }
 
-/**
- * Refuses a program that executed code may have put there. A program in a workspace must be in
- * something that every session so far has protected, such as a virtual environment that existed
- * before the first one. The path to it must have no links; only its last component may be one, as
- * an environment's `bin/python` is.
- *
- * The same holds for what decides which Python an environment's programs run.
- */
+/** Refuses a program that executed code could change: it, or a link on the way to it, is in a workspace. */
 export async function requireOwnProgram(
   program: string,
-  options: OwnProgramOptions,
+  { workspace, what }: OwnProgramOptions,
 ): Promise<void> {
   if (!program.includes("/")) return;
-  const { workspace, what, isRunning = false } = options;
   const path = resolve(program);
-  const real = await realPathIfSeen(path); // a missing program is not run either
   const known = workspace === undefined ? [] : [await Deno.realPath(workspace)];
-  await requireOwn(path, { known, what, isRunning });
-  for (const each of new Set([path, real])) {
-    for (const settings of environmentSettings(each)) {
-      await requireOwn(settings, { known, what: `settings of ${path}`, isRunning });
-      const base = await baseOf(settings);
-      if (base === undefined) continue;
-      await requireOwn(base, { known, what: `base of ${path}`, isRunning });
+  for (const each of new Set([path, await realPathIfSeen(path)])) {
+    for (const folder of new Set([...known, ...await workspacesOn(each)])) {
+      if (isWide(folder) || !await isInReach(each, folder)) continue;
+      throw new ConfigError(
+        `Cannot use ${program} as ${what}: code of the workspace ${folder} could replace ${each}. Use one ` +
+          "outside the workspace",
+      );
     }
   }
 }
 
-/** Refuses a Deno that executed code may have put there, or could change if it is this process's own. */
+/** Refuses a Deno that executed code could change. This process's own is read-only for it. */
 export async function requireOwnDeno(deno: ProgramPath): Promise<void> {
-  await requireOwnProgram(deno, { what: "Deno", isRunning: deno === ownProgram() });
+  if (deno !== ownProgram()) await requireOwnProgram(deno, { what: "Deno" });
 }
 
-async function requireOwn(
-  path: string,
-  { known, ...check }: Checked & { readonly known: readonly string[] },
-): Promise<void> {
-  for (const folder of new Set([...known, ...await workspacesOn(path)])) {
-    if (isWide(folder) || !await isInReach(path, folder)) continue;
-    await requireLasting(path, folder, check);
+/** The part of a workspace that this process runs from, which code must not change. */
+export function ownPart(workspace: string): string[] {
+  const program = ownProgram();
+  if (!isInside(program, workspace)) return [];
+  const [name = ""] = program.slice(workspace.length + 1).split("/");
+  return [join(workspace, name)];
+}
+
+/** The file whose presence says that code could write to a workspace. */
+const CODE_NOTE = `${STATE_FOLDER}/code-ran`;
+
+/**
+ * The file whose presence says that the `.env` beside its folder may be executed code's, because
+ * there was none when code could first write there. Code can neither see nor remove this file.
+ */
+const DOTENV_NOTE = `${STATE_FOLDER}/no-dotenv`;
+
+/**
+ * Creates the folders of a workspace that the host relies on, so that sandboxed code cannot create
+ * them first.
+ */
+export async function makeOwnFolders(workspace: string): Promise<void> {
+  await using folder = await PinnedFolder.open(workspace, { create: false });
+  for (const [name, mode] of [[STATE_FOLDER, 0o700], [GENERATED, 0o755]] as const) {
+    const path = `${workspace}/${name}`;
+    try {
+      await Deno.mkdir(`${folder.path}/${name}`, { mode });
+    } catch (cause) {
+      if (!(cause instanceof Deno.errors.AlreadyExists)) {
+        throw new ConfigError(
+          `Workspace "${workspace}" cannot be written to: ${
+            messageOf(folder.named(cause))
+          }. Choose another ` +
+            "one (--workspace), or let code only read this folder: ipybox mcp --project",
+          { cause },
+        );
+      }
+    }
+    if (!(await Deno.lstat(path)).isDirectory) {
+      throw new ConfigError(`${path} must be a folder, not a file or a symbolic link: remove it`);
+    }
   }
 }
 
-/**
- * The files in which Python looks for its environment, whether or not they exist: beside the program
- * and above. conda makes none, so code could add one where the workspace itself is the environment.
- */
-function environmentSettings(program: string): string[] {
-  const folder = dirname(program);
-  if (basename(folder) !== "bin" && !/^(?:python|pypy)/.test(basename(program))) return [];
-  return [folder, dirname(folder)].map((place) => join(place, "pyvenv.cfg"));
-}
-
-/** A file in the folder of the Python from which an environment takes the standard library. */
-async function baseOf(settings: string): Promise<string | undefined> {
-  if (!mayRead(settings)) return undefined;
-  const { PermissionDenied, NotADirectory } = Deno.errors;
-  const text = await readHostileFile(settings).catch((error: unknown) => {
-    if (error instanceof PermissionDenied || error instanceof NotADirectory) return undefined;
-    throw error;
-  });
-  const home = baseIn(text ?? "");
-  if (home === undefined) return undefined;
-  return join(resolve("/", home), "python"); // where the host starts programs
-}
-
-type Checked = Required<Pick<OwnProgramOptions, "what" | "isRunning">>;
-
-async function requireLasting(
-  path: string,
-  workspace: string,
-  { what, isRunning }: Checked,
-): Promise<void> {
-  const { readOnly } = await findProtectedPaths(workspace);
-  if (isRunning) return void await reliablePath(path, { workspace, what, anchors: readOnly });
-  const { paths, record } = await lastingPaths(workspace, readOnly);
-  try {
-    await reliablePath(path, { workspace, what, anchors: paths });
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    await reliablePath(path, { workspace, what, anchors: readOnly }); // reports any other problem
+/** Refuses an unsuitable workspace, and notes in others what was there before code could write to them. */
+export async function admitWorkspace(workspace: string, hostPrivate: string): Promise<void> {
+  await refuseUnfit(workspace, { sandboxed: true });
+  if (isInside(hostPrivate, workspace)) {
     throw new ConfigError(
-      `Cannot use ${path} as ${what}: executed code could replace it or may have created it: it is in ` +
-        (record === undefined
-          ? "the workspace, and ipybox cannot record what existed before code ran, because its " +
-            "state folder (XDG_STATE_HOME) cannot be used. Use one outside the workspace"
-          : "something that did not exist when code first ran in the workspace, or was recreated since, or " +
-            "the workspace was moved. Use one outside the workspace; or, if you created it while no code " +
-            `ran there, end all sessions there and: rm -f '${record}' '${
-              join(workspace, CODE_NOTE)
-            }'`),
-      { cause: error },
+      `Cannot use ${workspace} as workspace: ipybox keeps its own files in ${hostPrivate}, which ` +
+        "code must not see; choose a separate folder",
     );
+  }
+  await makeOwnFolders(workspace);
+  await beginWriting(workspace);
+}
+
+/** Notes that code can write to a workspace from now on, and whether that has no `.env` of the user's. */
+export async function beginWriting(workspace: string): Promise<void> {
+  const dotenv = await ifPresent(Deno.lstat(join(workspace, ".env")));
+  // A folder, such as an environment, is none either, and code may replace it.
+  if (dotenv === undefined || dotenv.isDirectory) await makeNote(join(workspace, DOTENV_NOTE));
+  await makeNote(join(workspace, CODE_NOTE));
+}
+
+/** Why code may have written the `.env` of a workspace, and what the user can do; `undefined` if it cannot. */
+export async function foreignDotenv(workspace: string): Promise<string | undefined> {
+  const note = join(workspace, DOTENV_NOTE);
+  // A link, as a repository may have, counts.
+  if (await lstatIfPresent(note) !== undefined) {
+    return `code that ran here may have written it. If it is yours: rm '${note}'`;
+  }
+  for (const outer of await workspacesAbove(workspace)) {
+    if (await lstatIfAllowed(join(outer, CODE_NOTE)) === undefined) continue;
+    return `code that ran in ${outer} may have written it. If no code runs there any more: rm -r '${
+      join(outer, STATE_FOLDER)
+    }'`;
+  }
+  return undefined;
+}
+
+/**
+ * Creates an empty file. Anything that already exists is enough, such as a link in a workspace from
+ * elsewhere.
+ */
+async function makeNote(path: string): Promise<void> {
+  try {
+    await Deno.writeTextFile(path, "", { createNew: true, mode: 0o600 });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
   }
 }

@@ -41,12 +41,6 @@ MAX_ARCHIVE = 1 << 24
 EXIT_SECONDS = 10  # the launcher's own grace periods are shorter
 REMOVE_SECONDS = 600
 
-# The only files in /proc about the machine that bubblewrap's sandbox shows.
-SHOWN = {
-    *("cgroups", "cpuinfo", "devices", "filesystems", "loadavg", "meminfo", "stat", "swaps"),
-    *("uptime", "version", "vmstat", "zoneinfo"),
-}
-
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, FILTER_MODE, PR_CAPBSET_DROP = 38, 22, 2, 24
 PR_SET_DUMPABLE = 4
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
@@ -107,44 +101,6 @@ def unpack(archive, root):
         with open(os.path.join(folder, parts[-1]), "x", encoding="utf-8", newline="") as file:
             file.write(text)
     return {path: text.encode() for path, text in texts.items()}
-
-
-def real_executable():
-    """This Python's path with a resolved folder, by which Python finds its environment."""
-    path = sys.executable
-    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-
-
-# Folders that contain much else, and the parts that a Python in such a folder needs.
-BROAD = {"/", "/etc", "/home", "/opt", "/root", "/tmp", "/var"}
-PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
-
-
-def parts_of(prefix, workspace):
-    """What code sees of a Python's folder: all of it, unless much else is in it, such as the home
-    directory or the workspace."""
-    is_broad = prefix in BROAD or any(
-        is_in(home, prefix) or prefix == os.path.join(home, ".local") for home in homes()
-    )
-    if not is_broad and (workspace in (None, prefix) or not is_in(workspace, prefix)):
-        return [prefix]
-    return [path for name in PARTS if os.path.exists(path := os.path.join(prefix, name))]
-
-
-def installation(executable, workspace):
-    """The files and folders that this Python needs."""
-    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
-    real = sorted({os.path.realpath(prefix) for prefix in prefixes})
-    found = [part for prefix in real for part in parts_of(prefix, workspace)]
-    for _ in range(20):
-        if not any(executable.startswith(f"{prefix}/") for prefix in found):
-            found.append(executable)
-        if not os.path.islink(executable):
-            break
-        target = os.path.join(os.path.dirname(executable), os.readlink(executable))
-        folder = os.path.realpath(os.path.dirname(target))
-        executable = os.path.join(folder, os.path.basename(target))
-    return found
 
 
 def enter_environment():
@@ -256,10 +212,6 @@ def take_rights(rules):
         sys.exit(f"The system call filter does not work: {os.strerror(ctypes.get_errno())}")
 
 
-def is_in(path, folder):
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
-
-
 def settle(path, root):
     """Makes the folder that code works in, if it is missing, and says which one it is.
 
@@ -307,73 +259,16 @@ def settle(path, root):
     return [found.st_dev, found.st_ino]
 
 
-def homes():
-    return {os.path.realpath(home) for home in (os.path.expanduser("~"), pwd_home()) if home}
-
-
-def pwd_home():
-    try:
-        return pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:
-        return None
-
-
-def wall(order, rules):
-    """The command line of bubblewrap, which precedes the launcher's. Only what it names exists inside."""
-    reader, writer = os.pipe()
-    os.write(writer, rules)  # less than a pipe takes
-    os.close(writer)
-    os.set_inheritable(reader, True)
-    argv = [order["bwrap"], "--unshare-all", "--die-with-parent", "--new-session"]
-    argv += ["--cap-drop", "ALL", "--seccomp", str(reader), "--tmpfs", "/tmp"]
-    system = [path for path in order["system"] if os.path.exists(path)]
-    needed = [*system, *installation(real_executable(), order["workspace"])]
-    folders = folders_to([*needed, *order["writable"]], "/tmp")
-    for folder in folders:
-        argv += ["--tmpfs", folder]
-    for path in needed:
-        argv += ["--ro-bind", path, path]
-    argv += ["--proc", "/proc", "--dev", "/dev"]
-    for name in os.listdir("/proc"):
-        path = f"/proc/{name}"
-        if name.isdigit() or name in SHOWN or os.path.islink(path):
-            continue
-        if name in ("sys", "sysvipc"):
-            argv += ["--ro-bind", path, path]
-        elif os.path.isdir(path):
-            argv += ["--tmpfs", path, "--remount-ro", path]
-        else:
-            argv += ["--ro-bind", "/dev/null", path]
-    for path in order["writable"]:
-        argv += ["--bind", path, path]
-    for path in order["readonly"]:
-        argv += ["--ro-bind", path, path]
-    for folder in ["/proc", *folders, "/"]:
-        argv += ["--remount-ro", folder]
-    argv += ["--chdir", "/", "--"]
-    return argv
-
-
-def folders_to(paths, owned):
-    """The folders that lead to paths in a folder of code. Code could move one of them away, with all that is
-    mounted in it, and put its own programs there for the next kernel, if nothing were mounted on it."""
-    found = set()
-    for path in paths:
-        while is_in(path := os.path.dirname(path), owned) and path != owned:
-            found.add(path)
-    return sorted(found)  # a folder comes before those in it
-
-
-def become(argv, root):
+def become(argv, variables, root):
     """Becomes the launcher, or starts it and cleans up afterwards if this is not PID 1."""
     if os.getpid() == 1:
-        os.execve(argv[0], argv, {"LANG": "C.UTF-8"})
+        os.execve(argv[0], argv, variables)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # code may see this process
     stops = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     for number in stops:
         signal.signal(number, lambda *_: None)  # the launcher ends when its stdin does
-    process = subprocess.Popen(argv, cwd="/", env={"LANG": "C.UTF-8"}, close_fds=False)
+    process = subprocess.Popen(argv, cwd="/", env=variables, close_fds=False)
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     for number in stops:
         signal.signal(number, lambda number, _: process.send_signal(number))
@@ -414,7 +309,7 @@ def outlive_host(process):
     process.kill()
 
 
-def hold(argv, answer, prepare):
+def hold(argv, variables, answer, prepare):
     """Leaves the launcher to a holder, which confirms that and outlives this connection."""
     told, tell = os.pipe()
     if os.getpid() != 1:
@@ -436,7 +331,7 @@ def hold(argv, answer, prepare):
             os.dup2(end, number)
         try:
             prepare()
-            os.execve(argv[0], argv, {"LANG": "C.UTF-8"})
+            os.execve(argv[0], argv, variables)
         except BaseException as error:
             os.write(2, f"{argv[0]}: {error}\n".encode())
         os._exit(127)
@@ -453,43 +348,32 @@ def hold(argv, answer, prepare):
 
 
 def check_mounts(expected):
-    """Aborts the start if the mounts differ from what the host found.
+    """Aborts the start if mounts show other files than the host found.
 
-    Code of another session, or another user, may have put a link there, which the engine followed. If the
-    engine runs on another kernel than the host, nothing can be compared.
+    Code of another session may have put a link there, which the engine followed. If the engine runs on
+    another kernel than the host, nothing can be compared.
     """
     with open("/proc/sys/kernel/random/boot_id") as file:
         if file.read() != expected["kernel"]:
             return
-    seen = {}
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            _, _, device, root, point, *rest = line.split(" ")
-            seen[point] = [f"{device}/{rest[rest.index('-') + 1]}", root]
-    for (point, *what), inode in zip(expected["mounts"], expected["inodes"], strict=True):
-        if seen.get(point) != what and not is_same_file(point, inode, what, seen.get(point)):
-            sys.exit(f"{point} was replaced while it was mounted: try again")
+    for path, device, inode in expected["files"]:
+        found = os.stat(path)
+        if found.st_ino != inode or (found.st_dev != device and not is_from_outside(path, inode)):
+            sys.exit(f"{path} was replaced while it was mounted: try again")
 
 
 # File systems that a virtual machine gets from its host, and that an engine in it may mount once more. In
 # others, code can make files until one of them has the number that it wants.
-FROM_OUTSIDE = ("/9p", "/virtiofs")
+FROM_OUTSIDE = ("9p", "virtiofs")
 
 # The roots of file systems have smaller numbers, and often the same.
 FIRST_INODE = 1 << 10
 
 
-def is_same_file(point, inode, expected, seen):
-    """Whether a mount shows the file of this number through another mount of the same file system."""
-    if seen is None or inode is None or inode < FIRST_INODE:
-        return False
-    if not all(device.endswith(FROM_OUTSIDE) for device in (expected[0], seen[0])):
-        return False
-    path = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)
-    try:
-        return os.stat(path).st_ino == inode
-    except OSError:
-        return False
+def is_from_outside(path, inode):
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        kinds = {line.split(" ")[4]: line.split(" - ")[1].split(" ")[0] for line in file}
+    return inode >= FIRST_INODE and kinds.get(path) in FROM_OUTSIDE
 
 
 def main():
@@ -502,7 +386,7 @@ def main():
         check_mounts(answer["mounts"])
     if answer["wall"] and answer["wall"]["workspace"]:
         inner = answer["wall"]["workspace"]
-        answer["wall"]["writable"].append(inner)
+        answer["wall"]["write"].append(inner)
         answer["probe"]["workspace"] = [inner, settle(inner, root)]
     os.mkdir(root, 0o700)
     for folder in answer["folders"]:
@@ -528,12 +412,14 @@ def main():
         if rules and not answer["wall"]:
             take_rights(rules)
 
+    variables = {"LANG": "C.UTF-8"}
     if answer["wall"]:
-        argv = wall(answer["wall"], rules) + argv
+        argv, more = walled(answer["wall"], argv)
+        variables |= more
     if answer["holder"]:
-        hold(argv, answer, prepare)
+        hold(argv, variables, answer, prepare)
     prepare()
-    become(argv, root)
+    become(argv, variables, root)
 
 
 main()

@@ -66,7 +66,7 @@ PROGRAMS = programs()
 def kernel_environment(folder):
     """The whole environment of a kernel with a folder of its own."""
     folders = SETTINGS["kernel_folders"].items()
-    own = {name: os.path.normpath(f"{folder}/{place}") for name, place in folders}
+    own = {name: os.path.normpath(os.path.join(folder, place)) for name, place in folders}
     environment = {**SETTINGS["inherited"], **own, **SETTINGS["kernel_env"]}
     environment["IPYBOX_KERNEL_FOLDER"] = folder
     environment.update(JPY_PARENT_PID=str(os.getpid()), KERNEL_GATEWAY="1")

@@ -106,168 +106,6 @@ def harden():
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def self_test(probe):
-    """Tries what the sandbox must prevent.
-
-    `probe` names files, a port and a process of the host. The report has only observations; the host
-    judges them.
-    """
-    report = {"pid": os.getpid(), "uid": os.getuid(), "platform": sys.platform}
-    try:
-        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close()
-        report["unix_socket"] = "allowed"
-    except OSError as error:
-        report["unix_socket"] = errno.errorcode.get(error.errno, str(error.errno))
-    if sys.platform == "linux":
-        with open("/proc/self/status") as file:
-            status = dict(line.split(":", 1) for line in file if ":" in line)
-        report["seccomp"] = status.get("Seccomp", "").strip()
-        report["no_new_privs"] = status.get("NoNewPrivs", "").strip()
-        report["capabilities"] = [
-            name for name, value in status.items() if name.startswith("Cap") and int(value, 16)
-        ]
-        report["shared_namespaces"] = shared_namespaces()
-        report["keyring"] = probe_keyring()
-        report["datagrams"] = probe_datagrams()
-        report["setuid"] = probe_setuid()
-        report["writable"] = [path for path in OF_THE_MACHINE if can_open(path, os.O_WRONLY)]
-        report["readable"] = [path for path in OF_ITS_MEMORY if can_open(path, os.O_RDONLY)]
-        report["networks"] = networks()
-        report["landlock"] = ctypes.CDLL(None).syscall(444, None, 0, 1)  # its version
-    if "workspace" in probe:
-        path, found = probe["workspace"]
-        report["replaced"] = identity_of(path) != found
-    if "addresses" in probe:
-        import runpy  # only places with networks need it
-
-        program = runpy.run_path(f"{os.path.dirname(os.path.abspath(__file__))}/reach.py")
-        report["reached"] = program["reached_of"](probe["addresses"], networks())
-    found = [probe_file(path) for path in probe["files"]]
-    report["canary_file"] = "open" if "open" in found else found[0]
-    report["canary_port"] = probe_port(probe["port"])
-    report["canary_process"] = probe_process(probe["process"])
-    return report
-
-
-# Files by which root could change the machine from any namespace.
-OF_THE_MACHINE = (
-    "/proc/sys/kernel/core_pattern",
-    "/proc/sys/kernel/hostname",
-    "/proc/sys/net/ipv4/ip_forward",
-    "/proc/sysrq-trigger",
-    "/proc/irq/default_smp_affinity",
-    "/proc/mtrr",
-    "/sys/kernel/uevent_helper",
-    "/sys/power/state",
-)
-OF_ITS_MEMORY = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/kallsyms")
-
-KEYCTL = {"x86_64": 250, "aarch64": 219}
-KEYCTL_GET_KEYRING_ID = 0
-KEY_SPEC_SESSION_KEYRING = -3
-
-
-def identity_of(path):
-    """Which folder is at a path; nothing where none can be seen."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return [found.st_dev, found.st_ino]
-
-
-def shared_namespaces():
-    """The namespaces that the sandbox shares with its surroundings."""
-    outside = os.environ.pop("IPYBOX_OUTSIDE", "").split()
-    kinds = ("ipc", "uts", "cgroup")
-    if len(outside) != len(kinds):
-        return list(kinds)
-    return [kind for kind in kinds if os.readlink(f"/proc/self/ns/{kind}") in outside]
-
-
-def networks():
-    """The network interfaces except the loopback."""
-    with open("/proc/net/dev") as file:
-        names = [line.split(":")[0].strip() for line in file if ":" in line]
-    return [name for name in names if name != "lo"]
-
-
-def probe_keyring():
-    libc = ctypes.CDLL(None, use_errno=True)
-    call = KEYCTL.get(os.uname().machine)
-    if call is None:
-        return "unknown"
-    if libc.syscall(call, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0) >= 0:
-        return "allowed"
-    return errno.errorcode.get(ctypes.get_errno(), str(ctypes.get_errno()))
-
-
-def probe_datagrams():
-    """Creates sockets that could send to other processes' Unix sockets."""
-    try:
-        for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM):
-            end.close()
-        return "allowed"
-    except OSError as error:
-        return errno.errorcode.get(error.errno, str(error.errno))
-
-
-def probe_setuid():
-    """Requests setuid bits in ways that create no file."""
-    try:
-        os.fchmod(-1, 0o4000)
-    except OSError as error:
-        result = errno.errorcode.get(error.errno, str(error.errno))
-    try:
-        os.open("", os.O_CREAT | os.O_WRONLY, 0o2000)
-    except PermissionError:
-        return result
-    except OSError as error:
-        return errno.errorcode.get(error.errno, str(error.errno))
-
-
-def can_open(path, flags):
-    """Whether a file can be opened, for writing, or for reading a nonempty content."""
-    try:
-        fd = os.open(path, flags | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return flags == os.O_WRONLY or bool(os.read(fd, 1))
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-
-
-def probe_file(path):
-    for mode in ("rb", "r+b"):
-        try:
-            open(path, mode).close()
-            return "open"
-        except OSError as error:
-            result = errno.errorcode.get(error.errno, str(error.errno))
-    return result
-
-
-def probe_port(port):
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-        return "open"
-    except OSError as error:
-        return errno.errorcode.get(error.errno or 0, "unreachable")
-
-
-def probe_process(pid):
-    try:
-        os.kill(pid, 0)
-        return "visible"
-    except PermissionError:
-        return "visible"
-    except OSError as error:
-        return errno.errorcode.get(error.errno, str(error.errno))
-
-
 class Stream:
     """One connection on this side and its state on the link."""
 
@@ -692,7 +530,7 @@ class Launcher:
             self.watch_door()
         facts["inherited"] = {k: os.environ[k] for k in spec["inherit"] if k in os.environ}
         for name, value in spec["limits"].items():
-            limit(getattr(resource, name), value)
+            CHECK["limit"](getattr(resource, name), value)
         try:
             self.server = subprocess.Popen(
                 spec["argv"],
@@ -803,18 +641,24 @@ def own_children():
         return []  # not available here; remaining processes end with their own parents
 
 
-def limit(which, value):
-    """Lowers a resource limit, unless it is already lower."""
-    _, hard = resource.getrlimit(which)
-    if hard != resource.RLIM_INFINITY:
-        value = min(value, hard)
-    resource.setrlimit(which, (value, value))
+def load_check():
+    """The check, from beside this file: nothing is imported from the workspace, nor from there by name."""
+    import runpy
+
+    return runpy.run_path(f"{os.path.dirname(os.path.abspath(__file__))}/check.py")
+
+
+CHECK = load_check()
 
 
 def main():
+    wall = CHECK["wall_of_this"]()
     link_in, link_out = take_descriptors()
     harden()
-    report = json.dumps(self_test(json.loads(sys.argv[1]))).encode()
+    probe = json.loads(sys.argv[1])
+    report = json.dumps(CHECK["check"](probe, wall)).encode()
+    if probe["sandboxed"]:
+        CHECK["confine_sockets"]()
     launcher = Launcher(link_in, link_out, report)
     launcher.send(READY, 0, report)
     launcher.flush()

@@ -1,6 +1,6 @@
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { isWide } from "../../sandbox/workspace.ts";
-import { isHiddenName, SHARED_BY_SANDBOXES, STATE_FOLDER } from "../../sandbox/protect.ts";
+import { isHiddenName, STATE_FOLDER } from "../../sandbox/hidden.ts";
 import { codeOf } from "../../base/message_of.ts";
 import { mayRead } from "../../base/permission.ts";
 import { Effort, type Match, sure } from "./match.ts";
@@ -163,7 +163,7 @@ function namesOf(path: string): string[] {
   return path.split("/").filter((name) => name !== "" && name !== ".");
 }
 
-/** Whether code may have created a link: in this workspace, another one, or their shared folder. */
+/** Whether code may have created a link: in this workspace or another one. */
 function isCodes(
   link: string,
   { workspace, effort }: { readonly workspace: string | undefined; readonly effort: Effort },
@@ -171,7 +171,6 @@ function isCodes(
   const own = workspace === undefined ? undefined : realPath(workspace);
   if (own !== undefined && contains(own, link)) return true;
   for (let folder = dirname(link); effort.take(lookupCost(folder)); folder = dirname(folder)) {
-    if (folder === SHARED_BY_SANDBOXES) return true;
     if (folder === dirname(folder)) return false;
     if (!isWide(folder) && isFolder(join(folder, STATE_FOLDER))) return true;
   }

@@ -1,14 +1,15 @@
 import { dirname, join } from "node:path";
 import { ConfigError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
-import { folderUsage } from "../../files/copy_beneath.ts";
+import { folderUsage } from "../../files/folder_usage.ts";
 import { lstatIfPresent, readHostileFile } from "../../files/safe.ts";
 import { readDotenv } from "../../mcp/env.ts";
 import { withSettingsOf } from "../../mcp/launch.ts";
 import type { ServerParams } from "../../mcp/params.ts";
 import { readManaged } from "../../python/managed.ts";
 import { PackageFolder } from "../../python/packages.ts";
-import { projectPaths } from "../../sandbox/workspace.ts";
+import { findHidden } from "../../sandbox/hidden.ts";
+import { projectPath } from "../../sandbox/workspace.ts";
 import { ServerRegistry } from "../../servers/registry.ts";
 import type { SessionOptions } from "../session.ts";
 import { sessionFolders } from "./session_folders.ts";
@@ -63,7 +64,9 @@ export async function basisOf(options: SessionBasisOptions): Promise<string> {
     await pythonOf(session),
     await entriesOf(PackageFolder.folder(workspace)),
     typeof config === "string" ? await Deno.readTextFile(config) : null,
-    project === undefined ? null : await projectPaths(project, sessionFolders(workspace)),
+    project === undefined
+      ? null
+      : (await findHidden(await projectPath(project, sessionFolders(workspace)))).paths,
   ]);
 }
 

@@ -32,7 +32,6 @@ export async function serveFiles(
   uses.use(pooled.use());
   try {
     uses.use(budget.forFile(owner));
-    await pooled.session.filled;
     const parts = pathParts(decoded(path));
     if (parts[0] === OWN_STATE) throw new Refused(403, `Clients cannot access ${OWN_STATE}`);
     const far = await pooled.session.farWorkspace();

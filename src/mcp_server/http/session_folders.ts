@@ -2,12 +2,11 @@ import { basename, dirname, join } from "node:path";
 import type { Logger } from "../../base/log.ts";
 import { randomToken } from "../../base/tokens.ts";
 import { isRunning, type ListedSession, listSessions } from "../../executor/durable.ts";
-import { folderUsage } from "../../files/copy_beneath.ts";
+import { folderUsage } from "../../files/folder_usage.ts";
 import { PinnedFolder } from "../../files/pinned_folder.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
 import { ifPresent, isPlainFolder, lstatIfPresent } from "../../files/safe.ts";
 import { PackageFolder } from "../../python/packages.ts";
-import { forgetWorkspace } from "../../sandbox/protect.ts";
 
 /** The days without a change after which the folder of an ended session is old. */
 export const KEPT_DAYS = 30;
@@ -119,7 +118,6 @@ export async function forEachOldSession(
     }
     if (isSurplus || endedAt < before && (await folderUsage(path)).changedAt < before) {
       await visit(path);
-      await forgetWorkspace(path);
     }
   }
   return live;

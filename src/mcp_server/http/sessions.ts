@@ -13,7 +13,6 @@ import { isPlainFolder } from "../../files/safe.ts";
 import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../mcp/params.ts";
 import { parsePlacement } from "../../placement/placement.ts";
 import { PackageFolder } from "../../python/packages.ts";
-import { forgetWorkspace } from "../../sandbox/protect.ts";
 import { Session, type SessionOptions } from "../session.ts";
 import type { OwnerSettings } from "./bearer_tokens.ts";
 import { basisOf, type SessionBasisOptions, sessionServers } from "./session_basis.ts";
@@ -24,7 +23,6 @@ import {
   SessionCleanup,
   type SessionFolder,
 } from "./session_folders.ts";
-import { copyWorkspace } from "./workspace_share.ts";
 
 /** How an MCP server over HTTP keeps its sessions. */
 export interface HttpSessionsOptions {
@@ -43,7 +41,7 @@ export interface HttpSessionsOptions {
    *
    * @default {undefined} they do not
    */
-  shareWorkspace?: "read-only" | "copy";
+  shareWorkspace?: "read-only";
   /**
    * Whether sessions outlive the server: the workspace's next server continues them when their clients
    * come back, even if this one was killed. Needs `tokens`.
@@ -79,7 +77,7 @@ const IDLE_MS = 3_600_000;
 
 /** Rejects options that sessions started ahead cannot have. */
 export function refuseReady(
-  { pool, durable, shareWorkspace }: HttpSessionsOptions,
+  { pool, durable }: HttpSessionsOptions,
 ): void {
   const size = pool?.size ?? 0;
   if (!(Number.isSafeInteger(size) && size >= 0)) {
@@ -88,12 +86,6 @@ export function refuseReady(
   if (size > 0 && durable) {
     throw new TypeError(
       "pool and durable cannot be combined: the owner of a durable session is fixed when it starts",
-    );
-  }
-  if (size > 0 && shareWorkspace === "copy") {
-    throw new TypeError(
-      'pool and shareWorkspace "copy" cannot be combined: a copy that is made ahead would be old; ' +
-        'use "read-only"',
     );
   }
 }
@@ -369,14 +361,13 @@ export class SessionPool implements AsyncDisposable {
       ...session,
       ...this.#placed(owner, absent),
       workspace: folder,
-      nestedWorkspace: true, // in a folder that no code can access
       servers: await sessionServers(this.#options),
       variables: await this.#variables(folder),
       consents: session.consents ?? workspace, // a file in its own folder must not count
       auditLog: { workspace, session: id }, // which outlives the session, and which its servers cannot write to
       packages: session.packages ?? workspace, // in addition to its own, which are removed with it
       label: `session ${id}`,
-      ...this.#shared(folder),
+      ...this.#shared(),
       ...(note && this.#durably(id, note)),
       continues,
       elsewhere: () => this.#others(id),
@@ -450,7 +441,6 @@ export class SessionPool implements AsyncDisposable {
         place[Symbol.dispose]();
       }
       await removeFromWorkspace(place.path, workspace);
-      await forgetWorkspace(place.path);
     };
     // end() waits for it and gets its errors
     using _stop = onAbort(signal, () => void session[Symbol.asyncDispose]().catch(() => {}));
@@ -468,7 +458,7 @@ export class SessionPool implements AsyncDisposable {
   /** What new sessions are based on; those started ahead must not differ. */
   get #basis(): SessionBasisOptions {
     const { session, workspace } = this.#options;
-    return { workspace, session: { ...session, ...this.#shared(workspace) } };
+    return { workspace, session: { ...session, ...this.#shared() } };
   }
 
   #durably(id: string, note: Note): Pick<SessionOptions, "durable" | "onEnded"> {
@@ -482,16 +472,10 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /** The options by which a session gets the workspace's files. */
-  #shared(folder: string): Pick<SessionOptions, "sandbox" | "fill"> {
+  #shared(): Pick<SessionOptions, "sandbox"> {
     const { workspace, shareWorkspace, session: { sandbox } } = this.#options;
-    switch (shareWorkspace) {
-      case "read-only":
-        return { sandbox: { ...(typeof sandbox === "object" ? sandbox : {}), project: workspace } };
-      case "copy":
-        return { fill: (signal) => copyWorkspace(workspace, folder, signal) };
-      case undefined:
-        return {};
-    }
+    if (shareWorkspace === undefined) return {};
+    return { sandbox: { ...(typeof sandbox === "object" ? sandbox : {}), project: workspace } };
   }
 
   /** Counts one more session of an owner, if there may be one. */

@@ -1,0 +1,283 @@
+"""Becomes the one `bwrap` that contains an untrusted program: a kernel, a server or an installer.
+
+It runs where the program will run, but outside of its sandbox: on this machine inside srt's, which
+decides on the network, and in a placement where that leads. Inside exists only what the order names.
+The check from inside, `check.py`, compares what it sees with what this saw.
+
+The host adds the call: of `enter()`, or of what follows in `boot.py`.
+"""
+
+import json
+import os
+import pwd
+import socket
+import sys
+
+# The only files in /proc about the machine that are shown. Nobody may write them.
+SHOWN = {
+    *("cgroups", "cpuinfo", "devices", "filesystems", "loadavg", "meminfo", "stat", "swaps"),
+    *("uptime", "version", "vmstat", "zoneinfo"),
+}
+# What programs read to count processors.
+PROCESSORS = ("/sys/devices/system/cpu", "/sys/devices/system/node")
+
+# Folders that contain much else, and the parts that a Python in such a folder needs.
+BROAD = {"/", "/etc", "/home", "/opt", "/root", "/tmp", "/var"}
+PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
+
+HOME_SIZE = 1 << 30
+
+SHOW, WRITE, KEEP, MASK = range(4)  # of two for the same path, the later one counts
+
+
+def is_in(path, folder):
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def homes():
+    return {os.path.realpath(home) for home in (os.path.expanduser("~"), pwd_home()) if home}
+
+
+def pwd_home():
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None
+
+
+def real_executable():
+    """This Python's path with a resolved folder, by which Python finds its environment."""
+    path = sys.executable
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def parts_of(prefix, workspace):
+    """What code sees of a Python's folder: all of it, unless much else is in it, such as the home
+    directory or the workspace."""
+    is_broad = prefix in BROAD or any(
+        is_in(home, prefix) or prefix == os.path.join(home, ".local") for home in homes()
+    )
+    if not is_broad and (workspace in (None, prefix) or not is_in(workspace, prefix)):
+        return [prefix]
+    return [path for name in PARTS if os.path.exists(path := os.path.join(prefix, name))]
+
+
+def installation(executable, workspace):
+    """The files and folders that this Python needs."""
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+    real = sorted({os.path.realpath(prefix) for prefix in prefixes})
+    found = [part for prefix in real for part in parts_of(prefix, workspace)]
+    for _ in range(20):
+        if not any(executable.startswith(f"{prefix}/") for prefix in found):
+            found.append(executable)
+        if not os.path.islink(executable):
+            break
+        target = os.path.join(os.path.dirname(executable), os.readlink(executable))
+        folder = os.path.realpath(os.path.dirname(target))
+        executable = os.path.join(folder, os.path.basename(target))
+    return found
+
+
+def folders_to(paths, owned):
+    """The folders that lead to paths in a folder of code. Code could move one of them away, with all that is
+    mounted in it, and put its own programs there for the next kernel, if nothing were mounted on it."""
+    found = set()
+    for path in paths:
+        while is_in(path := os.path.dirname(path), owned) and path != owned:
+            found.add(path)
+    return found
+
+
+def closed_to_others(folder):
+    """What not every user may read in a folder, but this one, such as root, may."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        is_folder, is_link = entry.is_dir(follow_symlinks=False), entry.is_symlink()
+        try:
+            needed = 0o005 if is_folder else 0o004
+            is_open = is_link or entry.stat(follow_symlinks=False).st_mode & needed == needed
+        except FileNotFoundError:
+            continue
+        if not is_open:
+            if os.access(entry.path, os.R_OK):
+                yield entry.path
+        elif is_folder:
+            yield from closed_to_others(entry.path)
+
+
+def hosts():
+    """The names of this machine, which lead to the loopback: there is no other interface inside."""
+    names = dict.fromkeys(("localhost", socket.gethostname()))
+    return f"127.0.0.1 {' '.join(names)}\n::1 localhost ip6-localhost ip6-loopback\n"
+
+
+def users():
+    """The known users with this one, whom a directory elsewhere may know; nothing if the file does."""
+    with open("/etc/passwd", encoding="utf-8", errors="surrogateescape") as file:
+        text = file.read()
+    uid = os.getuid()
+    if any(line.split(":")[2:3] == [str(uid)] for line in text.splitlines()):
+        return None
+    name = os.environ.get("USER") or "user"
+    taken = {line.split(":")[0] for line in text.splitlines()}
+    if name in taken or not name.replace("-", "").replace("_", "").isalnum():
+        name = f"user{uid}"
+    end = "" if text.endswith("\n") else "\n"
+    return f"{text}{end}{name}:x:{uid}:{os.getgid()}::{os.path.expanduser('~')}:/bin/sh\n"
+
+
+def kept_open(data):
+    """A descriptor that bubblewrap, or the program inside, reads this from."""
+    fd = os.memfd_create("ipybox", 0)
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return str(fd)
+
+
+def replaced(path, text):
+    """Shows other text at the path of a file of the system."""
+    if text is None or os.path.islink(path) or not os.path.isfile(path):
+        return []
+    data = text.encode(errors="surrogateescape")
+    return ["--perms", "0444", "--ro-bind-data", kept_open(data), path]
+
+
+def in_memory(path, size):
+    return ["--perms", "1777", *(["--size", str(size)] if size else []), "--tmpfs", path]
+
+
+def proc(order):
+    if order["proc"] == "host":  # where it is incomplete, the system allows no other one
+        args = ["--dev-bind", "/proc", "/proc"]
+    else:
+        args = ["--proc", "/proc"]
+    for name in sorted(os.listdir("/proc")):
+        path = f"/proc/{name}"
+        if name.isdigit() or name in SHOWN or os.path.islink(path):
+            continue
+        if name in ("sys", "sysvipc"):
+            args += ["--ro-bind", path, path]
+        elif os.path.isdir(path):
+            args += ["--tmpfs", path, "--remount-ro", path]
+        else:
+            args += ["--ro-bind", "/dev/null", path]
+    return args
+
+
+def mounts(order):
+    """What is mounted where, by path, so that a folder comes before what is in it."""
+    own = installation(real_executable(), order["workspace"])
+    etc = [path for path in order["show"] if is_in(path, "/etc") and path != "/etc"]
+    closed = (path for path in closed_to_others("/etc") if "/etc" in order["show"])
+    masked = [path for path in closed if not any(is_in(path, named) for named in etc)]
+    found = {}
+    for kind, paths in (
+        (SHOW, [*order["show"], *own]),
+        (WRITE, order["write"]),
+        (KEEP, order["keep"]),
+        (MASK, [*masked, *order["mask"]]),
+    ):
+        for path in paths:
+            if os.path.lexists(path):
+                found[path] = kind
+    seen = [path for path, kind in found.items() if kind in (SHOW, WRITE)]
+    for path in [path for path, kind in found.items() if kind in (KEEP, MASK)]:
+        if any(is_in(path, other) for other in seen):
+            found = {folder: WRITE for folder in movable(path, found)} | found
+        else:
+            del found[path]
+    return dict(sorted(found.items()))
+
+
+def movable(path, found):
+    """The folders that lead to a path, and that code could move away with it, as it may write around them."""
+    folders = []
+    while (path := os.path.dirname(path)) not in found and path != "/":
+        folders.append(path)
+    return folders if found.get(path) == WRITE else []
+
+
+def wall(order):
+    """The command line of bubblewrap, without the program, and what the check from inside expects."""
+    argv = [order["bwrap"], "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+    argv += ["--unshare-cgroup", "--die-with-parent", "--cap-drop", "ALL"]
+    argv += ["--add-seccomp-fd", kept_open(bytes.fromhex(order["filter"]))]
+    argv += ["--unshare-net", "--new-session"] if order["network"] == "none" else []
+    found = mounts(order)
+    whole = found.pop("/", None)
+    argv += ["--tmpfs", "/"] if whole is None else [BINDS[whole], "/", "/"]
+    argv += ["--dev", "/dev", *in_memory("/dev/shm", order["shm"])]
+    argv += [*proc(order), "--tmpfs", "/sys"]
+    for path in PROCESSORS:
+        argv += ["--ro-bind-try", path, path]
+    for path in order["devices"]:
+        argv += ["--dev-bind-try", path, path]
+    temporary = order["tmp"]
+    if whole is None:
+        argv += ["--bind", temporary, "/tmp"] if temporary else in_memory("/tmp", None)
+    if order["home"] and order["home"] not in found:
+        argv += in_memory(order["home"], HOME_SIZE)
+    covers, links = sorted(folders_to(found, "/tmp") - set(found)), set()
+    for path in covers:
+        argv += ["--tmpfs", path]
+    for path, kind in found.items():
+        if kind == MASK and os.path.isdir(path) and not os.path.islink(path):
+            argv += ["--tmpfs", path]
+            covers.append(path)
+        elif kind == MASK:
+            argv += ["--ro-bind", "/dev/null", path]
+        elif os.path.islink(path) and is_shown(os.path.realpath(path), found):
+            argv += ["--symlink", os.readlink(path), path]  # such as /bin
+            links.add(path)
+        else:
+            argv += [BINDS[kind], path, path]
+    argv += replaced("/etc/hosts", hosts()) if "/etc" in found else []
+    argv += replaced("/etc/passwd", users()) if "/etc" in found else []
+    covers += [] if whole == WRITE else ["/"]
+    for path in ["/dev", "/sys", *sorted(covers, reverse=True)]:
+        argv += ["--remount-ro", path]
+    if not order["namespaces"]:
+        argv += ["--disable-userns"]
+    expected = {
+        "namespaces": [os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES],
+        "seen": [[path, *identity(path)] for path, kind in found.items() if kind in (SHOW, WRITE)],
+        "kept": [path for path, kind in found.items() if kind in (SHOW, KEEP) and path not in links],
+        "masked": [path for path, kind in found.items() if kind == MASK],
+        "identities": order["identities"],
+    }
+    return argv, expected
+
+
+BINDS = {SHOW: "--ro-bind", WRITE: "--bind", KEEP: "--ro-bind"}
+NAMESPACES = ("ipc", "uts", "cgroup", "pid", "user", "mnt")
+
+
+def is_shown(path, found):
+    return any(path != other and is_in(path, other) for other, kind in found.items() if kind != MASK)
+
+
+def identity(path):
+    found = os.stat(path)
+    return [found.st_dev, found.st_ino]
+
+
+def walled(order, command):
+    """The command line of a program in its sandbox, and the variable that its check reads."""
+    argv, expected = wall(order)
+    seen = json.dumps(expected).encode(errors="surrogateescape")
+    return [*argv, "--chdir", "/", "--", *command], {"IPYBOX_WALL": kept_open(seen)}
+
+
+def enter():
+    """Becomes the sandbox that a file orders. Arguments: the file, the program, and its own."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")  # when memory runs out, this is ended before the user's programs
+    except OSError:
+        pass  # it may be higher already
+    with open(sys.argv[1], encoding="utf-8", errors="surrogateescape") as file:
+        argv, variables = walled(json.load(file), sys.argv[2:])
+    os.execve(argv[0], argv, {**os.environ, **variables})
