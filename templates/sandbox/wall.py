@@ -84,7 +84,8 @@ def folders_to(paths, owned):
     found = set()
     for path in paths:
         while is_in(path := os.path.dirname(path), owned) and path != owned:
-            found.add(path)
+            if not any(is_in(path, other) for other in paths):
+                found.add(path)
     return found
 
 
@@ -183,21 +184,34 @@ def mounts(order):
         for path in paths:
             if os.path.lexists(path):
                 found[path] = kind
-    seen = [path for path, kind in found.items() if kind in (SHOW, WRITE)]
-    for path in [path for path, kind in found.items() if kind in (KEEP, MASK)]:
-        if any(is_in(path, other) for other in seen):
-            found = {folder: WRITE for folder in movable(path, found)} | found
-        else:
-            del found[path]
-    return dict(sorted(found.items()))
+    return {path: kind for path, kind in sorted(found.items()) if is_needed(path, kind, found)}
 
 
-def movable(path, found):
-    """The folders that lead to a path, and that code could move away with it, as it may write around them."""
+def is_needed(path, kind, found):
+    """Whether a mount changes what is seen of the folder that it is in."""
+    around = found.get(folders_above(path, found)[-1]) if path != "/" else None
+    return around not in (SHOW, WRITE) if kind == SHOW else kind == WRITE or around is not None
+
+
+def folders_above(path, found):
+    """The folders that lead to a path, up to the first one that is mounted itself, which is the last."""
     folders = []
-    while (path := os.path.dirname(path)) not in found and path != "/":
+    while path != "/" and (not folders or folders[-1] not in found):
+        path = os.path.dirname(path)
         folders.append(path)
-    return folders if found.get(path) == WRITE else []
+    return folders
+
+
+def pins(found):
+    """The mounts that keep folders in place: code could move one away, deeper than secrets are looked for,
+    with what is masked or kept in it. They count although others cover them."""
+    movable = {}
+    for path, kind in found.items():
+        *folders, around = folders_above(path, found) or [path]
+        if kind in (KEEP, MASK) and found.get(around) == WRITE:
+            movable.setdefault(around, set()).update(folders)
+    paths = [path for root, folders in movable.items() if folders for path in (root, *sorted(folders))]
+    return [argument for path in paths for argument in ("--bind", path, path)]
 
 
 def wall(order):
@@ -220,9 +234,10 @@ def wall(order):
         argv += ["--bind", temporary, "/tmp"] if temporary else in_memory("/tmp", None)
     if order["home"] and order["home"] not in found:
         argv += in_memory(order["home"], HOME_SIZE)
-    covers, links = sorted(folders_to(found, "/tmp") - set(found)), set()
+    covers, links = sorted(folders_to(found, "/tmp")), set()
     for path in covers:
         argv += ["--tmpfs", path]
+    argv += pins(found)
     for path, kind in found.items():
         if kind == MASK and os.path.isdir(path) and not os.path.islink(path):
             argv += ["--tmpfs", path]
