@@ -314,7 +314,9 @@ function refuseReplaceable(python: string, { name, workspace }: Carrier): void {
 /** Rejects options that only apply to this machine. */
 function refuseLocal({ sandbox, packages = [] }: KernelGatewayOptions): void {
   const given = typeof sandbox === "object" ? sandbox : {};
-  const local = (["config", "allowUnsafe", "project"] as const).find((name) => given[name]);
+  const local = (["config", "allowUnsafe", "project", "devices"] as const).find((name) =>
+    given[name]
+  );
   if (local !== undefined) {
     throw new ConfigError(
       `Cannot use sandbox.${local} with a placement: it applies to this machine`,

@@ -10,6 +10,7 @@ import { devicesOf } from "./devices.ts";
 import { findHidden } from "./hidden.ts";
 import type { EffectiveLimits } from "./limits.ts";
 import type { SelfTestReport } from "./selftest.ts";
+import { isRoot } from "./system_packages.ts";
 import { enclose, type EnclosedProgram, PROXY_VARIABLES, SYSTEM, type View } from "./wall.ts";
 import {
   admitWorkspace,
@@ -102,6 +103,7 @@ export async function prepareSandbox(
   const { workspace, hostPrivate, session, temporary } = folders;
   const path = await trustedPath(options.path, [workspace, session]);
   await admitWorkspace(workspace, hostPrivate);
+  await warnOfOwner(workspace, log);
   const config = await userConfig(options, workspace);
   const seen = await workspaceView(workspace, options);
   const { command, readOnly, readable } = await contents;
@@ -124,6 +126,17 @@ export async function prepareSandbox(
     env: { LANG: "C.UTF-8", ...launch.env },
     proxyVariables: isOnline ? PROXY_VARIABLES : [],
   };
+}
+
+/** Says that code cannot write to a workspace: as root, it has no rights to other users' files. */
+async function warnOfOwner(workspace: string, log: Logger): Promise<void> {
+  const { uid, gid, mode } = await Deno.stat(workspace);
+  if (isRoot() !== true || uid === null || uid === 0 || ((mode ?? 0) & 0o002) !== 0) return;
+  const what = ((mode ?? 0) & 0o005) === 0o005 ? "can only read it" : "cannot even read it";
+  log.warn(
+    `${workspace} belongs to user ${uid}, and code here, which is root without root's rights, ${what}. Run ` +
+      `ipybox as that user (in a container: --user ${uid}:${gid})`,
+  );
 }
 
 /** What code sees of a workspace that it works in, and of a project. */

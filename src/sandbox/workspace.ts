@@ -278,6 +278,7 @@ const DOTENV_NOTE = `${STATE_FOLDER}/no-dotenv`;
  */
 export async function makeOwnFolders(workspace: string): Promise<void> {
   await using folder = await PinnedFolder.open(workspace, { create: false });
+  const owner = await Deno.lstat(workspace);
   for (const [name, mode] of [[STATE_FOLDER, 0o700], [GENERATED, 0o755]] as const) {
     const path = `${workspace}/${name}`;
     try {
@@ -293,8 +294,13 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
         );
       }
     }
-    if (!(await Deno.lstat(path)).isDirectory) {
+    const { isDirectory, uid } = await Deno.lstat(path);
+    if (!isDirectory) {
       throw new ConfigError(`${path} must be a folder, not a file or a symbolic link: remove it`);
+    }
+    // As root in a folder of somebody else, who is to use it later, too.
+    if (uid === 0 && owner.uid !== 0 && owner.uid !== null) {
+      await Deno.chown(path, owner.uid, owner.gid);
     }
   }
 }
