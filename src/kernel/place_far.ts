@@ -47,7 +47,7 @@ import { isInside } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
 import { requireSandbox, workspaceView } from "../sandbox/sandbox.ts";
 import { syscallFilter } from "../sandbox/syscall_filter.ts";
-import { probeOf, SYSTEM, type View } from "../sandbox/wall.ts";
+import { hostPython, probeOf, SYSTEM, type View } from "../sandbox/wall.ts";
 import { admitWorkspace } from "../sandbox/workspace.ts";
 import {
   endPlace,
@@ -380,7 +380,11 @@ async function containerOf(
   const workspace = isBound ? await Deno.realPath(options.workspace) : options.workspace;
   if (isBound) await admitWorkspace(workspace, hostPrivate);
   const view = isBound
-    ? await workspaceView(workspace, { log, ...(typeof sandbox === "object" ? sandbox : {}) })
+    ? await workspaceView(workspace, {
+      ...(typeof sandbox === "object" ? sandbox : {}),
+      log,
+      python: await hostPython(workspace),
+    })
     : { keep: [], mask: [] };
   const protectedPaths = await mountedPaths(workspace, view, hostPrivate);
   const info = isBound ? await Deno.stat(workspace) : undefined;

@@ -71,7 +71,7 @@ export async function placeHere(
       contents,
       {
         ...(sandbox === true ? {} : sandbox),
-        python: await hostPython(path, [workspace]),
+        python: await hostPython(workspace, options.python),
         limits,
         log,
         signal: deadline,

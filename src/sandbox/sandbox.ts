@@ -142,11 +142,19 @@ async function warnOfOwner(workspace: string, log: Logger): Promise<void> {
 /** What code sees of a workspace that it works in, and of a project. */
 export async function workspaceView(
   workspace: string,
-  { log, ...options }: SandboxOptions & { readonly log: Logger },
+  { log, python, signal, ...options }: SandboxOptions & {
+    readonly log: Logger;
+    readonly python: ProgramPath;
+    readonly signal?: AbortSignal;
+  },
 ): Promise<View> {
   const project = options.project && await projectPath(options.project, workspace);
   const [hidden, settings, guarded, around, own] = await Promise.all([
-    Promise.all([workspace, ...(project ? [project] : [])].map(findHidden)),
+    Promise.all(
+      [workspace, ...(project ? [project] : [])].map((folder) =>
+        findHidden(folder, { python, signal })
+      ),
+    ),
     readOnlyInside(options, workspace),
     present(workspace, GUARDED),
     statesAround(workspace),

@@ -250,6 +250,17 @@ export async function requireOwnProgram(
   }
 }
 
+/** Whether executed code cannot have changed a program. */
+export async function isOwnProgram(program: string, workspace: string): Promise<boolean> {
+  try {
+    await requireOwnProgram(program, { workspace, what: "program" });
+    return true;
+  } catch (error) {
+    if (error instanceof ConfigError) return false;
+    throw error;
+  }
+}
+
 /** Refuses a Deno that executed code could change. This process's own is read-only for it. */
 export async function requireOwnDeno(deno: ProgramPath): Promise<void> {
   if (deno !== ownProgram()) await requireOwnProgram(deno, { what: "Deno" });
