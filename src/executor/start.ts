@@ -85,7 +85,7 @@ export async function startParts(
   const workspace = await realWorkspace(options.workspace ?? ".");
   if (!options.nestedWorkspace) await refuseNested(workspace);
   const sandboxed = options.sandbox !== false && options.placement === undefined;
-  await refuseUnfit(workspace, { sandboxed });
+  if (sandboxed) await refuseUnfit(workspace);
   const { placement } = options;
   const isWritten = placement === undefined ? sandboxed : bindsWorkspace(placement);
   if (isWritten && !options.nestedWorkspace) await refuseNewAround(workspace);

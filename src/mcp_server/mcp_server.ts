@@ -1,7 +1,7 @@
 import { stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { randomToken } from "../base/tokens.ts";
-import { realWorkspace, refuseNested, refuseUnfit } from "../sandbox/workspace.ts";
+import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
 import type { HttpToken } from "./http/bearer_tokens.ts";
 import type { HttpSessionsOptions } from "./http/sessions.ts";
 import type { McpServerOptions } from "./session.ts";
@@ -135,7 +135,6 @@ export class McpServer implements AsyncDisposable {
     await using parts = new AsyncDisposableStack();
     const root = await realWorkspace(workspace ?? ".");
     if (!session.nestedWorkspace) await refuseNested(root);
-    await refuseUnfit(root);
     if (share !== undefined) await refuseUnshareable(root, share, session.sandbox);
     const pool = parts.use(
       new SessionPool({

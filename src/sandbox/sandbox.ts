@@ -201,7 +201,7 @@ export async function prepareSandbox(
 
 /** Refuses unsuitable workspaces, and creates what the host relies on in others. */
 async function admitWorkspace(workspace: string, hostPrivate: string): Promise<void> {
-  await refuseUnfit(workspace, { sandboxed: true });
+  await refuseUnfit(workspace);
   refuseWorkspaceAround(hostPrivate, workspace);
   await makeOwnFolders(workspace);
   await refuseIgnoredCase(workspace);

@@ -3,13 +3,7 @@ import { ConfigError } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
 import { settlePath } from "../files/pinned_folder.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
-import {
-  cacheFolder,
-  dataFolder,
-  settingsFolder,
-  stateFolder,
-  temporaryFolder,
-} from "../files/user_folders.ts";
+import { cacheFolder, dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { ownProgram, type ProgramPath } from "../process/program.ts";
 import {
@@ -107,24 +101,13 @@ export async function statesAround(workspace: string): Promise<string[]> {
 }
 
 /**
- * Refuses a workspace that no session can use, before anything is written to it: with a `.ipybox` in it,
- * it would count as a workspace from then on, and ipybox's own files in it as code's.
+ * Refuses a workspace that no sandbox can use, before anything is written to it: with a `.ipybox` in it,
+ * it would count as a workspace from then on.
  */
-export async function refuseUnfit(
-  workspace: string,
-  { sandboxed = false }: { readonly sandboxed?: boolean } = {},
-): Promise<void> {
+export async function refuseUnfit(workspace: string): Promise<void> {
   const refused = (why: string) =>
     new ConfigError(`Cannot use ${workspace} as workspace: ${why}; choose a separate folder`);
-  if (isWide(workspace)) {
-    if (sandboxed) throw refused("sandboxed code could read the whole home directory");
-    return; // it never counts as a workspace
-  }
-  const temporary = await realPathIfSeen(temporaryFolder());
-  if (isInside(temporary, workspace)) {
-    throw refused(`ipybox keeps its own files in ${temporary} (TMPDIR), which code must not see`);
-  }
-  if (!sandboxed) return;
+  if (isWide(workspace)) throw refused("sandboxed code could read the whole home directory");
   if (Deno.build.os === "linux" && isInside(workspace, "/dev")) {
     throw refused("the sandbox has a /dev of its own");
   }
@@ -191,7 +174,7 @@ export async function projectPaths(project: string, workspace: string): Promise<
       `Cannot use ${folder} as project: code could read the whole home directory`,
     );
   }
-  await refuseUserFoldersIn(folder, { isWritable: false });
+  await refuseUserFoldersIn(folder);
   const { unreadable } = await findProtectedPaths(folder, { writable: false });
   return { readable: [folder], unreadable };
 }
@@ -225,14 +208,11 @@ export async function userFolders(): Promise<string[]> {
 }
 
 /** Refuses a workspace or project whose code could see or, in a workspace, change folders of ipybox. */
-export async function refuseUserFoldersIn(
-  workspace: string,
-  { isWritable = true }: { readonly isWritable?: boolean } = {},
-): Promise<void> {
+export async function refuseUserFoldersIn(workspace: string): Promise<void> {
   const kept = [
     ["logins to MCP servers are", stateFolder()],
     ["the user's settings for all workspaces are", settingsFolder()],
-    ["packages of all workspaces are", isWritable ? cacheFolder() : undefined],
+    ["packages of all workspaces, and ipybox's own files, are", cacheFolder()],
   ] as const;
   for (const [what, folder] of kept) {
     if (folder === undefined || !isInside(await realPlace(folder), workspace)) continue;
