@@ -27,12 +27,7 @@ import { howEnded } from "./launch.ts";
 import type { Place, PlaceOptions } from "./place.ts";
 import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
-import {
-  checkSocket,
-  startSupervisor,
-  SupervisedLauncher,
-  type SupervisorOptions,
-} from "./supervisor.ts";
+import { startSupervisor, SupervisedLauncher, type SupervisorOptions } from "./supervisor.ts";
 
 export async function placeHere(
   parts: AsyncDisposableStack,
@@ -150,7 +145,6 @@ export async function launchLasting(
 ): Promise<SupervisedLauncher> {
   const { id, secret, idleMs, maxMs } = session;
   const address = { id, secret, socket: `${hostPrivate}/socket`, where };
-  checkSocket(address.socket);
   await session.onSocket(address);
   await startSupervisor({
     ...{ id, secret, socket: address.socket },

@@ -275,7 +275,7 @@ export class PackageFolder {
     const { signal = new AbortController().signal, onLine = () => {}, what } = options;
     const { timeoutMs = 30 * 60_000 } = options;
     using _turn = await this.#turns.acquire(signal); // two concurrent ones would mix their files
-    await using folder = await PrivateFolder.create([], this.#log);
+    await using folder = await PrivateFolder.create(this.#log);
     await using host = await HeldFolder.create({ log: this.#log }); // its path is short enough for srt's sockets
     const session = folder.path;
     await Deno.mkdir(`${session}/tmp`);
