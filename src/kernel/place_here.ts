@@ -13,6 +13,7 @@ import { abortable } from "../base/signals.ts";
 import { HeldTogether } from "../files/held_records.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { hostPath, namedProgram } from "../process/program.ts";
+import { programsOf } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether, rlimits } from "../sandbox/limits.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
 import {
@@ -56,7 +57,7 @@ export async function placeHere(
     log.warn("No sandbox: executed code can do everything that this user can do");
   } else {
     const contents = located.then((python) => {
-      const readable = [...python.readable, ...packages];
+      const readable = [...python.readable, ...packages, ...packages.flatMap(programsOf)];
       const readOnly = [folder.launcher, folder.runtime, folder.stubs];
       return { command: [python.executable, ...args], readable, readOnly };
     });

@@ -50,6 +50,9 @@ export const KERNEL_MODULES: Readonly<Record<string, string>> = {
   pydantic: "pydantic",
 };
 
+/** The oldest pydantic that supports the generated Python APIs. */
+export const MINIMUM_PYDANTIC = [2, 11] as const;
+
 /** The recipe of the environment that runs kernels. */
 export function kernelRecipe(): EnvironmentRecipe {
   return { requirements: asset("environment/requirements.txt"), modules: KERNEL_MODULES };
