@@ -56,9 +56,10 @@ export async function readIndexSettings(
   python: ProgramPath,
   signal?: AbortSignal,
 ): Promise<IndexSettings> {
+  const env = installerEnvironment();
   const { success, stdout, stderr } = await runProgram(python, {
     args: [...moduleArgs("pip"), "config", "list"],
-    env: installerEnvironment(),
+    env,
     clearEnv: true,
     signal,
   });
@@ -67,11 +68,16 @@ export async function readIndexSettings(
     throw new Error(`Cannot tell which package index pip uses: ${reason}`);
   }
   const main = await defaultIndex(python, [...moduleArgs("pip"), "install"], { signal });
-  return indexSettings(stdout, main);
+  return indexSettings(stdout, main, certificatesOf(env));
 }
 
-/** Parses the output of `pip config list`. */
-export function indexSettings(listing: string, main: string): IndexSettings {
+/** The file of certificates that an environment names for programs in general. */
+function certificatesOf(env: Readonly<Record<string, string>>): string | undefined {
+  return env.SSL_CERT_FILE ?? env.REQUESTS_CA_BUNDLE ?? env.CURL_CA_BUNDLE;
+}
+
+/** Parses the output of `pip config list`. pip trusts `cert` unless its configuration has its own. */
+export function indexSettings(listing: string, main: string, cert?: string): IndexSettings {
   const sections = new Map(SECTIONS.map((name) => [name, new Map<string, string>()]));
   for (const line of listing.split("\n")) {
     const equals = line.indexOf("=");
@@ -81,6 +87,7 @@ export function indexSettings(listing: string, main: string): IndexSettings {
     if (OPTIONS.has(option)) sections.get(section)?.set(option, unquoted(value));
   }
   const options = new Map(SECTIONS.flatMap((name) => [...sections.get(name) ?? []]));
+  if (cert !== undefined && !options.has("cert")) options.set("cert", cert);
   const isOffline = /^(1|true|yes|on)$/i.test(options.get("no-index") ?? "");
   const indexes = isOffline ? [] : [
     ...words(options.get("index-url") ?? main),
@@ -202,7 +209,7 @@ export function uvSettings(
   if (named.length > 0) extra = named.map((word) => word.replace(/^[\w.-]+=(?=https?:)/, ""));
   if (env.UV_FIND_LINKS !== undefined) links = env.UV_FIND_LINKS.split(/[,\s]+/);
   links = links.filter((link) => link !== "");
-  const certificates = env.SSL_CERT_FILE;
+  const certificates = certificatesOf(env);
   return {
     indexes: isOffline ? [] : [main, ...extra],
     hosts: hostsOfUrls(isOffline ? links : [main, ...extra, ...links]),
@@ -276,5 +283,6 @@ export function installerEnvironment(): Record<string, string> {
 const FOR_INSTALLERS: ReadonlySet<string> = new Set([
   ...["PATH", "HOME", "USER", "LANG", "TMPDIR"],
   ...["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"],
+  ...["CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"],
 ]);
 const KINDS_FOR_INSTALLERS = ["LC_", "XDG_", "PIP_", "UV_", "SSL_CERT_"];
