@@ -97,7 +97,7 @@ export function effectiveLimits(
 export function rlimits(limits: EffectiveLimits, countsProcesses = true): Rlimits {
   const { memoryBytes, processes, fileBytes, cpuSeconds } = limits;
   const all = {
-    RLIMIT_AS: memoryBytes,
+    RLIMIT_DATA: memoryBytes,
     RLIMIT_NPROC: countsProcesses ? processes : null,
     RLIMIT_FSIZE: fileBytes,
     RLIMIT_NOFILE: processes === null ? null : OPEN_FILES,
