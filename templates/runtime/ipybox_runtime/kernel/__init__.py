@@ -12,6 +12,7 @@ from . import (
     event_loop,
     exception_groups,
     hints,
+    meant_code,
     messages,
     plain_output,
     streams,
@@ -32,6 +33,7 @@ def start(config_json: str) -> None:
     streams.install()
     child_output.install(shell)
     event_loop.install(shell)
+    meant_code.install(shell)
     cell_source.install(shell)
     messages.install(shell.kernel.session)
     code_input.install(shell.kernel)
