@@ -72,6 +72,8 @@ interface SandboxContents {
   readOnly: readonly string[];
   /** Other paths that must be readable. */
   readable: readonly string[];
+  /** Other folders that code writes to. */
+  writable: readonly string[];
 }
 
 /** What {@linkcode prepareSandbox} needs besides the folders. */
@@ -157,9 +159,9 @@ export async function prepareSandbox(
     before,
     unreadable: project.unreadable,
   });
-  const { command, readOnly, readable } = await contents;
+  const { command, readOnly, readable, writable } = await contents;
   const settings = sandboxSettings({
-    writable: [folders.session, workspace],
+    writable: [folders.session, workspace, ...writable],
     readOnly: [...readOnly, ...await readOnlyInside(options, workspace)],
     hostPrivate,
     base: workspace,

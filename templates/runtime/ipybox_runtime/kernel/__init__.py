@@ -12,6 +12,7 @@ from . import (
     event_loop,
     exception_groups,
     hints,
+    libraries,
     meant_code,
     messages,
     plain_output,
@@ -33,6 +34,7 @@ def start(config_json: str) -> None:
     streams.install()
     child_output.install(shell)
     event_loop.install(shell)
+    libraries.install()
     meant_code.install(shell)
     cell_source.install(shell)
     messages.install(shell.kernel.session)
