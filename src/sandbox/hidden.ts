@@ -57,8 +57,8 @@ export async function findHidden(folder: string): Promise<Hidden> {
       if (++entries > MAX_ENTRIES) break;
       const { name } = entry;
       const path = join(at, name);
-      if (name.includes(LOST)) {
-        if (entry.isDirectory && !await isThere(path)) warnings.push(unreadableName(at, name));
+      if (name.includes(LOST) && !await isThere(path)) {
+        if (entry.isDirectory) warnings.push(unreadableName(at, name));
       } else if (isHiddenName(name) && !(entry.isDirectory && name !== STATE_FOLDER)) {
         found.add(entry.isSymlink ? await targetIn(folder, path) ?? path : path);
       } else if (await isSocket(entry, path)) {
