@@ -28,8 +28,19 @@ import config from "./deno.json" with { type: "json" };
  * ```
  */
 export async function main(args: readonly string[]): Promise<number> {
+  if (!Deno.env.get("HOME")) await findHome();
   using terminal = new Terminal();
   return await runCommandLine(args, terminal, config.version);
+}
+
+/** Services and containers may have no `HOME`, but the system knows where it is. */
+async function findHome(): Promise<void> {
+  const { userInfo } = await import("node:os");
+  try {
+    Deno.env.set("HOME", userInfo().homedir);
+  } catch {
+    // The system does not know this user: what needs a home says so.
+  }
 }
 
 if (import.meta.main) Deno.exit(await main(Deno.args));

@@ -1,10 +1,7 @@
-import { dirname, join } from "node:path";
 import { folderUsage } from "../files/folder_usage.ts";
-import { isPlainFolder } from "../files/safe.ts";
 import { forEachOldSession, KEPT_DAYS } from "../mcp_server/http/session_folders.ts";
-import { forEachAbandoned, removeHeld } from "../files/private_folder.ts";
+import { forEachAbandoned, removeHeld, runFolders } from "../files/private_folder.ts";
 import { removeFromWorkspace } from "../files/remove_tree.ts";
-import { cacheFolder } from "../files/user_folders.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { formatBytes } from "../kernel/text.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, table } from "./command.ts";
@@ -56,8 +53,8 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       io.err(printable(`Cannot remove all of ${leftover.path}: ${error}`));
     }
   };
-  for (const place of await temporaryFolders()) {
-    await forEachAbandoned(place, async (path) => {
+  for (const parent of runFolders()) {
+    await forEachAbandoned(parent, async (path) => {
       await take(
         { path, what: "temporary files of a process that has ended" },
         () => removeHeld(path),
@@ -87,15 +84,4 @@ function report(found: readonly Leftover[], dryRun: boolean, io: CommandIo): voi
   io.err(
     found.length === 0 ? "Nothing to remove" : `${dryRun ? "Would remove" : "Removed"} ${count}`,
   );
-}
-
-/** The folders in which this user's processes create theirs. */
-async function temporaryFolders(): Promise<{ parent: string; uid: number | null }[]> {
-  const probe = await Deno.makeTempDir();
-  const { uid } = await Deno.lstat(probe);
-  await Deno.remove(probe);
-  const cache = cacheFolder();
-  const run = cache === undefined ? undefined : join(cache, "run");
-  const parents = [dirname(probe), ...(run !== undefined && await isPlainFolder(run) ? [run] : [])];
-  return parents.map((parent) => ({ parent, uid }));
 }

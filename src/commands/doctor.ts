@@ -19,6 +19,7 @@ import {
   type PythonCheck,
   typeCheckerOf,
 } from "../python/environment.ts";
+import { presentKinds } from "../sandbox/devices.ts";
 import { checkSandbox, checkSessionLimits, type Prerequisite } from "../sandbox/prerequisites.ts";
 import { checkSrt } from "../sandbox/srt.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -125,13 +126,19 @@ const MINIMUM_DENO = "2.9.0";
 async function checkPrerequisites(
   options: { python?: string | undefined } = {},
 ): Promise<Prerequisite[]> {
-  const [python, srt, sandbox, limits] = await Promise.all([
+  const [python, srt, sandbox, limits, devices] = await Promise.all([
     pythonRows(options),
     checkSrt(),
     checkSandbox(),
     checkSessionLimits(),
+    presentKinds(),
   ]);
-  return [denoRow(), ...python, srt, ...sandbox, limits];
+  return [denoRow(), ...python, srt, ...sandbox, limits, ...devices.map(deviceRow)];
+}
+
+function deviceRow(name: string): Prerequisite {
+  const detail = `code can use it with --device ${name}`;
+  return { name: `device ${name}`, state: "ok", version: null, detail, fix: null };
 }
 
 /** Starts a kernel in the sandbox, which tests itself, and runs code in it. Takes a few seconds. */

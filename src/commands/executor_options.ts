@@ -35,6 +35,11 @@ export const KERNEL: Readonly<Record<string, OptionSpec>> = {
     value: "FILE",
     help: "Settings added to the sandbox's own, such as allowed domains",
   },
+  device: {
+    value: "NAME",
+    many: true,
+    help: "Let code use devices: nvidia, amd, intel, or a path in /dev",
+  },
   python: {
     value: "PATH",
     help: "The Python that runs the code (default: the one `ipybox setup` built)",
@@ -191,7 +196,7 @@ function isForMany(placement: Placement): boolean {
 }
 
 /** Options that only apply to this machine. */
-const LOCAL = ["sandbox-config", "project", "share-workspace"] as const;
+const LOCAL = ["sandbox-config", "device", "project", "share-workspace"] as const;
 
 async function readPlacement(where: string, workspace: string): Promise<Placement> {
   if (where === "docker" || where === "podman" || where === "kubernetes") return { type: where };
@@ -254,11 +259,17 @@ const UNITS: Readonly<Record<string, number>> = {
 
 export function sandboxOf(args: ParsedArgs): boolean | SandboxOptions {
   const config = args.value("sandbox-config");
-  if (config === undefined) return !args.has("no-sandbox");
-  if (args.has("no-sandbox")) {
-    throw new UsageError("Options --no-sandbox and --sandbox-config cannot be combined");
+  const devices = args.values("device");
+  if (!args.has("no-sandbox")) {
+    if (config === undefined && devices.length === 0) return true;
+    return {
+      ...(config === undefined ? {} : { config: resolve(config) }),
+      ...(devices.length === 0 ? {} : { devices }),
+    };
   }
-  return { config: resolve(config) };
+  const other = config === undefined ? devices.length > 0 && "device" : "sandbox-config";
+  if (!other) return false;
+  throw new UsageError(`Options --no-sandbox and --${other} cannot be combined`);
 }
 
 export async function sessionNameOf(parsed: ParsedArgs): Promise<string | undefined> {

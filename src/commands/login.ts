@@ -29,7 +29,7 @@ export const LOGIN_OPTIONS: Readonly<Record<string, OptionSpec>> = {
 export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
   return {
     timeoutMs: parsed.milliseconds("login-timeout"),
-    show: async ({ serverName, serverHost, url, start }) => {
+    show: async ({ serverName, serverHost, url }) => {
       if (serverHost !== url.host) {
         io.err(
           `What you allow at ${url.host} is given to ${serverHost}, the server ${serverName}.`,
@@ -37,7 +37,7 @@ export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
       }
       io.err(`To log in to ${serverName}, open this page of ${url.host} in a browser here:`);
       io.err(`\n  ${printable(url.href)}\n`);
-      if (parsed.has("open") && io.interactive) await openInBrowser(start, io);
+      if (parsed.has("open") && io.interactive) await openInBrowser(url, io);
       io.err("Waiting for the login in the browser. Press Ctrl-C to cancel.");
     },
   };

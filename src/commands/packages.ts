@@ -9,6 +9,7 @@ import {
   UsageError,
 } from "./command.ts";
 import { EXECUTOR } from "./executor_options.ts";
+import { normalized } from "../python/requirement.ts";
 import { packagesOf } from "./install.ts";
 
 export const packages: Command = {
@@ -65,9 +66,4 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const kept = chosen.filter((name) => left.has(name));
   if (kept.length > 0) throw new PackageInstallError(`${kept.join(" ")} was not removed`, "");
   return EXIT.ok;
-}
-
-/** The normal form of a name, by which pip compares names (PEP 503). */
-function normalized(name: string): string {
-  return name.toLowerCase().replaceAll(/[-_.]+/g, "-");
 }

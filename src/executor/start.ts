@@ -82,7 +82,7 @@ export async function startParts(
   const shell = shellGuard(options);
   const workspace = await realWorkspace(options.workspace ?? ".");
   const sandboxed = options.sandbox !== false && options.placement === undefined;
-  await refuseUnfit(workspace, { sandboxed });
+  if (sandboxed) await refuseUnfit(workspace);
   const { placement } = options;
   await makeOwnFolders(workspace);
   const { durable, restoreWorkingDir = false } = options;

@@ -15,7 +15,6 @@ import { codeOf } from "../base/message_of.ts";
 import { isGranted } from "../base/permission.ts";
 import { PinnedFolder } from "./pinned_folder.ts";
 import { findProgram } from "../process/program.ts";
-import { ownId } from "../process/trusted_path.ts";
 import { runProgram } from "../process/run_program.ts";
 
 /** Options of {@linkcode emptyFolder}. */
@@ -56,7 +55,7 @@ export async function emptyFolder(folder: string, options: EmptyOptions = {}): P
 }
 
 /** Removes a file, or a folder with its contents. */
-export async function removeTree(path: string, options: RemoveTreeOptions): Promise<void> {
+async function removeTree(path: string, options: RemoveTreeOptions): Promise<void> {
   const { through, signal } = options;
   await makeFolder(through);
   const target = `${through}/${crypto.randomUUID()}`;
@@ -81,11 +80,7 @@ export async function removeFromWorkspace(
   if (isWorkspace) {
     await using state = await PinnedFolder.open(name, { create: false });
     await using through = await state.child("removed");
-    // If it belongs to another user, they could put links where it is emptied.
-    const { uid } = await Deno.lstat(through.path);
-    if (uid === (ownId() ?? uid)) {
-      return await removeTree(target, { through: through.path, signal });
-    }
+    return await removeTree(target, { through: through.path, signal });
   }
   await Deno.remove(target, { recursive: true });
 }

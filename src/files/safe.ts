@@ -137,20 +137,6 @@ export async function openPlainFile(path: string): Promise<Deno.FsFile> {
   }
 }
 
-/** Removes others' permissions, for a file that may come from a repository; not another user's. */
-export async function keepOthersOut(path: string): Promise<void> {
-  const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
-  const file = await openNode(path, flags);
-  try {
-    const { mode } = await file.stat();
-    if ((mode & 0o077) !== 0) await file.chmod(mode & 0o700);
-  } catch (error) {
-    if (codeOf(error) !== "EPERM") throw error;
-  } finally {
-    await file.close();
-  }
-}
-
 /** Opens a plain file; `undefined` if it does not exist. Throws for anything else. */
 export async function openIfPresent(
   path: string,

@@ -1,8 +1,8 @@
-import { dirname, isAbsolute, join } from "node:path";
+import { isAbsolute, join } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { codeOf } from "../base/message_of.ts";
-import { hostEnv, mayRead, mayUse } from "../base/permission.ts";
-import { foreignOn, isInside, isOpen, ownId } from "../process/trusted_path.ts";
+import { hostEnv, mayUse } from "../base/permission.ts";
+import { isInside, ownId } from "../process/trusted_path.ts";
 
 /** A kind of folder of the user's: the variable that moves it, and where it is in the home directory. */
 interface Place {
@@ -60,11 +60,6 @@ export function sessionsFolder(): string | undefined {
   return state === undefined ? undefined : join(state, "sessions");
 }
 
-/** The folder for temporary files, as Deno determines it. */
-export function temporaryFolder(): string {
-  return hostEnv("TMPDIR") || "/tmp";
-}
-
 /** The folder for data that can be recreated: Python environments, and folders to start programs in. */
 export function cacheFolder(): string | undefined {
   return ownFolder(CACHE);
@@ -85,45 +80,40 @@ export function variablesOf(path: string): readonly string[] {
   return [];
 }
 
-/** Throws where another user may have made the folder first: ipybox obeys, and runs, what is in it. */
 function ownFolder(place: Place): string | undefined {
   const found = find(place);
-  if (found === undefined) return undefined;
-  refuseForeign(found.folder, `set ${found.name} to a folder of your own`);
-  refuseOpen(found.folder);
-  return found.folder;
+  if (found !== undefined) keepToUser(found);
+  return found?.folder;
 }
 
-/** Throws where others can write to a folder of this user's, which they could also have moved there. */
-function refuseOpen(folder: string): void {
+/** Looks at a folder of ours as ssh looks at `~/.ssh`: at its owner and mode, and at nothing above it. */
+function keepToUser({ folder, name }: { readonly folder: string; readonly name: string }): void {
   const user = ownId();
-  if (user === undefined || !mayRead(folder)) return;
+  if (user === undefined || !mayUse(folder)) return;
   const info = statIfSeen(folder);
-  if (info?.uid !== user || !isOpen(info, user)) return;
+  if (info === undefined) return;
+  if (info.uid === user) return void closeToOthers(folder, info.mode ?? 0);
+  if (user === 0 || info.uid === 0) return; // root may use whose folders it wants, and is trusted
   throw new ConfigError(
-    `Cannot use ${folder}: others can write to it; see what is in it, and chmod go-w ${folder}`,
+    `Cannot use ${folder}: it belongs to another user; set ${name} to a folder of your own`,
   );
+}
+
+function closeToOthers(folder: string, mode: number): void {
+  if ((mode & 0o022) === 0) return;
+  try {
+    Deno.chmodSync(folder, mode & 0o755);
+  } catch {
+    // Its file system has no modes, or cannot be written to: what is in it is as it was made.
+  }
 }
 
 function statIfSeen(path: string): Deno.FileInfo | undefined {
   try {
     return Deno.statSync(path);
   } catch {
-    return undefined; // missing, or somebody else's
+    return undefined; // missing, or closed to this user: using it says so
   }
-}
-
-/** Throws where another user may have made what is at a path in one of the user's folders. */
-export function refuseForeign(
-  path: string,
-  fix = "remove it, and let only yourself create files there",
-): void {
-  const foreign = foreignOn(path);
-  if (foreign === undefined) return;
-  throw new ConfigError(
-    `Cannot use ${path}: ${foreign} belongs to another user, and others can create files in ` +
-      `${dirname(foreign)}; ${fix}`,
-  );
 }
 
 /** Where a folder of the user's is, and the variable that says so. */

@@ -9,6 +9,7 @@ import type { ByteStream } from "../base/streams.ts";
 import { randomToken } from "../base/tokens.ts";
 import { LinkPort } from "../link/link.ts";
 import type { Placement } from "../placement/placement.ts";
+import { programsOf } from "../sandbox/installation.ts";
 import type { EffectiveLimits, ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { hasLandlock } from "../sandbox/selftest.ts";
@@ -405,6 +406,7 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
       token,
       kernel_env: {
         ...env,
+        PATH: [env.PATH, ...packages.flatMap(programsOf)].join(":"), // no package replaces a program
         ...(kernelToken === undefined ? {} : { IPYBOX_TOOL_TOKEN: kernelToken }),
         ...(durable ? { IPYBOX_TOOL_DURABLE: "1" } : {}),
         ...kernelEnv,
@@ -455,7 +457,8 @@ export interface KernelGatewayOptions {
    */
   limits?: ResourceLimits | false;
   /**
-   * Folders with further Python packages for kernels, which can only read them. They exist.
+   * Folders with further Python packages for kernels, which can only read them. They exist. Of an
+   * environment's `site-packages`, code also finds the programs.
    *
    * @default {[]}
    */

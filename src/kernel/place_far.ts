@@ -47,7 +47,7 @@ import { isInside } from "../process/trusted_path.ts";
 import { type EffectiveLimits, effectiveLimits, rlimits } from "../sandbox/limits.ts";
 import { requireSandbox, workspaceView } from "../sandbox/sandbox.ts";
 import { syscallFilter } from "../sandbox/syscall_filter.ts";
-import { probeOf, SYSTEM, type View } from "../sandbox/wall.ts";
+import { hostPython, probeOf, SYSTEM, type View } from "../sandbox/wall.ts";
 import { admitWorkspace } from "../sandbox/workspace.ts";
 import {
   endPlace,
@@ -314,7 +314,9 @@ function refuseReplaceable(python: string, { name, workspace }: Carrier): void {
 /** Rejects options that only apply to this machine. */
 function refuseLocal({ sandbox, packages = [] }: KernelGatewayOptions): void {
   const given = typeof sandbox === "object" ? sandbox : {};
-  const local = (["config", "allowUnsafe", "project"] as const).find((name) => given[name]);
+  const local = (["config", "allowUnsafe", "project", "devices"] as const).find((name) =>
+    given[name]
+  );
   if (local !== undefined) {
     throw new ConfigError(
       `Cannot use sandbox.${local} with a placement: it applies to this machine`,
@@ -378,7 +380,11 @@ async function containerOf(
   const workspace = isBound ? await Deno.realPath(options.workspace) : options.workspace;
   if (isBound) await admitWorkspace(workspace, hostPrivate);
   const view = isBound
-    ? await workspaceView(workspace, { log, ...(typeof sandbox === "object" ? sandbox : {}) })
+    ? await workspaceView(workspace, {
+      ...(typeof sandbox === "object" ? sandbox : {}),
+      log,
+      python: await hostPython(workspace),
+    })
     : { keep: [], mask: [] };
   const protectedPaths = await mountedPaths(workspace, view, hostPrivate);
   const info = isBound ? await Deno.stat(workspace) : undefined;

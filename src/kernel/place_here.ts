@@ -13,6 +13,7 @@ import { abortable } from "../base/signals.ts";
 import { HeldTogether } from "../files/held_records.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { hostPath, namedProgram } from "../process/program.ts";
+import { programsOf } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether, rlimits } from "../sandbox/limits.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
 import {
@@ -27,12 +28,7 @@ import { howEnded } from "./launch.ts";
 import type { Place, PlaceOptions } from "./place.ts";
 import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
-import {
-  checkSocket,
-  startSupervisor,
-  SupervisedLauncher,
-  type SupervisorOptions,
-} from "./supervisor.ts";
+import { startSupervisor, SupervisedLauncher, type SupervisorOptions } from "./supervisor.ts";
 
 export async function placeHere(
   parts: AsyncDisposableStack,
@@ -61,7 +57,7 @@ export async function placeHere(
     log.warn("No sandbox: executed code can do everything that this user can do");
   } else {
     const contents = located.then((python) => {
-      const readable = [...python.readable, ...packages];
+      const readable = [...python.readable, ...packages, ...packages.flatMap(programsOf)];
       const readOnly = [folder.launcher, folder.runtime, folder.stubs];
       return { command: [python.executable, ...args], readable, readOnly };
     });
@@ -71,7 +67,7 @@ export async function placeHere(
       contents,
       {
         ...(sandbox === true ? {} : sandbox),
-        python: await hostPython(path, [workspace]),
+        python: await hostPython(workspace, options.python),
         limits,
         log,
         signal: deadline,
@@ -150,7 +146,6 @@ export async function launchLasting(
 ): Promise<SupervisedLauncher> {
   const { id, secret, idleMs, maxMs } = session;
   const address = { id, secret, socket: `${hostPrivate}/socket`, where };
-  checkSocket(address.socket);
   await session.onSocket(address);
   await startSupervisor({
     ...{ id, secret, socket: address.socket },

@@ -1,10 +1,12 @@
 import { assert, assertEquals, assertFalse } from "@std/assert";
+import { dirname } from "node:path";
 import { SessionFolder } from "./session_folder.ts";
 
 Deno.test("SessionFolder removes what killed processes have left, and nothing else", async () => {
   const module = new URL("./session_folder.ts", import.meta.url);
   const script = `
-    import { SessionFolder } from "${module}";
+    import { dirname } from "node:path";
+import { SessionFolder } from "${module}";
     const folder = await SessionFolder.create();
     console.log(folder.root);
     Deno.kill(Deno.pid, "SIGKILL");`;
@@ -19,15 +21,15 @@ Deno.test("SessionFolder removes what killed processes have left, and nothing el
   }).output();
   const left = new TextDecoder().decode(killed.stdout).trim();
   await using living = await SessionFolder.create();
-  const others = await Deno.makeTempDir({ prefix: "ipybox-" });
+  const others = await Deno.makeTempDir({ dir: dirname(living.root) });
   try {
-    assert(left.includes("/ipybox-"), left);
+    assertEquals(dirname(left), dirname(living.root));
 
     const next = await SessionFolder.create();
 
     assertFalse(await exists(left));
     assert(await exists(living.launcher));
-    assert(await exists(others)); // it has no lock: it is not ours
+    assert(await exists(others)); // it has no lock: it has only just been made
     await next[Symbol.asyncDispose]();
     assertFalse(await exists(next.root));
   } finally {

@@ -4,7 +4,6 @@
  *
  * @module
  */
-import { dirname } from "node:path";
 import { z } from "zod";
 import { asset } from "../assets/mod.ts";
 import {
@@ -21,7 +20,6 @@ import { joinBytes } from "../base/bytes.ts";
 import { encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "../link/frame.ts";
 import { type ExitStatus, ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import type { ProgramPath } from "../process/program.ts";
-import { lstatIfAllowed, ownId, PathTrust } from "../process/trusted_path.ts";
 
 /** The version of the protocol between hosts and supervisors. */
 const PROTOCOL = 1;
@@ -56,18 +54,6 @@ export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly remove: readonly string[];
   /** The session's folder, which is also removed, unless the session was lost. */
   readonly folder: string;
-}
-
-/** The longest socket path that every system accepts, in bytes. */
-const MAX_SOCKET_PATH = 100;
-
-/** Refuses a socket that no supervisor could listen on. */
-export function checkSocket(socket: string): void {
-  if (new TextEncoder().encode(socket).length <= MAX_SOCKET_PATH) return;
-  throw new ConfigError(
-    `Cannot use ${socket} as the socket of a durable session: its path is too long; ` +
-      "set TMPDIR to a folder with a shorter one",
-  );
 }
 
 /** How long a supervisor may take to listen. */
@@ -484,20 +470,6 @@ function json(type: FrameType, content: unknown): Uint8Array {
   return encodeFrame(type, 0, new TextEncoder().encode(JSON.stringify(content)));
 }
 
-/** Why a socket cannot be of this user's supervisor: others can make one where that has ended. */
-async function whyForeign(socket: string): Promise<string | undefined> {
-  const user = ownId();
-  if (user === undefined) return undefined; // it cannot be told
-  const folder = dirname(socket);
-  const shared = await (await PathTrust.create([], user)).whyShared(folder);
-  if (shared !== undefined) return shared;
-  for (const path of [folder, socket]) {
-    const info = await lstatIfAllowed(path);
-    if (info !== undefined && info.uid !== user) return `${path} belongs to another user`;
-  }
-  return undefined;
-}
-
 const CHUNK = 1 << 16;
 
 /** A connection to a supervisor: frames in both directions, each written whole. */
@@ -516,20 +488,13 @@ class Line {
 
   static async open(address: SessionAddress): Promise<Line> {
     const { id, socket } = address;
-    const foreign = await whyForeign(socket);
-    if (foreign !== undefined) {
-      throw new SessionGoneError(
-        `Session ${id} is lost: its processes have ended, and ${foreign}; ` +
-          `forget it with \`ipybox sessions end ${id}\``,
-      );
-    }
     try {
       return new Line(await Deno.connect({ transport: "unix", path: socket }), address);
     } catch (cause) {
       if (cause instanceof Deno.errors.NotCapable) throw cause;
       const { ConnectionRefused, NotFound, PermissionDenied } = Deno.errors;
       const isGone = cause instanceof NotFound || cause instanceof ConnectionRefused ||
-        cause instanceof TypeError; // the path is too long for a socket
+        cause instanceof TypeError; // a record of old, whose path is too long for a socket
       if (!isGone) {
         const why = cause instanceof PermissionDenied ? "it belongs to another user" : cause;
         throw new SessionRefusedError(

@@ -54,7 +54,7 @@ export async function launchStdio(
   };
   // Its own search path must not lead it to files that executed code wrote either.
   if (env.PATH !== undefined) env.PATH = await trustedPath(env.PATH, [base]);
-  const makeFolder = async () => belongings.use(await makeFolderFor(serverName, base, log)).path;
+  const makeFolder = async () => belongings.use(await makeFolderFor(serverName, log)).path;
   const programIn = async (folder: string) =>
     await serverProgram(serverName, wanted.command, { path: env.PATH, untrusted: [base], folder });
   if (wanted.sandbox === "none") {
@@ -150,18 +150,14 @@ async function serverProgram(
   }
 }
 
-async function makeFolderFor(
-  serverName: string,
-  workspace: string,
-  log: Logger,
-): Promise<PrivateFolder> {
+async function makeFolderFor(serverName: string, log: Logger): Promise<PrivateFolder> {
   try {
-    return await PrivateFolder.create([workspace], log);
+    return await PrivateFolder.create(log);
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotCapable)) throw cause;
     throw new ConfigError(
-      `Cannot create a working directory for MCP server "${serverName}": allow writing to the folder ` +
-        `for temporary files, or give the server a "cwd" that executed code cannot write to`,
+      `Cannot create a working directory for MCP server "${serverName}": allow reading and writing ` +
+        `~/.cache/ipybox/run, or give the server a "cwd" that executed code cannot write to`,
       { cause },
     );
   }

@@ -1,7 +1,7 @@
 import { stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { randomToken } from "../base/tokens.ts";
-import { realWorkspace, refuseUnfit } from "../sandbox/workspace.ts";
+import { realWorkspace } from "../sandbox/workspace.ts";
 import type { HttpToken } from "./http/bearer_tokens.ts";
 import type { HttpSessionsOptions } from "./http/sessions.ts";
 import type { McpServerOptions } from "./session.ts";
@@ -134,7 +134,6 @@ export class McpServer implements AsyncDisposable {
     }
     await using parts = new AsyncDisposableStack();
     const root = await realWorkspace(workspace ?? ".");
-    await refuseUnfit(root);
     if (share !== undefined) await refuseUnshareable(root, session.sandbox);
     const pool = parts.use(
       new SessionPool({

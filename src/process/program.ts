@@ -1,6 +1,6 @@
 import { delimiter, isAbsolute, join, resolve } from "node:path";
 import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
-import { PathTrust } from "./trusted_path.ts";
+import { whyCode, whyNotSearched } from "./trusted_path.ts";
 
 declare const isProgram: unique symbol;
 
@@ -50,9 +50,8 @@ export function namedProgram(path: string, folder: string = "."): ProgramPath {
 }
 
 /**
- * Looks for a program where only this user and the system can put one: not in a workspace, a
- * `node_modules/.bin` or a folder that other users can write to, and not through a link that leads
- * there.
+ * Looks for a program where executed code cannot put one: not in a workspace, a `node_modules/.bin`, a
+ * relative folder or one that everybody can write to, and not through a link that leads into a workspace.
  *
  * If Deno's permissions do not allow looking, this is the program that they allow to run.
  */
@@ -121,11 +120,13 @@ async function* candidates(
   { path = hostPath(), untrusted = [] }: ProgramSearch,
 ): AsyncGenerator<Candidate> {
   if (name === "" || name.includes("/")) throw new TypeError(`"${name}" is not a program name`);
-  const trust = await PathTrust.create(untrusted);
   for (const folder of new Set(path.split(delimiter))) {
     const file = join(resolve(folder), name);
     if (!await isThere(file)) continue;
-    yield { file, problem: await trust.whyNotSearched(folder) ?? await trust.whyShared(file) };
+    yield {
+      file,
+      problem: await whyNotSearched(folder, untrusted) ?? await whyCode(file, untrusted),
+    };
   }
 }
 

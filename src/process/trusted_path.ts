@@ -3,17 +3,55 @@ import { ConfigError } from "../base/errors.ts";
 import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
 
 /**
- * Removes folders from a search path that anyone besides this user and the system can write to. Package
- * runners prepend such folders, as `npx` does with the working directory's `node_modules/.bin`.
+ * Removes folders from a search path that executed code can write to, or that only the current folder or a
+ * project puts there, as `npx` does with the working directory's `node_modules/.bin`.
  */
 export async function trustedPath(
   path: string,
   untrusted: readonly string[] = [],
 ): Promise<string> {
-  const trust = await PathTrust.create(untrusted);
   const folders = path.split(delimiter);
-  const reasons = await Promise.all(folders.map((folder) => trust.whyNotSearched(folder)));
+  const reasons = await Promise.all(folders.map((folder) => whyNotSearched(folder, untrusted)));
   return folders.filter((_, index) => reasons[index] === undefined).join(delimiter);
+}
+
+/** Why a folder of a search path is skipped: it is relative, a project's, a workspace's or everybody's. */
+export async function whyNotSearched(
+  folder: string,
+  untrusted: readonly string[] = [],
+): Promise<string | undefined> {
+  if (!isAbsolute(folder)) return "it depends on the current folder";
+  if (/\/node_modules\/\.bin(\/|$)/.test(resolve(folder))) return `${folder} belongs to a project`;
+  const reason = await whyCode(folder, untrusted);
+  if (reason !== undefined) return reason;
+  const mode = (await lstatIfAllowed(await realPathIfSeen(folder)))?.mode ?? 0;
+  return (mode & 0o002) !== 0 ? `everybody can write to ${folder}` : undefined;
+}
+
+/** Why executed code could decide where a path leads: a step on its way is in a workspace. */
+export async function whyCode(
+  path: string,
+  untrusted: readonly string[] = [],
+): Promise<string | undefined> {
+  const real = await Promise.all(untrusted.map(realPathIfSeen));
+  const steps = await pathsOnWay(path).catch((error: unknown) => {
+    if (error instanceof ConfigError) return error.message; // an endless chain of links
+    throw error;
+  });
+  if (typeof steps === "string") return steps;
+  for (const step of steps) {
+    const folder = [...untrusted, ...real].find((root) => isInside(step, root)) ??
+      (await isWorkspace(step) ? step : undefined);
+    if (folder !== undefined) return `executed code can write to ${folder}`;
+  }
+  return undefined;
+}
+
+/** Whether a folder is the workspace of any session. One around the home directory never counts. */
+async function isWorkspace(folder: string): Promise<boolean> {
+  const home = hostEnv("HOME");
+  if (home !== undefined && isInside(home, folder)) return false;
+  return (await lstatIfAllowed(join(folder, WORKSPACE_STATE)))?.isDirectory ?? false;
 }
 
 /**
@@ -27,191 +65,8 @@ export function isInside(path: string, folder: string): boolean {
 /** The folder that identifies a workspace, during and after its sessions. Code cannot remove it. */
 const WORKSPACE_STATE = ".ipybox";
 
-/** The owner of what belongs to nobody in this user namespace. */
-const OVERFLOW_ID = 65_534;
-
 /** As many links as Linux follows. */
 const MAX_LINKS = 40;
-
-/** Finds the parts of paths that anyone besides this user and the system can change. */
-export class PathTrust {
-  readonly #untrusted: readonly string[];
-  readonly #home: string | undefined = hostEnv("HOME");
-  readonly #user: number | undefined;
-  readonly #trustsGroups: boolean;
-  readonly #known = new Map<string, Promise<string | undefined>>();
-
-  private constructor(
-    untrusted: readonly string[],
-    user: number | undefined,
-    trustsGroups: boolean = true,
-  ) {
-    this.#untrusted = untrusted;
-    this.#user = user;
-    this.#trustsGroups = trustsGroups;
-  }
-
-  static async create(
-    untrusted: readonly string[] = [],
-    user: number | undefined = ownId(),
-  ): Promise<PathTrust> {
-    const real = await Promise.all(untrusted.map(realPathIfSeen));
-    return new PathTrust([...new Set([...untrusted, ...real])], user);
-  }
-
-  /** Whether a folder of a search path can be searched. */
-  async whyNotSearched(folder: string): Promise<string | undefined> {
-    if (!isAbsolute(folder)) return "it depends on the current folder";
-    if (/\/node_modules\/\.bin(\/|$)/.test(resolve(folder))) {
-      return `${folder} belongs to a project`;
-    }
-    const reason = this.#whyCode(folder) ?? await this.whyShared(folder);
-    if (reason !== undefined) return reason;
-    // In such a folder, nobody can replace an existing file, but everybody can add new ones.
-    const mode = (await look(await realPathIfSeen(folder)))?.mode ?? 0;
-    return (mode & 0o002) !== 0 ? `other users can write to ${folder}` : undefined;
-  }
-
-  /** Follows a path, link by link, through every folder that decides where it leads. */
-  async whyShared(path: string): Promise<string | undefined> {
-    const names = path.split("/");
-    let [at, links] = ["/", 0];
-    for (let name = names.shift(); name !== undefined; name = names.shift()) {
-      if (name === "" || name === ".") continue;
-      if (name === "..") {
-        at = dirname(at);
-        continue;
-      }
-      const reason = await (this.#known.get(at) ?? this.#remember(at));
-      if (reason !== undefined) return reason;
-      const next = join(at, name);
-      const info = await look(next);
-      if (info === undefined) return this.#whyCode(next); // not there, so it leads nowhere
-      if (isForeignIn(await look(at), info, this.#user)) return `${next} belongs to another user`;
-      if (!info.isSymlink) {
-        at = next;
-        continue;
-      }
-      if (++links > MAX_LINKS) return `${path} is an endless chain of symbolic links`;
-      const target = await Deno.readLink(next);
-      names.unshift(...target.split("/"));
-      if (target.startsWith("/")) at = "/";
-    }
-    const info = await look(at);
-    if (info?.isDirectory) return await this.#remember(at);
-    return info !== undefined && this.#isWritable(info)
-      ? `other users can write to ${at}`
-      : undefined;
-  }
-
-  /** Why others could replace what this user keeps at a path: those above, and who owns what leads there. */
-  async whyReplaceable(path: string): Promise<string | undefined> {
-    const strict = new PathTrust(this.#untrusted, this.#user, false);
-    const reason = await strict.whyShared(path);
-    if (reason !== undefined) return reason;
-    for (const way of new Set([path, await realPathIfSeen(path)])) {
-      for (let [folder, inner] = [dirname(way), way]; folder !== inner;) {
-        const info = await look(folder);
-        if (info !== undefined && info.uid !== OVERFLOW_ID && !this.#isOwn(info)) {
-          return `${folder} belongs to another user`;
-        }
-        [folder, inner] = [dirname(folder), folder];
-      }
-    }
-    return undefined;
-  }
-
-  #remember(folder: string): Promise<string | undefined> {
-    const reason = this.#whyFolder(folder);
-    this.#known.set(folder, reason);
-    return reason;
-  }
-
-  async #whyFolder(folder: string): Promise<string | undefined> {
-    const info = await look(folder);
-    const byCode = this.#whyCode(folder) ?? await this.#whyWorkspace(folder);
-    if (byCode !== undefined || info === undefined) return byCode;
-    const isSticky = ((info.mode ?? 0) & 0o1000) !== 0;
-    return !isSticky && this.#isWritable(info) ? `other users can write to ${folder}` : undefined;
-  }
-
-  #isWritable(info: Deno.FileInfo): boolean {
-    if (!this.#isOwn(info)) return ((info.mode ?? 0) & 0o022) !== 0;
-    // Programs may be in folders of groups that root or this user chose, such as staff or admin.
-    if (this.#trustsGroups) return ((info.mode ?? 0) & 0o002) !== 0;
-    return isOpen(info, this.#user);
-  }
-
-  #whyCode(path: string): string | undefined {
-    const folder = this.#untrusted.find((root) => isInside(path, root));
-    return folder && `executed code can write to ${folder}`;
-  }
-
-  /**
-   * Workspaces of other and earlier sessions count. Home never counts, nor does another user's claim,
-   * which could otherwise block `/tmp` for everyone.
-   */
-  async #whyWorkspace(folder: string): Promise<string | undefined> {
-    if (folder === "/" || (this.#home !== undefined && isInside(this.#home, folder))) {
-      return undefined;
-    }
-    const state = await look(join(folder, WORKSPACE_STATE));
-    const isWorkspace = state?.isDirectory && (this.#user === undefined || this.#isOwn(state));
-    return isWorkspace
-      ? `executed code can write to ${folder}, a workspace because of ${
-        join(folder, WORKSPACE_STATE)
-      }`
-      : undefined;
-  }
-
-  #isOwn(info: Deno.FileInfo): boolean {
-    return isTrustedOwner(info, this.#user);
-  }
-}
-
-function isTrustedOwner({ uid }: Deno.FileInfo, user: number | undefined): boolean {
-  return uid === null || uid === 0 || uid === user;
-}
-
-/** Whether others can write: a group counts, but for root's and the user's own, which has the user's number. */
-export function isOpen({ mode, gid }: Deno.FileInfo, user: number | undefined): boolean {
-  const isOpenToGroup = ((mode ?? 0) & 0o020) !== 0 && gid !== 0 && gid !== user;
-  return ((mode ?? 0) & 0o002) !== 0 || isOpenToGroup;
-}
-
-/**
- * What others have put on the way to a path of this user's, where everybody or a group can create files:
- * what is found there may be theirs. Folders above that belong to others, as in containers, do not count.
- */
-export function foreignOn(path: string): string | undefined {
-  const user = ownId();
-  if (user === undefined) return undefined; // it cannot be told
-  const pending = names(path);
-  let [at, links] = ["/", 0];
-  for (let name = pending.shift(); name !== undefined; name = pending.shift()) {
-    if (name === "..") {
-      at = dirname(at);
-      continue;
-    }
-    const next = join(at, name);
-    if (!mayRead(next)) { // what is below may be readable
-      at = next;
-      continue;
-    }
-    const info = lookSync(next);
-    if (info === undefined) return undefined; // nobody has made it
-    if (isForeignIn(lookSync(at), info, user)) return next;
-    if (!info.isSymlink) {
-      at = next;
-      continue;
-    }
-    if (++links > MAX_LINKS) return undefined; // it leads nowhere
-    const target = Deno.readLinkSync(next);
-    if (isAbsolute(target)) at = "/";
-    pending.unshift(...names(target));
-  }
-  return undefined;
-}
 
 /** Whether another user may have put an entry in a folder without owning that, as in `/tmp` or a team's. */
 export function isForeignIn(
@@ -221,30 +76,7 @@ export function isForeignIn(
 ): boolean {
   const mode = folder?.mode ?? 0;
   const isOpen = (mode & 0o002) !== 0 || ((mode & 0o020) !== 0 && entry.uid !== folder?.uid);
-  return isOpen && !isTrustedOwner(entry, user);
-}
-
-function lookSync(path: string): Deno.FileInfo | undefined {
-  if (!mayRead(path)) return undefined;
-  try {
-    return Deno.lstatSync(path);
-  } catch (error) {
-    if (isUnseen(error)) return undefined;
-    throw error;
-  }
-}
-
-/** The file at a path; `undefined` if there is none or Deno's permissions do not allow looking. */
-async function look(path: string): Promise<Deno.FileInfo | undefined> {
-  if (!mayRead(path)) return undefined;
-  try {
-    return await Deno.lstat(path);
-  } catch (error) {
-    const isUnseen = error instanceof Deno.errors.NotFound ||
-      error instanceof Deno.errors.NotADirectory || error instanceof Deno.errors.PermissionDenied;
-    if (isUnseen) return undefined;
-    throw error;
-  }
+  return isOpen && entry.uid !== null && entry.uid !== 0 && entry.uid !== user;
 }
 
 /** Where a path leads. */

@@ -172,7 +172,7 @@ async function planBuild(
 
 async function install({ base, uv, directory, python, requirements, step }: Build): Promise<void> {
   step.onProgress?.(`Creating a Python environment in ${directory}`);
-  await makeClosed(directory);
+  await Deno.mkdir(directory);
   if (uv !== undefined) {
     await runStep(uv, ["venv", "--no-project", "--python", base, directory], step);
   } else {
@@ -196,13 +196,6 @@ async function install({ base, uv, directory, python, requirements, step }: Buil
       total,
     });
   }
-}
-
-/** Makes a folder for an installer, whose files others could replace where the umask lets them. */
-async function makeClosed(folder: string): Promise<void> {
-  await Deno.mkdir(folder);
-  const { mode } = await Deno.lstat(folder);
-  if (((mode ?? 0) & 0o022) !== 0) await Deno.chmod(folder, 0o700);
 }
 
 function assertComplete({ missing }: Interpreter): void {
@@ -282,8 +275,8 @@ async function runStep(
   const lines = new StepOutput(options);
   // An installer has no state to save, so it gets little time to end.
   await using process = ManagedProcess.spawn({
-    command,
-    args,
+    command: namedProgram("/bin/sh"),
+    args: ["-c", 'umask 022 && exec "$@"', "sh", command, ...args], // what it makes is no group's
     env,
     onStderr: (line) => lines.add(line),
     inputGraceMs: 0,

@@ -76,8 +76,8 @@ Deno.test("buildPythonEnvironment() lets nobody else write, whatever the umask",
   assert(environment !== undefined);
   const closed = [`${directory.path}/ipybox`, cacheDir, `${cacheDir}/build.lock`];
   assertEquals(await Promise.all(closed.map(modeOf)), [0o755, 0o755, 0o600]);
-  assertEquals(await modeOf(environment.prefix), 0o700); // the installer left its files open
-  assertEquals(await modeOf(`${environment.prefix}/bin`), 0o777);
+  assertEquals(await modeOf(`${environment.prefix}/bin`), 0o755);
+  assertEquals(await modeOf(`${environment.prefix}/pyvenv.cfg`), 0o644);
 });
 
 Deno.test("buildPythonEnvironment() installs nothing without its hash", async () => {

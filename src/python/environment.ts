@@ -12,6 +12,7 @@ import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { inspectInterpreter, type Interpreter, isNewEnough } from "./interpreter.ts";
 import {
   KERNEL_MODULES,
+  MINIMUM_PYDANTIC,
   type PythonEnvironment,
   readManaged,
   readManagedAt,
@@ -201,9 +202,6 @@ function judge(interpreter: Interpreter, managed: boolean): PythonCheck {
       : "Configure a newer Python, or none and run: ipybox setup",
   };
 }
-
-/** The oldest pydantic that supports the generated Python APIs. */
-const MINIMUM_PYDANTIC = [2, 11] as const;
 
 function isOld(version: string): boolean {
   const [, major, minor] = /^(\d+)\.(\d+)/.exec(version) ?? [];

@@ -9,7 +9,7 @@ import { bodyOf } from "../base/http.ts";
 import { readWhole } from "../base/bytes.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { checkJson, type JsonLimits } from "../json/measure.ts";
-import { isPublicHost } from "./requirement.ts";
+import { isPublicHost, normalized } from "./requirement.ts";
 
 /** Options of {@linkcode fileHosts}. */
 export interface FileHostsOptions {
@@ -18,6 +18,8 @@ export interface FileHostsOptions {
   readonly certificates?: string;
   /** Receives warnings about indexes that give no answer. */
   readonly log?: Logger;
+  /** Called with each such index. */
+  readonly onSilent?: (index: string) => void;
 }
 
 /** How long an index may take to answer. */
@@ -43,16 +45,20 @@ export async function fileHosts(
   name: string,
   options: FileHostsOptions = {},
 ): Promise<string[]> {
-  const { signal, certificates, log = silentLogger } = options;
-  const normalized = name.toLowerCase().replace(/[-_.]+/g, "-");
+  const { signal, certificates, log = silentLogger, onSilent = () => {} } = options;
   using client = await clientTrusting(certificates, log);
   const found = await Promise.all(indexes.map(async (index) => {
     try {
-      return await hostsAt(new URL(`${withoutSlashes(index)}/${normalized}/`), client, signal);
+      return await hostsAt(
+        new URL(`${withoutSlashes(index)}/${normalized(name)}/`),
+        client,
+        signal,
+      );
     } catch (error) {
       signal?.throwIfAborted();
       const place = URL.parse(index)?.origin ?? "an index that is not a URL";
-      log.warn(`Cannot ask ${place} for ${normalized} (offline?): ${error}`);
+      log.warn(`Cannot ask ${place} for ${normalized(name)} (offline?): ${error}`);
+      onSilent(index);
       return [];
     }
   }));

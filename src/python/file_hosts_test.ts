@@ -34,11 +34,16 @@ Deno.test("fileHosts() finds where indexes of both forms have a package's files"
   assertEquals(await fileHosts([at("/json/")], "My_Package"), ["127.0.0.1", "files.example"]);
   const secret = `http://user:p%40ss@127.0.0.1:${port}/html`;
   assertEquals(await fileHosts([secret, at("/none")], "my.package"), ["127.0.0.1", "cdn.example"]);
-  assertEquals(await fileHosts(["http://127.0.0.1:1/simple", "nonsense"], "x"), []);
+  const silent: string[] = [];
+  const onSilent = (index: string) => void silent.push(index);
+  const dead = ["http://127.0.0.1:1/simple", "nonsense"];
+  assertEquals(await fileHosts([...dead, at("/none")], "x", { onSilent }), []);
+  assertEquals(silent.toSorted(), dead.toSorted());
   assertEquals(asked, [
     ...["/json/my-package/", null],
     ...["/html/my-package/", `Basic ${btoa("user:p@ss")}`],
     ...["/none/my-package/", null],
+    ...["/none/x/", null],
   ]);
 });
 
@@ -89,11 +94,8 @@ for (
   });
 }
 
-Deno.test("indexInHelp() reads what pip and uv say, however it is wrapped", () => {
-  const pip = "  -i, --index-url <url>  Base URL of the Python Package Index (default\n" +
-    "                     https://one.example/simple). This should point to";
+Deno.test("indexInHelp() reads what uv says, however it is wrapped", () => {
   const uv = "The URL of the Python package index (by\n   default: <https://two.example/simple>)";
-  assertEquals(indexInHelp(pip), "https://one.example/simple");
   assertEquals(indexInHelp(uv), "https://two.example/simple");
   assertEquals(indexInHelp("--retries <n> (default 5)"), undefined);
 });

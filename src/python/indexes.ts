@@ -9,6 +9,7 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { hostEnv } from "../base/permission.ts";
+import { allDone } from "../base/signals.ts";
 import { unquoted } from "../base/python_string.ts";
 import { ifPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
@@ -19,95 +20,197 @@ import { runProgram } from "../process/run_program.ts";
 export interface IndexSettings {
   /** The addresses of the indexes. */
   readonly indexes: readonly string[];
+  /** Whether they count alike, as for pip, so that one without an answer is left out. */
+  readonly alike: boolean;
   /** The hosts to reach for this, sorted. */
   readonly hosts: readonly string[];
   /** Local files and folders needed for this. */
   readonly paths: readonly string[];
   /** The configured certificate file of the installer, if any. */
   readonly certificates: string | undefined;
-  /** Variables that make an installer use these indexes. */
+  /** Whether there is a password, a query or a token in an address, or a private key. */
+  readonly secret: boolean;
+  /** Variables that uv needs for this. */
   readonly env: Readonly<Record<string, string>>;
-  /** The content of the file that `PIP_CONFIG_FILE` must name, if one is needed. */
-  readonly file: string | undefined;
+  /** What a `uv.toml` needs for this, besides the indexes. */
+  readonly options: Lists;
+  /** What its part for `uv pip` needs. */
+  readonly pipOptions: Lists;
 }
 
-/** pip's options for package sources. */
-const OPTIONS: ReadonlySet<string> = new Set([
-  "cert",
-  "client-cert",
-  "extra-index-url",
-  "find-links",
-  "index-url",
-  "no-binary",
-  "no-index",
-  "only-binary",
-  "prefer-binary",
-  "retries",
-  "timeout",
-  "default-timeout",
-  "trusted-host",
-]);
+/** The text of a `uv.toml`. */
+export function uvConfig(
+  { indexes: [main, ...extra], alike, options, pipOptions }: IndexSettings,
+): string {
+  const index = [
+    ...extra.map((url) => `{ url = ${JSON.stringify(url)} }`),
+    ...(main === undefined ? [] : [`{ url = ${JSON.stringify(main)}, default = true }`]),
+  ];
+  return [
+    `index = [${index.join(", ")}]`,
+    ...(main === undefined ? ["no-index = true"] : []),
+    ...(alike ? ['index-strategy = "unsafe-best-match"'] : []),
+    ...entries(options),
+    "[pip]",
+    ...entries(pipOptions),
+  ].join("\n");
+}
+
+/** Lines of TOML, whose lists of texts are those of JSON. */
+function entries(lists: Lists): string[] {
+  return Object.entries(lists).map(([name, list]) => `${name} = ${JSON.stringify(list)}`);
+}
+
+type Lists = Readonly<Record<string, readonly string[]>>;
+
+/** Reads the configuration of pip and of uv from their files and variables. What uv's says counts more. */
+export async function readIndexSettings(
+  { python, uv, signal }: {
+    readonly python: ProgramPath;
+    readonly uv: ProgramPath;
+    readonly signal?: AbortSignal;
+  },
+): Promise<IndexSettings> {
+  const env = installerEnvironment();
+  const [pip, configs, main] = await allDone([
+    readPipOptions(python, signal),
+    readUvConfigs(env),
+    defaultIndex(uv, signal),
+  ]);
+  return indexSettings({ pip, configs, env, main });
+}
 
 /** pip's configuration sections; later ones override earlier ones. */
 const SECTIONS: readonly string[] = ["global", "install", ":env:"];
 
-/** Reads pip's configuration from its files and `PIP_…` variables. */
-export async function readIndexSettings(
+type PipOptions = ReadonlyMap<string, string>;
+
+async function readPipOptions(
   python: ProgramPath,
-  signal?: AbortSignal,
-): Promise<IndexSettings> {
+  signal: AbortSignal | undefined,
+): Promise<PipOptions> {
   const { success, stdout, stderr } = await runProgram(python, {
     args: [...moduleArgs("pip"), "config", "list"],
     env: installerEnvironment(),
     clearEnv: true,
     signal,
   });
-  if (!success) {
-    const reason = stderr.trim().split("\n").at(-1);
-    throw new Error(`Cannot tell which package index pip uses: ${reason}`);
-  }
-  const main = await defaultIndex(python, [...moduleArgs("pip"), "install"], { signal });
-  return indexSettings(stdout, main);
+  if (success) return parsePipOptions(stdout);
+  const reason = stderr.trim().split("\n").at(-1) ?? "";
+  if (/No module named '?pip/.test(reason)) return new Map();
+  throw new Error(`Cannot tell which package index pip uses: ${reason}`);
 }
 
 /** Parses the output of `pip config list`. */
-export function indexSettings(listing: string, main: string): IndexSettings {
+export function parsePipOptions(listing: string): PipOptions {
   const sections = new Map(SECTIONS.map((name) => [name, new Map<string, string>()]));
   for (const line of listing.split("\n")) {
     const equals = line.indexOf("=");
     const dot = line.lastIndexOf(".", equals);
     const [section, option] = [line.slice(0, Math.max(0, dot)), line.slice(dot + 1, equals)];
-    const value = line.slice(equals + 1);
-    if (OPTIONS.has(option)) sections.get(section)?.set(option, unquoted(value));
+    sections.get(section)?.set(option, unquoted(line.slice(equals + 1)));
   }
-  const options = new Map(SECTIONS.flatMap((name) => [...sections.get(name) ?? []]));
-  const isOffline = /^(1|true|yes|on)$/i.test(options.get("no-index") ?? "");
-  const indexes = isOffline ? [] : [
-    ...words(options.get("index-url") ?? main),
-    ...words(options.get("extra-index-url")),
-  ];
-  const links = words(options.get("find-links"));
-  const certificates = ["cert", "client-cert"].flatMap((name) => options.get(name) ?? []);
+  return new Map(SECTIONS.flatMap((name) => [...sections.get(name) ?? []]));
+}
+
+const urls = z.union([z.string(), z.array(z.string())]).optional();
+/** Options that a `uv.toml` can have in two places. */
+const table = z.object({
+  "index-url": z.string().optional(),
+  "extra-index-url": urls,
+  "find-links": urls,
+  "no-index": z.boolean().optional(),
+});
+/** The package sources in a `uv.toml`. */
+const configSchema = table.extend({
+  /** Indexes in the newer syntax. */
+  index: z.array(z.object({ url: z.string(), default: z.boolean().default(false) })).optional(),
+  /** The same options, for `uv pip` only. */
+  pip: table.optional(),
+});
+
+type UvConfig = z.infer<typeof configSchema>;
+
+/** What is configured on this machine. */
+interface Configured {
+  /** pip's options. */
+  readonly pip?: PipOptions;
+  /** uv's files; later ones count more. */
+  readonly configs?: readonly UvConfig[];
+  /** Variables, among them uv's, which count most. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** The index of an installer that is not configured. */
+  readonly main: string;
+}
+
+/** Combines what pip and uv are told. */
+export function indexSettings(
+  { pip = new Map(), configs = [], env = {}, main: fallback }: Configured,
+): IndexSettings {
+  const ofPip = words(pip.get("extra-index-url"));
+  let main = pip.get("index-url") ?? fallback;
+  let extra = ofPip;
+  let links = words(pip.get("find-links"));
+  let isOffline = /^(1|true|yes|on)$/i.test(pip.get("no-index") ?? "");
+  for (const config of configs) {
+    for (const level of [config, config.pip ?? {}]) {
+      main = level["index-url"] ?? main;
+      extra = listOf(level["extra-index-url"]) ?? extra;
+      links = listOf(level["find-links"]) ?? links;
+      isOffline = level["no-index"] ?? isOffline;
+    }
+    const own = config.index?.filter((index) => !index.default) ?? [];
+    main = config.index?.find((index) => index.default)?.url ?? main;
+    if (own.length > 0) extra = [...extra === ofPip ? [] : extra, ...own.map(({ url }) => url)];
+  }
+  main = env.UV_DEFAULT_INDEX ?? env.UV_INDEX_URL ?? main;
+  const named = words(env.UV_INDEX ?? env.UV_EXTRA_INDEX_URL);
+  if (named.length > 0) extra = named.map((word) => word.replace(/^[\w.-]+=(?=https?:)/, ""));
+  if (env.UV_FIND_LINKS !== undefined) links = env.UV_FIND_LINKS.split(/[,\s]+/);
+  links = links.filter((link) => link !== "");
+  const indexes = isOffline ? [] : [main, ...extra];
+  const certificates = env.SSL_CERT_FILE ?? pip.get("cert");
+  const key = env.SSL_CLIENT_CERT ?? pip.get("client-cert");
+  const variables = {
+    SSL_CERT_FILE: certificates,
+    SSL_CLIENT_CERT: key,
+    UV_HTTP_RETRIES: env.UV_HTTP_RETRIES ?? pip.get("retries"),
+    UV_HTTP_TIMEOUT: env.UV_HTTP_TIMEOUT ?? pip.get("timeout") ?? pip.get("default-timeout"),
+  };
   return {
     indexes,
+    alike: extra === ofPip && ofPip.length > 0,
     hosts: hostsOfUrls([...indexes, ...links]),
-    paths: pathsOf([...links, ...certificates]),
-    certificates: options.get("cert"),
-    env: {},
-    file: configFile(options),
+    paths: pathsOf([...links, certificates ?? "", key ?? ""]),
+    certificates,
+    secret: key !== undefined || [...indexes, ...links].some(isSecret),
+    env: Object.fromEntries(
+      Object.entries(variables).flatMap(([name, value]) =>
+        value === undefined ? [] : [[name, value]]
+      ),
+    ),
+    options: {
+      ...(links.length === 0 ? {} : { "find-links": links }),
+      ...lists(pip, { "trusted-host": "allow-insecure-host" }),
+    },
+    pipOptions: lists(pip, { "only-binary": "only-binary", "no-binary": "no-binary" }),
   };
 }
 
-/** Whether URLs in the settings have a password, a query or a token in the path, or there is a private key. */
-export function hasSecrets({ env, file }: IndexSettings): boolean {
-  const texts = [file ?? "", ...Object.values(env)];
-  return texts.some((text) => /^client-cert = /m.test(text)) ||
-    texts.flatMap((text) => text.split(/[\s,]+/)).some((word) => {
-      const url = URL.parse(word);
-      if (url === null || !/^https?:$/.test(url.protocol)) return false;
-      return url.username !== "" || url.password !== "" || url.search !== "" ||
-        url.pathname.split("/").some((part) => TOKEN.test(part));
-    });
+/** Some of pip's lists by uv's names. */
+function lists(pip: PipOptions, names: Readonly<Record<string, string>>): Lists {
+  const found = Object.entries(names).map(([from, to]) =>
+    [to, words(pip.get(from)?.replaceAll(",", " "))] as const
+  );
+  return Object.fromEntries(found.filter(([, list]) => list.length > 0));
+}
+
+/** Whether an address has a password, a query or a token in its path. */
+function isSecret(address: string): boolean {
+  const url = URL.parse(address);
+  if (url === null || !/^https?:$/.test(url.protocol)) return false;
+  return url.username !== "" || url.password !== "" || url.search !== "" ||
+    url.pathname.split("/").some((part) => TOKEN.test(part));
 }
 
 /** A folder name that looks generated. */
@@ -135,98 +238,22 @@ function words(value: string = ""): string[] {
   return value.split(/\s+/).filter((word) => word !== "");
 }
 
-/** A pip configuration file with these options. */
-function configFile(options: ReadonlyMap<string, string>): string {
-  // A value continues on indented lines.
-  const lines = [...options].map(([name, value]) => `${name} = ${value.replaceAll("\n", "\n  ")}`);
-  return `[global]\n${lines.join("\n")}\n`;
-}
-
-// uv's configuration, for a Python without pip.
-
-const urls = z.union([z.string(), z.array(z.string())]).optional();
-/** Options that a `uv.toml` can have in two places. */
-const table = z.object({
-  "index-url": z.string().optional(),
-  "extra-index-url": urls,
-  "find-links": urls,
-  "no-index": z.boolean().optional(),
-});
-/** The package sources in a `uv.toml`. */
-const configSchema = table.extend({
-  /** Indexes in the newer syntax. */
-  index: z.array(z.object({ url: z.string(), default: z.boolean().default(false) })).optional(),
-  /** The same options, for `uv pip` only. */
-  pip: table.optional(),
-});
-
-type UvConfig = z.infer<typeof configSchema>;
-
-/** Reads uv's configuration from `uv.toml` files and `UV_…` variables, which take precedence. */
-export async function readUvSettings(
-  env: Readonly<Record<string, string>>,
-  main: string,
-): Promise<IndexSettings> {
+/** Reads uv's files: of all users, then of this one. */
+async function readUvConfigs(env: Readonly<Record<string, string>>): Promise<UvConfig[]> {
   const { HOME, XDG_CONFIG_HOME, UV_CONFIG_FILE } = env;
   const folder = XDG_CONFIG_HOME ?? (HOME === undefined ? undefined : join(HOME, ".config"));
   const files = UV_CONFIG_FILE !== undefined
     ? [UV_CONFIG_FILE]
     : ["/etc/uv/uv.toml", ...(folder === undefined ? [] : [join(folder, "uv", "uv.toml")])];
-  return uvSettings(await Promise.all(files.map(readConfig)), env, main);
-}
-
-/** Combines uv's files and variables. */
-export function uvSettings(
-  configs: readonly UvConfig[],
-  env: Readonly<Record<string, string>>,
-  fallback: string,
-): IndexSettings {
-  let main = fallback;
-  let extra: string[] = [];
-  let links: string[] = [];
-  let isOffline = false;
-  for (const config of configs) {
-    for (const level of [config, config.pip ?? {}]) {
-      main = level["index-url"] ?? main;
-      extra = listOf(level["extra-index-url"]) ?? extra;
-      links = listOf(level["find-links"]) ?? links;
-      isOffline = level["no-index"] ?? isOffline;
-    }
-    for (const { url, default: isMain } of config.index ?? []) {
-      if (isMain) main = url;
-      else extra.push(url);
-    }
-  }
-  main = env.UV_DEFAULT_INDEX ?? env.UV_INDEX_URL ?? main;
-  const named = words(env.UV_INDEX ?? env.UV_EXTRA_INDEX_URL);
-  if (named.length > 0) extra = named.map((word) => word.replace(/^[\w.-]+=(?=https?:)/, ""));
-  if (env.UV_FIND_LINKS !== undefined) links = env.UV_FIND_LINKS.split(/[,\s]+/);
-  links = links.filter((link) => link !== "");
-  const certificates = env.SSL_CERT_FILE;
-  return {
-    indexes: isOffline ? [] : [main, ...extra],
-    hosts: hostsOfUrls(isOffline ? links : [main, ...extra, ...links]),
-    paths: pathsOf(certificates === undefined ? links : [...links, certificates]),
-    certificates,
-    env: {
-      UV_LINK_MODE: "copy",
-      UV_NO_CONFIG: "1",
-      UV_PYTHON_DOWNLOADS: "never",
-      UV_DEFAULT_INDEX: main,
-      ...(extra.length === 0 ? {} : { UV_INDEX: extra.join(" ") }),
-      ...(links.length === 0 ? {} : { UV_FIND_LINKS: links.join(",") }),
-      ...(isOffline ? { UV_NO_INDEX: "1" } : {}),
-      ...(certificates === undefined ? {} : { SSL_CERT_FILE: certificates }),
-    },
-    file: undefined,
-  };
+  return await Promise.all(files.map(readUvConfig));
 }
 
 function listOf(value: string | readonly string[] | undefined): string[] | undefined {
   return typeof value === "string" ? [value] : value && [...value];
 }
 
-async function readConfig(path: string): Promise<UvConfig> {
+/** Reads one of uv's files. */
+export async function readUvConfig(path: string): Promise<UvConfig> {
   const text = await ifPresent(Deno.readTextFile(path));
   if (text === undefined) return {};
   try {
@@ -237,28 +264,22 @@ async function readConfig(path: string): Promise<UvConfig> {
   }
 }
 
-/** The package index that an installer uses by default, according to its `--help`. */
-export async function defaultIndex(
-  program: ProgramPath,
-  args: readonly string[],
-  options: { readonly signal?: AbortSignal | undefined } = {},
-): Promise<string> {
-  const { stdout } = await runProgram(program, {
-    args: [...args, "--help"],
-    env: { ...installerEnvironment(), NO_COLOR: "1" },
+/** The index that uv uses by default, according to its `--help`. */
+async function defaultIndex(uv: ProgramPath, signal: AbortSignal | undefined): Promise<string> {
+  const { stdout } = await runProgram(uv, {
+    args: ["pip", "install", "--help"],
+    env: { NO_COLOR: "1" },
     clearEnv: true,
-    ...options,
+    signal,
   });
   const index = indexInHelp(stdout);
   if (index !== undefined) return index;
-  throw new Error(
-    `Cannot tell which package index the installer of ${program} uses: configure one`,
-  );
+  throw new Error(`Cannot tell which package index ${uv} uses: configure one`);
 }
 
-/** Finds the default index in an installer's help. */
+/** Finds the default index in uv's help. */
 export function indexInHelp(help: string): string | undefined {
-  return /\(\s*(?:by\s+)?default:?\s+<?(https?:\/\/[^\s<>()]+)/.exec(help)?.[1];
+  return /\(by\s+default:\s+<(https?:\/\/[^\s<>()]+)/.exec(help)?.[1];
 }
 
 /** The environment for an installer: its configuration, indexes and network settings. */
@@ -274,7 +295,7 @@ export function installerEnvironment(): Record<string, string> {
 }
 
 const FOR_INSTALLERS: ReadonlySet<string> = new Set([
-  ...["PATH", "HOME", "USER", "LANG", "TMPDIR"],
+  ...["PATH", "HOME", "USER", "LANG", "TMPDIR", "SSL_CLIENT_CERT"],
   ...["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"],
 ]);
 const KINDS_FOR_INSTALLERS = ["LC_", "XDG_", "PIP_", "UV_", "SSL_CERT_"];

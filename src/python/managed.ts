@@ -15,7 +15,7 @@ import { basename, join } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { ifPresent, replaceFile } from "../files/safe.ts";
-import { cacheFolder, refuseForeign } from "../files/user_folders.ts";
+import { cacheFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { type Interpreter, parseInterpreter } from "./interpreter.ts";
 
@@ -49,6 +49,9 @@ export const KERNEL_MODULES: Readonly<Record<string, string>> = {
   ipykernel: "ipykernel",
   pydantic: "pydantic",
 };
+
+/** The oldest pydantic that supports the generated Python APIs. */
+export const MINIMUM_PYDANTIC = [2, 11] as const;
 
 /** The recipe of the environment that runs kernels. */
 export function kernelRecipe(): EnvironmentRecipe {
@@ -138,7 +141,6 @@ export function toEnvironment(interpreter: Interpreter, managed: boolean): Pytho
 async function readReady(marker: string): Promise<Interpreter | undefined> {
   const interpreter = await readMarker(marker);
   if (interpreter === undefined) return undefined;
-  refuseForeign(interpreter.executable);
   // Follows the link to the base interpreter, which may have been upgraded or removed since.
   const base = await ifPresent(Deno.stat(interpreter.executable));
   return base === undefined ? undefined : interpreter;
@@ -146,7 +148,6 @@ async function readReady(marker: string): Promise<Interpreter | undefined> {
 
 /** Reads what was found about an interpreter. */
 export async function readMarker(path: string): Promise<Interpreter | undefined> {
-  refuseForeign(path);
   const text = await ifPresent(Deno.readTextFile(path));
   return text === undefined ? undefined : parseInterpreter(text);
 }

@@ -15,10 +15,9 @@ import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
 import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import { HeldFolder, PrivateFolder } from "../files/private_folder.ts";
 import { emptyFolder } from "../files/remove_tree.ts";
+import { ifPresent } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
-import { moduleArgs } from "../process/python_args.ts";
-import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "../sandbox/config.ts";
 import { confine } from "../sandbox/confine.ts";
@@ -26,23 +25,21 @@ import { pythonFolders } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import {
-  defaultIndex,
-  hasSecrets,
   type IndexSettings,
+  indexSettings,
   installerEnvironment,
   readIndexSettings,
-  readUvSettings,
+  uvConfig,
 } from "./indexes.ts";
-import { fileHosts } from "./file_hosts.ts";
-import { managedDirectory, type PythonEnvironment } from "./managed.ts";
+import { fileHosts, type FileHostsOptions } from "./file_hosts.ts";
 import {
-  judgePackages,
-  minorVersion,
-  openOverlay,
-  packageLevels,
-  sitePackagesOf,
-} from "./overlay_environment.ts";
-import type { Requirement } from "./requirement.ts";
+  managedDirectory,
+  MINIMUM_PYDANTIC,
+  type PythonEnvironment,
+  readManaged,
+} from "./managed.ts";
+import { judgePackages, minorVersion, packageLevels, sitePackagesOf } from "./package_levels.ts";
+import { normalized, type Requirement } from "./requirement.ts";
 
 /** A package that was installed for a workspace. */
 export interface InstalledPackage {
@@ -74,57 +71,35 @@ export interface InstallOptions {
   readonly onLine?: (line: string) => void;
 }
 
-/** The packages to install or remove. */
-interface Change {
-  /** The packages to fetch; none when packages are removed. */
-  readonly requirements: readonly Requirement[];
-  /** The change in words. */
-  readonly what: string;
-}
-
-/** A planned installation. */
-interface Job extends Change {
-  readonly action: "install" | "uninstall";
-  readonly args: readonly string[];
-  /** The folder for its temporary files. */
-  readonly session: string;
-  /** A folder that only the host sees. */
-  readonly hostPrivate: string;
+/** One change of the packages. */
+interface Job {
+  readonly uv: ProgramPath;
   readonly signal: AbortSignal;
   readonly onLine: (line: string) => void;
   readonly timeoutMs: number;
 }
 
-/** The settings for removing packages, which needs no index. */
-const OFFLINE: IndexSettings = {
-  indexes: [],
-  hosts: [],
-  paths: [],
-  certificates: undefined,
-  env: {},
-  file: undefined,
-};
-
-/** An installer's command line and environment. */
-interface Installer {
-  readonly command: ProgramPath;
-  readonly args: readonly string[];
-  readonly env: Readonly<Record<string, string>>;
-  /** Files that it needs to start, besides the Python. */
-  readonly files: readonly string[];
+/** An installer's command line, and what it needs from the network. */
+interface Step {
+  readonly command: readonly string[];
+  readonly settings?: IndexSettings;
+  readonly hosts?: readonly string[];
 }
 
-/** An installer that is ready to run. */
-type Launch = Omit<Installer, "files">;
-
-/** An installer without its requirements and target. */
-interface InstallerProgram extends Omit<Installer, "env"> {
-  readonly isPip: boolean;
+/** How an installer ended. */
+interface StepEnd {
+  readonly exitCode: number | null;
+  readonly output: string;
 }
 
-/** Options of pip. */
-const QUIET = ["--no-input", "--disable-pip-version-check", "--no-cache-dir"];
-const PAST = { install: "installed", uninstall: "removed" } as const;
+/** What needs no index. */
+const OFFLINE: IndexSettings = indexSettings({
+  pip: new Map([["no-index", "true"]]),
+  main: "",
+});
+
+/** The file of the program that drives uv. */
+const DRIVER = "install.py";
 
 const MAX_OUTPUT_BYTES = 16 * 1024;
 /** A package that every index has, and that a build from a repository may need. */
@@ -141,8 +116,7 @@ export class PackageFolder {
   readonly path: string;
   /** The folders that installers write to. Each is a separate mount that they cannot move. */
   readonly writable: readonly string[];
-  /** Their virtual environment. */
-  readonly #folder: string;
+  readonly #prefix: string;
   readonly #python: PythonEnvironment;
   readonly #workspace: string;
   readonly #options: PackageFolderOptions;
@@ -150,14 +124,14 @@ export class PackageFolder {
   readonly #turns = new Mutex();
 
   private constructor(
-    folder: string,
+    prefix: string,
     python: PythonEnvironment,
     workspace: string,
     options: PackageFolderOptions,
   ) {
-    this.path = sitePackagesOf(folder, python);
+    this.path = sitePackagesOf(prefix, python);
+    this.#prefix = prefix;
     this.writable = packageLevels(this.path);
-    this.#folder = folder;
     this.#workspace = workspace;
     this.#python = python;
     this.#options = options;
@@ -174,11 +148,14 @@ export class PackageFolder {
     const folder = folderOf(workspace, options.cacheDir);
     await Deno.mkdir(dirname(folder), { recursive: true, mode: 0o755 });
     if (await madeFolder(folder, workspace)) await removeAbandoned(dirname(folder));
-    const overlayFolder = join(await Deno.realPath(folder), `python${minorVersion(python)}`);
-    const { sitePackages } = await openOverlay(overlayFolder, python);
+    const prefix = join(await Deno.realPath(folder), `python${minorVersion(python)}`);
+    const sitePackages = sitePackagesOf(prefix, python);
     const judgement = await judgePackages(sitePackages);
-    if (judgement !== "plain") throw notPlain(judgement, overlayFolder);
-    return new PackageFolder(overlayFolder, python, workspace, options);
+    if (typeof judgement !== "string") throw notPlain(judgement, prefix);
+    if (judgement === "missing") {
+      for (const level of packageLevels(sitePackages)) await Deno.mkdir(level, { recursive: true });
+    }
+    return new PackageFolder(prefix, python, workspace, options);
   }
 
   /** The folder of a workspace's packages, if Deno's permissions allow looking for it. */
@@ -188,12 +165,12 @@ export class PackageFolder {
     if (!mayRead(folder)) return undefined;
     const [root] = await existing([folder]); // installers cannot write to it
     if (root === undefined) return undefined;
-    const overlayFolder = join(root, `python${minorVersion(python)}`);
-    const sitePackages = sitePackagesOf(overlayFolder, python);
+    const prefix = join(root, `python${minorVersion(python)}`);
+    const sitePackages = sitePackagesOf(prefix, python);
     const judgement = await judgePackages(sitePackages);
     if (judgement === "plain") return sitePackages;
     if (judgement === "missing") return undefined;
-    throw notPlain(judgement, overlayFolder);
+    throw notPlain(judgement, prefix);
   }
 
   /** Whether Deno's permissions allow installing: making links takes unscoped read and write access. */
@@ -228,8 +205,8 @@ export class PackageFolder {
   }
 
   /**
-   * Installs packages and their dependencies. Keeps installed packages that fit, and the versions of
-   * those that kernels need.
+   * Installs packages and their dependencies. Keeps what code has already, where that fits, and refuses
+   * what kernels do not work with.
    *
    * The installer and the builds it starts run in a sandbox: they can write only to this folder, and
    * reach only the configured package indexes, the hosts of their files, and the hosts of the given Git
@@ -239,19 +216,31 @@ export class PackageFolder {
     requirements: readonly Requirement[],
     options: InstallOptions = {},
   ): Promise<string> {
-    const args = ["--constraint", "constraints.txt", "--", ...requirements.map(({ text }) => text)];
     const what = requirements.map(({ text }) => text).join(" ");
-    return await this.#change("install", args, { ...options, requirements, what });
+    return await this.#change(`${what} was not installed`, options, async (job) => {
+      if (await this.#has(requirements)) {
+        const lines: string[] = [];
+        const quiet = { ...job, onLine: (line: string) => lines.push(line) };
+        const end = await this.#run(quiet, {
+          command: this.#command(quiet, requirements, "--offline"),
+        });
+        if (end.exitCode === 0) {
+          lines.forEach(job.onLine);
+          return end;
+        }
+      }
+      return await this.#fetch(job, requirements);
+    });
   }
 
   /** Removes packages, but not their dependencies. */
   async uninstall(names: readonly string[], options: InstallOptions = {}): Promise<string> {
-    const what = names.join(" ");
-    return await this.#change("uninstall", ["--", ...names], {
-      ...options,
-      requirements: [],
-      what,
-    });
+    const python = ["--python", this.#python.executable, "--prefix", this.#prefix];
+    return await this.#change(
+      `${names.join(" ")} was not removed`,
+      options,
+      (job) => this.#run(job, { command: [job.uv, "pip", "uninstall", ...python, "--", ...names] }),
+    );
   }
 
   /** Lists the installed packages by name. */
@@ -260,160 +249,90 @@ export class PackageFolder {
     for await (const { name, isDirectory } of Deno.readDir(this.path)) {
       const [, project, version] = /^([^-]+)-([^-]+)\.dist-info$/.exec(name) ?? [];
       if (!isDirectory || project === undefined || version === undefined) continue;
-      const marker = join(this.path, name, "REQUESTED"); // pip's and uv's, PEP 376
+      const marker = join(this.path, name, "REQUESTED"); // PEP 376
       const requested = await Deno.lstat(marker).then(() => true, () => false);
       found.push({ name: project.replaceAll("_", "-"), version, requested });
     }
     return found.toSorted((a, b) => a.name < b.name ? -1 : 1);
   }
 
+  /** Makes one change at a time: two would mix their files. */
   async #change(
-    action: "install" | "uninstall",
-    args: readonly string[],
-    options: InstallOptions & Change,
+    failure: string,
+    { signal = new AbortController().signal, onLine = () => {}, timeoutMs = 30 * 60_000 }:
+      InstallOptions,
+    change: (job: Job) => Promise<StepEnd>,
   ): Promise<string> {
-    const { signal = new AbortController().signal, onLine = () => {}, what } = options;
-    const { timeoutMs = 30 * 60_000 } = options;
-    using _turn = await this.#turns.acquire(signal); // two concurrent ones would mix their files
-    await using folder = await PrivateFolder.create([], this.#log);
-    await using host = await HeldFolder.create({ log: this.#log }); // its path is short enough for srt's sockets
-    const session = folder.path;
-    await Deno.mkdir(`${session}/tmp`);
-    const constraints = pinnedVersions(asset("environment/requirements.txt"));
-    await Deno.writeTextFile(`${session}/constraints.txt`, constraints);
-    const { requirements } = options;
-    const folders = { session, hostPrivate: host.path };
-    const job = { action, args, requirements, what, ...folders, signal, onLine, timeoutMs };
-    const installer = await this.#installer(job);
-    const { exitCode, output } = await this.#run(installer, session, job);
+    using _turn = await this.#turns.acquire(signal);
+    const job = { uv: await this.#uv(), signal, onLine, timeoutMs };
+    const { exitCode, output } = await change(job);
     if (exitCode === 0) return output;
-    throw new PackageInstallError(`${what} was not ${PAST[action]}`, output);
+    throw new PackageInstallError(failure, output);
   }
 
-  async #installer(job: Job): Promise<Launch> {
-    const { executable, prefix } = this.#python;
-    const { action, requirements, session, signal } = job;
-    const program = await this.#program(action);
-    // Makes pip count the kernel's packages as installed.
-    const present = [sitePackagesOf(prefix, this.#python), ...this.#options.shared ?? []];
-    const env = { PYTHONPATH: present.join(":"), PYTHONNOUSERSITE: "1" };
-    const { command, files } = program;
-    const args = [...program.args, ...job.args];
-    const installer = { command, args, env, files };
-    if (this.#options.sandbox === false) {
-      const path = await trustedPath(hostPath());
-      return { ...installer, env: { ...installerEnvironment(), PATH: path, ...env } };
-    }
-    if (requirements.length === 0) return await this.#shutIn(job, installer);
-    const settings = program.isPip
-      ? await readIndexSettings(namedProgram(executable), signal)
-      : await readUvSettings(
-        installerEnvironment(),
-        await defaultIndex(command, ["pip", "install"], { signal }),
-      );
-    if (!hasSecrets(settings)) return await this.#shutIn(job, installer, settings);
-    await this.#download(job, program, settings);
-    const local = ["--no-index", "--find-links", `${session}/wheels`];
-    return await this.#shutIn(job, {
-      ...installer,
-      args: [...program.args, ...local, ...job.args],
-    });
+  /** Whether packages with these names are there, in whichever version. */
+  async #has(requirements: readonly Requirement[]): Promise<boolean> {
+    const own = sitePackagesOf(this.#python.prefix, this.#python);
+    const folders = [this.path, ...this.#options.shared ?? [], own];
+    const present = new Set((await Promise.all(folders.map(distributionsIn))).flat());
+    return requirements.every(({ name }) => name !== undefined && present.has(normalized(name)));
   }
 
-  /**
-   * Fetches wheels with a pip that loads no packages of the workspace and runs no builds: both could read
-   * the credentials.
-   */
-  async #download(job: Job, { isPip }: InstallerProgram, settings: IndexSettings): Promise<void> {
-    const { requirements, session, what } = job;
-    if (!isPip || requirements.some(({ host }) => host !== undefined)) {
-      throw new PackageInstallError(`${what} was not installed`, isPip ? ONLY_WHEELS : ONLY_BY_PIP);
-    }
-    const downloader: Installer = {
-      command: namedProgram(this.#python.executable),
-      args: [
-        ...["-I", "-c", PIP_ALONE, "download", ...QUIET, "--only-binary=:all:"],
-        ...["--dest", `${session}/wheels`, ...job.args],
-      ],
-      env: {},
-      files: [],
-    };
-    await using host = await HeldFolder.create({ log: this.#log }); // for one sandbox only
-    const own = { ...job, hostPrivate: host.path, writable: [] };
-    const shutIn = await this.#shutIn(own, downloader, settings);
-    const { exitCode, output } = await this.#run(shutIn, session, job);
-    if (exitCode === 0) return await Deno.remove(`${session}/pip.conf`);
-    throw new PackageInstallError(`${what} was not installed`, output + ONLY_WHEELS);
-  }
-
-  /** Puts an installer into a sandbox. Without settings it cannot reach any index. */
-  async #shutIn(
-    job: Job & { readonly writable?: readonly string[] },
-    { command, args, env, files }: Installer,
-    settings: IndexSettings = OFFLINE,
-  ): Promise<Launch> {
-    const { session, hostPrivate, signal, requirements, writable = this.writable } = job;
-    const { prefix, basePrefix } = this.#python;
-    if (settings.file !== undefined) {
-      await Deno.writeTextFile(`${session}/pip.conf`, settings.file);
-    }
-    const config = await this.#config();
-    return await confine({
-      command: [command, ...args],
-      env: {
-        HOME: session,
-        TMPDIR: `${session}/tmp`,
-        ...env,
-        ...(settings.file === undefined ? {} : { PIP_CONFIG_FILE: `${session}/pip.conf` }),
-        // The sandbox hides files such as .gitconfig, and git fails if it cannot read them.
-        GIT_CONFIG_GLOBAL: "/dev/null",
-        GIT_CONFIG_NOSYSTEM: "1",
-        GIT_TERMINAL_PROMPT: "0",
-        ...settings.env,
-      },
-      session,
-      writable,
-      readable: [
-        // Nothing that an installer can write, such as the interpreter beside the packages, which may
-        // now be a link to anywhere.
-        ...(await Promise.all(
-          (await existing([prefix, basePrefix])).map((folder) =>
-            pythonFolders(folder, this.#workspace)
-          ),
-        )).flat(),
-        ...await existing([...files, ...settings.paths]),
-        ...this.#options.shared ?? [], // checked before, and not links
-      ],
-      hostPrivate,
-      hosts: settings === OFFLINE ? [] : await this.#hosts(settings, requirements, signal),
-      config,
-    }, { log: this.#log, signal });
-  }
-
-  /** The Python's own pip, else uv. Both run in the sandbox on the workspace's environment. */
-  async #program(action: Job["action"]): Promise<InstallerProgram> {
+  /** Installs what is not there. */
+  async #fetch(job: Job, requirements: readonly Requirement[]): Promise<StepEnd> {
+    const { uv, signal } = job;
     const python = namedProgram(this.#python.executable);
-    // An earlier build may have replaced the interpreter.
-    const overlay = namedProgram((await openOverlay(this.#folder, this.#python)).executable);
-    if ((await runProgram(python, { args: [...moduleArgs("pip"), "--version"] })).success) {
-      const yes = action === "uninstall" ? ["-y"] : [];
-      const args = ["-m", "pip", action, ...QUIET, ...yes];
-      return { command: overlay, args, files: [], isPip: true };
-    }
-    const uv = await findProgram("uv");
-    if (uv !== undefined) {
-      // The sandbox contains the file, not the links to it.
-      const command = namedProgram(await Deno.realPath(uv));
-      return {
-        command,
-        args: ["pip", action, "--python", overlay],
-        files: [command],
-        isPip: false,
-      };
-    }
+    const settings = await readIndexSettings({ python, uv, signal });
+    const command = [
+      ...this.#command(job, requirements),
+      ...(settings.secret ? ["--no-build"] : []),
+    ];
+    if (this.#options.sandbox === false) return await this.#run(job, { command, settings });
+    const silent = new Set<string>();
+    const hosts = await this.#hosts(settings, requirements, {
+      signal,
+      onSilent: (index) => silent.add(index),
+    });
+    const heard = settings.indexes.filter((index) => !silent.has(index));
+    const indexes = settings.alike && heard.length > 0 ? heard : settings.indexes;
+    const end = await this.#run(job, { command, settings: { ...settings, indexes }, hosts });
+    if (end.exitCode === 0 || !settings.secret) return end;
+    job.onLine(ONLY_WHEELS);
+    return { ...end, output: `${end.output}${ONLY_WHEELS}\n` };
+  }
+
+  /** The command line of the driver, in its working directory. */
+  #command(
+    { uv }: Job,
+    requirements: readonly Requirement[],
+    ...options: readonly string[]
+  ): string[] {
+    const { executable, managed } = this.#python;
+    const settings = {
+      uv,
+      site: this.path,
+      shared: this.#options.shared ?? [],
+      managed,
+      kernel: [`pydantic>=${MINIMUM_PYDANTIC.join(".")}`],
+      requirements: requirements.map(({ text }) => text),
+      names: requirements.flatMap(({ name }) => name ?? []),
+    };
+    return [executable, "-I", DRIVER, JSON.stringify(settings), ...options];
+  }
+
+  /** The uv of the Python, one on the PATH, or that of the managed environment. */
+  async #uv(): Promise<ProgramPath> {
+    const { executable } = this.#python;
+    const own = join(dirname(executable), "uv");
+    if ((await ifPresent(Deno.lstat(own)))?.isFile) return namedProgram(own);
+    const found = await findProgram("uv");
+    // The sandbox contains the file, not the links to it.
+    if (found !== undefined) return namedProgram(await Deno.realPath(found));
+    const managed = await readManaged(undefined, this.#options.cacheDir);
+    if (managed !== undefined) return namedProgram(join(dirname(managed.executable), "uv"));
     throw new EnvironmentNotReadyError(
-      `Cannot install packages: ${python} has no pip, and there is no uv on the PATH`,
-      `${python} -m ensurepip`,
+      `Cannot install packages: there is no uv beside ${executable} or on the PATH`,
+      `${executable} -m pip install uv`,
     );
   }
 
@@ -421,12 +340,12 @@ export class PackageFolder {
   async #hosts(
     { indexes, hosts, certificates }: IndexSettings,
     requirements: readonly Requirement[],
-    signal: AbortSignal,
+    options: Pick<FileHostsOptions, "signal" | "onSilent">,
   ): Promise<string[]> {
     const log = this.#log;
     const names = new Set(requirements.map(({ name = BUILD_BACKEND }) => name));
     const files = await Promise.all(
-      [...names].map((name) => fileHosts(indexes, name, { signal, certificates, log })),
+      [...names].map((name) => fileHosts(indexes, name, { ...options, certificates, log })),
     );
     const repositories = requirements.flatMap(({ host }) => host ?? []);
     return [...new Set([...hosts, ...files.flat(), ...repositories])];
@@ -441,17 +360,77 @@ export class PackageFolder {
       : config;
   }
 
-  async #run(
-    installer: Launch,
-    cwd: string,
-    { signal, onLine, timeoutMs }: Pick<Job, "signal" | "onLine" | "timeoutMs">,
-  ): Promise<{ readonly exitCode: number | null; readonly output: string }> {
+  /** How to start a program, by default in a sandbox of its own. */
+  async #launch(
+    { uv, signal }: Job,
+    { command: [command = "", ...args], settings = OFFLINE, hosts = [] }: Step,
+    { session, hostPrivate }: { readonly session: string; readonly hostPrivate: string },
+  ): Promise<{ command: ProgramPath; args: readonly string[]; env: Record<string, string> }> {
+    await Deno.mkdir(`${session}/tmp`);
+    await Deno.writeTextFile(`${session}/${DRIVER}`, asset("launcher/install.py"));
+    await Deno.writeTextFile(`${session}/uv.toml`, uvConfig(settings));
+    const env = {
+      ...settings.env,
+      UV_CACHE_DIR: `${session}/cache`,
+      UV_CONFIG_FILE: `${session}/uv.toml`,
+      UV_LINK_MODE: "copy", // between folders that are mounts of their own
+      UV_NO_PROGRESS: "1",
+      UV_PYTHON_DOWNLOADS: "never",
+    };
+    if (this.#options.sandbox === false) {
+      const own = Object.entries(installerEnvironment()).filter(([name]) =>
+        !/^(PIP|UV)_/i.test(name)
+      );
+      const path = await trustedPath(hostPath());
+      return {
+        command: namedProgram(command),
+        args,
+        env: { ...Object.fromEntries(own), PATH: path, ...env },
+      };
+    }
+    const { prefix, basePrefix } = this.#python;
+    return await confine({
+      command: [command, ...args],
+      env: {
+        HOME: session,
+        TMPDIR: `${session}/tmp`,
+        ...env,
+        // The sandbox hides files such as .gitconfig, and git fails if it cannot read them.
+        GIT_CONFIG_GLOBAL: "/dev/null",
+        GIT_CONFIG_NOSYSTEM: "1",
+        GIT_TERMINAL_PROMPT: "0",
+      },
+      session,
+      writable: this.writable,
+      readable: [
+        ...(await Promise.all(
+          (await existing([prefix, basePrefix])).map((folder) =>
+            pythonFolders(folder, this.#workspace)
+          ),
+        )).flat(),
+        ...await existing([uv, ...settings.paths]),
+        ...this.#options.shared ?? [], // checked before, and not links
+      ],
+      hostPrivate,
+      hosts,
+      config: await this.#config(),
+    }, { log: this.#log, signal });
+  }
+
+  async #run(job: Job, step: Step): Promise<StepEnd> {
+    const { signal, onLine, timeoutMs } = job;
+    await using folder = await PrivateFolder.create(this.#log);
+    await using host = await HeldFolder.create({ log: this.#log }); // for one sandbox only
+    const launch = await this.#launch(job, step, {
+      session: folder.path,
+      hostPrivate: host.path,
+    });
     const output = new OutputTail(MAX_OUTPUT_BYTES);
     await using group = new LimitedTogether(); // disposed after its processes
     // It has no state to save, so it gets little time to end.
     await using process = ManagedProcess.spawn({
-      ...installer,
-      cwd, // files in the workspace must not affect it
+      ...launch,
+      cwd: folder.path, // files in the workspace must not affect it
       onStderr: (line) => {
         output.keep(line);
         onLine(line);
@@ -484,27 +463,9 @@ export class PackageFolder {
   }
 }
 
-/**
- * Runs pip without other processes. It builds a dependency that a wheel names by its address even with
- * `--only-binary`, which is only about what the index has. Builds and `git` are always other processes.
- */
-const PIP_ALONE = `
-import runpy, sys
-STARTS = ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen")
-def refuse(event, _):
-    if event in STARTS:
-        raise PermissionError("pip may not start other programs here")
-sys.addaudithook(refuse)
-sys.tracebacklimit = 0
-runpy.run_module("pip", run_name="__main__", alter_sys=True)
-`;
-
 const ONLY_WHEELS =
   "[ipybox] Only wheels can be installed here: your package index needs credentials, which the " +
-  "build of a source package could read. Build a wheel and publish it to your index\n";
-const ONLY_BY_PIP =
-  "[ipybox] Your package index needs credentials, which ipybox can hide from packages only with " +
-  "pip: run `python -m ensurepip` for the kernels' Python\n";
+  "build of a source package could read. Build a wheel and publish it to your index";
 
 /** The folder of a workspace's packages for all Pythons. */
 function folderOf(workspace: string, cacheDir: string = managedDirectory()): string {
@@ -585,11 +546,13 @@ function hasManagedDirectory(): boolean {
   return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
 }
 
-/** Constraints with the versions of the kernel's packages, and their markers: one may have several. */
-export function pinnedVersions(requirements: string): string {
-  return requirements.split("\n")
-    .flatMap((line) => /^[A-Za-z0-9._-]+==[^\\]+/.exec(line)?.[0].trimEnd() ?? [])
-    .join("\n") + "\n";
+/** The normalized names of the packages in a folder. */
+async function distributionsIn(folder: string): Promise<string[]> {
+  const names = await ifPresent(Array.fromAsync(Deno.readDir(folder), ({ name }) => name)) ?? [];
+  return names.flatMap((name) => {
+    const project = /^([^-]+)-.+\.(?:dist|egg)-info$/.exec(name)?.[1];
+    return project === undefined ? [] : [normalized(project)];
+  });
 }
 
 /** The real paths of the paths that exist. */

@@ -34,6 +34,11 @@ export function isPublicHost(hostname: string): boolean {
   return HOST.test(hostname);
 }
 
+/** The form of a name by which packages are compared (PEP 503). */
+export function normalized(name: string): string {
+  return name.toLowerCase().replaceAll(/[-_.]+/g, "-");
+}
+
 /** Parses a package of the index or a Git repository over HTTPS. Rejects paths, options and other URLs. */
 export function parseRequirement(text: string): Requirement {
   const trimmed = text.trim();

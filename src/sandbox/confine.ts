@@ -35,7 +35,7 @@ export async function confine(
   const { session, writable, hostPrivate, config = {} } = program;
   const untrusted = [session, ...writable];
   const path = await trustedPath(hostPath(), untrusted);
-  const python = await hostPython(path, untrusted);
+  const python = await hostPython(session);
   const limits = effectiveLimits(undefined, { sandboxed: true });
   const temporary = `${session}/tmp`;
   await Deno.mkdir(temporary, { recursive: true });

@@ -1,6 +1,9 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { findHidden } from "./hidden.ts";
+import { hostPython } from "./wall.ts";
+
+const isPosix = Deno.build.os !== "windows";
 
 async function make(folder: string, ...paths: string[]): Promise<void> {
   for (const path of paths) {
@@ -10,9 +13,13 @@ async function make(folder: string, ...paths: string[]): Promise<void> {
   }
 }
 
+async function find(folder: string) {
+  return await findHidden(folder, { python: await hostPython(folder) });
+}
+
 /** What is hidden in a folder, by its path in there. */
 async function hiddenIn(folder: string): Promise<string[]> {
-  const { paths, warnings } = await findHidden(folder);
+  const { paths, warnings } = await find(folder);
   assertEquals(warnings, []);
   return paths.map((path) => path.slice(folder.length + 1)).sort();
 }
@@ -106,7 +113,7 @@ Deno.test("findHidden() finds what a secret's link leads to, and follows no othe
 
 Deno.test({
   name: "findHidden() finds sockets, also those of git's programs",
-  ignore: Deno.build.os === "windows",
+  ignore: !isPosix,
   fn: async () => {
     await using folder = await TempFolder.create();
     await make(folder.path, "sub/", ".git/hooks/", "node_modules/x/");
@@ -123,35 +130,28 @@ Deno.test("findHidden() hides 500 paths, and says how many are left", async () =
   await using folder = await TempFolder.create();
   await make(folder.path, ".env");
   for (let i = 1; i < 503; i++) await Deno.link(`${folder.path}/.env`, `${folder.path}/.env.${i}`);
-  const { paths, warnings } = await findHidden(folder.path);
+  const { paths, warnings } = await find(folder.path);
   assertEquals([paths.length, warnings.length], [500, 1]);
-  assertMatch(warnings[0] ?? "", /^Code can read 3 files with names of secrets in .*\/\.env\.?/);
+  assertMatch(warnings[0] ?? "", /^Code can read 3 files with names of secrets in /);
 });
 
 Deno.test({
-  name: "findHidden() says which folder it cannot look into, as its name is not UTF-8",
+  name: "findHidden() looks into folders whose names are not UTF-8",
   ignore: Deno.build.os !== "linux", // elsewhere, all names are
   fn: async () => {
     await using folder = await TempFolder.create();
-    await make(folder.path, ".env", "a/\ufffd/.env");
-    assertEquals(await hiddenIn(folder.path), [".env", "a/\ufffd/.env"]); // that is a character, too
-    await Deno.remove(`${folder.path}/a`, { recursive: true });
-    const python = `import os, sys; os.makedirs(os.fsencode(sys.argv[1]) + b"/a/\\xff")`;
-    const { success } = await new Deno.Command("python3", {
-      args: ["-c", python, folder.path],
-    }).output();
+    await make(folder.path, "a/\ufffd/.env"); // that is a character, too
+    const code = "import os, sys; path = os.fsencode(sys.argv[1]) + b'/a/\\xff'; os.mkdir(path); " +
+      "open(path + b'/.env', 'w').close()";
+    const { success } = await new Deno.Command("python3", { args: ["-c", code, folder.path] })
+      .output();
     assert(success);
-    const { paths, warnings } = await findHidden(folder.path);
-    assertEquals(paths, [`${folder.path}/.env`]);
-    assertEquals(warnings.length, 1);
-    assertMatch(
-      warnings[0] ?? "",
-      /^Code can read secrets in .*\/a\/\\x\?\?, whose name is not UTF-8/,
-    );
+    // As Python spells the byte, which is how the wall gets it.
+    assertEquals(await hiddenIn(folder.path), ["a/\udcff/.env", "a/\ufffd/.env"]);
   },
 });
 
 Deno.test("findHidden() takes a folder that cannot be listed as one that code cannot list either", async () => {
   await using folder = await TempFolder.create();
-  assertEquals(await findHidden(`${folder.path}/missing`), { paths: [], warnings: [] });
+  assertEquals(await find(`${folder.path}/missing`), { paths: [], warnings: [] });
 });

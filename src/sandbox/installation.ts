@@ -30,6 +30,12 @@ export function baseIn(settings: string): string | undefined {
   return line.slice(line.indexOf("=") + 1).trim() || undefined;
 }
 
+/** The folder of the programs of an environment's packages; none for other folders of packages. */
+export function programsOf(packages: string): string[] {
+  const prefix = /^(.+)\/lib\/python[^/]*\/site-packages$/.exec(packages)?.[1];
+  return prefix === undefined ? [] : [`${prefix}/bin`];
+}
+
 /** The parts of a Python's folder that it needs to start and to import its packages. */
 const PYTHON_PARTS: readonly string[] = ["bin", "lib", "lib64", "pyvenv.cfg"];
 

@@ -115,9 +115,9 @@ export async function checkSessionLimits(): Promise<Prerequisite> {
   }
   return {
     ...common,
-    state: "warn",
-    detail: "limits apply to each process, not to a session as a whole",
-    fix: "Run ipybox where systemd runs for your user, or in a container with --memory",
+    state: "ok",
+    detail: "limits apply to each process: here, no control group can limit a session as a whole",
+    fix: null,
   };
 }
 
@@ -155,12 +155,17 @@ async function run(tool: SystemTool, args: readonly string[]): Promise<ProgramEn
 // Linux user namespaces, which the sandbox needs: checking them and explaining why they fail.
 
 /**
- * Arguments of `bwrap` for the namespaces and mounts that `srt` uses. `bwrap` itself also runs
+ * Arguments of `bwrap` for the namespaces and mounts of both sandboxes. `bwrap` itself also runs
  * inside, because it is known to be on the PATH.
  */
-const NAMESPACE_PROBE: readonly string[] =
-  "--unshare-user --unshare-net --unshare-pid --ro-bind / / --dev /dev --proc /proc bwrap --version"
-    .split(" ");
+const NAMESPACE_PROBE: readonly string[] = [
+  ..."--unshare-user --unshare-net --unshare-pid --cap-drop ALL --ro-bind / / --dev /dev".split(
+    " ",
+  ),
+  ...(isRoot() === true ? ["--cap-add", "CAP_SETFCAP"] : []),
+  ..."--bind /proc /proc bwrap --unshare-user --unshare-pid --ro-bind / / --proc /proc".split(" "),
+  ..."bwrap --version".split(" "),
+];
 
 /** Kernel settings for user namespaces; `undefined` if the kernel does not have one. */
 export interface NamespaceSettings {

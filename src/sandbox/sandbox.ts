@@ -10,6 +10,7 @@ import { devicesOf } from "./devices.ts";
 import { findHidden } from "./hidden.ts";
 import type { EffectiveLimits } from "./limits.ts";
 import type { SelfTestReport } from "./selftest.ts";
+import { isRoot } from "./system_packages.ts";
 import { enclose, type EnclosedProgram, PROXY_VARIABLES, SYSTEM, type View } from "./wall.ts";
 import {
   admitWorkspace,
@@ -102,6 +103,7 @@ export async function prepareSandbox(
   const { workspace, hostPrivate, session, temporary } = folders;
   const path = await trustedPath(options.path, [workspace, session]);
   await admitWorkspace(workspace, hostPrivate);
+  await warnOfOwner(workspace, log);
   const config = await userConfig(options, workspace);
   const seen = await workspaceView(workspace, options);
   const { command, readOnly, readable } = await contents;
@@ -126,14 +128,33 @@ export async function prepareSandbox(
   };
 }
 
+/** Says that code cannot write to a workspace: as root, it has no rights to other users' files. */
+async function warnOfOwner(workspace: string, log: Logger): Promise<void> {
+  const { uid, gid, mode } = await Deno.stat(workspace);
+  if (isRoot() !== true || uid === null || uid === 0 || ((mode ?? 0) & 0o002) !== 0) return;
+  const what = ((mode ?? 0) & 0o005) === 0o005 ? "can only read it" : "cannot even read it";
+  log.warn(
+    `${workspace} belongs to user ${uid}, and code here, which is root without root's rights, ${what}. Run ` +
+      `ipybox as that user (in a container: --user ${uid}:${gid})`,
+  );
+}
+
 /** What code sees of a workspace that it works in, and of a project. */
 export async function workspaceView(
   workspace: string,
-  { log, ...options }: SandboxOptions & { readonly log: Logger },
+  { log, python, signal, ...options }: SandboxOptions & {
+    readonly log: Logger;
+    readonly python: ProgramPath;
+    readonly signal?: AbortSignal;
+  },
 ): Promise<View> {
   const project = options.project && await projectPath(options.project, workspace);
   const [hidden, settings, guarded, around, own] = await Promise.all([
-    Promise.all([workspace, ...(project ? [project] : [])].map(findHidden)),
+    Promise.all(
+      [workspace, ...(project ? [project] : [])].map((folder) =>
+        findHidden(folder, { python, signal })
+      ),
+    ),
     readOnlyInside(options, workspace),
     present(workspace, GUARDED),
     statesAround(workspace),

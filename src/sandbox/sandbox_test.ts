@@ -19,7 +19,7 @@ Deno.test("prepareSandbox() refuses a workspace around what only the host may se
   const { signal } = new AbortController();
   const path = "/usr/bin:/bin";
   const options = {
-    python: await hostPython(path, [workspace]),
+    python: await hostPython(workspace),
     limits: effectiveLimits(undefined, { sandboxed: true }),
     ...{ log: silentLogger, signal, path },
   };

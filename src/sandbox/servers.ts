@@ -2,7 +2,6 @@ import { basename, dirname, isAbsolute, join } from "node:path";
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import type { ProgramPath } from "../process/program.ts";
-import { hostPath } from "../process/program.ts";
 import { reliablePath, trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { STATE_FOLDER } from "./hidden.ts";
@@ -69,9 +68,9 @@ export async function sandboxServer(
   }
   const temporary = `${folder}/tmp`;
   await Deno.mkdir(temporary);
-  const [python, seen, ...readable] = await Promise.all([
-    hostPython(hostPath(), [workspace]),
-    workspaceView(workspace, { log }),
+  const python = await hostPython(workspace);
+  const [seen, ...readable] = await Promise.all([
+    workspaceView(workspace, { log, python, signal }),
     programFiles(program.command, home),
     namedPaths(program.args, workspace, home),
   ]);

@@ -14,15 +14,15 @@ import { SandboxUnavailableError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { lstatIfPresent } from "../files/safe.ts";
-import type { ProgramPath } from "../process/program.ts";
+import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
-import { findProgram, namedProgram } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import type { SandboxConfig } from "./config.ts";
 import { type EffectiveLimits, rlimits } from "./limits.ts";
 import { Planner } from "./planner.ts";
 import { findSrt, srtArguments, srtEnvironment, type SrtSettings } from "./srt.ts";
 import { syscallFilter } from "./syscall_filter.ts";
+import { isOwnProgram } from "./workspace.ts";
 
 /** What a program sees. All paths are absolute; of a path in another, the longer one counts. */
 export interface View {
@@ -379,15 +379,16 @@ export function probeOf(
 
 const pythons = new Map<string, Promise<ProgramPath>>();
 
-/** The Python that makes sandboxes, and checks those of programs that are no kernels. */
-export async function hostPython(
-  path: string,
-  untrusted: readonly string[],
-): Promise<ProgramPath> {
-  const trusted = await trustedPath(path, untrusted);
-  const found = pythons.get(trusted) ?? askedPython(trusted);
-  pythons.set(trusted, found);
-  found.catch(() => pythons.delete(trusted));
+/**
+ * The Python that makes sandboxes, and checks those of programs that are no kernels: the one that is named,
+ * unless code of a workspace could have changed it.
+ */
+export async function hostPython(workspace: string, named?: string): Promise<ProgramPath> {
+  if (named?.includes("/") && await isOwnProgram(named, workspace)) return namedProgram(named);
+  const path = await trustedPath(hostPath(), [workspace]);
+  const found = pythons.get(path) ?? askedPython(path);
+  pythons.set(path, found);
+  found.catch(() => pythons.delete(path));
   return await found;
 }
 

@@ -4,13 +4,7 @@ import { messageOf } from "../base/message_of.ts";
 import { mayRead } from "../base/permission.ts";
 import { PinnedFolder, settlePath } from "../files/pinned_folder.ts";
 import { ifPresent, lstatIfPresent } from "../files/safe.ts";
-import {
-  cacheFolder,
-  dataFolder,
-  settingsFolder,
-  stateFolder,
-  temporaryFolder,
-} from "../files/user_folders.ts";
+import { cacheFolder, dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { ownProgram, type ProgramPath } from "../process/program.ts";
 import {
@@ -110,26 +104,15 @@ export async function statesAround(workspace: string): Promise<string[]> {
 }
 
 /**
- * Refuses a workspace that no session can use, before anything is written to it: with a `.ipybox` in it,
- * it would count as a workspace from then on, and ipybox's own files in it as code's.
+ * Refuses a workspace that no sandbox can use, before anything is written to it: with a `.ipybox` in it,
+ * it would count as a workspace from then on.
  */
-export async function refuseUnfit(
-  workspace: string,
-  { sandboxed = false }: { readonly sandboxed?: boolean } = {},
-): Promise<void> {
+export async function refuseUnfit(workspace: string): Promise<void> {
   const refused = (why: string) =>
     new ConfigError(
       `Cannot use ${workspace} as workspace: ${why}; name another folder (--workspace DIR)`,
     );
-  if (isWide(workspace)) {
-    if (sandboxed) throw refused("sandboxed code could read the whole home directory");
-    return; // it never counts as a workspace
-  }
-  const temporary = await realPathIfSeen(temporaryFolder());
-  if (isInside(temporary, workspace)) {
-    throw refused(`ipybox keeps its own files in ${temporary} (TMPDIR), which code must not see`);
-  }
-  if (!sandboxed) return;
+  if (isWide(workspace)) throw refused("sandboxed code could read the whole home directory");
   if (Deno.build.os === "linux" && isInside(workspace, "/dev")) {
     throw refused("the sandbox has a /dev of its own");
   }
@@ -155,7 +138,7 @@ export async function projectPath(project: string, workspace: string): Promise<s
       `Cannot use ${folder} as project: code could read the whole home directory`,
     );
   }
-  await refuseUserFoldersIn(folder, { isWritable: false });
+  await refuseUserFoldersIn(folder);
   return folder;
 }
 
@@ -188,19 +171,16 @@ export async function userFolders(): Promise<string[]> {
 }
 
 /** Refuses a workspace or project whose code could see or, in a workspace, change folders of ipybox. */
-export async function refuseUserFoldersIn(
-  workspace: string,
-  { isWritable = true }: { readonly isWritable?: boolean } = {},
-): Promise<void> {
+export async function refuseUserFoldersIn(workspace: string): Promise<void> {
   const kept = [
     ["logins to MCP servers are", stateFolder()],
     ["the user's settings for all workspaces are", settingsFolder()],
-    ["packages of all workspaces are", isWritable ? cacheFolder() : undefined],
+    ["packages of all workspaces, and ipybox's own files, are", cacheFolder()],
   ] as const;
   for (const [what, folder] of kept) {
     if (folder === undefined || !isInside(await realPlace(folder), workspace)) continue;
     throw new ConfigError(
-      `Cannot use ${workspace} as workspace: ${what} stored in ${folder}; choose a separate folder`,
+      `Cannot use ${workspace} as workspace: ${what} stored in ${folder}; name another folder (--workspace DIR)`,
     );
   }
 }
@@ -250,6 +230,17 @@ export async function requireOwnProgram(
   }
 }
 
+/** Whether executed code cannot have changed a program. */
+export async function isOwnProgram(program: string, workspace: string): Promise<boolean> {
+  try {
+    await requireOwnProgram(program, { workspace, what: "program" });
+    return true;
+  } catch (error) {
+    if (error instanceof ConfigError) return false;
+    throw error;
+  }
+}
+
 /** Refuses a Deno that executed code could change. This process's own is read-only for it. */
 export async function requireOwnDeno(deno: ProgramPath): Promise<void> {
   if (deno !== ownProgram()) await requireOwnProgram(deno, { what: "Deno" });
@@ -278,6 +269,7 @@ const DOTENV_NOTE = `${STATE_FOLDER}/no-dotenv`;
  */
 export async function makeOwnFolders(workspace: string): Promise<void> {
   await using folder = await PinnedFolder.open(workspace, { create: false });
+  const owner = await Deno.lstat(workspace);
   for (const [name, mode] of [[STATE_FOLDER, 0o700], [GENERATED, 0o755]] as const) {
     const path = `${workspace}/${name}`;
     try {
@@ -293,15 +285,20 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
         );
       }
     }
-    if (!(await Deno.lstat(path)).isDirectory) {
+    const { isDirectory, uid } = await Deno.lstat(path);
+    if (!isDirectory) {
       throw new ConfigError(`${path} must be a folder, not a file or a symbolic link: remove it`);
+    }
+    // As root in a folder of somebody else, who is to use it later, too.
+    if (uid === 0 && owner.uid !== 0 && owner.uid !== null) {
+      await Deno.chown(path, owner.uid, owner.gid);
     }
   }
 }
 
 /** Refuses an unsuitable workspace, and notes in others what was there before code could write to them. */
 export async function admitWorkspace(workspace: string, hostPrivate: string): Promise<void> {
-  await refuseUnfit(workspace, { sandboxed: true });
+  await refuseUnfit(workspace);
   if (isInside(hostPrivate, workspace)) {
     throw new ConfigError(
       `Cannot use ${workspace} as workspace: ipybox keeps its own files in ${hostPrivate}, which ` +

@@ -92,6 +92,24 @@ for name, value in SETTINGS["limits"].items():
 faulthandler.enable(os.dup(2), all_threads=False)
 
 
+# What code gets from the kernel, or the kernel goes on importing, must not be there twice.
+SHARED = {"IPython", "comm", "ipykernel", "jupyter_client", "jupyter_core"}
+SHARED |= {"pygments", "tornado", "traitlets", "zmq"}
+
+
+def leave_to_code(folders):
+    """Forgets the modules of packages of which another version is installed for code."""
+    names = set()
+    for folder in folders:
+        if os.path.basename(folder) == "site-packages" and os.path.isdir(folder):
+            names.update(name.partition(".")[0] for name in os.listdir(folder))
+    for module, loaded in list(sys.modules.items()):
+        package = module.partition(".")[0]
+        # Neither the standard library nor ipybox's own.
+        if package in names - SHARED and "-packages/" in (getattr(loaded, "__file__", None) or ""):
+            del sys.modules[module]
+
+
 class KernelApp(kernelapp.IPKernelApp):
     """The kernel without a connection file, startup files and configuration files."""
 
@@ -110,6 +128,7 @@ class KernelApp(kernelapp.IPKernelApp):
         for name in ("", ".check", ".process_guard"):
             importlib.import_module(f"ipybox_runtime.kernel{name}")
         sys.path[:1] = ["", own, *others]
+        leave_to_code(others)
         # Python also looks for garbage at exit, which this shortens.
         gc.freeze()
         gc.enable()

@@ -304,7 +304,7 @@ class Supervisor:
         except OSError:
             return
         sock.setblocking(False)
-        if self.ending is not None or len(self.strangers) >= MAX_WAITING or not is_ours(sock):
+        if self.ending is not None or len(self.strangers) >= MAX_WAITING:
             sock.close()
             return
         stranger = Host(sock)
@@ -364,7 +364,7 @@ class Supervisor:
             # The first frame may have been sent in part. Nobody needs the others.
             while len(other.outbox) > 1:
                 other.outbox.pop()
-            self.refuse(other, "taken", pid=peer_of(stranger.sock)[0])
+            self.refuse(other, "taken", pid=process_of(stranger.sock))
             self.leave()
         self.epoch = epoch
         self.host = stranger
@@ -638,19 +638,13 @@ def exit_of(said):
     return {"code": code, "signal": name}
 
 
-def peer_of(sock):
-    """The process and the user of a connection, if the system reports them."""
+def process_of(sock):
+    """The process of a connection, if the system reports it."""
     if not hasattr(socket, "SO_PEERCRED"):
-        return None, None
+        return None
     size = struct.calcsize("3i")
-    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return pid or None, uid  # 0 in another namespace
-
-
-def is_ours(sock):
-    """Whether a connection comes from this user. On other systems, only the folder's mode protects it."""
-    _, uid = peer_of(sock)
-    return uid is None or uid == os.getuid()
+    pid, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return pid or None  # 0 in another namespace
 
 
 def take_lock(path):

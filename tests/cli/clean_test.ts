@@ -38,17 +38,17 @@ Deno.test("ipybox clean removes what is left over, and nothing else", async () =
   await using folder = await TempFolder.create();
   const root = await Deno.realPath(folder.path);
   const [temporary, cache, cwd] = [`${root}/tmp`, `${root}/cache`, `${root}/ws`];
-  await Deno.mkdir(temporary);
-  await using held = await HeldFolder.create({ parent: temporary });
-  const ended = await HeldFolder.create({ parent: temporary });
+  const parents = [`${cache}/ipybox/run`];
+  await using held = await HeldFolder.create({ parents });
+  const ended = await HeldFolder.create({ parents });
   ended.leave();
   const killed = ended.path;
-  const foreign = `${temporary}/ipybox-foreign`; // without a lock: another program's
+  const young = `${parents[0]}/young`; // without a lock: it has just been made
   const cloned = `${temporary}/ipybox-examples`; // a repository with a file of that name
   const packages = `${cache}/ipybox/python/packages`;
   const [old, used] = [`${cwd}/.ipybox/sessions/old`, `${cwd}/.ipybox/sessions/used`];
   const [gone, kept] = [`${packages}/gone`, `${packages}/kept`];
-  for (const path of [foreign, cloned, `${old}/deep`, `${used}/deep`, gone, kept]) {
+  for (const path of [young, cloned, `${old}/deep`, `${used}/deep`, gone, kept]) {
     await Deno.mkdir(path, { recursive: true });
   }
   await Deno.writeTextFile(`${cloned}/lock`, "");
@@ -59,7 +59,7 @@ Deno.test("ipybox clean removes what is left over, and nothing else", async () =
   for (const path of [`${old}/deep`, old, used]) await Deno.utime(path, long, long);
   const options = { cwd, env: { TMPDIR: temporary, XDG_CACHE_HOME: cache } };
   const leftovers = [killed, old, gone];
-  const needed = [held.path, foreign, cloned, used, kept];
+  const needed = [held.path, young, cloned, used, kept];
 
   const dry = await ipybox(["clean", "--dry-run"], options);
   assertEquals(dry.code, 0, dry.stderr);

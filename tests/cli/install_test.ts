@@ -31,7 +31,8 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
       ["install", "-r", file, "python-dateutil", "pluggy", ...inWorkspace],
     );
     assertEquals({ code, stdout }, { code: 0, stdout: "" }, stderr);
-    assertMatch(stderr, /^ {2}\| Successfully installed .*iniconfig-2\.0\.0.* pluggy-/m);
+    assertMatch(stderr, /^ {2}\| {2}\+ iniconfig==2\.0\.0\n {2}\| {2}\+ pluggy==/m);
+    assertMatch(stderr, /^ {2}\| python-dateutil \S+ is already there$/m);
   });
 
   await step("where `run` finds them", async () => {
@@ -60,8 +61,7 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
   await step("and downloads nothing that is there", async () => {
     const { code, stderr } = await ipybox(["install", "iniconfig", ...inWorkspace]);
     assertEquals(code, 0, stderr);
-    assertStringIncludes(stderr, "Requirement already satisfied: iniconfig");
-    assert(!stderr.includes("Downloading"), stderr);
+    assertEquals(stderr, "  | iniconfig 2.0.0 is already there\n");
   });
 
   await step("and replaces what does not fit", async () => {
@@ -108,7 +108,7 @@ Deno.test("CodeExecutor.installPackages() installs for its workspace", async () 
   const lines: string[] = [];
   await executor.installPackages("iniconfig==2.0.0", { onLine: (line) => lines.push(line) });
   assertEquals((await executor.execute(VERSION)).text, "2.0.0");
-  assert(lines.some((line) => line.startsWith("Successfully installed iniconfig-2.0.0")));
+  assert(lines.includes(" + iniconfig==2.0.0"));
 });
 
 Deno.test("ipybox install takes no paths", async () => {

@@ -430,22 +430,6 @@ Deno.test("a session that does not answer holds up no name in other workspaces",
   }
 });
 
-Deno.test("a session whose socket would have too long a path leaves nothing", async () => {
-  await using session = await TestSession.create();
-  const temporary = `${session.workspace}-${"x".repeat(100)}`;
-  await Deno.mkdir(temporary);
-  try {
-    const args = ["run", "-c", "1", "--detach"];
-    const env = { TMPDIR: temporary };
-    const { code, stderr } = await ipybox(args, { cwd: session.workspace, env });
-    assert(code !== 0);
-    assertMatch(stderr, /its path is too long; set TMPDIR/);
-    assertEquals(await listSessions(session.workspace), []);
-  } finally {
-    await Deno.remove(temporary, { recursive: true });
-  }
-});
-
 Deno.test("what is left of sessions is forgotten in time", async () => {
   const day = 24 * 60 * 60_000;
   const [empty, old, recent] = ["e0e0e0e0e0e0", "d0d0d0d0d0d0", "c0c0c0c0c0c0"] as const;

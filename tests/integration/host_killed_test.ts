@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
+import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ownProgram } from "../../src/process/program.ts";
 
@@ -10,22 +11,22 @@ const host = new URL("../fixtures/gateway_host.ts", import.meta.url).pathname;
 for (const sandbox of ["sandbox", "none"]) {
   Deno.test(`a host that is killed leaves no process (${sandbox})`, async () => {
     await using workspace = await TempFolder.create();
-    await using temporary = await TempFolder.create(); // where the dead host's session stays
+    await using cache = await TempCache.create(); // where the dead host's session stays
     await using process = ManagedProcess.spawn({
       command: ownProgram(),
       args: ["run", "-A", host, workspace.path, sandbox],
-      env: { ...Deno.env.toObject(), TMPDIR: temporary.path, IPYBOX_PYTHON: testPython() },
+      env: { ...Deno.env.toObject(), ...cache.env, IPYBOX_PYTHON: testPython() },
     });
     const value = await process.pipes.read();
     assert(value !== null, process.stderrTail);
     const session = new TextDecoder().decode(value);
-    assert(session.startsWith(temporary.path));
+    assert(session.startsWith(cache.path));
     assert((await processesWith(session)).length >= 4); // launcher, gateway, kernel, its child
 
     Deno.kill(process.pid, "SIGKILL");
 
     assertEquals((await process.exited).signal, "SIGKILL");
-    await untilNoneWith(temporary.path);
+    await untilNoneWith(cache.path);
   });
 }
 
@@ -33,12 +34,12 @@ for (const sandbox of ["sandbox", "none"]) {
   Deno.test(`an application that is killed leaves no kernel and no MCP server (${sandbox})`, async () => {
     const application = new URL("../fixtures/executor_host.ts", import.meta.url).pathname;
     await using workspace = await TempFolder.create();
-    await using temporary = await TempFolder.create();
+    await using cache = await TempCache.create();
     const mark = `mark-${crypto.randomUUID()}`;
     await using process = ManagedProcess.spawn({
       command: ownProgram(),
       args: ["run", "-A", application, workspace.path, sandbox, mark],
-      env: { ...Deno.env.toObject(), TMPDIR: temporary.path, IPYBOX_PYTHON: testPython() },
+      env: { ...Deno.env.toObject(), ...cache.env, IPYBOX_PYTHON: testPython() },
     });
     const value = await process.pipes.read() ?? undefined;
     assertEquals(new TextDecoder().decode(value), "called", process.stderrTail);
@@ -48,6 +49,6 @@ for (const sandbox of ["sandbox", "none"]) {
 
     assertEquals((await process.exited).signal, "SIGKILL");
     await untilNoneWith(mark);
-    await untilNoneWith(temporary.path);
+    await untilNoneWith(cache.path);
   });
 }

@@ -9,7 +9,9 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { rejection } from "../support/wait.ts";
 import { namedProgram } from "../../src/process/program.ts";
 
-const { indexes, hosts } = await readIndexSettings(namedProgram(testPython()));
+const python = namedProgram(testPython());
+const uv = namedProgram(testPython().replace(/python$/, "uv"));
+const { indexes, hosts } = await readIndexSettings({ python, uv });
 /** Where the files of `six` are; nowhere, if the index cannot be reached from here at all. */
 const files = await fileHosts(indexes, "six");
 

@@ -95,7 +95,7 @@ Deno.test("a sandboxed server reaches its own folder and what it is told, and no
   assertEquals([allowed.home, allowed["its variable"]], [Deno.env.get("HOME"), "a b"]);
   assertEquals(allowed["the host's names"], "[]");
   const folder = allowed["its folder"] ?? "";
-  assertMatch(folder, /\/ipybox-[^/]+\/empty$/);
+  assertMatch(folder, /\/run\/[^/]+\/empty$/);
   await connection[Symbol.asyncDispose]();
   await assertRejects(() => Deno.stat(folder), Deno.errors.NotFound);
 });
@@ -186,7 +186,7 @@ Deno.test("a server is sandboxed however it is registered", async (t) => {
   const probes = { etc: `open("/etc/shadow").read()`, here: "os.getcwd()" };
   const isSandboxed = (outcomes: Record<string, string>) => {
     assertMatch(outcomes.etc ?? "", REFUSED);
-    assertMatch(outcomes.here ?? "", /\/ipybox-[^/]+\/empty$/);
+    assertMatch(outcomes.here ?? "", /\/run\/[^/]+\/empty$/);
   };
   const call = (server: string) => `
 from mcptools.${server} import attempt

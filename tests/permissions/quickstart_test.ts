@@ -24,7 +24,6 @@ class Machine implements AsyncDisposable {
   private constructor(
     parts: AsyncDisposableStack,
     readonly workspace: string,
-    readonly temporary: string,
     readonly cache: string,
     readonly python: string,
     readonly denoDir: string,
@@ -36,7 +35,6 @@ class Machine implements AsyncDisposable {
   static async create(): Promise<Machine> {
     await using parts = new AsyncDisposableStack();
     const workspace = parts.use(await TempFolder.create());
-    const temporary = parts.use(await TempFolder.create());
     const cache = parts.use(await TempFolder.create());
     const environments = `${cache.path}/ipybox/python`;
     await Deno.mkdir(environments, { recursive: true });
@@ -51,7 +49,6 @@ class Machine implements AsyncDisposable {
     return new Machine(
       parts.move(),
       workspace.path,
-      temporary.path,
       cache.path,
       python,
       denoDir,
@@ -61,16 +58,15 @@ class Machine implements AsyncDisposable {
 
   /** What the example needs, as docs/permissions.md says it. */
   get permissions(): readonly Permission[] {
-    const { workspace, temporary, cache, python, denoDir } = this;
-    const npm = `${denoDir}/npm`;
+    const { workspace, cache, python, denoDir } = this;
+    const [npm, run] = [`${denoDir}/npm`, `${cache}/ipybox/run`];
     return [
       ["--allow-net", "127.0.0.1", "loopback", "net access"],
       ["--allow-read", ".", "the workspace", 'read access to "."'],
-      ["--allow-read", temporary, "temporary files", `read access to "${temporary}/`],
       ["--allow-read", `${cache}/ipybox`, "the Python environment", "read access to"],
       ["--allow-read", npm, "the sandbox runtime", `read access to "${npm}"`],
       ["--allow-write", ".", "the workspace", `write access to "${workspace}`],
-      ["--allow-write", temporary, "temporary files", "write access to <TMP>"],
+      ["--allow-write", run, "private folders", `write access to "${run}"`],
       ["--allow-env", "IPYBOX_PYTHON", "a Python of one's own", '"IPYBOX_PYTHON"'],
       ["--allow-env", "XDG_CACHE_HOME", "where Python is", '"XDG_CACHE_HOME"'],
       // Without it, either npx does not find node, or Deno is not where programs usually are.
@@ -107,15 +103,13 @@ class Machine implements AsyncDisposable {
     await Deno.chmod(programs, 0o755);
     const more: readonly Permission[] = [
       ["--allow-env", "HOME", "what npx keeps", ""],
-      ["--allow-read", "/tmp", "temporary files, beside those of others", ""],
-      ["--allow-write", "/tmp", "temporary files, beside those of others", ""],
     ];
     const flags = flagsOf([...this.permissions, ...more]);
     const deno = [Deno.execPath(), "run", "--no-prompt", "--quiet", ...flags, quickstart];
     const [command = "", ...args] = asUnprivileged(deno);
     return await runProgram(command, args, {
       cwd: workspace,
-      env: { ...this.#env, NEW_HOME: home.path, TMPDIR: "/tmp" },
+      env: { ...this.#env, NEW_HOME: home.path },
     });
   }
 
@@ -125,7 +119,6 @@ class Machine implements AsyncDisposable {
       IPYBOX_PYTHON: "",
       NO_COLOR: "1",
       PATH: `${this.programs}:${Deno.env.get("PATH")}`,
-      TMPDIR: this.temporary,
       XDG_CACHE_HOME: this.cache,
     };
   }

@@ -51,7 +51,9 @@ Deno.test("no Python of the user's imports outside of the sandbox what code has 
   assertEquals(found.prefix, await Deno.realPath(`${folder.path}/venv`));
   assertEquals(Object.keys(found.packages), ["ipykernel", "pydantic"]);
   assertEquals(found.importsWorkspace, true);
-  assert((await readIndexSettings(namedProgram(python), signal)).indexes.length > 0);
+  const uv = namedProgram(testPython().replace(/python$/, "uv"));
+  const settings = await readIndexSettings({ python: namedProgram(python), uv, signal });
+  assert(settings.indexes.length > 0);
   assertEquals(await ranAt(mark), "");
   assertEquals((await inspectInterpreter(testPython())).importsWorkspace, false);
 });

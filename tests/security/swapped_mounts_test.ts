@@ -104,7 +104,7 @@ async function kernelSandbox({ root, workspace }: Place, script: string) {
     hostPrivate: `${root.path}/host`,
     workspace,
   };
-  const python = await hostPython(PATH, [workspace]);
+  const python = await hostPython(workspace);
   const limits = effectiveLimits(undefined, { sandboxed: true });
   const canary = `${root.path}/host/canary`;
   const command = checked(["/bin/sh", "-c", script], { python, canary, cwd: folders.session });

@@ -3,11 +3,14 @@ import { TempFolder } from "./temp_folder.ts";
 /** A user's cache of a test's own, so that the real one stays as it is. */
 export class TempCache implements AsyncDisposable {
   readonly #folder: TempFolder;
+  /** The folder. */
+  readonly path: string;
   /** The variables that lead there. Deno's own cache stays where it is. */
   readonly env: Readonly<Record<string, string>>;
 
   private constructor(folder: TempFolder, denoDir: string) {
     this.#folder = folder;
+    this.path = folder.path;
     this.env = { XDG_CACHE_HOME: folder.path, DENO_DIR: denoDir };
   }
 

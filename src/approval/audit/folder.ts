@@ -5,7 +5,6 @@ import { writeAll } from "../../files/artifact_folder.ts";
 import {
   ifPresent,
   isPlainFolder,
-  keepOthersOut,
   lstatIfPresent,
   openIfPresent,
   openPlainFile,
@@ -85,19 +84,10 @@ export class AuditFolder {
     writeAll(file, key);
   }
 
-  /** Opens a file and removes all access for others, whoever created it. */
+  /** Opens a file, or creates it for its owner only. */
   async #openOwn(path: string): Promise<Deno.FsFile> {
     await using folder = await PinnedFolder.open(this.path);
-    await keepOthersOut(folder.path);
-    const own = join(folder.path, basename(path));
-    const file = await openPlainFile(own);
-    try {
-      await keepOthersOut(own);
-      return file;
-    } catch (error) {
-      file.close();
-      throw error;
-    }
+    return await openPlainFile(join(folder.path, basename(path)));
   }
 
   /** Opens a file for reading. Creates nothing. */

@@ -188,7 +188,7 @@ async function editText(
 ): Promise<EditedText | undefined> {
   const command = await editorCommand();
   if (command === undefined) return undefined;
-  await using folder = await PrivateFolder.create(); // not readable by other users
+  await using folder = await PrivateFolder.create();
   const path = join(folder.path, name);
   await Deno.writeTextFile(path, text, { mode: 0o600 });
   try {

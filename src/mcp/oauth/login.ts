@@ -23,12 +23,6 @@ export interface LoginRequest {
   readonly serverHost: string;
   /** The page: https, or on this machine if the server is too. It contains no secret. */
   readonly url: URL;
-  /**
-   * A page on this machine that leads there, for opening a browser: other users see the arguments of
-   * programs, and could log in on the page themselves. Only the browser that opens this one can complete
-   * the login, and opening it twice ends the login.
-   */
-  readonly start: URL;
   /** Aborts when the login is no longer needed. */
   readonly signal: AbortSignal;
 }
@@ -97,8 +91,7 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
   });
   const url = trustedUrl("login page", authorizationUrl, server);
   if (params.issuer === undefined) requireOwnPage(url, authority);
-  const start = listener.lead(url);
-  await login.show({ serverName, serverHost: server.host, url, start, signal });
+  await login.show({ serverName, serverHost: server.host, url, signal });
   const { code, iss, error } = await listener.received(signal).catch((reason: unknown) => {
     if (context.signal.aborted || !deadline.passed) throw reason;
     throw new OAuthHttpError("the login timed out");
@@ -153,7 +146,6 @@ function listen(state: string, params: OAuthParams, before: Login | undefined): 
 }
 
 const PATH = "/callback";
-const START = "/login";
 const FAREWELL_MS = 1000;
 
 /** The parameters of the authorization server's redirect. */
@@ -180,10 +172,6 @@ class CallbackListener implements AsyncDisposable {
   readonly #host: string;
   readonly #state: string;
   readonly #received = Promise.withResolvers<Callback>();
-  /** Where {@linkcode START} leads. */
-  #page: URL | undefined;
-  /** What the browser has that opened it. */
-  #cookie: string | undefined;
 
   private constructor(port: number, state: string) {
     this.#state = state;
@@ -206,12 +194,6 @@ class CallbackListener implements AsyncDisposable {
     }
   }
 
-  /** Leads browsers to the login page; returns the page that does. */
-  lead(page: URL): URL {
-    this.#page = page;
-    return new URL(START, this.redirectUri);
-  }
-
   /** Waits for the redirect. */
   async received(signal: AbortSignal): Promise<Callback> {
     return await abortable(this.#received.promise, signal);
@@ -222,36 +204,12 @@ class CallbackListener implements AsyncDisposable {
     if (!await settledWithin(ended, FAREWELL_MS)) this.#server.unref();
   }
 
-  /** Sends a browser to the login page. */
-  #begin(): Response {
-    if (this.#page === undefined) return page(404, "There is nothing here.");
-    if (this.#cookie !== undefined) {
-      const twice =
-        "its page was opened twice, the second time perhaps by another user of this machine: " +
-        "open the address yourself, without --open";
-      this.#received.reject(new OAuthHttpError(twice));
-      return page(403, "This login was opened before. ipybox has ended it.");
-    }
-    this.#cookie = `ipybox-login-${this.#server.addr.port}=${randomToken()}`;
-    return new Response(null, {
-      status: 302,
-      headers: {
-        "cache-control": "no-store",
-        "connection": "close",
-        "location": this.#page.href,
-        "referrer-policy": "no-referrer",
-        "set-cookie": `${this.#cookie}; Path=${PATH}; HttpOnly; SameSite=Lax`,
-      },
-    });
-  }
-
   #answer(request: Request): Response {
     const url = new URL(request.url);
     // Rejects pages of another host whose name was made to resolve to this machine.
     if (request.headers.get("host") !== this.#host) return page(421, "Wrong host.");
-    if (![PATH, START].includes(url.pathname)) return page(404, "There is nothing here.");
+    if (url.pathname !== PATH) return page(404, "There is nothing here.");
     if (request.method !== "GET") return page(405, "This page is for browsers.");
-    if (url.pathname === START) return this.#begin();
     const one = (name: string): string | undefined => {
       const values = url.searchParams.getAll(name);
       return values.length === 1 ? values[0] : undefined;
@@ -259,9 +217,6 @@ class CallbackListener implements AsyncDisposable {
     const state = one("state");
     if (state === undefined || !sameToken(state, this.#state)) {
       return page(400, "This is not the login that ipybox is waiting for.");
-    }
-    if (this.#cookie !== undefined && !hasCookie(request, this.#cookie)) {
-      return page(400, "Another browser has begun this login. Complete it there.");
     }
     const ambiguous = ["code", "iss", "error"].some((name) =>
       url.searchParams.getAll(name).length > 1
@@ -274,11 +229,6 @@ class CallbackListener implements AsyncDisposable {
       "ipybox has received the answer and continues in the terminal. You can close this window.",
     );
   }
-}
-
-function hasCookie(request: Request, cookie: string): boolean {
-  const cookies = request.headers.get("cookie")?.split(";") ?? [];
-  return cookies.some((each) => sameToken(each.trim(), cookie));
 }
 
 /** The look of the approval page, inline because the listener serves no other files. */

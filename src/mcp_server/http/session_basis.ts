@@ -9,6 +9,7 @@ import type { ServerParams } from "../../mcp/params.ts";
 import { readManaged } from "../../python/managed.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { findHidden } from "../../sandbox/hidden.ts";
+import { hostPython } from "../../sandbox/wall.ts";
 import { projectPath } from "../../sandbox/workspace.ts";
 import { ServerRegistry } from "../../servers/registry.ts";
 import type { SessionOptions } from "../session.ts";
@@ -64,10 +65,14 @@ export async function basisOf(options: SessionBasisOptions): Promise<string> {
     await pythonOf(session),
     await entriesOf(PackageFolder.folder(workspace)),
     typeof config === "string" ? await Deno.readTextFile(config) : null,
-    project === undefined
-      ? null
-      : (await findHidden(await projectPath(project, sessionFolders(workspace)))).paths,
+    project === undefined ? null : await hiddenIn(project, workspace),
   ]);
+}
+
+async function hiddenIn(project: string, workspace: string): Promise<readonly string[]> {
+  const folder = await projectPath(project, sessionFolders(workspace));
+  const python = await hostPython(workspace);
+  return (await findHidden(folder, { python })).paths;
 }
 
 /** Identifies the Python. One that was rebuilt differs. */

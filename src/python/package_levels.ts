@@ -1,0 +1,34 @@
+import { dirname, join } from "node:path";
+import { ifPresent } from "../files/safe.ts";
+import { programsOf } from "../sandbox/installation.ts";
+import type { PythonEnvironment } from "./managed.ts";
+
+/** The folder of an environment's packages. */
+export function sitePackagesOf(prefix: string, python: PythonEnvironment): string {
+  return join(prefix, "lib", `python${minorVersion(python)}`, "site-packages");
+}
+
+/** The folders from an environment down to its packages, and that of its programs. Installers write to each. */
+export function packageLevels(sitePackages: string): string[] {
+  const version = dirname(sitePackages);
+  const lib = dirname(version);
+  return [dirname(lib), lib, version, sitePackages, ...programsOf(sitePackages)];
+}
+
+/** Looks for links in the place of these folders: what an installer builds may put them there. */
+export async function judgePackages(
+  sitePackages: string,
+): Promise<"plain" | "missing" | { readonly notPlain: string }> {
+  let isMissing = false;
+  for (const path of packageLevels(sitePackages)) {
+    const info = await ifPresent(Deno.lstat(path));
+    if (info === undefined) isMissing = true;
+    else if (!info.isDirectory) return { notPlain: path };
+  }
+  return isMissing ? "missing" : "plain";
+}
+
+/** The part of the version that determines which packages an interpreter can use. */
+export function minorVersion({ version }: PythonEnvironment): string {
+  return version.split(".").slice(0, 2).join(".");
+}

@@ -1,0 +1,238 @@
+/** Packages for code, beside those that kernels need. They come from wheels of the tests, so no network is needed. */
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
+import { dirname } from "node:path";
+import { EnvironmentNotReadyError } from "../../src/base/errors.ts";
+import { hostPath } from "../../src/process/program.ts";
+import { inspectInterpreter } from "../../src/python/interpreter.ts";
+import { PackageFolder } from "../../src/python/packages.ts";
+import { parseRequirement } from "../../src/python/requirement.ts";
+import { type CliEnd, ipybox } from "../support/cli.ts";
+import { testPython } from "../support/python.ts";
+import { runPython } from "../support/run_python.ts";
+import { testIf } from "../support/skip.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { makeWheels } from "../support/wheels.ts";
+
+/** A workspace whose packages come from the tests' own wheels. */
+class Workspace implements AsyncDisposable {
+  readonly #folder: TempFolder;
+  readonly #path: string;
+
+  private constructor(folder: TempFolder) {
+    this.#folder = folder;
+    this.#path = `${folder.path}/workspace`;
+  }
+
+  static async create(wheels: Parameters<typeof makeWheels>[1]): Promise<Workspace> {
+    const folder = await TempFolder.create();
+    await Deno.mkdir(`${folder.path}/workspace`);
+    await Deno.mkdir(`${folder.path}/wheels`);
+    await makeWheels(`${folder.path}/wheels`, wheels);
+    return new Workspace(folder);
+  }
+
+  async ipybox(args: readonly string[], env: Record<string, string> = {}): Promise<CliEnd> {
+    return await ipybox([...args, "--workspace", this.#path], {
+      env: { PIP_NO_INDEX: "1", PIP_FIND_LINKS: `${this.#folder.path}/wheels`, ...env },
+    });
+  }
+
+  async install(...what: string[]): Promise<string> {
+    const { code, stderr } = await this.ipybox(["install", ...what]);
+    assertEquals(code, 0, stderr);
+    return stderr;
+  }
+
+  async run(code: string): Promise<string> {
+    const end = await this.ipybox(["run", "-c", code]);
+    assertEquals(end.code, 0, end.stderr);
+    return end.stdout.trimEnd();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await PackageFolder.remove(this.#path);
+    await this.#folder[Symbol.asyncDispose]();
+  }
+}
+
+Deno.test("a package gets an older version of what kernels have, which code then imports", async () => {
+  await using workspace = await Workspace.create([
+    { name: "cloud", requires: ["python-dateutil<3"] },
+    { name: "python-dateutil", version: "2.9.9", files: { "dateutil/__init__.py": "OWN = 1" } },
+  ]);
+  const said = await workspace.install("cloud");
+  assertMatch(said, /Running kernels keep python-dateutil \S+ until they are reset/);
+  assertEquals(await workspace.run("import dateutil; print(dateutil.OWN)"), "1");
+});
+
+Deno.test("nothing becomes older for the gateway's sake", async () => {
+  await using workspace = await Workspace.create([
+    { name: "cloud", version: "1.0" },
+    { name: "cloud", version: "2.0", requires: ["requests>=1000"] },
+    { name: "requests", version: "1000.0" },
+  ]);
+  assertStringIncludes(await workspace.install("cloud"), " + cloud==2.0");
+});
+
+Deno.test("a conflict with the kernel is one sentence, and nothing is installed", async () => {
+  await using workspace = await Workspace.create([
+    { name: "models", requires: ["pydantic<2,>1"] },
+    { name: "pydantic", version: "1.99" },
+  ]);
+  const indirect = await workspace.ipybox(["install", "models"]);
+  assertEquals(indirect.code, 1);
+  assertMatch(
+    indirect.stderr,
+    /^ {2}\| models needs pydantic>1,<2, but the kernel needs pydantic>=2\.11 and has 2\.\S+: ask for another version of models\nipybox: models was not installed\n$/,
+  );
+  const direct = await workspace.ipybox(["install", "pydantic<2"]);
+  assertMatch(
+    direct.stderr,
+    /^ {2}\| pydantic 1\.99 does not go with the kernel, which needs pydantic>=2\.11 and has 2\.\S+\n/,
+  );
+  assertEquals((await workspace.ipybox(["packages"])).stdout, "");
+});
+
+Deno.test("code finds the programs of packages after all others, and cannot change them", async () => {
+  const files = { "cow.py": "def main(): print('moo')\n" };
+  const programs = { cow: "cow:main", ls: "cow:main" };
+  await using workspace = await Workspace.create([{ name: "cow", files, programs }]);
+  await workspace.install("cow");
+  assertEquals(await workspace.run("!cow"), "moo");
+  assertEquals(await workspace.run("!ls /usr | grep -x bin"), "bin");
+  const last = "import os; print(os.environ['PATH'].split(':')[-1] == os.path.dirname(p))";
+  assertEquals(await workspace.run(`import shutil; p = shutil.which('cow')\n${last}`), "True");
+  const written = "open(shutil.which('cow'), 'a')";
+  const change = `import shutil\ntry: ${written}\nexcept OSError as error: print(error.strerror)`;
+  assertEquals(await workspace.run(change), "Read-only file system");
+  // After an upgrade, the kernels' Python is in another folder.
+  const start = "import shutil; print(open(shutil.which('cow')).readline())";
+  assertEquals((await workspace.run(start)).trim(), "#!/usr/bin/env python");
+});
+
+Deno.test("what is there needs no index, and what is requested is told from what that needs", async () => {
+  await using workspace = await Workspace.create([
+    { name: "cow", requires: ["grass"] },
+    { name: "grass" },
+  ]);
+  await workspace.install("cow");
+  const requested = async () => {
+    const { stdout } = await workspace.ipybox(["packages", "--json"]);
+    const { packages }: { packages: { name: string; requested: boolean }[] } = JSON.parse(stdout);
+    return Object.fromEntries(packages.map(({ name, requested }) => [name, requested]));
+  };
+  assertEquals(await requested(), { cow: true, grass: false });
+  const unreachable = { PIP_NO_INDEX: "0", PIP_INDEX_URL: "http://127.0.0.1:9/simple" };
+  const { code, stderr } = await workspace.ipybox(["install", "cow", "grass"], unreachable);
+  assertEquals(
+    { code, stderr },
+    { code: 0, stderr: "  | cow 1.0 is already there\n  | grass 1.0 is already there\n" },
+  );
+  assertEquals(await requested(), { cow: true, grass: true });
+});
+
+Deno.test("an installer runs nothing of what was installed before", async () => {
+  const mark = "open(__import__('sysconfig').get_path('purelib') + '/ran', 'w')";
+  await using workspace = await Workspace.create([
+    {
+      name: "first",
+      files: {
+        "first.pth":
+          "import sys; open(next(p for p in sys.path if 'packages/' in p) + '/ran', 'w')\n",
+        "sitecustomize.py": mark,
+      },
+    },
+    { name: "second" },
+  ]);
+  await workspace.install("first");
+  await workspace.install("second");
+  const { stdout } = await workspace.ipybox(["packages", "--json"]);
+  const { path } = JSON.parse(stdout);
+  const names = await Array.fromAsync(Deno.readDir(path), ({ name }) => name);
+  assert(names.includes("second-1.0.dist-info"));
+  assert(!names.includes("ran"));
+});
+
+Deno.test("of a Python of the user's, all packages are there", async () => {
+  await using folder = await TempFolder.create();
+  const python = await emptyEnvironment(folder.path);
+  const uv = `${dirname(python)}/uv`;
+  await Deno.copyFile(testPython().replace(/python$/, "uv"), uv);
+  const { version } = await inspectInterpreter(python);
+  const site = `lib/python${version.split(".").slice(0, 2).join(".")}/site-packages`;
+  const info = `${folder.path}/venv/${site}/grass-1.0.dist-info`;
+  await Deno.mkdir(info);
+  await Deno.writeTextFile(
+    `${info}/METADATA`,
+    "Metadata-Version: 2.1\nName: grass\nVersion: 1.0\n",
+  );
+  const wheels = `${folder.path}/wheels`;
+  await Deno.mkdir(wheels);
+  await makeWheels(wheels, [
+    { name: "cow", requires: ["grass"] },
+    { name: "grass", version: "2.0" },
+  ]);
+  const packages = await open(folder.path, python);
+  const config = `${folder.path}/uv.toml`;
+  await Deno.writeTextFile(config, `no-index = true\nfind-links = ["${wheels}"]\n`);
+  using _env = variables({ UV_CONFIG_FILE: config });
+  await packages.install([parseRequirement("cow")]);
+  assertEquals((await packages.list()).map(({ name }) => name), ["cow"]);
+});
+
+const hasUv = hostPath().split(":").some((folder) => isFile(`${folder}/uv`));
+
+testIf(!hasUv, "uv is on the PATH", {
+  name: "PackageFolder says how packages can be installed where there is no uv",
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    const packages = await open(folder.path, await emptyEnvironment(folder.path));
+    const error = await assertRejects(
+      () => packages.install([parseRequirement("cow")]),
+      EnvironmentNotReadyError,
+      "there is no uv beside",
+    );
+    assertStringIncludes(error.fix, "-m pip install uv");
+  },
+});
+
+/** Makes an environment without any package; its Python. */
+async function emptyEnvironment(folder: string): Promise<string> {
+  const { success, stderr } = await runPython(["-m", "venv", "--without-pip", `${folder}/venv`]);
+  assert(success, stderr);
+  return `${folder}/venv/bin/python`;
+}
+
+async function open(folder: string, python: string): Promise<PackageFolder> {
+  const interpreter = await inspectInterpreter(python);
+  const options = { cacheDir: `${folder}/cache` };
+  return await PackageFolder.open(folder, { ...interpreter, managed: false }, options);
+}
+
+/** Sets variables until it is disposed of. */
+function variables(values: Readonly<Record<string, string>>): Disposable {
+  const before = Object.keys(values).map((name) => [name, Deno.env.get(name)] as const);
+  for (const [name, value] of Object.entries(values)) Deno.env.set(name, value);
+  return {
+    [Symbol.dispose]() {
+      for (const [name, value] of before) {
+        if (value === undefined) Deno.env.delete(name);
+        else Deno.env.set(name, value);
+      }
+    },
+  };
+}
+
+function isFile(path: string): boolean {
+  try {
+    return Deno.statSync(path).isFile;
+  } catch {
+    return false; // which is what is asked
+  }
+}
