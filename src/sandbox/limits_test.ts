@@ -5,9 +5,8 @@ const linux = Deno.build.os === "linux";
 
 Deno.test("limits have defaults, take changes, and can be taken away", () => {
   assertEquals(Object.keys(rlimits(effectiveLimits(undefined, { sandboxed: true })).all).sort(), [
-    "RLIMIT_AS",
     "RLIMIT_CORE",
-    "RLIMIT_FSIZE",
+    "RLIMIT_DATA",
     "RLIMIT_NOFILE",
     "RLIMIT_NPROC",
     ...(linux ? ["RLIMIT_SIGPENDING"] : []),

@@ -34,7 +34,6 @@ class Scene implements AsyncDisposable {
   static async create(...args: readonly string[]): Promise<Scene> {
     const scene = new Scene(await TempFolder.create(), await TempCache.create(), args);
     await Deno.mkdir(scene.workspace);
-    await Deno.writeTextFile(`${scene.workspace}/shared`, "as it was");
     await Deno.writeTextFile(`${scene.folder.path}/tokens`, `${ALICE}\n${BOB}\n`);
     const registry = await ServerRegistry.open({ workspace: scene.workspace });
     await registry.register("raw", rawServer("normal", scene.effects));
@@ -110,7 +109,7 @@ const idIn = (folder: string) => folder.split("/").at(-1) ?? "";
 
 Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) => {
   await using scene = await Scene.create(
-    ...["--max-sessions", "4", "--keep-sessions", "1", "--share-workspace", "copy"],
+    ...["--max-sessions", "4", "--keep-sessions", "1"],
   );
   const step = stepsOf(t);
   await using alice = await scene.join(ALICE);
@@ -118,13 +117,10 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
   await using newer = await scene.join(BOB, "2.x 2026-07-28");
 
   await step("a client of the older era goes on with its session ID", async () => {
-    await alice.execute("x = 41; open('kept', 'w').close(); open('shared', 'w').close()");
+    await alice.execute("x = 41; open('kept', 'w').close()");
     await scene.restart();
     assertMatch(await alice.execute("print(x + 1)"), NEWS);
-    assertEquals(
-      await alice.execute("print(os.path.getsize('kept'), os.path.getsize('shared'))"),
-      "0 0",
-    );
+    assertEquals(await alice.execute("print(os.path.getsize('kept'))"), "0");
     assertEquals(idIn(await alice.execute(FOLDER)), id);
     await scene.restart("SIGTERM");
     assertMatch(await alice.execute("print(x + 1)"), NEWS);

@@ -184,7 +184,6 @@ Deno.test("--pool refuses what sessions that are made ahead cannot have", async 
         ["--http", "0", "--no-token", "--durable", "--pool", "1"],
         "the owner of a durable session is fixed when it starts",
       ],
-      [["--http", "0", "--share-workspace", "copy", "--pool", "1"], "a copy that is made ahead"],
     ] as const
   ) {
     const { code, stderr } = await ipybox(["mcp", "--workspace", workspace.path, ...args]);

@@ -2,30 +2,23 @@
  * Attacks on a sandbox while it is made: code of a session puts a link in the place of what the next
  * sandbox of its workspace is about to mount.
  */
-import {
-  assert,
-  assertEquals,
-  assertMatch,
-  assertNotEquals,
-  assertRejects,
-  assertStringIncludes,
-} from "@std/assert";
-import { SandboxUnavailableError } from "../../src/base/errors.ts";
+import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
 import { silentLogger } from "../../src/base/log.ts";
 import { namedProgram } from "../../src/process/program.ts";
-import { prepareSandbox, protectWorkspace } from "../../src/sandbox/sandbox.ts";
+import { effectiveLimits } from "../../src/sandbox/limits.ts";
+import { prepareSandbox } from "../../src/sandbox/sandbox.ts";
 import { sandboxServer } from "../../src/sandbox/servers.ts";
-import { TestExecutor } from "../support/executor.ts";
+import { checked, hostPython } from "../../src/sandbox/wall.ts";
 import { runProgram } from "../support/program.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/wait.ts";
 
 const linux = Deno.build.os === "linux";
 const whyNot = "elsewhere a sandbox is rules about paths, and mounts nothing";
 
 /** A workspace beside a folder of the host's, and what a sandbox needs. */
 class Place implements AsyncDisposable {
-  readonly belongings = new AsyncDisposableStack();
   readonly workspace: string;
   readonly secret: string;
 
@@ -36,26 +29,54 @@ class Place implements AsyncDisposable {
 
   static async create(): Promise<Place> {
     const place = new Place(await TempFolder.create());
-    for (const folder of ["workspace", "secret", "session", "host", "own"]) {
+    for (const folder of ["workspace", "secret", "session", "session/tmp", "host", "own"]) {
       await Deno.mkdir(`${place.root.path}/${folder}`);
     }
     await Deno.writeTextFile(`${place.secret}/key`, "of the host");
     return place;
   }
 
-  /** Has a link take the place of a folder when `srt` has looked, and `bwrap` is about to mount it. */
+  /** Puts a link in the place of a folder of the workspace, or of the workspace itself. */
   async swap(name: string, target: string): Promise<void> {
-    const outer = `${this.root.path}/host/wall/outer`;
-    const [first, ...rest] = (await Deno.readTextFile(outer)).split("\n");
-    const path = `${this.workspace}/${name}`;
-    // srt also runs it to see whether it works.
-    const swap = `case " $* " in *" ${path} "*) ` +
-      `mv '${path}' '${this.workspace}/moved' && ln -s '${target}' '${path}' ;; esac`;
-    await Deno.writeTextFile(outer, [first, swap, ...rest].join("\n"));
+    const path = `${this.workspace}/${name}`.replace(/\/$/, "");
+    await Deno.rename(path, `${this.root.path}/moved`);
+    await Deno.symlink(target, path);
+  }
+
+  /** Starts a sandbox, and does something when it has looked at all, and is about to mount it. */
+  async run(sandbox: Program, folder: string, meanwhile: () => Promise<void>) {
+    const mark = `${this.root.path}/${folder}/waits`;
+    await this.insert(`open(${JSON.stringify(mark)}, "w").close()
+    import time
+    while os.path.exists(${JSON.stringify(mark)}):
+        time.sleep(0.01)`);
+    const ended = run(sandbox, `${this.root.path}/${folder}`);
+    const isThere = () => Deno.stat(mark).then(() => true, () => false);
+    await Promise.race([until("it is about to mount", isThere), ended]);
+    await meanwhile();
+    await Deno.remove(mark);
+    return await ended;
+  }
+
+  /** Adds lines to what makes the inner sandbox, right before it does. */
+  async insert(lines: string): Promise<void> {
+    const file = `${this.root.path}/host/wall.py`;
+    const [before, after, ...more] = (await Deno.readTextFile(file)).split("    os.execve(");
+    assertEquals(more, []);
+    await Deno.writeTextFile(file, `${before}    ${lines}\n    os.execve(${after}`);
+  }
+
+  /** Requires that nothing came of a start: no program ran, and nothing was made. */
+  async requireNothing(end: Awaited<ReturnType<typeof run>>): Promise<void> {
+    assertEquals(end.stdout, "");
+    assertNotEquals(end.code, 0);
+    assertMatch(end.stderr, /nothing was started|bwrap: Can't/);
+    assertEquals(await this.root.list("secret"), ["key"]);
+    const made = ["host", "moved", "own", "secret", "session", "workspace"];
+    assertEquals((await this.root.list()).filter((name) => !made.includes(name)), []);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.belongings.disposeAsync();
     await this.root[Symbol.asyncDispose]();
   }
 }
@@ -76,18 +97,23 @@ const log = silentLogger;
 const { signal } = new AbortController();
 const PATH = "/usr/bin:/bin";
 
-function kernelSandbox({ root, workspace, belongings }: Place, script: string) {
+async function kernelSandbox({ root, workspace }: Place, script: string) {
   const folders = {
     session: `${root.path}/session`,
+    temporary: `${root.path}/session/tmp`,
     hostPrivate: `${root.path}/host`,
     workspace,
   };
-  const contents = { command: ["/bin/sh", "-c", script], readOnly: [], readable: [] };
-  return prepareSandbox(folders, contents, { log, signal, path: PATH, belongings });
+  const python = await hostPython(workspace);
+  const limits = effectiveLimits(undefined, { sandboxed: true });
+  const canary = `${root.path}/host/canary`;
+  const command = checked(["/bin/sh", "-c", script], { python, canary, cwd: folders.session });
+  const contents = { command, readOnly: [], readable: [] };
+  return prepareSandbox(folders, contents, { log, signal, path: PATH, python, limits });
 }
 
 function serverSandbox(place: Place, args: string[], options: { openReads?: boolean } = {}) {
-  const { root, workspace, belongings } = place;
+  const { root, workspace } = place;
   const program = {
     command: namedProgram("/bin/sh"),
     args,
@@ -100,30 +126,86 @@ function serverSandbox(place: Place, args: string[], options: { openReads?: bool
     workspace,
     settings: `${root.path}/settings.json`,
     ...options,
-    belongings,
     log,
     signal,
   });
 }
 
-for (const target of ["../.ipybox", "../../secret"]) {
+/** What a sandbox mounts in a workspace: a part of it, and the folder that can be exchanged. */
+const MOUNTED = [
+  ["sub/.env", "sub"], // hidden, and the folder is kept in its place
+  ["mcptools", "mcptools"], // read-only
+  [".git/hooks", ".git/hooks"],
+] as const;
+
+for (const [path, folder] of MOUNTED) {
+  for (const target of ["../.ipybox", "../../secret", "../secret", "../../etc"]) {
+    testIf(linux, whyNot, {
+      name: `a link to ${target} in the place of ${folder} shows nothing, where ${path} is mounted`,
+      fn: async () => {
+        await using place = await Place.create();
+        const { workspace, secret } = place;
+        await Deno.mkdir(`${workspace}/${path.slice(0, path.lastIndexOf("/"))}`, {
+          recursive: true,
+        });
+        if (path.endsWith(".env")) await Deno.writeTextFile(`${workspace}/${path}`, "SECRET=1");
+        else await Deno.mkdir(`${workspace}/${path}`, { recursive: true });
+        await Deno.mkdir(`${workspace}/.ipybox`);
+        await Deno.writeTextFile(`${workspace}/.ipybox/consents.json`, "of the host");
+        const script = `cat ${workspace}/.ipybox/* ${workspace}/${folder}/* ${secret}/*; echo ran`;
+        const sandbox = await kernelSandbox(place, script);
+        const end = await place.run(sandbox, "session", () => place.swap(folder, target));
+        await place.requireNothing(end);
+      },
+    });
+  }
+}
+
+for (const path of ["sub", "mcptools"]) {
   testIf(linux, whyNot, {
-    name: `a link to ${target} in the place of a protected folder shows nothing`,
+    name: `a folder of the host that a link led to, and that is mounted on ${path}, is not shown`,
     fn: async () => {
       await using place = await Place.create();
-      const { workspace } = place;
-      await Deno.mkdir(`${workspace}/sub/.git`, { recursive: true });
-      await Deno.mkdir(`${workspace}/.ipybox`);
-      await Deno.writeTextFile(`${workspace}/.ipybox/consents.json`, "of the host");
+      const { workspace, secret } = place;
+      await Deno.mkdir(`${workspace}/sub`);
+      for (const folder of [`${workspace}/sub`, secret]) {
+        await Deno.writeTextFile(`${folder}/.env`, "SECRET=1"); // it can be hidden in both
+      }
+      const sandbox = await kernelSandbox(place, `cat ${workspace}/${path}/key; echo ran`);
+      // As if the system, in one call, had followed a link in one of two paths that are the same.
+      await place.insert(
+        `at = max(i for i, word in enumerate(argv) if word == ${
+          JSON.stringify(`${workspace}/${path}`)
+        })
+    argv[at - 1] = ${JSON.stringify(secret)}`,
+      );
+      const { stdout, stderr } = await run(sandbox, `${place.root.path}/session`);
+      assertEquals(stdout, "");
+      assertMatch(stderr, /nothing was started: .* shows something else/);
+    },
+  });
+}
+
+for (const when of ["before its sandbox is made", "while it is made"]) {
+  testIf(linux, whyNot, {
+    name: `a link in the place of the workspace shows nothing, put there ${when}`,
+    fn: async () => {
+      await using place = await Place.create();
+      const { workspace, secret } = place;
       const sandbox = await kernelSandbox(
         place,
-        `cat ${workspace}/.ipybox/* ${workspace}/sub/.git/* ${place.secret}/*; echo ran`,
+        `cat ${workspace}/key ${secret}/key; echo >${workspace}/planted; echo ran`,
       );
-      await place.swap("sub/.git", target);
-      const { code, stdout, stderr } = await run(sandbox, `${place.root.path}/session`);
-      assertEquals(stdout, "");
-      assertNotEquals(code, 0);
-      assertMatch(stderr, /nothing was started: |Can't bind mount/);
+      const swap = () => place.swap("", secret);
+      if (when === "while it is made") {
+        // What has been mounted around it stays, and is the workspace's folder.
+        const { stdout } = await place.run(sandbox, "session", swap);
+        assert(!stdout.includes("of the host"), stdout);
+        assertEquals(await place.root.list("secret"), ["key"]);
+      } else {
+        await swap();
+        await place.requireNothing(await run(sandbox, `${place.root.path}/session`));
+      }
     },
   });
 }
@@ -147,10 +229,9 @@ for (const openReads of [false, true]) {
         const server = await serverSandbox(place, ["-c", script, `${workspace}/data`], {
           openReads,
         });
-        await place.swap("data", secret);
-        const { stdout } = await run(server, server.cwd);
+        const { stdout } = await place.run(server, "own", () => place.swap("data", secret));
         assert(!stdout.includes("of the host"), stdout);
-        assertEquals(await names(secret), ["key"]);
+        assertEquals(await place.root.list("secret"), ["key"]);
       },
     });
   }
@@ -195,65 +276,3 @@ for (const openReads of [false, true]) {
     },
   });
 }
-
-testIf(linux, whyNot, {
-  name: "nothing is mounted on what appeared while a session runs, until all of them have ended",
-  fn: async () => {
-    await using workspace = await TempFolder.create();
-    await Deno.mkdir(`${workspace.path}/sub`);
-    await Deno.writeTextFile(`${workspace.path}/sub/.env`, "OLD=1");
-    const options = { workspace: workspace.path };
-    const look = `
-import os
-for name in ("sub/.env", "sub/.env.local", "sub/.git/config"):
-    try:
-        open(name, "r+").close(); print(name, "open")
-    except OSError as error:
-        print(name, type(error).__name__)
-print([line.split()[4] for line in open("/proc/self/mountinfo") if "/sub/" in line.split()[4]])`;
-    {
-      await using first = await TestExecutor.start(options);
-      await first.executor.execute("1");
-      await Deno.writeTextFile(`${workspace.path}/sub/.env.local`, "NEW=1");
-      await Deno.mkdir(`${workspace.path}/sub/.git`);
-      await Deno.writeTextFile(`${workspace.path}/sub/.git/config`, "");
-      const lines: string[] = [];
-      const log = { ...silentLogger, warn: (line: string) => void lines.push(line) };
-      await using second = await TestExecutor.start({ ...options, log });
-      const text = (await second.executor.execute(look)).text ?? "";
-      assertStringIncludes(text, "sub/.env.local open\nsub/.git/config open");
-      assertMatch(text, /^sub\/\.env \w+Error$/m);
-      assert(!/sub\/\.(git|env\.local)'/.test(text), text);
-      assertMatch(lines.join("\n"), /Code can read .*\/sub\/\.env\.local: files that appear while/);
-    }
-    await using third = await TestExecutor.start(options);
-    const text = (await third.executor.execute(look)).text ?? "";
-    assert(!text.includes("open"), text);
-  },
-});
-
-async function names(folder: string): Promise<string[]> {
-  return (await Array.fromAsync(Deno.readDir(folder), ({ name }) => name)).sort();
-}
-
-testIf(linux, whyNot, {
-  name: "an engine mounts nothing that code of another session could replace",
-  fn: async () => {
-    await using place = await Place.create();
-    const { root, workspace, belongings } = place;
-    const protect = () =>
-      protectWorkspace(workspace, {
-        ...{ log, belongings, nestedWorkspace: true, hostPrivate: `${root.path}/host` },
-        sandbox: { readOnly: [`${workspace}/settings.json`] },
-      });
-    await Deno.mkdir(`${workspace}/before/.ipybox`, { recursive: true });
-    await protect(); // what is there before any code runs
-    await protect();
-    await Deno.mkdir(`${workspace}/x/.ipybox`, { recursive: true });
-    const error = await assertRejects(protect, SandboxUnavailableError, "/x/.ipybox");
-    assertStringIncludes(error.fix, "End the sessions");
-    await Deno.remove(`${workspace}/x`, { recursive: true });
-    await Deno.writeTextFile(`${workspace}/settings.json`, "{}");
-    await assertRejects(protect, SandboxUnavailableError, "/settings.json");
-  },
-});

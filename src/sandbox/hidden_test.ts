@@ -1,0 +1,157 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { findHidden } from "./hidden.ts";
+import { hostPython } from "./wall.ts";
+
+const isPosix = Deno.build.os !== "windows";
+
+async function make(folder: string, ...paths: string[]): Promise<void> {
+  for (const path of paths) {
+    const target = `${folder}/${path}`;
+    await Deno.mkdir(target.slice(0, target.lastIndexOf("/")), { recursive: true });
+    if (!path.endsWith("/")) await Deno.writeTextFile(target, "");
+  }
+}
+
+async function find(folder: string) {
+  return await findHidden(folder, { python: await hostPython(folder) });
+}
+
+/** What is hidden in a folder, by its path in there. */
+async function hiddenIn(folder: string): Promise<string[]> {
+  const { paths, warnings } = await find(folder);
+  assertEquals(warnings, []);
+  return paths.map((path) => path.slice(folder.length + 1)).sort();
+}
+
+Deno.test("findHidden() finds secrets and ipybox's own folders, four levels deep", async () => {
+  await using folder = await TempFolder.create();
+  await make(
+    folder.path,
+    ".ipybox/mcp.json",
+    "inner/project/.ipybox/",
+    "a/b/c/.ipybox/",
+    "a/b/c/.env",
+    "a/b/c/d/.env",
+    ".env",
+    ".env.local",
+    ".envrc",
+    ".dev.vars",
+    ".npmrc",
+    "sub/.pypirc",
+    "sub/.netrc",
+    ".git-credentials",
+    ".git/.git-credentials",
+    ".cargo/credentials.toml",
+    "keys/id_ed25519",
+    "keys/id_rsa",
+  );
+  assertEquals(await hiddenIn(folder.path), [
+    ".cargo/credentials.toml",
+    ".dev.vars",
+    ".env",
+    ".env.local",
+    ".envrc",
+    ".git-credentials",
+    ".git/.git-credentials",
+    ".ipybox",
+    ".npmrc",
+    "a/b/c/.env",
+    "a/b/c/.ipybox",
+    "inner/project/.ipybox",
+    "keys/id_ed25519",
+    "keys/id_rsa",
+    "sub/.netrc",
+    "sub/.pypirc",
+  ]);
+});
+
+Deno.test("findHidden() leaves what is no secret, and looks into no node_modules", async () => {
+  await using folder = await TempFolder.create();
+  await make(
+    folder.path,
+    ".env.example",
+    ".env.sample",
+    ".npmrc.template",
+    ".environment",
+    "keys/id_ed25519.pub",
+    ".git/hooks/pre-commit",
+    ".mcp.json",
+    ".vscode/settings.json",
+    "CLAUDE.md",
+    "node_modules/x/.npmrc",
+    ".venv/pyvenv.cfg",
+  );
+  assertEquals(await hiddenIn(folder.path), []);
+  await make(folder.path, ".env/pyvenv.cfg", ".env/.env"); // an environment may have that name
+  assertEquals(await hiddenIn(folder.path), [".env/.env"]);
+});
+
+Deno.test("findHidden() finds what a secret's link leads to, and follows no other link", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  await make(folder.path, "config/named", "config/folder/file");
+  await make(outside.path, ".env", "file");
+  const links = {
+    ".env": "config/named",
+    ".env.outside": `${outside.path}/file`,
+    ".env.nowhere": "nothing",
+    ".env.loop": ".env.loop",
+    "plain": "config/named",
+    "elsewhere": outside.path,
+  };
+  for (const [name, target] of Object.entries(links)) {
+    await Deno.symlink(target, `${folder.path}/${name}`);
+  }
+  assertEquals(await hiddenIn(folder.path), [
+    ".env.loop",
+    ".env.nowhere",
+    ".env.outside",
+    "config/named",
+  ]);
+});
+
+Deno.test({
+  name: "findHidden() finds sockets, also those of git's programs",
+  ignore: !isPosix,
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    await make(folder.path, "sub/", ".git/hooks/", "node_modules/x/");
+    const names = ["s", "sub/s", ".git/fsmonitor--daemon.ipc", "node_modules/x/s"];
+    const listeners = names.map((name) =>
+      Deno.listen({ transport: "unix", path: `${folder.path}/${name}` })
+    );
+    assertEquals(await hiddenIn(folder.path), [".git/fsmonitor--daemon.ipc", "s", "sub/s"]);
+    for (const listener of listeners) listener.close();
+  },
+});
+
+Deno.test("findHidden() hides 500 paths, and says how many are left", async () => {
+  await using folder = await TempFolder.create();
+  await make(folder.path, ".env");
+  for (let i = 1; i < 503; i++) await Deno.link(`${folder.path}/.env`, `${folder.path}/.env.${i}`);
+  const { paths, warnings } = await find(folder.path);
+  assertEquals([paths.length, warnings.length], [500, 1]);
+  assertMatch(warnings[0] ?? "", /^Code can read 3 files with names of secrets in /);
+});
+
+Deno.test({
+  name: "findHidden() looks into folders whose names are not UTF-8",
+  ignore: Deno.build.os !== "linux", // elsewhere, all names are
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    await make(folder.path, "a/\ufffd/.env"); // that is a character, too
+    const code = "import os, sys; path = os.fsencode(sys.argv[1]) + b'/a/\\xff'; os.mkdir(path); " +
+      "open(path + b'/.env', 'w').close()";
+    const { success } = await new Deno.Command("python3", { args: ["-c", code, folder.path] })
+      .output();
+    assert(success);
+    // As Python spells the byte, which is how the wall gets it.
+    assertEquals(await hiddenIn(folder.path), ["a/\udcff/.env", "a/\ufffd/.env"]);
+  },
+});
+
+Deno.test("findHidden() takes a folder that cannot be listed as one that code cannot list either", async () => {
+  await using folder = await TempFolder.create();
+  assertEquals(await find(`${folder.path}/missing`), { paths: [], warnings: [] });
+});
