@@ -9,6 +9,7 @@ import { findPrograms, programOf } from "../process/program.ts";
 import { pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 import { parsedJson } from "../json/plain.ts";
+import type { WorkspacePython } from "../sandbox/workspace_python.ts";
 
 /** The oldest version of Python that runs kernels. */
 const MINIMUM_PYTHON: readonly [number, number] = [3, 10];
@@ -76,12 +77,16 @@ const TIMEOUT_MS = 60_000;
 export async function inspectInterpreter(
   command: string,
   modules: Readonly<Record<string, string>> = {},
+  inside?: WorkspacePython,
 ): Promise<Interpreter> {
   const names = Object.entries(modules).map(([module, name]) => `${module}=${name}`);
   // -I, because kernels ignore the current folder, PYTHONPATH and the user's site-packages, too.
-  const { stdout, stderr, code } = await output(command, [...pythonArgs(INSPECT), ...names]);
+  const args = [...pythonArgs(INSPECT), ...names];
+  const { stdout, stderr, code } = inside === undefined
+    ? await output(command, args)
+    : await inside.run(args, AbortSignal.timeout(TIMEOUT_MS));
   const answer = parseInterpreter(stdout);
-  if (answer !== undefined) return answer;
+  if (answer !== undefined) return inside ? { ...answer, executable: inside.executable } : answer;
   const lastLine = stderr.trim().split("\n").at(-1) ?? "";
   throw notPython(command, lastLine === "" ? `it exited with code ${code}` : lastLine);
 }

@@ -24,6 +24,7 @@ import { confine } from "../sandbox/confine.ts";
 import { pythonFolders } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
+import { isOwnProgram } from "../sandbox/workspace.ts";
 import {
   type IndexSettings,
   indexSettings,
@@ -145,6 +146,12 @@ export class PackageFolder {
     options: PackageFolderOptions = {},
   ): Promise<PackageFolder> {
     using _stage = stage("open packages");
+    if (!await isOwnProgram(python.executable, workspace)) {
+      throw new EnvironmentNotReadyError(
+        `Cannot install packages for ${python.executable}: it is in a workspace, whose code can change it`,
+        `${python.executable} -m pip install PACKAGE`,
+      );
+    }
     const folder = folderOf(workspace, options.cacheDir);
     await Deno.mkdir(dirname(folder), { recursive: true, mode: 0o755 });
     if (await madeFolder(folder, workspace)) await removeAbandoned(dirname(folder));
