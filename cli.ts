@@ -10,6 +10,7 @@
  *
  * @module
  */
+import { userInfo } from "node:os";
 import { runCommandLine } from "./src/commands/mod.ts";
 import { Terminal } from "./src/commands/terminal/terminal.ts";
 import config from "./deno.json" with { type: "json" };
@@ -28,8 +29,19 @@ import config from "./deno.json" with { type: "json" };
  * ```
  */
 export async function main(args: readonly string[]): Promise<number> {
+  setHome();
   using terminal = new Terminal();
   return await runCommandLine(args, terminal, config.version);
+}
+
+/** Sets `HOME` to the user's home directory, if a service or a container started this without it. */
+function setHome(): void {
+  if (Deno.env.get("HOME")) return;
+  try {
+    Deno.env.set("HOME", userInfo().homedir);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error; // else the system does not know the user
+  }
 }
 
 if (import.meta.main) Deno.exit(await main(Deno.args));

@@ -148,7 +148,7 @@ async function planBuild(
   await requireOwnPlaces(step.env);
   const uv = await findProgram("uv", { path: step.env.PATH });
   const base = options.basePython === undefined
-    ? await findBaseInterpreter(uv === undefined)
+    ? await findBaseInterpreter(uv === undefined, onProgress)
     : await inspectInterpreter(options.basePython);
   if (base === undefined) {
     throw new EnvironmentNotReadyError(
