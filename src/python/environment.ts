@@ -182,7 +182,7 @@ export async function checkPython(options: FindPythonOptions = {}): Promise<Pyth
 /** What an interpreter that was inspected lacks. */
 function judge(interpreter: Interpreter, managed: boolean): PythonCheck {
   const environment = toEnvironment(interpreter, managed);
-  const { executable, packages: { pydantic, ...packages } } = interpreter;
+  const { packages: { pydantic, ...packages } } = interpreter;
   const missing: Record<string, string> = { ...interpreter.missing };
   if (pydantic !== undefined && isOld(pydantic)) {
     missing.pydantic = `version ${pydantic} is older than ${MINIMUM_PYDANTIC.join(".")}`;

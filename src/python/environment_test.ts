@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { variables } from "../../tests/support/variables.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { checkPython, findPython } from "./environment.ts";
 import { findBaseInterpreter, isNewEnough } from "./interpreter.ts";
@@ -177,7 +178,7 @@ Deno.test("findBaseInterpreter() says which Pythons before the one that it finds
   await Deno.writeTextFile(broken, "#!/bin/sh\necho 'no such version' >&2; exit 127\n", {
     mode: 0o755,
   });
-  using _path = variable("PATH", `${directory.path}:${Deno.env.get("PATH")}`);
+  using _path = variables({ PATH: `${directory.path}:${Deno.env.get("PATH")}` });
   const said: string[] = [];
   const found = await findBaseInterpreter(false, (line) => said.push(line));
   assert(found !== undefined);
@@ -234,19 +235,7 @@ async function addPackage(
 
 /** Takes a variable out of the environment until it is disposed of. */
 function withoutVariable(name: string): Disposable {
-  const back = variable(name, "");
+  const back = variables({ [name]: "" });
   Deno.env.delete(name);
   return back;
-}
-
-/** Sets a variable until it is disposed of. */
-function variable(name: string, value: string): Disposable {
-  const before = Deno.env.get(name);
-  Deno.env.set(name, value);
-  return {
-    [Symbol.dispose]() {
-      if (before === undefined) Deno.env.delete(name);
-      else Deno.env.set(name, before);
-    },
-  };
 }
