@@ -181,7 +181,7 @@ export async function checkPython(options: FindPythonOptions = {}): Promise<Pyth
 /** What an interpreter that was inspected lacks. */
 function judge(interpreter: Interpreter, managed: boolean): PythonCheck {
   const environment = toEnvironment(interpreter, managed);
-  const { executable, packages: { pydantic, ...packages } } = interpreter;
+  const { packages: { pydantic, ...packages } } = interpreter;
   const missing: Record<string, string> = { ...interpreter.missing };
   if (pydantic !== undefined && isOld(pydantic)) {
     missing.pydantic = `version ${pydantic} is older than ${MINIMUM_PYDANTIC.join(".")}`;
@@ -196,10 +196,18 @@ function judge(interpreter: Interpreter, managed: boolean): PythonCheck {
     fix: managed
       ? "ipybox setup --rebuild"
       : problem === undefined
-      ? `${executable} -m pip install -U ${Object.keys(missing).join(" ")}\n` +
-        "or configure no Python and run: ipybox setup"
+      ? howToAdd(Object.keys(missing), interpreter) +
+        "\nor configure no Python and run: ipybox setup"
       : "Configure a newer Python, or none and run: ipybox setup",
   };
+}
+
+/** The command that installs packages for a Python, or for a new environment where it takes none. */
+function howToAdd(names: readonly string[], { executable, hasPip }: Interpreter): string {
+  const install = `-m pip install -U ${names.join(" ")}`;
+  if (hasPip) return `${executable} ${install}`;
+  const all = `-m pip install ${KERNEL_PACKAGES.join(" ")}`;
+  return `${executable} -m venv ENV && ENV/bin/python ${all}, then --python ENV/bin/python`;
 }
 
 function isOld(version: string): boolean {

@@ -95,7 +95,7 @@ interface StepEnd {
 
 /** What needs no index. */
 const OFFLINE: IndexSettings = indexSettings({
-  pip: new Map([["no-index", "true"]]),
+  pip: { "no-index": "true" },
   main: "",
 });
 
@@ -288,8 +288,7 @@ export class PackageFolder {
   /** Installs what is not there. */
   async #fetch(job: Job, requirements: readonly Requirement[]): Promise<StepEnd> {
     const { uv, signal } = job;
-    const python = namedProgram(this.#python.executable);
-    const settings = await readIndexSettings({ python, uv, signal });
+    const settings = await readIndexSettings(this.#python, { uv, signal });
     const command = [
       ...this.#command(job, requirements),
       ...(settings.secret ? ["--no-build"] : []),

@@ -32,7 +32,6 @@ import { imageSize } from "../../src/mcp_server/images.ts";
 import { parsePolicy } from "../../src/approval/rules/parse.ts";
 import { readShell } from "../../src/approval/rules/commands.ts";
 import { parseRequirement } from "../../src/python/requirement.ts";
-import { indexSettings, parsePipOptions } from "../../src/python/indexes.ts";
 import { Refused } from "../../src/calls/door.ts";
 import { parseServersFile } from "../../src/servers/foreign.ts";
 import { launchText } from "../../src/servers/facets.ts";
@@ -208,11 +207,6 @@ const TEXTS: Readonly<Record<string, Parser<string>>> = {
     parse: parseRequirement,
     throws: [TypeError],
     seeds: ["pandas[a,b]>=2, <3", "x @ git+https://h.example/a/b@c#egg=d"],
-  },
-  "settings of pip": {
-    parse: (text) =>
-      indexSettings({ pip: parsePipOptions(text), main: "https://h.example/simple" }),
-    seeds: ["global.index-url='https://h.example/simple'\ninstall.extra-index-url='\\nhttps://a'"],
   },
   "files of variables": {
     parse: parseDotenv,
