@@ -8,13 +8,9 @@ import {
   assertMatch,
   assertRejects,
   assertStringIncludes,
-  fail,
 } from "@std/assert";
 import { dirname } from "node:path";
 import { ConfigError, McpConnectionError } from "../../src/base/errors.ts";
-import { parseCommandLine } from "../../src/commands/command.ts";
-import { COMMANDS } from "../../src/commands/mod.ts";
-import { Terminal } from "../../src/commands/terminal/terminal.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { KernelGateway } from "../../src/kernel/gateway.ts";
 import { silentLogger } from "../../src/base/log.ts";
@@ -283,16 +279,7 @@ Deno.test("code sees and changes nothing of a workspace in its own", async () =>
   await registry.register("raw", { ...rawServer(), env: { KEY: "literal secret" } });
   const before = await Deno.readTextFile(`${inner}/.ipybox/mcp.json`);
 
-  const outer = { workspace: folder.path, python: testPython(), log };
-  const error = await assertRejects(() => CodeExecutor.start(outer), ConfigError);
-  assertStringIncludes(error.message, `it contains the workspace ${inner}`);
-  // With a `.ipybox`, it would be a workspace, and so would all in it be refused.
-  assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).map(({ name }) => name), ["a"]);
-  const docker = { ...outer, placement: { type: "docker" } } as const;
-  await assertRejects(() => CodeExecutor.start(docker), ConfigError, "it contains the workspace");
-  assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).map(({ name }) => name), ["a"]);
-
-  await using started = await TestExecutor.start({ ...outer, nestedWorkspace: true });
+  await using started = await TestExecutor.start({ workspace: folder.path });
   const results = await attack(
     started.executor,
     `${TOOLS}
@@ -312,62 +299,6 @@ attempt("remove", lambda: shutil.rmtree("a/proj/.ipybox"))`,
   const state = await Array.fromAsync(Deno.readDir(`${inner}/.ipybox`), ({ name }) => name);
   assertEquals(state.sort(), ["mcp.json", "mcp.lock"]);
   assertEquals(await Deno.readTextFile(`${inner}/.ipybox/mcp.json`), before);
-});
-
-Deno.test("a workspace in another one is not used, whatever the other one's code put there", async () => {
-  await using folder = await TempFolder.create();
-  const inner = `${folder.path}/a/b/c/d/e/proj`; // deeper than sessions look
-  await using started = await TestExecutor.start({ workspace: folder.path });
-  await started.executor.execute(`
-import os
-os.makedirs("a/b/c/d/e/proj/.ipybox")
-with open("a/b/c/d/e/proj/.ipybox/policy.json", "w") as file:
-    file.write('{"rules": [{"effect": "allow"}]}')
-`);
-  const error = await assertRejects(
-    () => CodeExecutor.start({ workspace: inner, python: testPython(), log }),
-    ConfigError,
-  );
-  assertStringIncludes(error.message, `it is in the workspace ${folder.path}`);
-  const { code, stderr } = await ipybox(["run", "--workspace", inner, "-c", "1"]);
-  assert(code !== 0);
-  assertStringIncludes(stderr, "--nested-workspace");
-  const accepted = ["run", "--nested-workspace", "--workspace", inner, "-c", "print(6 * 7)"];
-  assertEquals((await ipybox(accepted)).stdout, "42\n");
-  const http = await assertRejects(() => HttpMcp.start(["--workspace", inner]), Error);
-  assertStringIncludes(http.message, "it is in the workspace");
-});
-
-Deno.test("no command writes to a folder that code of a workspace can exchange", async () => {
-  await using folder = await TempFolder.create();
-  await Deno.mkdir(`${folder.path}/.ipybox`); // as every session leaves one
-  const inner = `${folder.path}/sub`;
-  await Deno.mkdir(inner);
-  const commands = [
-    ["register", "raw", "--", "true"],
-    ["unregister", "raw"],
-    ["login", "raw"],
-    ["install", "requests"],
-    ["packages", "remove", "requests"],
-    ["policy", "accept", "--yes"],
-    ["policy", "forget", "--all"],
-    ["tools", "--learn", "raw"],
-    ["clean"],
-  ];
-  using terminal = new Terminal();
-  for (const [name = "", ...args] of commands) {
-    const command = await COMMANDS[name]?.load();
-    if (command === undefined) fail(name);
-    const parsed = parseCommandLine(name, command, ["--workspace", inner, ...args]);
-    const run = () => command.run(parsed, terminal);
-    const error = await assertRejects(run, ConfigError);
-    assertStringIncludes(error.message, `it is in the workspace ${folder.path}`, name);
-  }
-  assertEquals(await Array.fromAsync(Deno.readDir(inner)), []);
-  const read = await ipybox(["servers", "--workspace", inner]);
-  assertEquals(read.code, 0, read.stderr);
-  const accepted = await ipybox(["clean", "--nested-workspace", "--workspace", inner]);
-  assertEquals(accepted.code, 0, accepted.stderr);
 });
 
 Deno.test("code in the workspace of an HTTP server sees nothing of its sessions", async () => {
