@@ -20,8 +20,10 @@ import { translatePattern } from "./pattern.ts";
 import { quoted } from "./python.ts";
 import { BEYOND_TYPES, type Schema, type SchemaNode } from "./schema.ts";
 import type { TypeBuilder } from "./type_builder.ts";
-import { fits, type Mode } from "./value_types.ts";
-import { spend, spendText } from "./work.ts";
+import { fits, type Mode, typeText } from "./value_types.ts";
+
+/** What a field takes besides its own words. */
+const FIELD_TEXT = 64;
 
 export function defineClass(types: TypeBuilder, schema: SchemaNode, name: string): void {
   const { required = [], additionalProperties, patternProperties } = schema;
@@ -29,7 +31,7 @@ export function defineClass(types: TypeBuilder, schema: SchemaNode, name: string
   const unexpressed = [...BEYOND_TYPES, "minProperties", "maxProperties"] as const;
   if (unexpressed.some((keyword) => schema[keyword] !== undefined)) types.noteInexact();
   if (required.some((property) => !properties.has(property))) types.noteInexact();
-  spend(200 + required.length);
+  types.addText(schema.description?.length ?? 0);
   types.openClasses.add(name);
   const fields = fieldsOf(schema, types);
   const rest = undeclared(schema, types.mode);
@@ -67,14 +69,16 @@ function fieldsOf(schema: SchemaNode, types: TypeBuilder): Field[] {
   for (const [wire, part] of properties) {
     const name = names.get(wire);
     if (name === undefined) continue;
-    spend(100);
     const type = types.typeOf(part, wire);
     const { description = "", default: preset } = typeof part === "object" ? notesOf(part) : {};
-    spendText(description);
     const shown = preset !== undefined && preset !== null && fits(preset, type);
     const sent = isInput && shown && required.has(wire);
     const isRequired = required.has(wire) && !sent;
     const none = isInput && allowsNull(part) ? NULL : NONE;
+    const told = preset === undefined || preset === null ? "" : quoted(preset);
+    types.addText(
+      FIELD_TEXT + wire.length + typeText(type).length + description.length + told.length,
+    );
     fields.push({
       name,
       wire,
@@ -84,9 +88,7 @@ function fieldsOf(schema: SchemaNode, types: TypeBuilder): Field[] {
       sent,
       description: [
         description.trimEnd(),
-        ...(isInput && !shown && preset !== undefined && preset !== null
-          ? [`Default: ${quoted(preset)}`]
-          : []),
+        ...(isInput && !shown && told !== "" ? [`Default: ${told}`] : []),
         ...(isInput ? uncheckedPatterns(part).map((source) => `Not checked: ${source}`) : []),
       ].filter((line) => line.trim() !== "").join("\n"),
     });
@@ -120,7 +122,6 @@ export function isTextEnvelope(definition: ClassDefinition): boolean {
 /** The patterns of a property that cannot be checked in Python. */
 function uncheckedPatterns(schema: Schema, depth = 0): string[] {
   if (typeof schema === "boolean" || depth > 5) return [];
-  spend(3);
   const { pattern, items, additionalProperties, anyOf = [], oneOf = [], allOf = [] } = schema;
   const own = pattern !== undefined && translatePattern(pattern) === undefined ? [pattern] : [];
   const parts = [...anyOf, ...oneOf, ...allOf, items ?? true, additionalProperties ?? true];

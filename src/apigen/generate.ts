@@ -12,9 +12,9 @@ import { shellWord } from "../base/shell_word.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import type { ObservedResults } from "../json/shape.ts";
 import { withAdditions } from "./additions.ts";
-import { isObject, type Json, type JsonObject, textOf, toJson, writeJson } from "./json.ts";
+import { isObject, type Json, type JsonObject, readDefinition, textOf, writeJson } from "./json.ts";
 import type { ModuleModel, ModuleOrigin } from "./model.ts";
-import { buildModule, openModule } from "./module_builder.ts";
+import { modelOf } from "./signature.ts";
 import { moduleNames } from "./names.ts";
 import {
   compareTools,
@@ -28,16 +28,6 @@ import {
   writeStubs,
 } from "./package.ts";
 import { renderModule, renderPackage, renderResults } from "./render.ts";
-import {
-  LIST_WORK,
-  READ_LIST_WORK,
-  READ_WORK,
-  spend,
-  TooMuchWorkError,
-  withWork,
-  WorkBudget,
-  workLeft,
-} from "./work.ts";
 
 /** The outcome for one tool. */
 export interface GeneratedTool {
@@ -139,7 +129,7 @@ async function inTurns<T>(steps: Generator<void, T>): Promise<T> {
 
 /** Renders the files of a package, in one step for each module. */
 function* renderSteps(serverName: string, listing: ToolListing): Generator<void, RenderedPackage> {
-  const entries = withWork(READ_LIST_WORK, () => readTools(listing));
+  const entries = readTools(listing);
   const about = aboutServer(listing);
   const { files, summaries, definitions, tools } = yield* renderTools(
     serverName,
@@ -155,15 +145,14 @@ function* renderSteps(serverName: string, listing: ToolListing): Generator<void,
   return { files, tools };
 }
 
-/** Renders modules until the work budget is used up. */
+/** Renders the modules of a list. */
 function* renderTools(
   serverName: string,
   entries: readonly ToolEntry[],
   results: Results | undefined,
 ) {
-  const work = new WorkBudget(LIST_WORK);
   const names = entries.flatMap((entry) => "reason" in entry ? [] : [entry.name]);
-  const modules = work.run(() => moduleNames(names));
+  const modules = moduleNames(names);
   const files = new Map<string, string>();
   const summaries: { module: string; summary: string }[] = [];
   const definitions: JsonObject[] = [];
@@ -177,12 +166,7 @@ function* renderTools(
     }
     const module = modules.get(tool) ?? "";
     const origin: ModuleOrigin = { server: serverName, tool, module };
-    const rendered = work.run(() => renderTool(origin, entry.definition, results?.get(tool)));
-    if (rendered === undefined) {
-      tools.push({ tool, module: null, warnings: [LEFT_OUT] });
-      continue;
-    }
-    const { model, text } = rendered;
+    const { model, text } = renderTool(origin, entry.definition, results?.get(tool));
     definitions.push(entry.definition);
     files.set(`${module}.py`, text);
     summaries.push({ module, summary: firstSentence(model.description || model.title) });
@@ -203,9 +187,6 @@ function runtimeFiles(): Files {
   return new Map([...files, ["py.typed", ""]]);
 }
 
-/** The work for a module without any schema. */
-const MODULE_WORK = 2_000;
-
 /** How many tools of a server get a module. The largest real servers have a few hundred. */
 const MAX_TOOLS = 5_000;
 
@@ -215,34 +196,14 @@ const MAX_NAME = 1_000;
 /** The longest instructions that a package's docstring shows. Real ones have a few thousand characters. */
 const MAX_INSTRUCTIONS = 100_000;
 
-const LEFT_OUT =
-  "The server's list of tools is too large to generate an API for all of them: this tool is omitted";
-
-/** Renders a tool: without its schema if that takes too much work, and not at all if that does, too. */
+/** Renders a tool: without its schema if that is too deep or too large. */
 function renderTool(
   origin: ModuleOrigin,
   definition: JsonObject,
   results: ObservedResults | undefined,
-): { model: ModuleModel; text: string } | undefined {
-  const render = (build: () => ModuleModel) =>
-    withWork(workLeft() / 4, () => { // so that a few tools do not use up all of it
-      spend(MODULE_WORK);
-      const model = build();
-      return { model, text: renderModule(model) };
-    });
-  try {
-    return render(() => buildModule(origin, definition, results));
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    const reason =
-      `The schema is too deep or too large: arguments are not checked (${error.message})`;
-    try {
-      return render(() => openModule(origin, definition, reason));
-    } catch (again) {
-      if (again instanceof TooMuchWorkError) return undefined;
-      throw again;
-    }
-  }
+): { model: ModuleModel; text: string } {
+  const model = modelOf(origin, definition, results);
+  return { model, text: renderModule(model) };
 }
 
 type ToolEntry =
@@ -275,7 +236,7 @@ function readTool(tool: unknown, place: string): ToolEntry {
   }
   let definition: Json | undefined;
   try {
-    definition = withWork(READ_WORK, () => toJson(tool));
+    definition = readDefinition(tool);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     if (name === undefined) return { name: place, reason: error.message };
@@ -313,7 +274,7 @@ function aboutServer({ serverInfo, instructions = "" }: ToolListing): ServerAbou
 
 function readInfo(info: unknown): JsonObject | undefined {
   try {
-    const json = withWork(MODULE_WORK, () => toJson(info));
+    const json = readDefinition(info);
     return isObject(json) ? json : undefined;
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
@@ -350,7 +311,6 @@ function isGeneratedFile(name: string, text: string | undefined): boolean {
 /** The package as it was generated before, rendered again from its definitions. */
 class FormerPackage {
   readonly #server: string;
-  readonly #work = new WorkBudget(LIST_WORK);
   /** The tools by their modules' files. */
   readonly #tools: ReadonlyMap<string, PackageTool>;
 
@@ -365,7 +325,7 @@ class FormerPackage {
     if (known === undefined) return undefined;
     const { name: tool, module, definition, results } = known;
     const origin = { server: this.#server, tool, module };
-    return this.#work.run(() => renderTool(origin, definition, results))?.text;
+    return renderTool(origin, definition, results).text;
   }
 }
 

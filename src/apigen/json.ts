@@ -4,7 +4,6 @@
  *
  * @module
  */
-import { spend, spendText } from "./work.ts";
 
 export type Json = null | boolean | string | JsonNumber | readonly Json[] | JsonObject;
 
@@ -37,10 +36,21 @@ const { isRawJSON } = JSON as typeof JSON & SourceTextAccess;
 const MAX_INDENTED = 20;
 
 /** The deepest nesting that is read. The rest of the generator recurses over it. */
-const MAX_DEPTH = 2_000;
+const MAX_DEPTH = 64;
+
+/** The largest definition of a tool that is read, in bytes. Real ones have up to 20 KB. */
+const MAX_DEFINITION = 256 * 1024;
 
 /** The longest number that is read. Python refuses integers of more than 4,300 digits. */
 const MAX_DIGITS = 1_000;
+
+/** Reads what a server says of a tool or itself; a `RangeError` if it is too deep or too large. */
+export function readDefinition(value: unknown): Json | undefined {
+  const json = toJson(value);
+  const text = json === undefined ? "" : writeJson(json);
+  if (new TextEncoder().encode(text).length <= MAX_DEFINITION) return json;
+  throw new RangeError(`it has more than ${MAX_DEFINITION / 1024} KiB`);
+}
 
 /** Converts the result of `JSON.parse()`. Numbers can also be `bigint`s or raw JSON. */
 export function toJson(value: unknown): Json | undefined {
@@ -48,11 +58,9 @@ export function toJson(value: unknown): Json | undefined {
 }
 
 function read(value: unknown, depth: number): Json | undefined {
-  spend(5);
-  if (depth > MAX_DEPTH) throw new RangeError(`JSON nests more than ${MAX_DEPTH} levels deep`);
+  if (depth > MAX_DEPTH) throw new RangeError(`it nests more than ${MAX_DEPTH} levels deep`);
   switch (typeof value) {
     case "string":
-      spendText(value);
       return value;
     case "boolean":
       return value;
@@ -79,7 +87,6 @@ function readObject(value: object | null, depth: number): Json | undefined {
   const entries = value instanceof Map ? value : Object.entries(value);
   const object = new Map<string, Json>();
   for (const [name, inner] of entries) {
-    spendText(String(name));
     const json = read(inner, depth + 1);
     if (json !== undefined) object.set(String(name), json);
   }
@@ -144,14 +151,12 @@ export function textOf(value: Json | undefined): string {
 
 /** A string that is the same for equal values. 1 equals 1.0, and the order of names does not count. */
 export function keyOf(value: Json): string {
-  spend(2);
   if (value instanceof JsonNumber) return String(value.integer ?? value.value);
   if (isArray(value)) return `[${value.map(keyOf).join()}]`;
   if (isObject(value)) {
     const entries = [...value].map(([name, inner]) => `${JSON.stringify(name)}:${keyOf(inner)}`);
     return `{${entries.sort().join()}}`;
   }
-  if (typeof value === "string") spendText(value);
   return JSON.stringify(value);
 }
 

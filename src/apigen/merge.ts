@@ -20,19 +20,27 @@ import {
   type SchemaNode,
   typeOfValue,
 } from "./schema.ts";
-import { spend } from "./work.ts";
 
-/** How many merges one document can cause: hostile ones could make it grow endlessly. */
-const MAX_MERGES = 20_000;
+/**
+ * How many properties, required names and values one document can merge and compare. References let a
+ * small one ask for endless merges of wide objects.
+ */
+const MAX_MERGED = 500_000;
 
 /** Merges schemas. */
 export class Merger {
   readonly #flattened = new Map<SchemaNode, Schema>();
   readonly #open = new Set<SchemaNode>();
-  #merges = 0;
+  #merged = 0;
 
   /** @param onInexact Called when a result allows more than its parts do. */
   constructor(readonly onInexact: () => void) {}
+
+  /** Whether the document may merge or compare that much more. */
+  affords(size: number): boolean {
+    this.#merged += 1 + size;
+    return this.#merged <= MAX_MERGED;
+  }
 
   /** Merges references and `allOf` into a schema. */
   flatten(schema: Schema): Schema {
@@ -78,11 +86,10 @@ export class Merger {
     if (left === false || right === false) return false;
     if (right === true) return left;
     if (left === true) return right;
-    if (++this.#merges > MAX_MERGES) {
+    if (!this.affords(widthOf(left) + widthOf(right))) {
       this.onInexact();
       return left;
     }
-    spend(20 + 2 * (widthOf(left) + widthOf(right)));
     if (constraintsOf(left).length === 0) return { ...right, ...left };
     if (constraintsOf(right).length === 0) return { ...right, ...left };
     return this.#combine(left, right);
@@ -191,7 +198,9 @@ export class Merger {
 }
 
 /** How much of a schema a merge copies or compares. */
-function widthOf({ properties, required = [], values = [] }: SchemaNode): number {
+function widthOf(schema: Schema | undefined): number {
+  if (typeof schema !== "object") return 0;
+  const { properties, required = [], values = [] } = schema;
   return (properties?.size ?? 0) + required.length + values.length;
 }
 
@@ -216,7 +225,9 @@ export function areApart(branches: readonly Schema[], merger: Merger): boolean {
   if (branches.length > 200) return false; // comparing all pairs would take too long
   const flat = branches.map((branch) => merger.flatten(branch));
   return flat.every((branch, index) =>
-    flat.slice(0, index).every((other) => arePairApart(branch, other, merger))
+    flat.slice(0, index).every((other) =>
+      merger.affords(widthOf(branch) + widthOf(other)) && arePairApart(branch, other, merger)
+    )
   );
 }
 
@@ -232,18 +243,18 @@ function arePairApart(left: Schema, right: Schema, merger: Merger): boolean {
 
 /** The types that a schema allows, with integers counted as numbers. */
 function kindsOf(schema: SchemaNode): JsonType[] | undefined {
-  spend(2 + (schema.values?.length ?? 0));
   const types = schema.values?.map(typeOfValue) ?? schema.types;
   return types?.map((type) => type === "integer" ? "number" : type);
 }
 
 function haveOwnTags(left: SchemaNode, right: SchemaNode, merger: Merger): boolean {
+  const required = new Set(right.required);
   for (const name of left.required ?? []) {
-    spend(5 + (right.required?.length ?? 0) / 8);
-    if (!right.required?.includes(name)) continue;
+    if (!required.has(name)) continue;
     const own = merger.flatten(left.properties?.get(name) ?? true);
     const other = merger.flatten(right.properties?.get(name) ?? true);
     if (typeof own === "boolean" || typeof other === "boolean") continue;
+    if (!merger.affords(widthOf(own) + widthOf(other))) return false;
     if (own.values !== undefined && other.values !== undefined && !shareValue(own, other)) {
       return true;
     }
@@ -263,8 +274,8 @@ export function tagOf(branches: readonly Schema[], merger: Merger): string | und
   return first.required?.find((name) => {
     const seen = new Set<string>();
     return [first, ...others].every((branch) => {
-      spend(5 + (typeof branch === "object" ? branch.required?.length ?? 0 : 0) / 8);
-      const values = typeof branch === "object" && branch.required?.includes(name)
+      const values = typeof branch === "object" && merger.affords(branch.required?.length ?? 0) &&
+          branch.required?.includes(name)
         ? tagValues(branch, name, merger)
         : [];
       const isOwn = values.length > 0 && !values.some((value) => seen.has(value));
@@ -277,7 +288,7 @@ export function tagOf(branches: readonly Schema[], merger: Merger): string | und
 function tagValues(branch: SchemaNode, name: string, merger: Merger): readonly string[] {
   const schema = merger.flatten(branch.properties?.get(name) ?? true);
   const values = typeof schema === "object" ? schema.values ?? [] : [];
-  spend(values.length);
+  if (!merger.affords(values.length)) return [];
   const texts = values.filter((value) => typeof value === "string");
   return texts.length === values.length ? texts : [];
 }
@@ -287,7 +298,6 @@ export function tagHint(branch: Schema): string {
   if (typeof branch === "boolean") return "";
   for (const schema of branch.properties?.values() ?? []) {
     const values = typeof schema === "object" ? schema.values ?? [] : [];
-    spend(1);
     if (values.length === 1 && typeof values[0] === "string") return values[0].slice(0, MAX_HINT);
   }
   return "";
@@ -297,12 +307,14 @@ export function tagHint(branch: Schema): string {
 export function distinctiveNames(branches: readonly Schema[], merger: Merger): string[] {
   const objects = branches.map((branch) => {
     const flat = branches.length > 50 ? true : merger.flatten(branch);
-    return typeof flat === "object" && flat.properties !== undefined ? flat : undefined;
+    return typeof flat === "object" && flat.properties !== undefined &&
+        merger.affords(flat.properties.size)
+      ? flat
+      : undefined;
   });
   const isUnion = objects.filter((object) => object !== undefined).length > 1;
   const counts = new Map<string, number>();
   for (const object of objects) {
-    spend(2 * (object?.properties?.size ?? 0));
     for (const name of object?.properties?.keys() ?? []) {
       counts.set(name, (counts.get(name) ?? 0) + 1);
     }
@@ -318,7 +330,6 @@ export function distinctiveNames(branches: readonly Schema[], merger: Merger): s
 /** Whether a schema allows null. */
 export function allowsNull(schema: Schema, known: Map<SchemaNode, boolean> = new Map()): boolean {
   if (typeof schema === "boolean") return schema;
-  spend(3);
   const answer = known.get(schema);
   if (answer !== undefined) return answer;
   known.set(schema, true);
@@ -336,6 +347,9 @@ export function allowsNull(schema: Schema, known: Map<SchemaNode, boolean> = new
   return allowed;
 }
 
+/** The longest chain of references. Many fields may begin with the same one. */
+const MAX_CHAIN = 100;
+
 /** Follows references without further constraints; returns the target and its name. */
 export function followReference(
   schema: SchemaNode,
@@ -344,10 +358,9 @@ export function followReference(
   let name: string | undefined;
   let target: Schema | undefined = schema;
   while (typeof target === "object" && target.ref !== undefined) {
-    spend(5);
     const isPure = constraintsOf(target).every((key) => key === "ref" || key === "dynamic");
     if (target !== schema && !isPure) break;
-    if (seen.has(target)) return { target: undefined, name };
+    if (seen.has(target) || seen.size === MAX_CHAIN) return { target: undefined, name };
     seen.add(target);
     name = target.ref.name ?? name;
     target = target.ref.target();

@@ -5,7 +5,6 @@
  * @module
  */
 import type { Json, JsonNumber } from "./json.ts";
-import { spend } from "./work.ts";
 
 /** A type in a generated module. */
 export type PyType =
@@ -170,7 +169,6 @@ export function classNamed(
 /** A type or None. */
 export function optional(type: PyType, none: PyType): PyType {
   if (type === ANY && none === NULL) return ANY;
-  spend(membersOf(type).length);
   const members = membersOf(type).filter((member) => member !== NONE && member !== NEVER);
   return members.length === 0 ? none : { kind: "union", members: [...members, none] };
 }
@@ -216,7 +214,6 @@ export function mapParts(type: PyType, map: (part: PyType) => PyType): PyType {
 
 /** Renames the classes in a type. Returns the same type if nothing changes. */
 export function renamed(type: PyType, nameOf: (name: string) => string): PyType {
-  spend(1);
   if (type.kind !== "class") return mapParts(type, (part) => renamed(part, nameOf));
   const name = nameOf(type.name);
   return name === type.name ? type : { kind: "class", name };

@@ -22,7 +22,6 @@ import { SchemaReader } from "./schema_reader.ts";
 import { settled } from "./settle.ts";
 import { TypeBuilder } from "./type_builder.ts";
 import { unionOf } from "./value_types.ts";
-import { spend, spendText } from "./work.ts";
 
 /** Builds the model of a module. Observed results are used only if the tool declares no schema. */
 export function buildModule(
@@ -172,7 +171,6 @@ function propertyNames(schemas: readonly (Json | undefined)[]): Set<string> {
     const properties = next.get("properties");
     if (isObject(properties)) {
       for (const name of properties.keys()) {
-        spendText(name);
         names.add(normalized(name));
       }
     }
@@ -248,13 +246,21 @@ function united(
   builder: TypeBuilder,
 ): SchemaNode {
   const properties = new Map(base.properties);
-  for (const name of new Set(branches.flatMap((branch) => [...branch.properties?.keys() ?? []]))) {
+  const names = new Set<string>();
+  for (const branch of branches) {
+    if (!builder.affords((branch.properties?.size ?? 0) + (branch.required?.length ?? 0))) break;
+    for (const name of branch.properties?.keys() ?? []) names.add(name);
+  }
+  if (!builder.affords(names.size * branches.length)) {
+    builder.cut = true;
+    return base;
+  }
+  for (const name of names) {
     const own = properties.get(name);
     const any = anyOfBranches(name, branches, builder);
     properties.set(name, own === undefined || own === true ? any : own);
   }
   const required = branches.map((branch) => new Set(branch.required));
-  spend((required[0]?.size ?? 0) * branches.length);
   const always = [...required[0] ?? []].filter((name) => required.every((set) => set.has(name)));
   const closed = branches.every((branch) => branch.additionalProperties === false) &&
     branches.every((branch) => branch.patternProperties === undefined);
@@ -277,7 +283,6 @@ function anyOfBranches(
 ): Schema {
   const schemas = new Map<string, Schema>();
   let isOpen = false;
-  spend(5 * branches.length);
   for (const branch of branches) {
     const schema = branch.properties?.get(name);
     if (schema !== undefined) schemas.set(identityOf(schema), schema);
@@ -296,11 +301,10 @@ let count = 0;
 /** A key that is the same for schemas that are obviously equal. */
 function identityOf(schema: Schema): string {
   if (typeof schema === "boolean") return String(schema);
-  if (Object.keys(schema).length === 1 && schema.types !== undefined) return schema.types.join();
-  if (schema.values !== undefined) return schema.values.map(keyOf).join();
-  const known = identities.get(schema) ?? String(++count);
-  identities.set(schema, known);
-  return known;
+  return identities.getOrInsertComputed(schema, () => {
+    if (Object.keys(schema).length === 1 && schema.types !== undefined) return schema.types.join();
+    return schema.values?.map(keyOf).join() ?? String(++count);
+  });
 }
 
 function notesOf(schema: Schema): SchemaNode {

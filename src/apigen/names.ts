@@ -4,7 +4,6 @@
  * @module
  */
 import { sha256 } from "../json/digest.ts";
-import { spend, spendText } from "./work.ts";
 
 /** Python's keywords. */
 export const KEYWORDS: ReadonlySet<string> = new Set(
@@ -67,7 +66,6 @@ export function fieldNames(properties: Iterable<string>): Map<string, string> {
 }
 
 function fieldName(property: string): string {
-  spendText(property);
   let name = normalized(property).replace(NOT_IN_NAME, "_");
   // Pydantic treats names with a leading underscore as private.
   if (/^_*$/.test(name) || name.startsWith("_")) name = `field${name}`;
@@ -92,7 +90,6 @@ export class ClassNames {
 
   /** A new name from the first hint whose name is free. */
   next(...hints: readonly [string, ...string[]]): string {
-    spend(20);
     const wanted = hints.map(pascalCase);
     const free = wanted.find((name) => this.#pool.isFree(name)) ?? wanted[0] ?? "";
     const name = this.#pool.take(free);
@@ -150,7 +147,6 @@ export class NamePool {
     let free = name;
     let number = this.#numbers.get(name) ?? 1;
     while (!this.isFree(free)) {
-      spend(1);
       free = `${name}${this.separator}${++number}`;
     }
     this.#numbers.set(name, number);

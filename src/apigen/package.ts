@@ -22,7 +22,15 @@ import {
 import { isRecord } from "../json/exact.ts";
 import { type ObservedResults, resultsFromJson } from "../json/shape.ts";
 import { parsedJson } from "../json/plain.ts";
-import { isArray, isObject, type Json, type JsonObject, keyOf, textOf, toJson } from "./json.ts";
+import {
+  isObject,
+  type Json,
+  type JsonObject,
+  keyOf,
+  readDefinition,
+  textOf,
+  toJson,
+} from "./json.ts";
 import { moduleNames } from "./names.ts";
 
 /** Files by their names. */
@@ -251,17 +259,15 @@ export async function readListing(
 export function parseListing(path: string, text: string, observed = "{}"): PackageListing {
   const damaged = (cause?: unknown) =>
     new ConfigError(`${path} is damaged: register the server again`, { cause });
-  let raw: unknown;
-  let json: Json | undefined;
+  const raw = parsedJson(text);
+  if (!isRecord(raw) || !Array.isArray(raw.tools)) throw damaged();
+  const { serverInfo, instructions } = raw;
+  let tools: readonly (Json | undefined)[];
   try {
-    raw = JSON.parse(text);
-    json = toJson(raw);
+    tools = raw.tools.map(toJson);
   } catch (cause) {
     throw damaged(cause);
   }
-  const tools = isObject(json) ? json.get("tools") : undefined;
-  if (!isArray(tools) || !isRecord(raw)) throw damaged();
-  const { serverInfo, instructions } = raw;
   return {
     tools: tools.map((tool) => {
       if (isObject(tool) && typeof tool.get("name") === "string") return tool;
@@ -364,10 +370,10 @@ async function byName(tools: readonly unknown[]): Promise<Map<string, string>> {
   return texts;
 }
 
-/** A tool as JSON; `undefined` if it is nested too deeply, so that it was not generated either. */
+/** A tool as JSON; `undefined` if it is too deep or too large, so that it was not generated either. */
 function readable(tool: unknown): Json | undefined {
   try {
-    return toJson(tool);
+    return readDefinition(tool);
   } catch (error) {
     if (error instanceof RangeError) return undefined;
     throw error;

@@ -6,7 +6,6 @@
  * @module
  */
 import { type AST, RegExpParser } from "@eslint-community/regexpp";
-import { spend } from "./work.ts";
 
 /** A regular expression that Pydantic can apply. */
 export interface Pattern {
@@ -37,7 +36,6 @@ class UntranslatableError extends Error {}
 /** Translates a pattern; `undefined` if it cannot be translated. */
 export function translatePattern(source: string): Pattern | undefined {
   if (source.length > MAX_LENGTH || source.split("(").length > MAX_GROUPS) return undefined;
-  spend(20 + 20 * source.length);
   try {
     const printer = new Printer();
     const printed = printer.print(parse(source).alternatives);

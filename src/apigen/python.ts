@@ -5,19 +5,16 @@
  * @module
  */
 import { isArray, isObject, type Json, JsonNumber } from "./json.ts";
-import { spend, spendText } from "./work.ts";
 
 /** Characters that end lines in some tools, are invisible, or reverse text in editors. */
 const UNSEEN =
   /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
 export function literal(value: Json): string {
-  spend(2);
   if (value === null) return "None";
   if (value === true) return "True";
   if (value === false) return "False";
   if (typeof value === "string") {
-    spendText(value);
     return JSON.stringify(value).replace(UNSEEN, escaped);
   }
   if (value instanceof JsonNumber) return value.source;
@@ -40,7 +37,6 @@ export function quoted(value: Json): string {
 
 /** A docstring. */
 export function docstring(text: string, indent: number, width: number): string {
-  spend(20 + text.length);
   const safe = normalized(text).replaceAll("\\", "\\\\").replace(UNSEEN_IN_DOC, escaped);
   const pad = " ".repeat(indent);
   // The first line shares its row with three quotes, a single line with all six.
@@ -124,7 +120,6 @@ export function breakable(open: string, parts: readonly Layout[], close: string)
 
 /** The code on one line. */
 export function joined(layout: Layout): string {
-  spend(1);
   if (typeof layout === "string") return layout;
   if (layout.kind === "union") return layout.members.map(joined).join(" | ");
   return layout.open + layout.parts.map(joined).join(", ") + layout.close;
@@ -133,7 +128,6 @@ export function joined(layout: Layout): string {
 /** The code, broken into lines where it is too long. */
 export function laidOut(layout: Layout, column: number, indent: number, after = 0): string {
   const line = joined(layout);
-  spendText(line);
   if (typeof layout === "string" || column + line.length + after <= WIDTH) return line;
   const inner = indent + 4;
   const pad = "\n" + " ".repeat(inner);

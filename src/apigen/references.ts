@@ -6,7 +6,6 @@
 import { namesIn } from "../json/document.ts";
 import { isArray, isObject, type Json, type JsonObject } from "./json.ts";
 import { PART_LISTS, PART_MAPS, PARTS } from "./schema.ts";
-import { spend, spendText } from "./work.ts";
 
 /** The draft of a schema. 8 stands for 2019-09 and later, and for schemas without a `$schema`. */
 export type DraftNumber = 4 | 6 | 7 | 8;
@@ -67,7 +66,6 @@ export class References {
   }
 
   #index(schema: Json, outer: string): void {
-    spend(3);
     if (isArray(schema)) {
       for (const inner of schema) this.#index(inner, outer);
       return;
@@ -120,7 +118,6 @@ export class References {
 /** The URI of a resource, without a fragment. */
 function join(reference: string, base: string): string | undefined {
   if (reference.length > MAX_URI) return undefined;
-  spend(10 + (reference.length + base.length) / 8);
   const url = URL.parse(reference, base);
   if (url === null) return undefined;
   url.hash = "";
@@ -129,7 +126,6 @@ function join(reference: string, base: string): string | undefined {
 
 /** Follows a JSON pointer. */
 function follow(from: Json, pointer: string): Json | undefined {
-  spendText(pointer);
   let place: Json | undefined = from;
   for (const name of namesIn(pointer)) {
     if (isArray(place)) place = /^\d{1,9}$/.test(name) ? place[Number(name)] : undefined;
@@ -139,7 +135,6 @@ function follow(from: Json, pointer: string): Json | undefined {
 }
 
 function decode(fragment: string): string {
-  spendText(fragment);
   try {
     return decodeURIComponent(fragment);
   } catch {

@@ -7,7 +7,6 @@
 import { isArray, isObject, type Json, JsonNumber, type JsonObject, keyOf } from "./json.ts";
 import { type DraftNumber, References } from "./references.ts";
 import type { COUNTS, Draft, JsonType, PART_LISTS, PARTS, Schema, SchemaNode } from "./schema.ts";
-import { spend, spendText } from "./work.ts";
 
 const TYPES = new Set<Json>(
   ["null", "boolean", "integer", "number", "string", "array", "object"] satisfies JsonType[],
@@ -33,7 +32,6 @@ export class SchemaReader {
     if (!isObject(raw)) return true;
     const known = this.#known.get(raw);
     if (known !== undefined) return known;
-    spend(30 + 10 * raw.size);
     const schema: Draft = {};
     this.#known.set(raw, schema); // before its parts, as the input may contain cycles
     this.#readInto(schema, raw);
@@ -71,7 +69,6 @@ export class SchemaReader {
       // The target depends on the dynamic scope: leave it open.
       if (this.#references.isAmbiguous(reference)) return;
     }
-    spendText(reference);
     const named = /\/(?:\$defs|definitions)\/([^/]+)$/.exec(reference);
     let found: { readonly target: Schema | undefined } | undefined;
     schema.ref = {

@@ -63,8 +63,8 @@ Deno.test("ToolIndex says which package is damaged", async () => {
 
 Deno.test("ToolIndex searches the other servers where one lists more than can be read", async () => {
   await using folder = await TempFolder.create();
-  const large = ["one", "two", "three"].map((name) => (
-    { name, description: "large ".repeat(250_000), inputSchema: {} }
+  const large = Array.from({ length: 20 }, (_, at) => (
+    { name: `tool${at}`, description: "large ".repeat(40_000), inputSchema: {} }
   ));
   await generatePackage("large", { tools: large }, { rootDir: folder.path });
   await write(folder.path, "web", "fetch");

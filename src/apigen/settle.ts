@@ -16,7 +16,6 @@ import {
 import { ClassNames, pascalCase, singular } from "./names.ts";
 import { literal } from "./python.ts";
 import { typeText } from "./value_types.ts";
-import { spendText } from "./work.ts";
 
 /** Lists of values longer than this, in characters, get a name if several fields use them. */
 const MAX_REPEATED = 40;
@@ -68,7 +67,6 @@ function unite(definitions: readonly Definition[], names: ClassNames) {
 
 /** Keys for comparing classes: by types alone, and with the descriptions of fields. */
 function keyOf({ base, closed, open, extra, fields }: ClassDefinition) {
-  for (const { type } of fields) spendText(typeText(type));
   const head = [base, closed, open, extra && typeText(extra)];
   const shape = fields.map((field) => [
     field.name,

@@ -21,7 +21,6 @@ import {
 import { observedIn } from "./observed.ts";
 import { breakable, laidOut, type Layout, literal } from "./python.ts";
 import { typeText } from "./value_types.ts";
-import { spend, TOOL_WORK, withWork } from "./work.ts";
 
 /** How many characters of nested classes a signature shows. */
 const MAX_NESTED = 300;
@@ -189,10 +188,12 @@ export function modelOf(
   results?: ObservedResults,
 ): ModuleModel {
   try {
-    return withWork(TOOL_WORK, () => buildModule(origin, definition, results));
+    return buildModule(origin, definition, results);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    return openModule(origin, definition, error.message);
+    const reason =
+      `The schema is too deep or too large: arguments are not checked (${error.message})`;
+    return openModule(origin, definition, reason);
   }
 }
 
@@ -242,9 +243,12 @@ const BUILTINS = new Set(
     .split(" "),
 );
 
+/** How many arguments or items an example shows: each may be an object with as many. */
+const MAX_SAMPLES = 12;
+
 function samplesOf(model: ModuleModel, name: string, depth: number): Layout[] {
   const required = classNamed(model, name)?.fields.filter((field) => field.required) ?? [];
-  return required.slice(0, 12).map((field) => {
+  return required.slice(0, MAX_SAMPLES).map((field) => {
     const value = sample(field.type, model, depth);
     return typeof value === "string"
       ? `${field.name}=${value}`
@@ -253,7 +257,6 @@ function samplesOf(model: ModuleModel, name: string, depth: number): Layout[] {
 }
 
 function sample(type: PyType, model: ModuleModel, depth: number): Sample {
-  spend(5);
   switch (type.kind) {
     case "name":
       return {
@@ -269,7 +272,6 @@ function sample(type: PyType, model: ModuleModel, depth: number): Sample {
         type.name
       ];
     case "class": {
-      spend(model.definitions.length / 4);
       const definition = model.definitions.find(({ name }) => name === type.name);
       if (definition?.kind === "values") return sample(definition.type, model, depth);
       if (depth > 1 || definition?.kind !== "class") return "...";
@@ -283,7 +285,9 @@ function sample(type: PyType, model: ModuleModel, depth: number): Sample {
     case "list":
       return brackets("[", [sample(type.item, model, depth)], "]");
     case "tuple":
-      return brackets("[", type.items.map((item) => sample(item, model, depth)), "]");
+      return type.items.length > MAX_SAMPLES
+        ? "..."
+        : brackets("[", type.items.map((item) => sample(item, model, depth)), "]");
     case "dict":
       return "{}";
     case "union":

@@ -45,9 +45,11 @@ Deno.test("signatureOf() writes a function without arguments, and one without a 
 });
 
 Deno.test("signatureOf() gives a tool whose schema defeats the generator a function, too", () => {
-  let schema: unknown = { type: "string" };
-  for (let depth = 0; depth < 1500; depth++) schema = { type: "array", items: schema };
-  const inputSchema = { type: "object", properties: { deep: schema } };
+  const words = { type: "string", description: "x".repeat(100_000) };
+  const properties = Object.fromEntries(
+    Array.from({ length: 1000 }, (_, at) => [`p${at}`, { $ref: "#/$defs/words" }]),
+  );
+  const inputSchema = { type: "object", properties, $defs: { words } };
   assertEquals(signature({ name: "search", inputSchema }).startsWith("search.run("), true);
 });
 

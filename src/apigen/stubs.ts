@@ -17,8 +17,7 @@ import { KEYWORDS } from "./names.ts";
 import type { PackageTool } from "./package.ts";
 import { literal } from "./python.ts";
 import { modelOf } from "./signature.ts";
-import { hasLiteralBase } from "./value_types.ts";
-import { spend } from "./work.ts";
+import { hasLiteralBase, typeText } from "./value_types.ts";
 
 /** The names of a tool that the checker's messages can contain. */
 export interface StubbedTool extends ModuleOrigin {
@@ -42,6 +41,9 @@ interface StubbedField {
   readonly wire: string;
   readonly type: string;
 }
+
+/** Lists of values that are longer, in characters, are written once: many fields may have them. */
+const MAX_REPEATED = 1000;
 
 /** A module's stub and its names. */
 export interface Stub {
@@ -77,9 +79,11 @@ export function stubOfPackage(modules: ReadonlyMap<string, number>): string {
 class ModuleStub {
   readonly #model: ModuleModel;
   readonly #prefix: string;
+  readonly #definitions: ReadonlyMap<string, Definition>;
 
   constructor(model: ModuleModel, prefix: string) {
     this.#model = model;
+    this.#definitions = new Map(model.definitions.map((part) => [part.name, part]));
     this.#prefix = prefix;
   }
 
@@ -229,7 +233,6 @@ class ModuleStub {
   }
 
   #type(type: PyType): string {
-    spend(1);
     switch (type.kind) {
       case "name":
         return NAMES[type.name];
@@ -256,9 +259,10 @@ class ModuleStub {
 
   /** The stub's type for a class. Arguments can also be dictionaries. */
   #named(name: string): string {
-    spend(this.#model.definitions.length / 4);
-    const definition = this.#model.definitions.find((part) => part.name === name);
-    if (definition?.kind === "values") return this.#type(definition.type);
+    const definition = this.#definitions.get(name);
+    if (definition?.kind === "values" && typeText(definition.type).length <= MAX_REPEATED) {
+      return this.#type(definition.type);
+    }
     if (definition?.kind === "alias") return "Any"; // it refers to itself
     if (definition?.kind === "class" && /^(Input|Checked)Model$/.test(definition.base)) {
       return `${this.#prefix}${name} | dict[str, Any]`;

@@ -39,7 +39,6 @@ import {
   typeText,
   unionOf,
 } from "./value_types.ts";
-import { spend } from "./work.ts";
 
 /** The deepest nesting of types. Python cannot parse deeper brackets. */
 const MAX_DEPTH = 50;
@@ -50,6 +49,9 @@ const MAX_SCHEMAS = 100_000;
 /** Referenced types longer than this, in characters, get a name. */
 const MAX_INLINE = 200;
 
+/** How much text the fields of a document may have, in characters: many may refer to the same words. */
+const MAX_TEXT = 2 ** 22;
+
 /** The most members of a union: Python needs a larger stack to parse longer ones. */
 const MAX_MEMBERS = 300;
 
@@ -59,6 +61,7 @@ export class TypeBuilder {
   readonly #types = new Map<SchemaNode, PyType>();
   readonly #active = new Map<SchemaNode, { alias: string | undefined }>();
   #schemas = 0;
+  #text = 0;
 
   /** The names of the classes whose fields are being built. */
   readonly openClasses: Set<string> = new Set();
@@ -87,6 +90,17 @@ export class TypeBuilder {
     this.inexact = true;
   }
 
+  /** Counts the text of a field. */
+  addText(length: number): void {
+    this.#text += length;
+    if (this.#text > MAX_TEXT) throw new RangeError("its fields have too much text");
+  }
+
+  /** Whether the document may compare that much more. */
+  affords(size: number): boolean {
+    return this.#merger.affords(size);
+  }
+
   /** Merges references and `allOf` into a schema. */
   flatten(schema: Schema): Schema {
     return this.#merger.flatten(schema);
@@ -99,7 +113,6 @@ export class TypeBuilder {
       if (known.kind === "class" && this.openClasses.has(known.name)) this.recursive = true;
       return known;
     }
-    spend(20);
     const active = this.#active.get(schema);
     if (active !== undefined) { // it is recursive, so it needs a name
       this.recursive = true;
@@ -250,7 +263,6 @@ export class TypeBuilder {
     if (classes.length < 2 || new Set(classes).size < parts.length) return undefined;
     const tag = tagOf(branches, this.#merger);
     if (tag === undefined) return undefined;
-    spend(classes.length * this.definitions.length / 4);
     const hasTag = (name: string) =>
       this.definitions.some((definition) =>
         definition.kind === "class" && definition.name === name &&

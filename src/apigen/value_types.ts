@@ -21,7 +21,6 @@ import {
 } from "./model.ts";
 import { translatePattern } from "./pattern.ts";
 import { hasType, type SchemaNode } from "./schema.ts";
-import { spend, spendText } from "./work.ts";
 
 /** The direction of values. Parameters are strict; results are lenient, so limits are omitted there. */
 export type Mode = "input" | "output";
@@ -32,7 +31,6 @@ export function listedTypes(schema: SchemaNode): PyType[] {
   const values = (schema.values ?? []).filter((value) =>
     types === undefined || hasType(value, types)
   );
-  spend(values.length);
   const others = values.filter((value) => value !== null);
   const listed: PyType[] = [];
   if (others.length > 0) {
@@ -107,7 +105,6 @@ export function fits(value: Json, type: PyType): boolean {
     case "name":
       return fitsName(value, type);
     case "literal":
-      spend(type.values.length / 4);
       return type.values.some((allowed) => allowed === value);
     case "oneOf":
       return type.values.some((allowed) => keyOf(allowed) === keyOf(value)) && isScalar(value);
@@ -153,7 +150,6 @@ function keeps(value: Json, constraint: Constraint): boolean {
 
 /** A flat union without duplicates; `None` comes last. */
 export function unionOf(types: readonly PyType[]): PyType {
-  spend(types.length);
   const members = new Map<string, PyType>();
   for (const type of types.flatMap(membersOf)) {
     if (type !== NEVER) members.set(typeText(type), type);
@@ -195,14 +191,12 @@ export function typeText(type: PyType): string {
   const known = texts.get(type);
   if (known !== undefined) return known;
   const text = joined(typeLayout(type));
-  spendText(text);
   texts.set(type, text);
   return text;
 }
 
 /** A type that can break into lines. */
 export function typeLayout(type: PyType): Layout {
-  spend(2);
   switch (type.kind) {
     case "name":
     case "class":

@@ -1,7 +1,6 @@
 import { basename, dirname, join } from "node:path";
 import { readPackage } from "../apigen/package.ts";
-import { type Stub, type StubbedTool, stubOfModule, stubOfPackage } from "../apigen/stubs.ts";
-import { LIST_WORK, WorkBudget } from "../apigen/work.ts";
+import { type StubbedTool, stubOfModule, stubOfPackage } from "../apigen/stubs.ts";
 import { assetTree } from "../assets/mod.ts";
 import { Mutex } from "../base/mutex.ts";
 import { fairTurns } from "../base/signals.ts";
@@ -123,15 +122,11 @@ export class StubTree {
     await Deno.mkdir(join(this.#folder, "mcptools", server));
     this.#servers.set(server, { version: "", modules }); // after a failure, make it again
     fairTurns.resume();
-    const work = new WorkBudget(LIST_WORK);
     for (const definition of definitions.slice(0, MAX_TOOLS)) {
       await fairTurns.giveWay();
       const { name: tool, module } = definition;
       const id = this.#nextId++;
-      const stub = affordable(() =>
-        work.run(() => stubOfModule({ server, tool, module }, definition, id))
-      );
-      if (stub === undefined) continue; // calls of a tool without a stub are not checked
+      const stub = stubOfModule({ server, tool, module }, definition, id);
       this.#tools.set(id, stub.tool);
       modules.set(module, id);
       await writeStub(this.#pathOf(server, module), stub.text);
@@ -146,16 +141,6 @@ export class StubTree {
     for (const id of this.#servers.get(server)?.modules.values() ?? []) this.#tools.delete(id);
     this.#servers.delete(server);
     await Deno.remove(join(this.#folder, "mcptools", basename(server)), { recursive: true });
-  }
-}
-
-/** A stub, if the work budget allows it. */
-function affordable(make: () => Stub): Stub | undefined {
-  try {
-    return make();
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    return undefined;
   }
 }
 

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertLess, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "node:path";
 import { renderResults } from "../apigen/render.ts";
 import { shapeOf } from "../json/shape.ts";
@@ -53,7 +53,7 @@ Deno.test("StubTree forgets the tools whose stubs it makes again", async () => {
   assertEquals(tree.tool(1)?.tool, "list");
 });
 
-Deno.test("StubTree makes no more stubs than there is work for in a list of tools", async () => {
+Deno.test("StubTree gives others their turn while it makes many stubs", async () => {
   await using folder = await TempFolder.create();
   const { tree, define } = await treeOf(folder.path);
   const names = Array.from({ length: 500 }, (_, index) => `tool_${index}`);
@@ -64,15 +64,8 @@ Deno.test("StubTree makes no more stubs than there is work for in a list of tool
   await tree.update(["gh"]);
   clearInterval(timer);
 
-  const made = names.filter((name) => tree.tool(Number(name.slice(5))) !== undefined);
-  assert(made.length > 0);
-  assertLess(made.length, names.length);
+  assertEquals(tree.tool(499)?.tool, "tool_499");
   assert(turns > 0, "nothing else had its turn");
-  const stub = await Deno.readTextFile(
-    join(folder.path, "stubs", "mcptools", "gh", "__init__.pyi"),
-  );
-  assertStringIncludes(stub, "tool_0:");
-  assert(!stub.includes("tool_499:"));
 });
 
 /** A tree, and what gives its one server other tools. */

@@ -3,6 +3,7 @@ import { forEachOldSession, KEPT_DAYS } from "../mcp_server/http/session_folders
 import { forEachAbandoned, removeHeld, runFolders } from "../files/private_folder.ts";
 import { removeFromWorkspace } from "../files/remove_tree.ts";
 import { PackageFolder } from "../python/packages.ts";
+import { abandonedCaches, discardCache } from "../kernel/workspace_cache.ts";
 import { formatBytes } from "../kernel/text.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, table } from "./command.ts";
 import { printable } from "./terminal/columns.ts";
@@ -20,7 +21,7 @@ export const clean: Command = {
   },
   notes: [
     "Removes temporary folders of killed processes, old session folders of",
-    "`ipybox mcp --http` in the workspace, and packages installed for workspaces that",
+    "`ipybox mcp --http` in the workspace, and packages and caches of workspaces that",
     "no longer exist. Sessions in use are kept.",
     "",
     "Example:",
@@ -69,6 +70,10 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   for (const { path, workspace: gone } of await PackageFolder.abandoned()) {
     const what = `packages of ${gone}, which no longer exists`;
     await take({ path, what }, () => PackageFolder.discard(path));
+  }
+  for (const { path, workspace: gone } of await abandonedCaches()) {
+    const what = `cache of ${gone}, which no longer exists`;
+    await take({ path, what }, () => discardCache(path));
   }
   report(found, parsed.has("dry-run"), io);
   return failed ? EXIT.failed : EXIT.ok;

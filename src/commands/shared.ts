@@ -37,7 +37,7 @@ export async function readUserFile(path: string): Promise<string> {
     if ((await Deno.stat(path)).isDirectory) {
       throw new UsageError(`"${path}" is a directory, not a file`);
     }
-    return await Deno.readTextFile(path);
+    return (await Deno.readTextFile(path)).replace(/^\ufeff/, ""); // Windows' editors write it
   } catch (cause) {
     if (cause instanceof Deno.errors.NotFound) throw new UsageError(`No file "${path}"`, { cause });
     if (cause instanceof Deno.errors.PermissionDenied) {

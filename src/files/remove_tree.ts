@@ -55,7 +55,7 @@ export async function emptyFolder(folder: string, options: EmptyOptions = {}): P
 }
 
 /** Removes a file, or a folder with its contents. */
-async function removeTree(path: string, options: RemoveTreeOptions): Promise<void> {
+export async function removeTree(path: string, options: RemoveTreeOptions): Promise<void> {
   const { through, signal } = options;
   await makeFolder(through);
   const target = `${through}/${crypto.randomUUID()}`;

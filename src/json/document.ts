@@ -116,6 +116,7 @@ class Scanner {
   }
 
   document(): void {
+    if (this.#take("\ufeff")) this.#extras.push([0, 1]); // Windows' editors write it
     this.#value("", 0);
     this.#skip();
     if (this.#at < this.#text.length) this.#fail("Expected the end of the document");

@@ -32,6 +32,7 @@ Deno.test("parseDocument() reads JSON as JSON.parse() does, and knows where each
       assertEquals(parseDocument(text, { comments }).value, JSON.parse(text));
     }),
   );
+  assertEquals(parseDocument('\ufeff{"a": 1}\r\n').value, { a: 1 });
   const { placeOf } = parseDocument('{\n  "a": [1,\n  2]\n}');
   assertEquals(["/a", "/a/1", "/a/1/none", "/b"].map(placeOf), [
     { line: 2, column: 3 },

@@ -14,6 +14,8 @@ export interface BootstrapConfig {
   readonly restoreWorkingDir: boolean;
   /** What holds for shell commands. */
   readonly shell: ShellGuard;
+  /** Whether the sandbox may be why code fails. */
+  readonly sandboxed: boolean;
   /** What opens the tool server to code; one started ahead gets it only when it begins. */
   readonly toolToken?: string;
 }

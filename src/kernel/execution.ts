@@ -11,7 +11,6 @@ import type { Kernel } from "./kernel.ts";
 import { OutputCollector } from "./output_collector.ts";
 import type { ExecutionResult } from "./outputs.ts";
 import { ChunkQueue, MAX_UNREAD, type OutputChunk } from "./spill_file.ts";
-import { failureHint, type HintContext, type Raised } from "./traceback.ts";
 
 /** Options of one execution. */
 export interface ExecuteOptions {
@@ -242,9 +241,10 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
       collector.addPayload(reply.payload);
       const state = this.#interrupts.length === 0 ? "kept" : await this.#settle(this.#running);
       if (reply.status === "ok") return { state };
-      const raised = collector.raisedIn(reply);
-      const { address } = kernel.gateway;
-      return { state, failure: { error: codeError(raised, collector.partial(), address) } };
+      const { ename, evalue, traceback } = collector.raisedIn(reply);
+      const produced = collector.partial();
+      const error = new CodeExecutionError(ename, evalue, traceback.join("\n"), produced);
+      return { state, failure: { error } };
     } catch (error) {
       if (cancelled.aborted && this.#running !== undefined) {
         this.interrupt().catch(() => {}); // #settle() waits for it
@@ -341,19 +341,6 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
       this.events.end();
     }
   }
-}
-
-/** Makes the error of code that raised an exception. */
-function codeError(
-  raised: Raised,
-  produced: PartialResult,
-  context: HintContext,
-): CodeExecutionError {
-  const { ename, evalue } = raised;
-  let traceback = raised.traceback.join("\n");
-  const hint = failureHint({ ename, evalue, traceback }, context);
-  if (hint !== undefined) traceback += `\n${hint}`;
-  return new CodeExecutionError(ename, evalue, traceback, produced);
 }
 
 /** A question of the code. */

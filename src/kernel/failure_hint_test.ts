@@ -1,7 +1,5 @@
-import { assertEquals, assertMatch } from "@std/assert";
-import { failureHint, missingModule, missingServer } from "./traceback.ts";
-
-const raised = (ename: string, evalue: string) => ({ ename, evalue, traceback: "" });
+import { assertEquals } from "@std/assert";
+import { missingModule, missingServer } from "./traceback.ts";
 
 Deno.test("A server that is missing is named", () => {
   for (
@@ -30,20 +28,4 @@ Deno.test("A module that is missing is named where packages may have it", () => 
     assertEquals(missingModule({ ename: "ModuleNotFoundError", evalue }), name);
   }
   assertEquals(missingModule({ ename: "ImportError", evalue: "No module named 'a'" }), undefined);
-});
-
-Deno.test("A host that cannot be reached is the sandbox's doing only where there is one", () => {
-  for (
-    const evalue of [
-      "<urlopen error [Errno -3] Temporary failure in name resolution>",
-      "[Errno -2] Name or service not known",
-      "[Errno 101] Network is unreachable",
-      "Tunnel connection failed: 403 Forbidden",
-    ]
-  ) {
-    const error = raised("URLError", evalue);
-    assertMatch(failureHint(error, { sandboxed: true }) ?? "", /^\[ipybox\] No network: /);
-    assertEquals(failureHint(error, { sandboxed: false }), undefined);
-  }
-  assertEquals(failureHint(raised("OSError", "[Errno 2]"), { sandboxed: true }), undefined);
 });

@@ -391,7 +391,7 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
   return {
     argv: [python.executable, "-I", `${paths.launcher}/gateway.py`],
     cwd: workspace,
-    env: { ...env, ...paths.environment() },
+    env: { ...python.variables, ...env, ...paths.environment() },
     door: options.kernelDoor !== undefined,
     programs: {
       ...(python.checker === undefined
@@ -405,7 +405,9 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
     input: {
       token,
       kernel_env: {
+        ...python.variables,
         ...env,
+        ...place.environment,
         PATH: [env.PATH, ...packages.flatMap(programsOf)].join(":"), // no package replaces a program
         ...(kernelToken === undefined ? {} : { IPYBOX_TOOL_TOKEN: kernelToken }),
         ...(durable ? { IPYBOX_TOOL_DURABLE: "1" } : {}),
@@ -463,7 +465,10 @@ export interface KernelGatewayOptions {
    * @default {[]}
    */
   packages?: readonly string[];
-  /** Environment variables of the kernel, which inherits nothing of the host's but `PATH`. */
+  /**
+   * Environment variables of the kernel. Of the host's, it inherits `PATH`, and on this machine those for
+   * the user's name, the time zone, the language and Git's author.
+   */
   kernelEnv?: Readonly<Record<string, string>>;
   /**
    * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`, such as

@@ -487,7 +487,8 @@ export class KernelHost implements AsyncDisposable {
   ): Promise<Kernel> {
     const { workingDir, restoreWorkingDir = false, shell = "none" } = this.#options;
     const { startTimeoutMs = 60_000 } = this.#options;
-    const bootstrap = { workingDir, restoreWorkingDir, shell, toolToken };
+    const { sandboxed = false } = gateway.address;
+    const bootstrap = { workingDir, restoreWorkingDir, shell, sandboxed, toolToken };
     return await Kernel.start({ gateway, bootstrap, startTimeoutMs, log: this.#log }, signal);
   }
 

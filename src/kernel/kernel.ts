@@ -79,7 +79,7 @@ export class Kernel implements AsyncDisposable {
   /** Aborts when the kernel can no longer be used; the reason is the error to report. */
   readonly ended: AbortSignal = this.#end.signal;
   readonly #late = new LateOutput();
-  readonly #stderrBefore: string;
+  #stderrBefore: string;
   #asking = false;
   #socket: KernelSocket | undefined;
 
@@ -267,6 +267,7 @@ export class Kernel implements AsyncDisposable {
 
   /** Reinitializes a kernel that was started ahead, whose folder code of the one before could write to. */
   async begin(toolToken: string | undefined): Promise<void> {
+    this.#stderrBefore = this.gateway.address.stderrTail ?? ""; // with the last words of the one before
     const code = beginCode(toolToken);
     await this.#runSilently(code, "Cannot hand over the kernel", BEGIN_TIMEOUT_MS);
   }
@@ -404,7 +405,7 @@ export class Kernel implements AsyncDisposable {
       ? "it may have run out of memory, crashed, or been killed by its own code"
       : describeExit(evidence);
     const { limits } = this.gateway.address;
-    const hint = limits === undefined ? undefined : deathHint(evidence.signal, limits);
+    const hint = limits === undefined ? undefined : deathHint({ ...evidence, outOfMemory }, limits);
     const message = `The kernel died and its variables are lost: ${how}`;
     this.abandon(
       new KernelDiedError(hint === undefined ? message : `${message}\n${hint}`, evidence),

@@ -1,38 +1,42 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { deathHint, limitHint } from "./traceback.ts";
+import { deathHint, memoryNote } from "./traceback.ts";
 
 const LIMITS = { memoryBytes: 1024 ** 3, processes: 60, fileBytes: 1000, cpuSeconds: 5 };
 const NONE = { memoryBytes: null, processes: null, fileBytes: null, cpuSeconds: null };
 
-const AGAIN = "[Errno 11] Resource temporarily unavailable";
+/** Words of a process that could not allocate memory. */
+const NO_MEMORY = [
+  "Traceback (most recent call last):\nMemoryError",
+  "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 22.4 GiB",
+  "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc",
+  "memory allocation of 16000000000 bytes failed",
+  "sh: 1: Cannot allocate memory",
+];
 
-Deno.test("An exception that comes from a limit names it", () => {
-  for (
-    const [ename, evalue, traceback, option] of [
-      ["MemoryError", "", "", "memoryBytes"],
-      ["OSError", "[Errno 12] Cannot allocate memory", "", "memoryBytes"],
-      ["OSError", "[Errno 27] File too large", "", "fileBytes"],
-      ["BlockingIOError", AGAIN, "self.pid = _fork_exec(", "processes"],
-      ["RuntimeError", "can't start new thread", "", "processes"],
-      ["CalledProcessError", "died with <Signals.SIGXCPU: 24>.", "", "cpuSeconds"],
-    ] as const
-  ) {
-    const raised = { ename, evalue, traceback };
-    assertMatch(
-      limitHint(raised, LIMITS) ?? "",
-      new RegExp(`Raise it with limits\\.${option}, or with --limit ${option}=N`),
-    );
-    assertEquals(limitHint(raised, NONE), undefined);
+Deno.test("A dead kernel names the limit that killed it", () => {
+  const death = { signal: "SIGABRT", stderrTail: "", outOfMemory: false };
+  for (const stderrTail of NO_MEMORY) {
+    assertMatch(deathHint({ ...death, stderrTail }, LIMITS) ?? "", /1.0 GiB of memory. Raise/);
+    assertEquals(deathHint({ ...death, stderrTail }, NONE), undefined);
   }
+  assertMatch(
+    deathHint({ ...death, signal: "SIGKILL", outOfMemory: true }, LIMITS) ?? "",
+    /limits.memoryBytes/,
+  );
+  assertMatch(deathHint({ ...death, signal: "SIGXCPU" }, LIMITS) ?? "", /5 s of CPU time/);
+  assertEquals(deathHint(death, LIMITS), undefined);
+  assertEquals(deathHint({ ...death, signal: "SIGKILL" }, NONE), undefined);
 });
 
-Deno.test("A socket that would block hits no limit", () => {
-  const raised = { ename: "BlockingIOError", evalue: AGAIN, traceback: "sock.recv(1)" };
-  assertEquals(limitHint(raised, LIMITS), undefined);
-});
-
-Deno.test("Only a limit of CPU time ends a kernel", () => {
-  assertMatch(deathHint("SIGXCPU", LIMITS) ?? "", /5 s of CPU time/);
-  assertEquals(deathHint("SIGSEGV", LIMITS), undefined);
-  assertEquals(deathHint("SIGKILL", NONE), undefined);
+Deno.test("A child's words for a lack of memory are explained, and nothing else", () => {
+  for (const text of NO_MEMORY) assertMatch(memoryNote(text) ?? "", /limits.memoryBytes/);
+  for (
+    const text of [
+      "Catch a MemoryError where it is raised",
+      "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory",
+      "torch.OutOfMemoryError: CUDA out of memory.",
+    ]
+  ) {
+    assertEquals(memoryNote(text), undefined);
+  }
 });

@@ -1,5 +1,6 @@
 import { type MimeBundle, type Output, shownText } from "./outputs.ts";
 import { byteLength, collapseCarriageReturns, firstBytes, formatBytes, lastBytes } from "./text.ts";
+import { memoryNote } from "./traceback.ts";
 
 /** A stream's text, or a part of it. */
 interface StreamEntry {
@@ -147,7 +148,10 @@ export class OutputLog {
   text(note: string): string | null {
     this.#trim();
     const text = this.rawText(note);
-    return text === null ? null : withoutBlankEdges(collapseCarriageReturns(text));
+    if (text === null) return null;
+    const shown = withoutBlankEdges(collapseCarriageReturns(text));
+    const hint = memoryNote(shown);
+    return hint === undefined ? shown : `${shown}\n${hint}`;
   }
 
   images(): string[] {

@@ -26,7 +26,11 @@ export interface Place {
   readonly python: {
     readonly executable: string;
     readonly checker: string | undefined;
+    /** What it needs to start, and its packages to find their data. */
+    readonly variables: Readonly<Record<string, string>>;
   };
+  /** The variables of the place that kernels get. */
+  readonly environment: Readonly<Record<string, string>>;
   /** The search path for programs there. */
   readonly path: string;
   /** What must be copied there if this machine's files are not visible there. */

@@ -175,7 +175,8 @@ export async function placeFar(
   return {
     paths,
     workspace: inner,
-    python: { executable: facts.python, checker: facts.checker ?? undefined },
+    python: { executable: facts.python, checker: facts.checker ?? undefined, variables: {} },
+    environment: {},
     path: "/usr/local/bin:/usr/bin:/bin",
     copied: {
       stubs,

@@ -9,6 +9,7 @@ import {
   SandboxUnavailableError,
 } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { hostEnv } from "../base/permission.ts";
 import { abortable } from "../base/signals.ts";
 import { HeldTogether } from "../files/held_records.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
@@ -24,11 +25,13 @@ import {
 } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
 import type { LastingSession } from "./gateway.ts";
+import { hostVariables } from "./host_variables.ts";
 import { howEnded } from "./launch.ts";
 import type { Place, PlaceOptions } from "./place.ts";
 import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
 import { startSupervisor, SupervisedLauncher, type SupervisorOptions } from "./supervisor.ts";
+import { cacheVariables, workspaceCache } from "./workspace_cache.ts";
 
 export async function placeHere(
   parts: AsyncDisposableStack,
@@ -43,7 +46,8 @@ export async function placeHere(
   const folder = await SessionFolder.create(log);
   held.use(folder);
   const workspace = await realFolder(options.workspace);
-  const located = locatePython(options.python, { workspace, signal: deadline });
+  const libraryPath = options.kernelEnv?.LD_LIBRARY_PATH ?? hostEnv("LD_LIBRARY_PATH");
+  const located = locatePython(options.python, { workspace, libraryPath, signal: deadline });
   // Leaves no process behind if the start fails earlier. Its error is reported where it is awaited.
   parts.defer(() => located.then(() => {}, () => {}));
   const probe = {
@@ -52,6 +56,7 @@ export async function placeHere(
   };
   const args = ["-I", "-S", `${folder.launcher}/launcher.py`, JSON.stringify(probe)];
   const path = hostPath();
+  const cache = await workspaceCache(workspace);
   let prepared: PreparedSandbox | undefined;
   if (sandbox === false) {
     log.warn("No sandbox: executed code can do everything that this user can do");
@@ -59,7 +64,8 @@ export async function placeHere(
     const contents = located.then((python) => {
       const readable = [...python.readable, ...packages, ...packages.flatMap(programsOf)];
       const readOnly = [folder.launcher, folder.runtime, folder.stubs];
-      return { command: [python.executable, ...args], readable, readOnly };
+      const writable = cache === undefined ? [] : [cache];
+      return { command: [python.executable, ...args], readable, readOnly, writable };
     });
     contents.catch(() => {});
     prepared = await prepareSandbox(
@@ -82,9 +88,10 @@ export async function placeHere(
   if (session === undefined) parts.use(grouped); // removed after the processes in it
   const executable = namedProgram(python.executable);
   const launch = prepared ?? { command: executable, args, env: { LANG: "C.UTF-8" } };
+  const env = { ...python.variables, ...launch.env };
   const lasting = session === undefined ? undefined : await launchLasting(session, {
     command: [launch.command, ...launch.args],
-    env: launch.env,
+    env,
     python: executable,
     cwd: folder.session,
     root: folder.root,
@@ -96,7 +103,7 @@ export async function placeHere(
     command: launch.command,
     args: launch.args,
     cwd: folder.session,
-    env: launch.env,
+    env,
     onStderr: (line) => log.debug(`gateway: ${line}`),
   });
   return {
@@ -104,6 +111,7 @@ export async function placeHere(
     workspace,
     python,
     path,
+    environment: { ...hostVariables(), ...(cache === undefined ? {} : cacheVariables(cache)) },
     inherit: prepared?.proxyVariables ?? [],
     limits,
     rlimits: rlimits(limits),

@@ -1,10 +1,12 @@
 import { z } from "zod";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
+import { hostEnv } from "../base/permission.ts";
 import { stage } from "../base/stages.ts";
+import { ifPresent } from "../files/safe.ts";
 import { programOf } from "../process/program.ts";
 import { pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
-import { pythonFolders } from "../sandbox/installation.ts";
+import { isBroad, pythonFolders } from "../sandbox/installation.ts";
 
 /** What a Python that can run the gateway consists of, which the sandbox must let it read. */
 interface PythonFiles {
@@ -14,14 +16,42 @@ interface PythonFiles {
   readonly readable: readonly string[];
   /** The type checker ty, where it is installed. */
   readonly checker: string | undefined;
+  /** What a script that starts it, or conda's activation, sets. */
+  readonly variables: Readonly<Record<string, string>>;
 }
 
 /** Prints where it is. Python follows the links itself, so that we need not be able to read them. */
 const QUERY = `
-import importlib.util, json, os, sys
+import importlib.util, json, os, subprocess, sys
 
 def in_real_folder(path):
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+def variables():
+    prefix = sys.prefix
+    if not os.path.isdir(os.path.join(prefix, "conda-meta")):
+        return dict(os.environ)
+    found = {**os.environ, "CONDA_PREFIX": prefix, "CONDA_DEFAULT_ENV": os.path.basename(prefix)}
+    try:
+        with open(os.path.join(prefix, "conda-meta", "state")) as file:
+            found.update(json.load(file).get("env_vars", {}))
+    except OSError:
+        pass  # there is none
+    shell = next(path for path in ("/bin/bash", "/bin/sh") if os.path.exists(path))
+    path = os.pathsep.join([os.path.join(prefix, "bin"), "/usr/bin", "/bin"])
+    activated = subprocess.run(
+        [shell, "-c", ACTIVATE, sys.executable],
+        env={**found, "PATH": path}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    )
+    return found if activated.returncode else json.loads(activated.stdout)
+
+ACTIVATE = """
+exec 3>&1 >&2
+for script in "$CONDA_PREFIX"/etc/conda/activate.d/*.sh; do
+    if [ -r "$script" ]; then . "$script"; fi
+done
+exec "$0" -I -S -c 'import json, os; print(json.dumps(dict(os.environ)))' >&3
+"""
 
 needed = {"kernel_gateway": "jupyter_kernel_gateway", "ipykernel": "ipykernel"}
 prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
@@ -34,6 +64,7 @@ print(json.dumps({
     "links": links,
     "checker": ty if os.path.isfile(ty) and not os.path.islink(ty) else None,
     "prefixes": sorted({os.path.realpath(prefix) for prefix in prefixes}),
+    "variables": variables(),
     "missing": [name for module, name in needed.items() if not importlib.util.find_spec(module)],
 }))
 `;
@@ -45,38 +76,66 @@ const answerSchema = z.object({
   links: z.tuple([path], path),
   checker: path.nullable().default(null),
   prefixes: z.array(path),
+  variables: z.record(z.string(), z.string()).default({}),
   missing: z.array(z.string()),
 });
 
+interface LocateOptions {
+  readonly workspace: string;
+  readonly signal: AbortSignal;
+  /** The `LD_LIBRARY_PATH` with which it may start, if it does not without. */
+  readonly libraryPath?: string | undefined;
+}
+
 /** Asks a Python where its files are and whether it can run the gateway for code of a workspace. */
-export async function locatePython(
-  python: string,
-  { workspace, signal }: { readonly workspace: string; readonly signal: AbortSignal },
-): Promise<PythonFiles> {
+export async function locatePython(python: string, options: LocateOptions): Promise<PythonFiles> {
   using _stage = stage("ask Python for its files");
-  const answer = await query(python, signal);
-  if (answer.missing.length > 0) {
-    throw new EnvironmentNotReadyError(
-      `${python} lacks ${answer.missing.join(" and ")}`,
-      `${python} -m pip install ${answer.missing.join(" ")}`,
-    );
-  }
-  const { links, prefixes, checker } = answer;
+  const { workspace, libraryPath } = options;
+  const { links, prefixes, checker, variables } = await answerOf(python, options, {})
+    .catch(async (error: unknown) => {
+      if (!libraryPath || !(error instanceof EnvironmentNotReadyError)) throw error;
+      const variables = { LD_LIBRARY_PATH: libraryPath };
+      return await answerOf(python, options, variables).catch(() => {
+        throw error;
+      });
+    });
   const found = await Promise.all(prefixes.map((prefix) => pythonFolders(prefix, workspace)));
   const folders = [...new Set(found.flat())];
   const outside = links.filter((link) => !folders.some((root) => link.startsWith(`${root}/`)));
   return {
     executable: links[0],
-    readable: [...folders, ...outside],
+    readable: [...folders, ...outside, ...await libraryFolders(variables.LD_LIBRARY_PATH)],
     checker: checker ?? undefined,
+    variables: Object.fromEntries(
+      Object.entries(variables).filter(([name]) => !SHELL_VARIABLES.includes(name)),
+    ),
   };
 }
 
-async function query(python: string, signal: AbortSignal): Promise<z.infer<typeof answerSchema>> {
+/** What shells set, Python itself, and kernels in another way. */
+const SHELL_VARIABLES: readonly string[] = "LC_CTYPE OLDPWD PATH PWD PYTHONPATH SHLVL _".split(" ");
+
+/** The folders of an `LD_LIBRARY_PATH` that hold nothing but libraries. */
+async function libraryFolders(path = ""): Promise<string[]> {
+  const named = path.split(":").filter((folder) => folder.startsWith("/"));
+  const found = await Promise.all(named.map(async (folder) => {
+    const real = await ifPresent(Deno.realPath(folder));
+    return real === undefined || isBroad(real, hostEnv("HOME")) ? [] : [folder, real];
+  }));
+  return [...new Set(found.flat())];
+}
+
+type Answer = z.infer<typeof answerSchema>;
+
+async function answerOf(
+  python: string,
+  { signal }: LocateOptions,
+  env: Readonly<Record<string, string>>,
+): Promise<Answer> {
   let end: ProgramEnd;
   try {
     const program = await programOf(python);
-    end = await runProgram(program, { args: pythonArgs(QUERY), clearEnv: true, signal });
+    end = await runProgram(program, { args: pythonArgs(QUERY), clearEnv: true, env, signal });
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
     throw new EnvironmentNotReadyError(
@@ -85,8 +144,9 @@ async function query(python: string, signal: AbortSignal): Promise<z.infer<typeo
       { cause },
     );
   }
+  let answer: Answer;
   try {
-    return answerSchema.parse(JSON.parse(end.stdout));
+    answer = answerSchema.parse(JSON.parse(end.stdout));
   } catch (cause) {
     throw new EnvironmentNotReadyError(
       `${python} is not a working Python interpreter (exit code ${end.code}): ${end.stderr.trim()}`,
@@ -94,4 +154,9 @@ async function query(python: string, signal: AbortSignal): Promise<z.infer<typeo
       { cause },
     );
   }
+  if (answer.missing.length === 0) return answer;
+  throw new EnvironmentNotReadyError(
+    `${python} lacks ${answer.missing.join(" and ")}`,
+    `${python} -m pip install ${answer.missing.join(" ")}`,
+  );
 }

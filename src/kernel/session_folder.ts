@@ -116,7 +116,6 @@ export class SessionFolder extends SessionPaths implements Held {
 export const KERNEL_FOLDERS: Readonly<Record<string, string>> = {
   HOME: ".",
   TMPDIR: "tmp",
-  MPLCONFIGDIR: "matplotlib",
   IPYTHONDIR: "ipython",
   JUPYTER_CONFIG_DIR: "jupyter/config",
   JUPYTER_DATA_DIR: "jupyter/data",

@@ -2,7 +2,6 @@ import { constants } from "node:os";
 import { unquoted } from "../base/python_string.ts";
 import type { ExitStatus } from "../process/managed_process.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
-import type { GatewayAddress } from "./gateway_connection.ts";
 import type { JsonObject } from "./jupyter.ts";
 import type { Output } from "./outputs.ts";
 import { cut, formatBytes } from "./text.ts";
@@ -124,18 +123,9 @@ function tracebackIn(traceback: unknown, limit: number): readonly string[] {
     : [showMagics(shortened)]; // frames cannot be told apart in it
 }
 
-/** The properties of a gateway that explain why code fails. */
-export type HintContext = Pick<GatewayAddress, "limits" | "sandboxed">;
-
-/** Explains what ipybox has to do with an exception, and what helps. */
-export function failureHint(raised: RaisedException, context: HintContext): string | undefined {
-  const { limits, sandboxed = false } = context;
-  return (limits && limitHint(raised, limits)) ?? (sandboxed ? networkHint(raised) : undefined);
-}
-
 /** Names a missing module if installing a package may help; how to, depends on the reader. */
 export function missingModule(
-  { ename, evalue }: Pick<RaisedException, "ename" | "evalue">,
+  { ename, evalue }: Pick<Raised, "ename" | "evalue">,
 ): string | undefined {
   if (ename !== "ModuleNotFoundError") return undefined;
   const [, name = ""] = /^No module named '([A-Za-z_]\w{0,99})/.exec(evalue) ?? [];
@@ -144,7 +134,7 @@ export function missingModule(
 
 /** Says that there is no Python API of a server; where to find one depends on the reader, too. */
 export function missingServer(
-  { ename, evalue }: Pick<RaisedException, "ename" | "evalue">,
+  { ename, evalue }: Pick<Raised, "ename" | "evalue">,
 ): string | undefined {
   if (ename !== "ModuleNotFoundError") return undefined;
   const [found, server] = /^No module named 'mcptools(?:\.(\w{1,100}))?'$/.exec(evalue) ?? [];
@@ -154,54 +144,33 @@ export function missingServer(
     : `[ipybox] No Python API of a server "${server}" here`;
 }
 
-function networkHint({ evalue }: RaisedException): string | undefined {
-  if (!UNREACHABLE.some((words) => evalue.includes(words))) return undefined;
-  return "[ipybox] No network: code can only reach hosts in network.allowedDomains of " +
-    "--sandbox-config (docs/network.md)";
-}
-
-/** The messages of name resolution, connections and the sandbox's proxy for hosts that are not allowed. */
-const UNREACHABLE: readonly string[] = [
-  "name resolution",
-  "Name or service not known",
-  "nodename nor servname",
-  "Network is unreachable",
-  "Tunnel connection failed: 403",
-];
-
-/** An exception, as a kernel tells it. */
-interface RaisedException {
-  readonly ename: string;
-  readonly evalue: string;
-  readonly traceback: string;
-}
-
-/** Names the limit that made code fail, and the option that raises it. */
-export function limitHint(raised: RaisedException, limits: EffectiveLimits): string | undefined {
-  const { ename, evalue, traceback } = raised;
-  const { memoryBytes, processes, fileBytes, cpuSeconds } = limits;
-  if (memoryBytes !== null && (/MemoryError$/.test(ename) || /Errno 12\]/.test(evalue))) {
-    return hint("memoryBytes", `${formatBytes(memoryBytes)} of memory per process`);
-  }
-  if (fileBytes !== null && /Errno 27\]|SIGXFSZ/.test(evalue)) {
-    return hint("fileBytes", `${formatBytes(fileBytes)} per file`);
-  }
-  // A socket that would block raises the same exception as a fork that is refused.
-  const isFork = /Errno 11\]/.test(evalue) && /fork/.test(traceback);
-  if (processes !== null && (isFork || /can't start new thread/.test(evalue))) {
-    return hint("processes", `${processes} processes and threads`);
-  }
-  if (cpuSeconds !== null && /SIGXCPU/.test(evalue)) {
-    return hint("cpuSeconds", `${cpuSeconds} s of CPU time per process`);
-  }
-  return undefined;
-}
-
 /** Names the limit that may have killed a kernel. */
-export function deathHint(signal: string | null, limits: EffectiveLimits): string | undefined {
-  const { cpuSeconds } = limits;
+export function deathHint(
+  { signal, stderrTail, outOfMemory }: {
+    readonly signal: string | null;
+    /** What it wrote last. */
+    readonly stderrTail: string;
+    /** Whether the system says so. */
+    readonly outOfMemory: boolean;
+  },
+  { memoryBytes, cpuSeconds }: EffectiveLimits,
+): string | undefined {
+  if (memoryBytes !== null && (outOfMemory || NO_MEMORY.test(stderrTail))) {
+    return hint("memoryBytes", `${formatBytes(memoryBytes)} of memory`);
+  }
   if (cpuSeconds === null || (signal !== "SIGXCPU" && signal !== "SIGKILL")) return undefined;
   return hint("cpuSeconds", `${cpuSeconds} s of CPU time per process`);
+}
+
+/** How processes say that they cannot allocate memory; V8's heap has a limit of its own. */
+const NO_MEMORY =
+  /^[\w.]*(?<!OutOf)MemoryError\b|bad_alloc|[Cc]annot allocate memory|memory allocation of \d+ bytes failed/m;
+
+/** Explains a text in which a process says that it cannot allocate memory. */
+export function memoryNote(text: string): string | undefined {
+  if (!NO_MEMORY.test(text)) return undefined;
+  return "[ipybox] A process may only use so much memory as limits.memoryBytes allows. Raise it with " +
+    "--limit memoryBytes=N on the command line";
 }
 
 function hint(option: keyof EffectiveLimits, limit: string): string {

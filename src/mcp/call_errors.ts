@@ -1,6 +1,6 @@
 import { ToolCallError } from "../base/errors.ts";
 import { messageOf } from "./results.ts";
-import { callFailure } from "./start_errors.ts";
+import { callFailure, ForgottenSessionError } from "./start_errors.ts";
 import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from "./sdk.ts";
 import type { StdioTransport } from "./stdio.ts";
 
@@ -69,17 +69,48 @@ export async function explainDeath(
 
 /** Explains the failure of an HTTP connection. */
 export function explainUnreachable(serverName: string, error: unknown): ToolCallError {
-  const what = isForgottenSession(error)
-    ? "no longer knows the session (HTTP 404); the next call starts a new one"
-    : error instanceof SdkHttpError
-    ? `answered with HTTP ${error.status}`
-    : "cannot be reached";
+  if (!(error instanceof SdkHttpError)) {
+    return callFailure(serverName, "server_unreachable", "cannot be reached", error);
+  }
+  const mayHaveRun = error.status >= 500 ? "; what was called may have run all the same" : "";
+  const what = `answered with HTTP ${error.status}${mayHaveRun}`;
   return callFailure(serverName, "server_unreachable", what, error);
 }
 
-/** Whether the server no longer knows the session, or a proxy says so of a request that was processed. */
-export function isForgottenSession(error: unknown): boolean {
-  return error instanceof SdkHttpError && error.status === 404;
+/**
+ * Explains that the server of a session no longer knows it; `undefined` for any other error.
+ *
+ * @param started Whether an earlier request has started the tool.
+ */
+export function explainForgotten(
+  serverName: string,
+  error: unknown,
+  started: boolean,
+): ForgottenSessionError | undefined {
+  const forgotten = (isSaid: boolean) =>
+    new ForgottenSessionError(serverName, isSaid && !started, error);
+  if (error instanceof ProtocolError) {
+    const isSaid = REQUEST_REFUSED.includes(error.code) && saysForgotten(error.message);
+    return isSaid ? forgotten(true) : undefined;
+  }
+  if (!(error instanceof SdkHttpError)) return undefined;
+  const { status, data } = error;
+  const isSaid = (status === 404 || status === 400) && saysForgotten(String(data.text));
+  return status === 404 || isSaid ? forgotten(isSaid) : undefined;
+}
+
+/** The codes for requests that are refused as such. A tool that fails has others. */
+const REQUEST_REFUSED: readonly number[] = [-32600, -32001];
+/** More than any server needs to say it: a page of HTML may say anything. */
+const MAX_WORDS = 2000;
+
+/** The words of the known servers, such as "Session not found" and "No valid session ID provided". */
+function saysForgotten(words: string): boolean {
+  if (words.length > MAX_WORDS) return false;
+  return /\bsession\b.{0,60}\b(not found|expired|terminated|closed|unknown|invalid|not exist)/i
+    .test(words) ||
+    /\b(no|no valid|invalid|unknown|expired) (mcp )?session\b/i.test(words) ||
+    /\bserver not initialized\b/i.test(words);
 }
 
 /** The errors with which the SDK reports a violation of the protocol. */

@@ -1,10 +1,11 @@
-import { basename } from "node:path";
+import { basename, isAbsolute, resolve } from "node:path";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../base/errors.ts";
 import { limitedLogger, type Logger, silentLogger } from "../base/log.ts";
 import { mayRead } from "../base/permission.ts";
 import { RateLimit } from "../base/rate_limit.ts";
 import { abortable, anySignal, LONGEST_TIMER_MS } from "../base/signals.ts";
 import { TimeBudget } from "../base/time_budget.ts";
+import { isInside } from "../process/trusted_path.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
 import { listingLimit } from "./catalog.ts";
 import { limitBacklog, makeClient } from "./client.ts";
@@ -27,6 +28,7 @@ import {
   variableLookup,
 } from "./params.ts";
 import { messageOf } from "./results.ts";
+import { LONGER_HINT } from "./start_errors.ts";
 import {
   type Client,
   type FetchLike,
@@ -124,9 +126,6 @@ interface InnerOptions extends SessionConnectOptions {
 const SANDBOX_HINT = "it can only reach what its arguments name and its settings allow, and no " +
   "network but the domains in them: see docs/servers.md";
 
-const LONGER_HINT = ". If this machine is slow or busy, try again; if the server needs longer, " +
-  "register it with --connect-timeout SECONDS";
-
 async function connectStdio(
   serverName: string,
   params: StdioServerParams,
@@ -168,7 +167,8 @@ async function connectStdio(
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
     const { ownFolder } = launch;
-    const parts = { serverName, client, transport, log, listings, hooks };
+    const { timeoutMs: connectTimeoutMs } = attempt;
+    const parts = { serverName, client, transport, log, listings, hooks, connectTimeoutMs };
     return new McpConnection({ ...parts, belongings, ownFolder });
   } catch (error) {
     const exited = transport.failure === undefined && !attempt.expired && !isAnswer(error);
@@ -186,11 +186,46 @@ async function connectStdio(
     const where = launch.sandboxed ? ` in its sandbox (${SANDBOX_HINT})` : "";
     // Its own words may quote its secrets, so they are not on the first line, which code may read.
     const words = error instanceof ProtocolError ? `\nIt says: ${messageOf(error)}` : "";
-    const hint = attempt.expired ? LONGER_HINT : "";
+    const hint = attempt.expired
+      ? LONGER_HINT
+      : await folderHint(params, launch.ownFolder, { workspace, stderrTail: evidence?.stderrTail });
     const text = prefixed(serverName, message + where + hint) + words;
     const Failure = attempt.expired ? SlowStartError : McpConnectionError;
     throw new Failure(serverName, text, evidence, { cause: error });
   }
+}
+
+/** How to lead a server to files, if it failed because it starts in an empty folder. */
+async function folderHint(
+  { command, args = [] }: StdioServerParams,
+  ownFolder: string | undefined,
+  { workspace, stderrTail = "" }: {
+    readonly workspace: string | undefined;
+    readonly stderrTail: string | undefined;
+  },
+): Promise<string> {
+  if (ownFolder === undefined) return "";
+  for (const word of command.includes("/") ? [command, ...args] : args) {
+    if (workspace === undefined || isAbsolute(word) || !await isIn(workspace, word)) continue;
+    const path = `'\${workspaceFolder}/${word.replace(/^\.\//, "")}'`;
+    return `. ${
+      JSON.stringify(word)
+    } is in the workspace, but the server starts in an empty folder: ` +
+      `write ${path}`;
+  }
+  return stderrTail.includes(ownFolder)
+    ? ". It starts in an empty folder: if it needs the files of another one, as version managers do, " +
+      'give it a "cwd" (--cwd DIR), an absolute path or a variable (--env NAME=VALUE)'
+    : "";
+}
+
+/** Whether a workspace has a file of that relative path. */
+async function isIn(workspace: string, word: string): Promise<boolean> {
+  const path = resolve(workspace, word);
+  if (path === resolve(workspace) || !isInside(path, resolve(workspace)) || !mayRead(path)) {
+    return false;
+  }
+  return await Deno.lstat(path).then(() => true, () => false); // most words name no file
 }
 
 /** A server's command line as written, before variables are replaced. */
@@ -221,7 +256,8 @@ async function connectHttp(
   const requestInit = { headers: params.headers ?? {} };
   const failures: unknown[] = [];
   using attempt = new Attempt(serverName, params, options);
-  const session = await openSession(serverName, url, params, attempt, { ...options, owner });
+  const session = await openSession(serverName, url, params, { ...options, owner });
+  using _paused = attempt.budget.pauseWhilePending(session === undefined ? [] : [session]);
   const fetch = pacedStreams(session?.fetch ?? exactFetch(owner));
   const reconnectionScheduler = scheduleRetry;
   for (const type of transportTypes(url, params)) {
@@ -236,7 +272,9 @@ async function connectHttp(
       // The SSE transport exists only in the handshake era.
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
       const client = await attempt.connect(transport, protocol);
-      return new McpConnection({ serverName, client, transport, log, listings, hooks, session });
+      const { timeoutMs: connectTimeoutMs } = attempt;
+      const parts = { serverName, client, transport, log, listings, hooks, connectTimeoutMs };
+      return new McpConnection({ ...parts, session });
     } catch (error) {
       await transport.close();
       options.signal?.throwIfAborted();
@@ -257,22 +295,20 @@ async function openSession(
   serverName: string,
   server: URL,
   params: HttpServerParams,
-  attempt: Attempt,
   { workspace, login, loginsFolder, owner }: SessionConnectOptions & { readonly owner: object },
 ): Promise<OAuthSession | undefined> {
   const { oauth, headers = {} } = params;
   const hasHeader = Object.keys(headers).some((name) => name.toLowerCase() === "authorization");
   if (oauth === false || hasHeader) return undefined;
-  const onWaiting = (waiting: boolean) => attempt.budget.setPending(waiting ? 1 : 0);
   const where = { serverName, server, workspace, loginsFolder, owner };
-  return await OAuthSession.open({ ...where, params: oauth ?? {}, login, onWaiting });
+  return await OAuthSession.open({ ...where, params: oauth ?? {}, login });
 }
 
 /** One or more attempts to connect that share a time limit. */
 class Attempt implements Disposable {
   /** The time limit, which pauses while a person logs in. */
   readonly budget: TimeBudget;
-  readonly #timeoutMs: number;
+  readonly timeoutMs: number;
   /** Aborts when the time limit is reached or the caller cancels. */
   readonly signal: AbortSignal;
   readonly #options: SessionConnectOptions;
@@ -282,7 +318,7 @@ class Attempt implements Disposable {
     const connectTimeoutMs = params.connectTimeoutMs ?? options.connectTimeoutMs ?? 60_000;
     this.#serverName = serverName;
     this.#options = options;
-    this.#timeoutMs = connectTimeoutMs;
+    this.timeoutMs = connectTimeoutMs;
     this.budget = new TimeBudget(connectTimeoutMs);
     this.signal = anySignal(this.budget.signal, options.signal);
   }
@@ -297,7 +333,7 @@ class Attempt implements Disposable {
 
   /** The time limit in seconds. */
   get seconds(): number {
-    return this.#timeoutMs / 1000;
+    return this.timeoutMs / 1000;
   }
 
   /** What took too long, for error messages. */

@@ -7,15 +7,16 @@ import { mayRead } from "../base/permission.ts";
 import type { RateLimit } from "../base/rate_limit.ts";
 import { anySignal, Deadline, LONGEST_TIMER_MS, settledWithin } from "../base/signals.ts";
 import { traceContext } from "../base/telemetry.ts";
+import { TimeBudget } from "../base/time_budget.ts";
 import { type ExactObject, weightOf } from "../json/exact.ts";
 import { isInside } from "../process/trusted_path.ts";
 import {
   explainAnswer,
   explainDeath,
+  explainForgotten,
   explainUnreachable,
-  isForgottenSession,
 } from "./call_errors.ts";
-import { explainLogin } from "./start_errors.ts";
+import { callFailure, explainLogin, LONGER_HINT } from "./start_errors.ts";
 import {
   type CatalogMethod,
   isListMethod,
@@ -57,6 +58,8 @@ interface McpConnectionParts {
   readonly transport: Transport;
   /** Receives the stderr tail of a server that died. */
   readonly log: Logger;
+  /** The time limit for connecting, and for each page of the tool list. */
+  readonly connectTimeoutMs: number;
   /** The rate limit of {@linkcode listingLimit}. */
   readonly listings: RateLimit;
   /** How to react to what the server sends unprompted. */
@@ -165,11 +168,6 @@ export class McpConnection implements AsyncDisposable {
     return this.#usable;
   }
 
-  /** Whether the server no longer knows this session. */
-  get forgotten(): boolean {
-    return this.#forgotten;
-  }
-
   /** The server's name, title and version, as it gives them. */
   get serverInfo(): Implementation | undefined {
     return this.#client.getServerVersion();
@@ -230,10 +228,12 @@ export class McpConnection implements AsyncDisposable {
   ): Promise<ToolResult> {
     const { signal, timeoutMs, onProgress, compare } = options;
     using deadline = new Deadline(timeoutMs);
+    let started = false;
     const request = {
       signal: anySignal(signal, deadline.signal),
       timeout: NO_TIMEOUT,
       onprogress: onProgress,
+      onStarted: () => started = true,
     };
     const send = async () => {
       if (compare !== undefined) {
@@ -247,7 +247,7 @@ export class McpConnection implements AsyncDisposable {
         return await send(); // the first attempt was rejected before it did anything
       });
     } catch (error) {
-      throw await this.#explain(error, signal, deadline);
+      throw await this.#explain(error, signal, { deadline, started });
     }
   }
 
@@ -276,7 +276,7 @@ export class McpConnection implements AsyncDisposable {
       }
       return parseCatalogResult(method, await ask(params)) ?? malformed(method);
     } catch (error) {
-      throw await this.#explain(error, signal, deadline);
+      throw await this.#explain(error, signal, { deadline });
     }
   }
 
@@ -287,6 +287,13 @@ export class McpConnection implements AsyncDisposable {
 
   get #isModern(): boolean {
     return this.#client.getProtocolEra() === "modern";
+  }
+
+  /** Whether the server keeps a session for this connection that it may forget. */
+  get #isSession(): boolean {
+    if (this.#transport instanceof StdioTransport || this.#isModern) return false;
+    const isStreamable = this.#transport instanceof StreamableHTTPClientTransport;
+    return !isStreamable || this.#transport.sessionId !== undefined;
   }
 
   /** Whether requests repeat arguments in headers. */
@@ -301,13 +308,12 @@ export class McpConnection implements AsyncDisposable {
       return { entries: [], unusable: [], tools: [] };
     }
     if (settleMs > 0) await this.#settle(settleMs);
-    const request = { timeout: NO_TIMEOUT, signal };
     try {
       await this.#parts.listings.settled(signal);
       const changes = this.#changes;
       const entries = await listAll(
         "tools/list",
-        (params) => this.#client.request({ method: "tools/list", params }, AS_IT_CAME, request),
+        (params) => this.#listPage(params, signal),
         (bytes) => this.#parts.listings.charge(bytes),
       );
       const unusable = entries.map((entry) => this.#problemOf(entry));
@@ -319,12 +325,31 @@ export class McpConnection implements AsyncDisposable {
     }
   }
 
+  /** Requests a page of the tool list. The time limit pauses while a person logs in. */
+  async #listPage(params: { cursor?: string }, signal: AbortSignal | undefined): Promise<unknown> {
+    const { connectTimeoutMs, session } = this.#parts;
+    using limit = new TimeBudget(connectTimeoutMs);
+    using _paused = limit.pauseWhilePending(session === undefined ? [] : [session]);
+    const request = { timeout: NO_TIMEOUT, signal: anySignal(signal, limit.signal) };
+    try {
+      return await this.#client.request({ method: "tools/list", params }, AS_IT_CAME, request);
+    } catch (error) {
+      if (!limit.expired || signal?.aborted) throw error;
+      const what = `did not list its tools within ${connectTimeoutMs / 1000} s${LONGER_HINT}`;
+      throw callFailure(this.serverName, "server_unreachable", what, error);
+    }
+  }
+
   #offers(method: ListMethod): boolean {
     const { resources, prompts } = this.#client.getServerCapabilities() ?? {};
     return (method === "prompts/list" ? prompts : resources) !== undefined;
   }
 
-  async #send(name: string, args: ExactObject, options: RequestOptions): Promise<unknown> {
+  async #send(
+    name: string,
+    args: ExactObject,
+    { onStarted, ...options }: RequestOptions & { readonly onStarted: () => void },
+  ): Promise<unknown> {
     const meta = asMeta({
       ...(this.#isModern && this.#hooks.onLog !== undefined ? LOG_REQUEST : {}),
       ...traceContext(),
@@ -341,7 +366,8 @@ export class McpConnection implements AsyncDisposable {
       });
     }
     if (offersTasks(this.#client) && requiresTask(await this.findTool(name, options.signal))) {
-      return await runTask(this.#client, params, { ...options, unable: this.#unable });
+      const task = { ...options, onStarted, unable: this.#unable };
+      return await runTask(this.#client, params, task);
     }
     // A plain request leaves the result unchanged.
     return await this.#client.request({ method: "tools/call", params }, AS_IT_CAME, options);
@@ -390,8 +416,16 @@ export class McpConnection implements AsyncDisposable {
   async #explain(
     error: unknown,
     signal: AbortSignal | undefined,
-    deadline?: Deadline,
+    { deadline, started = false }: ExplainOptions = {},
   ): Promise<ToolCallError> {
+    const forgotten = this.#isSession
+      ? explainForgotten(this.serverName, error, started)
+      : undefined;
+    if (forgotten !== undefined) {
+      this.#forgotten = true;
+      this.#lose();
+      return forgotten;
+    }
     const answer = explainAnswer(this.serverName, error, {
       cancelled: signal?.aborted ?? false,
       timedOut: deadline?.passed ?? false,
@@ -406,9 +440,14 @@ export class McpConnection implements AsyncDisposable {
       this.#warn(failure.message);
       return explainLogin(failure);
     }
-    this.#forgotten = isForgottenSession(error);
     return explainUnreachable(this.serverName, error);
   }
+}
+
+interface ExplainOptions {
+  readonly deadline?: Deadline;
+  /** Whether the tool runs, as a task. */
+  readonly started?: boolean;
 }
 
 /** The metadata of a request, if there is any. */

@@ -1,7 +1,7 @@
 import { pause } from "../base/signals.ts";
 import { type ExactJson, isRecord, markNumbers, mayName, unmarkNumbers } from "../json/exact.ts";
 import { checkJson, JsonLimitError, type JsonMeasure } from "../json/measure.ts";
-import { parsedJson, parseJson } from "../json/plain.ts";
+import { endOfString, parsedJson, parseJson } from "../json/plain.ts";
 import type { JSONRPCMessage } from "./sdk.ts";
 
 /** A server's message exceeds a limit. */
@@ -151,16 +151,117 @@ export function unmarkContent(value: unknown): ExactJson {
   return unmarkNumbers(value as ExactJson, MARK); // it was parsed from JSON
 }
 
+/** A request's id. */
+export type RequestId = string | number;
+
+/**
+ * Parses a line of a server's output: a message, or several without a line feed between them. An answer
+ * that is not JSON becomes an error for its request, or for all that wait if its id cannot be found:
+ * nothing else would end them.
+ */
+export function parseLine(
+  text: string,
+  measure: JsonMeasure,
+  waiting: ReadonlyMap<string, RequestId>,
+): JSONRPCMessage[] {
+  try {
+    return [parseMessage(text, measure)];
+  } catch (error) {
+    if (!(error instanceof SyntaxError) || !text.includes(MESSAGE)) throw error;
+  }
+  return documentsIn(text).flatMap((part) => {
+    try {
+      return [parseMessage(part, measure)];
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      return part.includes(MESSAGE) ? errorsInstead(part, error, waiting) : [];
+    }
+  });
+}
+
+/** What every message has, and few other lines. */
+const MESSAGE = '"jsonrpc"';
+
 /** Parses a measured message, unless that is too expensive. Numbers in structured content are marked. */
 export function parseMessage(text: string, measure: JsonMeasure): JSONRPCMessage {
   const message: unknown = parseJson(markContent(text));
   checkParsed(message, measure);
-  if (!isRecord(message)) throw new SyntaxError("A message is an object");
+  if (!isRecord(message)) throw new TypeError("A message is an object");
   // The SDK would not treat this as a response, and the request would never settle.
   if ("result" in message && !isRecord(message.result)) {
     return { jsonrpc: "2.0", id: message.id, error: NO_RESULT } as JSONRPCMessage;
   }
   return message as JSONRPCMessage; // the SDK checks both
+}
+
+/** The message to deliver in place of an answer that cannot be used. */
+export function errorAnswer(id: RequestId, message: string): JSONRPCMessage {
+  return { jsonrpc: "2.0", id, error: { code: -32603, message } };
+}
+
+/** Says that an answer is not JSON. The tool has run: its caller should know. */
+export function notJson({ message }: SyntaxError): string {
+  return `The request ran, but the server's answer is not JSON: ${message}`;
+}
+
+function errorsInstead(
+  text: string,
+  error: SyntaxError,
+  waiting: ReadonlyMap<string, RequestId>,
+): JSONRPCMessage[] {
+  const { id, isRequest } = topOf(text);
+  if (isRequest) return []; // the server's own, which nothing here waits for
+  if (id === undefined) {
+    const message =
+      `The server sent an answer, perhaps to this request, that is not JSON: ${error.message}`;
+    return [...waiting.values()].map((each) => errorAnswer(each, message));
+  }
+  const own = waiting.get(String(id));
+  return own === undefined ? [] : [errorAnswer(own, notJson(error))];
+}
+
+/** Splits a text behind each object and list in it. */
+function documentsIn(text: string): string[] {
+  const parts: string[] = [];
+  let start = 0;
+  for (const { at, character, depth } of marksIn(text)) {
+    if (depth > 0 || character === '"') continue;
+    parts.push(text.slice(start, at + 1));
+    start = at + 1;
+  }
+  return [...parts, text.slice(start)].filter((part) => part.trim() !== "");
+}
+
+const TOP_NAME = /"(id|method)"\s*:\s*(?:(-?\d+)|"([^"\\]*)")?/y;
+
+/** What the names of a message say, although the message is not JSON. */
+export function topOf(
+  text: string,
+): { readonly id: RequestId | undefined; readonly isRequest: boolean } {
+  let [id, isRequest]: [RequestId | undefined, boolean] = [undefined, false];
+  for (const { at, character, depth } of marksIn(text)) {
+    if (character !== '"' || depth > 1) continue;
+    TOP_NAME.lastIndex = at;
+    const [, name, number, word] = TOP_NAME.exec(text) ?? [];
+    if (name === "method") isRequest = true;
+    if (name === "id") id ??= number === undefined ? word : Number(number);
+  }
+  return { id, isRequest };
+}
+
+/** The strings and brackets of a text, each with the depth behind it. */
+function* marksIn(
+  text: string,
+): Generator<{ readonly at: number; readonly character: string; readonly depth: number }> {
+  let depth = 0;
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at]!;
+    if (character === "{" || character === "[") depth++;
+    else if (character === "}" || character === "]") depth--;
+    else if (character !== '"') continue;
+    yield { at, character, depth };
+    if (character === '"') at = endOfString(text, at);
+  }
 }
 
 const NO_RESULT = { code: -32603, message: "The server sent a result that is not an object" };

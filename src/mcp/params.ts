@@ -25,7 +25,7 @@ export interface StdioServerParams {
   args?: string[];
   /**
    * Environment variables, in addition to `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `USER` and
-   * those for certificates: `NODE_EXTRA_CA_CERTS`, `SSL_CERT_DIR` and `SSL_CERT_FILE`.
+   * those for proxies, certificates, the time zone and the language, which docs/servers.md lists.
    */
   env?: Record<string, string>;
   /**
@@ -303,18 +303,18 @@ function whyInvalid(name: string): string | undefined {
   return undefined;
 }
 
-/** The host's environment variables that every server process inherits. They contain no secrets. */
+/**
+ * The host's environment variables that every server process inherits: what the user's own programs
+ * need on this machine and in its network. None is meant for secrets of anything but a proxy.
+ */
 const INHERITED: readonly string[] = [
-  "HOME",
-  "LOGNAME",
-  "PATH",
-  "SHELL",
-  "TERM",
-  "USER",
-  // Downloads need these in networks with a private certificate authority.
-  "NODE_EXTRA_CA_CERTS",
-  "SSL_CERT_DIR",
-  "SSL_CERT_FILE",
+  ..."HOME LOGNAME PATH SHELL TERM USER".split(" "),
+  ..."HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY".split(" "),
+  ..."http_proxy https_proxy all_proxy no_proxy".split(" "),
+  ..."CURL_CA_BUNDLE DENO_CERT DENO_TLS_CA_STORE NODE_EXTRA_CA_CERTS".split(" "),
+  ..."REQUESTS_CA_BUNDLE SSL_CERT_DIR SSL_CERT_FILE".split(" "),
+  ..."TZ LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES".split(" "),
+  ..."LC_MONETARY LC_NUMERIC LC_TIME".split(" "),
 ];
 
 /** Options of {@linkcode variableLookup}. */

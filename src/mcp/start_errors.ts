@@ -18,6 +18,27 @@ import { mayQuoteSecrets, type ServerParams } from "./params.ts";
 /** A login file cannot be used. The message names the file, so executed code must not see it. */
 export class LoginFileError extends ConfigError {}
 
+/** What helps if a server takes too long. */
+export const LONGER_HINT =
+  ". If this machine is slow or busy, try again; if the server needs longer, register it with " +
+  "--connect-timeout SECONDS";
+
+/**
+ * The server no longer knows the session, so the next request starts a new one.
+ *
+ * It is `certain` if the server itself says so of the request: then it did not look at what is in the
+ * request, and to send it again is not to send it twice. Any other 404 may come from a proxy that answers
+ * after the server has run the request.
+ */
+export class ForgottenSessionError extends ToolCallError {
+  /** Created for a request that was answered like this. */
+  constructor(serverName: string, readonly certain: boolean, cause: unknown) {
+    const message =
+      `MCP server "${serverName}" no longer knows the session; the next call starts a new one`;
+    super("server_unreachable", message, {}, { cause });
+  }
+}
+
 /** Explains that a server cannot be used without a login. */
 export function explainLogin(failure: McpConnectionError): ToolCallError {
   const { serverName, message } = failure;

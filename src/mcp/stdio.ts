@@ -15,8 +15,9 @@ import {
   hostBudget,
   type IncomingMessage,
   MAX_MESSAGE_BYTES,
-  parseMessage,
+  parseLine,
   payBack,
+  type RequestId,
   UnusableMessageError,
 } from "./message.ts";
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
@@ -50,6 +51,8 @@ export class StdioTransport implements Transport {
   readonly #options: StdioTransportOptions;
   readonly #encoder = new TextEncoder();
   readonly #decoder = new TextDecoder();
+  /** The requests without an answer, by the text of their ids. */
+  readonly #waiting = new Map<string, RequestId>();
   #process: ManagedProcess | undefined;
   #reading: Promise<void> | undefined;
   #failure: Error | undefined;
@@ -101,6 +104,10 @@ export class StdioTransport implements Transport {
   async send(message: JSONRPCMessage): Promise<void> {
     if (this.#closed || this.#process === undefined) {
       throw new Error("Cannot write to an MCP server that is not running");
+    }
+    if ("method" in message && "id" in message) this.#waiting.set(String(message.id), message.id);
+    if ("method" in message && message.method === "notifications/cancelled") {
+      this.#waiting.delete(String(message.params?.requestId));
     }
     await this.#process.pipes.write(this.#encoder.encode(JSON.stringify(message) + "\n"));
   }
@@ -155,8 +162,7 @@ export class StdioTransport implements Transport {
         fairTurns.resume();
         for (const line of lines.push(chunk)) {
           const begun = performance.now();
-          const message = this.#parse(line);
-          if (message !== undefined) this.onmessage?.(message);
+          for (const message of this.#parse(line)) this.#deliver(message);
           // Even if the server writes without end. Also, the SDK handles a notification a moment
           // later but a response immediately: without this, progress that arrives together with
           // its call's response would belong to an unknown call.
@@ -172,17 +178,22 @@ export class StdioTransport implements Transport {
     this.#process?.stop(); // never rejects; close() waits for it
   }
 
-  #parse({ bytes, measure }: Line): JSONRPCMessage | undefined {
+  #parse({ bytes, measure }: Line): readonly JSONRPCMessage[] {
     const text = this.#decoder.decode(bytes);
-    if (text.trim() === "") return undefined;
+    if (text.trim() === "") return [];
     try {
-      return parseMessage(text, measure);
+      return parseLine(text, measure, this.#waiting);
     } catch (error) {
       if (error instanceof UnusableMessageError) throw error;
       const shown = JSON.stringify(text.slice(0, 120));
       this.onerror?.(new Error(`An MCP server wrote a line that is not a message: ${shown}`));
-      return undefined;
+      return [];
     }
+  }
+
+  #deliver(message: JSONRPCMessage): void {
+    if (!("method" in message)) this.#waiting.delete(String(message.id));
+    this.onmessage?.(message);
   }
 
   #end(): void {

@@ -178,18 +178,27 @@ export function requiresTask(tool: Tool | undefined): boolean {
   return execution.safeParse(tool?.execution).success;
 }
 
+/** Options of {@linkcode runTask}. */
+interface TaskOptions extends RequestOptions {
+  /** Called when the server has started the task. */
+  readonly onStarted: () => void;
+  /** Receives why a task could not be cancelled. */
+  readonly unable: (error: unknown) => void;
+}
+
 /** Runs a tool as a task and waits for its result. */
 export async function runTask(
   client: Client,
   params: Readonly<Record<string, unknown>>,
-  options: RequestOptions & { readonly unable: (error: unknown) => void },
+  options: TaskOptions,
 ): Promise<unknown> {
-  const { unable, ...request } = options;
+  const { onStarted, unable, ...request } = options;
   const start = { method: "tools/call", params: { ...params, task: {} } };
   const { data } = created.safeParse(await client.request(start, AS_IT_CAME, request));
   if (data === undefined) {
     throw new ToolCallError("protocol_error", "The server did not run the tool as a task");
   }
+  onStarted();
   const { taskId } = data.task;
   try {
     // The server responds when the task has ended, and may ask questions before.

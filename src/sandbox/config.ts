@@ -134,7 +134,7 @@ export async function readSandboxConfig(
   }
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = JSON.parse(text.replace(/^\ufeff/, "")); // Windows' editors write it
   } catch (cause) {
     const reason = messageOf(cause);
     throw new ConfigError(`Invalid sandbox config ${path}: not JSON: ${reason}`, { cause });

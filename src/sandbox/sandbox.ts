@@ -66,6 +66,8 @@ interface SandboxContents {
   readOnly: readonly string[];
   /** Other paths that must be readable. */
   readable: readonly string[];
+  /** Other folders that code writes to. */
+  writable: readonly string[];
 }
 
 /** What {@linkcode prepareSandbox} needs besides the folders. */
@@ -106,11 +108,11 @@ export async function prepareSandbox(
   await warnOfOwner(workspace, log);
   const config = await userConfig(options, workspace);
   const seen = await workspaceView(workspace, options);
-  const { command, readOnly, readable } = await contents;
+  const { command, readOnly, readable, writable } = await contents;
   const launch = await enclose({
     view: {
       show: [...SYSTEM[Deno.build.os] ?? [], ...readable, ...seen.show],
-      write: [session, ...seen.write],
+      write: [session, ...seen.write, ...writable],
       keep: [...readOnly, ...seen.keep],
       mask: seen.mask,
     },

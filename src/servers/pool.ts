@@ -4,7 +4,7 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
 import { abortable, anySignal, LinkedSignal, pause } from "../base/signals.ts";
 import type { ExactObject } from "../json/exact.ts";
-import { explainLogin, startFailure } from "../mcp/start_errors.ts";
+import { explainLogin, ForgottenSessionError, startFailure } from "../mcp/start_errors.ts";
 import type { CatalogMethod } from "../mcp/catalog.ts";
 import type { ConnectOptions, SessionConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, SendToolOptions, ServerDescription } from "../mcp/connection.ts";
@@ -114,16 +114,19 @@ export class McpPool implements AsyncDisposable {
     return known;
   }
 
-  /** Calls an approved tool, at most once. */
+  /**
+   * Calls an approved tool, at most once: a call is sent again only if the server says that it did not
+   * accept the first one, because it no longer knows the session.
+   */
   async callTool(
     serverName: string,
     toolName: string,
     args: ExactObject,
     options: SendToolOptions = {},
   ): Promise<ToolResult> {
-    return await this.#once(serverName, options.signal, async (connection, signal) => {
-      return await connection.callTool(toolName, args, { ...options, signal });
-    });
+    const use: Use<ToolResult> = async (connection, signal) =>
+      await connection.callTool(toolName, args, { ...options, signal });
+    return await this.#use(serverName, options.signal, use, (error) => error.certain);
   }
 
   /** Sends an approved request for resources or prompts. */
@@ -158,13 +161,18 @@ export class McpPool implements AsyncDisposable {
     await this.reset();
   }
 
-  /** Sends a request without side effects, and repeats it if the server had lost the session. */
-  async #use<T>(serverName: string, signal: AbortSignal | undefined, use: Use<T>): Promise<T> {
+  /** Sends a request, and repeats it once if the server had lost the session and it may be repeated. */
+  async #use<T>(
+    serverName: string,
+    signal: AbortSignal | undefined,
+    use: Use<T>,
+    mayRepeat: (error: ForgottenSessionError) => boolean = () => true, // it has no side effects
+  ): Promise<T> {
     return await this.#once(serverName, signal, async (connection, signal, server) => {
       try {
         return await use(connection, signal);
       } catch (error) {
-        if (!connection.forgotten) throw error;
+        if (!(error instanceof ForgottenSessionError) || !mayRepeat(error)) throw error;
         return await use(await this.#connection(serverName, server, signal), signal);
       }
     });

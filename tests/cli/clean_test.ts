@@ -48,9 +48,14 @@ Deno.test("ipybox clean removes what is left over, and nothing else", async () =
   const packages = `${cache}/ipybox/python/packages`;
   const [old, used] = [`${cwd}/.ipybox/sessions/old`, `${cwd}/.ipybox/sessions/used`];
   const [gone, kept] = [`${packages}/gone`, `${packages}/kept`];
-  for (const path of [young, cloned, `${old}/deep`, `${used}/deep`, gone, kept]) {
+  const caches = `${cache}/ipybox/workspaces`;
+  const [goneCache, keptCache] = [`${caches}/gone`, `${caches}/kept`];
+  const folders = [young, cloned, `${old}/deep`, `${used}/deep`, gone, kept];
+  for (const path of [...folders, `${goneCache}/cache/deep`, `${keptCache}/cache`]) {
     await Deno.mkdir(path, { recursive: true });
   }
+  await Deno.writeTextFile(`${goneCache}/workspace`, `${root}/no-such`);
+  await Deno.writeTextFile(`${keptCache}/workspace`, cwd);
   await Deno.writeTextFile(`${cloned}/lock`, "");
   await Deno.writeTextFile(`${killed}/data`, "x".repeat(5000));
   await Deno.writeTextFile(`${gone}/workspace`, `${root}/no-such`);
@@ -58,15 +63,15 @@ Deno.test("ipybox clean removes what is left over, and nothing else", async () =
   const long = new Date(Date.now() - 40 * 86_400_000);
   for (const path of [`${old}/deep`, old, used]) await Deno.utime(path, long, long);
   const options = { cwd, env: { TMPDIR: temporary, XDG_CACHE_HOME: cache } };
-  const leftovers = [killed, old, gone];
-  const needed = [held.path, young, cloned, used, kept];
+  const leftovers = [killed, old, gone, goneCache];
+  const needed = [held.path, young, cloned, used, kept, keptCache];
 
   const dry = await ipybox(["clean", "--dry-run"], options);
   assertEquals(dry.code, 0, dry.stderr);
   for (const path of leftovers) assertStringIncludes(dry.stdout, path);
   for (const path of needed) assert(!dry.stdout.includes(path), dry.stdout);
   assertStringIncludes(dry.stdout, "4.9 KiB");
-  assertStringIncludes(dry.stderr, "Would remove 3 folders, ");
+  assertStringIncludes(dry.stderr, "Would remove 4 folders, ");
   for (const path of leftovers) assert(await exists(path), path);
 
   const done = await ipybox(["clean"], options);

@@ -56,6 +56,19 @@ const TEXTS: readonly { name: string; code: string; text: string | null }[] = [
     code: "os.environ['TEST_VAR']",
     text: "'given'",
   },
+  { name: "code in a fence", code: "\n```python\n1 + 1\n```\n", text: "2" },
+  { name: "a fence that only ends", code: "1 + 1\n```", text: "2" },
+  { name: "a fence that only begins", code: "~~~\n1 + 1", text: "2" },
+  {
+    name: "fences of a file",
+    code: "%%writefile a.md\n```python\n1\n```\n",
+    text: "Writing a.md",
+  },
+  { name: "that file", code: "print(open('a.md').read())", text: "```python\n1\n```" },
+  { name: "a byte order mark", code: "\ufeff1 + 1", text: "2" },
+  { name: "no-break spaces", code: "if True:\n\u00a0\u00a0print(1)\u200b", text: "1" },
+  { name: "no-break spaces in a string", code: "len('''\n\u00a0''')", text: "2" },
+  { name: "line ends of Windows", code: "%%bash\r\nfor i in 1; do echo $i; done\r\n", text: "1" },
   { name: "no names of ours", code: "%reset -f\n%whos", text: "Interactive namespace is empty." },
 ];
 

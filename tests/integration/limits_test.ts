@@ -15,13 +15,22 @@ const HITS: readonly { limit: keyof ResourceLimits; code: string; ename: string 
   { limit: "memoryBytes", code: "x = bytearray(4 << 30)", ename: "MemoryError" },
   {
     limit: "memoryBytes",
-    code: "x = []\nwhile True: x.append(bytearray(64 << 20))", // for real, bit by bit
+    // For real, bit by bit, until there is no room for a traceback either.
+    code:
+      "x = []\nfor size in (64 << 20, 1 << 16, 1 << 9):\n  try:\n    while True: x.append(bytearray(size))\n" +
+      "  except MemoryError: pass\nx.append(bytearray(1 << 20))",
     ename: "MemoryError",
   },
   {
     limit: "memoryBytes",
     code: "import numpy; numpy.ones(1 << 30)",
     ename: "MemoryError",
+  },
+  {
+    limit: "memoryBytes", // before that of processes: each thread has a stack
+    code: "import threading\ngate = threading.Event()\ntry:\n  for _ in range(1000):\n" +
+      "    threading.Thread(target=gate.wait).start()\nfinally: gate.set()",
+    ename: "RuntimeError",
   },
   {
     limit: "fileBytes",
@@ -62,6 +71,16 @@ for (const sandbox of [true, false]) {
       });
     }
 
+    await t.step("memoryBytes: a child's", async () => {
+      const { text } = await executor.execute("!python -c 'bytearray(4 << 30)'");
+      assertMatch(text ?? "", /^MemoryError\n\[ipybox\] .*limits\.memoryBytes/m);
+    });
+
+    await t.step("memoryBytes: an exception of the code's own hits none", async () => {
+      const error = await rejection(executor.execute("raise MemoryError('mine')"));
+      assert(!String(error).includes("[ipybox]"), String(error));
+    });
+
     await t.step("cpuSeconds: the kernel's own", async () => {
       const error = await rejection(executor.execute("while True: pass", { timeoutMs: 30_000 }));
       assertInstanceOf(error, KernelDiedError);
@@ -87,7 +106,7 @@ Deno.test("Without limits there are none", async () => {
   await using workspace = await TempFolder.create();
   await using executor = await start(workspace.path, true, false);
   const code = "import resource\n" +
-    "[resource.getrlimit(getattr(resource, f'RLIMIT_{n}'))[0] for n in ['AS', 'CPU', 'CORE']]";
+    "[resource.getrlimit(getattr(resource, f'RLIMIT_{n}'))[0] for n in ['DATA', 'CPU', 'CORE']]";
   assertEquals((await executor.execute(code)).text, "[-1, -1, 0]");
 });
 

@@ -1,9 +1,17 @@
 import { trustedPath } from "../../src/process/trusted_path.ts";
-import { assert, assertEquals, assertGreater, assertMatch, assertRejects } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertGreater,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
 import { ConfigError, McpConnectionError, ToolCallError } from "../../src/base/errors.ts";
 import { parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
+import type { StdioServerParams } from "../../src/mcp/params.ts";
 import {
   fixtureServer,
   freePort,
@@ -160,6 +168,39 @@ Deno.test("lines that are no messages do no harm", async () => {
   assertEquals(await text(connection, "count"), "1");
 });
 
+Deno.test("an answer that is not JSON fails its call, and no other one", async () => {
+  await using connection = await connectMcp("raw", rawServer());
+  const slow = text(connection, "sleep", { ms: 1000 });
+  for (const json of ["NaN", "Infinity", '{"a":1,}']) {
+    const call = connection.callTool("structured", { json }, { timeoutMs: 30_000 });
+    const { type, message } = await assertRejects(() => call, ToolCallError);
+    assertEquals(type, "protocol_error");
+    assertMatch(message, /"raw" .*The request ran, but the server's answer is not JSON: /);
+  }
+  assertEquals(await slow, "slept");
+  const json = '{"content":[]}}{"jsonrpc":"2.0","method":"notifications/tools/list_changed"';
+  assertEquals((await connection.callTool("result", { json })).content, []); // two in one line
+});
+
+Deno.test("an answer that is not JSON and names no request fails those that wait", async () => {
+  await using connection = await connectMcp("raw", rawServer());
+  const slow = connection.callTool("sleep", { ms: 60_000 }, { timeoutMs: 30_000 });
+  const broken = connection.callTool("broken", {}, { timeoutMs: 30_000 });
+  for (const call of [slow, broken]) {
+    const { message } = await assertRejects(() => call, ToolCallError);
+    assertMatch(message, /an answer, perhaps to this request, that is not JSON/);
+  }
+  assertEquals(await text(connection, "count"), "1");
+});
+
+Deno.test("a server that does not list its tools in time is not waited for", async () => {
+  const params = { ...rawServer("listless"), connectTimeoutMs: 3000 };
+  await using connection = await connectMcp("raw", params);
+  const { type, message } = await assertRejects(() => connection.listTools(), ToolCallError);
+  assertEquals(type, "server_unreachable");
+  assertMatch(message, /"raw" did not list its tools within 3 s.* --connect-timeout SECONDS/);
+});
+
 Deno.test("a message of 30 MB arrives", async () => {
   await using connection = await connectMcp("raw", rawServer());
   assertEquals((await text(connection, "big", { size: 30_000_000 })).length, 30_000_000);
@@ -219,6 +260,44 @@ Deno.test("a server gets the usual environment and its own, and no secrets of th
   } finally {
     Deno.env.delete("IPYBOX_TEST_SECRET_SERVERS");
   }
+});
+
+Deno.test("a server gets what the user's own programs get in this network and language", async () => {
+  const variables = {
+    https_proxy: "http://proxy.invalid:3128",
+    REQUESTS_CA_BUNDLE: "/etc/ca.pem",
+    TZ: "Europe/Berlin",
+    LC_TIME: "de_DE.UTF-8",
+  };
+  const code = `import { inheritedEnvironment } from "${
+    import.meta.resolve("../../src/mcp/params.ts")
+  }";
+    console.log(JSON.stringify(await inheritedEnvironment()));`;
+  const config = new URL("../../deno.json", import.meta.url).pathname;
+  const { stdout } = await new Deno.Command(Deno.execPath(), {
+    args: ["eval", "--quiet", "--ext=ts", `--config=${config}`, code],
+    env: { ...variables, GITHUB_TOKEN: "secret" },
+  }).output();
+  const inherited = JSON.parse(new TextDecoder().decode(stdout));
+  for (const [name, value] of Object.entries(variables)) assertEquals(inherited[name], value);
+  assertEquals(inherited.GITHUB_TOKEN, undefined);
+});
+
+Deno.test("a server that does not find a file is told how to write its path", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.writeTextFile(`${workspace.path}/srv.py`, "");
+  const fail = (params: StdioServerParams) =>
+    assertRejects(() => connectMcp("x", params, { workspace: workspace.path }), McpConnectionError);
+
+  const { message } = await fail({ command: "python3", args: ["srv.py"] });
+
+  assertStringIncludes(message, `"srv.py" is in the workspace, but the server starts in an empty`);
+  assertStringIncludes(message, "write '${workspaceFolder}/srv.py'");
+  const shim = {
+    command: "/bin/sh",
+    args: ["-c", 'echo "set one in $PWD/.tool-versions" >&2; exit 126'],
+  };
+  assertMatch((await fail(shim)).message, /code 126 .*starts in an empty folder: .*--cwd DIR/);
 });
 
 Deno.test("variables come from the environment, then from the workspace's .env", async () => {

@@ -330,7 +330,8 @@ class Results(Calls):
         self.assertEqual(
             str(error),
             "The structured result does not match the tool's own schema "
-            "(hits: Input should be a valid list). The tool sent: said",
+            "(hits: Input should be a valid list). The tool ran: do not call it again; "
+            "its answer is in `error.raw`. The tool sent: said",
         )
         self.answer = answer(structuredContent={"error": "no such hit"})
         with self.assertRaisesRegex(MismatchedResultError, '{"error": "no such hit"}$'):

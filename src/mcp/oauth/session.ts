@@ -1,6 +1,7 @@
 import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../../base/errors.ts";
 import { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
+import type { Waiting } from "../../base/time_budget.ts";
 import { exactFetch } from "../exact_fetch.ts";
 import { shellWord } from "../../base/shell_word.ts";
 import {
@@ -31,8 +32,6 @@ interface OAuthSessionOptions {
   readonly owner: object;
   /** Lets a person log in. Without it, a required login is an error. */
   readonly login?: LoginOptions;
-  /** Called when waiting for a person begins and ends. */
-  readonly onWaiting?: (waiting: boolean) => void;
 }
 
 /** A request that the server refused. */
@@ -45,7 +44,7 @@ interface Refusal {
 }
 
 /** The login to one remote server. Tokens stay in this class and in the {@linkcode LoginStore}. */
-export class OAuthSession {
+export class OAuthSession implements Waiting {
   readonly #options: OAuthSessionOptions;
   readonly #renewals = new Mutex();
   readonly #store: LoginStore | undefined;
@@ -55,6 +54,8 @@ export class OAuthSession {
   #given: string | undefined;
   #failure: McpConnectionError | undefined;
   #loggedIn = false;
+  #pending = 0;
+  readonly #counters = new Set<(pending: number) => void>();
 
   private constructor(options: OAuthSessionOptions, store: LoginStore | undefined) {
     this.#options = options;
@@ -69,6 +70,17 @@ export class OAuthSession {
     const session = new OAuthSession(options, store);
     if (login?.anew !== true) session.#token = (await store?.read())?.accessToken;
     return session;
+  }
+
+  /** Whether a person is logging in: 1 or 0. */
+  get pending(): number {
+    return this.#pending;
+  }
+
+  /** Calls back when a person begins to log in and ends. */
+  onPendingChange(callback: (pending: number) => void): Disposable {
+    this.#counters.add(callback);
+    return { [Symbol.dispose]: () => void this.#counters.delete(callback) };
   }
 
   /** Why the server cannot be used without a login, until a request succeeds again. */
@@ -191,7 +203,7 @@ export class OAuthSession {
     login: LoginOptions,
     signal: AbortSignal,
   ): Promise<void> {
-    const { serverName, server, params, onWaiting } = this.#options;
+    const { serverName, server, params } = this.#options;
     const store = this.#requireStore();
     const stored = await store.read();
     const before = isFrom(authority, stored) ? stored : undefined;
@@ -200,7 +212,7 @@ export class OAuthSession {
       !isStrictScopeSuperset(scope, before?.scope);
     if (isPointless) throw this.#error("rejected scopes that the login requested");
     const fetchFn = oauthFetch(server, signal);
-    onWaiting?.(true);
+    this.#setPending(1);
     try {
       const context = { serverName, server, params, scope, before, login, fetchFn, signal };
       const made = await logIn(authority, context);
@@ -209,8 +221,13 @@ export class OAuthSession {
       this.#token = this.#given = made.accessToken;
       this.#loggedIn = true;
     } finally {
-      onWaiting?.(false);
+      this.#setPending(0);
     }
+  }
+
+  #setPending(count: number): void {
+    this.#pending = count;
+    for (const callback of this.#counters) callback(count);
   }
 
   #scope(

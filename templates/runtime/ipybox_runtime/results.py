@@ -35,6 +35,8 @@ _M = TypeVar("_M", bound=BaseModel)
 
 _MAX_EXCERPT = 1000
 
+_RAN = "The tool ran: do not call it again; its answer is in `error.{}`. "
+
 
 class OutputModel(Model):
     """Base of the objects in a structured result. Unknown fields are kept."""
@@ -223,7 +225,7 @@ def _parsed(model: type[_M], answer: ToolResult) -> _M:
         except ValidationError as error:
             message = (
                 f"The structured result does not match the tool's own schema ({_reason(error)}). "
-                f"The tool sent: {_excerpt(answer)}"
+                f"{_RAN.format('raw')}The tool sent: {_excerpt(answer)}"
             )
             raise MismatchedResultError(message, answer) from None
     # Older servers declare a schema but send only text.
@@ -232,7 +234,10 @@ def _parsed(model: type[_M], answer: ToolResult) -> _M:
             return model.model_validate(candidate, by_alias=True, by_name=False)
         except ValidationError:
             continue
-    message = f"The tool declares a structured result, but sent only text: {_excerpt(answer)}"
+    message = (
+        f"The tool declares a structured result, but sent only text. {_RAN.format('text')}"
+        f"The tool sent: {_excerpt(answer)}"
+    )
     raise MismatchedResultError(message, answer)
 
 

@@ -9,7 +9,11 @@ from . import (
     cell_source,
     child_output,
     code_input,
+    event_loop,
     exception_groups,
+    hints,
+    libraries,
+    meant_code,
     messages,
     plain_output,
     streams,
@@ -26,8 +30,12 @@ def start(config_json: str) -> None:
     config = json.loads(config_json)
     plain_output.install(shell)
     exception_groups.install(shell)
+    hints.install(shell, config["sandboxed"])
     streams.install()
     child_output.install(shell)
+    event_loop.install(shell)
+    libraries.install()
+    meant_code.install(shell)
     cell_source.install(shell)
     messages.install(shell.kernel.session)
     code_input.install(shell.kernel)

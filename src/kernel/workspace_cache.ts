@@ -1,0 +1,73 @@
+/**
+ * What programs in the kernels of a workspace can make again, such as matplotlib's list of fonts. It
+ * outlives kernels. Code writes it, so the host reads nothing of it.
+ *
+ * @module
+ */
+import { join } from "node:path";
+import { removeTree } from "../files/remove_tree.ts";
+import { lstatIfPresent } from "../files/safe.ts";
+import { cacheFolder, isUnwritable, usableIn } from "../files/user_folders.ts";
+import { sha256 } from "../json/digest.ts";
+
+/** The variables that lead programs there, and where in it. */
+const VARIABLES: Readonly<Record<string, string>> = {
+  XDG_CACHE_HOME: "",
+  MPLCONFIGDIR: "matplotlib",
+  NLTK_DATA: "nltk_data",
+  TIKTOKEN_CACHE_DIR: "tiktoken",
+  TORCHINDUCTOR_CACHE_DIR: "torchinductor",
+  TRITON_CACHE_DIR: "triton",
+};
+
+/** In the folder of a workspace's cache: its path. */
+const WORKSPACE = "workspace";
+
+/** Makes the folder, for a workspace's real path; `undefined` if the user's cache cannot be used. */
+export async function workspaceCache(workspace: string): Promise<string | undefined> {
+  const root = cachesFolder();
+  if (root === undefined) return undefined;
+  const own = join(root, sha256(workspace).slice(0, 32));
+  const cache = join(own, "cache");
+  try {
+    await Deno.mkdir(cache, { recursive: true, mode: 0o700 });
+    await Deno.writeTextFile(join(own, WORKSPACE), workspace, { mode: 0o600 });
+  } catch (error) {
+    if (isUnwritable(error)) return undefined;
+    throw error;
+  }
+  return cache;
+}
+
+/** The variables for a cache. */
+export function cacheVariables(cache: string): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(VARIABLES).map(([name, place]) => [name, join(cache, place)]),
+  );
+}
+
+/** Finds the caches of workspaces that no longer exist. */
+export async function abandonedCaches(): Promise<
+  { readonly path: string; readonly workspace: string }[]
+> {
+  const root = cachesFolder();
+  if (root === undefined || await lstatIfPresent(root) === undefined) return [];
+  const found = [];
+  for await (const { name } of Deno.readDir(root)) {
+    const path = join(root, name);
+    const workspace = await Deno.readTextFile(join(path, WORKSPACE)).catch(() => undefined);
+    if (workspace !== undefined && await lstatIfPresent(workspace) === undefined) {
+      found.push({ path, workspace });
+    }
+  }
+  return found;
+}
+
+/** Removes one of them. */
+export async function discardCache(path: string): Promise<void> {
+  await removeTree(path, { through: join(path, "../.removed") });
+}
+
+function cachesFolder(): string | undefined {
+  return usableIn(cacheFolder(), "workspaces");
+}

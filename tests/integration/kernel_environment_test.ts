@@ -1,0 +1,71 @@
+/** What kernels have of the user's environment, and what they leave to the next. */
+import { assertEquals, assertMatch } from "@std/assert";
+import { workspaceCache } from "../../src/kernel/workspace_cache.ts";
+import { TestExecutor } from "../support/executor.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const VARIABLES = {
+  TZ: "Asia/Tokyo",
+  USER: "somebody",
+  GIT_AUTHOR_EMAIL: "somebody@example.com",
+  LC_TIME: "de_DE.UTF-8",
+  LC_NUMERIC: "de_DE.ISO-8859-1", // not taken
+};
+
+for (const sandbox of [true, false]) {
+  const where = sandbox ? "in the sandbox" : "without the sandbox";
+
+  Deno.test(`Kernels ${where} know the user and the time zone`, async () => {
+    const before = Object.keys(VARIABLES).map((name) => [name, Deno.env.get(name)] as const);
+    for (const [name, value] of Object.entries(VARIABLES)) Deno.env.set(name, value);
+    try {
+      await using test = await TestExecutor.start({ sandbox });
+      const code = `import os, time, getpass
+[os.environ.get(name) for name in ${
+        JSON.stringify(Object.keys(VARIABLES))
+      }], time.tzname, getpass.getuser()`;
+      assertEquals(
+        (await test.executor.execute(code)).text,
+        "(['Asia/Tokyo', 'somebody', 'somebody@example.com', 'de_DE.UTF-8', None],\n" +
+          " ('JST', 'JST'),\n 'somebody')",
+      );
+    } finally {
+      for (const [name, value] of before) {
+        if (value === undefined) Deno.env.delete(name);
+        else Deno.env.set(name, value);
+      }
+    }
+  });
+
+  Deno.test(`What a kernel ${where} caches is there for the next one of its workspace`, async () => {
+    await using folder = await TempFolder.create();
+    const path = "import os, pathlib; path = pathlib.Path(os.environ['XDG_CACHE_HOME'], 'fonts')";
+    {
+      await using test = await TestExecutor.start({ sandbox, workspace: folder.path });
+      await test.executor.execute(`${path}; path.write_text('known')`);
+    }
+    await using test = await TestExecutor.start({ sandbox, workspace: folder.path });
+    assertEquals((await test.executor.execute(`${path}; path.read_text()`)).text, "'known'");
+    await using other = await TestExecutor.start({ sandbox });
+    assertEquals((await other.executor.execute(`${path}; path.exists()`)).text, "False");
+  });
+}
+
+Deno.test("matplotlib makes its list of fonts once for a workspace", async () => {
+  await using folder = await TempFolder.create();
+  const code = "import matplotlib.font_manager, pathlib\n" +
+    "path, = pathlib.Path(matplotlib.get_cachedir()).glob('fontlist*'); path.stat().st_mtime_ns";
+  const made = [];
+  for (let i = 0; i < 2; i++) {
+    await using test = await TestExecutor.start({ workspace: folder.path });
+    made.push((await test.executor.execute(code)).text);
+  }
+  assertEquals(made[0], made[1]);
+});
+
+Deno.test("A cache is the workspace's own, and only the user's", async () => {
+  const [one, other] = await Promise.all(["/nonexistent/a", "/nonexistent/b"].map(workspaceCache));
+  assertMatch(one ?? "", /\/workspaces\/\w+\/cache$/);
+  assertEquals(one === other, false);
+  assertEquals(((await Deno.stat(one ?? "")).mode ?? 0) & 0o777, 0o700);
+});
