@@ -196,7 +196,9 @@ def mounts(order):
 def is_needed(path, kind, found):
     """Whether a mount changes what is seen of the folder that it is in."""
     around = found.get(folders_above(path, found)[-1]) if path != "/" else None
-    return around not in (SHOW, WRITE) if kind == SHOW else kind == WRITE or around is not None
+    if kind == SHOW:
+        return around not in (SHOW, WRITE)
+    return kind == WRITE or around not in (None, MASK)
 
 
 def folders_above(path, found):

@@ -9,7 +9,6 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
-import { dirname } from "node:path";
 import { ConfigError, McpConnectionError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { KernelGateway } from "../../src/kernel/gateway.ts";
@@ -46,12 +45,13 @@ Deno.test("an interpreter that a link in the workspace leads to is not started",
   await Deno.symlink(workspace, `${outside.path}/detour`);
 
   for (
-    const [python, reason] of [
-      [`${workspace}/linked/bin/python`, `${workspace}/linked is a symbolic link in the workspace`],
-      [`${outside.path}/detour/linked/bin/python`, `${workspace}/linked is a symbolic link`],
-      [`${workspace}/tools/bin/python`, `code could replace ${workspace}/tools`],
-    ] as const
+    const python of [
+      `${workspace}/linked/bin/python`,
+      `${outside.path}/detour/linked/bin/python`,
+      `${workspace}/tools/bin/python`,
+    ]
   ) {
+    const reason = `code of the workspace ${workspace} could replace ${python}`;
     const refused = async (start: () => Promise<unknown>) =>
       assertStringIncludes((await assertRejects(start, ConfigError)).message, reason);
     await refused(() => findPython({ python, workspace }));
@@ -66,39 +66,8 @@ Deno.test("an interpreter that a link in the workspace leads to is not started",
   // A command that knows no workspace sees it by what is there.
   await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
   const { stderr } = await ipybox(["doctor", "--python", `${workspace}/linked/bin/python`]);
-  assertStringIncludes(stderr, "is a symbolic link in the workspace");
+  assertStringIncludes(stderr, `code of the workspace ${workspace} could replace`);
   await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
-});
-
-Deno.test("a virtual environment in the workspace works, and code cannot change it", async () => {
-  await using folder = await TempFolder.create();
-  const workspace = folder.path;
-  const environments = [".venv", "sub/py"];
-  for (const environment of environments) await makeEnvironment(`${workspace}/${environment}`);
-  for (const environment of environments) {
-    const python = `${workspace}/${environment}/bin/python`;
-    assert((await Deno.lstat(python)).isSymlink);
-    const prefix = dirname(dirname(testPython()));
-    const sandbox = { config: { filesystem: { allowRead: [prefix] } } };
-    await using started = await TestExecutor.start({ workspace, python, sandbox });
-    const results = await attack(
-      started.executor,
-      `${TOOLS}
-env = ${JSON.stringify(environment)}
-os.chdir(${JSON.stringify(workspace)})
-attempt("python", lambda: os.unlink(env + "/bin/python"))
-attempt("another python", lambda: (write("mine"), os.rename("mine", env + "/bin/python")))
-attempt("bin", lambda: write(env + "/bin/new"))
-attempt("lib", lambda: write(env + "/lib/sitecustomize.py"))
-attempt("cfg", lambda: write(env + "/pyvenv.cfg"))
-attempt("new", lambda: os.mkdir(env + "/new"))
-attempt("rename", lambda: os.rename(env, "elsewhere"))
-attempt("parent", lambda: os.rename(env.split("/")[0], "elsewhere"))
-attempt("swap", lambda: (os.mkdir("other"), os.rename("other", env)))`,
-    );
-    assertEquals(Object.keys(results).length, 9);
-    for (const [name, outcome] of Object.entries(results)) assertMatch(outcome, DENIED, name);
-  }
 });
 
 Deno.test("settings of a sandbox that a link in the workspace leads to are not read", async () => {
@@ -143,7 +112,7 @@ Deno.test("nothing that code of another workspace could change is run or obeyed"
   await assertRejects(
     () => findPython({ python: `${outside.path}/detour/bin/python`, workspace }),
     ConfigError,
-    `${other.path}/linked is a symbolic link in the workspace`,
+    `code of the workspace ${other.path} could replace ${outside.path}/detour/bin/python`,
   );
   await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
 
@@ -215,7 +184,7 @@ Deno.test("a server is given nothing that a link in the workspace leads to", asy
       error instanceof ConfigError || error instanceof McpConnectionError,
       `${name}: ${error}`,
     );
-    assertMatch(error.message, /is a symbolic link in the workspace|code could replace/, name);
+    assertMatch(error.message, /is a symbolic link in the workspace|could replace/, name);
   }
   await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
 });
@@ -457,18 +426,4 @@ async function planted(path: string, mark: string): Promise<void> {
   await Deno.writeTextFile(path, `#!/bin/sh\ntouch '${mark}'\nexec ${testPython()} "$@"\n`, {
     mode: 0o755,
   });
-}
-
-/** A virtual environment as `python -m venv` makes it, which has the packages of the tests' Python. */
-async function makeEnvironment(path: string): Promise<void> {
-  const code = `
-import sys, venv, pathlib, sysconfig
-venv.create(sys.argv[1], with_pip=False, symlinks=True)
-site, = pathlib.Path(sys.argv[1]).glob("lib/python*/site-packages")
-(site / "tests.pth").write_text(sysconfig.get_path("purelib"))
-`;
-  const { success, stderr } = await new Deno.Command(testPython(), {
-    args: ["-c", code, path],
-  }).output();
-  assert(success, new TextDecoder().decode(stderr));
 }
