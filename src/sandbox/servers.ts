@@ -1,6 +1,7 @@
 import { basename, dirname, isAbsolute, join } from "node:path";
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
+import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { reliablePath, trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "./config.ts";
@@ -69,7 +70,7 @@ export async function sandboxServer(
   const temporary = `${folder}/tmp`;
   await Deno.mkdir(temporary);
   const python = await hostPython(workspace);
-  const [seen, ...readable] = await Promise.all([
+  const [seen, ...readable] = await allDone([
     workspaceView(workspace, { log, python, signal }),
     programFiles(program.command, home),
     namedPaths(program.args, workspace, home),

@@ -11,6 +11,7 @@ import json
 import os
 import pwd
 import socket
+import stat
 import sys
 
 # The only files in /proc about the machine that are shown. Nobody may write them.
@@ -43,6 +44,11 @@ def pwd_home():
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
         return None
+
+
+def is_wide(folder):
+    """Whether a folder contains the home directory. No code in a sandbox writes there."""
+    return any(is_in(home, folder) for home in homes())
 
 
 def real_executable():
@@ -190,7 +196,9 @@ def mounts(order):
 def is_needed(path, kind, found):
     """Whether a mount changes what is seen of the folder that it is in."""
     around = found.get(folders_above(path, found)[-1]) if path != "/" else None
-    return around not in (SHOW, WRITE) if kind == SHOW else kind == WRITE or around is not None
+    if kind == SHOW:
+        return around not in (SHOW, WRITE)
+    return kind == WRITE or around not in (None, MASK)
 
 
 def folders_above(path, found):
@@ -256,9 +264,11 @@ def wall(order):
         argv += ["--remount-ro", path]
     if not order["namespaces"]:
         argv += ["--disable-userns"]
+    owned = [path for path in (order["workspace"], *order["write"]) if path and not is_wide(path)]
+    shown = [path for path, kind in found.items() if kind != MASK and path not in links]
     expected = {
         "namespaces": [os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES],
-        "seen": [[path, *identity(path)] for path, kind in found.items() if kind in (SHOW, WRITE)],
+        "seen": [[path, *identity(path, owned)] for path in shown],
         "kept": [path for path, kind in found.items() if kind in (SHOW, KEEP) and path not in links],
         "masked": [path for path, kind in found.items() if kind == MASK],
         "identities": order["identities"],
@@ -274,8 +284,18 @@ def is_shown(path, found):
     return any(path != other and is_in(path, other) for other, kind in found.items() if kind != MASK)
 
 
-def identity(path):
-    found = os.stat(path)
+def identity(path, owned):
+    """Which file a path leads to. In folders of code, which can put a link anywhere, none is followed."""
+    around = min((folder for folder in owned if is_in(path, folder)), key=len, default=path)
+    at = os.open(around, os.O_PATH | os.O_CLOEXEC)
+    for name in path[len(around) :].split("/")[1:]:
+        below = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+        os.close(at)
+        at = below
+        if stat.S_ISLNK(os.fstat(at).st_mode):
+            sys.exit(f"{name} in {path} is a link, and code could have put it there: name its target")
+    found = os.fstat(at)
+    os.close(at)
     return [found.st_dev, found.st_ino]
 
 

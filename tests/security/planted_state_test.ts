@@ -1,10 +1,7 @@
 /** What a repository that somebody made has in its `.ipybox` must not lead the host elsewhere. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { ConfigError } from "../../src/base/errors.ts";
-import { makeOwnFolders, noteAbsentDotenv } from "../../src/sandbox/protect.ts";
-import { hasOwnGroup } from "../../src/sandbox/wall.ts";
+import { beginWriting } from "../../src/sandbox/workspace.ts";
 import { McpHost } from "../support/mcp_client.ts";
-import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 Deno.test("a link in the place of a note empties and makes no file of the user's", async () => {
@@ -12,11 +9,11 @@ Deno.test("a link in the place of a note empties and makes no file of the user's
   await using workspace = await TempFolder.create();
   await Deno.writeTextFile(`${home.path}/profile`, "of the user");
   await Deno.mkdir(`${workspace.path}/.ipybox`);
+  const notes = ["no-dotenv", "code-ran"].map((name) => `${workspace.path}/.ipybox/${name}`);
   for (const target of ["profile", "new"]) {
-    const note = `${workspace.path}/.ipybox/no-dotenv`;
-    await Deno.symlink(`${home.path}/${target}`, note);
-    await noteAbsentDotenv(workspace.path);
-    await Deno.remove(note);
+    for (const note of notes) await Deno.symlink(`${home.path}/${target}`, note);
+    await beginWriting(workspace.path);
+    for (const note of notes) await Deno.remove(note);
   }
   assertEquals(await Deno.readTextFile(`${home.path}/profile`), "of the user");
   const names = await Array.fromAsync(Deno.readDir(home.path), ({ name }) => name);
@@ -27,48 +24,10 @@ Deno.test("a pipe in the place of a note holds nobody up", async () => {
   await using workspace = await TempFolder.create();
   await Deno.mkdir(`${workspace.path}/.ipybox`);
   const { success } = await new Deno.Command("mkfifo", {
-    args: [`${workspace.path}/.ipybox/no-dotenv`],
+    args: ["no-dotenv", "code-ran"].map((name) => `${workspace.path}/.ipybox/${name}`),
   }).output();
   assertEquals(success, true);
-  await noteAbsentDotenv(workspace.path);
-});
-
-testIf(Deno.uid() === 0, "only root can give folders to other users", {
-  name: "a .ipybox that another user made in an open workspace is not used",
-  fn: async () => {
-    await using workspace = await TempFolder.create();
-    const state = `${workspace.path}/.ipybox`;
-    await Deno.mkdir(state);
-    await Deno.chown(state, 65534, 65534);
-    for (const mode of [0o1777, 0o2775]) {
-      await Deno.chmod(workspace.path, mode);
-      await assertRejects(
-        () => makeOwnFolders(workspace.path),
-        ConfigError,
-        `${state} belongs to another user, who could have made it because others can create files`,
-      );
-    }
-    await Deno.chown(workspace.path, 65534, 65534); // as in a container: all of it is one user's
-    await Deno.chmod(workspace.path, 0o755);
-    await makeOwnFolders(workspace.path);
-  },
-});
-
-testIf(Deno.uid() === 0, "only root can give folders to other users", {
-  name: "code may open files to a group only if nobody else is in it",
-  fn: async () => {
-    await using folder = await TempFolder.create();
-    const of = async (uid: number, gid: number) => {
-      await Deno.chown(folder.path, uid, gid);
-      return await hasOwnGroup(folder.path);
-    };
-    assertEquals(await of(4242, 4242), true); // each user has a group of that number
-    assertEquals(await of(4242, 0), true);
-    assertEquals(await of(4242, 4243), false); // a group that nobody knows
-    const [, , , daemon] = (await Deno.readTextFile("/etc/passwd")).split("\n")
-      .map((line) => line.split(":")).find(([name]) => name === "daemon") ?? [];
-    assertEquals(await of(4242, Number(daemon)), false); // another user's
-  },
+  await beginWriting(workspace.path);
 });
 
 Deno.test("a link of a repository in mcptools shows no file of the user's to an MCP client", async () => {

@@ -121,7 +121,6 @@ Deno.test("a project that code could write to, or that opens too much, is refuse
   const start = (project: string, workspace: string) =>
     CodeExecutor.start({
       workspace,
-      nestedWorkspace: true,
       sandbox: { project },
       python: testPython(),
       log: silentLogger,

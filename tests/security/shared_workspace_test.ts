@@ -9,14 +9,11 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
-import { copyWorkspace } from "../../src/mcp_server/http/workspace_share.ts";
 import { type McpHttpServerOptions, McpServer } from "../../src/mcp_server/mcp_server.ts";
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ipybox } from "../support/cli.ts";
-import { until } from "../support/wait.ts";
 import { filesBelow } from "../support/files.ts";
-import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -107,120 +104,46 @@ async function content(workspace: string): Promise<[string, string][]> {
     .filter(([path]) => !path.startsWith(".ipybox/") && !path.startsWith("mcptools/"));
 }
 
-for (const how of ["read-only", "copy"] as const) {
-  Deno.test(`sessions with --share-workspace ${how} see files, and neither secrets nor what links lead to`, async () => {
-    await using parent = await TempFolder.create();
-    const [workspace, outside] = [`${parent.path}/ws`, `${parent.path}/outside`];
-    await fill(workspace, outside);
-    const before = await content(workspace);
-    await new Deno.Command("mkfifo", { args: [`${workspace}/data/pipe`] }).output();
-    await using server = await HttpMcp.start([
-      ...["--workspace", workspace, "--share-workspace", how],
-    ]);
-    await using host = await McpHost.join(server.address);
-    await using other = await McpHost.join(server.address);
-    const root = how === "copy" ? "." : workspace;
-    await other.execute(`open("of-other", "w").write(${JSON.stringify(SECRET)})`);
-
-    const found: Record<string, string> = JSON.parse(
-      await host.execute(`${READ_ALL}
-import json
-root = ${JSON.stringify(root)}
-print(json.dumps(texts(root)))`),
-    );
-    for (const [path, text] of Object.entries(OPEN)) assertEquals(found[path], text, path);
-    assertEquals(found["to-a.csv"], "a,b");
-    for (const [path, text] of Object.entries(found)) assert(!text.includes(SECRET), path);
-    for (const path of HIDDEN) assert(!(found[path] ?? "").includes(SECRET), path);
-    assertEquals(
-      await host.execute(
-        "import subprocess\n" + `print(subprocess.run(["${root}/run.sh"], \
-capture_output=True, text=True).stdout.strip())`,
-      ),
-      "runs",
-    );
-    const siblings = await host.execute(`print(os.listdir(".."))`);
-    assertEquals(siblings.match(/'/g)?.length, 2, siblings); // itself
-
-    const changed = await host.execute(CHANGE);
-    if (how === "read-only") assertEquals(changed, "[]");
-    else {
-      assertStringIncludes(changed, "'data/a.csv', 'data/new'");
-      assertEquals(await other.execute("print(open('data/a.csv').read())"), "a,b");
-      assertEquals(await host.execute("print('pipe' in os.listdir('data'))"), "False");
-    }
-    await Deno.remove(`${workspace}/data/pipe`); // which the next line would wait at
-    assertEquals(await content(workspace), before);
-    const where = how === "copy"
-      ? "The working directory holds copies of the user's files."
-      : `Code can read the project ${workspace} by absolute paths, but not write there.`;
-    assert(host.instructions.startsWith(where), host.instructions);
-    const tool = (await host.tools()).find(({ name }) => name === "execute_ipython_cell");
-    assertStringIncludes(tool?.description ?? "", where);
-  });
-}
-
-Deno.test("a workspace that is too large is not copied, and the error says what to do", async () => {
-  await using workspace = await TempFolder.create();
-  await Deno.writeTextFile(`${workspace.path}/small`, "text");
-  await Deno.writeTextFile(`${workspace.path}/sparse`, "");
-  await Deno.truncate(`${workspace.path}/sparse`, 2 ** 40);
-  const args = ["--no-token", "--workspace", workspace.path, "--share-workspace", "copy"];
-  await using server = await HttpMcp.start(args);
-  await using host = await McpHost.join(server.address, { kind: "1.x" });
-
-  const { isError, text } = await host.call("execute_ipython_cell", { code: "1" });
-
-  assertEquals(isError, true);
-  assertMatch(
-    text,
-    /^Cannot copy the workspace \S+ to a session: its files exceed 1\.0 GiB in total\. .*--share-workspace read-only$/,
-  );
-  const [session] = await Array.fromAsync(Deno.readDir(`${workspace.path}/.ipybox/sessions`))
-    .then((entries) => entries.filter(({ isDirectory }) => isDirectory));
-  const left = await filesBelow(`${workspace.path}/.ipybox/sessions/${session?.name}`);
-  assertEquals([...left.keys()].filter((path) => /small|sparse/.test(path)), []);
-
-  await Deno.remove(`${workspace.path}/sparse`); // the next call tries again
-  assertEquals(await host.execute("print(open('small').read())"), "text");
-});
-
-Deno.test("a session that is closed while it gets its copies leaves none", async () => {
-  await using workspace = await TempFolder.create();
-  await Deno.writeTextFile(`${workspace.path}/large`, "");
-  await Deno.truncate(`${workspace.path}/large`, 2 ** 30);
-  const folder = `${workspace.path}/.ipybox/sessions/one`;
-  await Deno.mkdir(folder, { recursive: true });
-  const stop = new AbortController();
-  const copying = copyWorkspace(workspace.path, folder, stop.signal);
-  const begun = `${folder}/.ipybox/copy/large`;
-  await until("the copy has begun", () => Deno.stat(begun).then(() => true, () => false));
-  stop.abort(new DOMException("Closed", "AbortError"));
-  await assertRejects(() => copying, DOMException, "Closed");
-  assertEquals((await filesBelow(folder)).size, 0);
-});
-
-Deno.test("files of a session are served once it has its copies", async () => {
-  await using workspace = await TempFolder.create();
-  await Deno.writeTextFile(`${workspace.path}/large`, "");
-  await Deno.truncate(`${workspace.path}/large`, 2 ** 28);
-  await Deno.writeTextFile(`${workspace.path}/small`, "theirs");
+Deno.test("sessions with --share-workspace see files, and neither secrets nor what links lead to", async () => {
+  await using parent = await TempFolder.create();
+  const [workspace, outside] = [`${parent.path}/ws`, `${parent.path}/outside`];
+  await fill(workspace, outside);
+  const before = await content(workspace);
+  await new Deno.Command("mkfifo", { args: [`${workspace}/data/pipe`] }).output();
   await using server = await HttpMcp.start([
-    ...["--no-token", "--workspace", workspace.path, "--share-workspace", "copy"],
+    ...["--workspace", workspace, "--share-workspace", "read-only"],
   ]);
-  const { url } = server.address;
-  const opened = await fetch(url, {
-    method: "POST",
-    headers: { "content-type": "application/json", accept: "application/json, text/event-stream" },
-    body: JSON.stringify(INITIALIZE),
-  });
-  await opened.body?.cancel();
-  const files = new URL(`/sessions/${opened.headers.get("mcp-session-id")}/files/`, url);
-  const put = await fetch(new URL("small", files), { method: "PUT", body: "own" });
-  assertEquals(put.status, 204);
-  assertEquals(await (await fetch(new URL("small", files))).text(), "own");
-  const large = await fetch(new URL("large", files));
-  assertEquals((await new Response(large.body).arrayBuffer()).byteLength, 2 ** 28);
+  await using host = await McpHost.join(server.address);
+  await using other = await McpHost.join(server.address);
+  await other.execute(`open("of-other", "w").write(${JSON.stringify(SECRET)})`);
+
+  const found: Record<string, string> = JSON.parse(
+    await host.execute(`${READ_ALL}
+import json
+root = ${JSON.stringify(workspace)}
+print(json.dumps(texts(root)))`),
+  );
+  for (const [path, text] of Object.entries(OPEN)) assertEquals(found[path], text, path);
+  assertEquals(found["to-a.csv"], "a,b");
+  for (const [path, text] of Object.entries(found)) assert(!text.includes(SECRET), path);
+  for (const path of HIDDEN) assert(!(found[path] ?? "").includes(SECRET), path);
+  assertEquals(
+    await host.execute(
+      "import subprocess\n" + `print(subprocess.run(["${workspace}/run.sh"], \
+capture_output=True, text=True).stdout.strip())`,
+    ),
+    "runs",
+  );
+  const siblings = await host.execute(`print(os.listdir(".."))`);
+  assertEquals(siblings.match(/'/g)?.length, 2, siblings); // itself
+
+  assertEquals(await host.execute(CHANGE), "[]");
+  await Deno.remove(`${workspace}/data/pipe`); // which the next line would wait at
+  assertEquals(await content(workspace), before);
+  const where = `Code can read the project ${workspace} by absolute paths, but not write there.`;
+  assert(host.instructions.startsWith(where), host.instructions);
+  const tool = (await host.tools()).find(({ name }) => name === "execute_ipython_cell");
+  assertStringIncludes(tool?.description ?? "", where);
 });
 
 Deno.test("a workspace that shows too much is not shared", async (t) => {
@@ -228,11 +151,9 @@ Deno.test("a workspace that shows too much is not shared", async (t) => {
     await using _server = await McpServer.serveHttp({ workspace, log: silentLogger, ...more });
   };
   const home = Deno.env.get("HOME") ?? "";
-  for (const share of ["read-only", "copy"] as const) {
-    await t.step(`the home directory, ${share}`, async () => {
-      await assertRejects(() => start(home, { shareWorkspace: share }), ConfigError, home);
-    });
-  }
+  await t.step("the home directory", async () => {
+    await assertRejects(() => start(home, { shareWorkspace: "read-only" }), ConfigError, home);
+  });
   await using workspace = await TempFolder.create();
   await t.step("without the sandbox, to be read only", async () => {
     const more = { shareWorkspace: "read-only", sandbox: false } as const;
@@ -242,7 +163,7 @@ Deno.test("a workspace that shows too much is not shared", async (t) => {
     const tokens = `${workspace.path}/tokens`;
     await Deno.writeTextFile(tokens, "0123456789abcdef\n");
     const args = ["mcp", "--http", "0", "--token-file", tokens, "--workspace", workspace.path];
-    const { code, stderr } = await ipybox([...args, "--share-workspace", "copy"]);
+    const { code, stderr } = await ipybox([...args, "--share-workspace", "read-only"]);
     assertEquals(code, 2);
     assertStringIncludes(stderr, "is in the workspace, which --share-workspace shows");
   });

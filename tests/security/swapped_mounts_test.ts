@@ -161,27 +161,38 @@ for (const [path, folder] of MOUNTED) {
   }
 }
 
-for (const path of ["sub", "mcptools"]) {
+testIf(linux, whyNot, {
+  name:
+    "a folder of the host that was mounted in the place of a part of the workspace is not shown",
+  fn: async () => {
+    await using place = await Place.create();
+    const { workspace, secret } = place;
+    const sandbox = await kernelSandbox(place, `cat ${workspace}/mcptools/key; echo ran`);
+    // As if the system, in one call, had followed a link in one of two paths that are the same.
+    await place.insert(`at = argv.index(${JSON.stringify(`${workspace}/mcptools`)})
+    argv[at] = ${JSON.stringify(secret)}`);
+    const { stdout, stderr } = await run(sandbox, `${place.root.path}/session`);
+    assertEquals(stdout, "");
+    assertMatch(stderr, /nothing was started: .*\/mcptools shows something else/);
+  },
+});
+
+for (const access of ["allowRead", "allowWrite"]) {
   testIf(linux, whyNot, {
-    name: `a folder of the host that a link led to, and that is mounted on ${path}, is not shown`,
+    name: `a server that may ${access} a folder of the workspace is given no other one by a link`,
     fn: async () => {
       await using place = await Place.create();
-      const { workspace, secret } = place;
-      await Deno.mkdir(`${workspace}/sub`);
-      for (const folder of [`${workspace}/sub`, secret]) {
-        await Deno.writeTextFile(`${folder}/.env`, "SECRET=1"); // it can be hidden in both
-      }
-      const sandbox = await kernelSandbox(place, `cat ${workspace}/${path}/key; echo ran`);
-      // As if the system, in one call, had followed a link in one of two paths that are the same.
-      await place.insert(
-        `at = max(i for i, word in enumerate(argv) if word == ${
-          JSON.stringify(`${workspace}/${path}`)
-        })
-    argv[at - 1] = ${JSON.stringify(secret)}`,
-      );
-      const { stdout, stderr } = await run(sandbox, `${place.root.path}/session`);
+      const { workspace, root, secret } = place;
+      await Deno.symlink("../secret", `${workspace}/data`);
+      const settings = { filesystem: { [access]: ["data"] } };
+      await Deno.writeTextFile(`${root.path}/settings.json`, JSON.stringify(settings));
+      const script = `cat ${workspace}/data/key; echo >${workspace}/data/planted; echo ran`;
+      const server = await serverSandbox(place, ["-c", script]);
+      const { stdout, stderr } = await run(server, server.cwd);
       assertEquals(stdout, "");
-      assertMatch(stderr, /nothing was started: .* shows something else/);
+      assertMatch(stderr, /data in .*\/data is a link, and code could have put it there/);
+      assertEquals(await root.list("secret"), ["key"]);
+      assertEquals(await Deno.readTextFile(`${secret}/key`), "of the host");
     },
   });
 }

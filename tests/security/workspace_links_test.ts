@@ -8,13 +8,8 @@ import {
   assertMatch,
   assertRejects,
   assertStringIncludes,
-  fail,
 } from "@std/assert";
-import { dirname } from "node:path";
 import { ConfigError, McpConnectionError } from "../../src/base/errors.ts";
-import { parseCommandLine } from "../../src/commands/command.ts";
-import { COMMANDS } from "../../src/commands/mod.ts";
-import { Terminal } from "../../src/commands/terminal/terminal.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { KernelGateway } from "../../src/kernel/gateway.ts";
 import { silentLogger } from "../../src/base/log.ts";
@@ -50,12 +45,13 @@ Deno.test("an interpreter that a link in the workspace leads to is not started",
   await Deno.symlink(workspace, `${outside.path}/detour`);
 
   for (
-    const [python, reason] of [
-      [`${workspace}/linked/bin/python`, `${workspace}/linked is a symbolic link in the workspace`],
-      [`${outside.path}/detour/linked/bin/python`, `${workspace}/linked is a symbolic link`],
-      [`${workspace}/tools/bin/python`, `code could replace ${workspace}/tools`],
-    ] as const
+    const python of [
+      `${workspace}/linked/bin/python`,
+      `${outside.path}/detour/linked/bin/python`,
+      `${workspace}/tools/bin/python`,
+    ]
   ) {
+    const reason = `code of the workspace ${workspace} could replace ${python}`;
     const refused = async (start: () => Promise<unknown>) =>
       assertStringIncludes((await assertRejects(start, ConfigError)).message, reason);
     await refused(() => findPython({ python, workspace }));
@@ -70,39 +66,8 @@ Deno.test("an interpreter that a link in the workspace leads to is not started",
   // A command that knows no workspace sees it by what is there.
   await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
   const { stderr } = await ipybox(["doctor", "--python", `${workspace}/linked/bin/python`]);
-  assertStringIncludes(stderr, "is a symbolic link in the workspace");
+  assertStringIncludes(stderr, `code of the workspace ${workspace} could replace`);
   await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
-});
-
-Deno.test("a virtual environment in the workspace works, and code cannot change it", async () => {
-  await using folder = await TempFolder.create();
-  const workspace = folder.path;
-  const environments = [".venv", "sub/py"];
-  for (const environment of environments) await makeEnvironment(`${workspace}/${environment}`);
-  for (const environment of environments) {
-    const python = `${workspace}/${environment}/bin/python`;
-    assert((await Deno.lstat(python)).isSymlink);
-    const prefix = dirname(dirname(testPython()));
-    const sandbox = { config: { filesystem: { allowRead: [prefix] } } };
-    await using started = await TestExecutor.start({ workspace, python, sandbox });
-    const results = await attack(
-      started.executor,
-      `${TOOLS}
-env = ${JSON.stringify(environment)}
-os.chdir(${JSON.stringify(workspace)})
-attempt("python", lambda: os.unlink(env + "/bin/python"))
-attempt("another python", lambda: (write("mine"), os.rename("mine", env + "/bin/python")))
-attempt("bin", lambda: write(env + "/bin/new"))
-attempt("lib", lambda: write(env + "/lib/sitecustomize.py"))
-attempt("cfg", lambda: write(env + "/pyvenv.cfg"))
-attempt("new", lambda: os.mkdir(env + "/new"))
-attempt("rename", lambda: os.rename(env, "elsewhere"))
-attempt("parent", lambda: os.rename(env.split("/")[0], "elsewhere"))
-attempt("swap", lambda: (os.mkdir("other"), os.rename("other", env)))`,
-    );
-    assertEquals(Object.keys(results).length, 9);
-    for (const [name, outcome] of Object.entries(results)) assertMatch(outcome, DENIED, name);
-  }
 });
 
 Deno.test("settings of a sandbox that a link in the workspace leads to are not read", async () => {
@@ -147,7 +112,7 @@ Deno.test("nothing that code of another workspace could change is run or obeyed"
   await assertRejects(
     () => findPython({ python: `${outside.path}/detour/bin/python`, workspace }),
     ConfigError,
-    `${other.path}/linked is a symbolic link in the workspace`,
+    `code of the workspace ${other.path} could replace ${outside.path}/detour/bin/python`,
   );
   await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
 
@@ -219,7 +184,7 @@ Deno.test("a server is given nothing that a link in the workspace leads to", asy
       error instanceof ConfigError || error instanceof McpConnectionError,
       `${name}: ${error}`,
     );
-    assertMatch(error.message, /is a symbolic link in the workspace|code could replace/, name);
+    assertMatch(error.message, /is a symbolic link in the workspace|could replace/, name);
   }
   await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
 });
@@ -283,16 +248,7 @@ Deno.test("code sees and changes nothing of a workspace in its own", async () =>
   await registry.register("raw", { ...rawServer(), env: { KEY: "literal secret" } });
   const before = await Deno.readTextFile(`${inner}/.ipybox/mcp.json`);
 
-  const outer = { workspace: folder.path, python: testPython(), log };
-  const error = await assertRejects(() => CodeExecutor.start(outer), ConfigError);
-  assertStringIncludes(error.message, `it contains the workspace ${inner}`);
-  // With a `.ipybox`, it would be a workspace, and so would all in it be refused.
-  assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).map(({ name }) => name), ["a"]);
-  const docker = { ...outer, placement: { type: "docker" } } as const;
-  await assertRejects(() => CodeExecutor.start(docker), ConfigError, "it contains the workspace");
-  assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).map(({ name }) => name), ["a"]);
-
-  await using started = await TestExecutor.start({ ...outer, nestedWorkspace: true });
+  await using started = await TestExecutor.start({ workspace: folder.path });
   const results = await attack(
     started.executor,
     `${TOOLS}
@@ -312,62 +268,6 @@ attempt("remove", lambda: shutil.rmtree("a/proj/.ipybox"))`,
   const state = await Array.fromAsync(Deno.readDir(`${inner}/.ipybox`), ({ name }) => name);
   assertEquals(state.sort(), ["mcp.json", "mcp.lock"]);
   assertEquals(await Deno.readTextFile(`${inner}/.ipybox/mcp.json`), before);
-});
-
-Deno.test("a workspace in another one is not used, whatever the other one's code put there", async () => {
-  await using folder = await TempFolder.create();
-  const inner = `${folder.path}/a/b/c/d/e/proj`; // deeper than sessions look
-  await using started = await TestExecutor.start({ workspace: folder.path });
-  await started.executor.execute(`
-import os
-os.makedirs("a/b/c/d/e/proj/.ipybox")
-with open("a/b/c/d/e/proj/.ipybox/policy.json", "w") as file:
-    file.write('{"rules": [{"effect": "allow"}]}')
-`);
-  const error = await assertRejects(
-    () => CodeExecutor.start({ workspace: inner, python: testPython(), log }),
-    ConfigError,
-  );
-  assertStringIncludes(error.message, `it is in the workspace ${folder.path}`);
-  const { code, stderr } = await ipybox(["run", "--workspace", inner, "-c", "1"]);
-  assert(code !== 0);
-  assertStringIncludes(stderr, "--nested-workspace");
-  const accepted = ["run", "--nested-workspace", "--workspace", inner, "-c", "print(6 * 7)"];
-  assertEquals((await ipybox(accepted)).stdout, "42\n");
-  const http = await assertRejects(() => HttpMcp.start(["--workspace", inner]), Error);
-  assertStringIncludes(http.message, "it is in the workspace");
-});
-
-Deno.test("no command writes to a folder that code of a workspace can exchange", async () => {
-  await using folder = await TempFolder.create();
-  await Deno.mkdir(`${folder.path}/.ipybox`); // as every session leaves one
-  const inner = `${folder.path}/sub`;
-  await Deno.mkdir(inner);
-  const commands = [
-    ["register", "raw", "--", "true"],
-    ["unregister", "raw"],
-    ["login", "raw"],
-    ["install", "requests"],
-    ["packages", "remove", "requests"],
-    ["policy", "accept", "--yes"],
-    ["policy", "forget", "--all"],
-    ["tools", "--learn", "raw"],
-    ["clean"],
-  ];
-  using terminal = new Terminal();
-  for (const [name = "", ...args] of commands) {
-    const command = await COMMANDS[name]?.load();
-    if (command === undefined) fail(name);
-    const parsed = parseCommandLine(name, command, ["--workspace", inner, ...args]);
-    const run = () => command.run(parsed, terminal);
-    const error = await assertRejects(run, ConfigError);
-    assertStringIncludes(error.message, `it is in the workspace ${folder.path}`, name);
-  }
-  assertEquals(await Array.fromAsync(Deno.readDir(inner)), []);
-  const read = await ipybox(["servers", "--workspace", inner]);
-  assertEquals(read.code, 0, read.stderr);
-  const accepted = await ipybox(["clean", "--nested-workspace", "--workspace", inner]);
-  assertEquals(accepted.code, 0, accepted.stderr);
 });
 
 Deno.test("code in the workspace of an HTTP server sees nothing of its sessions", async () => {
@@ -526,18 +426,4 @@ async function planted(path: string, mark: string): Promise<void> {
   await Deno.writeTextFile(path, `#!/bin/sh\ntouch '${mark}'\nexec ${testPython()} "$@"\n`, {
     mode: 0o755,
   });
-}
-
-/** A virtual environment as `python -m venv` makes it, which has the packages of the tests' Python. */
-async function makeEnvironment(path: string): Promise<void> {
-  const code = `
-import sys, venv, pathlib, sysconfig
-venv.create(sys.argv[1], with_pip=False, symlinks=True)
-site, = pathlib.Path(sys.argv[1]).glob("lib/python*/site-packages")
-(site / "tests.pth").write_text(sysconfig.get_path("purelib"))
-`;
-  const { success, stderr } = await new Deno.Command(testPython(), {
-    args: ["-c", code, path],
-  }).output();
-  assert(success, new TextDecoder().decode(stderr));
 }
