@@ -24,7 +24,6 @@ import {
   sandboxFix,
 } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
-import { requireOwnProgram } from "../sandbox/workspace.ts";
 import type { LastingSession } from "./gateway.ts";
 import { hostVariables } from "./host_variables.ts";
 import { howEnded } from "./launch.ts";
@@ -48,7 +47,6 @@ export async function placeHere(
   held.use(folder);
   const workspace = await realFolder(options.workspace);
   const libraryPath = options.kernelEnv?.LD_LIBRARY_PATH ?? hostEnv("LD_LIBRARY_PATH");
-  await requireOwnProgram(options.python, { workspace, what: "Python" });
   const located = locatePython(options.python, { workspace, libraryPath, signal: deadline });
   // Leaves no process behind if the start fails earlier. Its error is reported where it is awaited.
   parts.defer(() => located.then(() => {}, () => {}));
