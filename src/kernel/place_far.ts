@@ -439,7 +439,7 @@ async function mountedPaths(
 /** The syscall filter for the processor there; empty for unknown ones, which the self-test reports. */
 function filterFor({ machine }: Facts): Uint8Array<ArrayBuffer> {
   const architecture = machine === "arm64" ? "aarch64" : machine;
-  return syscallFilter({ namespaces: false }, architecture) ?? new Uint8Array(0);
+  return syscallFilter({ namespaces: false, unixSockets: true }, architecture) ?? new Uint8Array(0);
 }
 
 /** Addresses that must not be reachable there, and that always answer if they are. */

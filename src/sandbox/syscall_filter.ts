@@ -24,6 +24,8 @@
 interface SyscallFilterOptions {
   /** Namespaces and mounts, which depend on each other. */
   readonly namespaces: boolean;
+  /** Unix sockets. A program that sees the host's could connect to these. */
+  readonly unixSockets: boolean;
 }
 
 /** System calls and their numbers: the same on all architectures, or one for each. */
@@ -150,6 +152,10 @@ const NEW_NAMESPACES = 0x7e020000;
 /** The personalities that Docker's profile allows, and those with a fixed memory layout, for debuggers. */
 const PERSONALITIES = [0, 0x8, 0x20000, 0x20008, 0xffffffff, 0x40000, 0x40008];
 const AF = { unix: 1, inet: 2, inet6: 10, netlink: 16 } as const;
+/** `SOCK_STREAM` and `SOCK_SEQPACKET`. */
+const PAIRED = [1, 5];
+/** The part of a socket's type that is not a flag. */
+const SOCKET_TYPE = 0xf;
 /** `S_ISUID` and `S_ISGID`. */
 const RUNS_AS_OWNER = 0o6000;
 /** `O_CREAT`, and the bits of `O_TMPFILE` besides `O_DIRECTORY`. */
@@ -162,8 +168,9 @@ const ARCHITECTURES = {
 /** From this number on, x86-64 calls are those of x32, which duplicate the others. */
 const X32 = 0x40000000;
 
-/** Classic BPF, see `linux/bpf_common.h`: loading a word, jumping and returning. */
+/** Classic BPF, see `linux/bpf_common.h`: loading a word, masking, jumping and returning. */
 const LOAD = 0x20;
+const AND = 0x54;
 const JUMP_IF_EQUAL = 0x15;
 const JUMP_IF_AT_LEAST = 0x35;
 const JUMP_IF_ANY_BIT = 0x45;
@@ -195,6 +202,7 @@ export function syscallFilter(
     Object.values(calls).flatMap((number) =>
       typeof number === "number" ? number : number[index] ?? []
     );
+  const families = Object.values(AF).filter((family) => family !== AF.unix || options.unixSockets);
   return encode([
     [LOAD, 0, 0, ARCHITECTURE],
     [JUMP_IF_EQUAL, 1, 0, audit],
@@ -219,8 +227,14 @@ export function syscallFilter(
       load(1),
       ...WATCHES.flatMap((command) => answerIf(JUMP_IF_EQUAL, command, EPERM)),
     ]),
-    ...about(numbers(SOCKET), [load(0), ...allowOnly(Object.values(AF))]),
-    ...about(numbers(SOCKETPAIR), [load(0), ...allowOnly([AF.unix])]),
+    ...about(numbers(SOCKET), [load(0), ...allowOnly(families)]),
+    ...about(numbers(SOCKETPAIR), [
+      ...[load(0), ...answerUnless(AF.unix, EPERM)],
+      // A pair of these sends to nobody else.
+      ...(options.unixSockets
+        ? []
+        : [load(1), [AND, 0, 0, SOCKET_TYPE] as const, ...allowOnly(PAIRED)]),
+    ]),
     ...about(numbers(PERSONALITY), [load(0), ...allowOnly(PERSONALITIES)]),
     ...(options.namespaces ? [] : [
       ...numbers(NAMESPACES).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, EPERM)),

@@ -208,7 +208,9 @@ async function inner(enclosure: Enclosure, bwrap: string): Promise<string[]> {
   const { view, config = {}, hostPrivate, python, limits, temporary, home } = enclosure;
   const { filesystem = {} } = config;
   const namespaces = config.allowNestedUserNamespaces ?? false;
-  const filter = syscallFilter({ namespaces });
+  const seesAll = view.show.includes("/") || filesystem.disabled === true;
+  const unixSockets = !seesAll || config.network?.allowAllUnixSockets === true;
+  const filter = syscallFilter({ namespaces, unixSockets });
   if (filter === undefined) {
     throw new SandboxUnavailableError(
       `No system call filter for ${Deno.build.arch}`,

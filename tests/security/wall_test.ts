@@ -24,6 +24,8 @@ const reportSchema = z.object({
   keys: words,
   calls: words,
   allowed: words,
+  unix: words,
+  sockets: words,
   folder_mode: z.string(),
   shared_folder: words,
   in_memory: z.record(z.string(), z.number()),
@@ -36,11 +38,13 @@ const afterSchema = z.object({
   key: z.string().nullable(),
   left_key: z.string().nullable(),
   left_segment: z.boolean(),
+  reached: z.array(z.string()),
 });
 
-/** Runs the probes where `/tmp` is a folder of their own, with the folder that sandboxes share. */
+/** Runs the probes where `/tmp` and `/run` are folders of their own, with the folder that sandboxes share. */
 const IN_OWN_TMP = `
 mount -t tmpfs -o mode=1777 tmpfs /tmp
+mount -t tmpfs -o mode=1777 tmpfs /run
 mkdir -m 777 /tmp/claude /tmp/scratch
 echo of another sandbox > /tmp/claude/other
 exec "$@" 7</ # as shells leave descriptors open for what they start
@@ -106,6 +110,18 @@ for (
           assertEquals(new Set(Object.values(report.allowed)), new Set(["done"]));
           assertEquals(report.folder_mode, "0o0");
         });
+        await t.step(`${sandbox}: no socket of the host can be reached, and its own work`, () => {
+          // One that reads all would see those of the host.
+          const own = sandbox === "server that reads all" ? "EPERM" : "done";
+          assertEquals(new Set(Object.values(report.unix)), new Set([own]));
+          assertEquals(Object.keys(report.sockets).length, 22);
+          for (const [path, outcome] of Object.entries(report.sockets)) {
+            assert(
+              ["ENOENT", "ECONNREFUSED", "ENOTSOCK", "EPERM"].includes(outcome),
+              path + outcome,
+            );
+          }
+        });
         await t.step(
           `${sandbox}: nothing can be left in the folder that all sandboxes share`,
           () => {
@@ -120,8 +136,13 @@ for (
           if (sandbox !== "server that reads all") assertEquals(report.root, "tmpfs");
         });
       }
-      await t.step("the host's key and memory are as they were", () => {
-        assertEquals(after, { key: "HOST-TICKET", left_key: null, left_segment: false });
+      await t.step("the host's key, memory and sockets are as they were", () => {
+        assertEquals(after, {
+          key: "HOST-TICKET",
+          left_key: null,
+          left_segment: false,
+          reached: [],
+        });
       });
       await t.step("installers have the limits of executed code", () => {
         assertEquals(reports.installer?.limits, reports.kernel?.limits);
