@@ -9,6 +9,7 @@ import {
 import { processesWith, untilNoneWith } from "../../tests/support/processes.ts";
 import { testPython } from "../../tests/support/python.ts";
 import { RawKernel } from "../../tests/support/raw_kernel.ts";
+import { testIf } from "../../tests/support/skip.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import {
   ConfigError,
@@ -66,7 +67,7 @@ for (const sandbox of [true, false]) {
     await gateway[Symbol.asyncDispose]();
     await assertNothingLeft(gateway);
     assertEquals((await gateway.exited).signal, null);
-    const expected = sandbox ? (Deno.uid() === 0 ? ["as root"] : []) : ["No sandbox"];
+    const expected = sandbox ? [] : ["No sandbox"];
     assertEquals(log.warnings.length, expected.length);
     expected.forEach((text, i) => assertStringIncludes(log.warnings[i] ?? "", text));
   });
@@ -159,7 +160,7 @@ Deno.test("sandboxed code sees neither the host's files, ports and processes nor
   await Deno.mkdir(`${workspace.path}/.ipybox`);
   await Deno.writeTextFile(`${workspace.path}/.ipybox/mcp.json`, "secret");
   await Deno.writeTextFile(`${workspace.path}/.env`, "KEY=secret");
-  await Deno.mkdir(`${workspace.path}/sub/.git/hooks`, { recursive: true });
+  await Deno.mkdir(`${workspace.path}/.git/hooks`, { recursive: true });
   using port = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   await using gateway = await start(workspace);
   await using kernel = await RawKernel.start(gateway);
@@ -176,13 +177,13 @@ Deno.test("sandboxed code sees neither the host's files, ports and processes nor
   await write(`${workspace.path}/.ipybox/mcp.json`);
   await write(`${workspace.path}/.env`);
   assertEquals(await write(`${workspace.path}/mcptools/evil.py`), "OSError\n");
-  assertEquals(await write(`${workspace.path}/sub/.git/hooks/pre-commit`), "OSError\n");
+  assertEquals(await write(`${workspace.path}/.git/hooks/pre-commit`), "OSError\n");
+  assertMatch(await attempt(`__import__('os').rename('.git', 'x')`), /^(OS|Permission)Error\n$/);
   assertEquals(await write(`${gateway.sessionDir}/launcher/kernel.py`), "OSError\n");
   assertEquals(await write(`${gateway.sessionDir}/runtime/evil.py`), "OSError\n");
   assertMatch(await attempt(`__import__('os').rename('.ipybox', 'x')`), /^(OS|Permission)Error\n$/);
   const connect = `__import__('socket').create_connection(('127.0.0.1', ${port.addr.port}), 2)`;
   assertEquals(await attempt(connect), "ConnectionRefusedError\n");
-  assertEquals(await attempt("__import__('socket').socket(1)"), "PermissionError\n");
   assertEquals(await attempt(`__import__('os').kill(${Deno.pid}, 0)`), "ProcessLookupError\n");
   assertEquals(await write(`${workspace.path}/mine`), "DONE 1\n");
 
@@ -241,12 +242,13 @@ print(seen)
   assertEquals(refused.status, 401);
 });
 
-Deno.test("kernels cannot look into gateway and launcher; where root's can, there is a warning", async () => {
-  await using workspace = await TempFolder.create();
-  const log = new Recorder();
-  await using gateway = await start(workspace, { log });
-  await using kernel = await RawKernel.start(gateway);
-  const code = `
+testIf(Deno.uid() !== 0, "root can", {
+  name: "kernels cannot look into gateway and launcher",
+  fn: async () => {
+    await using workspace = await TempFolder.create();
+    await using gateway = await start(workspace);
+    await using kernel = await RawKernel.start(gateway);
+    const code = `
 import os
 for pid in (1, 2, os.getppid()):
     for name in ("mem", "environ", "fd/0"):
@@ -256,9 +258,8 @@ for pid in (1, 2, os.getppid()):
         except OSError:
             pass
 `;
-  const seen = await kernel.run(code);
-  if (Deno.uid() === 0) assertMatch(log.warnings.join(), /as root: anything that escapes/);
-  else assertEquals(seen, "");
+    assertEquals(await kernel.run(code), "");
+  },
 });
 
 Deno.test("KernelGateway.start() names a Python that does not exist", async () => {
@@ -342,7 +343,7 @@ Deno.test("KernelGateway.start() refuses to run code when the sandbox does not h
   const error = await assertRejects(
     () => start(workspace, { sandbox: { config, allowUnsafe: true } }),
     SandboxUnavailableError,
-    "a file outside the workspace can be opened",
+    "/canary can be opened",
   );
   assertInstanceOf(error, EnvironmentNotReadyError);
 });

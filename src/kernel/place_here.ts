@@ -71,6 +71,11 @@ export async function placeHere(
       return { command: [python.executable, ...args], readable, readOnly, writable };
     });
     contents.catch(() => {});
+    // If Python does not work, its own error says more than that of what it was to do.
+    const unlessPython = async (error: unknown): Promise<never> => {
+      await located;
+      throw error;
+    };
     prepared = await prepareSandbox(
       { ...folder, workspace },
       contents,
@@ -83,7 +88,7 @@ export async function placeHere(
         path,
         waits: session === undefined, // otherwise the supervisor waits
       },
-    );
+    ).catch(unlessPython);
   }
   const python = await located;
   deadline.throwIfAborted();

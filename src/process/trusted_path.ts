@@ -68,17 +68,6 @@ const WORKSPACE_STATE = ".ipybox";
 /** As many links as Linux follows. */
 const MAX_LINKS = 40;
 
-/** Whether another user may have put an entry in a folder without owning that, as in `/tmp` or a team's. */
-export function isForeignIn(
-  folder: Deno.FileInfo | undefined,
-  entry: Deno.FileInfo,
-  user: number | undefined,
-): boolean {
-  const mode = folder?.mode ?? 0;
-  const isOpen = (mode & 0o002) !== 0 || ((mode & 0o020) !== 0 && entry.uid !== folder?.uid);
-  return isOpen && entry.uid !== null && entry.uid !== 0 && entry.uid !== user;
-}
-
 /** Where a path leads. */
 export async function realPathIfSeen(path: string): Promise<string> {
   if (!mayRead(path)) return path;

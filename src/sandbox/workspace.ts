@@ -161,11 +161,15 @@ export async function projectWorkspace(project: string): Promise<string> {
 }
 
 /**
- * Finds the user's folders of ipybox, which no sandbox opens, whatever its settings are: the one
- * with its state, such as logins to MCP servers, and the one with the settings for all workspaces.
+ * Finds the user's folders of ipybox, which no sandbox opens, whatever its settings are: its state, such as
+ * logins to MCP servers, the settings for all workspaces, and what belongs to other sessions.
  */
 export async function userFolders(): Promise<string[]> {
-  const folders = [stateFolder(), settingsFolder()].filter((folder) => folder !== undefined);
+  const cache = cacheFolder();
+  const others = cache === undefined ? [] : [join(cache, "run"), join(cache, "workspaces")];
+  const folders = [stateFolder(), settingsFolder(), ...others].filter((folder) =>
+    folder !== undefined
+  );
   const real = await Promise.all(folders.map(realPathIfPresent));
   return real.filter((folder) => folder !== undefined);
 }
@@ -218,7 +222,7 @@ export async function requireOwnProgram(
 ): Promise<void> {
   if (!program.includes("/")) return;
   const path = resolve(program);
-  const known = workspace === undefined ? [] : [await Deno.realPath(workspace)];
+  const known = workspace === undefined ? [] : [await realPathIfSeen(workspace)];
   for (const each of new Set([path, await realPathIfSeen(path)])) {
     for (const folder of new Set([...known, ...await workspacesOn(each)])) {
       if (isWide(folder) || !await isInReach(each, folder)) continue;
