@@ -10,6 +10,7 @@ from . import (
     child_output,
     code_input,
     exception_groups,
+    interrupts,
     messages,
     plain_output,
     streams,
@@ -24,6 +25,7 @@ def start(config_json: str) -> None:
     """Set up the kernel from `config_json`, whose keys are those of `bootstrap.ts`."""
     shell = _shell()
     config = json.loads(config_json)
+    interrupts.install(shell)
     plain_output.install(shell)
     exception_groups.install(shell)
     streams.install()
