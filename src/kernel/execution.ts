@@ -314,7 +314,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     const { request } = running;
     const kept = this.#untilSettled(running).then(() => true, () => false);
     if (!await settledWithin(kept, graceMs / 2) && !request.isIdle) {
-      // A few in a thousand interrupts that arrive just as the code begins get lost in the kernel.
+      // Code that was just about to wait in C has not noticed the signal.
       this.interrupt().catch(() => {}); // #untilSettled() waits for it
     }
     if (await settledWithin(kept, graceMs / 2) && await kept) return "kept";

@@ -1,4 +1,11 @@
-import { assert, assertEquals, assertInstanceOf, assertStrictEquals } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertInstanceOf,
+  assertMatch,
+  assertNotMatch,
+  assertStrictEquals,
+} from "@std/assert";
 import { CodeExecutionError } from "../../src/base/errors.ts";
 import { KernelClient } from "../../src/kernel/client.ts";
 import { TestKernel, untilText } from "../support/kernel.ts";
@@ -101,6 +108,112 @@ Deno.test("A cancelled execution ends and the kernel stays usable", async (t) =>
       assertEquals(await execution.state, "kept");
       assertEquals(await kernel.text("a"), "5");
     }
+  });
+});
+
+/** A thread that interrupts the kernel at any moment, also between cells. */
+const STORM = `
+import asyncio, random, signal, threading, time
+def storm():
+    main = threading.main_thread().ident
+    for _ in range(400):
+        signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(random.random() * 0.002)
+a, thread = 5, threading.Thread(target=storm, daemon=True)
+`;
+
+Deno.test("An interrupt ends the code and nothing else of its kernel", async (t) => {
+  for (
+    const [name, code] of [
+      ["while it computes", "for b in range(1000): b"],
+      ["while it awaits", "b = 1; await asyncio.sleep(0.001)"],
+      ["while its exception is reported", "1 / 0"],
+      ["while it runs a cell", "get_ipython().run_cell('b = 2')"],
+    ] as const
+  ) {
+    await t.step(name, async () => {
+      await using kernel = await TestKernel.start({ spareKernel: false });
+      const ends = async (code: string) => {
+        const execution = kernel.client.execute(code, { signal: AbortSignal.timeout(30_000) });
+        const error = await execution.result.then(() => undefined, (error: unknown) => error);
+        if (error !== undefined) assertInstanceOf(error, CodeExecutionError);
+        return execution.partial().text;
+      };
+      await ends(STORM);
+      await ends("thread.start()");
+      while (await ends("thread.is_alive()") !== "False") await ends(code);
+      assertEquals(await kernel.text("a"), "5");
+    });
+  }
+});
+
+Deno.test("An interrupt waits for the code, and is forgotten with it", async () => {
+  await using kernel = await TestKernel.start({ spareKernel: false });
+  const { client } = kernel;
+  // Transformers run before the code does.
+  await client.execute(`
+import ast, asyncio, signal, sys
+class Interrupts(ast.NodeTransformer):
+    def visit(self, node):
+        get_ipython().ast_transformers.clear()
+        signal.raise_signal(signal.SIGINT)
+        return node
+`).result;
+  for (const code of ["ran = True", "ran = True; await asyncio.sleep(0)"]) {
+    await client.execute("get_ipython().ast_transformers.append(Interrupts())").result;
+    const error = await rejection(client.execute(code).result);
+    assertInstanceOf(error, CodeExecutionError);
+    assertMatch(error.ename, /^(KeyboardInterrupt|CancelledError)$/);
+    assertEquals(await kernel.text("sys.gettrace()"), null);
+  }
+  await client.execute("get_ipython().ast_transformers.append(Interrupts())").result;
+  assertEquals(await kernel.text("# no code"), null);
+  assertEquals(await kernel.text("1"), "1");
+});
+
+Deno.test("Code that Python calls for a cell is interrupted, too", async (t) => {
+  await using kernel = await TestKernel.start({ spareKernel: false });
+  const { client } = kernel;
+  await client.execute("import asyncio, signal, time; a = 5").result;
+
+  for (
+    const [name, code] of [
+      [
+        "in a cell that awaits",
+        "await asyncio.sleep(0); print('runs', flush=True)\nwhile True: pass",
+      ],
+      [
+        "in a callback after the cell",
+        `def callback():
+    get_ipython().events.unregister('post_execute', callback)
+    print('runs', flush=True)
+    time.sleep(60)
+get_ipython().events.register('post_execute', callback)`,
+      ],
+    ] as const
+  ) {
+    await t.step(name, async () => {
+      const execution = client.execute(code);
+      await untilText(execution, "runs");
+      assertEquals(await execution.cancel(), "kept");
+      assertEquals(await kernel.text("a"), "5");
+    });
+  }
+
+  await t.step("with its own handler, until the cell has ended", async () => {
+    const own = client.execute(
+      "signal.signal(signal.SIGINT, lambda *_: print('mine'))\nprint('runs', flush=True); time.sleep(2)",
+    );
+    await untilText(own, "runs");
+    await client.interrupt();
+    assertEquals((await own.result).text, "runs\nmine");
+    const next = client.execute("print('runs', flush=True); time.sleep(60)");
+    await untilText(next, "runs");
+    await client.interrupt();
+    const error = await rejection(next.result);
+    assertInstanceOf(error, CodeExecutionError);
+    assertEquals(error.ename, "KeyboardInterrupt");
+    assertNotMatch(error.traceback, /ipybox/);
   });
 });
 

@@ -12,6 +12,7 @@ from . import (
     event_loop,
     exception_groups,
     hints,
+    interrupts,
     libraries,
     meant_code,
     messages,
@@ -28,6 +29,7 @@ def start(config_json: str) -> None:
     """Set up the kernel from `config_json`, whose keys are those of `bootstrap.ts`."""
     shell = _shell()
     config = json.loads(config_json)
+    interrupts.install(shell)
     plain_output.install(shell)
     exception_groups.install(shell)
     hints.install(shell, config["sandboxed"])
