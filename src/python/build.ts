@@ -290,7 +290,7 @@ async function runStep(
   throw new EnvironmentNotReadyError(
     `Cannot build the Python environment: ${command} ${how}${lines.last()}`,
     "See its last lines above. If this machine was offline, connect and run `ipybox setup` again; " +
-      "if the disk is full, free 200 MB",
+      "if the disk is full, free 250 MB",
   );
 }
 
