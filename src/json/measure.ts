@@ -6,10 +6,6 @@ export interface JsonMeasure {
   readonly names: number;
   /** The nesting depth. */
   readonly depth: number;
-  /** The number of backslashes in strings that escape something. */
-  readonly escapes: number;
-  /** The number of bytes outside of strings. */
-  readonly bare: number;
 }
 
 /** The limits of a JSON text to parse. */
@@ -18,12 +14,6 @@ export interface JsonLimits {
   readonly maxValues: number;
   /** The most names, which take longer than other values; by default `maxValues`. */
   readonly maxNames?: number;
-  /** The deepest nesting, for later steps that are recursive; 2000 by default. */
-  readonly maxDepth?: number;
-  /** The most escapes, each of which takes as long as ten other characters; any number by default. */
-  readonly maxEscapes?: number;
-  /** The most bytes outside of strings, where numbers of many digits are slow; any number by default. */
-  readonly maxBare?: number;
 }
 
 /** A JSON text would take too much time and memory to parse. */
@@ -31,6 +21,7 @@ export class JsonLimitError extends Error {
   override readonly name: string = "JsonLimitError";
 }
 
+/** The deepest nesting, for later steps that are recursive. */
 const MAX_DEPTH = 2000;
 
 /** The meaning of a byte. */
@@ -45,99 +36,38 @@ MEANINGS[0x22] = QUOTE;
 MEANINGS[0x5c] = BACKSLASH;
 
 /**
- * Measures JSON before it is parsed, incrementally and in linear time: three bytes such as `[],` become
- * dozens of bytes of memory, and parsing blocks everything else.
+ * Measures JSON before it is parsed, in linear time: three bytes such as `[],` become dozens of bytes of
+ * memory, and parsing blocks everything else.
  *
  * It must receive exactly the text that is parsed. If that is not valid JSON, the parser stops at the
- * error, and everything before it was measured. Surrounding text, such as other lines of an event
- * stream, could open a string that hides everything.
+ * error, and everything before it was measured.
  */
-export class JsonMeter implements JsonMeasure {
-  #values = 1;
-  #names = 0;
-  #depth = 0;
-  #escapes = 0;
-  #bare = 0;
-  #open = 0;
-  #inString = false;
-  #escaped = false;
-
-  get values(): number {
-    return this.#values;
-  }
-
-  get names(): number {
-    return this.#names;
-  }
-
-  get depth(): number {
-    return this.#depth;
-  }
-
-  get escapes(): number {
-    return this.#escapes;
-  }
-
-  get bare(): number {
-    return this.#bare;
-  }
-
-  /** Measures the next bytes. */
-  add(bytes: Uint8Array): void {
-    let [values, names, open, inString] = [
-      this.#values,
-      this.#names,
-      this.#open,
-      this.#inString,
-    ];
-    let [escapes, bare, from] = [this.#escapes, this.#bare, 0];
-    let at = this.#escaped ? 1 : 0;
-    for (; at < bytes.length; at++) {
-      const meaning = MEANINGS[bytes[at]!];
-      if (meaning === OTHER) continue;
-      if (inString) {
-        if (meaning === BACKSLASH) {
-          at++;
-          escapes++;
-        } else if (meaning === QUOTE) {
-          inString = false;
-          from = at + 1;
-        }
-      } else if (meaning === QUOTE) {
-        inString = true;
-        bare += at - from;
-      } else if (meaning === SEPARATOR) values++;
-      else if (meaning === COLON) {
-        values++;
-        names++;
-      } else if (meaning === OPEN) {
-        values++;
-        if (++open > this.#depth) this.#depth = open;
-      } else if (meaning === CLOSE) open--;
-    }
-    this.#escaped = at > bytes.length; // a backslash was the last byte, perhaps before no bytes at all
-    if (!inString) bare += bytes.length - from;
-    [this.#names, this.#escapes, this.#bare] = [names, escapes, bare];
-    [this.#values, this.#open, this.#inString] = [values, open, inString];
-  }
-}
-
-/** Measures a whole JSON text. */
 export function measureJson(json: Uint8Array): JsonMeasure {
-  const meter = new JsonMeter();
-  meter.add(json);
-  return meter;
+  let [values, names, depth, open, inString] = [1, 0, 0, 0, false];
+  for (let at = 0; at < json.length; at++) {
+    const meaning = MEANINGS[json[at]!];
+    if (meaning === OTHER) continue;
+    if (inString) {
+      if (meaning === BACKSLASH) at++;
+      else if (meaning === QUOTE) inString = false;
+    } else if (meaning === QUOTE) inString = true;
+    else if (meaning === SEPARATOR) values++;
+    else if (meaning === COLON) {
+      values++;
+      names++;
+    } else if (meaning === OPEN) {
+      values++;
+      if (++open > depth) depth = open;
+    } else if (meaning === CLOSE) open--;
+  }
+  return { values, names, depth };
 }
 
 /** Checks a JSON text before it is parsed. */
-export function checkJson(json: Uint8Array | JsonMeasure, limits: JsonLimits): void {
-  const { maxValues, maxNames = maxValues, maxDepth = MAX_DEPTH } = limits;
-  const { maxEscapes = Infinity, maxBare = Infinity } = limits;
-  const measure = json instanceof Uint8Array ? measureJson(json) : json;
-  const { values, names, depth, escapes, bare } = measure;
+export function checkJson(json: Uint8Array, limits: JsonLimits): void {
+  const { maxValues, maxNames = maxValues } = limits;
+  const { values, names, depth } = measureJson(json);
   if (values > maxValues) throw new JsonLimitError(`it has more than ${maxValues} values`);
   if (names > maxNames) throw new JsonLimitError(`it has more than ${maxNames} names`);
-  if (depth > maxDepth) throw new JsonLimitError(`it nests more than ${maxDepth} levels deep`);
-  if (escapes > maxEscapes) throw new JsonLimitError(`it has more than ${maxEscapes} escapes`);
-  if (bare > maxBare) throw new JsonLimitError(`it has more than ${maxBare} bytes besides strings`);
+  if (depth > MAX_DEPTH) throw new JsonLimitError(`it nests more than ${MAX_DEPTH} levels deep`);
 }

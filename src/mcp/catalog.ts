@@ -5,9 +5,7 @@
  */
 import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
-import { RateLimit } from "../base/rate_limit.ts";
 import { weightOf } from "../json/exact.ts";
-import type { ServerParams } from "./params.ts";
 import { problemOf } from "./results.ts";
 import { SealedEntry } from "./tools.ts";
 
@@ -97,23 +95,16 @@ export function checkCatalogParams(
 const MAX_PAGES = 1000;
 /** The most memory of a list: each page is a separate message and may be large. */
 const MAX_LIST_MIB = 64;
-/** Less for tools: their list is fetched again after each change, which blocks everything else. */
-const MAX_TOOLS_MIB = 16;
 /** The time limit for all pages after the first one, whose wait the caller limits. */
 const MAX_PAGING_MS = 60_000;
-
-/** The cost of an entry besides its memory, such as regenerating a tool's module. */
-const ENTRY_WEIGHT = 4096;
 
 /** Requests all pages of a list. */
 export async function listAll(
   method: ListMethod | "tools/list",
   ask: (params: { cursor?: string }) => Promise<unknown>,
-  onWeight: (bytes: number) => void = () => {},
 ): Promise<unknown[]> {
   const [key, schema] = LISTS[method];
   const page = z.looseObject({ nextCursor: z.string().nullish() });
-  const maxMiB = method === "tools/list" ? MAX_TOOLS_MIB : MAX_LIST_MIB;
   const items: unknown[] = [];
   let bytes = 0;
   let cursor: string | undefined;
@@ -124,11 +115,9 @@ export async function listAll(
     const listed = z.array(schema).safeParse(parsed?.[key]).data;
     if (parsed === undefined || listed === undefined) malformed(method);
     // Includes the rest of the page, which had to be parsed too.
-    const weight = weightOf({ ...parsed, [key]: listed }, maxMiB * 2 ** 20);
-    onWeight(weight + listed.length * ENTRY_WEIGHT);
-    bytes += weight;
-    if (bytes > maxMiB * 2 ** 20) {
-      const what = `The server's answer to ${method} needs more than ${maxMiB} MiB of memory`;
+    bytes += weightOf({ ...parsed, [key]: listed }, MAX_LIST_MIB * 2 ** 20);
+    if (bytes > MAX_LIST_MIB * 2 ** 20) {
+      const what = `The server's answer to ${method} needs more than ${MAX_LIST_MIB} MiB of memory`;
       throw new ToolCallError("protocol_error", what);
     }
     for (const item of listed) items.push(item);
@@ -152,19 +141,4 @@ export function parseCatalogResult(
   raw: unknown,
 ): Readonly<Record<string, unknown>> | undefined {
   return RESULTS[method].safeParse(raw).data;
-}
-
-/** Reading 16 MiB takes some tenths of a second. Typical lists are smaller than 1 MiB. */
-const BYTES_PER_SECOND = 2 ** 20;
-const BYTES_AT_ONCE = 32 * 2 ** 20;
-
-/** Keyed by parameters, which stay the same when a server restarts. */
-const limits = new WeakMap<ServerParams, RateLimit>();
-
-/** Limits what one server may list: one that reports changes without end would block all others. */
-export function listingLimit(params: ServerParams): RateLimit {
-  return limits.getOrInsertComputed(
-    params,
-    () => new RateLimit(BYTES_PER_SECOND, BYTES_AT_ONCE),
-  );
 }

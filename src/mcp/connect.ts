@@ -2,12 +2,10 @@ import { basename, isAbsolute, resolve } from "node:path";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../base/errors.ts";
 import { limitedLogger, type Logger, silentLogger } from "../base/log.ts";
 import { mayRead } from "../base/permission.ts";
-import { RateLimit } from "../base/rate_limit.ts";
 import { abortable, anySignal, LONGEST_TIMER_MS } from "../base/signals.ts";
 import { TimeBudget } from "../base/time_budget.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
-import { listingLimit } from "./catalog.ts";
 import { limitBacklog, makeClient } from "./client.ts";
 import { McpConnection } from "./connection.ts";
 import { exactFetch } from "./exact_fetch.ts";
@@ -31,7 +29,6 @@ import { messageOf } from "./results.ts";
 import { LONGER_HINT } from "./start_errors.ts";
 import {
   type Client,
-  type FetchLike,
   ProtocolError,
   SdkError,
   SdkErrorCode,
@@ -91,8 +88,6 @@ export interface SessionConnectOptions extends ConnectOptions {
   hooks?: ServerHooks;
   /** Cancels the connection attempt. */
   signal?: AbortSignal;
-  /** Shared by all servers of a session: see {@linkcode MessageBudget}. */
-  owner?: object;
 }
 
 /** Starts or reaches an MCP server. */
@@ -109,18 +104,16 @@ export async function connectMcp(
   }
   const filled = fillVariables(serverName, params, lookup);
   const log = limitedLogger(options.log ?? silentLogger);
-  const listings = listingLimit(params);
   if ("command" in filled) {
     const commandLine = lineOf(params);
-    return await connectStdio(serverName, filled, { ...options, log, listings, commandLine });
+    return await connectStdio(serverName, filled, { ...options, log, commandLine });
   }
-  return await connectHttp(serverName, filled, { ...options, log, listings });
+  return await connectHttp(serverName, filled, { ...options, log });
 }
 
 /** Options for either transport. */
 interface InnerOptions extends SessionConnectOptions {
   readonly log: Logger;
-  readonly listings: RateLimit;
 }
 
 const SANDBOX_HINT = "it can only reach what its arguments name and its settings allow, and no " +
@@ -131,7 +124,7 @@ async function connectStdio(
   params: StdioServerParams,
   options: InnerOptions & { readonly commandLine: string },
 ): Promise<McpConnection> {
-  const { log, listings, hooks, workspace, settingsFiles, commandLine } = options;
+  const { log, hooks, workspace, settingsFiles, commandLine } = options;
   await using stack = new AsyncDisposableStack();
   using attempt = new Attempt(serverName, params, options);
   let state = () => "is still starting";
@@ -153,7 +146,6 @@ async function connectStdio(
   });
   const transport = new StdioTransport({
     ...launch,
-    owner: options.owner,
     onStderr: (line) => log.debug(`${serverName}: ${line}`),
   });
   limitBacklog(transport, (error) => transport.fail(error));
@@ -168,7 +160,7 @@ async function connectStdio(
     const belongings = stack.move();
     const { ownFolder } = launch;
     const { timeoutMs: connectTimeoutMs } = attempt;
-    const parts = { serverName, client, transport, log, listings, hooks, connectTimeoutMs };
+    const parts = { serverName, client, transport, log, hooks, connectTimeoutMs };
     return new McpConnection({ ...parts, belongings, ownFolder });
   } catch (error) {
     const exited = transport.failure === undefined && !attempt.expired && !isAnswer(error);
@@ -251,14 +243,14 @@ async function connectHttp(
   params: HttpServerParams,
   options: InnerOptions,
 ): Promise<McpConnection> {
-  const { log, listings, hooks, owner = {} } = options;
+  const { log, hooks } = options;
   const url = parseUrl(serverName, params.url);
   const requestInit = { headers: params.headers ?? {} };
   const failures: unknown[] = [];
   using attempt = new Attempt(serverName, params, options);
-  const session = await openSession(serverName, url, params, { ...options, owner });
+  const session = await openSession(serverName, url, params, options);
   using _paused = attempt.budget.pauseWhilePending(session === undefined ? [] : [session]);
-  const fetch = pacedStreams(session?.fetch ?? exactFetch(owner));
+  const fetch = session?.fetch ?? exactFetch;
   const reconnectionScheduler = scheduleRetry;
   for (const type of transportTypes(url, params)) {
     const transport = type === "sse"
@@ -273,7 +265,7 @@ async function connectHttp(
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
       const client = await attempt.connect(transport, protocol);
       const { timeoutMs: connectTimeoutMs } = attempt;
-      const parts = { serverName, client, transport, log, listings, hooks, connectTimeoutMs };
+      const parts = { serverName, client, transport, log, hooks, connectTimeoutMs };
       return new McpConnection({ ...parts, session });
     } catch (error) {
       await transport.close();
@@ -295,12 +287,12 @@ async function openSession(
   serverName: string,
   server: URL,
   params: HttpServerParams,
-  { workspace, login, loginsFolder, owner }: SessionConnectOptions & { readonly owner: object },
+  { workspace, login, loginsFolder }: SessionConnectOptions,
 ): Promise<OAuthSession | undefined> {
   const { oauth, headers = {} } = params;
   const hasHeader = Object.keys(headers).some((name) => name.toLowerCase() === "authorization");
   if (oauth === false || hasHeader) return undefined;
-  const where = { serverName, server, workspace, loginsFolder, owner };
+  const where = { serverName, server, workspace, loginsFolder };
   return await OAuthSession.open({ ...where, params: oauth ?? {}, login });
 }
 
@@ -466,23 +458,8 @@ async function isChildless(pid: number): Promise<boolean> {
   }
 }
 
-/** Servers may end their streams and request immediate reconnection: `retry: 0` would loop forever. */
-const STREAMS_PER_SECOND = 2;
-const STREAMS_AT_ONCE = 60;
 /** The SDK forgets some of its timers, which would keep this process alive. */
 const LONGEST_RETRY_MS = 60_000;
-
-/** Limits how often event streams are opened. */
-function pacedStreams(fetch: FetchLike): FetchLike {
-  const limit = new RateLimit(STREAMS_PER_SECOND, STREAMS_AT_ONCE);
-  return async (url, init) => {
-    if ((init?.method ?? "GET") === "GET") {
-      limit.charge(1);
-      await limit.settled(init?.signal ?? undefined);
-    }
-    return await fetch(url, init);
-  };
-}
 
 /** Delays reopening a stream, but no longer than reasonable, whatever the server requests. */
 function scheduleRetry(retry: () => void, delayMs: number): () => void {

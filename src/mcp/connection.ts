@@ -4,11 +4,10 @@ import type { ToolCallError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import { mayRead } from "../base/permission.ts";
-import type { RateLimit } from "../base/rate_limit.ts";
 import { anySignal, Deadline, LONGEST_TIMER_MS, settledWithin } from "../base/signals.ts";
 import { traceContext } from "../base/telemetry.ts";
 import { TimeBudget } from "../base/time_budget.ts";
-import { type ExactObject, weightOf } from "../json/exact.ts";
+import type { ExactObject } from "../json/exact.ts";
 import { isInside } from "../process/trusted_path.ts";
 import {
   explainAnswer,
@@ -60,8 +59,6 @@ interface McpConnectionParts {
   readonly log: Logger;
   /** The time limit for connecting, and for each page of the tool list. */
   readonly connectTimeoutMs: number;
-  /** The rate limit of {@linkcode listingLimit}. */
-  readonly listings: RateLimit;
   /** How to react to what the server sends unprompted. */
   readonly hooks?: ServerHooks;
   /** The login to a remote server. */
@@ -118,8 +115,6 @@ const AS_IT_CAME = z.unknown();
 const NO_TIMEOUT = LONGEST_TIMER_MS;
 /** The time limit for ending a session. */
 const FAREWELL_MS = 1000;
-/** The largest definition of one tool: hashing and comparing it blocks everything else. */
-const MAX_TOOL_MIB = 4;
 /** How often to wait for a list that keeps changing. */
 const MAX_SETTLE_ROUNDS = 10;
 
@@ -194,9 +189,6 @@ export class McpConnection implements AsyncDisposable {
     const tool = readTool(entry);
     if (!this.#isModern && requiresTask(tool) && !offersTasks(this.#client)) {
       return "It runs only as a task, and its server does not support tasks";
-    }
-    if (weightOf(entry, MAX_TOOL_MIB * 2 ** 20) > MAX_TOOL_MIB * 2 ** 20) {
-      return `Its definition needs more than ${MAX_TOOL_MIB} MiB of memory`;
     }
     return this.#sendsHeaders ? headerProblem(tool?.inputSchema) : undefined;
   }
@@ -309,12 +301,10 @@ export class McpConnection implements AsyncDisposable {
     }
     if (settleMs > 0) await this.#settle(settleMs);
     try {
-      await this.#parts.listings.settled(signal);
       const changes = this.#changes;
       const entries = await listAll(
         "tools/list",
         (params) => this.#listPage(params, signal),
-        (bytes) => this.#parts.listings.charge(bytes),
       );
       const unusable = entries.map((entry) => this.#problemOf(entry));
       const tools = usableTools(entries, unusable);

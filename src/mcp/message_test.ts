@@ -1,64 +1,49 @@
-import { assertEquals, assertThrows } from "@std/assert";
-import { measureJson } from "../json/measure.ts";
-import { checkMessage, parseMessage, UnusableMessageError } from "./message.ts";
-import type { JSONRPCMessage, Transport } from "./sdk.ts";
-import { sealMessages } from "./tools.ts";
+import { assertEquals } from "@std/assert";
+import { parseLine, type RequestId, textForSdk } from "./message.ts";
 
-Deno.test("checkMessage() counts together what each takes long to parse", () => {
-  const [none, M] = [{ values: 0, names: 0, depth: 1, escapes: 0, bare: 0 }, 2 ** 20];
-  checkMessage({ ...none, values: 1_000_000, bare: 8 * M });
-  checkMessage({ ...none, values: 400_000, names: 200_000, bare: 8 * M });
-  checkMessage({ ...none, escapes: 8 * M, bare: 8 * M });
-  for (
-    const measure of [
-      { ...none, values: 1_000_000, bare: 9 * M },
-      { ...none, values: 400_000, names: 200_000, escapes: 3 * M },
-      { ...none, escapes: 8 * M, bare: 9 * M },
-    ]
-  ) {
-    assertThrows(() => checkMessage(measure), UnusableMessageError, "take too long together");
-  }
-});
+const waiting = new Map<string, RequestId>([["1", 1], ["2", 2], ["a", "a"]]);
 
-Deno.test("parseMessage() takes fewer escapes of a request or a notification than of a response", () => {
-  const text = "\\\\".repeat(2 ** 20 + 1);
-  const parse = (rest: string) => {
-    const json = `{"jsonrpc":"2.0","text":"${text}",${rest}}`;
-    return parseMessage(json, measureJson(new TextEncoder().encode(json)));
-  };
-  parse('"id":1,"result":{}');
-  const refused = "a request or notification with more than 1048576 escapes";
-  assertThrows(() => parse('"method":"x"'), UnusableMessageError, refused);
-});
-
-Deno.test("sealMessages() passes on nothing of a response that nobody waits for", async () => {
-  const received: JSONRPCMessage[] = [];
-  const transport: Transport = {
-    start: () => Promise.resolve(),
-    close: () => Promise.resolve(),
-    send: () => Promise.resolve(),
-    onmessage: (message) => void received.push(message),
-  };
-  sealMessages(transport);
-  const call = (id: number | string): JSONRPCMessage => ({ jsonrpc: "2.0", id, method: "x" });
-  const answer = (id: number | string): JSONRPCMessage => ({
-    ...{ jsonrpc: "2.0", id, result: { content: [id] } },
+function read(line: string): unknown[] {
+  return parseLine(line, waiting).map((message) => {
+    const { id, method, error } = message as Record<string, unknown>;
+    return method ?? (error === undefined ? id : `${id} fails`);
   });
-  const last = (message: JSONRPCMessage): unknown => {
-    transport.onmessage?.(message);
-    return received.at(-1);
-  };
-  const stub = { jsonrpc: "2.0", id: 1, result: {} };
+}
 
-  assertEquals(last(answer(1)), stub);
-  await transport.send(call(1));
-  await transport.send(call("a"));
-  assertEquals(last(call(1)), call(1)); // a server's own request
-  assertEquals(last(answer(1)), answer(1));
-  assertEquals(last(answer(1)), stub); // once more
-  assertEquals(last(answer("a")), answer("a"));
-  await transport.send(call(1));
-  const params = { requestId: 1 };
-  await transport.send({ jsonrpc: "2.0", method: "notifications/cancelled", params });
-  assertEquals(last({ jsonrpc: "2.0", id: 1, error: { code: 1, message: "long" } }), stub);
+const ANSWER = '{"jsonrpc":"2.0","id":1,"result":{"id":7,"x":[{"id":8}]}}';
+const CHANGE = '{"jsonrpc":"2.0","method":"changed"}';
+
+Deno.test("parseLine() reads all messages of a line", () => {
+  assertEquals(read(ANSWER), [1]);
+  assertEquals(read(`${ANSWER}${CHANGE} ${ANSWER}\r`), [1, "changed", 1]);
+  assertEquals(read(`Listening on "stdio" ${ANSWER}`), ["1 fails"]);
+  assertEquals(read(`${ANSWER.replace("7", "NaN")}${CHANGE}`), ["1 fails", "changed"]);
+});
+
+Deno.test("parseLine() fails the request whose answer is not JSON, by the id at the top", () => {
+  for (const broken of ["NaN", "-Infinity", "1,", '"\t"', "'x'", "[1 2]"]) {
+    assertEquals(read(`{"result":{"id":2,"x":${broken}},"id" : 1,"jsonrpc":"2.0"}`), ["1 fails"]);
+  }
+  assertEquals(read('{"jsonrpc":"2.0","id":"a","result":{},}'), ["a fails"]);
+  assertEquals(read('{"jsonrpc":"2.0","id":"2","result":{},}'), ["2 fails"]); // as some servers write it
+  assertEquals(read('{"jsonrpc":"2.0","id":9,"result":{},}'), []); // nobody waits for it
+  assertEquals(read('{"jsonrpc":"2.0","id":1,"method":"ping",}'), []); // its own request
+});
+
+Deno.test("parseLine() fails all requests that wait if it cannot tell which one is answered", () => {
+  const all = ["1 fails", "2 fails", "a fails"];
+  assertEquals(read('  "jsonrpc": "2.0",'), all);
+  assertEquals(read('{"jsonrpc":"2.0","result":{"id":1,}}'), all);
+});
+
+Deno.test("textForSdk() puts an error in the place of an answer that is not JSON", () => {
+  const id = (text: string, own?: RequestId) => {
+    const given = textForSdk(text, () => own);
+    return given === text ? undefined : JSON.parse(given).id;
+  };
+  assertEquals(id('{"jsonrpc":"2.0","id":5,"result":{"x":NaN}}', 7), 5);
+  assertEquals(id('{"jsonrpc":"2.0","result":{"x":NaN}}', 7), 7);
+  assertEquals(id('{"jsonrpc":"2.0","result":{"x":NaN}}'), undefined);
+  assertEquals(id('{"jsonrpc":"2.0","method":"x","params":NaN}', 7), undefined);
+  assertEquals(id("[DONE]", 7), undefined);
 });

@@ -3,7 +3,6 @@ import type { ProcessEvidence } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
 import { fairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
-import { type JsonMeasure, JsonMeter } from "../json/measure.ts";
 import {
   ManagedProcess,
   type ManagedProcessOptions,
@@ -12,11 +11,8 @@ import {
 import {
   checkMessage,
   checkSize,
-  hostBudget,
-  type IncomingMessage,
   MAX_MESSAGE_BYTES,
   parseLine,
-  payBack,
   type RequestId,
   UnusableMessageError,
 } from "./message.ts";
@@ -25,10 +21,8 @@ import type { JSONRPCMessage, Transport } from "./sdk.ts";
 /** Options of {@linkcode StdioTransport}. */
 interface StdioTransportOptions
   extends Omit<ManagedProcessOptions, "inputGraceMs" | "termGraceMs"> {
-  /** The largest message to accept, in bytes; 128 MiB by default. */
+  /** The largest message to accept, in bytes; 64 MiB by default. */
   maxMessageBytes?: number;
-  /** Who receives messages: see {@linkcode MessageBudget}. By default nobody else. */
-  owner?: object;
 }
 
 /** How long a server may take to exit after its stdin is closed. */
@@ -152,22 +146,16 @@ export class StdioTransport implements Transport {
   }
 
   async #read(pipes: ByteStream): Promise<void> {
-    const { maxMessageBytes = MAX_MESSAGE_BYTES, owner = this } = this.#options;
-    using incoming = hostBudget.begin(owner);
-    const { dropped } = incoming;
-    dropped.addEventListener("abort", () => this.fail(dropped.reason), { once: true });
-    const lines = new LineSplitter(incoming, maxMessageBytes);
+    const lines = new LineSplitter(this.#options.maxMessageBytes);
     try {
       for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
         fairTurns.resume();
         for (const line of lines.push(chunk)) {
-          const begun = performance.now();
           for (const message of this.#parse(line)) this.#deliver(message);
           // Even if the server writes without end. Also, the SDK handles a notification a moment
           // later but a response immediately: without this, progress that arrives together with
           // its call's response would belong to an unknown call.
           await fairTurns.giveWay();
-          await payBack(begun);
         }
       }
       // Nothing more can be answered, even if the process is still running.
@@ -178,11 +166,12 @@ export class StdioTransport implements Transport {
     this.#process?.stop(); // never rejects; close() waits for it
   }
 
-  #parse({ bytes, measure }: Line): readonly JSONRPCMessage[] {
-    const text = this.#decoder.decode(bytes);
+  #parse(line: Uint8Array): readonly JSONRPCMessage[] {
+    checkMessage(line);
+    const text = this.#decoder.decode(line);
     if (text.trim() === "") return [];
     try {
-      return parseLine(text, measure, this.#waiting);
+      return parseLine(text, this.#waiting);
     } catch (error) {
       if (error instanceof UnusableMessageError) throw error;
       const shown = JSON.stringify(text.slice(0, 120));
@@ -203,52 +192,29 @@ export class StdioTransport implements Transport {
   }
 }
 
-interface Line {
-  readonly bytes: Uint8Array;
-  readonly measure: JsonMeasure;
-}
-
-/** Splits chunks into lines, and measures them, in linear time. */
+/** Splits chunks into lines, in linear time. */
 class LineSplitter {
-  readonly #incoming: IncomingMessage;
   readonly #maxBytes: number;
   readonly #begun = new ByteBuffer();
-  #meter = new JsonMeter();
 
-  constructor(incoming: IncomingMessage, maxBytes: number) {
-    this.#incoming = incoming;
+  constructor(maxBytes: number = MAX_MESSAGE_BYTES) {
     this.#maxBytes = maxBytes;
   }
 
-  *push(chunk: Uint8Array): Generator<Line> {
+  /** Throwing ends the connection: the message's reader must not keep waiting. */
+  *push(chunk: Uint8Array): Generator<Uint8Array> {
     let start = 0;
     for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
-      const last = chunk.subarray(start, end);
+      this.#begin(chunk.subarray(start, end));
       start = end + 1;
-      if (this.#begun.length === 0) {
-        yield { bytes: last, measure: this.#measured(last) };
-      } else {
-        this.#begin(last);
-        yield { bytes: this.#begun.take(), measure: this.#meter };
-        this.#incoming.end();
-      }
-      this.#meter = new JsonMeter();
+      yield this.#begun.take();
     }
     if (start < chunk.length) this.#begin(chunk.subarray(start));
   }
 
   #begin(part: Uint8Array): void {
-    this.#incoming.add(part.length);
-    checkSize(this.#incoming.bytes, this.#maxBytes);
-    this.#measured(part);
+    checkSize(this.#begun.length + part.length, this.#maxBytes);
     this.#begun.add(part);
-  }
-
-  /** Measures part of a line. Throwing ends the connection: the message's reader must not keep waiting. */
-  #measured(part: Uint8Array): JsonMeasure {
-    this.#meter.add(part);
-    checkMessage(this.#meter);
-    return this.#meter;
   }
 }
 

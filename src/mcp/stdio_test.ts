@@ -18,18 +18,13 @@ Deno.test("StdioTransport lets a server whose message is too long see that nobod
   assertStringIncludes(String(transport.failure), "a message of more than 1000 bytes");
 });
 
-const EXPENSIVE: readonly (readonly [what: string, output: string, error: string])[] = [
-  ["values", "yes '[],' | head -n 1200000 | tr -d '\\n'", "more than 1000000 values"],
-  [
-    "escapes",
-    "printf '\"'; yes '\\\\t' | head -n 17000000 | tr -d '\\n'; printf '\",'",
-    "more than 8388608 escapes",
-  ],
-  ["digits", "head -c 34000000 /dev/zero | tr '\\0' 1; printf ,", "bytes besides strings"],
+const MALICIOUS: readonly (readonly [what: string, output: string, error: string])[] = [
+  ["has too many values", "yes '[],' | head -n 1200000 | tr -d '\\n'", "more than 1000000 values"],
+  ["nests too deep", "yes '[' | head -n 3000 | tr -d '\\n'", "nests more than 2000 levels"],
 ];
 
-for (const [what, output, error] of EXPENSIVE) {
-  Deno.test(`StdioTransport ends with a server whose message has too many ${what}`, async () => {
+for (const [what, output, error] of MALICIOUS) {
+  Deno.test(`StdioTransport ends with a server whose message ${what}`, async () => {
     const closed = Promise.withResolvers<void>();
     const transport = new StdioTransport({
       command: namedProgram("/bin/sh"),

@@ -109,27 +109,12 @@ export class SealedEntry {
   }
 }
 
-/** Passes tool lists, questions and exact numbers through the SDK, and nothing that nobody waits for. */
+/** Passes tool lists, questions and exact numbers through the SDK. */
 export function sealMessages(transport: Transport): void {
   const { onmessage } = transport;
   if (onmessage === undefined) return;
-  const open = new Set<string>();
-  const send = transport.send.bind(transport);
-  transport.send = (message, options) => {
-    if ("method" in message && "id" in message) open.add(String(message.id));
-    const cancelled = "method" in message && message.method === CANCELLED && message.params;
-    if (cancelled) open.delete(String(cancelled.requestId));
-    return send(message, options);
-  };
-  transport.onmessage = (message, extra) => {
-    const isExpected = "method" in message || open.delete(String(message.id));
-    // The SDK writes an unexpected response as a whole into an error, which takes seconds for a long one.
-    const id = "id" in message ? message.id ?? -1 : -1;
-    onmessage(isExpected ? sealed(message) : { jsonrpc: "2.0", id, result: {} }, extra);
-  };
+  transport.onmessage = (message, extra) => onmessage(sealed(message), extra);
 }
-
-const CANCELLED = "notifications/cancelled";
 
 function sealed<Message extends JSONRPCMessage>(message: Message): Message {
   if (!("result" in message)) return sealQuestion(message);

@@ -228,7 +228,7 @@ export class McpPool implements AsyncDisposable {
     const server = new PooledServer({
       serverName,
       params,
-      connect: { ...connect, log: this.#log, hooks: hooks?.(serverName), owner: this },
+      connect: { ...connect, log: this.#log, hooks: hooks?.(serverName) },
       maxConcurrentCalls: connect.maxConcurrentCalls ?? MAX_CONCURRENT_CALLS,
       idleMs: connect.serverIdleMs ?? IDLE_MS,
     });

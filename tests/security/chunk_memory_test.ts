@@ -1,11 +1,5 @@
-/**
- * Attacks on the host's memory by bodies in pieces of one byte, which come in buffers of 64 KiB, and by
- * many large messages at a time.
- */
+/** Attacks on the host's memory by bodies in pieces of one byte, which come in buffers of 64 KiB. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { sealObject } from "../../src/json/exact.ts";
-import { connectMcp } from "../../src/mcp/connect.ts";
-import { hostBudget } from "../../src/mcp/message.ts";
 import { exactFetch } from "../../src/mcp/exact_fetch.ts";
 import { oauthFetch } from "../../src/mcp/oauth/http.ts";
 import { until } from "../support/wait.ts";
@@ -77,7 +71,7 @@ async function say(connection: Deno.Conn, text: string): Promise<void> {
 }
 
 const WAYS: Readonly<Record<string, (url: URL) => Promise<Response>>> = {
-  "an answer of a server": (url) => exactFetch({})(url, { method: "POST", body: "{}" }),
+  "an answer of a server": (url) => exactFetch(url, { method: "POST", body: "{}" }),
   "an answer of an authorization server": (url) => oauthFetch(url)(url),
 };
 
@@ -128,68 +122,3 @@ async function peakOf(pid: number): Promise<number> {
   const status = await Deno.readTextFile(`/proc/${pid}/status`);
   return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1]) / 1024;
 }
-
-Deno.test("answers that come at the same time take so much together, and leave room for others", async () => {
-  const go = Promise.withResolvers<void>();
-  let sent = 0;
-  const piece = encoder.encode("x".repeat(MIB));
-  await using server = Deno.serve(
-    { hostname: "127.0.0.1", port: 0, onListen() {} },
-    async (request) => {
-      if (request.method !== "POST") return new Response(null, { status: 405 });
-      const { id, method, params } = await request.json();
-      if (id === undefined) return new Response(null, { status: 202 });
-      const headers = { "content-type": "application/json" };
-      if (method === "initialize") {
-        const { protocolVersion } = params;
-        const serverInfo = { name: "large", version: "1" };
-        const result = { protocolVersion, capabilities: { tools: {} }, serverInfo };
-        return new Response(JSON.stringify({ jsonrpc: "2.0", id, result }), { headers });
-      }
-      const { mib } = params.arguments;
-      const head = `{"jsonrpc":"2.0","id":${id},"result":{"content":[{"type":"text","text":"`;
-      let pieces = 0;
-      const body = new ReadableStream({
-        start: (controller) => controller.enqueue(encoder.encode(head)),
-        async pull(controller) {
-          if (pieces++ < mib) {
-            sent++;
-            return controller.enqueue(piece);
-          }
-          if (mib > 1) await go.promise;
-          controller.enqueue(encoder.encode('"}]}}'));
-          controller.close();
-        },
-      });
-      return new Response(body, { headers });
-    },
-  );
-  const url = `http://127.0.0.1:${server.addr.port}/mcp`;
-  const params = { url, protocol: "legacy" } as const;
-  await using hog = await connectMcp("hog", params, {});
-  await using modest = await connectMcp("modest", params, {});
-  const ended: string[] = [];
-  const call = (connection: typeof hog, mib: number): Promise<string> =>
-    connection.callTool("any", sealObject({ mib }), { timeoutMs: 60_000 }).then(
-      ({ content }) => `${String(content[0]?.text).length / MIB} MiB`,
-      (error) => error.message,
-    );
-
-  const calls = Array.from(
-    { length: 5 },
-    () => call(hog, 60).then((text) => void ended.push(text)),
-  );
-  await until(() => ended.length === 1);
-
-  assertMatch(
-    ended[0] ?? "",
-    /exceed 268435456 bytes in total.*make fewer calls at a time/,
-  );
-  assertEquals(await call(modest, 1), "1 MiB");
-  go.resolve();
-  await Promise.all(calls);
-  assertEquals(ended.slice(1), Array(4).fill("60 MiB"));
-  using all = hostBudget.begin({});
-  all.add(256 * MIB); // nothing is left of them
-  assert(sent >= 256);
-});

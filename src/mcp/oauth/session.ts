@@ -28,8 +28,6 @@ interface OAuthSessionOptions {
   readonly workspace?: string;
   /** The folder of all logins, if it is not the default one. */
   readonly loginsFolder?: string;
-  /** The receiver of messages, as for `exactFetch()`. */
-  readonly owner: object;
   /** Lets a person log in. Without it, a required login is an error. */
   readonly login?: LoginOptions;
 }
@@ -48,7 +46,6 @@ export class OAuthSession implements Waiting {
   readonly #options: OAuthSessionOptions;
   readonly #renewals = new Mutex();
   readonly #store: LoginStore | undefined;
-  readonly #fetch: FetchLike;
   #token: string | undefined;
   /** The token from a login that was just made. If it is rejected, there is no better one. */
   #given: string | undefined;
@@ -60,7 +57,6 @@ export class OAuthSession implements Waiting {
   private constructor(options: OAuthSessionOptions, store: LoginStore | undefined) {
     this.#options = options;
     this.#store = store;
-    this.#fetch = exactFetch(options.owner);
   }
 
   /** Opens a session with the stored login, if there is one. */
@@ -91,11 +87,11 @@ export class OAuthSession implements Waiting {
   /** Sends a request with the token, and again with another one if the server rejects it. */
   readonly fetch: FetchLike = async (url, init) => {
     // The token is only for this server, even after a redirect.
-    if (new URL(url).origin !== this.#options.server.origin) return await this.#fetch(url, init);
+    if (new URL(url).origin !== this.#options.server.origin) return await exactFetch(url, init);
     const before: Challenge["kind"][] = [];
     for (;;) {
       const token = this.#token;
-      const response = await this.#fetch(url, withToken(init, token));
+      const response = await exactFetch(url, withToken(init, token));
       const challenge = readChallenge(response);
       if (challenge === undefined) {
         if (response.ok) this.#failure = undefined;
