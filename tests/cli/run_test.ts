@@ -271,6 +271,23 @@ Deno.test("ipybox run gives the code its arguments and its file's name", async (
   assertEquals(given.stdout, "['-c', 'x'] -\n", given.stderr);
 });
 
+Deno.test("processes that a script spawns find it, wherever it is", async () => {
+  await using workspace = await TempFolder.create();
+  await using elsewhere = await TempFolder.create();
+  const file = `${elsewhere.path}/spawns.py`;
+  await Deno.writeTextFile(
+    file,
+    `import multiprocessing as mp
+def square(x): return x * x
+if __name__ == "__main__":
+    with mp.get_context("spawn").Pool(1) as pool:
+        print(pool.map_async(square, [1, 2]).get(timeout=60))
+`,
+  );
+  const ran = await ipybox(["run", file], { cwd: workspace.path });
+  assertEquals(ran.stdout, "[1, 4]\n", ran.stderr);
+});
+
 /** Code that fails, and where its traceback says so. */
 const failures: readonly [code: string, places: readonly string[]][] = [
   ["\n \n# 3\ndef f(x):\n    return 1 / x\n\nf(0)\n", [
