@@ -105,9 +105,7 @@ async function scriptOf(
   if (file === "-") {
     return { code: await new Response(Deno.stdin.readable).text(), argv: ["-", ...rest] };
   }
-  const text = await readUserFile(file);
-  // Python ignores a byte order mark, too.
-  return { code: text.replace(/^\uFEFF/, ""), argv: [file, ...rest], file: resolve(file) };
+  return { code: await readUserFile(file), argv: [file, ...rest], file: resolve(file) };
 }
 
 /** Asks the person at the approval page, who need not be at a terminal. */

@@ -12,13 +12,24 @@ export const WORKSPACE: OptionSpec = {
 
 /** The workspace that the command line names, as an absolute path. */
 export async function workspaceOf(args: ParsedArgs): Promise<string> {
-  const workspace = resolve(args.value("workspace") ?? ".");
+  const workspace = absolute(args.value("workspace") ?? ".");
   const info = await ifPresent(Deno.stat(workspace));
   if (info === undefined) {
     throw new UsageError(`Workspace "${workspace}" does not exist: create it or name another`);
   }
   if (!info.isDirectory) throw new UsageError(`Workspace "${workspace}" is not a directory`);
   return await realWorkspace(workspace);
+}
+
+function absolute(path: string): string {
+  try {
+    return resolve(path);
+  } catch (cause) {
+    if (!(cause instanceof Deno.errors.InvalidData)) throw cause;
+    const message = "The path of the current folder is not UTF-8: rename the folder, or name a " +
+      "workspace elsewhere by its absolute path, with --workspace";
+    throw new UsageError(message, { cause });
+  }
 }
 
 /** Checks a server's name that the command line gives, before it becomes a path. */

@@ -3,6 +3,7 @@ import { shellWord } from "../../src/base/shell_word.ts";
 import { cliArguments, ipybox, startIpybox } from "../support/cli.ts";
 import type { ProgramEnd } from "../../src/process/run_program.ts";
 import { runProgram } from "../support/program.ts";
+import { testIf } from "../support/skip.ts";
 import { until } from "../support/wait.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
@@ -273,6 +274,35 @@ Deno.test("ipybox run gives the code its arguments and its file's name", async (
 
   const given = await ipybox(["run", "-c", show, "--", "x"], inWorkspace);
   assertEquals(given.stdout, "['-c', 'x'] -\n", given.stderr);
+});
+
+testIf(Deno.build.os === "linux", "names are UTF-8 elsewhere", {
+  name: "ipybox run in a folder whose name is not UTF-8 says what to do",
+  fn: async () => {
+    await using parent = await TempFolder.create();
+    const run = [Deno.execPath(), ...cliArguments, "run", "-c", "1"].map(shellWord).join(" ");
+    const command = `mkdir "$(printf 'a\\351')" && cd "$(printf 'a\\351')" && exec ${run}`;
+    const { code, stderr } = await inBash(command, parent.path);
+    assertEquals(code, 2, stderr);
+    assertMatch(stderr, /is not UTF-8: rename the folder, or name a workspace/);
+  },
+});
+
+Deno.test("processes that a script spawns find it, wherever it is", async () => {
+  await using workspace = await TempFolder.create();
+  await using elsewhere = await TempFolder.create();
+  const file = `${elsewhere.path}/spawns.py`;
+  await Deno.writeTextFile(
+    file,
+    `import multiprocessing as mp
+def square(x): return x * x
+if __name__ == "__main__":
+    with mp.get_context("spawn").Pool(1) as pool:
+        print(pool.map_async(square, [1, 2]).get(timeout=60))
+`,
+  );
+  const ran = await ipybox(["run", file], { cwd: workspace.path });
+  assertEquals(ran.stdout, "[1, 4]\n", ran.stderr);
 });
 
 /** Code that fails, and where its traceback says so. */

@@ -1,9 +1,10 @@
-import { assertEquals, assertNotEquals } from "@std/assert";
+import { assertEquals, assertInstanceOf, assertMatch, assertNotEquals } from "@std/assert";
+import { KernelDiedError } from "../../src/base/errors.ts";
 import type { KernelGateway } from "../../src/kernel/gateway.ts";
 import { SHORT_LIFE_MS } from "../../src/kernel/host.ts";
 import type { Logger } from "../../src/base/log.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
-import { until } from "../support/wait.ts";
+import { rejection, until } from "../support/wait.ts";
 import { TestKernel } from "../support/kernel.ts";
 
 const PID = "import os; os.getpid()";
@@ -61,6 +62,21 @@ Deno.test("A spare kernel is kept ready", async (t) => {
       assertEquals(await kernel.text("'a' in globals()"), "False");
     }
   });
+});
+
+Deno.test("A spare kernel that dies has only its own last words", async () => {
+  const log = new ReadyCount();
+  await using kernel = await TestKernel.start({ log });
+  const { client, gateway } = kernel;
+  await log.spare(gateway, 2, Number(await kernel.text(PID))); // before the first one dies
+  const words = [];
+  for (const code of ["import os; os.abort()", "import ctypes; ctypes.string_at(0)"]) {
+    const error = await rejection(client.execute(code).result);
+    assertInstanceOf(error, KernelDiedError);
+    words.push(error.stderrTail);
+  }
+  assertMatch(words[0] ?? "", /Fatal Python error: Aborted/);
+  assertMatch(words[1] ?? "", /^Fatal Python error: Segmentation fault/);
 });
 
 Deno.test("No spare kernel is started before code has run", async () => {

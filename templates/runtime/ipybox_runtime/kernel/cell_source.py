@@ -1,5 +1,7 @@
 """Tells the runtime which code is running, so that calls can report the line that makes them."""
 
+import os
+import tempfile
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..source import set_running
@@ -38,7 +40,9 @@ def name_next(shell: Any, path: str) -> None:
 
     def get_code_name(raw: str, code: str, number: int) -> str:
         nonlocal script
-        script = raw if script is None else script
+        if script is None:
+            script = raw
+            _make_readable(shell, path, raw)
         return path if raw == script else name_of_cell(raw, code, number)
 
     def format_code_name(name: str) -> Any:
@@ -46,6 +50,16 @@ def name_next(shell: Any, path: str) -> None:
 
     vars(compiler)["get_code_name"] = get_code_name
     vars(compiler)["format_code_name"] = format_code_name
+
+
+def _make_readable(shell: Any, path: str, text: str) -> None:
+    """Give processes that `multiprocessing` spawns a copy of a script that they cannot see."""
+    if os.path.exists(path):
+        return
+    copy = os.path.join(tempfile.mkdtemp(), os.path.basename(path))
+    with open(copy, "w", encoding="utf-8") as file:
+        file.write(text)
+    shell.user_ns["__file__"] = copy
 
 
 def _keep_line_numbers(shell: Any) -> None:

@@ -24,6 +24,8 @@ def _meant(lines: list[str]) -> list[str]:
 
 def _with_plain_blanks(text: str) -> str:
     """Make no-break spaces around lines spaces, and drop invisible characters there."""
+    if text.isascii():
+        return text
     plain = _BLANKS.sub(_plain, text)
     return text if plain == text or _is_python(text) else plain
 
@@ -42,6 +44,8 @@ def _is_python(text: str) -> bool:
 
 def _without_fence(text: str) -> str:
     """Remove the fences around a block of code, or the one that is left of them."""
+    if "```" not in text and "~~~" not in text:
+        return text
     lines = text.strip("\n").split("\n")
     first, last = _FENCE.fullmatch(lines[0]), _FENCE.fullmatch(lines[-1])
     fences = sum(_FENCE.match(line) is not None for line in lines)
