@@ -15,7 +15,7 @@ Deno.test("prepareSandbox() refuses a workspace around what only the host may se
     hostPrivate: `${workspace}/host`,
     workspace,
   };
-  const contents = { command: ["/bin/true"], readOnly: [], readable: [] };
+  const contents = { command: ["/bin/true"], readOnly: [], readable: [], writable: [] };
   const { signal } = new AbortController();
   const path = "/usr/bin:/bin";
   const options = {

@@ -108,7 +108,7 @@ async function kernelSandbox({ root, workspace }: Place, script: string) {
   const limits = effectiveLimits(undefined, { sandboxed: true });
   const canary = `${root.path}/host/canary`;
   const command = checked(["/bin/sh", "-c", script], { python, canary, cwd: folders.session });
-  const contents = { command, readOnly: [], readable: [] };
+  const contents = { command, readOnly: [], readable: [], writable: [] };
   return prepareSandbox(folders, contents, { log, signal, path: PATH, python, limits });
 }
 
