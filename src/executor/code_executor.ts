@@ -508,8 +508,8 @@ export class CodeExecutor implements AsyncDisposable {
     if (this.#packages === undefined) {
       throw new EnvironmentNotReadyError(
         "Cannot install packages: this executor has no packages folder",
-        "Remove `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write); " +
-          "with a placement, add packages to the Python there",
+        "Remove `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write); with a " +
+          "Python in the workspace, or a placement, install them into the Python there",
       );
     }
     const signal = anySignal(options.signal, this.#closed.signal);

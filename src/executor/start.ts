@@ -20,7 +20,7 @@ import { findPython, type PythonEnvironment, retryPython } from "../python/envir
 import { callsElsewhere } from "./elsewhere.ts";
 import { PackageFolder } from "../python/packages.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import { makeOwnFolders, realWorkspace, refuseUnfit } from "../sandbox/workspace.ts";
+import { isOwnProgram, makeOwnFolders, realWorkspace, refuseUnfit } from "../sandbox/workspace.ts";
 import { CodeInputs, type RunEvent } from "./code_inputs.ts";
 import {
   claimName,
@@ -334,7 +334,9 @@ async function openPackages(
   workspace: string,
   python: PythonEnvironment,
 ): Promise<{ packages: PackageFolder | undefined; importable: readonly string[] }> {
-  if (packages === false) return { packages: undefined, importable: [] };
+  // Code can change a Python in the workspace, which also has packages of its own.
+  const isOwn = await isOwnProgram(python.executable, workspace);
+  if (packages === false || !isOwn) return { packages: undefined, importable: [] };
   const others = packages === true ? [] : [await PackageFolder.find(packages, python)];
   const shared = others.filter((path) => path !== undefined);
   if (PackageFolder.isPermitted()) {

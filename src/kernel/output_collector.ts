@@ -127,7 +127,7 @@ export class OutputCollector implements Disposable {
   }
 
   #addText(name: "stdout" | "stderr", text: string): void {
-    this.#publish(name, this.#joiner.join(text));
+    this.#publish(name, this.#joiner.join(text, name));
     this.#log.addStream(name, text);
   }
 

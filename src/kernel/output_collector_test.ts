@@ -72,6 +72,25 @@ Deno.test("OutputCollector keeps streams apart and merges neighbours", () => {
   });
 });
 
+Deno.test("OutputCollector ends a progress bar before text of the other stream", () => {
+  using collector = new TestCollector();
+  for (const bar of ["  0%", "100%"]) collector.stream(`\r${bar}`, "stderr");
+  collector.stream("done\n");
+  collector.stream("\n", "stderr"); // is sent later
+  collector.stream("a");
+  collector.stream("b\n", "stderr");
+  collector.stream("more\n");
+  assertEquals(collector.text, "100%\ndone\nab\nmore");
+});
+
+Deno.test("OutputCollector shows nested bars and tables as a screen would, and the gap's note", () => {
+  using collector = new TestCollector({ maxOutputBytes: 200 });
+  collector.stream("outer 0\n\rinner 0\x1b[A\router 1\n\rinner 1\n");
+  assertEquals(collector.text, "outer 1\ninner 1");
+  for (let i = 0; i < 100; i++) collector.stream(`a line\n\x1b[A\x1b[A\r${i}\n`);
+  assertMatch(collector.text ?? "", /\[ipybox: .* of text omitted here; .*\]\n/);
+});
+
 Deno.test("OutputCollector gives chunks that join to the text", () => {
   using collector = new TestCollector();
   collector.stream("a");

@@ -1,5 +1,5 @@
 import { type MimeBundle, type Output, shownText } from "./outputs.ts";
-import { byteLength, collapseCarriageReturns, firstBytes, formatBytes, lastBytes } from "./text.ts";
+import { byteLength, firstBytes, formatBytes, lastBytes, shownOnScreen } from "./text.ts";
 import { memoryNote } from "./traceback.ts";
 
 /** A stream's text, or a part of it. */
@@ -134,7 +134,7 @@ export class OutputLog {
     const joiner = new LineJoiner();
     const parts: string[] = [];
     for (const entry of this.#entries) {
-      if (entry.type === "stream") parts.push(joiner.join(entry.text));
+      if (entry.type === "stream") parts.push(joiner.join(entry.text, entry.name));
       else if (entry.type === "gap") parts.push(joiner.joinLine(this.#gapNote(note)));
       else if (entry.type !== "error" && !entry.textLeftOut) {
         const text = shownText(entry.shown.data);
@@ -149,7 +149,9 @@ export class OutputLog {
     this.#trim();
     const text = this.rawText(note);
     if (text === null) return null;
-    const shown = withoutBlankEdges(collapseCarriageReturns(text));
+    // What follows the gap must not overwrite its note.
+    const gap = this.#gap === undefined ? "\0" : this.#gapNote(note);
+    const shown = withoutBlankEdges(text.split(gap).map(shownOnScreen).join(gap));
     const hint = memoryNote(shown);
     return hint === undefined ? shown : `${shown}\n${hint}`;
   }
@@ -330,18 +332,37 @@ function outputOf(entry: DataEntry | ErrorEntry): Output {
     : { type, data, metadata, displayId };
 }
 
-/** The line break between two texts, so that each result and each display is on its own lines. */
+type StreamName = StreamEntry["name"];
+
+/**
+ * The line breaks between texts, so that each result and each display is on its own lines, and text of one
+ * stream does not continue a progress bar of the other: the line break that ends it may come later.
+ */
 export class LineJoiner {
   #atLineStart = true;
   #afterLine = false;
+  /** The stream whose progress bar is the current line. */
+  #bar: StreamName | undefined;
+  /** The stream whose progress bar was ended here. */
+  #ended: StreamName | undefined;
 
   /** Text of a stream, with the line break that it needs before it. */
-  join(text: string): string {
-    return this.#next(this.#afterLine && !this.#atLineStart ? "\n" + text : text, false);
+  join(text: string, name: StreamName): string {
+    const endsBar = this.#bar !== undefined && this.#bar !== name && !this.#atLineStart;
+    const isEnd = this.#ended === name && this.#atLineStart && text.startsWith("\n");
+    if (endsBar) this.#ended = this.#bar;
+    else if (this.#ended === name) this.#ended = undefined;
+    const needsBreak = endsBar || (this.#afterLine && !this.#atLineStart);
+    const joined = needsBreak ? `\n${text}` : isEnd ? text.slice(1) : text;
+    const line = joined.slice(joined.lastIndexOf("\n") + 1);
+    if (line.includes("\r")) this.#bar = name;
+    else if (joined.includes("\n")) this.#bar = undefined;
+    return this.#next(joined, false);
   }
 
   /** Text that belongs on its own lines, with the line break that it needs before it. */
   joinLine(text: string): string {
+    this.#bar = undefined;
     return this.#next(this.#atLineStart ? text : "\n" + text, true);
   }
 

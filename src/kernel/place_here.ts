@@ -24,7 +24,6 @@ import {
   sandboxFix,
 } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
-import { requireOwnProgram } from "../sandbox/workspace.ts";
 import type { LastingSession } from "./gateway.ts";
 import { hostVariables } from "./host_variables.ts";
 import { howEnded } from "./launch.ts";
@@ -48,7 +47,6 @@ export async function placeHere(
   held.use(folder);
   const workspace = await realFolder(options.workspace);
   const libraryPath = options.kernelEnv?.LD_LIBRARY_PATH ?? hostEnv("LD_LIBRARY_PATH");
-  await requireOwnProgram(options.python, { workspace, what: "Python" });
   const located = locatePython(options.python, { workspace, libraryPath, signal: deadline });
   // Leaves no process behind if the start fails earlier. Its error is reported where it is awaited.
   parts.defer(() => located.then(() => {}, () => {}));
@@ -59,6 +57,9 @@ export async function placeHere(
   const args = ["-I", "-S", `${folder.launcher}/launcher.py`, JSON.stringify(probe)];
   const path = hostPath();
   const cache = await workspaceCache(workspace);
+  const own = sandbox === false
+    ? namedProgram(options.python)
+    : await hostPython(workspace, options.python);
   let prepared: PreparedSandbox | undefined;
   if (sandbox === false) {
     log.warn("No sandbox: executed code can do everything that this user can do");
@@ -75,7 +76,7 @@ export async function placeHere(
       contents,
       {
         ...(sandbox === true ? {} : sandbox),
-        python: await hostPython(workspace, options.python),
+        python: own,
         limits,
         log,
         signal: deadline,
@@ -88,13 +89,13 @@ export async function placeHere(
   deadline.throwIfAborted();
   const grouped = new LimitedTogether();
   if (session === undefined) parts.use(grouped); // removed after the processes in it
-  const executable = namedProgram(python.executable);
-  const launch = prepared ?? { command: executable, args, env: { LANG: "C.UTF-8" } };
+  const launch = prepared ??
+    { command: namedProgram(python.executable), args, env: { LANG: "C.UTF-8" } };
   const env = { ...python.variables, ...launch.env };
   const lasting = session === undefined ? undefined : await launchLasting(session, {
     command: [launch.command, ...launch.args],
     env,
-    python: executable,
+    python: own,
     cwd: folder.session,
     root: folder.root,
     hostPrivate: folder.hostPrivate,

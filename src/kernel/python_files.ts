@@ -7,6 +7,7 @@ import { programOf } from "../process/program.ts";
 import { pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 import { isBroad, pythonFolders } from "../sandbox/installation.ts";
+import { type WorkspacePython, workspacePython } from "../sandbox/workspace_python.ts";
 
 /** What a Python that can run the gateway consists of, which the sandbox must let it read. */
 interface PythonFiles {
@@ -91,6 +92,8 @@ interface LocateOptions {
 export async function locatePython(python: string, options: LocateOptions): Promise<PythonFiles> {
   using _stage = stage("ask Python for its files");
   const { workspace, libraryPath } = options;
+  const inside = await workspacePython(python, workspace);
+  if (inside !== undefined) return await locateInside(inside, options);
   const { links, prefixes, checker, variables } = await answerOf(python, options, {})
     .catch(async (error: unknown) => {
       if (!libraryPath || !(error instanceof EnvironmentNotReadyError)) throw error;
@@ -106,10 +109,24 @@ export async function locatePython(python: string, options: LocateOptions): Prom
     executable: links[0],
     readable: [...folders, ...outside, ...await libraryFolders(variables.LD_LIBRARY_PATH)],
     checker: checker ?? undefined,
-    variables: Object.fromEntries(
-      Object.entries(variables).filter(([name]) => !SHELL_VARIABLES.includes(name)),
-    ),
+    variables: own(variables),
   };
+}
+
+function own(variables: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(variables).filter(([name]) => !SHELL_VARIABLES.includes(name)),
+  );
+}
+
+/** Asks a Python that code can change, in a sandbox. What it says decides on nothing that is shown. */
+async function locateInside(
+  inside: WorkspacePython,
+  { signal }: LocateOptions,
+): Promise<PythonFiles> {
+  const { executable, readable } = inside;
+  const { variables, checker } = parsed(executable, await inside.run(pythonArgs(QUERY), signal));
+  return { executable, readable, checker: checker ?? undefined, variables: own(variables) };
 }
 
 /** What shells set, Python itself, and kernels in another way. */
@@ -144,6 +161,10 @@ async function answerOf(
       { cause },
     );
   }
+  return parsed(python, end);
+}
+
+function parsed(python: string, end: ProgramEnd): Answer {
   let answer: Answer;
   try {
     answer = answerSchema.parse(JSON.parse(end.stdout));

@@ -1,22 +1,97 @@
 /** Pure functions on the text of outputs. */
 
-/** Shows text as a terminal would after carriage returns and backspaces: progress bars in their last state. */
-export function collapseCarriageReturns(text: string): string {
-  if (!/[\r\b]/.test(text)) return text;
-  return text.replaceAll("\r\n", "\n").split("\n").map(lastState).join("\n");
+/**
+ * Shows text as a terminal would in the end: progress bars and live tables in their last state, without
+ * colours and links. It is linear in hostile text.
+ */
+export function shownOnScreen(text: string): string {
+  if (!MOVES.some((character) => text.includes(character))) return text;
+  return new Screen().show(text.replaceAll("\r\n", "\n"));
 }
 
-function lastState(line: string): string {
-  if (!/[\r\b]/.test(line)) return line;
-  // A buffer of characters, as repeated slicing would be quadratic in hostile text.
-  const shown: string[] = [];
-  let column = 0;
-  for (const character of line) {
-    if (character === "\r") column = 0;
-    else if (character === "\b") column = Math.max(0, column - 1);
-    else shown[column++] = character;
+/** Removes colours, links and all that moves a cursor. */
+export function withoutEscapes(text: string): string {
+  return text.includes("\x1b") ? text.replace(ESCAPE, "") : text;
+}
+
+const MOVES: readonly string[] = ["\r", "\b", "\x1b"];
+
+/** A control sequence, a short command such as a link, or another escape sequence. */
+const ESCAPE =
+  // deno-lint-ignore no-control-regex -- these are what it looks for
+  /\x1b(?:\[([0-9;?]*)[ -/]*([@-~])|\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|[ -/]*[0-~]?)/g;
+
+const TOKEN = new RegExp(`${ESCAPE.source}|[\r\b]|[^\x1b\r\b]+`, "g");
+
+/** What terminals do with text, as far as programs that show their progress rely on it. */
+class Screen {
+  /** Lines; those that were written over are lists of their characters. */
+  readonly #rows: (string | string[])[] = [""];
+  #row = 0;
+  /** Where in the row to write; at its end, if `undefined`. */
+  #column: number | undefined;
+
+  show(text: string): string {
+    for (const [token, numbers, command] of text.matchAll(TOKEN)) {
+      if (token === "\r") this.#column = 0;
+      else if (token === "\b") {
+        this.#column = Math.max(0, (this.#column ?? this.#cells().length) - 1);
+      } else if (command !== undefined) this.#control(command, numbers);
+      else if (!token.startsWith("\x1b")) this.#writeLines(token.split("\n"));
+    }
+    return this.#rows.map((row) => typeof row === "string" ? row : row.join("").trimEnd())
+      .join("\n");
   }
-  return shown.join("");
+
+  #writeLines(lines: readonly string[]): void {
+    lines.forEach((line, index) => {
+      if (index > 0) this.#goTo(this.#row + 1);
+      if (line !== "") this.#write(line);
+    });
+  }
+
+  #write(text: string): void {
+    const row = this.#rows[this.#row];
+    if (typeof row === "string" && (this.#column === undefined || row === "")) {
+      this.#rows[this.#row] = row + text;
+      this.#column = undefined;
+      return;
+    }
+    const cells = this.#cells();
+    let column = Math.min(this.#column ?? cells.length, cells.length);
+    for (const character of text) cells[column++] = character;
+    this.#column = column;
+  }
+
+  /** The characters of the row, to write over them. */
+  #cells(): string[] {
+    const row = this.#rows[this.#row] ?? "";
+    return typeof row === "string" ? this.#rows[this.#row] = Array.from(row) : row;
+  }
+
+  #goTo(row: number): void {
+    this.#row = row;
+    this.#column = 0;
+    if (row === this.#rows.length) this.#rows.push("");
+  }
+
+  #control(command: string, numbers = ""): void {
+    const count = Number(numbers || 1);
+    if (command === "A") this.#goTo(Math.max(0, this.#row - count) || 0);
+    else if (command === "B") this.#goTo(Math.min(this.#rows.length - 1, this.#row + count) || 0);
+    else if (command === "G") this.#column = count - 1 || 0;
+    else if (command === "K") this.#erase(numbers);
+    else if (command === "J" && !Number(numbers)) {
+      this.#rows.length = this.#row + 1;
+      this.#erase(numbers);
+    }
+  }
+
+  /** Erases the line, or its rest. */
+  #erase(numbers: string): void {
+    if (numbers === "2") this.#rows[this.#row] = "";
+    else if (!Number(numbers) && this.#column !== undefined) this.#cells().splice(this.#column);
+  }
 }
 
 /** A size for people: `"812 bytes"`, `"19.1 MiB"`. */

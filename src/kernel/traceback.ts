@@ -4,7 +4,7 @@ import type { ExitStatus } from "../process/managed_process.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import type { JsonObject } from "./jupyter.ts";
 import type { Output } from "./outputs.ts";
-import { cut, formatBytes } from "./text.ts";
+import { cut, formatBytes, withoutEscapes } from "./text.ts";
 
 /** Shows the user's code in a traceback: no frames of ipybox, and magics as they were written. */
 export function cleanTraceback(traceback: readonly string[]): string[] {
@@ -104,7 +104,7 @@ export function raisedIn(content: JsonObject, limit: number): Raised {
   return {
     ename: typeof ename === "string" ? cut(ename, MAX_NAME_BYTES) : "Error",
     evalue: typeof evalue === "string"
-      ? cut(evalue, limit)
+      ? withoutEscapes(cut(evalue, limit))
       : `The kernel answered ${
         typeof status === "string" ? cut(status, MAX_NAME_BYTES) : "nothing"
       }`,
@@ -114,7 +114,7 @@ export function raisedIn(content: JsonObject, limit: number): Raised {
 
 function tracebackIn(traceback: unknown, limit: number): readonly string[] {
   const entries = Array.isArray(traceback)
-    ? traceback.filter((entry) => typeof entry === "string")
+    ? traceback.filter((entry) => typeof entry === "string").map(withoutEscapes)
     : [];
   const whole = entries.join("\n");
   const shortened = cut(whole, limit);

@@ -53,6 +53,9 @@ export interface CellRunOptions {
   readonly news?: readonly string[];
 }
 
+const LOST =
+  "[The kernel was restarted when an earlier cell was cancelled: all variables are lost]";
+
 const ENDLESS: Patience = { limit: 5000, waitMs: undefined };
 
 /** How many characters of a running cell's output are kept. */
@@ -81,6 +84,8 @@ export class CellRun {
   #code: string;
   #after: CellRun | undefined;
   #outcome: CellOutcome | undefined;
+  /** Notes for the next cell: a client that cancels a request gets no result. */
+  #untold: readonly string[] = [];
   #lastText = "";
   #isReleased = false;
   #news = Promise.withResolvers<void>();
@@ -93,13 +98,17 @@ export class CellRun {
     this.#after = after;
     this.ended = this.#run(executor, options).then((end) => {
       forgetOutputs("error" in end ? end.error : end.result);
+      const untold = this.#after === undefined ? [] : this.#after.#untold;
+      if (this.#cancel.signal.aborted) {
+        this.#untold = executor.state === "lost" ? [LOST] : untold;
+      }
       this.#code = "";
       this.#after = undefined;
       this.#outcome = {
         end,
         cancelled: "error" in end && isAbort(end.error),
         calls: this.calls,
-        notes: [...executor.state === "kept" ? news : [], ...this.#notes],
+        notes: [...executor.state === "kept" ? [...untold, ...news] : [], ...this.#notes],
         lastText: this.#lastText,
         durationMs: this.durationMs,
         endedAt: Date.now(),

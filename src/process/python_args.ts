@@ -55,9 +55,7 @@ export function pythonArgs(program: string): string[] {
   return ["-I", "-S", "-c", ENTER + program];
 }
 
-/** The arguments with which Python runs a module, before the module's own. */
-export function moduleArgs(module: "pip" | "venv"): string[] {
-  return pythonArgs(
-    `import runpy\nrunpy.run_module("${module}", run_name="__main__", alter_sys=True)`,
-  );
+/** The arguments with which Python makes an environment, before those of `venv`. */
+export function venvArgs(): string[] {
+  return pythonArgs('import runpy\nrunpy.run_module("venv", run_name="__main__", alter_sys=True)');
 }

@@ -4,7 +4,7 @@ import { abortable, pause } from "../base/signals.ts";
 import { bytesOf, type ByteStream } from "../base/streams.ts";
 import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
-import { moduleArgs } from "../process/python_args.ts";
+import { venvArgs } from "../process/python_args.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { findBaseInterpreter, inspectInterpreter, type Interpreter } from "./interpreter.ts";
@@ -148,7 +148,7 @@ async function planBuild(
   await requireOwnPlaces(step.env);
   const uv = await findProgram("uv", { path: step.env.PATH });
   const base = options.basePython === undefined
-    ? await findBaseInterpreter(uv === undefined)
+    ? await findBaseInterpreter(uv === undefined, onProgress)
     : await inspectInterpreter(options.basePython);
   if (base === undefined) {
     throw new EnvironmentNotReadyError(
@@ -176,7 +176,7 @@ async function install({ base, uv, directory, python, requirements, step }: Buil
   if (uv !== undefined) {
     await runStep(uv, ["venv", "--no-project", "--python", base, directory], step);
   } else {
-    await runStep(namedProgram(base), [...moduleArgs("venv"), directory], step);
+    await runStep(namedProgram(base), [...venvArgs(), directory], step);
   }
   const file = join(directory, "requirements.txt");
   await Deno.writeTextFile(file, requirements);

@@ -8,7 +8,7 @@ import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { stage } from "../base/stages.ts";
 import { ifPresent } from "../files/safe.ts";
-import { requireOwnProgram } from "../sandbox/workspace.ts";
+import { workspacePython } from "../sandbox/workspace_python.ts";
 import { inspectInterpreter, type Interpreter, isNewEnough } from "./interpreter.ts";
 import {
   KERNEL_MODULES,
@@ -67,7 +67,7 @@ export interface FindPythonOptions {
  * @returns The environment.
  * @throws {EnvironmentNotReadyError} If the named Python lacks something, or there is no managed
  * environment yet. Its `fix` is the command that helps.
- * @throws {ConfigError} If executed code could have put the named Python there.
+ * @throws {ConfigError} If code of another workspace could have put the named Python there.
  *
  * @example
  * ```ts no-assert
@@ -82,7 +82,6 @@ export async function findPython(options: FindPythonOptions = {}): Promise<Pytho
   const { log = silentLogger } = options;
   const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
   if (named !== undefined) {
-    await requireOwnProgram(named, { workspace: options.workspace, what: "Python" });
     const environment = await managedAt(named) ?? requireFit(await recall(named, options));
     log.debug(`Python ${environment.version} at ${environment.executable}, as configured`);
     return environment;
@@ -127,9 +126,10 @@ async function recall(named: string, options: FindPythonOptions): Promise<Python
 /** Tries the user's own Python, and remembers it if kernels can use it. */
 async function tryNamed(
   named: string,
-  { cacheDir, log = silentLogger }: FindPythonOptions,
+  { cacheDir, workspace, log = silentLogger }: FindPythonOptions,
 ): Promise<PythonCheck> {
-  const interpreter = await inspectInterpreter(named, KERNEL_MODULES);
+  const inside = await workspacePython(named, workspace);
+  const interpreter = await inspectInterpreter(named, KERNEL_MODULES, inside);
   const check = judge(interpreter, false);
   const { problem, missing } = check;
   try {
@@ -172,7 +172,6 @@ export interface PythonCheck {
 export async function checkPython(options: FindPythonOptions = {}): Promise<PythonCheck> {
   const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
   if (named !== undefined) {
-    await requireOwnProgram(named, { workspace: options.workspace, what: "Python" });
     if (await managedAt(named) === undefined) return await tryNamed(named, options);
   }
   const { executable } = await findPython(options);
@@ -182,7 +181,7 @@ export async function checkPython(options: FindPythonOptions = {}): Promise<Pyth
 /** What an interpreter that was inspected lacks. */
 function judge(interpreter: Interpreter, managed: boolean): PythonCheck {
   const environment = toEnvironment(interpreter, managed);
-  const { executable, packages: { pydantic, ...packages } } = interpreter;
+  const { packages: { pydantic, ...packages } } = interpreter;
   const missing: Record<string, string> = { ...interpreter.missing };
   if (pydantic !== undefined && isOld(pydantic)) {
     missing.pydantic = `version ${pydantic} is older than ${MINIMUM_PYDANTIC.join(".")}`;
@@ -197,10 +196,18 @@ function judge(interpreter: Interpreter, managed: boolean): PythonCheck {
     fix: managed
       ? "ipybox setup --rebuild"
       : problem === undefined
-      ? `${executable} -m pip install -U ${Object.keys(missing).join(" ")}\n` +
-        "or configure no Python and run: ipybox setup"
+      ? howToAdd(Object.keys(missing), interpreter) +
+        "\nor configure no Python and run: ipybox setup"
       : "Configure a newer Python, or none and run: ipybox setup",
   };
+}
+
+/** The command that installs packages for a Python, or for a new environment where it takes none. */
+function howToAdd(names: readonly string[], { executable, hasPip }: Interpreter): string {
+  const install = `-m pip install -U ${names.join(" ")}`;
+  if (hasPip) return `${executable} ${install}`;
+  const all = `-m pip install ${KERNEL_PACKAGES.join(" ")}`;
+  return `${executable} -m venv ENV && ENV/bin/python ${all}, then --python ENV/bin/python`;
 }
 
 function isOld(version: string): boolean {

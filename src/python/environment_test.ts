@@ -1,8 +1,9 @@
-import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { variables } from "../../tests/support/variables.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { checkPython, findPython } from "./environment.ts";
-import { isNewEnough } from "./interpreter.ts";
+import { findBaseInterpreter, isNewEnough } from "./interpreter.ts";
 import { environmentKey, kernelRecipe } from "./managed.ts";
 
 Deno.test("findPython() before the first setup names the command that helps", async () => {
@@ -25,10 +26,10 @@ Deno.test("findPython() names all that a Python lacks, and the command that inst
   for (const name of ["jupyter_kernel_gateway", "ipykernel", "pydantic"]) {
     assertStringIncludes(error.message, `${name}: ModuleNotFoundError`);
   }
-  assertStringIncludes(
-    error.fix,
-    `${python} -m pip install -U jupyter_kernel_gateway ipykernel pydantic`,
-  );
+  // It has no pip, as one of uv's; nor may pip change that of a system.
+  const all = "jupyter_kernel_gateway ipykernel pydantic";
+  const own = `${python} -m venv ENV && ENV/bin/python -m pip install ${all}`;
+  assertEquals(error.fix.split("\n")[0], `${own}, then --python ENV/bin/python`);
 });
 
 Deno.test("findPython() really imports: broken and old packages count as missing", async () => {
@@ -52,6 +53,7 @@ Deno.test("findPython() refuses a pydantic that generated APIs do not work with"
   await addPackage(directory.path, "kernel_gateway", "jupyter_kernel_gateway", "3.0.1");
   await addPackage(directory.path, "ipykernel", "ipykernel", "7.4.0");
   await addPackage(directory.path, "pydantic", "pydantic", "2.9.2");
+  await addPackage(directory.path, "pip", "pip", "26.0");
   const finding = findPython({ python, cacheDir: directory.path });
   const error = await assertRejects(() => finding, EnvironmentNotReadyError);
   assertStringIncludes(error.message, "pydantic: version 2.9.2 is older than 2.11");
@@ -170,6 +172,19 @@ Deno.test("findPython() trusts the marker of a managed environment, and only tha
   await assertRejects(find, EnvironmentNotReadyError);
 });
 
+Deno.test("findBaseInterpreter() says which Pythons before the one that it finds do not work", async () => {
+  await using directory = await TempFolder.create();
+  const broken = `${directory.path}/python3`;
+  await Deno.writeTextFile(broken, "#!/bin/sh\necho 'no such version' >&2; exit 127\n", {
+    mode: 0o755,
+  });
+  using _path = variables({ PATH: `${directory.path}:${Deno.env.get("PATH")}` });
+  const said: string[] = [];
+  const found = await findBaseInterpreter(false, (line) => said.push(line));
+  assert(found !== undefined);
+  assertEquals(said, [`Cannot use "${broken}" as Python: no such version`]);
+});
+
 Deno.test("isNewEnough() compares versions by their numbers", () => {
   assertEquals(["3.9.18", "3.10.0", "3.13.0", "2.7.18", "4.0"].map(isNewEnough), [
     false,
@@ -220,11 +235,7 @@ async function addPackage(
 
 /** Takes a variable out of the environment until it is disposed of. */
 function withoutVariable(name: string): Disposable {
-  const value = Deno.env.get(name);
+  const back = variables({ [name]: "" });
   Deno.env.delete(name);
-  return {
-    [Symbol.dispose]() {
-      if (value !== undefined) Deno.env.set(name, value);
-    },
-  };
+  return back;
 }

@@ -10,11 +10,10 @@ import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
-import { unquoted } from "../base/python_string.ts";
 import { ifPresent } from "../files/safe.ts";
-import type { ProgramPath } from "../process/program.ts";
-import { moduleArgs } from "../process/python_args.ts";
+import { namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
+import type { PythonEnvironment } from "./managed.ts";
 
 /** Where packages come from. */
 export interface IndexSettings {
@@ -65,11 +64,8 @@ type Lists = Readonly<Record<string, readonly string[]>>;
 
 /** Reads the configuration of pip and of uv from their files and variables. What uv's says counts more. */
 export async function readIndexSettings(
-  { python, uv, signal }: {
-    readonly python: ProgramPath;
-    readonly uv: ProgramPath;
-    readonly signal?: AbortSignal;
-  },
+  python: Pick<PythonEnvironment, "executable" | "prefix">,
+  { uv, signal }: { readonly uv: ProgramPath; readonly signal?: AbortSignal },
 ): Promise<IndexSettings> {
   const env = installerEnvironment();
   const [pip, configs, main] = await allDone([
@@ -80,37 +76,50 @@ export async function readIndexSettings(
   return indexSettings({ pip, configs, env, main });
 }
 
-/** pip's configuration sections; later ones override earlier ones. */
-const SECTIONS: readonly string[] = ["global", "install", ":env:"];
+/** pip's options for all commands and for `install`, and above them its variables, by name. */
+type PipOptions = Readonly<Record<string, string>>;
 
-type PipOptions = ReadonlyMap<string, string>;
+/**
+ * Prints them. pip itself takes half a second to say the same, and an environment that uv made has none.
+ * The argument is the folder of the environment.
+ */
+const PIP_OPTIONS = `
+import configparser, json, os, sys
+env, home, is_mac = os.environ, os.path.expanduser("~"), sys.platform == "darwin"
+support = "/Library/Application Support"
+own = env.get("XDG_CONFIG_HOME") or home + "/.config"
+if is_mac and os.path.isdir(home + support + "/pip"):
+    own = home + support
+shared = [support] if is_mac else (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+files = [*(folder + "/pip/pip.conf" for folder in shared), "/etc/pip.conf"]
+named = env.get("PIP_CONFIG_FILE", "")
+if not os.path.exists(named):
+    files += [home + "/.pip/pip.conf", own + "/pip/pip.conf"]
+files += [sys.argv[1] + "/pip.conf", named]
+parser, options = configparser.RawConfigParser(), {}
+try:
+    parser.read([] if named == os.devnull else files)
+except configparser.Error as error:
+    sys.exit(" ".join(str(error).split()))
+for section in ("global", "install"):
+    options |= dict(parser[section]) if section in parser else {}
+options |= {name[4:].lower(): value for name, value in env.items() if name.startswith("PIP_") and value}
+json.dump({name.replace("_", "-"): value for name, value in options.items()}, sys.stdout)
+`;
 
-async function readPipOptions(
-  python: ProgramPath,
-  signal: AbortSignal | undefined,
+/** Reads pip's configuration for a Python. */
+export async function readPipOptions(
+  { executable, prefix }: Pick<PythonEnvironment, "executable" | "prefix">,
+  signal?: AbortSignal,
 ): Promise<PipOptions> {
-  const { success, stdout, stderr } = await runProgram(python, {
-    args: [...moduleArgs("pip"), "config", "list"],
+  const { success, stdout, stderr } = await runProgram(namedProgram(executable), {
+    args: ["-I", "-S", "-c", PIP_OPTIONS, prefix],
     env: installerEnvironment(),
     clearEnv: true,
     signal,
   });
-  if (success) return parsePipOptions(stdout);
-  const reason = stderr.trim().split("\n").at(-1) ?? "";
-  if (/No module named '?pip/.test(reason)) return new Map();
-  throw new Error(`Cannot tell which package index pip uses: ${reason}`);
-}
-
-/** Parses the output of `pip config list`. */
-export function parsePipOptions(listing: string): PipOptions {
-  const sections = new Map(SECTIONS.map((name) => [name, new Map<string, string>()]));
-  for (const line of listing.split("\n")) {
-    const equals = line.indexOf("=");
-    const dot = line.lastIndexOf(".", equals);
-    const [section, option] = [line.slice(0, Math.max(0, dot)), line.slice(dot + 1, equals)];
-    sections.get(section)?.set(option, unquoted(line.slice(equals + 1)));
-  }
-  return new Map(SECTIONS.flatMap((name) => [...sections.get(name) ?? []]));
+  if (success) return z.record(z.string(), z.string()).parse(JSON.parse(stdout));
+  throw new ConfigError(`Cannot read pip's configuration: ${stderr.trim().split("\n").at(-1)}`);
 }
 
 const urls = z.union([z.string(), z.array(z.string())]).optional();
@@ -145,13 +154,13 @@ interface Configured {
 
 /** Combines what pip and uv are told. */
 export function indexSettings(
-  { pip = new Map(), configs = [], env = {}, main: fallback }: Configured,
+  { pip = {}, configs = [], env = {}, main: fallback }: Configured,
 ): IndexSettings {
-  const ofPip = words(pip.get("extra-index-url"));
-  let main = pip.get("index-url") ?? fallback;
+  const ofPip = words(pip["extra-index-url"]);
+  let main = pip["index-url"] ?? fallback;
   let extra = ofPip;
-  let links = words(pip.get("find-links"));
-  let isOffline = /^(1|true|yes|on)$/i.test(pip.get("no-index") ?? "");
+  let links = words(pip["find-links"]);
+  let isOffline = /^(1|true|yes|on)$/i.test(pip["no-index"] ?? "");
   for (const config of configs) {
     for (const level of [config, config.pip ?? {}]) {
       main = level["index-url"] ?? main;
@@ -169,13 +178,13 @@ export function indexSettings(
   if (env.UV_FIND_LINKS !== undefined) links = env.UV_FIND_LINKS.split(/[,\s]+/);
   links = links.filter((link) => link !== "");
   const indexes = isOffline ? [] : [main, ...extra];
-  const certificates = env.SSL_CERT_FILE ?? pip.get("cert");
-  const key = env.SSL_CLIENT_CERT ?? pip.get("client-cert");
+  const certificates = env.SSL_CERT_FILE ?? pip.cert;
+  const key = env.SSL_CLIENT_CERT ?? pip["client-cert"];
   const variables = {
     SSL_CERT_FILE: certificates,
     SSL_CLIENT_CERT: key,
-    UV_HTTP_RETRIES: env.UV_HTTP_RETRIES ?? pip.get("retries"),
-    UV_HTTP_TIMEOUT: env.UV_HTTP_TIMEOUT ?? pip.get("timeout") ?? pip.get("default-timeout"),
+    UV_HTTP_RETRIES: env.UV_HTTP_RETRIES ?? pip.retries,
+    UV_HTTP_TIMEOUT: env.UV_HTTP_TIMEOUT ?? pip.timeout ?? pip["default-timeout"],
   };
   return {
     indexes,
@@ -200,7 +209,7 @@ export function indexSettings(
 /** Some of pip's lists by uv's names. */
 function lists(pip: PipOptions, names: Readonly<Record<string, string>>): Lists {
   const found = Object.entries(names).map(([from, to]) =>
-    [to, words(pip.get(from)?.replaceAll(",", " "))] as const
+    [to, words(pip[from]?.replaceAll(",", " "))] as const
   );
   return Object.fromEntries(found.filter(([, list]) => list.length > 0));
 }

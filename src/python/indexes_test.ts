@@ -1,15 +1,13 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { parse } from "@std/toml";
+import { dirname } from "node:path";
+import { variables } from "../../tests/support/variables.ts";
+import { testPython } from "../../tests/support/python.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
-import { indexSettings, parsePipOptions, readUvConfig, uvConfig } from "./indexes.ts";
+import { indexSettings, readPipOptions, readUvConfig, uvConfig } from "./indexes.ts";
 
 const main = "https://public.example/simple";
-
-/** What follows from the output of `pip config list`. */
-function ofPip(listing: string) {
-  return indexSettings({ pip: parsePipOptions(listing), main });
-}
 
 Deno.test("indexSettings() allows the public index where nothing is configured", () => {
   const { hosts, indexes } = indexSettings({ main });
@@ -17,23 +15,62 @@ Deno.test("indexSettings() allows the public index where nothing is configured",
 });
 
 Deno.test("indexSettings() allows the indexes that pip uses and no other", () => {
-  const { hosts, paths, certificates } = ofPip(`
-global.index-url='https://user:secret@one.example/simple'
-global.extra-index-url='https://two.example/simple\\nhttps://three.example:8443/simple'
-global.cert='/etc/ca.pem'
-install.find-links='/wheels https://four.example/links'
-:env:.proxy='http://five.example'
-`);
+  const pip = {
+    "index-url": "https://user:secret@one.example/simple",
+    "extra-index-url": "\nhttps://two.example/simple\nhttps://three.example:8443/simple",
+    cert: "/etc/ca.pem",
+    "find-links": "/wheels https://four.example/links",
+    proxy: "http://five.example",
+  };
+  const { hosts, paths, certificates } = indexSettings({ pip, main });
   assertEquals(hosts, ["four.example", "one.example", "three.example", "two.example"]);
   assertEquals([paths, certificates], [["/wheels", "/etc/ca.pem"], "/etc/ca.pem"]);
+  assertEquals(indexSettings({ pip: { "no-index": "true" }, main }).hosts, []);
 });
 
-Deno.test("indexSettings() counts pip's variables more than its files", () => {
-  const { hosts } = ofPip(
-    `:env:.index-url='https://one.example'\nglobal.index-url='https://two.example'`,
+Deno.test("readPipOptions() reads what pip itself reads", async () => {
+  await using folder = await TempFolder.create();
+  const [home, executable] = [folder.path, testPython()];
+  const named = `${home}/named`;
+  await Deno.mkdir(`${home}/.pip`);
+  await Deno.mkdir(`${home}/.config/pip`, { recursive: true });
+  await Deno.writeTextFile(
+    `${home}/.pip/pip.conf`,
+    "[global]\nindex-url = https://legacy.example\ntimeout = 7\n[list]\nretries = 8\n",
   );
-  assertEquals(hosts, ["one.example"]);
-  assertEquals(ofPip("global.no-index='true'").hosts, []);
+  await Deno.writeTextFile(
+    `${home}/.config/pip/pip.conf`,
+    "[install]\nextra_index_url =\n  https://a.example\n  https://b.example\n" +
+      "[global]\nindex-url = https://user.example\nextra-index-url = https://c.example\n",
+  );
+  await Deno.writeTextFile(named, "[global]\ntrusted-host = named.example\n");
+  const read = async (file: string) => {
+    using _env = variables({
+      HOME: home,
+      XDG_CONFIG_HOME: "",
+      PIP_CERT: "/ca",
+      PIP_CONFIG_FILE: file,
+    });
+    return await readPipOptions({ executable, prefix: dirname(dirname(executable)) });
+  };
+  const pip = async (file: string, option: string) => {
+    const env = { HOME: home, XDG_CONFIG_HOME: "", PIP_CONFIG_FILE: file };
+    const args = ["-I", "-m", "pip", "config", "get", option];
+    const { stdout } = await new Deno.Command(executable, { args, env }).output();
+    return new TextDecoder().decode(stdout).trim() || undefined;
+  };
+
+  const own = await read("");
+  assertEquals(own["index-url"], "https://user.example");
+  assertEquals(own["index-url"], await pip("", "global.index-url"));
+  assertEquals(own["extra-index-url"], "\nhttps://a.example\nhttps://b.example");
+  assertEquals([own.timeout, own.cert, own.retries], ["7", "/ca", undefined]);
+  const other = await read(named);
+  assertEquals(other["trusted-host"], "named.example");
+  assertEquals(other["index-url"], await pip(named, "global.index-url"));
+  assertEquals((await read("/dev/null")).timeout, undefined);
+  await Deno.writeTextFile(named, "trusted-host\n");
+  await assertRejects(() => read(named), ConfigError, "named");
 });
 
 Deno.test("indexSettings() follows uv's files, and its variables even more", () => {
@@ -62,22 +99,23 @@ Deno.test("indexSettings() follows uv's files, and its variables even more", () 
 });
 
 Deno.test("indexSettings() counts what uv is told more than what pip is told", () => {
-  const pip = new Map([["index-url", "https://pip.example"], ["find-links", "/wheels"]]);
+  const pip = { "index-url": "https://pip.example", "find-links": "/wheels" };
   const configs = [{ "index-url": "https://uv.example" }];
   const { indexes, paths } = indexSettings({ pip, configs, main });
   assertEquals([indexes, paths], [["https://uv.example"], ["/wheels"]]);
 });
 
 Deno.test("uvConfig() says in uv's words what pip is told", () => {
-  const settings = ofPip(`
-global.index-url='https://one.example/simple'
-global.extra-index-url='https://two.example/simple'
-global.find-links='/wheels'
-global.trusted-host='one.example two.example:8443'
-global.only-binary='numpy,scipy'
-global.timeout='90'
-global.target='/tmp/x'
-`);
+  const pip = {
+    "index-url": "https://one.example/simple",
+    "extra-index-url": "https://two.example/simple",
+    "find-links": "/wheels",
+    "trusted-host": "one.example two.example:8443",
+    "only-binary": "numpy,scipy",
+    timeout: "90",
+    target: "/tmp/x",
+  };
+  const settings = indexSettings({ pip, main });
   assertEquals(parse(uvConfig(settings)), {
     index: [
       { url: "https://two.example/simple" },
@@ -89,7 +127,7 @@ global.target='/tmp/x'
     pip: { "only-binary": ["numpy", "scipy"] },
   });
   assertEquals(settings.env, { UV_HTTP_TIMEOUT: "90" });
-  assertEquals(parse(uvConfig(ofPip("global.no-index='1'"))), {
+  assertEquals(parse(uvConfig(indexSettings({ pip: { "no-index": "1" }, main }))), {
     index: [],
     "no-index": true,
     pip: {},
@@ -107,7 +145,7 @@ Deno.test("readUvConfig() reads the user's file, and says what is wrong with it"
 });
 
 Deno.test("indexSettings() finds what opens an index, wherever it stands", () => {
-  const isSecret = (url: string) => ofPip(`global.extra-index-url='${url}'\n`).secret;
+  const isSecret = (url: string) => indexSettings({ pip: { "extra-index-url": url }, main }).secret;
   for (
     const url of [
       "https://someone:secret@pypi.example/simple",
@@ -116,7 +154,8 @@ Deno.test("indexSettings() finds what opens an index, wherever it stands", () =>
       "https://pypi.example/simple?token=1",
     ]
   ) assertEquals(isSecret(url), true, url);
-  assertEquals(ofPip("global.client-cert='/home/me/key.pem'\n").secret, true);
+  const pip = { "client-cert": "/home/me/key.pem" };
+  assertEquals(indexSettings({ pip, main }).secret, true);
   const open = "https://packages.example/artifactory/api/pypi/python-remote-mirror/simple";
   assertEquals(isSecret(open), false);
   const env = { UV_INDEX: "acme=https://someone:secret@pypi.example/simple" };

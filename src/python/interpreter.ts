@@ -9,6 +9,7 @@ import { findPrograms, programOf } from "../process/program.ts";
 import { pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 import { parsedJson } from "../json/plain.ts";
+import type { WorkspacePython } from "../sandbox/workspace_python.ts";
 
 /** The oldest version of Python that runs kernels. */
 const MINIMUM_PYTHON: readonly [number, number] = [3, 10];
@@ -26,6 +27,8 @@ const interpreterSchema = z.object({
   version: text,
   /** Whether it can make virtual environments with pip, which Debian packages separately. */
   makesEnvironments: z.boolean(),
+  /** Whether pip may install packages into it: it has pip, and no other program manages it. */
+  hasPip: z.boolean().optional(),
   /** The versions of the packages whose modules could be imported, by package name. */
   packages: texts,
   /** Why modules could not be imported, by package name. */
@@ -42,9 +45,11 @@ export type Interpreter = Readonly<z.infer<typeof interpreterSchema>>;
 // Imports the modules instead of only looking for them: a package that was built for another Python or
 // is half removed can be found, but does not work. What they print must not mix with the answer.
 const INSPECT = `
-import importlib, importlib.util, json, os, sys
+import importlib, importlib.util, json, os, sys, sysconfig
 out = os.fdopen(os.dup(1), "w"); os.dup2(2, 1)
 packages, missing = {}, {}
+managed_elsewhere = sys.prefix == sys.base_prefix and os.path.exists(
+    os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED"))
 sources = [sys.executable, os.path.join(sys.prefix, "pyvenv.cfg"), *sys.path]
 changed = {path: os.stat(path).st_mtime_ns // 10**6 for path in sources if os.path.exists(path)}
 for argument in sys.argv[1:]:
@@ -63,6 +68,7 @@ json.dump({
     "basePrefix": getattr(sys, "base_prefix", sys.prefix),
     "version": ".".join(map(str, sys.version_info[:3])),
     "makesEnvironments": all(map(importlib.util.find_spec, ("venv", "ensurepip"))),
+    "hasPip": bool(importlib.util.find_spec("pip")) and not managed_elsewhere,
     "packages": packages, "missing": missing, "changed": changed,
     "importsWorkspace": imports_workspace,
 }, out)
@@ -76,12 +82,16 @@ const TIMEOUT_MS = 60_000;
 export async function inspectInterpreter(
   command: string,
   modules: Readonly<Record<string, string>> = {},
+  inside?: WorkspacePython,
 ): Promise<Interpreter> {
   const names = Object.entries(modules).map(([module, name]) => `${module}=${name}`);
   // -I, because kernels ignore the current folder, PYTHONPATH and the user's site-packages, too.
-  const { stdout, stderr, code } = await output(command, [...pythonArgs(INSPECT), ...names]);
+  const args = [...pythonArgs(INSPECT), ...names];
+  const { stdout, stderr, code } = inside === undefined
+    ? await output(command, args)
+    : await inside.run(args, AbortSignal.timeout(TIMEOUT_MS));
   const answer = parseInterpreter(stdout);
-  if (answer !== undefined) return answer;
+  if (answer !== undefined) return inside ? { ...answer, executable: inside.executable } : answer;
   const lastLine = stderr.trim().split("\n").at(-1) ?? "";
   throw notPython(command, lastLine === "" ? `it exited with code ${code}` : lastLine);
 }
@@ -93,13 +103,20 @@ export function isNewEnough(version: string): boolean {
   return major > leastMajor || (major === leastMajor && minor >= leastMinor);
 }
 
-/** The first interpreter on the `PATH` that can make virtual environments. */
-export async function findBaseInterpreter(needsVenv: boolean): Promise<Interpreter | undefined> {
+/**
+ * The first interpreter on the `PATH` that can make virtual environments. Calls `onBroken` with what it
+ * says about those before it that do not work.
+ */
+export async function findBaseInterpreter(
+  needsVenv: boolean,
+  onBroken: (line: string) => void = () => {},
+): Promise<Interpreter | undefined> {
   for (const name of ["python3", "python3.13", "python3.12", "python3.11", "python3.10"]) {
     for await (const program of findPrograms(name)) {
       const interpreter = await inspectInterpreter(program).catch((error: unknown) => {
-        if (error instanceof EnvironmentNotReadyError) return undefined; // the next may do
-        throw error;
+        if (!(error instanceof EnvironmentNotReadyError)) throw error;
+        onBroken(error.message);
+        return undefined; // the next may do
       });
       if (interpreter === undefined || !isNewEnough(interpreter.version)) continue;
       if (interpreter.importsWorkspace) continue; // uv would let it

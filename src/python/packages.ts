@@ -24,6 +24,7 @@ import { confine } from "../sandbox/confine.ts";
 import { pythonFolders } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
+import { isOwnProgram } from "../sandbox/workspace.ts";
 import {
   type IndexSettings,
   indexSettings,
@@ -94,7 +95,7 @@ interface StepEnd {
 
 /** What needs no index. */
 const OFFLINE: IndexSettings = indexSettings({
-  pip: new Map([["no-index", "true"]]),
+  pip: { "no-index": "true" },
   main: "",
 });
 
@@ -145,6 +146,12 @@ export class PackageFolder {
     options: PackageFolderOptions = {},
   ): Promise<PackageFolder> {
     using _stage = stage("open packages");
+    if (!await isOwnProgram(python.executable, workspace)) {
+      throw new EnvironmentNotReadyError(
+        `Cannot install packages for ${python.executable}: it is in a workspace, whose code can change it`,
+        `${python.executable} -m pip install PACKAGE`,
+      );
+    }
     const folder = folderOf(workspace, options.cacheDir);
     await Deno.mkdir(dirname(folder), { recursive: true, mode: 0o755 });
     if (await madeFolder(folder, workspace)) await removeAbandoned(dirname(folder));
@@ -281,8 +288,7 @@ export class PackageFolder {
   /** Installs what is not there. */
   async #fetch(job: Job, requirements: readonly Requirement[]): Promise<StepEnd> {
     const { uv, signal } = job;
-    const python = namedProgram(this.#python.executable);
-    const settings = await readIndexSettings({ python, uv, signal });
+    const settings = await readIndexSettings(this.#python, { uv, signal });
     const command = [
       ...this.#command(job, requirements),
       ...(settings.secret ? ["--no-build"] : []),

@@ -20,7 +20,7 @@ export interface SandboxConfig {
     readonly deniedDomains?: readonly string[];
     /** Whether code may use ports of the host's loopback interface; macOS only. */
     readonly allowLocalBinding?: boolean;
-    /** Unsafe: disables the part of the system call filter that blocks Unix sockets. */
+    /** Unsafe: lets code connect to Unix sockets of the host; macOS only. */
     readonly allowAllUnixSockets?: boolean;
   } | undefined;
   /** The file system. */

@@ -231,7 +231,10 @@ export async function requireOwnProgram(
 }
 
 /** Whether executed code cannot have changed a program. */
-export async function isOwnProgram(program: string, workspace: string): Promise<boolean> {
+export async function isOwnProgram(
+  program: string,
+  workspace: string | undefined,
+): Promise<boolean> {
   try {
     await requireOwnProgram(program, { workspace, what: "program" });
     return true;

@@ -12,6 +12,7 @@ import { CellRun } from "../../src/mcp_server/cell_run.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { exists } from "../support/files.ts";
 import { stepsOf } from "../support/steps.ts";
 import { until } from "../support/wait.ts";
 
@@ -63,6 +64,23 @@ Deno.test("ipybox mcp leaves a cell running that its client does not wait for", 
     );
     await go("b");
     await until("the cell has ended well", async () => await status(id) === "ok");
+  });
+
+  await step("and is told of variables that a cancelled cell has lost", async () => {
+    const cancel = new AbortController();
+    const running = host.call("execute_ipython_cell", {
+      code: "kept = 1\nopen('deaf', 'w').close()\nimport time\nwhile True:\n" +
+        "    try: time.sleep(60)\n    except KeyboardInterrupt: pass",
+    }, { signal: cancel.signal });
+    await until("the cell has begun", () => exists(`${workspace.path}/deaf`));
+    cancel.abort(new Error("enough"));
+    await assertRejects(() => running);
+    const { text } = await host.call("execute_ipython_cell", { code: "'kept' in globals()" });
+    assertMatch(
+      text,
+      /^False\n*\[The kernel was restarted when an earlier cell was cancelled: all/,
+    );
+    assertEquals(await host.execute("1"), "1");
   });
 
   await step("and has its user asked when it is waited for", async () => {

@@ -6,8 +6,12 @@ import { runProgram } from "../support/program.ts";
 import { until } from "../support/wait.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
-import { TempCache } from "../support/temp_cache.ts";
+import { testIf } from "../support/skip.ts";
+import { denoDirectory, TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { asUnprivileged, giveToUnprivileged, whyNotUnprivileged } from "../support/unprivileged.ts";
+
+const problem = await whyNotUnprivileged();
 
 const CALL =
   "from ipybox_runtime import ToolRunner\nprint(ToolRunner('raw').run_sync('count').text)";
@@ -383,4 +387,31 @@ Deno.test("ipybox runs wherever TMPDIR is", async () => {
   }
   const left = await Array.fromAsync(Deno.readDir(workspace), ({ name }) => name);
   assertEquals(left.sort(), [".ipybox", "mcptools"]);
+});
+
+Deno.test("ipybox asks the system for the home directory where HOME is not set", async () => {
+  await using folder = await TempFolder.create();
+  const env = { HOME: "", XDG_CACHE_HOME: "", DENO_DIR: await denoDirectory(), IPYBOX_PYTHON: "" };
+  const { stderr } = await ipybox(["run", "-c", "1"], { cwd: folder.path, env });
+  // Whether Python is set up there is not the test's.
+  assert(!stderr.includes("neither HOME nor XDG_CACHE_HOME"), stderr);
+});
+
+testIf(Deno.uid() === 0 && problem === undefined, problem ?? "only root can give folders away", {
+  name: "ipybox says whose a workspace is that another user has used",
+  async fn() {
+    await using home = await TempFolder.create();
+    await using folder = await TempFolder.create();
+    const state = `${await Deno.realPath(folder.path)}/.ipybox`;
+    for (const path of [home.path, folder.path]) await giveToUnprivileged(path);
+    await Deno.mkdir(state, { mode: 0o700 });
+    const [command = "", ...args] = asUnprivileged([Deno.execPath(), ...cliArguments, "servers"]);
+    const { code, stderr } = await runProgram(command, args, {
+      cwd: folder.path,
+      env: { NEW_HOME: home.path, NO_COLOR: "1", DENO_DIR: await denoDirectory() },
+    });
+    assertEquals(code, 2, stderr);
+    assertStringIncludes(stderr.replaceAll(/\s+/g, " "), `${state} belongs to root, who used this`);
+    assertStringIncludes(stderr, "ipybox mcp --project .");
+  },
 });

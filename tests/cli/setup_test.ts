@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { PackageFolder } from "../../src/python/packages.ts";
 import type { Prerequisite } from "../../src/sandbox/prerequisites.ts";
 import type { ProgramEnd } from "../../src/process/run_program.ts";
 import { runProgram } from "../support/program.ts";
@@ -67,6 +68,14 @@ Deno.test("a folder of the user's that cannot be written is named with what move
   assertStringIncludes(byVariable.stderr, `'${home}/ipybox/python'; set XDG_CACHE_HOME ${end}`);
   const missing = "'/dev/null/ipybox/policy.json'";
   assertStringIncludes(noFolder.stderr, `${missing}; set XDG_CONFIG_HOME ${end}`);
+});
+
+Deno.test("ipybox finds the user's home directory where HOME is not set", async () => {
+  await using workspace = await TempFolder.create();
+  const args = ["packages", "--python", testPython(), "--workspace", workspace.path];
+  const { code, stderr } = await ipybox(args, { XDG_CACHE_HOME: "", HOME: "" });
+  await PackageFolder.remove(workspace.path);
+  assertEquals(code, 0, stderr);
 });
 
 Deno.test("ipybox setup and doctor refuse options that they do not know", async () => {

@@ -28,3 +28,28 @@ Deno.test("pandas shows up to fifty columns of a table", async () => {
     "{'display.width': 160, 'display.max_columns': 50}",
   );
 });
+
+Deno.test("Progress bars for notebooks are text", async () => {
+  await using kernel = await TestKernel.start();
+  await Deno.mkdir(`${kernel.workspace}/tqdm`);
+  for (
+    const [name, text] of [
+      ["__init__", ""],
+      ["std", "tqdm = trange = 'text'"],
+      ["notebook", "IProgress = None; tqdm = tqdm_notebook = trange = tnrange = 'widget'"],
+    ] as const
+  ) await Deno.writeTextFile(`${kernel.workspace}/tqdm/${name}.py`, text);
+  assertEquals(
+    await kernel.text("from tqdm.notebook import tqdm, trange; tqdm, trange"),
+    "('text', 'text')",
+  );
+});
+
+Deno.test("Figures are shown, whatever backend is asked for", async () => {
+  await using kernel = await TestKernel.start();
+  for (const backend of ["notebook", "widget", "qt", ""]) {
+    const code =
+      `%matplotlib ${backend}\nimport matplotlib.pyplot as plt; plt.plot([1, 2]); plt.show()`;
+    assertEquals((await kernel.client.execute(code).result).images.length, 1, backend);
+  }
+});

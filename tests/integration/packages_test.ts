@@ -17,6 +17,7 @@ import { testPython } from "../support/python.ts";
 import { runPython } from "../support/run_python.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { variables } from "../support/variables.ts";
 import { makeWheels } from "../support/wheels.ts";
 
 /** A workspace whose packages come from the tests' own wheels. */
@@ -213,20 +214,6 @@ async function open(folder: string, python: string): Promise<PackageFolder> {
   const interpreter = await inspectInterpreter(python);
   const options = { cacheDir: `${folder}/cache` };
   return await PackageFolder.open(folder, { ...interpreter, managed: false }, options);
-}
-
-/** Sets variables until it is disposed of. */
-function variables(values: Readonly<Record<string, string>>): Disposable {
-  const before = Object.keys(values).map((name) => [name, Deno.env.get(name)] as const);
-  for (const [name, value] of Object.entries(values)) Deno.env.set(name, value);
-  return {
-    [Symbol.dispose]() {
-      for (const [name, value] of before) {
-        if (value === undefined) Deno.env.delete(name);
-        else Deno.env.set(name, value);
-      }
-    },
-  };
 }
 
 function isFile(path: string): boolean {

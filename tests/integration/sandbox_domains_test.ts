@@ -1,5 +1,6 @@
 /** Packages from the index, in a sandbox that lets through only its domains. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
+import { dirname } from "node:path";
 import { fileHosts } from "../../src/python/file_hosts.ts";
 import { readIndexSettings } from "../../src/python/indexes.ts";
 import { TestExecutor } from "../support/executor.ts";
@@ -9,9 +10,9 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { rejection } from "../support/wait.ts";
 import { namedProgram } from "../../src/process/program.ts";
 
-const python = namedProgram(testPython());
-const uv = namedProgram(testPython().replace(/python$/, "uv"));
-const { indexes, hosts } = await readIndexSettings({ python, uv });
+const [executable, prefix] = [testPython(), dirname(dirname(testPython()))];
+const uv = namedProgram(`${prefix}/bin/uv`);
+const { indexes, hosts } = await readIndexSettings({ executable, prefix }, { uv });
 /** Where the files of `six` are; nowhere, if the index cannot be reached from here at all. */
 const files = await fileHosts(indexes, "six");
 

@@ -53,6 +53,17 @@ Deno.test("manifests agree with each other on names and versions", () => {
   }
 });
 
+testIf(Deno.build.os === "linux", "only Linux limits virtual memory so", {
+  name: "the npm package names a limit on virtual memory that Deno cannot run with",
+  fn: async () => {
+    const starter = `${root}/packaging/npm/ipybox.mjs`;
+    const limited = 'ulimit -v 12582912; exec node "$0" --version';
+    const { code, stderr } = await runProgram("sh", ["-c", limited, starter]);
+    assertEquals(code, 3, stderr);
+    assertMatch(stderr, /^ipybox: the limit on virtual memory here is 12\.0 GiB \(ulimit -v\)/);
+  },
+});
+
 Deno.test("`deno task package` makes a file, an npm package and a bundle that work", async (t) => {
   await using folder = await TempFolder.create();
   const made = await runProgram(Deno.execPath(), ["task", "-q", "package", folder.path], {

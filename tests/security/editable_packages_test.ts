@@ -52,7 +52,7 @@ Deno.test("no Python of the user's imports outside of the sandbox what code has 
   assertEquals(Object.keys(found.packages), ["ipykernel", "pydantic"]);
   assertEquals(found.importsWorkspace, true);
   const uv = namedProgram(testPython().replace(/python$/, "uv"));
-  const settings = await readIndexSettings({ python: namedProgram(python), uv, signal });
+  const settings = await readIndexSettings(found, { uv, signal });
   assert(settings.indexes.length > 0);
   assertEquals(await ranAt(mark), "");
   assertEquals((await inspectInterpreter(testPython())).importsWorkspace, false);

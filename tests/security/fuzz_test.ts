@@ -18,7 +18,7 @@ import { parseDocument } from "../../src/json/document.ts";
 import { ArtifactFolder } from "../../src/files/artifact_folder.ts";
 import { decodeMessage } from "../../src/kernel/jupyter.ts";
 import { OutputCollector } from "../../src/kernel/output_collector.ts";
-import { collapseCarriageReturns } from "../../src/kernel/text.ts";
+import { shownOnScreen } from "../../src/kernel/text.ts";
 import { cleanTraceback } from "../../src/kernel/traceback.ts";
 import { encodeFrame, FrameDecoder, FrameType, LinkError } from "../../src/link/frame.ts";
 import { parseToolResult } from "../../src/mcp/results.ts";
@@ -32,7 +32,6 @@ import { imageSize } from "../../src/mcp_server/images.ts";
 import { parsePolicy } from "../../src/approval/rules/parse.ts";
 import { readShell } from "../../src/approval/rules/commands.ts";
 import { parseRequirement } from "../../src/python/requirement.ts";
-import { indexSettings, parsePipOptions } from "../../src/python/indexes.ts";
 import { Refused } from "../../src/calls/door.ts";
 import { parseServersFile } from "../../src/servers/foreign.ts";
 import { launchText } from "../../src/servers/facets.ts";
@@ -198,7 +197,10 @@ const TEXTS: Readonly<Record<string, Parser<string>>> = {
       String.raw`x = get_ipython().run_cell_magic('a', "b\'", 'c\x00\Uffffffff')`,
     ],
   },
-  "texts of outputs": { parse: collapseCarriageReturns, seeds: ["a\rb\b\b\r\nc"] },
+  "texts of outputs": {
+    parse: shownOnScreen,
+    seeds: ["a\rb\b\b\r\nc\x1b[A\x1b[2Kd\x1b]8;;e\x07\x1b[1m"],
+  },
   "secrets in texts": {
     parse: (text: string) => redactArguments({ text }, {}),
     seeds: ['--token abc password=\\"x\\" https://a:b@c bearer x -----BEGIN PRIVATE KEY-----'],
@@ -208,11 +210,6 @@ const TEXTS: Readonly<Record<string, Parser<string>>> = {
     parse: parseRequirement,
     throws: [TypeError],
     seeds: ["pandas[a,b]>=2, <3", "x @ git+https://h.example/a/b@c#egg=d"],
-  },
-  "settings of pip": {
-    parse: (text) =>
-      indexSettings({ pip: parsePipOptions(text), main: "https://h.example/simple" }),
-    seeds: ["global.index-url='https://h.example/simple'\ninstall.extra-index-url='\\nhttps://a'"],
   },
   "files of variables": {
     parse: parseDotenv,

@@ -40,7 +40,10 @@ Deno.test("no workspace has the user's folders in it, and no server's settings o
       /^Cannot use .*: the user's settings for all workspaces are stored/,
     );
     assertEquals(refused[2], "");
-    assertMatch(refused[3] ?? "", /^Cannot use .*: packages of all workspaces are stored in /);
+    assertMatch(
+      refused[3] ?? "",
+      /^Cannot use .*: packages of all workspaces, and ipybox's own files, are stored in /,
+    );
     for await (const { name } of Deno.readDir(scratch.path)) {
       await Deno.remove(`${scratch.path}/${name}`, { recursive: true });
     }

@@ -1,20 +1,32 @@
 """Sets up libraries for a reader that is a model, as soon as code imports them."""
 
+import functools
+import importlib
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from . import when_imported
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 _WIDTH = 160
 _COLUMNS = 50
 _POLARS = {"POLARS_TABLE_WIDTH": "320", "POLARS_FMT_MAX_COLS": "20"}  # it breaks cells, not rows
 
 
-def install() -> None:
-    """Widen the tables of pandas, NumPy and Polars, unless the environment says how they are."""
+#: Where figures can go; the other backends of matplotlib open windows or need a page.
+_FIGURES = ("agg", "cairo", "inline", "pdf", "ps", "svg")
+
+
+def install(shell: "InteractiveShell") -> None:
+    """Widen tables, unless the environment says how wide they are, and show figures and bars as such."""
     when_imported.call("pandas", _widen_pandas)
     when_imported.call("numpy", _widen_numpy)
     when_imported.call("nltk", _make_nltk_folder)
+    when_imported.call("tqdm.notebook", _show_bars_as_text)
+    when_imported.call("rich.console", _make_rich_plain)
+    _keep_figures_inline(shell)
     for name, value in _POLARS.items():
         os.environ.setdefault(name, value)
 
@@ -32,3 +44,34 @@ def _make_nltk_folder(_nltk: Any) -> None:
     folder = os.environ.get("NLTK_DATA")
     if folder:
         os.makedirs(folder, exist_ok=True)
+
+
+def _show_bars_as_text(notebook: Any) -> None:
+    """Have ``tqdm.auto`` and ``tqdm.notebook`` show text: a model does not see how widgets change."""
+    bars: Any = importlib.import_module("tqdm.std")
+    notebook.IProgress = notebook.IProgress or object  # or it warns that there are no widgets
+    notebook.tqdm = notebook.tqdm_notebook = bars.tqdm
+    notebook.trange = notebook.tnrange = bars.trange
+
+
+def _make_rich_plain(console: Any) -> None:
+    """Have Rich print text, and live displays once in the end, instead of updating widgets."""
+    console._is_jupyter = lambda: False
+    initialize = console.Console.__init__
+
+    @functools.wraps(initialize)
+    def with_width(self: Any, *args: Any, **options: Any) -> None:
+        if "COLUMNS" not in os.environ:
+            options.setdefault("width", _WIDTH)
+        initialize(self, *args, **options)
+
+    console.Console.__init__ = with_width
+
+
+def _keep_figures_inline(shell: Any) -> None:
+    enable = shell.enable_matplotlib
+
+    def enable_matplotlib(gui: Optional[str] = None) -> Any:
+        return enable(gui if gui in _FIGURES else "inline")
+
+    shell.enable_matplotlib = enable_matplotlib

@@ -1,0 +1,103 @@
+/**
+ * A Python that is in the workspace, such as one in a `.venv`. Code can change it, so the host never runs it:
+ * what must be known of it is asked in a sandbox.
+ *
+ * @module
+ */
+import { basename, dirname, join, resolve } from "node:path";
+import { ConfigError } from "../base/errors.ts";
+import { silentLogger } from "../base/log.ts";
+import { hostEnv } from "../base/permission.ts";
+import { HeldFolder, PrivateFolder } from "../files/private_folder.ts";
+import { readHostileFile } from "../files/safe.ts";
+import { namedProgram } from "../process/program.ts";
+import { type ProgramEnd, runProgram } from "../process/run_program.ts";
+import { isInside, lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
+import { confine } from "./confine.ts";
+import { baseIn, pythonFolders } from "./installation.ts";
+import { isOwnProgram, requireOwnProgram } from "./workspace.ts";
+
+/** A Python that runs only in a sandbox. */
+export interface WorkspacePython {
+  /** Its path, whose folder has no links. */
+  readonly executable: string;
+  /** What it needs besides the workspace: the installation that its environment is based on. */
+  readonly readable: readonly string[];
+  /** Runs it in a sandbox without a network, where it can read the workspace. */
+  run(args: readonly string[], signal: AbortSignal): Promise<ProgramEnd>;
+}
+
+/** The Python of a workspace; `undefined` for one that the host can run. */
+export async function workspacePython(
+  python: string,
+  workspace: string | undefined,
+): Promise<WorkspacePython | undefined> {
+  if (!python.includes("/")) return undefined;
+  const named = resolve(python);
+  const isOwn = await isOwnProgram(named, workspace);
+  const base = await baseOf(named);
+  if (isOwn && (base === undefined || await isOwnProgram(base, workspace))) return undefined;
+  const executable = join(await realPathIfSeen(dirname(named)), basename(named));
+  const root = workspace && await Deno.realPath(workspace);
+  if (root === undefined || !isInside(executable, root)) {
+    await requireOwnProgram(isOwn ? base ?? named : named, { workspace, what: "Python" });
+    return undefined;
+  }
+  const readable = base === undefined ? [] : await installationOf(base, { named, workspace: root });
+  return {
+    executable,
+    readable,
+    run: (args, signal) =>
+      runConfined([executable, ...args], { readable: [root, ...readable], signal }),
+  };
+}
+
+/** The Python that an environment is based on, as its settings say, which code may have written. */
+async function baseOf(python: string): Promise<string | undefined> {
+  const settings = join(dirname(dirname(python)), "pyvenv.cfg");
+  if (!(await lstatIfAllowed(settings))?.isFile) return undefined;
+  const home = baseIn(await readHostileFile(settings) ?? "");
+  if (home === undefined) return undefined;
+  const folder = resolve("/", home);
+  for (const name of ["python3", "python"]) {
+    if (await lstatIfAllowed(join(folder, name)) !== undefined) return join(folder, name);
+  }
+  return join(folder, "python3");
+}
+
+/**
+ * The folders of an installation. Code may have named any folder there, so it must be one of Python itself
+ * and no environment, which would be somebody's project.
+ */
+async function installationOf(
+  base: string,
+  { named, workspace }: { readonly named: string; readonly workspace: string },
+): Promise<string[]> {
+  await requireOwnProgram(base, { workspace, what: `base of ${named}` });
+  const args = ["-I", "-S", "-c", "import sys; print(sys.prefix, sys.base_prefix, sep='\\n')"];
+  const { success, stdout } = await runProgram(namedProgram(base), { args, clearEnv: true })
+    .catch(() => ({ success: false, stdout: "" }));
+  const [prefix = "", basePrefix] = stdout.trim().split("\n");
+  if (!success || prefix !== basePrefix) {
+    throw new ConfigError(
+      `Cannot use ${named} as Python: its environment is based on ${base}, which is no installed Python. ` +
+        "Make the environment again",
+    );
+  }
+  return await pythonFolders(await Deno.realPath(prefix), workspace);
+}
+
+async function runConfined(
+  command: readonly string[],
+  { readable, signal }: { readonly readable: readonly string[]; readonly signal: AbortSignal },
+): Promise<ProgramEnd> {
+  await using folder = await PrivateFolder.create();
+  await using host = await HeldFolder.create({});
+  const session = folder.path;
+  const { command: program, args, env } = await confine({
+    command,
+    env: { HOME: session, TMPDIR: "/tmp", LANG: hostEnv("LANG") ?? "C.UTF-8" },
+    ...{ session, readable, writable: [], hosts: [], hostPrivate: host.path },
+  }, { log: silentLogger, signal });
+  return await runProgram(program, { args, env, clearEnv: true, cwd: host.path, signal });
+}
