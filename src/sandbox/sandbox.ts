@@ -194,10 +194,13 @@ const GUARDED: readonly string[] = [
 async function present(folder: string, names: readonly string[]): Promise<string[]> {
   const found = await Promise.all(names.map(async (name) => {
     let path = folder;
-    for (const part of name.split("/")) {
+    const parts = name.split("/");
+    for (const [i, part] of parts.entries()) {
       path = join(path, part);
       const info = await lstatIfPresent(path);
       if (info === undefined || info.isSymlink) return [];
+      // As the `.git` of a worktree, which is a file.
+      if (!info.isDirectory && i < parts.length - 1) return [];
     }
     return [path];
   }));

@@ -95,7 +95,7 @@ export interface WallOrder {
   readonly namespaces: boolean;
   /** What is at `/tmp`; `null` for memory. */
   readonly tmp: string | null;
-  /** The home directory inside, if it is to be there: it is empty and writable. */
+  /** The home directory inside, if it is to be there: it is empty and writable, unless all is shown. */
   readonly home: string | null;
   /** The size of `/dev/shm`; `null` for half of the machine's memory. */
   readonly shm: number | null;
@@ -188,7 +188,8 @@ function outer(enclosure: Enclosure): SrtSettings {
       allowLocalBinding: false,
     },
     filesystem: {
-      denyRead: user(filesystem.denyRead),
+      // The inner one hides what has a name: the Python that makes it may be in there.
+      denyRead: user(filesystem.denyRead).filter(isPattern),
       allowRead: user(filesystem.allowRead),
       allowWrite: [...view.write.map(literal), ...user(filesystem.allowWrite)],
       denyWrite: user(filesystem.denyWrite),
@@ -229,7 +230,7 @@ async function inner(enclosure: Enclosure, bwrap: string): Promise<string[]> {
     ],
     write: filesystem.disabled ? ["/"] : [...view.write, ...names(filesystem.allowWrite)],
     keep: [...view.keep, ...names(filesystem.denyWrite)],
-    mask: filesystem.disabled ? [] : [...view.mask, ...names(filesystem.denyRead)],
+    mask: filesystem.disabled ? [] : [...view.mask, hostPrivate, ...names(filesystem.denyRead)],
     workspace: enclosure.base,
     identities: await identitiesOf(view.write),
     filter: filter.toHex(),

@@ -240,7 +240,7 @@ def wall(order):
     temporary = order["tmp"]
     if whole is None:
         argv += ["--bind", temporary, "/tmp"] if temporary else in_memory("/tmp", None)
-    if order["home"] and order["home"] not in found:
+    if whole is None and order["home"] and order["home"] not in found:
         argv += in_memory(order["home"], HOME_SIZE)
     covers, links = sorted(folders_to(found, "/tmp")), set()
     for path in covers:

@@ -57,7 +57,7 @@ function attacks(workspace: string, home: string, port: number): Record<string, 
     "write generated code": `write("${workspace}/mcptools/__init__.py")`,
     "reach a port of the host": `socket.create_connection(("127.0.0.1", ${port}), 2)`,
     "reach the world": `socket.create_connection(("1.1.1.1", 443), 2)`,
-    "make a Unix socket": `socket.socket(socket.AF_UNIX)`,
+    "reach a socket of the host": `socket.socket(socket.AF_UNIX).connect("${workspace}/socket")`,
     "see the host's processes": `open("/proc/${Deno.pid}/cmdline").read().index("deno") and 1`,
   };
 }
@@ -68,6 +68,7 @@ Deno.test("a sandboxed server reaches its own folder and what it is told, and no
   const { path: home } = stack.use(await TempFolder.create());
   await Deno.writeTextFile(`${home}/id_rsa`, "of the user");
   using canary = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  using _socket = Deno.listen({ transport: "unix", path: `${workspace}/socket` });
   const params = { ...prober("${workspaceFolder}"), sandbox: true, env: { GIVEN: "a b" } };
   const connection = stack.use(await connectMcp("prober", params, { workspace }));
 
@@ -230,7 +231,10 @@ testIf(Deno.build.os === "linux", "other systems bring their sandbox along", {
     const line = [...register, "--", "/bin/sh", "-c", "touch started"];
     const { code, stderr } = await ipybox(line, { env: { PATH: workspace.path } });
     assertEquals(code, 3);
-    assertMatch(stderr, /bwrap is not on the PATH[^]*To fix it: .*bubblewrap/);
+    assertMatch(
+      stderr,
+      /python3, which makes the sandbox, is not on the PATH[^]*To fix it: Install Python/,
+    );
     await assertRejects(() => Deno.stat(`${workspace.path}/started`), Deno.errors.NotFound);
   },
 });

@@ -2,13 +2,7 @@
  * Attacks of a session over HTTP on a workspace whose files it is given: on what in there is not for it,
  * and on what links in there lead to.
  */
-import {
-  assert,
-  assertEquals,
-  assertMatch,
-  assertRejects,
-  assertStringIncludes,
-} from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { type McpHttpServerOptions, McpServer } from "../../src/mcp_server/mcp_server.ts";
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";

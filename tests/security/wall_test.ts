@@ -24,6 +24,12 @@ const reportSchema = z.object({
   keys: words,
   calls: words,
   allowed: words,
+  etc: z.object({
+    secrets: z.array(z.string()),
+    host: z.string(),
+    user: z.boolean(),
+    services: z.union([z.number(), z.literal(false)]),
+  }),
   unix: words,
   sockets: words,
   folder_mode: z.string(),
@@ -109,6 +115,12 @@ for (
           for (const [call, outcome] of Object.entries(calls)) assertEquals(outcome, "EPERM", call);
           assertEquals(new Set(Object.values(report.allowed)), new Set(["done"]));
           assertEquals(report.folder_mode, "0o0");
+        });
+        await t.step(`${sandbox}: /etc has what every user may read, and names that work`, () => {
+          const { secrets, host, user, services } = report.etc;
+          assert([443, false].includes(services));
+          if (sandbox === "server that reads all") return; // it sees what the user does
+          assertEquals([secrets, host, user], [[], "127.0.0.1", true]);
         });
         await t.step(`${sandbox}: no socket of the host can be reached, and its own work`, () => {
           // One that reads all would see those of the host.
@@ -235,4 +247,41 @@ print(attempt("a b", "elsewhere"), attempt("a b/[c]", "e"), attempt("a b/[c]/d",
 print(attempt("file", "a b/[c]/file"), attempt("folder", "a b/folder"))
 `);
   assertEquals(text?.trim().split("\n"), ["EBUSY EBUSY EBUSY", "done done"]);
+});
+
+testIf(linux, "elsewhere the sandbox has no namespaces", {
+  name: "two sessions share no memory, and no socket",
+  fn: async () => {
+    await using workspace = await TempFolder.create();
+    const options = { workspace: workspace.path };
+    await using first = await TestExecutor.start(options);
+    await using second = await TestExecutor.start(options);
+    const libc = "import ctypes, os, socket\nlibc = ctypes.CDLL(None, use_errno=True)\n";
+    assertEquals(
+      (await first.executor.execute(`${libc}
+print(libc.shmget(0x5EC0003, 4096, 0o1600) >= 0, libc.mq_open(b"/ipybox", 0o102, 0o600, None) >= 0)
+print(os.write(os.open("/dev/shm/ipybox", os.O_CREAT | os.O_WRONLY), b"x"))
+memory = os.memfd_create("ipybox-memory")
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("\\0ipybox")
+listener.listen()
+own = socket.socket(socket.AF_UNIX)
+own.connect("\\0ipybox")
+`)).text,
+      "True True\n1",
+    );
+    assertEquals(
+      (await second.executor.execute(`${libc}
+print(libc.shmget(0x5EC0003, 0, 0), libc.mq_open(b"/ipybox", 0), os.listdir("/dev/shm"))
+print([fd for pid in os.listdir("/proc") if pid.isdigit() for fd in os.listdir(f"/proc/{pid}/fd")
+       if os.access(f"/proc/{pid}/fd", os.R_OK) and os.path.exists(f"/proc/{pid}/fd/{fd}")
+       and "ipybox-memory" in os.readlink(f"/proc/{pid}/fd/{fd}")])
+try:
+    socket.socket(socket.AF_UNIX).connect("\\0ipybox")
+except OSError as error:
+    print(type(error).__name__)
+`)).text,
+      "-1 -1 []\n[]\nConnectionRefusedError",
+    );
+  },
 });

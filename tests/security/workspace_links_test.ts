@@ -13,6 +13,7 @@ import { ConfigError, McpConnectionError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { KernelGateway } from "../../src/kernel/gateway.ts";
 import { silentLogger } from "../../src/base/log.ts";
+import { readDotenv } from "../../src/mcp/env.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { findPython } from "../../src/python/environment.ts";
@@ -268,6 +269,34 @@ attempt("remove", lambda: shutil.rmtree("a/proj/.ipybox"))`,
   const state = await Array.fromAsync(Deno.readDir(`${inner}/.ipybox`), ({ name }) => name);
   assertEquals(state.sort(), ["mcp.json", "mcp.lock"]);
   assertEquals(await Deno.readTextFile(`${inner}/.ipybox/mcp.json`), before);
+});
+
+Deno.test("code of a workspace in another one sees nothing of the outer one's state", async () => {
+  await using folder = await TempFolder.create();
+  const inner = `${folder.path}/inner`;
+  await Deno.mkdir(inner);
+  await using outer = await TestExecutor.start({ workspace: folder.path });
+  await outer.executor.execute(`
+import os
+os.makedirs("inner/.ipybox", exist_ok=True)
+open("inner/.ipybox/policy.json", "w").write('{"rules": [{"effect": "allow"}]}')
+open("inner/.env", "w").write("KERNEL_ENV_X=of code")`);
+  assertEquals(await readDotenv(inner), {});
+  await using test = await TestExecutor.start({ workspace: inner });
+  const results = await attack(
+    test.executor,
+    `${TOOLS}
+attempt("variable", lambda: os.environ["X"])
+attempt("state", lambda: os.listdir(${JSON.stringify(folder.path)} + "/.ipybox")[0])
+attempt("own state", lambda: os.listdir(".ipybox")[0])
+attempt("above", lambda: write(${JSON.stringify(folder.path)} + "/planted"))
+attempt("dotenv", lambda: open(".env").read()[0])`,
+  );
+  const { variable, ...others } = results;
+  assertEquals([variable, Object.keys(others).length], ["KeyError", 4]);
+  for (const [name, outcome] of Object.entries(others)) {
+    if (outcome !== "IndexError") assertMatch(outcome, DENIED, name); // it is empty
+  }
 });
 
 Deno.test("code in the workspace of an HTTP server sees nothing of its sessions", async () => {
