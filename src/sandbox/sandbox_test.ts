@@ -3,7 +3,7 @@ import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { effectiveLimits } from "./limits.ts";
-import { prepareSandbox, sandboxFix } from "./sandbox.ts";
+import { prepareSandbox, sandboxFix, workspaceView } from "./sandbox.ts";
 import { hostPython } from "./wall.ts";
 
 Deno.test("prepareSandbox() refuses a workspace around what only the host may see", async () => {
@@ -36,4 +36,21 @@ Deno.test("sandboxFix() installs bubblewrap only if that is missing", () => {
   assertEquals(sandboxFix(missing), "sudo apt-get install -y bubblewrap socat ripgrep");
   const moved = sandboxFix("bwrap: Can't find source path /a: No such file");
   assertMatch(moved, /^Run it again, .*ipybox doctor$/);
+});
+
+Deno.test("workspaceView() takes the .git of a worktree, which is a file, and keeps a repository's", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const keptOf = async () => {
+    const view = await workspaceView(workspace, {
+      log: silentLogger,
+      python: await hostPython(workspace),
+    });
+    return view.keep.filter((path) => path.includes("/.git"));
+  };
+  await Deno.writeTextFile(`${workspace}/.git`, "gitdir: /elsewhere");
+  assertEquals(await keptOf(), []);
+  await Deno.remove(`${workspace}/.git`);
+  await Deno.mkdir(`${workspace}/.git/hooks`, { recursive: true });
+  assertEquals(await keptOf(), [`${workspace}/.git/hooks`]);
 });
