@@ -7,7 +7,6 @@ import { testIf } from "../support/skip.ts";
 import { until } from "../support/wait.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
-import { testIf } from "../support/skip.ts";
 import { denoDirectory, TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { asUnprivileged, giveToUnprivileged, whyNotUnprivileged } from "../support/unprivileged.ts";
