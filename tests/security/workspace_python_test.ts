@@ -1,0 +1,75 @@
+/** A Python in the workspace, which code can change, runs in the sandbox and nowhere else. */
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { ConfigError } from "../../src/base/errors.ts";
+import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { runProgram } from "../support/program.ts";
+import { testPython } from "../support/python.ts";
+import { testIf } from "../support/skip.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const linux = Deno.build.os === "linux";
+
+/** A workspace with an environment that was made in it, with what kernels need. */
+async function workspaceWithPython(): Promise<TempFolder> {
+  const workspace = await TempFolder.create();
+  const venv = `${workspace.path}/.venv`;
+  const script = `
+import os, subprocess, sys, sysconfig
+base = os.path.join(sys.base_prefix, "bin", "python3")
+subprocess.run([base, "-I", "-m", "venv", "--without-pip", "--symlinks", sys.argv[1]], check=True)
+there = subprocess.run(
+    [sys.argv[1] + "/bin/python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+    check=True, capture_output=True, text=True,
+).stdout.strip()
+own = sysconfig.get_path("purelib")
+# Links to the same files take no time; on another disk they are copied.
+for flag in ("-al", "-a"):
+    if subprocess.run(["cp", flag, own + "/.", there], stderr=subprocess.DEVNULL).returncode == 0:
+        break
+`;
+  const { success, stderr } = await runProgram(testPython(), ["-I", "-c", script, venv]);
+  if (!success) throw new Error(stderr);
+  return workspace;
+}
+
+testIf(linux, "elsewhere a sandbox is rules about paths", {
+  name: "a Python of the workspace runs code, but never on the host",
+  fn: async () => {
+    await using workspace = await workspaceWithPython();
+    await using outside = await TempFolder.create();
+    const bin = `${workspace.path}/.venv/bin`;
+    await Deno.rename(`${bin}/python`, `${bin}/python-itself`);
+    await Deno.writeTextFile(
+      `${bin}/python`,
+      `#!/bin/sh\n{ echo ran >>${outside.path}/ran; } 2>/dev/null\nexec "$0-itself" "$@"\n`,
+      { mode: 0o755 },
+    );
+    const options = { workspace: workspace.path, python: `${bin}/python` };
+    await using executor = await CodeExecutor.start(options);
+    const { text } = await executor.execute("import sys; print(sys.prefix)");
+    assertEquals(text, `${workspace.path}/.venv`);
+    assertEquals(await Array.fromAsync(Deno.readDir(outside.path)), []);
+    const { text: answer } = await executor.execute("!touch .venv/mine && echo writable");
+    assertStringIncludes(answer ?? "", "writable");
+  },
+});
+
+testIf(linux, "elsewhere a sandbox is rules about paths", {
+  name: "an environment of the workspace shows no folder that it only says to be based on",
+  fn: async () => {
+    await using workspace = await TempFolder.create();
+    await using project = await TempFolder.create();
+    await Deno.mkdir(`${workspace.path}/.venv/bin`, { recursive: true });
+    await Deno.mkdir(`${project.path}/bin`);
+    await Deno.symlink(testPython(), `${workspace.path}/.venv/bin/python`);
+    await Deno.writeTextFile(`${project.path}/secret`, "of the host");
+    const settings = `${workspace.path}/.venv/pyvenv.cfg`;
+    await Deno.writeTextFile(settings, `home = ${project.path}/bin\n`);
+    const start = () =>
+      CodeExecutor.start({
+        workspace: workspace.path,
+        python: `${workspace.path}/.venv/bin/python`,
+      });
+    await assertRejects(start, ConfigError, "which is no installed Python");
+  },
+});
