@@ -49,7 +49,8 @@ export async function placeHere(
   const libraryPath = options.kernelEnv?.LD_LIBRARY_PATH ?? hostEnv("LD_LIBRARY_PATH");
   const located = locatePython(options.python, { workspace, libraryPath, signal: deadline });
   // Leaves no process behind if the start fails earlier. Its error is reported where it is awaited.
-  parts.defer(() => located.then(() => {}, () => {}));
+  const ended = located.then(() => {}, () => {});
+  parts.defer(() => ended);
   const probe = {
     ...probeOf({ files: [folder.canary], port: canaryPort }),
     sandboxed: sandbox !== false,

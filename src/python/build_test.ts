@@ -143,7 +143,7 @@ Deno.test("buildPythonEnvironment() installs nothing from a cache that executed 
   await assertRejects(
     () => buildPythonEnvironment({ recipe, cacheDir: `${directory.path}/cache`, env }),
     ConfigError,
-    "as UV_CACHE_DIR: executed code could replace",
+    `as UV_CACHE_DIR: code of the workspace ${workspace.path} could replace`,
   );
 });
 

@@ -9,7 +9,11 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
-import { ConfigError, McpConnectionError } from "../../src/base/errors.ts";
+import {
+  ConfigError,
+  EnvironmentNotReadyError,
+  McpConnectionError,
+} from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { KernelGateway } from "../../src/kernel/gateway.ts";
 import { silentLogger } from "../../src/base/log.ts";
@@ -49,7 +53,6 @@ Deno.test("an interpreter that a link in the workspace leads to is not started",
     const python of [
       `${workspace}/linked/bin/python`,
       `${outside.path}/detour/linked/bin/python`,
-      `${workspace}/tools/bin/python`,
     ]
   ) {
     const reason = `code of the workspace ${workspace} could replace ${python}`;
@@ -64,6 +67,15 @@ Deno.test("an interpreter that a link in the workspace leads to is not started",
     assert(code !== 0);
     assertStringIncludes(stderr, reason);
   }
+  // Without a link, it is tried in the sandbox, where it is no Python.
+  const python = `${workspace}/tools/bin/python`;
+  for (
+    const start of [
+      () => findPython({ python, workspace }),
+      () => CodeExecutor.start({ python, workspace, log }),
+      () => KernelGateway.start({ python, workspace }),
+    ]
+  ) await assertRejects(start, EnvironmentNotReadyError, python);
   // A command that knows no workspace sees it by what is there.
   await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
   const { stderr } = await ipybox(["doctor", "--python", `${workspace}/linked/bin/python`]);
