@@ -16,8 +16,6 @@ import importlib.util
 import json
 import os
 import platform
-import pwd
-import re
 import select
 import shutil
 import signal

@@ -119,7 +119,9 @@ def of_the_host(probe, wall):
             yield f"{path} of the machine can be written"
     for path in OF_ITS_MEMORY:
         # Elsewhere, this one shows symbols without their addresses.
-        if can_open(path, os.O_RDONLY) and not (probe.get("elsewhere") and path.endswith("kallsyms")):
+        if can_open(path, os.O_RDONLY) and not (
+            probe.get("elsewhere") and path.endswith("kallsyms")
+        ):
             yield f"{path} of the machine can be read"
     if wall is not None:
         own = [os.readlink(f"/proc/self/ns/{kind}") for kind in KINDS]
@@ -133,7 +135,9 @@ def of_the_host(probe, wall):
         yield "processes of the host are visible"
     shown = [path for path, *_ in wall["seen"]] if wall else []
     for path in [name.format(uid=os.getuid()) for name in SOCKETS] + probe.get("sockets", []):
-        if not any(path == each or path.startswith(f"{each}/") for each in shown) and is_socket(path):
+        if not any(path == each or path.startswith(f"{each}/") for each in shown) and is_socket(
+            path
+        ):
             yield f"the host's socket {path!r} can be reached"
 
 

@@ -36,7 +36,7 @@ def is_socket(path):
 def search(root):
     """Finds by level, so that a deep tree takes none of the entries of those above it."""
     found, entries, level = [], 0, [(root, True)]
-    for depth in range(ORDER["depth"]):
+    for _ in range(ORDER["depth"]):
         below = []
         for folder, goes_on in level:
             try:

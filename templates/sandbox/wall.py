@@ -157,10 +157,8 @@ def in_memory(path, size):
 
 
 def proc(order):
-    if order["proc"] == "host":  # where it is incomplete, the system allows no other one
-        args = ["--dev-bind", "/proc", "/proc"]
-    else:
-        args = ["--proc", "/proc"]
+    # Where the one that is there is incomplete, the system allows no other one.
+    args = ["--dev-bind", "/proc", "/proc"] if order["proc"] == "host" else ["--proc", "/proc"]
     for name in sorted(os.listdir("/proc")):
         path = f"/proc/{name}"
         if name.isdigit() or name in SHOWN or os.path.islink(path):
@@ -218,7 +216,9 @@ def pins(found):
         *folders, around = folders_above(path, found) or [path]
         if kind in (KEEP, MASK) and found.get(around) == WRITE:
             movable.setdefault(around, set()).update(folders)
-    paths = [path for root, folders in movable.items() if folders for path in (root, *sorted(folders))]
+    paths = [
+        path for root, folders in movable.items() if folders for path in (root, *sorted(folders))
+    ]
     return [argument for path in paths for argument in ("--bind", path, path)]
 
 
@@ -269,7 +269,9 @@ def wall(order):
     expected = {
         "namespaces": [os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES],
         "seen": [[path, *identity(path, owned)] for path in shown],
-        "kept": [path for path, kind in found.items() if kind in (SHOW, KEEP) and path not in links],
+        "kept": [
+            path for path, kind in found.items() if kind in (SHOW, KEEP) and path not in links
+        ],
         "masked": [path for path, kind in found.items() if kind == MASK],
         "identities": order["identities"],
     }
@@ -281,7 +283,9 @@ NAMESPACES = ("ipc", "uts", "cgroup", "pid", "user", "mnt")
 
 
 def is_shown(path, found):
-    return any(path != other and is_in(path, other) for other, kind in found.items() if kind != MASK)
+    return any(
+        path != other and is_in(path, other) for other, kind in found.items() if kind != MASK
+    )
 
 
 def identity(path, owned):
@@ -293,7 +297,9 @@ def identity(path, owned):
         os.close(at)
         at = below
         if stat.S_ISLNK(os.fstat(at).st_mode):
-            sys.exit(f"{name} in {path} is a link, and code could have put it there: name its target")
+            sys.exit(
+                f"{name} in {path} is a link, and code could have put it there: name its target"
+            )
     found = os.fstat(at)
     os.close(at)
     return [found.st_dev, found.st_ino]
