@@ -49,7 +49,8 @@ interface LaunchOptions {
 
 async function spawnLauncher(folder: TempFolder): Promise<ManagedProcess> {
   await Deno.writeTextFile(`${folder.path}/launcher.py`, asset("launcher/launcher.py"));
-  const probe = { files: ["/no/such/file"], port: 1, process: Deno.pid };
+  await Deno.writeTextFile(`${folder.path}/check.py`, asset("launcher/check.py"));
+  const probe = { files: ["/no/such/file"], port: 1, process: Deno.pid, sandboxed: false };
   return ManagedProcess.spawn({
     command: namedProgram(testPython()),
     args: ["-I", "-S", `${folder.path}/launcher.py`, JSON.stringify(probe)],
