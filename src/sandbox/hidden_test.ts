@@ -135,6 +135,18 @@ Deno.test("findHidden() hides 500 paths, and says how many are left", async () =
   assertMatch(warnings[0] ?? "", /^Code can read 3 files with names of secrets in /);
 });
 
+Deno.test("findHidden() hides ipybox's own folders, however many secrets code makes", async () => {
+  await using folder = await TempFolder.create();
+  await make(folder.path, ".env.0");
+  for (let i = 1; i < 1500; i++) {
+    await Deno.link(`${folder.path}/.env.0`, `${folder.path}/.env.${i}`);
+    if (i === 750) await make(folder.path, ".ipybox/", "inner/.ipybox/");
+  }
+  const { paths } = await find(folder.path);
+  assertEquals(paths.length, 500);
+  assertEquals(paths.slice(0, 2), [`${folder.path}/.ipybox`, `${folder.path}/inner/.ipybox`]);
+});
+
 Deno.test({
   name: "findHidden() looks into folders whose names are not UTF-8",
   ignore: Deno.build.os !== "linux", // elsewhere, all names are

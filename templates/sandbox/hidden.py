@@ -34,8 +34,13 @@ def is_socket(path):
 
 
 def search(root):
-    """Finds by level, so that a deep tree takes none of the entries of those above it."""
-    found, entries, level = [], 0, [(root, True)]
+    """Finds by level, so that a deep tree takes none of the entries of those above it.
+
+    ipybox's own folders come first, that of this folder before all: code can make as many secrets as it likes.
+    """
+    own = os.path.join(root, ORDER["state"])
+    states, found = [own] if os.path.isdir(own) else [], []
+    entries, level = 0, [(root, True)]
     for depth in range(ORDER["depth"]):
         below = []
         for folder, goes_on in level:
@@ -47,11 +52,11 @@ def search(root):
                 for entry in listed:
                     entries += 1
                     if entries > ORDER["entries"]:
-                        return found, entries
+                        return states + found, entries
                     name, path = entry.name, entry.path
                     if entry.is_dir(follow_symlinks=False):
                         if name == ORDER["state"]:
-                            found.append(path)
+                            states.append(path)
                         elif goes_on and name not in UNSEARCHED:
                             below.append((path, True))
                         elif goes_on and name == ".git":
@@ -61,7 +66,7 @@ def search(root):
                     elif not entry.is_file(follow_symlinks=False) and is_socket(path):
                         found.append(path)
         level = below
-    return found, entries
+    return states + found, entries
 
 
 PATHS, ENTRIES = search(ORDER["folder"])
