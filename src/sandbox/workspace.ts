@@ -319,8 +319,8 @@ export async function admitWorkspace(workspace: string, hostPrivate: string): Pr
 /** Notes that code can write to a workspace from now on, and whether that has no `.env` of the user's. */
 export async function beginWriting(workspace: string): Promise<void> {
   const dotenv = await ifPresent(Deno.lstat(join(workspace, ".env")));
-  // A folder, such as an environment, is none either, and code may replace it.
-  if (dotenv === undefined || dotenv.isDirectory) await makeNote(join(workspace, DOTENV_NOTE));
+  // A folder, such as an environment, or a link is none either, and code may replace it.
+  if (!dotenv?.isFile) await makeNote(join(workspace, DOTENV_NOTE));
   await makeNote(join(workspace, CODE_NOTE));
 }
 

@@ -21,9 +21,9 @@ def is_secret(name):
 
 
 def target_in(folder, link):
-    """The target of a link, if it is in the folder."""
+    """The file that a link leads to, if it is in the folder. Elsewhere, code sees only what it is shown."""
     target = os.path.realpath(link)
-    return target if target.startswith(f"{folder}/") and os.path.exists(target) else link
+    return target if target.startswith(f"{folder}/") and os.path.isfile(target) else None
 
 
 def is_socket(path):
@@ -62,7 +62,9 @@ def search(root):
                         elif goes_on and name == ".git":
                             below.append((path, False))  # programs of git listen there
                     elif is_secret(name):
-                        found.append(target_in(root, path) if entry.is_symlink() else path)
+                        target = target_in(root, path) if entry.is_symlink() else path
+                        if target is not None:
+                            found.append(target)
                     elif not entry.is_file(follow_symlinks=False) and is_socket(path):
                         found.append(path)
         level = below
