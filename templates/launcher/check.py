@@ -122,9 +122,8 @@ def of_the_host(probe, wall):
         if can_open(path, os.O_RDONLY) and not (probe.get("elsewhere") and path.endswith("kallsyms")):
             yield f"{path} of the machine can be read"
     if wall is not None:
-        own = [os.readlink(f"/proc/self/ns/{kind}") for kind in KINDS]
-        for kind, namespace in zip(KINDS, own, strict=True):
-            if namespace in wall["namespaces"]:
+        for kind in KINDS:
+            if os.readlink(f"/proc/self/ns/{kind}") in wall["namespaces"]:
                 yield f"it shares the {kind} namespace with the host"
     elif not probe.get("elsewhere"):
         yield "it was not made by ipybox"
@@ -283,6 +282,16 @@ def confine_sockets():
     os.close(ruleset)
 
 
+def close_inherited():
+    """Closes those that are open: in a container, there can be a thousand million that are not."""
+    for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):
+        if int(name) > 2:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the one that listed the folder, already closed
+
+
 def limit(which, value):
     """Lowers a resource limit, unless it is already lower."""
     _, hard = resource.getrlimit(which)
@@ -296,7 +305,7 @@ def main():
     order = json.loads(sys.argv[1])
     if failures := check(order["probe"], wall_of_this())["failures"]:
         sys.exit(f"The sandbox does not hold, nothing was started: {'; '.join(failures)}")
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    close_inherited()
     os.chdir(order["cwd"])
     if os.getcwd() != order["cwd"]:  # code may have replaced the folder by a link
         sys.exit(f"{order['cwd']} leads elsewhere, nothing was started")
