@@ -132,7 +132,8 @@ def of_the_host(probe, wall):
         yield "processes of the host are visible"
     shown = [path for path, *_ in wall["seen"]] if wall else []
     for path in [name.format(uid=os.getuid()) for name in SOCKETS] + probe.get("sockets", []):
-        if not any(path == each or path.startswith(f"{each}/") for each in shown) and is_socket(path):
+        named = any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in shown)
+        if not named and is_socket(path):
             yield f"the host's socket {path!r} can be reached"
 
 
