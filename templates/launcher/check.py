@@ -75,15 +75,22 @@ def wall_of_this():
         return json.load(file)
 
 
+def facts():
+    """What the host must know of this process, also without a sandbox."""
+    report = {"pid": os.getpid(), "uid": os.getuid(), "platform": sys.platform, "failures": []}
+    if sys.platform == "linux":
+        report["landlock"] = system_call(LANDLOCK_CREATE_RULESET, None, 0, 1)  # its version
+    return report
+
+
 def check(probe, wall):
     """Tries what the sandbox must prevent, and returns a report for the host.
 
     `probe` names files, a port, a process and sockets of the host, and what the place is.
     """
-    report = {"pid": os.getpid(), "uid": os.getuid(), "platform": sys.platform}
+    report = facts()
     failures = [f"{path} can be opened" for path in probe["files"] if can_open(path, os.O_RDONLY)]
     if sys.platform == "linux":
-        report["landlock"] = system_call(LANDLOCK_CREATE_RULESET, None, 0, 1)  # its version
         failures += [*of_this_process(), *of_the_host(probe, wall), *of_the_network(probe)]
     elif probe.get("elsewhere"):
         failures.append(f"it is {sys.platform}, not Linux")
