@@ -91,8 +91,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     io.out(JSON.stringify(policyJsonSchema(), null, 2) + "\n");
     return EXIT.ok;
   }
-  const writes = action === "accept" || action === "forget";
-  const workspace = await (writes ? workspaceOf : workspaceOf)(parsed);
+  const workspace = await workspaceOf(parsed);
   const json = parsed.has("json");
   if (action === "consents") return await listConsents(workspace, io, json);
   if (action === "forget") {

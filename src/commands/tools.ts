@@ -46,7 +46,7 @@ export const tools: Command = {
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const learnt = parsed.value("learn");
-  const workspace = await (learnt === undefined ? workspaceOf : workspaceOf)(parsed);
+  const workspace = await workspaceOf(parsed);
   if (learnt !== undefined) {
     if (parsed.positional.length > 0) throw new UsageError("Option --learn takes no query");
     requireServerName(learnt);

@@ -47,11 +47,16 @@ export async function whyCode(
   return undefined;
 }
 
-/** Whether a folder is the workspace of any session. One around the home directory never counts. */
-async function isWorkspace(folder: string): Promise<boolean> {
+/**
+ * Whether a folder is the workspace of any session of this user, whose code has the rights of that user. One
+ * around the home directory never counts.
+ */
+export async function isWorkspace(folder: string): Promise<boolean> {
   const home = hostEnv("HOME");
   if (home !== undefined && isInside(home, folder)) return false;
-  return (await lstatIfAllowed(join(folder, WORKSPACE_STATE)))?.isDirectory ?? false;
+  const state = await lstatIfAllowed(join(folder, WORKSPACE_STATE));
+  const user = ownId() ?? 0;
+  return state !== undefined && (user === 0 || state.uid === null || state.uid === user);
 }
 
 /**
@@ -122,7 +127,7 @@ export async function reliablePath(path: string, options: ReliablePathOptions): 
       ? `Cannot use ${path} as ${options.what}: ${bad.path} is a symbolic link in the workspace, ` +
         `which executed code could replace. Use its target, ${real}, or replace it with a copy`
       : `Cannot use ${path} as ${options.what}: executed code could replace ${bad.path}. Use one ` +
-        "outside the workspace, or in a virtual environment that existed before code first ran",
+        "outside the workspace",
   );
 }
 

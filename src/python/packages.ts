@@ -394,9 +394,10 @@ export class PackageFolder {
         env: { ...Object.fromEntries(own), PATH: path, ...env },
       };
     }
-    const { prefix, basePrefix } = this.#python;
+    const { prefix, basePrefix, executable } = this.#python;
     return await confine({
       command: [command, ...args],
+      python: executable,
       env: {
         HOME: session,
         TMPDIR: `${session}/tmp`,

@@ -20,7 +20,7 @@ export interface SandboxConfig {
     readonly deniedDomains?: readonly string[];
     /** Whether code may use ports of the host's loopback interface; macOS only. */
     readonly allowLocalBinding?: boolean;
-    /** Unsafe: lets code connect to Unix sockets of the host; macOS only. */
+    /** Unsafe: lets code connect to Unix sockets of the host; on Linux only where it sees all files. */
     readonly allowAllUnixSockets?: boolean;
   } | undefined;
   /** The file system. */

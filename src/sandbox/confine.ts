@@ -25,6 +25,12 @@ interface ConfinedProgram {
   readonly hosts: readonly string[];
   /** The user's additional sandbox settings. */
   readonly config?: SandboxConfig;
+  /**
+   * A Python that code cannot have changed, which makes the sandbox.
+   *
+   * @default {"python3"} on the `PATH`
+   */
+  readonly python?: string;
 }
 
 /** Determines how to start a program in its own sandbox. */
@@ -35,7 +41,7 @@ export async function confine(
   const { session, writable, hostPrivate, config = {} } = program;
   const untrusted = [session, ...writable];
   const path = await trustedPath(hostPath(), untrusted);
-  const python = await hostPython(session);
+  const python = await hostPython(session, program.python);
   const limits = effectiveLimits(undefined, { sandboxed: true });
   const temporary = `${session}/tmp`;
   await Deno.mkdir(temporary, { recursive: true });

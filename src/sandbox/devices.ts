@@ -1,6 +1,8 @@
+import { resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
 import { ifPresent } from "../files/safe.ts";
+import { lstatIfAllowed } from "../process/trusted_path.ts";
 
 /** The devices of GPUs, by what users call them. */
 const KINDS: Readonly<Record<string, RegExp>> = {
@@ -11,38 +13,35 @@ const KINDS: Readonly<Record<string, RegExp>> = {
 
 /** The paths of devices that are named by kind or by path. */
 export async function devicesOf(names: readonly string[]): Promise<string[]> {
-  if (names.length === 0) return [];
-  const there = await presentDevices();
-  const found = names.map((name) => {
+  const found = await Promise.all(names.map(async (name) => {
     const kind = KINDS[name];
-    if (kind === undefined && !/^\/dev\/[^.]/.test(name)) {
+    const path = resolve("/", name);
+    if (kind === undefined && (path !== name || !path.startsWith("/dev/"))) {
       throw new ConfigError(
         `Unknown device "${name}": name ${Object.keys(KINDS).join(", ")}, or a path in /dev`,
       );
     }
-    const paths = there.filter((path) =>
-      kind ? kind.test(path.slice("/dev/".length)) : path === name
-    );
-    if (paths.length > 0 || (kind === undefined && name.indexOf("/", 5) > 0)) {
-      return kind ? paths : [name];
-    }
+    const paths = kind !== undefined
+      ? await devicesOfKind(kind)
+      : await lstatIfAllowed(path) === undefined
+      ? []
+      : [path];
+    if (paths.length > 0) return paths;
     throw new ConfigError(
       `There is no device "${name}" on this machine: \`ipybox doctor\` lists those there are`,
     );
-  });
+  }));
   return [...new Set(found.flat())];
 }
 
 /** The kinds of GPU devices that this machine has. */
 export async function presentKinds(): Promise<string[]> {
-  const there = await presentDevices();
-  return Object.entries(KINDS)
-    .filter(([, kind]) => there.some((path) => kind.test(path.slice("/dev/".length))))
-    .map(([name]) => name);
+  const found = await Promise.all(Object.values(KINDS).map(devicesOfKind));
+  return Object.keys(KINDS).filter((_, index) => found[index]?.length);
 }
 
-async function presentDevices(): Promise<string[]> {
+async function devicesOfKind(kind: RegExp): Promise<string[]> {
   if (!mayRead("/dev")) return [];
   const entries = await ifPresent(Array.fromAsync(Deno.readDir("/dev"))) ?? [];
-  return entries.map(({ name }) => `/dev/${name}`).sort();
+  return entries.filter(({ name }) => kind.test(name)).map(({ name }) => `/dev/${name}`).sort();
 }

@@ -87,7 +87,7 @@ Deno.test("findHidden() leaves what is no secret, and looks into no node_modules
   assertEquals(await hiddenIn(folder.path), [".env/.env"]);
 });
 
-Deno.test("findHidden() finds what a secret's link leads to, and follows no other link", async () => {
+Deno.test("findHidden() finds the file that a secret's link leads to, and no link", async () => {
   await using folder = await TempFolder.create();
   await using outside = await TempFolder.create();
   await make(folder.path, "config/named", "config/folder/file");
@@ -97,18 +97,14 @@ Deno.test("findHidden() finds what a secret's link leads to, and follows no othe
     ".env.outside": `${outside.path}/file`,
     ".env.nowhere": "nothing",
     ".env.loop": ".env.loop",
+    ".env.folder": "config/folder",
     "plain": "config/named",
     "elsewhere": outside.path,
   };
   for (const [name, target] of Object.entries(links)) {
     await Deno.symlink(target, `${folder.path}/${name}`);
   }
-  assertEquals(await hiddenIn(folder.path), [
-    ".env.loop",
-    ".env.nowhere",
-    ".env.outside",
-    "config/named",
-  ]);
+  assertEquals(await hiddenIn(folder.path), ["config/named"]);
 });
 
 Deno.test({
@@ -133,6 +129,18 @@ Deno.test("findHidden() hides 500 paths, and says how many are left", async () =
   const { paths, warnings } = await find(folder.path);
   assertEquals([paths.length, warnings.length], [500, 1]);
   assertMatch(warnings[0] ?? "", /^Code can read 3 files with names of secrets in /);
+});
+
+Deno.test("findHidden() hides ipybox's own folders, however many secrets code makes", async () => {
+  await using folder = await TempFolder.create();
+  await make(folder.path, ".env.0");
+  for (let i = 1; i < 1500; i++) {
+    await Deno.link(`${folder.path}/.env.0`, `${folder.path}/.env.${i}`);
+    if (i === 750) await make(folder.path, ".ipybox/", "inner/.ipybox/");
+  }
+  const { paths } = await find(folder.path);
+  assertEquals(paths.length, 500);
+  assertEquals(paths.slice(0, 2), [`${folder.path}/.ipybox`, `${folder.path}/inner/.ipybox`]);
 });
 
 Deno.test({

@@ -10,6 +10,7 @@ import { ownProgram, type ProgramPath } from "../process/program.ts";
 import {
   isInReach,
   isInside,
+  isWorkspace,
   lstatIfAllowed,
   pathsOnWay,
   realPathIfSeen,
@@ -30,7 +31,7 @@ export function isWide(folder: string): boolean {
 async function workspacesAbove(path: string): Promise<string[]> {
   const found: string[] = [];
   for (let folder = dirname(path); !isWide(folder); folder = dirname(folder)) {
-    if (await hasState(folder)) found.push(folder);
+    if (await isWorkspace(folder)) found.push(folder);
   }
   return found;
 }
@@ -41,13 +42,9 @@ async function workspacesOn(path: string): Promise<Set<string>> {
   for (const each of await pathsOnWay(path)) {
     const folder = dirname(each);
     if (isWide(folder) || found.has(folder)) continue; // wide folders have no sandbox
-    if (await hasState(folder)) found.add(folder);
+    if (await isWorkspace(folder)) found.add(folder);
   }
   return found;
-}
-
-async function hasState(folder: string): Promise<boolean> {
-  return await lstatIfAllowed(join(folder, STATE_FOLDER)) !== undefined;
 }
 
 /** A file that the host obeys. */
@@ -319,8 +316,8 @@ export async function admitWorkspace(workspace: string, hostPrivate: string): Pr
 /** Notes that code can write to a workspace from now on, and whether that has no `.env` of the user's. */
 export async function beginWriting(workspace: string): Promise<void> {
   const dotenv = await ifPresent(Deno.lstat(join(workspace, ".env")));
-  // A folder, such as an environment, is none either, and code may replace it.
-  if (dotenv === undefined || dotenv.isDirectory) await makeNote(join(workspace, DOTENV_NOTE));
+  // A folder, such as an environment, or a link is none either, and code may replace it.
+  if (!dotenv?.isFile) await makeNote(join(workspace, DOTENV_NOTE));
   await makeNote(join(workspace, CODE_NOTE));
 }
 

@@ -75,15 +75,22 @@ def wall_of_this():
         return json.load(file)
 
 
+def facts():
+    """What the host must know of this process, also without a sandbox."""
+    report = {"pid": os.getpid(), "uid": os.getuid(), "platform": sys.platform, "failures": []}
+    if sys.platform == "linux":
+        report["landlock"] = system_call(LANDLOCK_CREATE_RULESET, None, 0, 1)  # its version
+    return report
+
+
 def check(probe, wall):
     """Tries what the sandbox must prevent, and returns a report for the host.
 
     `probe` names files, a port, a process and sockets of the host, and what the place is.
     """
-    report = {"pid": os.getpid(), "uid": os.getuid(), "platform": sys.platform}
+    report = facts()
     failures = [f"{path} can be opened" for path in probe["files"] if can_open(path, os.O_RDONLY)]
     if sys.platform == "linux":
-        report["landlock"] = system_call(LANDLOCK_CREATE_RULESET, None, 0, 1)  # its version
         failures += [*of_this_process(), *of_the_host(probe, wall), *of_the_network(probe)]
     elif probe.get("elsewhere"):
         failures.append(f"it is {sys.platform}, not Linux")
@@ -124,9 +131,8 @@ def of_the_host(probe, wall):
         ):
             yield f"{path} of the machine can be read"
     if wall is not None:
-        own = [os.readlink(f"/proc/self/ns/{kind}") for kind in KINDS]
-        for kind, namespace in zip(KINDS, own, strict=True):
-            if namespace in wall["namespaces"]:
+        for kind in KINDS:
+            if os.readlink(f"/proc/self/ns/{kind}") in wall["namespaces"]:
                 yield f"it shares the {kind} namespace with the host"
     elif not probe.get("elsewhere"):
         yield "it was not made by ipybox"
@@ -135,9 +141,8 @@ def of_the_host(probe, wall):
         yield "processes of the host are visible"
     shown = [path for path, *_ in wall["seen"]] if wall else []
     for path in [name.format(uid=os.getuid()) for name in SOCKETS] + probe.get("sockets", []):
-        if not any(path == each or path.startswith(f"{each}/") for each in shown) and is_socket(
-            path
-        ):
+        named = any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in shown)
+        if not named and is_socket(path):
             yield f"the host's socket {path!r} can be reached"
 
 
@@ -287,6 +292,16 @@ def confine_sockets():
     os.close(ruleset)
 
 
+def close_inherited():
+    """Closes those that are open: in a container, there can be a thousand million that are not."""
+    for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):
+        if int(name) > 2:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the one that listed the folder, already closed
+
+
 def limit(which, value):
     """Lowers a resource limit, unless it is already lower."""
     _, hard = resource.getrlimit(which)
@@ -300,7 +315,7 @@ def main():
     order = json.loads(sys.argv[1])
     if failures := check(order["probe"], wall_of_this())["failures"]:
         sys.exit(f"The sandbox does not hold, nothing was started: {'; '.join(failures)}")
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    close_inherited()
     os.chdir(order["cwd"])
     if os.getcwd() != order["cwd"]:  # code may have replaced the folder by a link
         sys.exit(f"{order['cwd']} leads elsewhere, nothing was started")

@@ -21,9 +21,9 @@ def is_secret(name):
 
 
 def target_in(folder, link):
-    """The target of a link, if it is in the folder."""
+    """The file that a link leads to, if it is in the folder. Elsewhere, code sees only what it is shown."""
     target = os.path.realpath(link)
-    return target if target.startswith(f"{folder}/") and os.path.exists(target) else link
+    return target if target.startswith(f"{folder}/") and os.path.isfile(target) else None
 
 
 def is_socket(path):
@@ -34,8 +34,13 @@ def is_socket(path):
 
 
 def search(root):
-    """Finds by level, so that a deep tree takes none of the entries of those above it."""
-    found, entries, level = [], 0, [(root, True)]
+    """Finds by level, so that a deep tree takes none of the entries of those above it.
+
+    ipybox's own folders come first, that of this folder before all: code can make as many secrets as it likes.
+    """
+    own = os.path.join(root, ORDER["state"])
+    states, found = [own] if os.path.isdir(own) else [], []
+    entries, level = 0, [(root, True)]
     for _ in range(ORDER["depth"]):
         below = []
         for folder, goes_on in level:
@@ -47,21 +52,23 @@ def search(root):
                 for entry in listed:
                     entries += 1
                     if entries > ORDER["entries"]:
-                        return found, entries
+                        return states + found, entries
                     name, path = entry.name, entry.path
                     if entry.is_dir(follow_symlinks=False):
                         if name == ORDER["state"]:
-                            found.append(path)
+                            states.append(path)
                         elif goes_on and name not in UNSEARCHED:
                             below.append((path, True))
                         elif goes_on and name == ".git":
                             below.append((path, False))  # programs of git listen there
                     elif is_secret(name):
-                        found.append(target_in(root, path) if entry.is_symlink() else path)
+                        target = target_in(root, path) if entry.is_symlink() else path
+                        if target is not None:
+                            found.append(target)
                     elif not entry.is_file(follow_symlinks=False) and is_socket(path):
                         found.append(path)
         level = below
-    return found, entries
+    return states + found, entries
 
 
 PATHS, ENTRIES = search(ORDER["folder"])

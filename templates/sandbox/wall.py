@@ -266,6 +266,7 @@ def wall(order):
         argv += ["--disable-userns"]
     owned = [path for path in (order["workspace"], *order["write"]) if path and not is_wide(path)]
     shown = [path for path, kind in found.items() if kind != MASK and path not in links]
+    shown += [] if whole is None else ["/"]
     expected = {
         "namespaces": [os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES],
         "seen": [[path, *identity(path, owned)] for path in shown],

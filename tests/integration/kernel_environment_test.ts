@@ -3,6 +3,7 @@ import { assertEquals, assertMatch } from "@std/assert";
 import { workspaceCache } from "../../src/kernel/workspace_cache.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { variables } from "../support/variables.ts";
 
 const VARIABLES = {
   TZ: "Asia/Tokyo",
@@ -16,25 +17,17 @@ for (const sandbox of [true, false]) {
   const where = sandbox ? "in the sandbox" : "without the sandbox";
 
   Deno.test(`Kernels ${where} know the user and the time zone`, async () => {
-    const before = Object.keys(VARIABLES).map((name) => [name, Deno.env.get(name)] as const);
-    for (const [name, value] of Object.entries(VARIABLES)) Deno.env.set(name, value);
-    try {
-      await using test = await TestExecutor.start({ sandbox });
-      const code = `import os, time, getpass
+    using _variables = variables(VARIABLES);
+    await using test = await TestExecutor.start({ sandbox });
+    const code = `import os, time, getpass
 [os.environ.get(name) for name in ${
-        JSON.stringify(Object.keys(VARIABLES))
-      }], time.tzname, getpass.getuser()`;
-      assertEquals(
-        (await test.executor.execute(code)).text,
-        "(['Asia/Tokyo', 'somebody', 'somebody@example.com', 'de_DE.UTF-8', None],\n" +
-          " ('JST', 'JST'),\n 'somebody')",
-      );
-    } finally {
-      for (const [name, value] of before) {
-        if (value === undefined) Deno.env.delete(name);
-        else Deno.env.set(name, value);
-      }
-    }
+      JSON.stringify(Object.keys(VARIABLES))
+    }], time.tzname, getpass.getuser()`;
+    assertEquals(
+      (await test.executor.execute(code)).text,
+      "(['Asia/Tokyo', 'somebody', 'somebody@example.com', 'de_DE.UTF-8', None],\n" +
+        " ('JST', 'JST'),\n 'somebody')",
+    );
   });
 
   Deno.test(`What a kernel ${where} caches is there for the next one of its workspace`, async () => {
@@ -68,4 +61,23 @@ Deno.test("A cache is the workspace's own, and only the user's", async () => {
   assertMatch(one ?? "", /\/workspaces\/\w+\/cache$/);
   assertEquals(one === other, false);
   assertEquals(((await Deno.stat(one ?? "")).mode ?? 0) & 0o777, 0o700);
+});
+
+Deno.test("a kernel without a sandbox connects to no socket of the host", async () => {
+  await using folder = await TempFolder.create();
+  const path = `${folder.path}/agent`;
+  using listener = Deno.listen({ transport: "unix", path });
+  let reached = false;
+  const accepting = listener.accept().then((connection) => {
+    connection.close();
+    reached = true;
+  }, () => {}); // nobody came until it was closed
+  using _agent = variables({ SSH_AUTH_SOCK: path });
+  {
+    await using test = await TestExecutor.start({ sandbox: false });
+    assertEquals((await test.executor.execute("6 * 7")).text, "42");
+  }
+  assertEquals(reached, false);
+  listener.close();
+  await accepting;
 });

@@ -72,6 +72,15 @@ Deno.test("a package gets an older version of what kernels have, which code then
   assertEquals(await workspace.run("import dateutil; print(dateutil.OWN)"), "1");
 });
 
+Deno.test("the kernel's Python makes the sandbox of an installer, whatever python3 is on the PATH", async () => {
+  await using workspace = await Workspace.create([{ name: "cloud" }]);
+  await using folder = await TempFolder.create();
+  await Deno.writeTextFile(`${folder.path}/python3`, "#!/bin/sh\nexit 1\n", { mode: 0o755 });
+  const PATH = `${folder.path}:${hostPath()}`;
+  const { code, stderr } = await workspace.ipybox(["install", "cloud"], { PATH });
+  assertEquals(code, 0, stderr);
+});
+
 Deno.test("nothing becomes older for the gateway's sake", async () => {
   await using workspace = await Workspace.create([
     { name: "cloud", version: "1.0" },

@@ -14,6 +14,7 @@ import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { variables } from "../support/variables.ts";
 
 const script = new URL("../fixtures/mcp/prober.py", import.meta.url).pathname;
 
@@ -162,6 +163,24 @@ Deno.test("srt as a server's command means what it means to srt, from the worksp
   assertEquals([outcomes.elsewhere, outcomes.write], ["elsewhere", "written"]);
   for (const name of ["secret", "state", "write elsewhere", "world"]) {
     assertMatch(outcomes[name] ?? "", REFUSED, name);
+  }
+});
+
+Deno.test("srt's setting for Unix sockets opens those of the host", async () => {
+  await using stack = new AsyncDisposableStack();
+  const workspace = await makeWorkspace(stack);
+  const { path: outside } = stack.use(await TempFolder.create());
+  const path = `${outside}/agent`;
+  using _listener = Deno.listen({ transport: "unix", path });
+  using _agent = variables({ SSH_AUTH_SOCK: path });
+  const reach = `socket.socket(socket.AF_UNIX).connect("${path}")`;
+  for (const [allowed, outcome] of [[true, "None"], [false, "! PermissionError"]] as const) {
+    const settings = { network: { allowAllUnixSockets: allowed } };
+    await Deno.writeTextFile(`${workspace}/srt.json`, JSON.stringify(settings));
+    const { command, args = [] } = prober();
+    const params = { command: "srt", args: ["--settings", "srt.json", command, ...args] };
+    await using connection = await connectMcp("prober", params, { workspace });
+    assertEquals(await probe(connection, { reach }), { reach: outcome });
   }
 });
 
