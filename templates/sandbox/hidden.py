@@ -21,9 +21,9 @@ def is_secret(name):
 
 
 def target_in(folder, link):
-    """The target of a link, if it is in the folder."""
+    """The target of a link, if it is in the folder: what is elsewhere, code does not see."""
     target = os.path.realpath(link)
-    return target if target.startswith(f"{folder}/") and os.path.exists(target) else link
+    return target if target.startswith(f"{folder}/") and os.path.exists(target) else None
 
 
 def is_socket(path):
@@ -65,5 +65,5 @@ def search(root):
 
 
 PATHS, ENTRIES = search(ORDER["folder"])
-PATHS = list(dict.fromkeys(PATHS))
+PATHS = list(dict.fromkeys(path for path in PATHS if path))
 json.dump({"paths": PATHS[: ORDER["most"]], "found": len(PATHS), "entries": ENTRIES}, sys.stdout)
