@@ -10,6 +10,7 @@ const NO_MEMORY = [
   "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 22.4 GiB",
   "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc",
   "memory allocation of 16000000000 bytes failed",
+  "memory allocation of Fatal Python error: Aborted", // as Polars' last words arrive
   "sh: 1: Cannot allocate memory",
 ];
 

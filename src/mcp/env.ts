@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { parse } from "@std/dotenv";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { isPlainFile, readHostileFile } from "../files/safe.ts";
+import { isPlainFile, lstatIfPresent, readHostileFile } from "../files/safe.ts";
 import { foreignDotenv } from "../sandbox/workspace.ts";
 
 /** Reads a workspace's `.env`, unless executed code may have written it. */
@@ -9,7 +9,14 @@ export async function readDotenv(
   workspace: string,
   log: Logger = silentLogger,
 ): Promise<Record<string, string>> {
-  const text = await readHostileFile(join(workspace, ".env"));
+  const path = join(workspace, ".env");
+  const status = await lstatIfPresent(path);
+  if (status?.isDirectory) return {}; // a virtual environment of that name
+  if (status?.isSymlink) {
+    log.warn(`${path} is ignored: code can write what a link leads to. Put a copy in its place`);
+    return {};
+  }
+  const text = await readHostileFile(path);
   return text === undefined || !await isOwn(workspace, log) ? {} : parse(text);
 }
 

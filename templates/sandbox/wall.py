@@ -176,6 +176,7 @@ def mounts(order):
     """What is mounted where, by path, so that a folder comes before what is in it."""
     own = installation(real_executable(), order["workspace"])
     etc = [path for path in order["show"] if is_in(path, "/etc") and path != "/etc"]
+    etc.append("/etc/hosts")  # another text is shown there
     closed = (path for path in closed_to_others("/etc") if "/etc" in order["show"])
     masked = [path for path in closed if not any(is_in(path, named) for named in etc)]
     found = {}

@@ -190,3 +190,22 @@ print(subprocess.run("git log --format=%s".split(), capture_output=True, text=Tr
     assertEquals(text?.split("\n"), ["OSError OSError", "OSError OSError", "First"]);
   },
 });
+
+testIf(linux, "elsewhere nothing is mounted", {
+  name: "a session starts where links with names of secrets lead elsewhere or nowhere",
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    await Deno.writeTextFile(`${folder.path}/shared`, "KEY=v");
+    const workspace = `${folder.path}/workspace`;
+    await Deno.mkdir(workspace);
+    const links = { ".env": "../shared", ".npmrc": "none", ".envrc": ".envrc" };
+    for (const [name, target] of Object.entries(links)) {
+      await Deno.symlink(target, `${workspace}/${name}`);
+    }
+    await using test = await TestExecutor.start({ workspace });
+    const { text } = await test.executor.execute(
+      'import os; print([os.path.exists(name) for name in (".env", ".npmrc", ".envrc", "none")])',
+    );
+    assertEquals(text, "[False, False, False, False]");
+  },
+});

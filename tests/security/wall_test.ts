@@ -47,23 +47,38 @@ const afterSchema = z.object({
   reached: z.array(z.string()),
 });
 
+/** A file that the sandbox replaces, and that only root may read. */
+const HOSTS_OF_ROOT = `
+install -m 600 /etc/hosts /run/hosts
+mount --bind /run/hosts /etc/hosts
+`;
+
 /** Runs the probes where `/tmp` and `/run` are folders of their own, with the folder that sandboxes share. */
 const IN_OWN_TMP = `
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=1777 tmpfs /run
 mkdir -m 777 /tmp/claude /tmp/scratch
 echo of another sandbox > /tmp/claude/other
-exec "$@" 7</ # as shells leave descriptors open for what they start
 `;
+const RUN = 'exec "$@" 7</ # as shells leave descriptors open for what they start';
 
-async function probes(fixture: string): Promise<{
+async function probes(fixture: string, mounts: string): Promise<{
   reports: Record<string, Report>;
   after: z.infer<typeof afterSchema>;
 }> {
   const program = fileURLToPath(new URL(`../fixtures/wall/${fixture}`, import.meta.url));
   const deno = [Deno.execPath(), "run", "-A", "--quiet", "--cached-only", program, "/tmp/scratch"];
   const { success, stdout, stderr } = await new Deno.Command("unshare", {
-    args: ["--mount", "--propagation", "private", "sh", "-ec", IN_OWN_TMP, "sh", ...deno],
+    args: [
+      "--mount",
+      "--propagation",
+      "private",
+      "sh",
+      "-ec",
+      `${IN_OWN_TMP}${mounts}${RUN}`,
+      "sh",
+      ...deno,
+    ],
     stdin: "null",
     signal: AbortSignal.timeout(240_000), // where a sandbox lets it, the kernel may keep a probe
   }).output();
@@ -79,12 +94,15 @@ const GIB = 1024 ** 3;
 const SANDBOXES = ["kernel", "server", "server that reads all", "installer"];
 
 for (
-  const [user, fixture] of [["root", "sandboxes.ts"], ["an ordinary user", "as_user.ts"]] as const
+  const [user, fixture, mounts] of [
+    ["root", "sandboxes.ts", HOSTS_OF_ROOT],
+    ["an ordinary user", "as_user.ts", ""],
+  ] as const
 ) {
   testIf(whyNot === undefined, whyNot ?? "", {
     name: `as ${user}, nothing in a sandbox reaches around its namespaces`,
     fn: async (t) => {
-      const { reports, after } = await probes(fixture);
+      const { reports, after } = await probes(fixture, mounts);
       assertEquals(Object.keys(reports), SANDBOXES);
       const host = await hostNamespaces();
       for (const [sandbox, report] of Object.entries(reports)) {
