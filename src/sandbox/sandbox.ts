@@ -222,9 +222,6 @@ export function requireSandbox(
       ? "Deny all traffic by a NetworkPolicy, in a cluster that enforces them: docs/kubernetes.md"
       : elsewhere
       ? "Have the place deny this to code: docs/placements.md says what each kind has to deny"
-      : failures.some((failure) => /IPYBOX is shown/.test(failure))
-      ? "The workspace's file system ignores case, so code could change ipybox's settings: use a folder on " +
-        "another one, or ipybox mcp --project"
       : "ipybox doctor",
   );
 }

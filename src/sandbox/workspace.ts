@@ -310,7 +310,21 @@ export async function admitWorkspace(workspace: string, hostPrivate: string): Pr
     );
   }
   await makeOwnFolders(workspace);
+  await refuseIgnoredCase(workspace);
   await beginWriting(workspace);
+}
+
+/** Refuses a workspace where a mount over one spelling of a name can leave the folder open by another one. */
+async function refuseIgnoredCase(workspace: string): Promise<void> {
+  if (Deno.build.os !== "linux") return; // Seatbelt's rules apply to all spellings
+  const [one, other] = await Promise.all(
+    [STATE_FOLDER, STATE_FOLDER.toUpperCase()].map((name) => lstatIfPresent(join(workspace, name))),
+  );
+  if (one?.ino === undefined || one.ino !== other?.ino || one.dev !== other.dev) return;
+  throw new ConfigError(
+    `Cannot use ${workspace} as workspace: its file system ignores case, so code could change ipybox's ` +
+      "settings by another spelling. Use a folder on another one, or `ipybox mcp --project`",
+  );
 }
 
 /** Notes that code can write to a workspace from now on, and whether that has no `.env` of the user's. */

@@ -89,7 +89,7 @@ def check(probe, wall):
     `probe` names files, a port, a process and sockets of the host, and what the place is.
     """
     report = facts()
-    failures = [f"{path} can be opened" for path in probe["files"] if can_open(path, os.O_RDONLY)]
+    failures = [f"{path} can be opened" for path in probe["files"] if is_open(path)]
     if sys.platform == "linux":
         failures += [*of_this_process(), *of_the_host(probe, wall), *of_the_network(probe)]
     elif probe.get("elsewhere"):
@@ -234,6 +234,17 @@ def setuid():
         return result
     except OSError as error:
         return name_of(error.errno)
+
+
+def is_open(path):
+    """Whether a file can be opened at all, also an empty one."""
+    for flags in (os.O_RDONLY, os.O_WRONLY):
+        try:
+            os.close(os.open(path, flags | os.O_CLOEXEC))
+            return True
+        except OSError:
+            pass  # it cannot
+    return False
 
 
 def can_open(path, flags):
