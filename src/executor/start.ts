@@ -300,7 +300,8 @@ async function ownPython(
   workspace: string,
 ): Promise<string | undefined> {
   try {
-    return (await findPython({ workspace, log })).executable;
+    const { executable } = await findPython({ workspace, log });
+    return await isOwnProgram(executable, workspace) ? executable : undefined;
   } catch (error) {
     if (error instanceof EnvironmentNotReadyError) return undefined;
     throw error;

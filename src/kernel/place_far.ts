@@ -148,7 +148,7 @@ export async function placeFar(
       show: SYSTEM.linux ?? [],
       write: [paths.session],
       keep: [paths.launcher, paths.runtime],
-      ...{ mask: [], identities: [], devices: [] },
+      ...{ mask: [], identities: [], devices: [], environment: {} },
       workspace: carrier.workspace ?? null,
       filter: filter.toHex(),
       ...{

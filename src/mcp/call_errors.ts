@@ -89,18 +89,12 @@ export function explainForgotten(
 ): ForgottenSessionError | undefined {
   const forgotten = (isSaid: boolean) =>
     new ForgottenSessionError(serverName, isSaid && !started, error);
-  if (error instanceof ProtocolError) {
-    const isSaid = REQUEST_REFUSED.includes(error.code) && saysForgotten(error.message);
-    return isSaid ? forgotten(true) : undefined;
-  }
   if (!(error instanceof SdkHttpError)) return undefined;
   const { status, data } = error;
   const isSaid = (status === 404 || status === 400) && saysForgotten(String(data.text));
   return status === 404 || isSaid ? forgotten(isSaid) : undefined;
 }
 
-/** The codes for requests that are refused as such. A tool that fails has others. */
-const REQUEST_REFUSED: readonly number[] = [-32600, -32001];
 /** More than any server needs to say it: a page of HTML may say anything. */
 const MAX_WORDS = 2000;
 

@@ -282,6 +282,11 @@ export class Session implements AsyncDisposable {
     }
   }
 
+  /** Called after a reset: what an earlier cell would have said of its kernel is over. */
+  startOver(): void {
+    this.#lastCell = undefined;
+  }
+
   /** Called when the client disconnects. The cells of a durable session continue. */
   leave(): void {
     if (this.#name === undefined) return;

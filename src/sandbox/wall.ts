@@ -12,7 +12,7 @@ import { resolve } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { SandboxUnavailableError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import { hostEnv } from "../base/permission.ts";
+import { hostEnv, hostEnvs } from "../base/permission.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
@@ -100,6 +100,8 @@ export interface WallOrder {
   /** The size of `/dev/shm`; `null` for half of the machine's memory. */
   readonly shm: number | null;
   readonly devices: readonly string[];
+  /** The variables of the user around it, where `srt` has others. */
+  readonly environment: Readonly<Record<string, string>>;
 }
 
 /** The memory of programs without limits, of which half can be in `/dev/shm`. */
@@ -241,6 +243,7 @@ async function inner(enclosure: Enclosure, bwrap: string): Promise<string[]> {
     home: home ?? null,
     shm: memory === null ? null : Math.ceil(memory / 2),
     devices: enclosure.devices ?? [],
+    environment: hostEnvs(["HOME", "USER"]),
   };
   await Deno.writeTextFile(`${hostPrivate}/wall.py`, `${asset("sandbox/wall.py")}\nenter()\n`);
   await Deno.writeTextFile(`${hostPrivate}/wall.json`, JSON.stringify(order));

@@ -1,3 +1,4 @@
+import { lchown } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
@@ -18,6 +19,7 @@ import {
 } from "../process/trusted_path.ts";
 import { STATE_FOLDER } from "./hidden.ts";
 import { homes } from "./installation.ts";
+import { isRoot } from "./system_packages.ts";
 
 /** The folder of generated modules in a workspace, which code only reads. */
 export const GENERATED = "mcptools";
@@ -219,7 +221,10 @@ export async function requireOwnProgram(
 ): Promise<void> {
   if (!program.includes("/")) return;
   const path = resolve(program);
-  const known = workspace === undefined ? [] : [await realPathIfSeen(workspace)];
+  const known = [
+    ...(workspace === undefined ? [] : [await realPathIfSeen(workspace)]),
+    ...await Promise.all(foldersOfCode().map(realPathIfSeen)),
+  ];
   for (const each of new Set([path, await realPathIfSeen(path)])) {
     for (const folder of new Set([...known, ...await workspacesOn(each)])) {
       if (isWide(folder) || !await isInReach(each, folder)) continue;
@@ -229,6 +234,14 @@ export async function requireOwnProgram(
       );
     }
   }
+}
+
+/** The folders of ipybox's own that code, or an installer, writes to. */
+function foldersOfCode(): string[] {
+  const cache = cacheFolder();
+  return cache === undefined
+    ? []
+    : ["run", "workspaces", join("python", "packages")].map((name) => join(cache, name));
 }
 
 /** Whether executed code cannot have changed a program. */
@@ -274,10 +287,14 @@ const DOTENV_NOTE = `${STATE_FOLDER}/no-dotenv`;
 export async function makeOwnFolders(workspace: string): Promise<void> {
   await using folder = await PinnedFolder.open(workspace, { create: false });
   const owner = await Deno.lstat(workspace);
+  const isRootsOwn = isRoot() === true && owner.uid !== 0;
   for (const [name, mode] of [[STATE_FOLDER, 0o700], [GENERATED, 0o755]] as const) {
     const path = `${workspace}/${name}`;
+    const made = `${folder.path}/${name}`;
     try {
-      await Deno.mkdir(`${folder.path}/${name}`, { mode });
+      await Deno.mkdir(made, { mode });
+      // As root in a folder of somebody else, who is to use it later, too. No link is followed.
+      if (isRootsOwn && owner.uid !== null) await lchown(made, owner.uid, owner.gid ?? 0);
     } catch (cause) {
       if (!(cause instanceof Deno.errors.AlreadyExists)) {
         throw new ConfigError(
@@ -289,13 +306,8 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
         );
       }
     }
-    const { isDirectory, uid } = await Deno.lstat(path);
-    if (!isDirectory) {
+    if (!(await Deno.lstat(path)).isDirectory) {
       throw new ConfigError(`${path} must be a folder, not a file or a symbolic link: remove it`);
-    }
-    // As root in a folder of somebody else, who is to use it later, too.
-    if (uid === 0 && owner.uid !== 0 && owner.uid !== null) {
-      await Deno.chown(path, owner.uid, owner.gid);
     }
   }
 }

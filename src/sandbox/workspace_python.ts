@@ -9,12 +9,11 @@ import { ConfigError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { HeldFolder, PrivateFolder } from "../files/private_folder.ts";
-import { readHostileFile } from "../files/safe.ts";
-import { namedProgram } from "../process/program.ts";
+import { ifPresent, readHostileFile } from "../files/safe.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 import { isInside, lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 import { confine } from "./confine.ts";
-import { baseIn, pythonFolders } from "./installation.ts";
+import { baseIn } from "./installation.ts";
 import { isOwnProgram, requireOwnProgram } from "./workspace.ts";
 
 /** A Python that runs only in a sandbox. */
@@ -66,25 +65,38 @@ async function baseOf(python: string): Promise<string | undefined> {
 }
 
 /**
- * The folders of an installation. Code may have named any folder there, so it must be one of Python itself
- * and no environment, which would be somebody's project.
+ * What is shown of an installation. Code may have named any folder there, or put a program into it, so nothing
+ * of it is run here: it must have what only Python's own folder has, and be no environment, which would be
+ * somebody's project.
  */
 async function installationOf(
   base: string,
   { named, workspace }: { readonly named: string; readonly workspace: string },
 ): Promise<string[]> {
   await requireOwnProgram(base, { workspace, what: `base of ${named}` });
-  const args = ["-I", "-S", "-c", "import sys; print(sys.prefix, sys.base_prefix, sep='\\n')"];
-  const { success, stdout } = await runProgram(namedProgram(base), { args, clearEnv: true })
-    .catch(() => ({ success: false, stdout: "" }));
-  const [prefix = "", basePrefix] = stdout.trim().split("\n");
-  if (!success || prefix !== basePrefix) {
-    throw new ConfigError(
-      `Cannot use ${named} as Python: its environment is based on ${base}, which is no installed Python. ` +
-        "Make the environment again",
-    );
+  const prefix = dirname(dirname(await realPathIfSeen(base)));
+  const library = await standardLibrary(prefix);
+  const isEnvironment = await lstatIfAllowed(join(prefix, "pyvenv.cfg")) !== undefined;
+  if (library !== undefined && !isEnvironment) {
+    const shown = [join(prefix, "bin"), join(prefix, "lib"), join(prefix, "lib64")];
+    const found = await Promise.all(shown.map(lstatIfAllowed));
+    return shown.filter((_, index) => found[index] !== undefined);
   }
-  return await pythonFolders(await Deno.realPath(prefix), workspace);
+  throw new ConfigError(
+    `Cannot use ${named} as Python: its environment is based on ${base}, which is no installed Python. ` +
+      "Make the environment again",
+  );
+}
+
+/** The folder of a Python's own modules. */
+async function standardLibrary(prefix: string): Promise<string | undefined> {
+  const lib = join(prefix, "lib");
+  const entries = await ifPresent(Array.fromAsync(Deno.readDir(lib))) ?? [];
+  for (const { name } of entries) {
+    if (!/^python3\.\d+t?$/.test(name)) continue;
+    if (await lstatIfAllowed(join(lib, name, "os.py")) !== undefined) return join(lib, name);
+  }
+  return undefined;
 }
 
 async function runConfined(

@@ -211,7 +211,8 @@ def folders_above(path, found):
 
 def pins(found):
     """The mounts that keep folders in place: code could move one away, deeper than secrets are looked for,
-    with what is masked or kept in it. They count although others cover them."""
+    with what is masked or kept in it. They count although others cover them, and must come before these: what
+    they show is never seen, so no check compares it."""
     movable = {}
     for path, kind in found.items():
         *folders, around = folders_above(path, found) or [path]
@@ -322,5 +323,8 @@ def enter():
     except OSError:
         pass  # it may be higher already
     with open(sys.argv[1], encoding="utf-8", errors="surrogateescape") as file:
-        argv, variables = walled(json.load(file), sys.argv[2:])
-    os.execve(argv[0], argv, {**os.environ, **variables})
+        order = json.load(file)
+    inherited = dict(os.environ)
+    os.environ.update(order["environment"])
+    argv, variables = walled(order, sys.argv[2:])
+    os.execve(argv[0], argv, {**inherited, **variables})

@@ -1,7 +1,4 @@
 import { assert, assertEquals } from "@std/assert";
-import { lstatIfPresent } from "../../src/files/safe.ts";
-import { stateFolder } from "../../src/files/user_folders.ts";
-import { sha256 } from "../../src/json/digest.ts";
 import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { INITIALIZE } from "../support/initialize.ts";
@@ -93,23 +90,6 @@ Deno.test("Ended sessions of one token remove no folder of another's, also after
     );
     assertEquals(await foldersOf(workspace.path), expected);
   }
-});
-
-Deno.test("What is remembered of a session's folder goes with it", async () => {
-  await using workspace = await TempFolder.create();
-  const args = ["--no-token", "--workspace", workspace.path, "--keep-sessions", "1"];
-  await using server = await HttpMcp.start(args);
-  const { url } = server.address;
-  const first = await open(url);
-  const folder = `${await Deno.realPath(workspace.path)}/.ipybox/sessions/${first}`;
-  const record = `${stateFolder()}/protected/${sha256(folder).slice(0, 32)}.json`;
-  const isThere = async () => (await lstatIfPresent(record)) !== undefined;
-  await until("code may run there", isThere);
-
-  for (const session of [first, await open(url)]) await close(url, session);
-
-  await until("it is forgotten", async () => !(await isThere()));
-  assert(!(await foldersOf(workspace.path)).has(first));
 });
 
 Deno.test("ipybox mcp --http removes the folders of old sessions when it starts", async () => {

@@ -95,7 +95,6 @@ const error = (id: number | null, code: number, message: string) => ({
 const REFUSALS: Readonly<Record<string, (id: number) => Response>> = {
   "HTTP 404": () => Response.json(error(null, -32001, "Session not found"), { status: 404 }),
   "HTTP 400": () => new Response("Bad Request: No valid session ID provided", { status: 400 }),
-  "a JSON-RPC error": (id) => Response.json(error(id, -32600, "Session not found")),
 };
 
 for (const [name, refusal] of Object.entries(REFUSALS)) {
@@ -112,6 +111,7 @@ const FAILURES: Readonly<Record<string, (id: number) => Response>> = {
   "HTTP 404 of a proxy": () => new Response("not found", { status: 404 }),
   "HTTP 502": () => new Response("Session not found", { status: 502 }),
   "HTTP 503": () => new Response(null, { status: 503 }),
+  "a refused request": (id) => Response.json(error(id, -32600, "Session not found")),
   "an error of the tool": (id) => Response.json(error(id, -32603, "Session not found")),
 };
 

@@ -8,6 +8,7 @@ import { programOf } from "../../process/program.ts";
 import { runProgram } from "../../process/run_program.ts";
 import { readBeneath } from "../../files/beneath.ts";
 import { isPlainFolder } from "../../files/safe.ts";
+import { isOwnProgram } from "../../sandbox/workspace.ts";
 
 export interface TypeProblem {
   /** The file, relative to the workspace. */
@@ -46,7 +47,7 @@ export async function checkTypes(
   for (const part of FOLDERS) await copyPython(workspace, copy, part);
   await Deno.writeTextFile(join(copy, "ty.toml"), SETTINGS);
   await using own = await PrivateFolder.create();
-  const found = await runChecker({ folder: copy, own: own.path, python, signal });
+  const found = await runChecker({ workspace, folder: copy, own: own.path, python, signal });
   return found.filter(({ severity }) => severity === "major")
     .map(({ location, description }) => ({
       file: relative(copy, resolve(copy, location.path)),
@@ -74,11 +75,18 @@ const reportSchema = z.array(z.object({
 }));
 
 async function runChecker(
-  { folder, own, python: { executable }, signal }: CheckTypesOptions & {
+  { workspace, folder, own, python: { executable }, signal }: CheckTypesOptions & {
+    readonly workspace: string;
     readonly folder: string;
     readonly own: string;
   },
 ): Promise<z.infer<typeof reportSchema>> {
+  if (!await isOwnProgram(executable, workspace)) {
+    throw new EnvironmentNotReadyError(
+      `Cannot check types with ${executable}: it is in a workspace, whose code can change it`,
+      "Name a Python outside of it (--python PATH), or skip types with --no-types",
+    );
+  }
   const ty = await typeCheckerOf(executable);
   if (ty === undefined) {
     throw new EnvironmentNotReadyError(

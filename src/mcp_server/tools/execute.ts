@@ -141,6 +141,7 @@ export function registerReset(host: ToolHost): void {
   }, async (_args, { session, work }) => {
     const { executor } = await work.kernel();
     await executor.reset();
+    session.startOver();
     const text = "The kernel was reset: variables, imports and background processes are gone; " +
       "workspace files, packages and registered servers are kept";
     return session.answers.of({ text, report: { state: "lost", servers: executor.servers } });
