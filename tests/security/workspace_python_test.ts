@@ -1,6 +1,7 @@
 /** A Python in the workspace, which code can change, runs in the sandbox and nowhere else. */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { ConfigError } from "../../src/base/errors.ts";
+import { ConfigError, EnvironmentNotReadyError } from "../../src/base/errors.ts";
+import { checkTypes } from "../../src/commands/actions/type_check.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { runProgram } from "../support/program.ts";
 import { testPython } from "../support/python.ts";
@@ -63,6 +64,12 @@ testIf(linux, "elsewhere a sandbox is rules about paths", {
     await Deno.mkdir(`${project.path}/bin`);
     await Deno.symlink(testPython(), `${workspace.path}/.venv/bin/python`);
     await Deno.writeTextFile(`${project.path}/secret`, "of the host");
+    // Such as one that code left in a cache: it is not even asked what it is.
+    await Deno.writeTextFile(
+      `${project.path}/bin/python3`,
+      `#!/bin/sh\ntouch ${project.path}/ran\nprintf '/x\\n/x\\n'\n`,
+      { mode: 0o755 },
+    );
     const settings = `${workspace.path}/.venv/pyvenv.cfg`;
     await Deno.writeTextFile(settings, `home = ${project.path}/bin\n`);
     const start = () =>
@@ -71,5 +78,21 @@ testIf(linux, "elsewhere a sandbox is rules about paths", {
         python: `${workspace.path}/.venv/bin/python`,
       });
     await assertRejects(start, ConfigError, "which is no installed Python");
+    await assertRejects(() => Deno.lstat(`${project.path}/ran`), Deno.errors.NotFound);
   },
+});
+
+Deno.test("saved actions are not checked with a Python that code can change", async () => {
+  await using workspace = await TempFolder.create();
+  const bin = `${workspace.path}/.venv/bin`;
+  await Deno.mkdir(bin, { recursive: true });
+  for (const name of ["python", "ty"]) {
+    await Deno.writeTextFile(`${bin}/${name}`, "#!/bin/sh\n", { mode: 0o755 });
+  }
+  const python = { executable: `${bin}/python` };
+  await assertRejects(
+    () => checkTypes(workspace.path, { python }),
+    EnvironmentNotReadyError,
+    "it is in a workspace, whose code can change it",
+  );
 });
