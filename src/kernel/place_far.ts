@@ -16,6 +16,7 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { randomToken } from "../base/tokens.ts";
 import { HeldTogether } from "../files/held_records.ts";
 import { HeldFolder } from "../files/private_folder.ts";
+import { lstatIfPresent } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
 import {
   Boot,
@@ -428,7 +429,8 @@ async function mountedPaths(
   const hiddenFolders: string[] = [];
   const hiddenFiles: string[] = [];
   for (const path of mask.filter(inside)) {
-    ((await Deno.lstat(path)).isDirectory ? hiddenFolders : hiddenFiles).push(path);
+    const info = await lstatIfPresent(path);
+    if (info !== undefined) (info.isDirectory ? hiddenFolders : hiddenFiles).push(path);
   }
   const empty = `${hostPrivate}/empty`;
   await Deno.mkdir(empty);

@@ -8,7 +8,7 @@
  *
  * @module
  */
-import { resolve } from "node:path";
+import { dirname, resolve } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { SandboxUnavailableError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
@@ -18,6 +18,7 @@ import { findProgram, hostPath, namedProgram, type ProgramPath } from "../proces
 import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import type { SandboxConfig } from "./config.ts";
+import { isBroad } from "./installation.ts";
 import { type EffectiveLimits, rlimits } from "./limits.ts";
 import { Planner } from "./planner.ts";
 import { findSrt, srtArguments, srtEnvironment, type SrtSettings } from "./srt.ts";
@@ -280,7 +281,8 @@ function seatbelt(enclosure: Enclosure): SrtSettings {
     filesystem: {
       denyRead: [...hidden, ...user(filesystem.denyRead)],
       allowRead: [
-        ...[...view.show, ...view.write, ...(online ? [`${hostPrivate}/proxy`] : [])].map(literal),
+        ...[...view.show, ...view.write, ...installationOf(enclosure.python)].map(literal),
+        ...(online ? [`${hostPrivate}/proxy`] : []),
         ...user(filesystem.allowRead),
         ...user(filesystem.allowWrite),
       ],
@@ -292,6 +294,12 @@ function seatbelt(enclosure: Enclosure): SrtSettings {
       ...(filesystem.disabled ? { disabled: true } : {}),
     },
   };
+}
+
+/** What the Python that checks a sandbox needs. On Linux, `wall.py` shows its own. */
+function installationOf(python: string): string[] {
+  const prefix = dirname(dirname(python));
+  return isBroad(prefix, hostEnv("HOME")) ? [python] : [prefix];
 }
 
 /** Characters that make a path a pattern for `srt`. */

@@ -160,8 +160,8 @@ export async function projectWorkspace(project: string): Promise<string> {
 }
 
 /**
- * Finds the user's folders of ipybox, which no sandbox opens, whatever its settings are: its state, such as
- * logins to MCP servers, the settings for all workspaces, and what belongs to other sessions.
+ * Finds the user's folders of ipybox, which stay closed where a sandbox opens what they are in: its state,
+ * such as logins to MCP servers, the settings for all workspaces, and what belongs to other sessions.
  */
 export async function userFolders(): Promise<string[]> {
   const cache = cacheFolder();
