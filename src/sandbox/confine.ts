@@ -50,16 +50,18 @@ export async function confine(
   // `srt` sets variables for its proxy, which the program must keep.
   const own = Object.entries(program.env).map(([name, value]) => `${name}=${value}`);
   const launch = await enclose({
-    view: {
-      show: [...SYSTEM[Deno.build.os] ?? [], ...program.readable],
-      write: [session, ...writable],
-      keep: [],
-      mask: await userFolders(),
+    contents: {
+      view: {
+        show: [...SYSTEM[Deno.build.os] ?? [], ...program.readable],
+        write: [session, ...writable],
+        keep: [],
+        mask: await userFolders(),
+      },
+      command: checked(["/usr/bin/env", ...own, ...program.command], {
+        ...{ python, canary, limits },
+        cwd: session,
+      }),
     },
-    command: checked(["/usr/bin/env", ...own, ...program.command], {
-      ...{ python, canary, limits },
-      cwd: session,
-    }),
     base: session,
     config: {
       ...config,

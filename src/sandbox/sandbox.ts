@@ -1,6 +1,7 @@
 import { join, resolve } from "node:path";
 import { SandboxUnavailableError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import { allDone } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
@@ -107,16 +108,16 @@ export async function prepareSandbox(
   await admitWorkspace(workspace, hostPrivate);
   await warnOfOwner(workspace, log);
   const config = await userConfig(options, workspace);
-  const seen = await workspaceView(workspace, options);
-  const { command, readOnly, readable, writable } = await contents;
   const launch = await enclose({
-    view: {
-      show: [...SYSTEM[Deno.build.os] ?? [], ...readable, ...seen.show],
-      write: [session, ...seen.write, ...writable],
-      keep: [...readOnly, ...seen.keep],
-      mask: seen.mask,
-    },
-    command,
+    contents: allDone([workspaceView(workspace, options), contents]).then(([seen, inside]) => ({
+      view: {
+        show: [...SYSTEM[Deno.build.os] ?? [], ...inside.readable, ...seen.show],
+        write: [session, ...seen.write, ...inside.writable],
+        keep: [...inside.readOnly, ...seen.keep],
+        mask: seen.mask,
+      },
+      command: inside.command,
+    })),
     base: workspace,
     ...{ hostPrivate, path, python, config, limits, waits, log, signal },
     temporary,

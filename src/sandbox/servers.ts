@@ -85,21 +85,23 @@ export async function sandboxServer(
     ? [seen.mask.filter(isState), seen.mask.filter((path) => !isState(path))]
     : [seen.mask, []];
   const { command, args, env } = await enclose({
-    view: {
-      show: openReads ? ["/"] : [...SYSTEM[Deno.build.os] ?? [], ...readable.flat()],
-      write: [folder],
-      keep: [...seen.keep, ...keep],
-      mask,
+    contents: {
+      view: {
+        show: openReads ? ["/"] : [...SYSTEM[Deno.build.os] ?? [], ...readable.flat()],
+        write: [folder],
+        keep: [...seen.keep, ...keep],
+        mask,
+      },
+      command: checked(
+        [
+          "/usr/bin/env",
+          ...changes(path, { TMPDIR: temporary, ...program.env }),
+          program.command,
+          ...program.args,
+        ],
+        { python, cwd: program.cwd, canary },
+      ),
     },
-    command: checked(
-      [
-        "/usr/bin/env",
-        ...changes(path, { TMPDIR: temporary, ...program.env }),
-        program.command,
-        ...program.args,
-      ],
-      { python, cwd: program.cwd, canary },
-    ),
     base: workspace,
     ...{ hostPrivate, path, temporary, python, config, log, signal },
     home: program.env.HOME,

@@ -108,11 +108,17 @@ export interface WallOrder {
 /** The memory of programs without limits, of which half can be in `/dev/shm`. */
 const OTHERS_MEMORY = 2 * 1024 ** 3;
 
-/** How a program is to be contained. */
-export interface Enclosure {
+/** What is in a sandbox. */
+export interface Contents {
   readonly view: View;
   /** The program and its arguments. */
   readonly command: readonly string[];
+}
+
+/** How a program is to be contained. */
+export interface Enclosure {
+  /** It may still be looked for while srt loads. */
+  readonly contents: Contents | Promise<Contents>;
   /** The base of relative paths in the user's settings. */
   readonly base: string;
   /** An existing folder that only the host can see. */
@@ -147,7 +153,11 @@ export interface EnclosedProgram {
 
 /** Determines how to start a program in its sandbox. */
 export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
-  const { hostPrivate, path, temporary, config = {}, command, waits = false, signal } = enclosure;
+  const { hostPrivate, path, temporary, config = {}, waits = false, signal } = enclosure;
+  const looked = Promise.resolve(enclosure.contents);
+  const settled = looked.then(() => {}, () => {}); // its error is reported where it is awaited
+  await using parts = new AsyncDisposableStack();
+  parts.defer(() => settled); // what looks leaves no process behind
   if (Deno.build.os === "windows") {
     throw new SandboxUnavailableError(
       "There is no sandbox on Windows",
@@ -159,9 +169,11 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
   const proxy = `${hostPrivate}/proxy`;
   await Deno.mkdir(proxy, { recursive: true });
   const isLinux = Deno.build.os === "linux";
-  const settings = { ...srt.programs, ...isLinux ? outer(enclosure) : seatbelt(enclosure) };
+  const contents = await looked;
+  const rules = isLinux ? outer(enclosure, contents) : seatbelt(enclosure, contents);
+  const settings = { ...srt.programs, ...rules };
   const { bwrapPath = "bwrap" } = srt.programs;
-  const inside = isLinux ? await inner(enclosure, bwrapPath) : command;
+  const inside = isLinux ? await inner(enclosure, contents, bwrapPath) : contents.command;
   const own = srtEnvironment(srt, { path, hostPrivate, temporary });
   if (isLinux && (enclosure.devices ?? []).length > 0) {
     settings.bwrapPath = await withDevices(enclosure.devices ?? [], bwrapPath, hostPrivate);
@@ -179,8 +191,8 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
 }
 
 /** The settings of `srt` on Linux, around the inner sandbox. */
-function outer(enclosure: Enclosure): SrtSettings {
-  const { config = {}, view } = enclosure;
+function outer(enclosure: Enclosure, { view }: Contents): SrtSettings {
+  const { config = {} } = enclosure;
   const { filesystem = {}, network = {} } = config;
   const user = (paths: readonly string[] = []) => paths.map((path) => userPath(path, enclosure));
   return {
@@ -208,8 +220,12 @@ function outer(enclosure: Enclosure): SrtSettings {
 }
 
 /** Writes what the inner sandbox is made from, and returns the command that makes it. */
-async function inner(enclosure: Enclosure, bwrap: string): Promise<string[]> {
-  const { view, config = {}, hostPrivate, python, limits, temporary, home } = enclosure;
+async function inner(
+  enclosure: Enclosure,
+  { view, command }: Contents,
+  bwrap: string,
+): Promise<string[]> {
+  const { config = {}, hostPrivate, python, limits, temporary, home } = enclosure;
   const { filesystem = {} } = config;
   const namespaces = config.allowNestedUserNamespaces ?? false;
   const seesAll = view.show.includes("/") || filesystem.disabled === true;
@@ -249,7 +265,7 @@ async function inner(enclosure: Enclosure, bwrap: string): Promise<string[]> {
   await Deno.writeTextFile(`${hostPrivate}/wall.py`, `${asset("sandbox/wall.py")}\nenter()\n`);
   await Deno.writeTextFile(`${hostPrivate}/wall.json`, JSON.stringify(order));
   const making = [python, "-I", "-S", `${hostPrivate}/wall.py`, `${hostPrivate}/wall.json`];
-  return [...making, ...enclosure.command];
+  return [...making, ...command];
 }
 
 /** Which folders these are, before code of another session could put others in their place. */
@@ -263,8 +279,8 @@ async function identitiesOf(paths: readonly string[]): Promise<[string, number, 
 }
 
 /** The settings of `srt` on macOS, where its rules are the sandbox. */
-function seatbelt(enclosure: Enclosure): SrtSettings {
-  const { view, hostPrivate, config = {} } = enclosure;
+function seatbelt(enclosure: Enclosure, { view }: Contents): SrtSettings {
+  const { hostPrivate, config = {} } = enclosure;
   const { filesystem = {}, network = {} } = config;
   const user = (paths: readonly string[] = []) => paths.map((path) => userPath(path, enclosure));
   const isOpen = view.show.includes("/");
