@@ -102,7 +102,7 @@ export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
   const plan: string[] = [];
   if (tools.length > 0) plan.push(await packagesLine(tools));
   if (srt?.state === "missing") plan.push(`the sandbox runtime srt ${SRT_VERSION} (Deno's cache)`);
-  if (python === undefined) plan.push("a Python environment for kernels (about 210 MB, cached)");
+  if (python === undefined) plan.push("a Python environment for kernels (about 240 MB, cached)");
   if (plan.length > 0) onProgress?.(`ipybox installs:\n${plan.map((l) => `  - ${l}`).join("\n")}`);
   if (tools.length > 0) {
     await installSystemPackages(tools, options);

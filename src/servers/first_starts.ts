@@ -81,7 +81,8 @@ export class FirstStarts {
       const { reason = error.message } = error.details;
       const message = `MCP server "${serverName}" was not started: ${reason}. It is in the ` +
         "workspace's registry, but the user has not registered it. They can review it with " +
-        "`ipybox servers`, and register it with `ipybox register`";
+        "`ipybox servers`, and register it with `ipybox register --from .ipybox/mcp.json`: " +
+        "once more, if the workspace was moved";
       throw new ToolCallError(error.type, message, { reason }, { cause: error });
     }
     await registry.accept(serverName, evidence);
