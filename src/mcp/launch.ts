@@ -62,9 +62,10 @@ export async function launchStdio(
     const command = await programIn(cwd);
     const { args } = wanted;
     const { env: set = {} } = params;
-    await requireOwnArguments({ serverName, command, args, env: set, cwd, workspace });
+    const isOwnFolder = given === undefined;
+    await requireOwnArguments({ serverName, command, args, env: set, cwd, isOwnFolder, workspace });
     const start = { command, args, env };
-    if (given === undefined) return { ...start, cwd, ownFolder: cwd, sandboxed: false };
+    if (isOwnFolder) return { ...start, cwd, ownFolder: cwd, sandboxed: false };
     const there = await startedThere(given, start, base);
     return { ...there, cwd, ownFolder: undefined, sandboxed: false };
   }

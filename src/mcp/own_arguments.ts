@@ -17,6 +17,8 @@ interface HostCommand {
   readonly env: Readonly<Record<string, string>>;
   /** Its working directory. */
   readonly cwd: string;
+  /** Whether that is a new folder, which only the server writes to. */
+  readonly isOwnFolder: boolean;
   /** The workspace, which executed code can write to, if there is one. */
   readonly workspace: string | undefined;
 }
@@ -192,7 +194,7 @@ export async function requireOwnArguments(server: HostCommand): Promise<void> {
   const what =
     `working directory of MCP server "${serverName}", whose ${basename(server.command)} ` +
     "looks for code there";
-  await refuseInReach(cwd, { server, what, arg: cwd });
+  if (!server.isOwnFolder) await refuseInReach(cwd, { server, what, arg: cwd });
   if (runner.searchesAbove && !closed) await refuseAbove(cwd, { server, what, arg: cwd });
 }
 

@@ -4,6 +4,7 @@ import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { mayRead } from "../base/permission.ts";
 import { PinnedFolder, settlePath } from "../files/pinned_folder.ts";
+import { runFolders } from "../files/private_folder.ts";
 import { ifPresent, lstatIfPresent } from "../files/safe.ts";
 import { cacheFolder, dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
@@ -221,11 +222,9 @@ export async function requireOwnProgram(
 ): Promise<void> {
   if (!program.includes("/")) return;
   const path = resolve(program);
-  const known = [
-    ...(workspace === undefined ? [] : [await realPathIfSeen(workspace)]),
-    ...await Promise.all(foldersOfCode().map(realPathIfSeen)),
-  ];
+  const own = workspace === undefined ? [] : [await realPathIfSeen(workspace)];
   for (const each of new Set([path, await realPathIfSeen(path)])) {
+    const known = [...own, ...await foldersOfCode(each)];
     for (const folder of new Set([...known, ...await workspacesOn(each)])) {
       if (isWide(folder) || !await isInReach(each, folder)) continue;
       throw new ConfigError(
@@ -236,12 +235,19 @@ export async function requireOwnProgram(
   }
 }
 
-/** The folders of ipybox's own that code, or an installer, writes to. */
-function foldersOfCode(): string[] {
+/** The folders of ipybox's own that code, an installer or a server writes to, near a path. */
+async function foldersOfCode(path: string): Promise<string[]> {
   const cache = cacheFolder();
-  return cache === undefined
-    ? []
-    : ["run", "workspaces", join("python", "packages")].map((name) => join(cache, name));
+  const names = ["workspaces", join("python", "packages")];
+  const folders = cache === undefined ? [] : names.map((name) => join(cache, name));
+  const found = await Promise.all(folders.map(realPathIfSeen));
+  for (const folder of await Promise.all(runFolders().map(realPathIfSeen))) {
+    if (!isInside(path, folder)) continue;
+    // The folder of a process has a folder for each of those that write.
+    const [id = "", name = "", ...below] = path.slice(folder.length + 1).split("/");
+    if (below.length > 0) found.push(join(folder, id, name));
+  }
+  return found;
 }
 
 /** Whether executed code cannot have changed a program. */
