@@ -75,7 +75,7 @@ Deno.test("ipybox mcp --http says which line of the token file is wrong", async 
     const [settings, message, ...more] of [
       ["sessions=many", 'received "many"'],
       ["placement=missing.json", `No file "${folder.path}/missing.json"`],
-      ["placement=work/inside.json", "executed code could replace"],
+      ["placement=work/inside.json", "could replace"],
       ["placement=ssh.json", "a --placement that keeps sessions apart"],
       ["placement=good.json", "--placement and --project cannot", "--project", folder.path],
     ] as const
