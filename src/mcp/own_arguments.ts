@@ -2,7 +2,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ConfigError } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
-import { lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
+import { isInside, lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { CODE_VARIABLE } from "./params.ts";
 
@@ -194,7 +194,7 @@ export async function requireOwnArguments(server: HostCommand): Promise<void> {
   const what =
     `working directory of MCP server "${serverName}", whose ${basename(server.command)} ` +
     "looks for code there";
-  if (!server.isOwnFolder) await refuseInReach(cwd, { server, what, arg: cwd });
+  await refuseInReach(cwd, { server, what, arg: cwd });
   if (runner.searchesAbove && !closed) await refuseAbove(cwd, { server, what, arg: cwd });
 }
 
@@ -272,6 +272,7 @@ async function refuseAbove(path: string, checked: Checked): Promise<void> {
 
 async function refuseInReach(path: string, { server, what, arg }: Checked): Promise<void> {
   if (!mayRead(path)) return; // what cannot be read is not the workspace
+  if (server.isOwnFolder && isInside(path, server.cwd)) return;
   const status = await lstatIfAllowed(path);
   // For a folder, its entries count, and this includes the workspace itself.
   const inside = status?.isDirectory ? join(path, "_") : path;
