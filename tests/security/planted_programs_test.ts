@@ -27,7 +27,8 @@ testIf(why === undefined, why ?? "", {
     assertEquals(ran, "", JSON.stringify(said, null, 2));
     assertStringIncludes(said.plant ?? "", "planted");
     assertStringIncludes(said.sandbox ?? "", "bubblewrap works");
-    assertMatch(said["next session"] ?? "", /25\d\d files and folders in \S+ \(/);
+    // However many files with the names of secrets it leaves, the next session starts.
+    assertStringIncludes(said["next session"] ?? "", '"text":"1"');
   },
 });
 

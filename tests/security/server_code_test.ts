@@ -47,7 +47,11 @@ Deno.test("a server whose code executed code could replace is not started", asyn
   const ran = `${outside.path}/ran`;
   const mark = `open(${JSON.stringify(ran)}, "w")\n`;
   await Deno.mkdir(`${workspace}/app`);
-  for (const name of ["server.py", "json.py", "program", "app/__main__.py"]) {
+  await Deno.mkdir(`${workspace}/.venv/bin`, { recursive: true });
+  await Deno.writeTextFile(`${workspace}/.venv/pyvenv.cfg`, "");
+  for (
+    const name of ["server.py", "json.py", "program", "app/__main__.py", ".venv/bin/server.py"]
+  ) {
     await Deno.writeTextFile(`${workspace}/${name}`, mark);
   }
   await Deno.writeTextFile(`${workspace}/hook.sh`, `touch '${ran}'\n`);
@@ -180,6 +184,7 @@ Deno.test("a server whose code executed code could replace is not started", asyn
       command: `${outside.path}/node`,
       args: [`${workspace}/.ipybox/server.js`],
     },
+    "script in an environment": { command: python, args: [`${workspace}/.venv/bin/server.py`] },
     "program for Node in .ipybox": { command: `${workspace}/.ipybox/server.js` },
     "option after the program": {
       command: deno,
@@ -209,14 +214,10 @@ Deno.test("a server may be given data of the workspace, and code out of reach", 
     await Deno.writeTextFile(`${workspace}/${name}`, "");
   }
   await Deno.mkdir(`${workspace}/.ipybox`);
-  await Deno.mkdir(`${workspace}/.venv/bin`, { recursive: true });
-  await Deno.writeTextFile(`${workspace}/.venv/pyvenv.cfg`, "");
   const { command, args = [] } = rawServer();
   const file = args.find((arg) => arg.endsWith(".ts")) ?? "";
   const hidden = `${workspace}/.ipybox/server.ts`;
   await Deno.copyFile(file, hidden);
-  const installed = `${workspace}/.venv/bin/server.ts`;
-  await Deno.copyFile(file, installed);
   const moved = (to: string) => args.map((arg) => arg === file ? to : arg);
   await using outside = await TempFolder.create();
   const program = `#!/bin/sh\nexec ${[command, ...args].map(shellWord).join(" ")}\n`;
@@ -258,7 +259,6 @@ Deno.test("a server may be given data of the workspace, and code out of reach", 
     permission: { command, args: ["run", `--allow-read=${workspace}`, ...args.slice(2)] },
     variable: { command, args, cwd: workspace, env: { NODE_OPTIONS: "--max-old-space-size=99" } },
     "code in .ipybox": { command, args: moved(hidden) },
-    "code in an environment": { command, args: moved(installed) },
   };
   for (const [name, params] of Object.entries(accepted)) {
     await using connection = await connectMcp("x", params, { workspace, log });
