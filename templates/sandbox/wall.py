@@ -327,4 +327,4 @@ def enter():
     inherited = dict(os.environ)
     os.environ.update(order["environment"])
     argv, variables = walled(order, sys.argv[2:])
-    os.execve(argv[0], argv, {**inherited, **variables})
+    os.execvpe(argv[0], argv, {**inherited, **variables})  # without permissions, the PATH finds bwrap

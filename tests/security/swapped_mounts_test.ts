@@ -61,9 +61,9 @@ class Place implements AsyncDisposable {
   /** Adds lines to what makes the inner sandbox, right before it does. */
   async insert(lines: string): Promise<void> {
     const file = `${this.root.path}/host/wall.py`;
-    const [before, after, ...more] = (await Deno.readTextFile(file)).split("    os.execve(");
+    const [before, after, ...more] = (await Deno.readTextFile(file)).split("    os.execvpe(");
     assertEquals(more, []);
-    await Deno.writeTextFile(file, `${before}    ${lines}\n    os.execve(${after}`);
+    await Deno.writeTextFile(file, `${before}    ${lines}\n    os.execvpe(${after}`);
   }
 
   /** Requires that nothing came of a start: no program ran, and nothing was made. */
