@@ -221,8 +221,10 @@ async function emptyEnvironment(folder: string): Promise<string> {
 
 async function open(folder: string, python: string): Promise<PackageFolder> {
   const interpreter = await inspectInterpreter(python);
+  const workspace = `${folder}/work`;
+  await Deno.mkdir(workspace);
   const options = { cacheDir: `${folder}/cache` };
-  return await PackageFolder.open(folder, { ...interpreter, managed: false }, options);
+  return await PackageFolder.open(workspace, { ...interpreter, managed: false }, options);
 }
 
 function isFile(path: string): boolean {
