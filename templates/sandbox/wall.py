@@ -327,4 +327,5 @@ def enter():
     inherited = dict(os.environ)
     os.environ.update(order["environment"])
     argv, variables = walled(order, sys.argv[2:])
-    os.execvpe(argv[0], argv, {**inherited, **variables})  # without permissions, the PATH finds bwrap
+    # Without permission to look for bwrap, ipybox leaves that to the PATH.
+    os.execvpe(argv[0], argv, {**inherited, **variables})
