@@ -455,7 +455,7 @@ export interface KernelGatewayOptions {
    * What one process of the executed code may take, also without the sandbox; `false` for no limits.
    * An error that comes from one of them names it.
    *
-   * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
+   * @default 8 GiB of memory, 1024 processes in the sandbox, no limit of files or CPU time
    */
   limits?: ResourceLimits | false;
   /**
