@@ -9,7 +9,8 @@ import {
   SandboxUnavailableError,
 } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { hostEnv } from "../base/permission.ts";
+import { LOCALE_VARIABLES } from "../base/host_variables.ts";
+import { hostEnv, hostEnvs } from "../base/permission.ts";
 import { abortable } from "../base/signals.ts";
 import { HeldTogether } from "../files/held_records.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
@@ -25,7 +26,6 @@ import {
 } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
 import type { LastingSession } from "./gateway.ts";
-import { hostVariables } from "./host_variables.ts";
 import { howEnded } from "./launch.ts";
 import type { Place, PlaceOptions } from "./place.ts";
 import { locatePython } from "./python_files.ts";
@@ -213,4 +213,20 @@ async function realFolder(path: string): Promise<string> {
   });
   if ((await Deno.stat(real)).isDirectory) return real;
   throw new Deno.errors.NotADirectory(`Cannot use ${path} as workspace: it is not a folder`);
+}
+
+/** Variables that describe the user and the machine, and are no secrets. */
+const OF_THE_USER: readonly string[] = [
+  "TZ",
+  "USER",
+  "LOGNAME",
+  "LANGUAGE",
+  ..."GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL".split(" "),
+];
+
+/** The variables of this machine that kernels on it get. */
+function hostVariables(): Record<string, string> {
+  const locale = Object.entries(hostEnvs(LOCALE_VARIABLES))
+    .filter(([, value]) => /utf-?8/i.test(value)); // what kernels print has no other encoding
+  return { ...Object.fromEntries(locale), ...hostEnvs(OF_THE_USER) };
 }

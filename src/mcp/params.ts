@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { z } from "zod";
 import { ConfigError, EnvironmentNotReadyError, McpConnectionError } from "../base/errors.ts";
+import { LOCALE_VARIABLES, PROXY_VARIABLES } from "../base/host_variables.ts";
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { LONGEST_TIMER_MS } from "../base/signals.ts";
@@ -309,12 +310,10 @@ function whyInvalid(name: string): string | undefined {
  */
 const INHERITED: readonly string[] = [
   ..."HOME LOGNAME PATH SHELL TERM USER".split(" "),
-  ..."HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY".split(" "),
-  ..."http_proxy https_proxy all_proxy no_proxy".split(" "),
+  ...PROXY_VARIABLES,
   ..."CURL_CA_BUNDLE DENO_CERT DENO_TLS_CA_STORE NODE_EXTRA_CA_CERTS".split(" "),
   ..."REQUESTS_CA_BUNDLE SSL_CERT_DIR SSL_CERT_FILE".split(" "),
-  ..."TZ LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES".split(" "),
-  ..."LC_MONETARY LC_NUMERIC LC_TIME".split(" "),
+  ...["TZ", "LANGUAGE", ...LOCALE_VARIABLES],
 ];
 
 /** Options of {@linkcode variableLookup}. */

@@ -372,7 +372,6 @@ export class PackageFolder {
     { command: [command = "", ...args], settings = OFFLINE, hosts = [] }: Step,
     { session, hostPrivate }: { readonly session: string; readonly hostPrivate: string },
   ): Promise<{ command: ProgramPath; args: readonly string[]; env: Record<string, string> }> {
-    await Deno.mkdir(`${session}/tmp`);
     await Deno.writeTextFile(`${session}/${DRIVER}`, asset("launcher/install.py"));
     await Deno.writeTextFile(`${session}/uv.toml`, uvConfig(settings));
     const env = {

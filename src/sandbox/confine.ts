@@ -1,10 +1,11 @@
+import { PROXY_VARIABLES } from "../base/host_variables.ts";
 import { hostEnvs } from "../base/permission.ts";
 import type { Logger } from "../base/log.ts";
 import { hostPath, type ProgramPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import type { SandboxConfig } from "./config.ts";
 import { effectiveLimits } from "./limits.ts";
-import { checked, enclose, hostPython, PROXY_VARIABLES, SYSTEM } from "./wall.ts";
+import { checked, enclose, hostPython, SYSTEM } from "./wall.ts";
 import { userFolders } from "./workspace.ts";
 
 /** A program that runs once in its own sandbox, with the limits of executed code. */
@@ -45,8 +46,6 @@ export async function confine(
   const limits = effectiveLimits(undefined, { sandboxed: true });
   const temporary = `${session}/tmp`;
   await Deno.mkdir(temporary, { recursive: true });
-  const canary = `${hostPrivate}/canary`;
-  await Deno.writeTextFile(canary, "not visible inside", { mode: 0o600 });
   // `srt` sets variables for its proxy, which the program must keep.
   const own = Object.entries(program.env).map(([name, value]) => `${name}=${value}`);
   const launch = await enclose({
@@ -57,8 +56,8 @@ export async function confine(
         keep: [],
         mask: await userFolders(),
       },
-      command: checked(["/usr/bin/env", ...own, ...program.command], {
-        ...{ python, canary, limits },
+      command: await checked(["/usr/bin/env", ...own, ...program.command], {
+        ...{ python, hostPrivate, limits },
         cwd: session,
       }),
     },

@@ -115,9 +115,10 @@ export class Planner implements AsyncDisposable {
  */
 async function needPlaceholders({ filesystem }: SrtSettings): Promise<boolean> {
   const found = await Promise.all(
-    filesystem.denyWrite.map((path) => typeof path === "string" ? path : path.path).map(async (
-      path,
-    ) => mayRead(path) && await Deno.stat(path).then(() => true, () => false)),
+    filesystem.denyWrite.map(async (entry) => {
+      const path = typeof entry === "string" ? entry : entry.path;
+      return mayRead(path) && await Deno.stat(path).then(() => true, () => false);
+    }),
   );
   return found.includes(false);
 }

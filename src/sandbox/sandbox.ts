@@ -1,5 +1,6 @@
 import { join, resolve } from "node:path";
 import { SandboxUnavailableError } from "../base/errors.ts";
+import { PROXY_VARIABLES } from "../base/host_variables.ts";
 import type { Logger } from "../base/log.ts";
 import { allDone } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
@@ -12,7 +13,7 @@ import { findHidden } from "./hidden.ts";
 import type { EffectiveLimits } from "./limits.ts";
 import type { SelfTestReport } from "./selftest.ts";
 import { isRoot } from "./system_packages.ts";
-import { enclose, type EnclosedProgram, PROXY_VARIABLES, SYSTEM, type View } from "./wall.ts";
+import { enclose, type EnclosedProgram, SYSTEM, type View } from "./wall.ts";
 import {
   admitWorkspace,
   GENERATED,
@@ -40,7 +41,7 @@ export interface SandboxOptions {
   /** Existing paths in the workspace that are read-only. */
   readOnly?: readonly string[];
   /**
-   * Devices that code can use: `"nvidia"`, `"amd"`, or paths in `/dev`. Linux only.
+   * Devices that code can use: `"nvidia"`, `"amd"`, `"intel"`, or paths in `/dev`. Linux only.
    *
    * @default {[]} none
    */

@@ -75,8 +75,6 @@ export async function sandboxServer(
     programFiles(program.command, home),
     namedPaths(program.args, workspace, home),
   ]);
-  const canary = `${hostPrivate}/canary`;
-  await Deno.writeTextFile(canary, "not visible inside", { mode: 0o600 });
   // The user's settings decide which secrets a server may read that reads all that they do not deny. It
   // can change none of them, and never reads ipybox's own state.
   const isState = (path: string) =>
@@ -92,14 +90,14 @@ export async function sandboxServer(
         keep: [...seen.keep, ...keep],
         mask,
       },
-      command: checked(
+      command: await checked(
         [
           "/usr/bin/env",
           ...changes(path, { TMPDIR: temporary, ...program.env }),
           program.command,
           ...program.args,
         ],
-        { python, cwd: program.cwd, canary },
+        { python, cwd: program.cwd, hostPrivate },
       ),
     },
     base: workspace,

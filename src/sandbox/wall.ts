@@ -13,6 +13,7 @@ import { asset } from "../assets/mod.ts";
 import { SandboxUnavailableError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { hostEnv, hostEnvs } from "../base/permission.ts";
+import { shellWord } from "../base/shell_word.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
@@ -67,15 +68,6 @@ export const SYSTEM: Readonly<Record<string, readonly string[]>> = {
 
 /** On macOS, `srt` lets all sandboxes of a user write to this folder. */
 const SHARED_BY_SANDBOXES = "/tmp/claude";
-
-/** The variables that lead programs to a proxy. */
-export const PROXY_VARIABLES: readonly string[] = [
-  "HTTP_PROXY",
-  "HTTPS_PROXY",
-  "ALL_PROXY",
-  "NO_PROXY",
-]
-  .flatMap((name) => [name, name.toLowerCase()]);
 
 /** Which inner sandbox is made. */
 export interface WallOrder {
@@ -269,13 +261,15 @@ async function inner(
 }
 
 /** Which folders these are, before code of another session could put others in their place. */
-async function identitiesOf(paths: readonly string[]): Promise<[string, number, number][]> {
+async function identitiesOf(
+  paths: readonly string[],
+): Promise<(readonly [string, number, number])[]> {
   const found = await Promise.all(
     paths.map(async (path) => [path, await lstatIfPresent(path)] as const),
   );
   return found.flatMap(([path, info]) =>
-    info === undefined || info.ino === null ? [] : [[path, info.dev, info.ino] as const]
-  ).map(([path, device, inode]) => [path, device, inode]);
+    info === undefined || info.ino === null ? [] : [[path, info.dev, info.ino]]
+  );
 }
 
 /** The settings of `srt` on macOS, where its rules are the sandbox. */
@@ -352,15 +346,14 @@ async function withDevices(
   bwrap: string,
   hostPrivate: string,
 ): Promise<string> {
-  const quoted = (word: string) => `'${word.replaceAll("'", `'\\''`)}'`;
-  const shown = devices.flatMap((path) => ["--dev-bind-try", path, path]).map(quoted).join(" ");
+  const shown = devices.flatMap((path) => ["--dev-bind-try", path, path]).map(shellWord).join(" ");
   const script = `#!/bin/sh
 for word; do
   shift
   if [ "$word" = -- ] && [ -z "$ended" ]; then ended=yes; set -- "$@" ${shown}; fi
   set -- "$@" "$word"
 done
-exec ${quoted(bwrap)} "$@"
+exec ${shellWord(bwrap)} "$@"
 `;
   const file = `${hostPrivate}/bwrap`;
   await Deno.writeTextFile(file, script, { mode: 0o700 });
@@ -368,16 +361,18 @@ exec ${quoted(bwrap)} "$@"
 }
 
 /** What checks the sandbox of a program from inside, and then becomes the program. */
-export function checked(
+export async function checked(
   command: readonly string[],
-  { python, cwd, canary, limits }: {
+  { python, cwd, hostPrivate, limits }: {
     readonly python: ProgramPath;
     readonly cwd: string;
-    /** A file of the host's. */
-    readonly canary: string;
+    /** An existing folder that only the host can see. */
+    readonly hostPrivate: string;
     readonly limits?: EffectiveLimits;
   },
-): string[] {
+): Promise<string[]> {
+  const canary = `${hostPrivate}/canary`;
+  await Deno.writeTextFile(canary, "not visible inside", { mode: 0o600 });
   const order = {
     probe: probeOf({ files: [canary] }),
     cwd,

@@ -49,7 +49,6 @@ SOCKETS = (
     "\0/tmp/.X11-unix/X0",
 )
 
-KINDS = ("ipc", "uts", "cgroup", "pid", "user", "mnt")
 KEYCTL = {"x86_64": 250, "aarch64": 219}
 KEYCTL_GET_KEYRING_ID = 0
 KEY_SPEC_SESSION_KEYRING = -3
@@ -131,8 +130,8 @@ def of_the_host(probe, wall):
         ):
             yield f"{path} of the machine can be read"
     if wall is not None:
-        for kind in KINDS:
-            if os.readlink(f"/proc/self/ns/{kind}") in wall["namespaces"]:
+        for kind, outside in wall["namespaces"].items():
+            if os.readlink(f"/proc/self/ns/{kind}") == outside:
                 yield f"it shares the {kind} namespace with the host"
     elif not probe.get("elsewhere"):
         yield "it was not made by ipybox"

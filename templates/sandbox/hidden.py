@@ -72,5 +72,5 @@ def search(root):
 
 
 PATHS, ENTRIES = search(ORDER["folder"])
-PATHS = list(dict.fromkeys(path for path in PATHS if path))
+PATHS = list(dict.fromkeys(PATHS))
 json.dump({"paths": PATHS[: ORDER["most"]], "found": len(PATHS), "entries": ENTRIES}, sys.stdout)

@@ -84,17 +84,6 @@ def installation(executable, workspace):
     return found
 
 
-def folders_to(paths, owned):
-    """The folders that lead to paths in a folder of code. Code could move one of them away, with all that is
-    mounted in it, and put its own programs there for the next kernel, if nothing were mounted on it."""
-    found = set()
-    for path in paths:
-        while is_in(path := os.path.dirname(path), owned) and path != owned:
-            if not any(is_in(path, other) for other in paths):
-                found.add(path)
-    return found
-
-
 def closed_to_others(folder):
     """What not every user may read in a folder, but this one, such as root, may."""
     try:
@@ -209,6 +198,21 @@ def folders_above(path, found):
     return folders
 
 
+def covers_in(owned, found):
+    """The folders in one of code's that lead to mounts. Code could move one of them away, with all that is
+    mounted in it, and put its own programs there for the next kernel, if nothing were mounted on it."""
+    leading = (folders_above(path, found) for path in found)
+    return sorted(
+        {
+            folder
+            for *folders, around in leading
+            if around not in found
+            for folder in folders
+            if folder != owned and is_in(folder, owned)
+        }
+    )
+
+
 def pins(found):
     """The mounts that keep folders in place: code could move one away, deeper than secrets are looked for,
     with what is masked or kept in it. They count although others cover them, and must come before these: what
@@ -244,7 +248,7 @@ def wall(order):
         argv += ["--bind", temporary, "/tmp"] if temporary else in_memory("/tmp", None)
     if whole is None and order["home"] and order["home"] not in found:
         argv += in_memory(order["home"], HOME_SIZE)
-    covers, links = sorted(folders_to(found, "/tmp")), set()
+    covers, links = covers_in("/tmp", found), set()
     for path in covers:
         argv += ["--tmpfs", path]
     argv += pins(found)
@@ -270,7 +274,7 @@ def wall(order):
     shown = [path for path, kind in found.items() if kind != MASK and path not in links]
     shown += [] if whole is None else ["/"]
     expected = {
-        "namespaces": [os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES],
+        "namespaces": {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES},
         "seen": [[path, *identity(path, owned)] for path in shown],
         "kept": [
             path for path, kind in found.items() if kind in (SHOW, KEEP) and path not in links

@@ -106,8 +106,8 @@ async function kernelSandbox({ root, workspace }: Place, script: string) {
   };
   const python = await hostPython(workspace);
   const limits = effectiveLimits(undefined, { sandboxed: true });
-  const canary = `${root.path}/host/canary`;
-  const command = checked(["/bin/sh", "-c", script], { python, canary, cwd: folders.session });
+  const { session: cwd, hostPrivate } = folders;
+  const command = await checked(["/bin/sh", "-c", script], { python, hostPrivate, cwd });
   const contents = { command, readOnly: [], readable: [], writable: [] };
   return prepareSandbox(folders, contents, { log, signal, path: PATH, python, limits });
 }

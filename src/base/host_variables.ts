@@ -1,0 +1,14 @@
+/** The variables that lead programs to a proxy. */
+export const PROXY_VARIABLES: readonly string[] = [
+  "HTTP_PROXY",
+  "HTTPS_PROXY",
+  "ALL_PROXY",
+  "NO_PROXY",
+]
+  .flatMap((name) => [name, name.toLowerCase()]);
+
+/** The variables for the encoding, and for how programs sort, write numbers and speak. */
+export const LOCALE_VARIABLES: readonly string[] = [
+  "LANG",
+  ..."LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME".split(" "),
+];
