@@ -108,7 +108,7 @@ for path in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline"
 print(b"${secret.slice(0, 16)}" in seen, b"supervisor" in seen)
 `;
   const { text } = await executor.execute(code);
-  assertEquals(text, "[False, False, False]\nPermissionError\nFalse False");
+  assertEquals(text, "[False, False, False]\nFileNotFoundError\nFalse False");
   for (const path of [folderOf(id), socket.replace("/host/socket", "")]) {
     assertEquals(((await Deno.stat(path)).mode ?? 0) & 0o077, 0, path);
   }

@@ -103,7 +103,10 @@ attempt("write runtime", lambda: write(ipybox_runtime.__file__))
     },
   );
 
-  await step("cannot reach the host's ports, nor the world, nor Unix sockets", async () => {
+  await step("cannot reach the host's ports, nor the world, nor its Unix sockets", async () => {
+    const path = `${home}/socket`;
+    using listener = Deno.listen({ transport: "unix", path });
+    const visit = listener.accept().then(() => "visited", () => "closed");
     const outcomes = await attack(
       executor,
       `
@@ -112,17 +115,15 @@ attempt("canary", lambda: socket.create_connection(("127.0.0.1", ${canary.port})
 attempt("any address", lambda: socket.create_connection(("0.0.0.0", ${canary.port}), 2))
 attempt("world", lambda: socket.create_connection(("1.1.1.1", 443), 2))
 attempt("name", lambda: socket.getaddrinfo("example.org", 443))
-attempt("unix", lambda: socket.socket(socket.AF_UNIX))
-attempt("unix pair", lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+attempt("unix", lambda: socket.socket(socket.AF_UNIX).connect("${path}"))
 `,
     );
     assertEquals(canary.visitors, 0);
     for (const [name, outcome] of Object.entries(outcomes)) {
       assertMatch(outcome, /Error$|^gaierror$|^timeout$/, name);
     }
-    if (linux) {
-      assertEquals([outcomes.unix, outcomes["unix pair"]], Array(2).fill("PermissionError"));
-    }
+    listener.close();
+    assertEquals(await visit, "closed");
   });
 
   await step("finds no token but its own, and no secret of the host", async () => {
@@ -451,7 +452,7 @@ results["answers"] = repr(answers)
 Deno.test("secrets deep in the workspace stay where they are, and out of sight, however code digs", async () => {
   await using workspace = await TempFolder.create();
   const { path } = workspace;
-  await Deno.mkdir(`${path}/a/b/.git/hooks`, { recursive: true });
+  await Deno.mkdir(`${path}/a/b`, { recursive: true });
   await Deno.writeTextFile(`${path}/a/b/.env`, "SECRET=of the user");
   const dig = `${TOOLS}
 results = {}
@@ -459,7 +460,6 @@ os.makedirs("deep/er/and/deeper", exist_ok=True)
 attempt("read", lambda: open("a/b/.env").read())
 attempt("move the folder", lambda: os.rename("a/b", "deep/er/and/deeper/b"))
 attempt("move the one above", lambda: os.rename("a", "deep/er/and/a"))
-attempt("hook", lambda: write("a/b/.git/hooks/post-checkout"))
 attempt("remove", lambda: shutil.rmtree("a"))
 `;
   for (const session of ["first", "second"]) {

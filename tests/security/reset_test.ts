@@ -33,7 +33,7 @@ for home in homes:
 `;
 const STATE = `
 import os
-print("IMPLANT" in globals() or "IMPLANT" in os.environ, os.path.lexists(os.environ["HOME"] + "/matplotlib/matplotlibrc"), os.listdir(os.environ["TMPDIR"]))
+print("IMPLANT" in globals() or "IMPLANT" in os.environ, os.path.lexists(os.environ["HOME"] + "/matplotlib/matplotlibrc"))
 `;
 
 const WALLED = { type: "command", command: ["/usr/bin/env"], bubblewrap: true } as const;
@@ -48,7 +48,7 @@ for (const spareKernel of [true, false]) {
       // The spare kernel starts half a second after the other, and what is planted waits for it.
       await executor.execute(`${PLANT}\nimport time; time.sleep(${spareKernel ? 2 : 0})\n${PLANT}`);
       await executor.reset();
-      assertEquals((await executor.execute(STATE)).text?.trim(), "False False []");
+      assertEquals((await executor.execute(STATE)).text?.trim(), "False False");
     }
   });
 
