@@ -43,6 +43,8 @@ const EXAMPLE = /\.(example|sample|template)$/;
 export interface Hidden {
   /** The paths to hide, of which at most {@linkcode MAX_HIDDEN} are given. */
   readonly paths: readonly string[];
+  /** The git folder outside of it, if it is a worktree or a submodule. */
+  readonly repository: string | null;
   /** Why code may see more than it should, in sentences for the user. */
   readonly warnings: readonly string[];
 }
@@ -51,6 +53,7 @@ const answerSchema = z.object({
   paths: z.array(z.string().startsWith("/")),
   found: z.number(),
   entries: z.number(),
+  repository: z.string().startsWith("/").nullable(),
 });
 
 /** Finds what code must not see of a folder, whose path has no links. */
@@ -72,7 +75,7 @@ export async function findHidden(
   const args = ["-I", "-S", "-c", asset("sandbox/hidden.py"), JSON.stringify(order)];
   const { success, stdout, stderr } = await runProgram(python, { args, signal });
   if (!success) throw new Error(`Cannot search ${folder} for secrets: ${stderr.trim()}`);
-  const { paths, found, entries } = answerSchema.parse(JSON.parse(stdout));
+  const { paths, found, entries, repository } = answerSchema.parse(JSON.parse(stdout));
   const warnings: string[] = [];
   if (entries > MAX_ENTRIES) {
     warnings.push(
@@ -85,7 +88,7 @@ export async function findHidden(
         `${MAX_HIDDEN} can be hidden`,
     );
   }
-  return { paths, warnings };
+  return { paths, repository, warnings };
 }
 
 /** Whether files and folders of this name are hidden from executed code. */

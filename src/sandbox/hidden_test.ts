@@ -161,5 +161,39 @@ Deno.test({
 
 Deno.test("findHidden() takes a folder that cannot be listed as one that code cannot list either", async () => {
   await using folder = await TempFolder.create();
-  assertEquals(await find(`${folder.path}/missing`), { paths: [], warnings: [] });
+  assertEquals(await find(`${folder.path}/missing`), { paths: [], repository: null, warnings: [] });
+});
+
+Deno.test("findHidden() finds the repository of a worktree and of a submodule, if that names it, too", async () => {
+  await using folder = await TempFolder.create();
+  const { path } = folder;
+  await make(path, "main/.git/worktrees/tree/HEAD", "main/.git/modules/sub/HEAD", "main/sub/");
+  await make(path, "tree/file", "other/.git/worktrees/tree/HEAD");
+  const own = `${path}/main/.git`;
+  await Deno.writeTextFile(`${own}/worktrees/tree/gitdir`, `${path}/tree/.git\n`);
+  await Deno.writeTextFile(`${own}/modules/sub/config`, "[core]\n\tworktree = ../../../sub\n");
+  const repositoryOf = async (tree: string, dotGit: string) => {
+    await Deno.writeTextFile(`${path}/${tree}/.git`, dotGit);
+    return (await find(`${path}/${tree}`)).repository;
+  };
+  assertEquals(await repositoryOf("tree", `gitdir: ${own}/worktrees/tree\n`), own);
+  assertEquals(
+    await repositoryOf("main/sub", "gitdir: ../.git/modules/sub\n"),
+    `${own}/modules/sub`,
+  );
+  for (
+    const named of [
+      "gitdir: /etc\n",
+      "gitdir: ../other/.git/worktrees/tree",
+      "gitdir: .",
+      "",
+      "gitdir: ",
+    ]
+      .concat(`gitdir: ${own}/modules/sub`, `gitdir: ${own}`, "gitdir: ../../.git/modules/\0")
+  ) {
+    assertEquals(await repositoryOf("tree", named), null, named);
+  }
+  await Deno.remove(`${path}/tree/.git`);
+  await Deno.symlink(`${path}/main/.git`, `${path}/tree/.git`);
+  assertEquals((await find(`${path}/tree`)).repository, null);
 });

@@ -166,7 +166,7 @@ export async function workspaceView(
   ]);
   for (const warning of hidden.flatMap(({ warnings }) => warnings)) log.warn(warning);
   return {
-    show: project ? [project] : [],
+    show: [...(project ? [project] : []), ...hidden.flatMap(({ repository }) => repository ?? [])],
     write: [workspace],
     keep: [`${workspace}/${GENERATED}`, ...ownPart(workspace), ...settings, ...guarded],
     mask: [...hidden.flatMap(({ paths }) => paths), ...around, ...own],

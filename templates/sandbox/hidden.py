@@ -1,4 +1,4 @@
-"""Prints what code must not see of a folder that it works in, as JSON.
+"""Prints what code must not see of a folder that it works in, and where its git repository is, as JSON.
 
 Argument: the folder, the names of secrets, and limits, as JSON. It is Python because that lists large folders
 quickly, and can name what is not UTF-8.
@@ -71,6 +71,44 @@ def search(root):
     return states + found, entries
 
 
+def read(path):
+    """The text of a small file; none of what code could put there instead is waited for."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            return os.fsdecode(file.read(1 << 16))
+    except OSError:
+        return ""
+
+
+def repository_of(root):
+    """The folder of git outside of a worktree or a submodule, if that is its own.
+
+    Code can write its `.git`, so what that names counts only if it leads back, which is written outside.
+    """
+    named = re.match(r"gitdir: ([^\n\0]+)", read(f"{root}/.git"))
+    if named is None:
+        return None
+    own = os.path.realpath(os.path.join(root, named[1]))
+    common, kind = os.path.split(os.path.dirname(own))
+    if kind == "worktrees" and common.endswith((".git", "/.bare")):
+        shown, leads_back = common, read(f"{own}/gitdir").rstrip("\r\n") == f"{root}/.git"
+    elif "/.git/modules/" in own:
+        tree = re.search(r"^\s*worktree\s*=\s*([^\n\0]+)", read(f"{own}/config"), re.MULTILINE)
+        shown = own
+        leads_back = tree is not None and os.path.realpath(os.path.join(own, tree[1])) == root
+    else:
+        return None
+    return shown if leads_back and not root.startswith(f"{shown}/") else None
+
+
 PATHS, ENTRIES = search(ORDER["folder"])
 PATHS = list(dict.fromkeys(PATHS))
-json.dump({"paths": PATHS[: ORDER["most"]], "found": len(PATHS), "entries": ENTRIES}, sys.stdout)
+json.dump(
+    {
+        "paths": PATHS[: ORDER["most"]],
+        "found": len(PATHS),
+        "entries": ENTRIES,
+        "repository": repository_of(ORDER["folder"]),
+    },
+    sys.stdout,
+)

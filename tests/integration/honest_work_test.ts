@@ -191,6 +191,35 @@ print(subprocess.run("git log --format=%s".split(), capture_output=True, text=Tr
   },
 });
 
+testIf(linux && hasGit, hasGit ? "elsewhere nothing is mounted" : "git is not installed", {
+  name: "git reads the repository of a worktree and of a submodule, and code writes nothing there",
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    const { path } = folder;
+    const git = async (line: string, cwd = `${path}/main`) => {
+      const config = "-c user.name=A -c user.email=a@example.org -c protocol.file.allow=always";
+      const { code, stderr } = await runProgram("git", `${config} ${line}`.split(" "), { cwd });
+      assertEquals(code, 0, stderr);
+    };
+    for (const name of ["main", "other"]) {
+      await git(`init -q ${path}/${name}`, path);
+      await git("commit -q --allow-empty -m First", `${path}/${name}`);
+    }
+    await git(`worktree add -q ${path}/tree`);
+    await git(`submodule add -q ${path}/other sub`);
+    for (const workspace of [`${path}/tree`, `${path}/main/sub`]) {
+      await using test = await TestExecutor.start({ workspace });
+      const { text } = await test.executor.execute(`
+import subprocess
+for line in ("log --format=%s", "status --short", "commit -q --allow-empty -m Second"):
+    done = subprocess.run(["git", *line.split()], capture_output=True, text=True)
+    print(done.returncode, done.stdout.strip(), done.stderr.strip().rpartition(": ")[2])
+`);
+      assertEquals(text?.trimEnd(), "0 First \n0  \n128  Read-only file system");
+    }
+  },
+});
+
 testIf(linux, "elsewhere nothing is mounted", {
   name: "a session starts where links with names of secrets lead elsewhere or nowhere",
   fn: async () => {
