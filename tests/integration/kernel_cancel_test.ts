@@ -190,6 +190,21 @@ Deno.test("Code that Python calls for a cell is interrupted, too", async (t) => 
     time.sleep(60)
 get_ipython().events.register('post_execute', callback)`,
       ],
+      [
+        "in what an exception says of itself",
+        `class Endless(Exception):
+    def __str__(self):
+        print('runs', flush=True)
+        time.sleep(60)
+raise Endless`,
+      ],
+      [
+        "in another task, which blocks",
+        `async def block():
+    print('runs', flush=True)
+    time.sleep(60)
+await asyncio.create_task(block())`,
+      ],
     ] as const
   ) {
     await t.step(name, async () => {

@@ -6,8 +6,11 @@ import opcode
 import os
 import re
 import resource
+import sys
 from pathlib import Path
 from typing import Any, Optional
+
+from .interrupts import describe
 
 #: How libraries say that they cannot allocate memory; a GPU and V8 have limits of their own.
 _NO_MEMORY = re.compile(
@@ -50,6 +53,7 @@ def install(shell: Any, sandboxed: bool) -> None:
 
     def show_from_reserve(*args: Any, **options: Any) -> None:
         reserve.clear()
+        describe(sys.exc_info()[1])
         show(*args, **options)
 
     def show_with_hint(kind: Any, error: Any, lines: list[str]) -> None:

@@ -21,6 +21,9 @@ from IPython.core.events import EventManager
 
 _Judge = Callable[[FrameType], bool]
 
+#: The packages whose tasks and callbacks the kernel's loop runs for itself.
+_OF_KERNEL = {"IPython", "asyncio", "ipybox_runtime", "ipykernel", "jupyter_client", "tornado", "zmq"}
+
 
 def install(shell: Any) -> None:
     """Replace what the kernel does about interrupts."""
@@ -29,6 +32,18 @@ def install(shell: Any) -> None:
     kernel.pre_handler_hook = interrupts.begin
     kernel.post_handler_hook = interrupts.end
     kernel._cancel_on_sigint = interrupts.cancels
+
+
+def describe(error: object) -> None:
+    """Call what an exception says of itself where an interrupt ends it, should it never answer."""
+    try:
+        str(error)
+        getattr(error, "__notes__", None)
+    except KeyboardInterrupt as interrupt:
+        interrupt.__context__ = None  # or whoever shows this would ask the exception again
+        raise
+    except Exception:
+        pass  # IPython shows an exception without words, too
 
 
 def _callers_of_code(shell: Any) -> dict[CodeType, _Judge]:
@@ -50,6 +65,7 @@ def _callers_of_code(shell: Any) -> dict[CodeType, _Judge]:
         kind.run_code.__code__: is_cell,
         EventManager.trigger.__code__: is_callback,
         kind.showtraceback.__code__: lambda frame: frame.f_code is format_traceback,
+        describe.__code__: lambda _: True,
         kernel.complete_request.__code__: is_answer,
         kernel.inspect_request.__code__: is_answer,
         kernel.is_complete_request.__code__: is_answer,
@@ -98,6 +114,8 @@ class _Interrupts:
             return
         if self._task is not None and not self._task.done():
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+            if _is_in_task_of_code(frame):
+                raise asyncio.CancelledError  # a KeyboardInterrupt would end the loop
         elif _bottom(frame) is not self._bottom:
             raise KeyboardInterrupt  # only code makes further stacks, as gevent does
         else:
@@ -123,6 +141,15 @@ class _Interrupts:
                 return judge(frame)
             frame = frame.f_back
         return False
+
+
+def _is_in_task_of_code(frame: Optional[FrameType]) -> bool:
+    """Whether a task or a callback is on top of the stack that the kernel did not make."""
+    while frame is not None and frame.f_back is not None:
+        if frame.f_back.f_code is asyncio.Handle._run.__code__:
+            return str(frame.f_globals.get("__name__")).partition(".")[0] not in _OF_KERNEL
+        frame = frame.f_back
+    return False
 
 
 def _bottom(frame: Optional[FrameType]) -> Optional[CodeType]:
