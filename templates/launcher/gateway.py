@@ -28,6 +28,7 @@ import time
 import traceback
 
 PR_SET_DUMPABLE = 4
+MAX_LAST_WORDS = 1 << 16  # a pipe seldom holds more
 MAX_PROGRAM = 1 << 22  # ours are smaller, and code could leave any
 
 if sys.platform == "linux":
@@ -84,17 +85,17 @@ class LoadingKernel:
         os.mkdir(f"{self.folder}/tmp")
         environment = kernel_environment(self.folder)
         self.python_path = environment.pop("PYTHONPATH", "")
-        reader, self.writer = os.pipe()
+        self.line, theirs = socket.socketpair()
         try:
             self.process = subprocess.Popen(
                 # -s: no modules of the home directory.
                 [sys.executable, "-s", SETTINGS["kernel_script"]],
-                stdin=reader,
+                stdin=theirs,
                 env=environment,
                 start_new_session=True,  # an interrupt is for all that its code has started, too
             )
         finally:
-            os.close(reader)
+            theirs.close()
 
     def begin(self, connection):
         settings = {
@@ -103,15 +104,26 @@ class LoadingKernel:
             "apart": SETTINGS["kernels_apart"],
             "python_path": self.python_path,
         }
-        with open(self.writer, "wb", buffering=0) as pipe:
-            os.set_blocking(self.writer, False)
-            data = json.dumps(settings).encode()
-            try:
-                written = pipe.write(data)
-            except BrokenPipeError:
-                return  # it has ended, which is about to be noticed
-            if written != len(data):
-                raise ValueError("The settings of the kernel are too long: shorten PYTHONPATH")
+        self.line.setblocking(False)
+        data = json.dumps(settings).encode()
+        try:
+            written = self.line.send(data)
+            self.line.shutdown(socket.SHUT_WR)
+        except OSError:
+            return  # it has ended, which is about to be noticed
+        if written != len(data):
+            raise ValueError("The settings of the kernel are too long: shorten PYTHONPATH")
+
+    def last_words(self):
+        """What C code wrote to stderr right before it ended the kernel, which could not read it any more."""
+        try:
+            _, [stderr, *_], _, _ = socket.recv_fds(self.line, 1, 1)
+        except (OSError, ValueError):
+            return b""  # it has ended before it sent the pipe
+        self.line.close()
+        os.set_blocking(stderr, False)
+        with open(stderr, "rb", buffering=0) as pipe:
+            return pipe.read(MAX_LAST_WORDS) or b""
 
 
 # The kernel that is asked for first loads while this process does.
@@ -289,11 +301,11 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
     and is ended here.
     """
 
-    folder = None
+    kernel = None
 
     async def _async_launch_kernel(self, kernel_cmd, **_):
         kernel = LOADING.pop() if LOADING else LoadingKernel()
-        self.folder = kernel.folder
+        self.kernel = kernel
         self.oom_counts = (oom_kills(),) * 2
         self.oom_counted = time.monotonic()
         LIVE.add(self)
@@ -340,7 +352,7 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(70)
-        folders = {os.path.basename(other.folder) for other in LIVE}
+        folders = {os.path.basename(other.kernel.folder) for other in LIVE}
         left = set(os.listdir(SETTINGS["kernels_dir"])) - folders
         threading.Thread(target=remove, args=(left,), daemon=True).start()
 
@@ -499,7 +511,10 @@ class KernelManagers(SeedingMappingKernelManager):
 
     def _handle_kernel_died(self, kernel_id):
         # Before it is forgotten: whoever is told that it is gone relies on that.
-        self.get_kernel(kernel_id).end_strays()
+        manager = self.get_kernel(kernel_id)
+        manager.end_strays()
+        sys.stderr.buffer.write(manager.kernel.last_words())
+        sys.stderr.flush()
         super()._handle_kernel_died(kernel_id)
 
 

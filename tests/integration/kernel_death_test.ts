@@ -36,6 +36,12 @@ Deno.test("A kernel that dies is noticed and replaced", async (t) => {
         /it aborted \(SIGABRT\)/,
         /^Fatal Python error: Aborted\n[^]*line 6 in <module>\n$/,
       ],
+      [
+        "os.abort after last words of C code",
+        "os.write(2, b'no memory\\n'); os.abort()",
+        /it aborted \(SIGABRT\)/,
+        /^no memory\n|\nno memory\n/,
+      ],
     ] as const
   ) {
     await t.step(name, async () => {

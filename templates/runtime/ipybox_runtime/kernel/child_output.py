@@ -76,7 +76,7 @@ class _Reader(threading.Thread):
                 data = os.read(self._fd, _LARGEST_READ)
             except BlockingIOError:
                 return True
-            self._stream.write(self._decoder.decode(data))
-            if data:
+            if data:  # first where it is not lost with the kernel
                 os.write(self._stream._original_stdstream_copy, data)
+            self._stream.write(self._decoder.decode(data))
         return data != b""
