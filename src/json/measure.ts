@@ -21,8 +21,8 @@ export class JsonLimitError extends Error {
   override readonly name: string = "JsonLimitError";
 }
 
-/** The deepest nesting, for later steps that are recursive. */
-const MAX_DEPTH = 2000;
+/** The deepest nesting: later steps are recursive, also in the kernel, where Python goes 1000 levels deep. */
+const MAX_DEPTH = 500;
 
 /** The meaning of a byte. */
 const OTHER = 0, SEPARATOR = 1, OPEN = 2, CLOSE = 3, QUOTE = 4, BACKSLASH = 5, COLON = 6;

@@ -48,7 +48,7 @@ Deno.test("decodeMessage() leaves out what would be too many values, and says so
   const reply = decode("shell", "execute_reply", `{"status":"ok","payload":${many}}`);
   assertEquals([reply.type, reply.content.status], ["execute_reply", undefined]);
   const deep = decode("iopub", "error", `{"ename":${"[".repeat(3000)}`);
-  assertMatch(String(deep.content.text), /nests more than 2000 levels/);
+  assertMatch(String(deep.content.text), /nests more than 500 levels/);
   const large = decode(
     "iopub",
     "stream",

@@ -46,7 +46,8 @@ export async function placeHere(
   const folder = await SessionFolder.create(log);
   held.use(folder);
   const workspace = await realFolder(options.workspace);
-  const libraryPath = options.kernelEnv?.LD_LIBRARY_PATH ?? hostEnv("LD_LIBRARY_PATH");
+  // Not that of the kernel, which a file of the workspace may set: Python is asked on the host.
+  const libraryPath = hostEnv("LD_LIBRARY_PATH");
   const located = locatePython(options.python, { workspace, libraryPath, signal: deadline });
   // Leaves no process behind if the start fails earlier. Its error is reported where it is awaited.
   const ended = located.then(() => {}, () => {});
@@ -69,7 +70,8 @@ export async function placeHere(
       const readable = [...python.readable, ...packages, ...packages.flatMap(programsOf)];
       const readOnly = [folder.launcher, folder.runtime, folder.stubs];
       const writable = cache === undefined ? [] : [cache];
-      return { command: [python.executable, ...args], readable, readOnly, writable };
+      const launches = python.isChangeable ? own : python.executable;
+      return { command: [launches, ...args], readable, readOnly, writable };
     });
     contents.catch(() => {});
     // If Python does not work, its own error says more than that of what it was to do.
@@ -97,7 +99,7 @@ export async function placeHere(
   if (session === undefined) parts.use(grouped); // removed after the processes in it
   const launch = prepared ??
     { command: namedProgram(python.executable), args, env: { LANG: "C.UTF-8" } };
-  const env = { ...python.variables, ...launch.env };
+  const env = { ...(python.isChangeable ? {} : python.variables), ...launch.env };
   const lasting = session === undefined ? undefined : await launchLasting(session, {
     command: [launch.command, ...launch.args],
     env,

@@ -19,6 +19,8 @@ interface PythonFiles {
   readonly checker: string | undefined;
   /** What a script that starts it, or conda's activation, sets. */
   readonly variables: Readonly<Record<string, string>>;
+  /** Whether code can change it. Then nothing that it says counts outside of a sandbox, nor before its check. */
+  readonly isChangeable: boolean;
 }
 
 /** Prints where it is. Python follows the links itself, so that we need not be able to read them. */
@@ -110,6 +112,7 @@ export async function locatePython(python: string, options: LocateOptions): Prom
     readable: [...folders, ...outside, ...await libraryFolders(variables.LD_LIBRARY_PATH)],
     checker: checker ?? undefined,
     variables: own(variables),
+    isChangeable: false,
   };
 }
 
@@ -126,7 +129,11 @@ async function locateInside(
 ): Promise<PythonFiles> {
   const { executable, readable } = inside;
   const { variables, checker } = parsed(executable, await inside.run(pythonArgs(QUERY), signal));
-  return { executable, readable, checker: checker ?? undefined, variables: own(variables) };
+  return {
+    ...{ executable, readable, checker: checker ?? undefined },
+    variables: own(variables),
+    isChangeable: true,
+  };
 }
 
 /** What shells set, Python itself, and kernels in another way. */

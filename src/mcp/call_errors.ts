@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
 import { messageOf } from "./results.ts";
 import { callFailure, ForgottenSessionError } from "./start_errors.ts";
@@ -87,12 +88,12 @@ export function explainForgotten(
   error: unknown,
   started: boolean,
 ): ForgottenSessionError | undefined {
-  const forgotten = (isSaid: boolean) =>
-    new ForgottenSessionError(serverName, isSaid && !started, error);
   if (!(error instanceof SdkHttpError)) return undefined;
   const { status, data } = error;
-  const isSaid = (status === 404 || status === 400) && saysForgotten(String(data.text));
-  return status === 404 || isSaid ? forgotten(isSaid) : undefined;
+  const text = String(data.text);
+  const isSaid = (status === 404 || status === 400) && saysForgotten(text);
+  if (status !== 404 && !isSaid) return undefined;
+  return new ForgottenSessionError(serverName, isSaid && !started && isUnread(text), error);
 }
 
 /** More than any server needs to say it: a page of HTML may say anything. */
@@ -105,6 +106,20 @@ function saysForgotten(words: string): boolean {
     .test(words) ||
     /\b(no|no valid|invalid|unknown|expired) (mcp )?session\b/i.test(words) ||
     /\bserver not initialized\b/i.test(words);
+}
+
+/** What a transport answers that has not read the request, whose id it would have otherwise. */
+const refusalSchema = z.object({
+  id: z.union([z.null(), z.literal("server-error")]).optional(), // the latter is the Python SDK's
+  error: z.object({ code: z.number() }),
+});
+
+function isUnread(text: string): boolean {
+  try {
+    return refusalSchema.safeParse(JSON.parse(text)).success;
+  } catch {
+    return false;
+  }
 }
 
 /** The errors with which the SDK reports a violation of the protocol. */

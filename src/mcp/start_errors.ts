@@ -33,8 +33,8 @@ export const LONGER_HINT =
 export class ForgottenSessionError extends ToolCallError {
   /** Created for a request that was answered like this. */
   constructor(serverName: string, readonly certain: boolean, cause: unknown) {
-    const message =
-      `MCP server "${serverName}" no longer knows the session; the next call starts a new one`;
+    const message = `MCP server "${serverName}" no longer knows the session; ` +
+      `${certain ? "" : "this call may have run all the same, and "}the next call starts a new one`;
     super("server_unreachable", message, {}, { cause });
   }
 }

@@ -20,7 +20,7 @@ Deno.test("StdioTransport lets a server whose message is too long see that nobod
 
 const MALICIOUS: readonly (readonly [what: string, output: string, error: string])[] = [
   ["has too many values", "yes '[],' | head -n 1200000 | tr -d '\\n'", "more than 1000000 values"],
-  ["nests too deep", "yes '[' | head -n 3000 | tr -d '\\n'", "nests more than 2000 levels"],
+  ["nests too deep", "yes '[' | head -n 3000 | tr -d '\\n'", "nests more than 500 levels"],
 ];
 
 for (const [what, output, error] of MALICIOUS) {

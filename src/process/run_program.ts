@@ -1,4 +1,4 @@
-import { LinkedSignal } from "../base/signals.ts";
+import { allDone, LinkedSignal } from "../base/signals.ts";
 import { hostPath, type ProgramPath } from "./program.ts";
 import { trustedPath } from "./trusted_path.ts";
 
@@ -62,12 +62,8 @@ export async function runProgram(
   using link = new LinkedSignal(signal); // a command does not keep a joined signal alive
   const stdio = atTerminal ? "inherit" : "piped";
   const command = await commandOf(program, { ...options, signal: link.signal }, stdio);
-  const output = await outputOf(command, options.input);
+  const { success, code, stdout, stderr } = await outputOf(command, options);
   signal?.throwIfAborted();
-  const { success, code } = output;
-  if (atTerminal) return { success, code, stdout: "", stderr: "" };
-  const decoder = new TextDecoder();
-  const [stdout, stderr] = [decoder.decode(output.stdout), decoder.decode(output.stderr)];
   return { success, code, stdout, stderr };
 }
 
@@ -77,16 +73,38 @@ export async function startProgram(program: ProgramPath, args: readonly string[]
   command.spawn().unref();
 }
 
+/** The most that a program may write to stdout, and to stderr: it is kept in memory. */
+const MAX_OUTPUT = 64 << 20;
+
 async function outputOf(
   command: Deno.Command,
-  input: string | undefined,
-): Promise<Deno.CommandOutput> {
-  if (input === undefined) return await command.output();
+  { input, atTerminal = false }: RunProgramOptions,
+): Promise<Deno.CommandStatus & Pick<ProgramEnd, "stdout" | "stderr">> {
   const child = command.spawn();
-  const output = child.output();
-  // A program that ends before it has read all says why in another way.
-  await new Blob([input]).stream().pipeTo(child.stdin).catch(() => {});
-  return await output;
+  if (atTerminal) return { ...await child.status, stdout: "", stderr: "" };
+  const text = async (stream: ReadableStream<Uint8Array>) => {
+    const chunks: Uint8Array<ArrayBuffer>[] = [];
+    let size = 0;
+    for await (const chunk of stream) {
+      size += chunk.length;
+      if (size > MAX_OUTPUT) {
+        child.kill("SIGKILL");
+        throw new Error(`A program wrote more than ${MAX_OUTPUT >> 20} MiB, so it was ended`);
+      }
+      chunks.push(new Uint8Array(chunk));
+    }
+    return await new Blob(chunks).text();
+  };
+  const [status, stdout, stderr] = await allDone([
+    child.status,
+    text(child.stdout),
+    text(child.stderr),
+    // A program that ends before it has read all says why in another way.
+    input === undefined
+      ? undefined
+      : new Blob([input]).stream().pipeTo(child.stdin).catch(() => {}),
+  ]);
+  return { ...status, stdout, stderr };
 }
 
 async function commandOf(

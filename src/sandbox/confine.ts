@@ -20,6 +20,8 @@ interface ConfinedProgram {
   readonly writable: readonly string[];
   /** Other paths that it may read. */
   readonly readable: readonly string[];
+  /** What it must not see of these. */
+  readonly hidden?: readonly string[];
   /** An existing folder that only the host can see. */
   readonly hostPrivate: string;
   /** The hosts that it may reach. */
@@ -54,7 +56,7 @@ export async function confine(
         show: [...SYSTEM[Deno.build.os] ?? [], ...program.readable],
         write: [session, ...writable],
         keep: [],
-        mask: await userFolders(),
+        mask: [...await userFolders(), ...program.hidden ?? []],
       },
       command: await checked(["/usr/bin/env", ...own, ...program.command], {
         ...{ python, hostPrivate, limits },

@@ -131,6 +131,17 @@ Deno.test("findHidden() hides 500 paths, and says how many are left", async () =
   assertMatch(warnings[0] ?? "", /^Code can read 3 files with names of secrets in /);
 });
 
+Deno.test("findHidden() hides the secrets that were there first, however many code makes", async () => {
+  await using folder = await TempFolder.create();
+  await make(folder.path, "a/b/.env", "a/b/.npmrc");
+  for (let i = 0; i < 600; i++) await Deno.writeTextFile(`${folder.path}/.env.${i}`, "");
+  const { paths } = await find(folder.path);
+  assertEquals(
+    new Set(paths.slice(0, 2)),
+    new Set(["a/b/.env", "a/b/.npmrc"].map((name) => `${folder.path}/${name}`)),
+  );
+});
+
 Deno.test("findHidden() hides ipybox's own folders, however many secrets code makes", async () => {
   await using folder = await TempFolder.create();
   await make(folder.path, ".env.0");

@@ -13,7 +13,9 @@ import { ifPresent, readHostileFile } from "../files/safe.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 import { isInside, lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 import { confine } from "./confine.ts";
+import { findHidden } from "./hidden.ts";
 import { baseIn } from "./installation.ts";
+import { hostPython } from "./wall.ts";
 import { isOwnProgram, requireOwnProgram } from "./workspace.ts";
 
 /** A Python that runs only in a sandbox. */
@@ -46,8 +48,11 @@ export async function workspacePython(
   return {
     executable,
     readable,
-    run: (args, signal) =>
-      runConfined([executable, ...args], { readable: [root, ...readable], signal }),
+    run: async (args, signal) => {
+      const { paths } = await findHidden(root, { python: await hostPython(root), signal });
+      const seen = { readable: [root, ...readable], hidden: paths };
+      return await runConfined([executable, ...args], { ...seen, signal });
+    },
   };
 }
 
@@ -101,7 +106,11 @@ async function standardLibrary(prefix: string): Promise<string | undefined> {
 
 async function runConfined(
   command: readonly string[],
-  { readable, signal }: { readonly readable: readonly string[]; readonly signal: AbortSignal },
+  { readable, hidden, signal }: {
+    readonly readable: readonly string[];
+    readonly hidden: readonly string[];
+    readonly signal: AbortSignal;
+  },
 ): Promise<ProgramEnd> {
   await using folder = await PrivateFolder.create();
   await using host = await HeldFolder.create({});
@@ -109,7 +118,7 @@ async function runConfined(
   const { command: program, args, env } = await confine({
     command,
     env: { HOME: session, TMPDIR: "/tmp", LANG: hostEnv("LANG") ?? "C.UTF-8" },
-    ...{ session, readable, writable: [], hosts: [], hostPrivate: host.path },
+    ...{ session, readable, hidden, writable: [], hosts: [], hostPrivate: host.path },
   }, { log: silentLogger, signal });
   return await runProgram(program, { args, env, clearEnv: true, cwd: host.path, signal });
 }

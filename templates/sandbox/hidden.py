@@ -20,6 +20,15 @@ def is_secret(name):
     return name in NAMES or (SECRET.search(name) and not EXAMPLE.search(name))
 
 
+def changed(path):
+    """When a file was changed, which code cannot choose; folders, which are ipybox's own, come first."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return sys.maxsize
+    return 0 if stat.S_ISDIR(found.st_mode) else found.st_ctime_ns
+
+
 def target_in(folder, link):
     """The file that a link leads to, if it is in the folder. Elsewhere, code sees only what it is shown."""
     target = os.path.realpath(link)
@@ -103,6 +112,8 @@ def repository_of(root):
 
 PATHS, ENTRIES = search(ORDER["folder"])
 PATHS = list(dict.fromkeys(PATHS))
+if len(PATHS) > ORDER["most"]:
+    PATHS.sort(key=changed)  # those that code made to crowd out others are the newest
 json.dump(
     {
         "paths": PATHS[: ORDER["most"]],

@@ -133,7 +133,7 @@ Deno.test("nesting that is closed on a comment line counts", async () => {
   await assertRejects(
     () => connection.callTool("any", sealObject({ json: '"deep"' }), { timeoutMs: 20_000 }),
     Error,
-    "nests more than 2000 levels deep",
+    "nests more than 500 levels deep",
   );
 });
 

@@ -94,7 +94,10 @@ const error = (id: number | null, code: number, message: string) => ({
 /** Answers of servers that have not run the call, because they do not know its session. */
 const REFUSALS: Readonly<Record<string, (id: number) => Response>> = {
   "HTTP 404": () => Response.json(error(null, -32001, "Session not found"), { status: 404 }),
-  "HTTP 400": () => new Response("Bad Request: No valid session ID provided", { status: 400 }),
+  "HTTP 400": () =>
+    Response.json(error(null, -32000, "Bad Request: No valid session ID provided"), {
+      status: 400,
+    }),
 };
 
 for (const [name, refusal] of Object.entries(REFUSALS)) {
@@ -108,6 +111,11 @@ for (const [name, refusal] of Object.entries(REFUSALS)) {
 
 /** Answers that may come after the call has run. */
 const FAILURES: Readonly<Record<string, (id: number) => Response>> = {
+  "HTTP 400 that answers the request": (id) =>
+    Response.json(error(id, -32000, "Charged, but the checkout session has expired"), {
+      status: 400,
+    }),
+  "HTTP 400 in words": () => new Response("The checkout session has expired", { status: 400 }),
   "HTTP 404 of a proxy": () => new Response("not found", { status: 404 }),
   "HTTP 502": () => new Response("Session not found", { status: 502 }),
   "HTTP 503": () => new Response(null, { status: 503 }),

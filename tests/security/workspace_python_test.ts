@@ -56,6 +56,40 @@ testIf(linux, "elsewhere a sandbox is rules about paths", {
 });
 
 testIf(linux, "elsewhere a sandbox is rules about paths", {
+  name:
+    "what a Python of the workspace sets reaches kernels alone, and it sees no secret when it is asked",
+  fn: async () => {
+    await using workspace = await workspaceWithPython();
+    const bin = `${workspace.path}/.venv/bin`;
+    const mark = crypto.randomUUID();
+    await Deno.writeTextFile(`${workspace.path}/.env`, "TOKEN=of the user");
+    await Deno.mkdir(`${workspace.path}/.ipybox`);
+    await Deno.writeTextFile(`${workspace.path}/.ipybox/state`, "of ipybox");
+    await Deno.rename(`${bin}/python`, `${bin}/python-itself`);
+    await Deno.writeTextFile(
+      `${bin}/python`,
+      `#!/bin/sh\ncd ${workspace.path}\nexport MARK=${mark}` +
+        ` SEEN="$(cat .env .ipybox/state 2>/dev/null)"\nexec "$0-itself" "$@"\n`,
+      { mode: 0o755 },
+    );
+    const options = { workspace: workspace.path, python: `${bin}/python` };
+    await using executor = await CodeExecutor.start(options);
+    const { text } = await executor.execute("import os; [os.environ['MARK'], os.environ['SEEN']]");
+    assertEquals(text, `['${mark}', '']`);
+    const own = await Deno.readLink("/proc/self/ns/mnt");
+    const marked: string[] = [];
+    for await (const { name } of Deno.readDir("/proc")) {
+      const variables = await Deno.readTextFile(`/proc/${name}/environ`).catch(() => "");
+      if (/^\d+$/.test(name) && variables.includes(mark)) {
+        marked.push(await Deno.readLink(`/proc/${name}/ns/mnt`).catch(() => "gone"));
+      }
+    }
+    assertEquals(marked.filter((space) => space === own), []);
+    if (Deno.uid() === 0) assertEquals(marked.length > 0, true);
+  },
+});
+
+testIf(linux, "elsewhere a sandbox is rules about paths", {
   name: "an environment of the workspace shows no folder that it only says to be based on",
   fn: async () => {
     await using workspace = await TempFolder.create();

@@ -109,7 +109,7 @@ display(times=6000, **{"image/svg+xml": "<svg/>"})`,
   "nesting without end": [
     `for kind in ("display_data", "error", "stream", "status"):
     raw(kind, b'{"ename":' + b"[" * 100_000 + b"]" * 100_000 + b"}")`,
-    /nests more than 2000 levels/,
+    /nests more than 500 levels/,
   ],
   "text of 60 MiB in one piece": [
     `for i in range(3): send("stream", name="stdout", text="\\r=" * (20 * M))`,
