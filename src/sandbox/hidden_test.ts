@@ -134,6 +134,10 @@ Deno.test("findHidden() hides 500 paths, and says how many are left", async () =
 Deno.test("findHidden() hides the secrets that were there first, however many code makes", async () => {
   await using folder = await TempFolder.create();
   await make(folder.path, "a/b/.env", "a/b/.npmrc");
+  const changed = async (name: string) => Number((await Deno.stat(`${folder.path}/${name}`)).ctime);
+  do await make(folder.path, "clock"); while (
+    await changed("clock") <= await changed("a/b/.npmrc")
+  );
   for (let i = 0; i < 600; i++) await Deno.writeTextFile(`${folder.path}/.env.${i}`, "");
   const { paths } = await find(folder.path);
   assertEquals(
