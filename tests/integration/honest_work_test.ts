@@ -238,3 +238,21 @@ testIf(linux, "elsewhere nothing is mounted", {
     assertEquals(text, "[False, False, False, False]");
   },
 });
+
+testIf(linux && Deno.uid() === 0, "only root is asked to give files away", {
+  name: "root unpacks archives with their modes, whoever owned the files",
+  fn: async () => {
+    await using test = await TestExecutor.start({});
+    const { text } = await test.executor.execute(`
+import io, os, shutil, subprocess, tarfile
+with tarfile.open("a.tar", "w") as archive:
+    info = tarfile.TarInfo("script")
+    info.mode, info.uid, info.gid, info.mtime = 0o755, 1000, 1000, 12345
+    archive.addfile(info, io.BytesIO())
+shutil.unpack_archive("a.tar", "python")
+os.mkdir("gnu")
+subprocess.run(["tar", "xf", "a.tar", "-C", "gnu"], check=True)
+[(oct(found.st_mode), int(found.st_mtime)) for found in map(os.stat, ("python/script", "gnu/script"))]`);
+    assertEquals(text, "[('0o100755', 12345), ('0o100755', 12345)]");
+  },
+});

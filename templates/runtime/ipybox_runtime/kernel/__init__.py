@@ -36,7 +36,7 @@ def start(config_json: str) -> None:
     streams.install()
     child_output.install(shell)
     event_loop.install(shell)
-    libraries.install(shell)
+    libraries.install(shell, config["sandboxed"])
     meant_code.install(shell)
     cell_source.install(shell)
     messages.install(shell.kernel.session)
