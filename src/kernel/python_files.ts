@@ -80,7 +80,7 @@ const answerSchema = z.object({
   checker: path.nullable().default(null),
   prefixes: z.array(path),
   variables: z.record(z.string(), z.string()).default({}),
-  missing: z.array(z.string()),
+  missing: z.array(z.enum(["jupyter_kernel_gateway", "ipykernel"])), // shown as a command to run
 });
 
 interface LocateOptions {

@@ -91,7 +91,14 @@ export async function inspectInterpreter(
     ? await output(command, args)
     : await inside.run(args, AbortSignal.timeout(TIMEOUT_MS));
   const answer = parseInterpreter(stdout);
-  if (answer !== undefined) return inside ? { ...answer, executable: inside.executable } : answer;
+  if (answer !== undefined && inside !== undefined) {
+    const asked = Object.values(modules);
+    const missing = Object.entries(answer.missing)
+      .filter(([name]) => asked.includes(name))
+      .map(([name, reason]) => [name, reason.split("\n", 1)[0] ?? ""]);
+    return { ...answer, executable: inside.executable, missing: Object.fromEntries(missing) };
+  }
+  if (answer !== undefined) return answer;
   const lastLine = stderr.trim().split("\n").at(-1) ?? "";
   throw notPython(command, lastLine === "" ? `it exited with code ${code}` : lastLine);
 }

