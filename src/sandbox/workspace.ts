@@ -335,10 +335,11 @@ export async function admitWorkspace(workspace: string, hostPrivate: string): Pr
 /** Refuses a workspace where a mount over one spelling of a name can leave the folder open by another one. */
 async function refuseIgnoredCase(workspace: string): Promise<void> {
   if (Deno.build.os !== "linux") return; // Seatbelt's rules apply to all spellings
-  const [one, other] = await Promise.all(
-    [STATE_FOLDER, STATE_FOLDER.toUpperCase()].map((name) => lstatIfPresent(join(workspace, name))),
-  );
-  if (one?.ino === undefined || one.ino !== other?.ino || one.dev !== other.dev) return;
+  const other = STATE_FOLDER.toUpperCase();
+  if (await lstatIfPresent(join(workspace, other)) === undefined) return;
+  for await (const { name } of Deno.readDir(workspace)) {
+    if (name === other) return; // a folder of that name, beside ours
+  }
   throw new ConfigError(
     `Cannot use ${workspace} as workspace: its file system ignores case, so code could change ipybox's ` +
       "settings by another spelling. Use a folder on another one, or `ipybox mcp --project`",
