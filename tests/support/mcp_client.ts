@@ -241,7 +241,7 @@ export class McpHost implements AsyncDisposable {
   ): Promise<ToolEnd> {
     const client = this.#client;
     const options = {
-      timeout: 60_000,
+      timeout: 180_000,
       ...(signal === undefined ? {} : { signal }),
       ...(onProgress === undefined ? {} : { onprogress: onProgress }),
     };
