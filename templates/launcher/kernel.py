@@ -45,7 +45,7 @@ del sys.modules["debugpy"]
 
 # The settings arrive when the kernel is needed, or never.
 SETTINGS = json.loads(sys.stdin.read() or sys.exit())
-GATEWAY = socket.socket(fileno=os.dup(0))
+GATEWAY = os.dup(0)
 os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
 if SETTINGS["python_path"]:
     os.environ["PYTHONPATH"] = SETTINGS["python_path"]
@@ -124,8 +124,8 @@ class KernelApp(kernelapp.IPKernelApp):
     def initialize(self, argv=None):
         super().initialize(argv)
         # What is still in the pipe behind stderr when C code ends this process is read by the gateway.
-        with GATEWAY:
-            socket.send_fds(GATEWAY, [b"."], [sys.stderr._fid])
+        with socket.socket(fileno=GATEWAY) as line:
+            socket.send_fds(line, [b"."], [sys.stderr._fid])
         # The first folder is ipybox's own. While it is the only one, the modules that set up kernels are
         # imported.
         own, *others = filter(None, SETTINGS["python_path"].split(os.pathsep))

@@ -22,7 +22,10 @@ from IPython.core.events import EventManager
 _Judge = Callable[[FrameType], bool]
 
 #: The packages whose tasks and callbacks the kernel's loop runs for itself.
-_OF_KERNEL = {"IPython", "asyncio", "ipybox_runtime", "ipykernel", "jupyter_client", "tornado", "zmq"}
+_OF_KERNEL = {
+    *("IPython", "asyncio", "ipybox_runtime", "ipykernel"),
+    *("jupyter_client", "tornado", "zmq"),
+}
 
 
 def install(shell: Any) -> None:

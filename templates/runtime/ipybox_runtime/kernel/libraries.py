@@ -73,7 +73,11 @@ def _make_rich_plain(console: Any) -> None:
 
 def _leave_owners(tarfile: Any) -> None:
     """Extract archives as other users do: root in a sandbox cannot give files away, and would lose modes."""
-    tarfile.TarFile.chown = lambda *_: None
+
+    def leave(*_arguments: Any) -> None:
+        pass
+
+    tarfile.TarFile.chown = leave
 
 
 def _keep_figures_inline(shell: Any) -> None:
