@@ -225,6 +225,8 @@ parent, terminal = pty.openpty()
 os.write(terminal, b"a terminal")
 print(os.read(parent, 99).decode())
 print(os.cpu_count() > 0, os.path.exists("/proc/meminfo"))
+import logging
+logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # a slow machine makes it talk
 import matplotlib.pyplot as plot
 import numpy
 print(int(numpy.linalg.det(numpy.eye(300))))
