@@ -109,7 +109,7 @@ class LoadingKernel:
         try:
             written = self.line.send(data)
             self.line.shutdown(socket.SHUT_WR)
-        except OSError:
+        except ConnectionError:
             return  # it has ended, which is about to be noticed
         if written != len(data):
             raise ValueError("The settings of the kernel are too long: shorten PYTHONPATH")

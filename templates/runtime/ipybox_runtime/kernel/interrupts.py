@@ -28,6 +28,14 @@ _OF_KERNEL = {
 }
 
 
+def _is_task_of_code(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] not in _OF_KERNEL
+
+
+#: What calls the tasks and callbacks of a loop.
+_LOOP: dict[CodeType, _Judge] = {asyncio.Handle._run.__code__: _is_task_of_code}
+
+
 def install(shell: Any) -> None:
     """Replace what the kernel does about interrupts."""
     kernel = shell.kernel
@@ -117,7 +125,7 @@ class _Interrupts:
             return
         if self._task is not None and not self._task.done():
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
-            if _is_in_task_of_code(frame):
+            if _is_called(frame, _LOOP):
                 raise asyncio.CancelledError  # a KeyboardInterrupt would end the loop
         elif _bottom(frame) is not self._bottom:
             raise KeyboardInterrupt  # only code makes further stacks, as gevent does
@@ -138,19 +146,15 @@ class _Interrupts:
 
     def _is_code(self, frame: Optional[FrameType]) -> bool:
         """Whether executed code, or what it has called, is on top of the stack."""
-        while frame is not None and frame.f_back is not None:
-            judge = self._callers.get(frame.f_back.f_code)
-            if judge is not None:
-                return judge(frame)
-            frame = frame.f_back
-        return False
+        return _is_called(frame, self._callers)
 
 
-def _is_in_task_of_code(frame: Optional[FrameType]) -> bool:
-    """Whether a task or a callback is on top of the stack that the kernel did not make."""
+def _is_called(frame: Optional[FrameType], callers: dict[CodeType, _Judge]) -> bool:
+    """Whether the innermost of these callers has called what is on top of the stack, as its judge has it."""
     while frame is not None and frame.f_back is not None:
-        if frame.f_back.f_code is asyncio.Handle._run.__code__:
-            return str(frame.f_globals.get("__name__")).partition(".")[0] not in _OF_KERNEL
+        judge = callers.get(frame.f_back.f_code)
+        if judge is not None:
+            return judge(frame)
         frame = frame.f_back
     return False
 
