@@ -1,19 +1,15 @@
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { inOwnProcess } from "../../tests/support/own_process.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { variables } from "../../tests/support/variables.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { checkPython, findPython } from "./environment.ts";
-import { findBaseInterpreter, isNewEnough } from "./interpreter.ts";
+import { isNewEnough } from "./interpreter.ts";
 import { environmentKey, kernelRecipe } from "./managed.ts";
 
 Deno.test("findPython() before the first setup names the command that helps", async () => {
   await using directory = await TempFolder.create();
-  using _env = withoutVariable("IPYBOX_PYTHON");
 
-  const finding = findPython({ cacheDir: directory.path });
-
-  const error = await assertRejects(() => finding, EnvironmentNotReadyError);
-  assertEquals(error.fix, "ipybox setup");
+  assertEquals(await findManaged(directory.path), "ipybox setup");
 });
 
 Deno.test("findPython() names all that a Python lacks, and the command that installs it", async () => {
@@ -150,26 +146,25 @@ Deno.test("findPython() says why something is no Python", async () => {
 
 Deno.test("findPython() trusts the marker of a managed environment, and only that", async () => {
   await using directory = await TempFolder.create();
-  using _env = withoutVariable("IPYBOX_PYTHON");
   const key = environmentKey(kernelRecipe());
   const prefix = `${directory.path}/${key}-py3.12-0a1b2c3d`;
   const executable = `${prefix}/bin/python`;
   const packages = { jupyter_kernel_gateway: "3", ipykernel: "7", pydantic: "2" };
   const marker = `${directory.path}/${key}.json`;
   const write = (text: string) => Deno.writeTextFile(marker, text);
-  const find = () => findPython({ cacheDir: directory.path });
+  const find = () => findManaged(directory.path);
 
   await write(JSON.stringify({
     ...{ executable, prefix, basePrefix: "/usr", version: "3.12.1" },
     ...{ makesEnvironments: true, packages, missing: {} },
   }));
-  await assertRejects(find, EnvironmentNotReadyError); // its interpreter is gone
+  assertEquals(await find(), "ipybox setup"); // its interpreter is gone
   await Deno.mkdir(`${prefix}/bin`, { recursive: true });
   await Deno.writeTextFile(executable, "it must not be started"); // and is not executable either
-  assertEquals((await find()).executable, executable);
+  assertEquals(await find(), executable);
   assertEquals((await findPython({ python: executable })).managed, true);
   await write(`{"executable": `);
-  await assertRejects(find, EnvironmentNotReadyError);
+  assertEquals(await find(), "ipybox setup");
 });
 
 Deno.test("findBaseInterpreter() says which Pythons before the one that it finds do not work", async () => {
@@ -178,11 +173,14 @@ Deno.test("findBaseInterpreter() says which Pythons before the one that it finds
   await Deno.writeTextFile(broken, "#!/bin/sh\necho 'no such version' >&2; exit 127\n", {
     mode: 0o755,
   });
-  using _path = variables({ PATH: `${directory.path}:${Deno.env.get("PATH")}` });
-  const said: string[] = [];
-  const found = await findBaseInterpreter(false, (line) => said.push(line));
-  assert(found !== undefined);
-  assertEquals(said, [`Cannot use "${broken}" as Python: no such version`]);
+  const said = await inOwnProcess(
+    `const { findBaseInterpreter } = await load("src/python/interpreter.ts");
+    const said = [];
+    const found = await findBaseInterpreter(false, (line) => said.push(line));
+    return [found !== undefined, ...said];`,
+    { PATH: `${directory.path}:${Deno.env.get("PATH")}` },
+  );
+  assertEquals(said, [true, `Cannot use "${broken}" as Python: no such version`]);
 });
 
 Deno.test("isNewEnough() compares versions by their numbers", () => {
@@ -194,6 +192,16 @@ Deno.test("isNewEnough() compares versions by their numbers", () => {
     true,
   ]);
 });
+
+/** The Python that is found in a cache where none is named, or else what to do. */
+async function findManaged(cacheDir: string): Promise<unknown> {
+  return await inOwnProcess(
+    `const { findPython } = await load("src/python/environment.ts");
+    return await findPython({ cacheDir: "${cacheDir}" })
+      .then(({ executable }) => executable, ({ fix }) => fix);`,
+    { IPYBOX_PYTHON: "" },
+  );
+}
 
 /** An environment without any package; its interpreter's path. */
 async function bareEnvironment(directory: string): Promise<string> {
@@ -231,11 +239,4 @@ async function addPackage(
   await Deno.mkdir(info);
   await Deno.writeTextFile(`${info}/METADATA`, `Name: ${name}\nVersion: ${version}\n`);
   await Deno.writeTextFile(`${site}/${module}.py`, code);
-}
-
-/** Takes a variable out of the environment until it is disposed of. */
-function withoutVariable(name: string): Disposable {
-  const back = variables({ [name]: "" });
-  Deno.env.delete(name);
-  return back;
 }

@@ -13,11 +13,11 @@ import { inspectInterpreter } from "../../src/python/interpreter.ts";
 import { PackageFolder } from "../../src/python/packages.ts";
 import { parseRequirement } from "../../src/python/requirement.ts";
 import { type CliEnd, ipybox } from "../support/cli.ts";
+import { inOwnProcess } from "../support/own_process.ts";
 import { testPython } from "../support/python.ts";
 import { runPython } from "../support/run_python.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { variables } from "../support/variables.ts";
 import { makeWheels } from "../support/wheels.ts";
 
 /** A workspace whose packages come from the tests' own wheels. */
@@ -191,8 +191,16 @@ Deno.test("of a Python of the user's, all packages are there", async () => {
   const packages = await open(folder.path, python);
   const config = `${folder.path}/uv.toml`;
   await Deno.writeTextFile(config, `no-index = true\nfind-links = ["${wheels}"]\n`);
-  using _env = variables({ UV_CONFIG_FILE: config });
-  await packages.install([parseRequirement("cow")]);
+  await inOwnProcess(
+    `const { inspectInterpreter } = await load("src/python/interpreter.ts");
+    const { PackageFolder } = await load("src/python/packages.ts");
+    const { parseRequirement } = await load("src/python/requirement.ts");
+    const python = { ...await inspectInterpreter("${python}"), managed: false };
+    const options = { cacheDir: "${folder.path}/cache" };
+    const packages = await PackageFolder.open("${folder.path}/work", python, options);
+    await packages.install([parseRequirement("cow")]);`,
+    { UV_CONFIG_FILE: config },
+  );
   assertEquals((await packages.list()).map(({ name }) => name), ["cow"]);
 });
 
