@@ -16,8 +16,8 @@ SECRET, EXAMPLE = re.compile(ORDER["pattern"]), re.compile(ORDER["example"])
 UNSEARCHED = frozenset(ORDER["unsearched"])
 
 
-def is_secret(name):
-    return name in NAMES or (SECRET.search(name) and not EXAMPLE.search(name))
+def is_secret(name):  # what has no dot in front is not matched: most names, of up to a million
+    return name in NAMES or (name[0] == "." and SECRET.search(name) and not EXAMPLE.search(name))
 
 
 def changed(path):
@@ -47,7 +47,8 @@ def search(root):
 
     ipybox's own folders come first, that of this folder before all: code can make as many secrets as it likes.
     """
-    own = os.path.join(root, ORDER["state"])
+    state, most = ORDER["state"], ORDER["entries"]
+    own = os.path.join(root, state)
     states, found = [own] if os.path.isdir(own) else [], []
     entries, level = 0, [(root, True)]
     for _ in range(ORDER["depth"]):
@@ -60,22 +61,22 @@ def search(root):
             with listed:
                 for entry in listed:
                     entries += 1
-                    if entries > ORDER["entries"]:
+                    if entries > most:
                         return states + found, entries
-                    name, path = entry.name, entry.path
+                    name = entry.name
                     if entry.is_dir(follow_symlinks=False):
-                        if name == ORDER["state"]:
-                            states.append(path)
+                        if name == state:
+                            states.append(entry.path)
                         elif goes_on and name not in UNSEARCHED:
-                            below.append((path, True))
+                            below.append((entry.path, True))
                         elif goes_on and name == ".git":
-                            below.append((path, False))  # programs of git listen there
+                            below.append((entry.path, False))  # programs of git listen there
                     elif is_secret(name):
-                        target = target_in(root, path) if entry.is_symlink() else path
+                        target = target_in(root, entry.path) if entry.is_symlink() else entry.path
                         if target is not None:
                             found.append(target)
-                    elif not entry.is_file(follow_symlinks=False) and is_socket(path):
-                        found.append(path)
+                    elif not entry.is_file(follow_symlinks=False) and is_socket(entry.path):
+                        found.append(entry.path)
         level = below
     return states + found, entries
 
