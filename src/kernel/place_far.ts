@@ -149,7 +149,7 @@ export async function placeFar(
       show: SYSTEM.linux ?? [],
       write: [paths.session],
       keep: [paths.launcher, paths.runtime],
-      ...{ mask: [], identities: [], devices: [], environment: {} },
+      ...{ mask: [], real: [], identities: [], devices: [], environment: {} },
       workspace: carrier.workspace ?? null,
       filter: filter.toHex(),
       ...{

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { findHidden } from "./hidden.ts";
 import { hostPython } from "./wall.ts";
@@ -179,6 +179,28 @@ Deno.test("findHidden() takes a folder that cannot be listed as one that code ca
   assertEquals(await find(`${folder.path}/missing`), { paths: [], repository: null, warnings: [] });
 });
 
+Deno.test("findHidden() hides folders that their owner cannot look into, which code can open again", async () => {
+  await using folder = await TempFolder.create();
+  await make(folder.path, "a/unlisted/.env", "a/unfound/.env", "a/open/.env");
+  await Deno.chmod(`${folder.path}/a/unlisted`, 0o311);
+  await Deno.chmod(`${folder.path}/a/unfound`, 0o644);
+  assertEquals(await hiddenIn(folder.path), ["a/open/.env", "a/unfound", "a/unlisted"]);
+  await Deno.chmod(folder.path, 0o311);
+  await assertRejects(() => find(folder.path), Error, "it cannot be listed");
+  await Deno.chmod(folder.path, 0o700);
+});
+
+Deno.test("findHidden() hides what a user keeps at the top, however many secrets are older", async () => {
+  await using folder = await TempFolder.create();
+  for (let i = 0; i < 600; i++) await make(folder.path, `.env.${i}`);
+  await make(folder.path, ".env", ".npmrc");
+  const { paths } = await find(folder.path);
+  assertEquals(
+    new Set(paths.slice(0, 2)),
+    new Set([`${folder.path}/.env`, `${folder.path}/.npmrc`]),
+  );
+});
+
 Deno.test("findHidden() finds the repository of a worktree and of a submodule, if that names it, too", async () => {
   await using folder = await TempFolder.create();
   const { path } = folder;
@@ -192,6 +214,8 @@ Deno.test("findHidden() finds the repository of a worktree and of a submodule, i
     return (await find(`${path}/${tree}`)).repository;
   };
   assertEquals(await repositoryOf("tree", `gitdir: ${own}/worktrees/tree\n`), own);
+  await make(path, "main/.git/.git-credentials");
+  assertEquals((await find(`${path}/tree`)).paths, [`${own}/.git-credentials`]);
   assertEquals(
     await repositoryOf("main/sub", "gitdir: ../.git/modules/sub\n"),
     `${own}/modules/sub`,

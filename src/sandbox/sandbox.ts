@@ -116,6 +116,7 @@ export async function prepareSandbox(
         write: [session, ...seen.write, ...inside.writable],
         keep: [...inside.readOnly, ...seen.keep],
         mask: seen.mask,
+        real: seen.real,
       },
       command: inside.command,
     })),
@@ -165,11 +166,16 @@ export async function workspaceView(
     userFolders(),
   ]);
   for (const warning of hidden.flatMap(({ warnings }) => warnings)) log.warn(warning);
+  const mask = [...hidden.flatMap(({ paths }) => paths), ...around, ...own];
+  // What is in a folder of ipybox's own is another session's.
+  const repositories = hidden.flatMap(({ repository }) => repository ?? [])
+    .filter((path) => !mask.some((folder) => isInside(path, folder)));
   return {
-    show: [...(project ? [project] : []), ...hidden.flatMap(({ repository }) => repository ?? [])],
+    show: [...(project ? [project] : []), ...repositories],
     write: [workspace],
     keep: [`${workspace}/${GENERATED}`, ...ownPart(workspace), ...settings, ...guarded],
-    mask: [...hidden.flatMap(({ paths }) => paths), ...around, ...own],
+    mask,
+    real: repositories,
   };
 }
 

@@ -36,6 +36,8 @@ export interface View {
   readonly keep: readonly string[];
   /** What it does not see. */
   readonly mask: readonly string[];
+  /** Those of these that must have no links on the way to them: code may have named them. */
+  readonly real?: readonly string[];
 }
 
 /** What every program needs: code, settings that every user may read, fonts, formats. */
@@ -76,6 +78,7 @@ export interface WallOrder {
   readonly write: readonly string[];
   readonly keep: readonly string[];
   readonly mask: readonly string[];
+  readonly real: readonly string[];
   /** The folder that code works in, of which a Python around it is shown only in parts. */
   readonly workspace: string | null;
   /** The folders that must still be the same when they are mounted: path, device, inode. */
@@ -242,6 +245,7 @@ async function inner(
     write: filesystem.disabled ? ["/"] : [...view.write, ...names(filesystem.allowWrite)],
     keep: [...view.keep, ...names(filesystem.denyWrite)],
     mask: filesystem.disabled ? [] : [...view.mask, hostPrivate, ...names(filesystem.denyRead)],
+    real: view.real ?? [],
     workspace: enclosure.base,
     identities: await identitiesOf(view.write),
     filter: filter.toHex(),

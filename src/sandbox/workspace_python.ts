@@ -85,7 +85,7 @@ async function installationOf(
   if (library !== undefined && !isEnvironment) {
     const shown = [join(prefix, "bin"), join(prefix, "lib"), join(prefix, "lib64")];
     const found = await Promise.all(shown.map(lstatIfAllowed));
-    return shown.filter((_, index) => found[index] !== undefined);
+    return shown.filter((_, index) => found[index]?.isDirectory); // a link could lead anywhere
   }
   throw new ConfigError(
     `Cannot use ${named} as Python: its environment is based on ${base}, which is no installed Python. ` +

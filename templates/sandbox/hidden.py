@@ -20,13 +20,18 @@ def is_secret(name):  # what has no dot in front is not matched: most names, of 
     return name in NAMES or (name[0] == "." and SECRET.search(name) and not EXAMPLE.search(name))
 
 
-def changed(path):
-    """When a file was changed, which code cannot choose; folders, which are ipybox's own, come first."""
+def rank(path):
+    """What is hidden first: ipybox's own, what a user keeps at the top, then what was changed long ago, which
+    code cannot choose."""
+    folder, name = os.path.split(path)
+    if name == ORDER["state"]:
+        return (0, 0)
+    if folder == ORDER["folder"] and (name in NAMES or name == ".env"):
+        return (1, 0)
     try:
-        found = os.lstat(path)
+        return (2, os.lstat(path).st_ctime_ns)
     except OSError:
-        return sys.maxsize
-    return 0 if stat.S_ISDIR(found.st_mode) else found.st_ctime_ns
+        return (3, 0)
 
 
 def target_in(folder, link):
@@ -42,7 +47,16 @@ def is_socket(path):
         return False
 
 
-def search(root):
+def listing(folder):
+    """What is in a folder. One that is closed to its owner is closed to root inside, who cannot mount on it."""
+    status = os.stat(folder)
+    is_own = status.st_uid == os.getuid()
+    if (is_own and status.st_mode & 0o500 != 0o500) or not os.access(folder, os.X_OK):
+        raise PermissionError
+    return os.scandir(folder)
+
+
+def search(root, depth):
     """Finds by level, so that a deep tree takes none of the entries of those above it.
 
     ipybox's own folders come first, that of this folder before all: code can make as many secrets as it likes.
@@ -51,13 +65,18 @@ def search(root):
     own = os.path.join(root, state)
     states, found = [own] if os.path.isdir(own) else [], []
     entries, level = 0, [(root, True)]
-    for _ in range(ORDER["depth"]):
+    for _ in range(depth):
         below = []
         for folder, goes_on in level:
             try:
-                listed = os.scandir(folder)
-            except OSError:
-                continue  # what cannot be listed is what code cannot list either
+                listed = listing(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # code has removed it
+            except PermissionError:
+                if folder == root:
+                    sys.exit("it cannot be listed")
+                found.append(folder)  # code may open it again
+                continue
             with listed:
                 for entry in listed:
                     entries += 1
@@ -111,16 +130,19 @@ def repository_of(root):
     return shown if leads_back and not root.startswith(f"{shown}/") else None
 
 
-PATHS, ENTRIES = search(ORDER["folder"])
+PATHS, ENTRIES = search(ORDER["folder"], ORDER["depth"])
+REPOSITORY = repository_of(ORDER["folder"])
+if REPOSITORY is not None:
+    PATHS += search(REPOSITORY, 1)[0]  # programs of git listen there
 PATHS = list(dict.fromkeys(PATHS))
 if len(PATHS) > ORDER["most"]:
-    PATHS.sort(key=changed)  # those that code made to crowd out others are the newest
+    PATHS.sort(key=rank)
 json.dump(
     {
         "paths": PATHS[: ORDER["most"]],
         "found": len(PATHS),
         "entries": ENTRIES,
-        "repository": repository_of(ORDER["folder"]),
+        "repository": REPOSITORY,
     },
     sys.stdout,
 )

@@ -176,9 +176,20 @@ def mounts(order):
         (MASK, [*masked, *order["mask"]]),
     ):
         for path in paths:
-            if os.path.lexists(path):
+            if is_there(path, kind):
                 found[path] = kind
     return {path: kind for path, kind in sorted(found.items()) if is_needed(path, kind, found)}
+
+
+def is_there(path, kind):
+    """Whether there is anything to mount. Code can close a folder for a moment, with what it must not see."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        if kind in (KEEP, MASK) and isinstance(error, PermissionError):
+            sys.exit(f"{path} cannot be kept from code: {error.strerror}")
+        return False
+    return True
 
 
 def is_needed(path, kind, found):
@@ -275,7 +286,9 @@ def wall(order):
     shown += [] if whole is None else ["/"]
     expected = {
         "namespaces": {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES},
-        "seen": [[path, *identity(path, owned)] for path in shown],
+        "seen": [
+            [path, *identity(path, ["/"] if path in order["real"] else owned)] for path in shown
+        ],
         "kept": [
             path for path, kind in found.items() if kind in (SHOW, KEEP) and path not in links
         ],
@@ -299,7 +312,7 @@ def identity(path, owned):
     """Which file a path leads to. In folders of code, which can put a link anywhere, none is followed."""
     around = min((folder for folder in owned if is_in(path, folder)), key=len, default=path)
     at = os.open(around, os.O_PATH | os.O_CLOEXEC)
-    for name in path[len(around) :].split("/")[1:]:
+    for name in path[len(around) :].strip("/").split("/") if path != around else ():
         below = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
         os.close(at)
         at = below

@@ -32,6 +32,16 @@ testIf(why === undefined, why ?? "", {
   },
 });
 
+testIf(why === undefined, why ?? "", {
+  name: "the host runs no program of a workspace that code closes while it looks",
+  async fn() {
+    await using folder = await TempFolder.create();
+    const fixture = new URL("../fixtures/closed_workspace.ts", import.meta.url);
+    const reason = await runUnprivileged(fileURLToPath(fixture), folder.path);
+    assertStringIncludes(reason, "executed code can write to");
+  },
+});
+
 const infoSchema = z.object({ denoDir: z.string() });
 
 Deno.test("the host runs no Deno and no sandbox runtime that code in the workspace can change", async () => {

@@ -177,6 +177,24 @@ testIf(linux, whyNot, {
   },
 });
 
+testIf(linux, whyNot, {
+  name: "a link in the place of a repository that was found to be a worktree's shows nothing",
+  fn: async () => {
+    await using place = await Place.create();
+    const { workspace, root, secret } = place;
+    const own = `${root.path}/own/main.git`;
+    await Deno.mkdir(`${own}/worktrees/tree`, { recursive: true });
+    await Deno.writeTextFile(`${own}/worktrees/tree/gitdir`, `${workspace}/.git\n`);
+    await Deno.writeTextFile(`${workspace}/.git`, `gitdir: ${own}/worktrees/tree\n`);
+    const sandbox = await kernelSandbox(place, `ls ${own}; echo ran`);
+    await Deno.rename(own, `${root.path}/moved`);
+    await Deno.symlink(secret, own);
+    const end = await run(sandbox, `${root.path}/session`);
+    assertEquals(end.stdout, "");
+    assertMatch(end.stderr, /main\.git in .* is a link, and code could have put it there/);
+  },
+});
+
 for (const access of ["allowRead", "allowWrite"]) {
   testIf(linux, whyNot, {
     name: `a server that may ${access} a folder of the workspace is given no other one by a link`,

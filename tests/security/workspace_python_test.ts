@@ -3,6 +3,7 @@ import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { ConfigError, EnvironmentNotReadyError } from "../../src/base/errors.ts";
 import { checkTypes } from "../../src/commands/actions/type_check.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { HeldFolder } from "../../src/files/private_folder.ts";
 import { inspectInterpreter } from "../../src/python/interpreter.ts";
 import { workspacePython } from "../../src/sandbox/workspace_python.ts";
 import { runProgram } from "../support/program.ts";
@@ -115,6 +116,32 @@ testIf(linux, "elsewhere a sandbox is rules about paths", {
       });
     await assertRejects(start, ConfigError, "which is no installed Python");
     await assertRejects(() => Deno.lstat(`${project.path}/ran`), Deno.errors.NotFound);
+  },
+});
+
+testIf(linux, "elsewhere a sandbox is rules about paths", {
+  name:
+    "a base of a workspace's Python shows nothing through links, and is in no folder of a session",
+  fn: async () => {
+    await using workspace = await TempFolder.create();
+    await using clone = await TempFolder.create();
+    await using session = await HeldFolder.create(); // that of a session, in which others are
+    await Deno.mkdir(`${workspace.path}/.venv/bin`, { recursive: true });
+    await Deno.symlink(testPython(), `${workspace.path}/.venv/bin/python`);
+    const readable = async (base: string) => {
+      await Deno.mkdir(`${base}/lib/python3.11`, { recursive: true });
+      await Deno.writeTextFile(`${base}/lib/python3.11/os.py`, "");
+      await Deno.mkdir(`${base}/bin`);
+      await Deno.writeTextFile(`${base}/bin/python3`, "");
+      await Deno.symlink("/", `${base}/lib64`);
+      const settings = `${workspace.path}/.venv/pyvenv.cfg`;
+      await Deno.writeTextFile(settings, `home = ${base}/bin\n`);
+      const python = `${workspace.path}/.venv/bin/python`;
+      return (await workspacePython(python, workspace.path))?.readable;
+    };
+    const base = `${clone.path}/py`;
+    assertEquals(await readable(base), [`${base}/bin`, `${base}/lib`]);
+    await assertRejects(() => readable(`${session.path}/py`), ConfigError, "could replace");
   },
 });
 
