@@ -25,7 +25,7 @@ def count(**args):
 const CALL = "  | raw.count()\n";
 /** The end of a question, which is in bold. */
 const END = "\x1b[0m";
-const QUESTION = `Allow? [y]es [n]o [a]lways [s]ession [e]dit [d]etails ${END}`;
+const QUESTION = `Allow? [y]es [n]o [c]ell [a]lways [s]ession [e]dit [d]etails ${END}`;
 const WHY = "Why? (Enter for no reason) ";
 const HOW = "with [a]ny arguments, or [e]xactly these? ";
 
