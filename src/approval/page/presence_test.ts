@@ -51,7 +51,7 @@ Deno.test("calls wait half a minute for a page whose link was opened", async () 
   desk.sessions.redeem(desk.invite());
   const asked = refusal(channel.request(call));
   time.advance(29_999);
-  assertEquals(channel.pending, 1);
+  assertEquals(desk.presence.state, "expected");
   time.advance(1);
   assertEquals(await asked, "approval_unavailable: Nobody opened the approval page in time");
 
