@@ -108,6 +108,7 @@ export function kernelOptions(parsed: ParsedArgs, io: CommandIo, workspace: stri
     sandbox: sandboxOf(parsed),
     limits: limitsOf(parsed),
     check: parsed.choice("check", ["block", "warn", "off"]),
+    installer: "command",
     log: parsed.has("verbose") ? io.verboseLog : io.log,
   } satisfies CodeExecutorOptions;
 }

@@ -1,4 +1,5 @@
 /** The command line of ipybox: finds the command, runs it, turns errors into exit codes. */
+import { isMisspelt } from "../base/nearest.ts";
 import {
   CodeExecutionError,
   ConfigError,
@@ -166,7 +167,9 @@ function find(name: string): Entry {
   const entry = isCommand(name) ? COMMANDS[name] : undefined;
   if (entry !== undefined) return entry;
   if (name.startsWith("-")) throw new UsageError(`Unknown option ${name.split("=")[0]}`);
-  const near = Object.keys(COMMANDS).find((known) => known.startsWith(name.slice(0, 3)));
+  const names = Object.keys(COMMANDS);
+  const near = names.find((known) => known.startsWith(name.slice(0, 3))) ??
+    names.find((known) => isMisspelt(name, [known]));
   const hint = near === undefined ? "" : `; did you mean "${near}"?`;
   throw new UsageError(`Unknown command "${name}"${hint}`);
 }

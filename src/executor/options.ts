@@ -3,6 +3,7 @@ import type { CheckReport } from "../check/report.ts";
 import type { PersonDesks } from "../approval/page/desk.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { ToolRunnerOptions } from "../calls/runner.ts";
+import type { Installer } from "../kernel/bootstrap.ts";
 import type { KernelClientOptions } from "../kernel/client.ts";
 import type { KernelGatewayOptions } from "../kernel/gateway.ts";
 import type { InputRequest } from "../kernel/execution.ts";
@@ -72,6 +73,13 @@ export interface CodeExecutorOptions extends
    * @default {undefined} the session ends with this process
    */
   durable?: DurableOptions;
+  /**
+   * How the reader of the code's output installs packages.
+   *
+   * @internal
+   * @default {"method"}
+   */
+  installer?: Installer;
   /**
    * Looks for other sessions, which pages name in place of the workspace's.
    *

@@ -121,6 +121,7 @@ export async function startParts(
     await explained(KernelHost.start({
       ...options,
       ...kernelOptions(options, { workspace, isFar: placement !== undefined, tools, state }),
+      installer: packages && (options.installer ?? "method"),
       gateway: lasting ?? gateway,
       endGateway: lasting && (() => lasting[Symbol.asyncDispose]()),
       shell,
@@ -196,6 +197,7 @@ export async function attachParts(
         ...options,
         ...kernelOptions(options, { workspace, isFar: where !== undefined, tools, state }),
         restoreWorkingDir: kept.restoreWorkingDir,
+        installer: packages && (options.installer ?? "method"),
         gateway,
         endGateway: () => gateway[Symbol.asyncDispose](),
         shell,

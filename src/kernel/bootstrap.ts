@@ -6,6 +6,9 @@ import { z } from "zod";
  */
 export type ShellGuard = "none" | "approval" | "escape";
 
+/** How the reader of code's output installs packages: by ipybox's command, its MCP tool or a method. */
+export type Installer = "command" | "tool" | "method";
+
 /** The kernel's configuration, sent once before any code runs in it. */
 export interface BootstrapConfig {
   /** Where code starts; the kernel's own working directory when it is not given. */
@@ -16,6 +19,8 @@ export interface BootstrapConfig {
   readonly shell: ShellGuard;
   /** Whether the sandbox may be why code fails. */
   readonly sandboxed: boolean;
+  /** How a missing package is installed, if it can be. */
+  readonly installer?: Installer;
   /** What opens the tool server to code; one started ahead gets it only when it begins. */
   readonly toolToken?: string;
 }

@@ -5,6 +5,7 @@ import { messageOf } from "../base/message_of.ts";
 import { Mutex } from "../base/mutex.ts";
 import { abortable, anySignal, Deadline } from "../base/signals.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
+import type { Installer } from "./bootstrap.ts";
 import type { KernelClientOptions } from "./client.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
 import { FarWorkspace } from "./far_workspace.ts";
@@ -30,6 +31,8 @@ import {
 interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> {
   /** A gateway that runs, or how the host starts its own, and a fresh one when that has ended. */
   readonly gateway: GatewayAddress | KernelGatewayOptions;
+  /** How a missing package is installed, if it can be. */
+  readonly installer?: Installer | undefined;
   /** Called with each kernel that is to be used, before code runs in it. */
   readonly onKernel?: (kernel: KernelReference) => void;
   /** A kernel that another host has started, with its last execution. It is used in place of a new one. */
@@ -485,10 +488,10 @@ export class KernelHost implements AsyncDisposable {
     gateway: GatewayConnection,
     { signal, toolToken }: { readonly signal: AbortSignal; readonly toolToken?: string },
   ): Promise<Kernel> {
-    const { workingDir, restoreWorkingDir = false, shell = "none" } = this.#options;
+    const { workingDir, restoreWorkingDir = false, shell = "none", installer } = this.#options;
     const { startTimeoutMs = 60_000 } = this.#options;
     const { sandboxed = false } = gateway.address;
-    const bootstrap = { workingDir, restoreWorkingDir, shell, sandboxed, toolToken };
+    const bootstrap = { workingDir, restoreWorkingDir, shell, sandboxed, installer, toolToken };
     return await Kernel.start({ gateway, bootstrap, startTimeoutMs, log: this.#log }, signal);
   }
 

@@ -123,15 +123,6 @@ function tracebackIn(traceback: unknown, limit: number): readonly string[] {
     : [showMagics(shortened)]; // frames cannot be told apart in it
 }
 
-/** Names a missing module if installing a package may help; how to, depends on the reader. */
-export function missingModule(
-  { ename, evalue }: Pick<Raised, "ename" | "evalue">,
-): string | undefined {
-  if (ename !== "ModuleNotFoundError") return undefined;
-  const [, name = ""] = /^No module named '([A-Za-z_]\w{0,99})/.exec(evalue) ?? [];
-  return ["", "mcptools", "gentools", "mcpparse"].includes(name) ? undefined : name;
-}
-
 /** Says that there is no Python API of a server; where to find one depends on the reader, too. */
 export function missingServer(
   { ename, evalue }: Pick<Raised, "ename" | "evalue">,

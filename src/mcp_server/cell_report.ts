@@ -12,7 +12,7 @@ import {
 import { messageOf } from "../base/message_of.ts";
 import { readHostileBytes } from "../files/safe.ts";
 import { isLowSurrogate } from "../kernel/text.ts";
-import { missingModule, missingServer } from "../kernel/traceback.ts";
+import { missingServer } from "../kernel/traceback.ts";
 import { callRecordSchema } from "./call_records.ts";
 import type { CellOutcome, CellRun } from "./cell_run.ts";
 import { type Artifact, inlineImage } from "./images.ts";
@@ -130,7 +130,7 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
   const isLost = outcome.state === "lost";
   const state = isLost ? "The kernel was restarted: variables are lost" : "Variables were kept";
   if (error instanceof CodeExecutionError) {
-    const message = (error.traceback || error.message) + moduleAdvice(error);
+    const message = (error.traceback || error.message) + serverAdvice(error);
     return { status: "error", message, partial: error };
   }
   if (error instanceof ExecutionTimeoutError) {
@@ -158,12 +158,9 @@ function errorReport(error: unknown, message: string): CellReport["error"] {
   return { name: error instanceof Error ? error.name : "Error", message, traceback: "" };
 }
 
-/** What a model can do about a missing module. */
-function moduleAdvice(error: CodeExecutionError): string {
-  const [module, server] = [missingModule(error), missingServer(error)];
-  if (module !== undefined) {
-    return `\n[ipybox] To install it: install_package with package_name "${module}"`;
-  }
+/** What a model can do about a missing server. */
+function serverAdvice(error: CodeExecutionError): string {
+  const server = missingServer(error);
   return server === undefined ? "" : `\n${server}: see search_tools`;
 }
 

@@ -445,6 +445,7 @@ export class Session implements AsyncDisposable {
       audit: await this.#auditLog(),
       workspace,
       python,
+      installer: "tool",
       signal,
     });
     return { executor, outputs, stack: stack.move() };

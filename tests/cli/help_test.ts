@@ -35,7 +35,7 @@ Deno.test("ipybox --version says its version", async () => {
 
 Deno.test("ipybox refuses a command line that it does not understand", async (t) => {
   const cases: [args: string[], message: string, hint: string][] = [
-    [["rnu"], 'Unknown command "rnu"', "ipybox --help"],
+    [["rnu"], 'Unknown command "rnu"; did you mean "run"?', "ipybox --help"],
     [["serv"], 'did you mean "servers"?', "ipybox --help"],
     [["help", "nothing"], 'Unknown command "nothing"', "ipybox --help"],
     [["--fast=1"], "Unknown option --fast\n", "ipybox --help"],

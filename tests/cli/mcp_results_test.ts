@@ -84,6 +84,12 @@ Deno.test("execute_ipython_cell reports how a cell ended", async (t) => {
     assertEquals(text.split("\n").at(-1), advice);
   });
 
+  await step("with what pip cannot install, and the tool that installs it", async () => {
+    const { text } = await execute("%pip install no-such-package");
+    const advice = '[ipybox] To install it: install_package with package_name "no-such-package"';
+    assertStringIncludes(text, advice);
+  });
+
   await step("with a server missing, and the tool that lists those that are there", async () => {
     const { text } = await execute("from mcptools.github import search");
     const advice = '[ipybox] No Python API of a server "github" here: see search_tools';

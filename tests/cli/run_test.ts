@@ -70,6 +70,20 @@ const cases: readonly Case[] = [
     stderr: ["ModuleNotFoundError", "\n[ipybox] To install it: ipybox install no_such_module\n"],
   },
   {
+    name: "pip and uv that find no index say what installs the packages",
+    args: [
+      "-c",
+      "package = 'no-such-package'\n!pip install {package} 'other>=2' -r list.txt >/dev/null 2>&1\n" +
+      "!uv pip install {package} >/dev/null 2>&1\n!pip show {package} >/dev/null 2>&1",
+    ],
+    code: 0,
+    stdout: "",
+    stderr: [
+      "[ipybox] To install them: ipybox install no-such-package 'other>=2'\n" +
+      "[ipybox] To install it: ipybox install no-such-package\n",
+    ],
+  },
+  {
     name: "a server that is missing is registered by a command, which is named",
     args: ["-c", "from mcptools.github import search"],
     code: 1,

@@ -134,6 +134,16 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     await Deno.remove(`${cwd}/.ipybox/policy.json`);
   });
 
+  await step("show names what may be meant", async () => {
+    const shown = async (tool: string) => (await ipybox(["show", tool], { cwd })).stderr;
+    const tool = 'Server "everything" has no tool "get_sun": did you mean "everything.get_sum"?';
+    assertStringIncludes(await shown("everything.get_sun"), tool);
+    const server = 'No Python API for server "everythin": did you mean "everythin';
+    assertStringIncludes(await shown("everythin.get_sum"), `${server}g.get_sum"?`);
+    const unlike = 'Server "everything" has no tool "xyz": see `ipybox tools`';
+    assertStringIncludes(await shown("everything.xyz"), unlike);
+  });
+
   await step("tools lists and searches", async () => {
     const all = await ipybox(["tools", "--json"], { cwd });
     const found = await ipybox(["tools", "sum", "two", "numbers", "--server", "everything"], {

@@ -25,7 +25,7 @@ def count(**args):
 const CALL = "  | raw.count()\n";
 /** The end of a question, which is in bold. */
 const END = "\x1b[0m";
-const QUESTION = `Allow? [y]es [n]o [a]lways [s]ession [e]dit [d]etails ${END}`;
+const QUESTION = `Allow? [y]es [n]o [c]ell [a]lways [s]ession [e]dit [d]etails ${END}`;
 const WHY = "Why? (Enter for no reason) ";
 const HOW = "with [a]ny arguments, or [e]xactly these? ";
 
@@ -410,6 +410,22 @@ thread.start(); count(); thread.join()`;
   assertStringIncludes(end.output, `${QUESTION}n no`); // nothing came between
   assertStringIncludes(end.output, "\\u001b[1A\\u001b[2KAllow");
 });
+
+for (const color of [true, false]) {
+  const name = color ? "code can color its output" : "with NO_COLOR, code cannot color its output";
+  Deno.test(name, async () => {
+    await using workspace = await workspaceWithServer();
+    const code = `${COUNT}\nprint("\\x1b[1;31mred"); count(); print("\\x1b[4mlined\\x1b[0m plain")`;
+    const env = { NO_COLOR: color ? "" : "1" };
+
+    const { output } = await run(workspace.path, code, [["[d]etails ", "n no\n"]], { env });
+
+    const shown = color
+      ? ["\x1b[31mred\x1b[0m\n", "\x1b[31;4mlined\x1b[0m plain"]
+      : ["\\u001b[1;31mred", "\\u001b[4mlined\\u001b[0m plain"];
+    for (const text of shown) assertStringIncludes(output, text);
+  });
+}
 
 async function run(
   workspace: string,

@@ -28,6 +28,8 @@ export interface ApprovalPageOptions {
 
 const LINK_TIMEOUT_MS = 5 * 60_000;
 const GRACE_MS = 5000;
+/** How long a page may take to load once its link was opened: browsers may have to start first. */
+const LOAD_MS = 30_000;
 
 /** Where calls are asked about, and where the questions of MCP servers are. */
 export interface PersonDesks {
@@ -97,6 +99,8 @@ export class PageDesk implements Disposable {
   readonly #graceMs: number;
   readonly #desks: PersonDesks;
   #deputy: Disposable | undefined;
+  /** The page that a link has led to. */
+  #loading: Disposable | undefined;
   #visited = false;
   readonly #closed = Promise.withResolvers<void>();
   #looking: Promise<void> | undefined;
@@ -121,7 +125,10 @@ export class PageDesk implements Disposable {
   invite(): string {
     const expected = this.presence.expect(this.#linkTimeoutMs);
     return this.sessions.invite(this.#linkTimeoutMs, (used) => {
-      if (used) this.presence.expect(this.#graceMs); // the page itself comes next
+      if (used) { // the page itself comes next
+        this.#loading?.[Symbol.dispose]();
+        this.#loading = this.presence.expect(LOAD_MS);
+      }
       expected[Symbol.dispose]();
     });
   }
@@ -149,6 +156,7 @@ export class PageDesk implements Disposable {
   enter(): Disposable {
     this.#visited = true;
     const entered = this.presence.enter(this.#graceMs);
+    this.#loading?.[Symbol.dispose]();
     const { elsewhere } = this.#desks;
     if (elsewhere !== undefined) this.#looking ??= this.#look(elsewhere);
     return entered;

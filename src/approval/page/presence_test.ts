@@ -44,6 +44,23 @@ Deno.test("calls wait for a page until its link is void", async () => {
   assertEquals(desk.presence.state, "away");
 });
 
+Deno.test("calls wait half a minute for a page whose link was opened", async () => {
+  using time = new FakeTime();
+  const channel = new ApprovalChannel();
+  using desk = new PageDesk(desks(channel));
+  desk.sessions.redeem(desk.invite());
+  const asked = refusal(channel.request(call));
+  time.advance(29_999);
+  assertEquals(desk.presence.state, "expected");
+  time.advance(1);
+  assertEquals(await asked, "approval_unavailable: Nobody opened the approval page in time");
+
+  desk.sessions.redeem(desk.invite());
+  desk.enter()[Symbol.dispose](); // the page that was expected has come, and gone
+  time.advance(5000);
+  assertEquals(desk.presence.state, "away");
+});
+
 Deno.test("calls wait while a page is open, and for some seconds after the last one has gone", async () => {
   using time = new FakeTime();
   const channel = new ApprovalChannel();

@@ -8,6 +8,7 @@ import { MAX_UNREAD } from "../../kernel/spill_file.ts";
 import type { ElicitationRequest } from "../../approval/questions.ts";
 import { type CommandIo, EXIT } from "../command.ts";
 import { printable } from "../../base/log.ts";
+import { CodeColors } from "../terminal/code_colors.ts";
 import { printableOutput } from "../terminal/columns.ts";
 
 /** The cost of a chunk besides its text: code can print one character at a time. */
@@ -143,6 +144,7 @@ export class OutputPrinter {
   #room = MAX_UNREAD;
   #leftOut = 0;
   #questions = 0;
+  readonly #colors = { stdout: new CodeColors(), stderr: new CodeColors() };
   /** The stream with an unfinished line. */
   #open: ChunkEvent["stream"] | undefined;
 
@@ -175,6 +177,10 @@ export class OutputPrinter {
   /** Prints the rest. */
   end(): void {
     this.#writeHeld();
+    for (const stream of ["stdout", "stderr"] as const) {
+      const text = this.#colors[stream].end();
+      if (text !== "") this.#write({ type: "chunk", stream, text });
+    }
     this.endLine();
   }
 
@@ -193,16 +199,21 @@ export class OutputPrinter {
     this.#leftOut = 0;
   }
 
-  #write({ stream, text, isResult = false }: ChunkEvent): void {
-    const { stdoutIsTerminal, stderrIsTerminal } = this.#io;
-    const open = text.endsWith("\n") ? undefined : stream;
-    if (stream === "stdout") {
-      this.#io.out(stdoutIsTerminal ? this.#labelled(printableOutput(text), isResult) : text);
-      this.#open = open;
-    } else if (stderrIsTerminal) {
-      this.#io.errText(printableOutput(text));
-      this.#open = open;
-    } else this.#io.errText(text);
+  #write(chunk: ChunkEvent): void {
+    const { stream, text, isResult = false } = chunk;
+    const isTerminal = stream === "stdout" ? this.#io.stdoutIsTerminal : this.#io.stderrIsTerminal;
+    const shown = isTerminal ? this.#shown(chunk) : text;
+    if (shown === "") return; // the start of a color, or its end
+    if (stream === "stdout") this.#io.out(isTerminal ? this.#labelled(shown, isResult) : shown);
+    else this.#io.errText(shown);
+    if (stream === "stdout" || isTerminal) this.#open = shown.endsWith("\n") ? undefined : stream;
+  }
+
+  /** A chunk's text, made safe for a terminal; a value begins without colors. */
+  #shown({ stream, text, isResult = false }: ChunkEvent): string {
+    if (!this.#io.color) return printableOutput(text);
+    const colors = this.#colors[stream];
+    return (isResult ? colors.end() : "") + colors.show(text);
   }
 
   /** Puts a label before a value; several lines start below it, so that columns stay aligned. */

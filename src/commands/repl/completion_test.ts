@@ -18,6 +18,20 @@ Deno.test("code is completed as far as that is clear", () => {
   assertEquals(of([]), { text: "x = os.ge;", cursor: 9, choices: [] });
 });
 
+Deno.test("magics complete what begins with % or is empty, and nothing else", () => {
+  const matches = ["%page", "%%time"];
+  const of = (code: string, start: number, more: string[] = []) =>
+    completed(code, { matches: [...matches, ...more], start, end: code.length });
+  assertEquals(of("f(pa", 2, ["path="]).text, "f(path=");
+  assertEquals(of("x = 1\npa", 6), { text: "x = 1\npa", cursor: 8, choices: [] });
+  for (const code of ["%", "x = 1\n%", "x = %", "%%"]) {
+    assertEquals(of(code, code.indexOf("%")).choices, matches, code);
+  }
+  for (const code of ["", "x = 1\n"]) {
+    assertEquals(of(code, code.length, ["abs"]).choices, [...matches, "abs"], code);
+  }
+});
+
 Deno.test("names that would not be seen as they are complete nothing", () => {
   const matches = ["a\nimport evil", "a\x1b[2J", "a\u202eb", "a\u200b", "abc"];
   assertEquals(completed("a", { matches, start: 0, end: 1 }).text, "abc");

@@ -266,11 +266,16 @@ interface Completed {
 
 const MAX_CHOICES = 100;
 
-/** Completes code as far as it is unambiguous, but not by names with invisible characters. */
+/**
+ * Completes code as far as it is unambiguous: not by names with invisible characters, and by magics
+ * only where one is being typed or nothing is.
+ */
 export function completed(code: string, completions: CodeCompletions): Completed {
   const { start, end } = completions;
+  const row = code.slice(code.lastIndexOf("\n", end - 1) + 1, end);
+  const takesMagics = row.trim() === "" || /%\w*$/.test(row);
   const matches = completions.matches.filter((match) =>
-    printable(match) === match && !/[\n\t]/.test(match)
+    printable(match) === match && !/[\n\t]/.test(match) && (takesMagics || !match.startsWith("%"))
   );
   const [first] = matches;
   if (first === undefined) return { text: code, cursor: end, choices: [] };

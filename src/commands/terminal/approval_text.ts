@@ -35,9 +35,10 @@ export function summary(shown: ShownRequest): string {
   if (source !== undefined) {
     const at = `  line ${source.line}: `;
     rows.push(at + cut(visibleCode(source.text.trim()), columns - at.length));
-    if (source.names !== undefined) {
-      const all = "  the code names: ";
-      rows.push(all + cut(visibleCode(source.names.join(", ")), columns - all.length));
+    const others = source.names?.filter((name) => name !== callName(request)) ?? [];
+    if (others.length > 0) {
+      const all = "  the code also names: ";
+      rows.push(all + cut(visibleCode(others.join(", ")), columns - all.length));
     }
   }
   if (askedAt !== undefined) {

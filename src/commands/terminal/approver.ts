@@ -132,6 +132,7 @@ class Dialogue {
     const keys = [
       "[y]es",
       "[n]o",
+      ...(scopes.includes("cell") ? ["[c]ell"] : []),
       ...(scopes.includes("always") ? ["[a]lways"] : []),
       ...(scopes.includes("session") ? ["[s]ession"] : []),
       ...(this.#isEditable ? ["[e]dit"] : []),

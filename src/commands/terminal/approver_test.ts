@@ -45,6 +45,15 @@ const SUMMARIES: readonly (readonly [asked: ApprovalCall, rows: readonly string[
     `  | ${"漢".repeat(5)}'`,
     "  | )",
   ]],
+  [call("{}", { source: { line: 2, text: "read()", names: ["fs.read"] } }), [
+    "  | fs.read()",
+    "  line 2: read()",
+  ]],
+  [call("{}", { source: { line: 2, text: "read()", names: ["fs.read", "fs.ls", "db.get"] } }), [
+    "  | fs.read()",
+    "  line 2: read()",
+    "  the code also names: fs.ls, db.get",
+  ]],
   [call(JSON.stringify({ text: "x".repeat(500) })), [
     "  | fs.read(",
     `  |   text='${"x".repeat(28)}`,

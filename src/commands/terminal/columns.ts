@@ -5,7 +5,7 @@ import type {
 } from "../../base/errors.ts";
 import { printable } from "../../base/log.ts";
 import { terminalSize } from "../../base/terminal.ts";
-import { missingModule, missingServer } from "../../kernel/traceback.ts";
+import { missingServer } from "../../kernel/traceback.ts";
 
 /** The assumed width if results do not go to a terminal, and the maximum for tables. */
 export const USUAL_COLUMNS = 80;
@@ -43,10 +43,10 @@ export function ago(seconds: number): string {
 export function printableTraceback(error: CodeExecutionError, color: boolean): string {
   const plain = printable(error.traceback.trimEnd());
   const traceback = color ? colored(plain, error.ename) : plain;
-  const [module, server] = [missingModule(error), missingServer(error)];
-  if (module !== undefined) return `${traceback}\n[ipybox] To install it: ipybox install ${module}`;
-  if (server !== undefined) return `${traceback}\n${server}: see \`ipybox register --help\``;
-  return traceback;
+  const server = missingServer(error);
+  return server === undefined
+    ? traceback
+    : `${traceback}\n${server}: see \`ipybox register --help\``;
 }
 
 /** The starts of a traceback's colored rows: rules, places, and the lines that raised. */

@@ -12,6 +12,7 @@ from . import (
     event_loop,
     exception_groups,
     hints,
+    installers,
     interrupts,
     libraries,
     meant_code,
@@ -32,11 +33,13 @@ def start(config_json: str) -> None:
     interrupts.install(shell)
     plain_output.install(shell)
     exception_groups.install(shell)
-    hints.install(shell, config["sandboxed"])
+    installer, sandboxed = config.get("installer"), config["sandboxed"]
+    hints.install(shell, installer, sandboxed)
+    installers.install(installer, sandboxed)
     streams.install()
     child_output.install(shell)
     event_loop.install(shell)
-    libraries.install(shell, config["sandboxed"])
+    libraries.install(shell, sandboxed)
     meant_code.install(shell)
     cell_source.install(shell)
     messages.install(shell.kernel.session)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Optional
 
+from . import installers
 from .interrupts import describe
 
 #: How libraries say that they cannot allocate memory; a GPU and V8 have limits of their own.
@@ -38,7 +39,7 @@ _LOOP_RUNS = re.compile(
 _NO_CHROMIUM_SANDBOX = re.compile(r"No usable sandbox|without --no-sandbox")
 
 
-def install(shell: Any, sandboxed: bool) -> None:
+def install(shell: Any, installer: Optional[str], sandboxed: bool) -> None:
     """Add a line to the traceback of each exception that needs one."""
     show, show_lines = shell.showtraceback, shell._showtraceback
     killed = _killed_for_memory()
@@ -57,7 +58,11 @@ def install(shell: Any, sandboxed: bool) -> None:
         show(*args, **options)
 
     def show_with_hint(kind: Any, error: Any, lines: list[str]) -> None:
-        hint = _limit_hint(error, "\n".join(lines), killed) or _hint(str(error), sandboxed)
+        hint = (
+            _limit_hint(error, "\n".join(lines), killed)
+            or installers.advice(error, installer)
+            or _hint(str(error), sandboxed)
+        )
         show_lines(kind, error, lines if hint is None else [*lines, f"[ipybox] {hint}"])
 
     shell.showtraceback, shell._showtraceback = show_from_reserve, show_with_hint
