@@ -100,7 +100,7 @@ for i in range(20): display("update_display_data", id="x", **{"text/plain": "z" 
     display(times=9000, **{"image/svg+xml": "<svg/>"})
     send("clear_output", wait=False)
 display(times=6000, **{"image/svg+xml": "<svg/>"})`,
-    /5000 images were not saved: there are more than 1000/,
+    /5000 files of displays were not saved: there are more than 1000/,
   ],
   "display ids of 10 MiB": [
     `for i in range(60): display(id="x" * (10 * M) + str(i))`,
