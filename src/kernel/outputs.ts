@@ -43,8 +43,8 @@ export interface ExecutionResult {
    */
   readonly text: string | null;
   /**
-   * Paths of the image files, in order: one for each of the first 1000 outputs with a PNG, JPEG or SVG, up
-   * to 64 MiB together.
+   * Paths of the image files, in order: one for each output with a PNG, JPEG or SVG. Files of displays are
+   * limited to 1000, and to 64 MiB together.
    */
   readonly images: readonly string[];
   /** All outputs in order, displays in their last state. */

@@ -5,8 +5,6 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any, Optional
 
-from IPython.display import display
-
 from . import when_imported
 
 if TYPE_CHECKING:
@@ -89,8 +87,9 @@ def _show_bokeh_as_page(io: Any) -> None:
 
     def show_doc(shown: Any, *_arguments: Any) -> None:
         embed: Any = importlib.import_module("bokeh.embed")
+        ipython: Any = importlib.import_module("IPython.display")
         page = embed.file_html(shown, "cdn", "Bokeh")
-        display({"text/html": page, "text/plain": object.__repr__(shown)}, raw=True)
+        ipython.display({"text/html": page, "text/plain": object.__repr__(shown)}, raw=True)
 
     io.install_notebook_hook("jupyter", load, show_doc, io.notebook.show_app, overwrite=True)
     io.state.curstate().output_notebook()
