@@ -394,7 +394,7 @@ Deno.test("OutputCollector names the file of what has neither text nor picture",
   const notRendered = "<VegaLite 6 object>\n\nIf you see this message, it means the renderer has " +
     "not been properly enabled\nfor the frontend that you are using.";
   const page = '<!doctype html>\n<meta charset="utf-8">\n';
-  const files: readonly (readonly [MimeBundle, kind: string, extension: string, string])[] = [
+  const files: (readonly [MimeBundle, kind: string, extension: string, string])[] = [
     [PAGE("<b>é"), "HTML", "html", `${page}<b>é`],
     [{ "text/html": "<b>" }, "HTML", "html", `${page}<b>`],
     [{ "text/html": "<b>", "text/plain": " " }, "HTML", "html", `${page}<b>`],
@@ -425,6 +425,8 @@ Deno.test("OutputCollector names the file of what has neither text nor picture",
       "[]",
     ],
   ];
+  const long = { a: Array(100_000).fill(1) };
+  files.push([{ "application/json": long }, "JSON", "json", JSON.stringify(long)]);
   for (const [bundle, kind, extension, content] of files) {
     using collector = new TestCollector();
     collector.display(bundle, undefined, "execute_result");

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { weightOf } from "../json/exact.ts";
 import type { JsonObject } from "./jupyter.ts";
 
 /** A bundle of one value in several MIME types, as in Jupyter's `display_data`. */
@@ -95,8 +96,12 @@ export function textIn(data: MimeBundle): string | undefined {
   const markdown = textOf(data["text/markdown"]);
   if (markdown !== undefined || tells(text)) return markdown ?? text;
   const json = data["application/json"];
-  return textOf(data["text/latex"]) ?? (json === undefined ? text : JSON.stringify(json));
+  const isText = json !== undefined && weightOf(json, MAX_JSON_TEXT) <= MAX_JSON_TEXT;
+  return textOf(data["text/latex"]) ?? (isText ? JSON.stringify(json) : text);
 }
+
+/** The largest JSON that is shown as text, in bytes of memory; larger ones become files. */
+const MAX_JSON_TEXT = 2 ** 20;
 
 /** Formats of pictures, in order of preference. */
 const PICTURES: readonly {
@@ -118,12 +123,13 @@ function pictureIn(data: MimeBundle): FoundFile | undefined {
   return undefined;
 }
 
-/** Charts that libraries describe as JSON, and maps. */
+/** JSON that describes charts, maps or anything. */
 const DESCRIPTIONS: readonly { readonly mime: RegExp; readonly kind: string }[] = [
   { mime: /^application\/vnd\.plotly\.v\d+\+json$/, kind: "plotly figure" },
   { mime: /^application\/vnd\.vegalite\.v\d+[+.]json$/, kind: "Vega-Lite chart" },
   { mime: /^application\/vnd\.vega\.v\d+[+.]json$/, kind: "Vega chart" },
   { mime: /^application\/geo\+json$/, kind: "GeoJSON" },
+  { mime: /^application\/json$/, kind: "JSON" },
 ];
 
 function documentIn(data: MimeBundle): FoundFile | undefined {
