@@ -24,37 +24,50 @@ export class ArtifactFolder {
     }
   }
 
-  /** Creates a file with a unique name, `<8 hex digits>.<extension>`. */
+  /** A unique path for a file, `<8 hex digits>.<extension>`. The file does not exist yet. */
+  newPath(extension: string): string {
+    return join(this.#path, `${crypto.randomUUID().slice(0, 8)}.${extension}`);
+  }
+
+  /** Creates a file with a unique name. */
   create(extension: string): { path: string; file: Deno.FsFile } {
-    using folder = this.#open();
     for (;;) {
-      const name = `${crypto.randomUUID().slice(0, 8)}.${extension}`;
+      const path = this.newPath(extension);
       try {
-        // createNew follows no link in the last component
-        const file = Deno.openSync(join(folder.path, name), { write: true, createNew: true });
-        this.#requireIn(folder, name, file);
-        return { path: join(this.#path, name), file };
+        return { path, file: this.#createNew(path) };
       } catch (error) {
         if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
       }
     }
   }
 
-  /** Writes a whole file and returns its path. */
+  /** Writes a whole new file and returns its path. */
   write(extension: string, bytes: Uint8Array): string {
     const { path, file } = this.create(extension);
-    try {
-      writeAll(file, bytes);
-    } finally {
-      file.close();
-    }
+    using _file = file;
+    writeAll(file, bytes);
     return path;
   }
 
-  /** Removes a file that {@linkcode create} made. */
+  /** Writes a whole new file at a path of {@linkcode newPath}. */
+  writeAt(path: string, bytes: Uint8Array): void {
+    using file = this.#createNew(path);
+    writeAll(file, bytes);
+  }
+
+  /** Removes a file that was created here. */
   remove(path: string): void {
     using folder = this.#open();
     Deno.removeSync(join(folder.path, basename(path)));
+  }
+
+  #createNew(path: string): Deno.FsFile {
+    using folder = this.#open();
+    const name = basename(path);
+    // createNew follows no link in the last component
+    const file = Deno.openSync(join(folder.path, name), { write: true, createNew: true });
+    this.#requireIn(folder, name, file);
+    return file;
   }
 
   /** Creates the folder if it is missing, and opens it if no link redirects it. */

@@ -134,8 +134,8 @@ export interface KernelClientOptions
   /** The kernel gateway: a running `KernelGateway` is one. */
   readonly gateway: GatewayAddress;
   /**
-   * The folder for image files, created with the first image. `CodeExecutor` takes it relative to the
-   * workspace.
+   * The folder for files of displays, such as images, created with the first. `CodeExecutor` takes it
+   * relative to the workspace.
    *
    * @default {"images"}
    */

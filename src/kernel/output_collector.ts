@@ -3,9 +3,9 @@ import type { PartialResult } from "../base/errors.ts";
 import { isRecord, weightOf } from "../json/exact.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
 import { SpillFile, type TextSource } from "./spill_file.ts";
-import { imageIn, readBundle, shownText } from "./outputs.ts";
+import { fileIn, type MimeBundle, readBundle, textIn } from "./outputs.ts";
 import type { JsonObject, JupyterMessage } from "./jupyter.ts";
-import { type DataEntry, LineJoiner, OutputLog, type Shown } from "./output_log.ts";
+import { type DataEntry, LineJoiner, OutputLog, type Shown, shownText } from "./output_log.ts";
 import { cut, formatBytes } from "./text.ts";
 import { type Raised, raisedIn } from "./traceback.ts";
 
@@ -26,9 +26,9 @@ const MAX_KEPT_BYTES = 128 * 1024 ** 2;
 /** The limit on displays and errors of one execution. */
 const MAX_KEPT = 10_000;
 
-/** The limits on image files of one result: writing them blocks all other sessions. */
-const MAX_IMAGES = 1000;
-const MAX_IMAGE_BYTES = 64 * 1024 ** 2;
+/** The limits on files of displays of one result: writing them blocks all other sessions. */
+const MAX_FILES = 1000;
+const MAX_FILE_BYTES = 64 * 1024 ** 2;
 
 /** The memory of a display or error besides its content, in bytes. */
 const ENTRY_BYTES = 512;
@@ -92,9 +92,9 @@ export class OutputCollector implements Disposable {
     return raisedIn(content, Math.max(this.#options.maxOutputBytes, MIN_ERROR_BYTES));
   }
 
-  /** The output so far. Images become files only now: those replaced or cleared cost no disk access. */
+  /** The output so far. Displays become files only now: those replaced or cleared cost no disk access. */
   partial(): PartialResult {
-    this.#saveImages();
+    this.#saveFiles(this.#log.unsaved());
     const note = this.#spill?.note ?? "";
     const wholeText = this.#spill?.text;
     return {
@@ -105,20 +105,21 @@ export class OutputCollector implements Disposable {
     };
   }
 
-  /** Closes the file of the whole text. */
+  /** Closes the file of the whole text, and saves the files that chunks of it have named. */
   [Symbol.dispose](): void {
+    this.#saveFiles(this.#log.unsaved().filter(({ named }) => named !== undefined));
     this.#spill?.[Symbol.dispose]();
   }
 
   /** Clears the output; chunks and the file of the whole text keep it. */
   #clear(): void {
     this.#clearsNext = false;
-    const images = this.#log.images();
+    const files = this.#log.files();
     this.#log.clear();
     this.#displays.clear();
     this.#kept = this.#keptBytes = 0;
     this.#saidFull = false;
-    for (const image of images) this.#removeImage(image);
+    for (const file of files) this.#removeFile(file);
   }
 
   #addStream(content: JsonObject): void {
@@ -135,7 +136,8 @@ export class OutputCollector implements Disposable {
     const displayId = displayIdOf(content);
     const { shown: whole, text } = this.#read(content);
     const shown = this.#fit(whole, { entries: 1, bytes: ENTRY_BYTES + weightOf(displayId) });
-    const line = text === undefined ? undefined : this.#joiner.joinLine(text);
+    const told = shown?.named === undefined ? text : shownText(shown);
+    const line = told === undefined ? undefined : this.#joiner.joinLine(told);
     if (line !== undefined) this.#publish(type === "execute_result" ? "result" : "stdout", line);
     if (shown === undefined) {
       // Keep its text, which has its own limit.
@@ -154,19 +156,20 @@ export class OutputCollector implements Disposable {
     // A display of an earlier execution, whose result was already returned: treat it as a new one.
     if (entries === undefined) return this.#addData("display_data", content);
     const { first, others } = entries;
-    const before = shownText(first.shown.data);
+    const before = shownText(first.shown);
     const olds = [first, ...others].map(({ shown }) => shown);
-    const { shown: whole, text } = this.#read(content);
+    const { shown: whole, text } = this.#read(content, first.shown.named);
     for (const { data, metadata } of olds) this.#keptBytes -= weightOf(data) + weightOf(metadata);
     const shown = this.#fit(whole, { entries: 0, bytes: 0 }) ?? this.#nothing();
-    const oldImages = new Set(olds.map(({ image }) => image));
+    const oldFiles = new Set(olds.map(({ file }) => file));
     entries.others = [];
-    this.#log.update(first, others, { ...shown, image: undefined });
+    this.#log.update(first, others, { named: undefined, ...shown, file: undefined });
     // After the log, which may have written the preceding texts to a file.
-    if (text !== undefined && text !== before) {
-      this.#publish("stdout", this.#joiner.joinLine(text));
+    const told = shown.named === undefined ? text : shownText(shown);
+    if (told !== undefined && told !== before) {
+      this.#publish("stdout", this.#joiner.joinLine(told));
     }
-    for (const old of oldImages) if (typeof old === "string") this.#removeImage(old);
+    for (const old of oldFiles) if (typeof old === "string") this.#removeFile(old);
   }
 
   #addError(content: JsonObject): void {
@@ -176,11 +179,14 @@ export class OutputCollector implements Disposable {
     }
   }
 
-  /** The display of a message, its text cut to the limit; and its whole text. */
-  #read(content: JsonObject): { shown: Omit<Shown, "image">; text: string | undefined } {
+  /** The display of a message, its text cut to the limit; and its whole text, besides the name of its file. */
+  #read(
+    content: JsonObject,
+    before?: Shown["named"],
+  ): { shown: Omit<Shown, "file">; text: string | undefined } {
     const data = isRecord(content.data) ? readBundle(content.data) : {};
     const metadata = isRecord(content.metadata) ? content.metadata : {};
-    const text = shownText(data);
+    const text = textIn(data);
     const shortened = text === undefined ? undefined : cut(text, this.#options.maxOutputBytes / 2);
     // Otherwise the log would be the first to learn that text is missing.
     if (shortened !== text) this.#startSpilling();
@@ -188,16 +194,28 @@ export class OutputCollector implements Disposable {
       shown: {
         data: shortened === text ? data : { ...data, "text/plain": shortened },
         metadata: weightOf(metadata) <= MAX_METADATA_BYTES ? metadata : {},
+        ...this.#named(data, before),
       },
       text,
     };
   }
 
+  /** How the text names a display's file; an update keeps its path, and so the text. */
+  #named(data: MimeBundle, before: Shown["named"]): Pick<Shown, "named"> {
+    const { kind, extension } = fileIn(data) ?? {};
+    if (kind === undefined || extension === undefined) return {};
+    const isSame = before?.path.endsWith(`.${extension}`) ?? false;
+    const path = isSame && before !== undefined
+      ? before.path
+      : this.#options.images.newPath(extension);
+    return { named: { kind, path } };
+  }
+
   /** Takes memory for a display: for all of it, or at least for its text. */
   #fit(
-    shown: Omit<Shown, "image">,
+    shown: Omit<Shown, "file">,
     besides: { readonly entries: number; readonly bytes: number },
-  ): Omit<Shown, "image"> | undefined {
+  ): Omit<Shown, "file"> | undefined {
     const { "text/plain": text } = shown.data;
     const textOnly = { data: text === undefined ? {} : { "text/plain": text }, metadata: {} };
     return [shown, textOnly].find(({ data, metadata }) =>
@@ -232,43 +250,50 @@ export class OutputCollector implements Disposable {
     );
   }
 
-  #saveImages(): void {
-    let left = MAX_IMAGES - this.#log.images().length;
-    let room = MAX_IMAGE_BYTES;
+  #saveFiles(all: readonly Shown[]): void {
+    let left = MAX_FILES - this.#log.files().length;
+    let room = MAX_FILE_BYTES;
     let missing = 0;
-    for (const shown of this.#log.unsaved()) {
-      shown.image = null;
-      const image = imageIn(shown.data);
-      if (image === undefined) continue;
-      if (left <= 0 || image.size > room) {
+    for (const shown of all) {
+      shown.file = null;
+      const found = fileIn(shown.data);
+      if (found === undefined) continue;
+      if (left <= 0 || found.size > room) {
         missing++;
         continue;
       }
       left--;
       try {
-        const bytes = image.decode();
+        const bytes = found.decode();
         room -= bytes.length; // also if it does not fit: decoding has taken time
         if (room < 0) missing++;
-        else shown.image = this.#options.images.write(image.extension, bytes);
+        else shown.file = this.#save(found.extension, bytes, shown.named?.path);
       } catch (error) {
         // One lost file must not lose the result: the text reports the failure.
-        this.#say(`An image could not be saved: ${messageOf(error)}`);
+        this.#say(`${found.kind ?? "An image"} could not be saved: ${messageOf(error)}`);
       }
     }
     if (missing > 0) {
       this.#say(
-        `${missing} images were not saved: there are more than ${MAX_IMAGES}, or more than ` +
-          `${formatBytes(MAX_IMAGE_BYTES)} of them`,
+        `${missing} files of displays were not saved: there are more than ${MAX_FILES}, or more than ` +
+          `${formatBytes(MAX_FILE_BYTES)} of them`,
       );
     }
   }
 
-  #removeImage(path: string): void {
+  #save(extension: string, bytes: Uint8Array, path: string | undefined): string {
+    const { images } = this.#options;
+    if (path === undefined) return images.write(extension, bytes);
+    images.writeAt(path, bytes);
+    return path;
+  }
+
+  #removeFile(path: string): void {
     try {
       this.#options.images.remove(path);
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return; // code may remove files of its workspace
-      this.#say(`An image could not be removed: ${messageOf(error)}`);
+      this.#say(`A file could not be removed: ${messageOf(error)}`);
     }
   }
 

@@ -49,8 +49,12 @@ class TestCollector extends OutputCollector {
     return Deno.readTextFileSync(path ?? "no file was named");
   }
 
-  override [Symbol.dispose](): void {
+  end(): void {
     super[Symbol.dispose]();
+  }
+
+  override [Symbol.dispose](): void {
+    this.end();
     Deno.removeSync(this.folder, { recursive: true });
   }
 }
@@ -95,7 +99,7 @@ Deno.test("OutputCollector gives chunks that join to the text", () => {
   using collector = new TestCollector();
   collector.stream("a");
   collector.display({ "text/plain": "1" });
-  collector.display({ "text/html": "<p>" });
+  collector.display({ "application/javascript": "f()" });
   collector.display({ "text/plain": ["2\n", "3"] }, undefined, "execute_result");
   collector.stream("b");
   assertEquals(collector.chunks, ["stdout:a", "stdout:\n1", "result:\n2\n3", "stdout:\nb"]);
@@ -323,7 +327,10 @@ Deno.test("OutputCollector writes up to 64 MiB of images of a result", () => {
   const M = 1024 ** 2;
   for (const size of [40 * M, 40 * M, 1 * M]) collector.display(svg(size));
   // What does not fit is decoded for nothing only once.
-  assertMatch(collector.partial().text ?? "", /2 images were not saved: .* or more than 64.0 MiB/);
+  assertMatch(
+    collector.partial().text ?? "",
+    /2 files of displays were not saved: .* or more than 64.0 MiB/,
+  );
   assertEquals(collector.partial().images.length, 1);
   collector.display(svg(1 * M));
   assertEquals(collector.partial().images.length, 2);
@@ -338,7 +345,7 @@ Deno.test("OutputCollector writes the images that are shown in the end, up to a 
   for (let i = 0; i < 1002; i++) collector.display({ "image/svg+xml": "<svg>" }, `${i}`);
   collector.display({ "image/svg+xml": "<svg>new" }, "0", "update_display_data");
   const { text, images } = collector.partial();
-  assertMatch(text ?? "", /2 images were not saved: there are more than 1000/);
+  assertMatch(text ?? "", /2 files of displays were not saved: there are more than 1000/);
   assertEquals(images.length, 1000);
   assertEquals(Deno.readTextFileSync(images[0] ?? ""), "<svg>new");
   assertEquals([...Deno.readDirSync(`${collector.folder}/images`)].length, 1000);
@@ -375,6 +382,161 @@ Deno.test("OutputCollector keeps the texts of displays that were updated apart f
   assertEquals(states, Array(3).fill("f".repeat(100)));
 });
 
+/** A display that only a file can show. */
+const PAGE = (html: string) => ({
+  "text/html": html,
+  "text/plain": "<IPython.core.display.HTML object>",
+});
+
+Deno.test("OutputCollector names the file of what has neither text nor picture", () => {
+  const address = (name: string) => `<${name} at 0x7fe9d81029d0>`;
+  const plotly = { "application/vnd.plotly.v1+json": { data: [1] } };
+  const notRendered = "<VegaLite 6 object>\n\nIf you see this message, it means the renderer has " +
+    "not been properly enabled\nfor the frontend that you are using.";
+  const page = '<!doctype html>\n<meta charset="utf-8">\n';
+  const files: (readonly [MimeBundle, kind: string, extension: string, string])[] = [
+    [PAGE("<b>é"), "HTML", "html", `${page}<b>é`],
+    [{ "text/html": "<b>" }, "HTML", "html", `${page}<b>`],
+    [{ "text/html": "<b>", "text/plain": " " }, "HTML", "html", `${page}<b>`],
+    [PAGE("\n<!DOCTYPE html><p>"), "HTML", "html", "\n<!DOCTYPE html><p>"],
+    [PAGE("<HTML lang='en'>"), "HTML", "html", "<HTML lang='en'>"],
+    [{ ...PAGE("<i>"), "text/plain": address("folium.folium.Map") }, "folium Map", "html", "<i>"],
+    [{ ...PAGE("<i>"), "text/plain": "alt.Chart(...)" }, "alt Chart", "html", "<i>"],
+    [
+      { ...PAGE("<i>"), "text/plain": address("__main__.f.<locals>.Größe") },
+      "Größe",
+      "html",
+      "<i>",
+    ],
+    [{ ...plotly, "text/html": "<i>" }, "plotly figure", "html", `${page}<i>`],
+    [plotly, "plotly figure", "json", '{"data":[1]}'],
+    [{ "application/vnd.vegalite.v5+json": {} }, "Vega-Lite chart", "json", "{}"],
+    [
+      { "application/vnd.vegalite.v6.json": {}, "text/plain": notRendered },
+      "Vega-Lite chart",
+      "json",
+      "{}",
+    ],
+    [{ "application/vnd.vega.v6+json": {} }, "Vega chart", "json", "{}"],
+    [
+      { "application/geo+json": [], "text/plain": "<IPython.display.GeoJSON object>" },
+      "GeoJSON",
+      "json",
+      "[]",
+    ],
+  ];
+  const long = { a: Array(100_000).fill(1) };
+  files.push([{ "application/json": long }, "JSON", "json", JSON.stringify(long)]);
+  for (const [bundle, kind, extension, content] of files) {
+    using collector = new TestCollector();
+    collector.display(bundle, undefined, "execute_result");
+    const { text, images, outputs } = collector.partial();
+    const [, shown, path = ""] = /^\[(.*): (.*)\]$/.exec(text ?? "") ?? [];
+    assertEquals([shown, path.split(".").at(-1)], [kind, extension]);
+    assertMatch(path, /\/images\/[0-9a-f]{8}\.\w+$/);
+    assert(Deno.readTextFileSync(path).endsWith(content), content);
+    assertEquals(images, []);
+    assertEquals(outputs, [{ type: "execute_result", data: bundle, metadata: {} }]);
+    assertEquals(collector.chunks, [`result:${text}`]);
+  }
+});
+
+Deno.test("OutputCollector makes no file of what text or a picture shows", () => {
+  const repr = "<IPython.core.display.X object>";
+  const texts: readonly (readonly [MimeBundle, text: string | null])[] = [
+    [{ "text/plain": "   a\n0  1", "text/html": "<table>" }, "   a\n0  1"], // a DataFrame
+    [{ "text/plain": "[1]", "text/html": "<b>" }, "[1]"],
+    [{ "text/plain": "<Quantity 5 m>", "text/html": "5", "text/latex": "$5$" }, "<Quantity 5 m>"],
+    [{ "text/plain": repr, "text/html": "<p>", "text/markdown": "# M" }, "# M"],
+    [{ "text/markdown": "# M" }, "# M"],
+    [{ "text/plain": repr, "text/latex": "$x$" }, "$x$"],
+    [{ "text/plain": repr, "application/json": { a: [1] } }, '{"a":[1]}'],
+    [{ "text/plain": repr, "application/javascript": "f()" }, repr],
+    [{ ...PAGE(" \n") }, "<IPython.core.display.HTML object>"],
+    [{
+      "text/plain": "IntSlider(value=0)",
+      "application/vnd.jupyter.widget-view+json": {},
+    }, "IntSlider(value=0)"],
+    [{ "text/plain": repr, "text/html": "<img>", "image/png": "AAAA" }, null],
+  ];
+  for (const [bundle, text] of texts) {
+    using collector = new TestCollector();
+    collector.display(bundle);
+    assertEquals(collector.text, text);
+    const files = exists(`${collector.folder}/images`)
+      ? [...Deno.readDirSync(`${collector.folder}/images`)].map(({ name }) => name)
+      : [];
+    assertEquals(files.filter((name) => !name.endsWith(".png")), []);
+  }
+});
+
+Deno.test("OutputCollector keeps the path of a page that is updated, and its last state", () => {
+  using collector = new TestCollector();
+  collector.display(PAGE("1"), "x");
+  collector.display(PAGE("2"), "x", UPDATE);
+  const { text } = collector.partial();
+  const path = /: (.*)\]$/.exec(text ?? "")?.[1] ?? "";
+  for (const state of ["3", "4"]) collector.display(PAGE(state), "x", UPDATE);
+  assertEquals(collector.text, text);
+  assertEquals(collector.chunks, [`stdout:${text}`]);
+  assertEquals(Deno.readTextFileSync(path).at(-1), "4");
+  assertEquals([...Deno.readDirSync(`${collector.folder}/images`)].length, 1);
+  collector.display({ "text/plain": "done" }, "x", UPDATE);
+  assertEquals(collector.text, "done");
+  assert(!exists(path), "the page is left behind");
+});
+
+Deno.test("OutputCollector saves the pages that its chunks have named", () => {
+  const path = (collector: TestCollector) => /: (.*)\]$/.exec(collector.chunks[0] ?? "")?.[1] ?? "";
+  using cancelled = new TestCollector();
+  cancelled.display(PAGE("<b>"));
+  cancelled.end();
+  assert(exists(path(cancelled)));
+
+  using cleared = new TestCollector();
+  cleared.display(PAGE("<b>"));
+  assert(cleared.text !== null && exists(path(cleared)));
+  cleared.message("clear_output", { wait: false });
+  assertEquals([cleared.text, exists(path(cleared))], [null, false]);
+});
+
+Deno.test("OutputCollector says which pages are not saved", () => {
+  const folder = Deno.makeTempDirSync();
+  Deno.writeTextFileSync(join(folder, "file"), "");
+  using nowhere = new TestCollector({ images: new ArtifactFolder(join(folder, "file/images")) });
+  nowhere.display(PAGE("<b>"));
+  assertMatch(nowhere.text ?? "", /^\[HTML: not saved\]\n\[ipybox: HTML could not be saved: /);
+  Deno.removeSync(folder, { recursive: true });
+
+  using large = new TestCollector();
+  for (const size of [40, 40]) large.display(PAGE("x".repeat(size * 2 ** 20)));
+  assertMatch(
+    large.text ?? "",
+    /^\[HTML: .*html\]\n\[HTML: not saved\]\n.*1 files of displays were/,
+  );
+
+  using many = new TestCollector({ maxOutputBytes: 2 ** 20 });
+  for (let i = 0; i < 1002; i++) many.display(PAGE("<b>"));
+  assertMatch(many.text ?? "", /(\[HTML: not saved\]\n){2}.*2 files of displays were not saved/);
+  assertEquals([...Deno.readDirSync(`${many.folder}/images`)].length, 1000);
+
+  using full = new TestCollector();
+  for (let i = 0; i < 3; i++) full.display(PAGE("x".repeat(50 * 2 ** 20)));
+  assertMatch(full.text ?? "", /\n<IPython.core.display.HTML object>\n/); // its data are not kept
+});
+
+Deno.test("OutputCollector follows no link that code puts in place of a page", () => {
+  using collector = new TestCollector();
+  const kept = join(collector.folder, "kept.txt");
+  Deno.writeTextFileSync(kept, "as it was");
+  collector.display(PAGE("1"), "x");
+  const path = /: (.*)\]$/.exec(collector.text ?? "")?.[1] ?? "";
+  collector.display(PAGE("2"), "x", UPDATE);
+  Deno.symlinkSync(kept, path);
+  assertMatch(collector.text ?? "", /^\[HTML: not saved\]\n\[ipybox: HTML could not be saved/);
+  assertEquals(Deno.readTextFileSync(kept), "as it was");
+});
+
 Deno.test("OutputCollector takes malformed messages", () => {
   using collector = new TestCollector();
   collector.message("stream", { name: "stdout", text: 5 });
@@ -388,7 +550,8 @@ Deno.test("OutputCollector takes malformed messages", () => {
 
 function exists(path: string): boolean {
   try {
-    return Deno.statSync(path).isFile;
+    Deno.statSync(path);
+    return true;
   } catch {
     return false;
   }

@@ -1,4 +1,4 @@
-import { type MimeBundle, type Output, shownText } from "./outputs.ts";
+import { type MimeBundle, type Output, textIn } from "./outputs.ts";
 import { byteLength, firstBytes, formatBytes, lastBytes, shownOnScreen } from "./text.ts";
 import { memoryNote } from "./traceback.ts";
 
@@ -14,8 +14,16 @@ interface StreamEntry {
 export interface Shown {
   data: MimeBundle;
   metadata: MimeBundle;
-  /** The path of its image; `null` if it has none, `undefined` until that is known. */
-  image?: string | null;
+  /** What it shows and where, if the text names its file. */
+  readonly named?: { readonly kind: string; readonly path: string };
+  /** The path of its file; `null` if it has none, `undefined` until that is known. */
+  file?: string | null;
+}
+
+/** The text of a display. */
+export function shownText({ data, named, file }: Shown): string | undefined {
+  if (named === undefined) return textIn(data);
+  return `[${named.kind}: ${file === null ? "not saved" : named.path}]`; // not longer than before
 }
 
 /** Where an entry is: before or after the gap; without a gap, all are in the tail. */
@@ -79,7 +87,7 @@ export class OutputLog {
 
   /** Adds a result or a display and returns its entry, which may be updated later. */
   addData(output: Pick<DataEntry, "type" | "displayId">, shown: Shown): DataEntry {
-    const text = shownText(shown.data);
+    const text = shownText(shown);
     if (text !== undefined) this.#hasText = true;
     const bytes = byteLength(text ?? "");
     const entry: DataEntry = {
@@ -97,7 +105,7 @@ export class OutputLog {
   /** Updates displays, which share their content then. The text has a copy for each: check first that all fit. */
   update(first: DataEntry, others: readonly DataEntry[], next: Shown): void {
     const { shown } = first;
-    const bytes = byteLength(shownText(next.data) ?? "");
+    const bytes = byteLength(shownText(next) ?? "");
     const growth = {
       head: shown.uses.head * (bytes - shown.bytes),
       tail: shown.uses.tail * (bytes - shown.bytes),
@@ -137,7 +145,7 @@ export class OutputLog {
       if (entry.type === "stream") parts.push(joiner.join(entry.text, entry.name));
       else if (entry.type === "gap") parts.push(joiner.joinLine(this.#gapNote(note)));
       else if (entry.type !== "error" && !entry.textLeftOut) {
-        const text = shownText(entry.shown.data);
+        const text = shownText(entry.shown);
         if (text !== undefined) parts.push(joiner.joinLine(text));
       }
     }
@@ -156,19 +164,31 @@ export class OutputLog {
     return hint === undefined ? shown : `${shown}\n${hint}`;
   }
 
-  images(): string[] {
-    const images = new Set<string>();
-    for (const entry of this.#entries) {
-      if ("shown" in entry && typeof entry.shown.image === "string") images.add(entry.shown.image);
-    }
-    return [...images];
+  /** The paths of all files that were saved. */
+  files(): string[] {
+    return this.#saved(() => true);
   }
 
-  /** The displays whose images were not saved yet. */
+  /** The paths of those that the text does not name. */
+  images(): string[] {
+    return this.#saved(({ named }) => named === undefined);
+  }
+
+  #saved(counts: (shown: Shown) => boolean): string[] {
+    const files = new Set<string>();
+    for (const entry of this.#entries) {
+      if ("shown" in entry && typeof entry.shown.file === "string" && counts(entry.shown)) {
+        files.add(entry.shown.file);
+      }
+    }
+    return [...files];
+  }
+
+  /** The displays whose files were not saved yet. */
   unsaved(): Shown[] {
     const unsaved = new Set<Shown>();
     for (const entry of this.#entries) {
-      if ("shown" in entry && entry.shown.image === undefined) unsaved.add(entry.shown);
+      if ("shown" in entry && entry.shown.file === undefined) unsaved.add(entry.shown);
     }
     return [...unsaved];
   }

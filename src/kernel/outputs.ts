@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { weightOf } from "../json/exact.ts";
 import type { JsonObject } from "./jupyter.ts";
 
 /** A bundle of one value in several MIME types, as in Jupyter's `display_data`. */
@@ -37,13 +38,14 @@ export interface WholeText {
 export interface ExecutionResult {
   /**
    * The text of stdout, stderr, results and displays in order, without blank lines around it. Each
-   * result and display is on its own lines, and progress bars are in their last state. `null` if there
-   * was none.
+   * result and display is on its own lines, and progress bars are in their last state. A display without
+   * text or picture has a line that names its file, such as `[plotly figure: /work/images/7f3a2b1c.html]`.
+   * `null` if there was none.
    */
   readonly text: string | null;
   /**
-   * Paths of the image files, in order: one for each of the first 1000 outputs with a PNG, JPEG or SVG, up
-   * to 64 MiB together.
+   * Paths of the image files, in order: one for each output with a PNG, JPEG or SVG. Files of displays are
+   * limited to 1000, and to 64 MiB together.
    */
   readonly images: readonly string[];
   /** All outputs in order, displays in their last state. */
@@ -70,8 +72,39 @@ function isString(value: unknown): value is string {
 
 const encoder = new TextEncoder();
 
-/** The image formats that become files, in order of preference. */
-const FORMATS: readonly {
+/** A file that a bundle becomes. */
+export interface FoundFile {
+  readonly extension: string;
+  /** What the text calls it; pictures are listed beside the text. */
+  readonly kind?: string;
+  /** At least about how large it is, in bytes. */
+  readonly size: number;
+  /** @throws {SyntaxError} It is no base64. */
+  decode(): Uint8Array;
+}
+
+/** The file that a bundle becomes: its picture, or its page or data if its text tells nothing. */
+export function fileIn(data: MimeBundle): FoundFile | undefined {
+  return pictureIn(data) ?? (tells(textIn(data)) ? undefined : documentIn(data));
+}
+
+/** The text of a bundle; not the `repr` of a displayed image, Markdown, LaTeX or JSON object. */
+export function textIn(data: MimeBundle): string | undefined {
+  const text = textOf(data["text/plain"]);
+  if (tells(text) && !isLike(BARE_REPR, text)) return text;
+  if (pictureIn(data) !== undefined) return undefined;
+  const markdown = textOf(data["text/markdown"]);
+  if (markdown !== undefined || tells(text)) return markdown ?? text;
+  const json = data["application/json"];
+  const isText = json !== undefined && weightOf(json, MAX_JSON_TEXT) <= MAX_JSON_TEXT;
+  return textOf(data["text/latex"]) ?? (isText ? JSON.stringify(json) : text);
+}
+
+/** The largest JSON that is shown as text, in bytes of memory; larger ones become files. */
+const MAX_JSON_TEXT = 2 ** 20;
+
+/** Formats of pictures, in order of preference. */
+const PICTURES: readonly {
   mime: string;
   extension: string;
   decode: (value: string) => Uint8Array;
@@ -81,18 +114,8 @@ const FORMATS: readonly {
   { mime: "image/svg+xml", extension: "svg", decode: (value) => encoder.encode(value) },
 ];
 
-/** An image that can become a file. */
-export interface FoundImage {
-  readonly extension: string;
-  /** About how large its file is, in bytes: an SVG can be larger. */
-  readonly size: number;
-  /** @throws {SyntaxError} It is no base64. */
-  decode(): Uint8Array;
-}
-
-/** The image of a bundle that becomes a file, if it has one. */
-export function imageIn(data: MimeBundle): FoundImage | undefined {
-  for (const { mime, extension, decode } of FORMATS) {
+function pictureIn(data: MimeBundle): FoundFile | undefined {
+  for (const { mime, extension, decode } of PICTURES) {
     const value = textOf(data[mime]);
     if (value === undefined) continue;
     return { extension, size: value.length * 3 / 4, decode: () => decode(value) };
@@ -100,16 +123,77 @@ export function imageIn(data: MimeBundle): FoundImage | undefined {
   return undefined;
 }
 
-/** The text of a bundle; not the `repr` of a displayed image or Markdown object. */
-export function shownText(data: MimeBundle): string | undefined {
-  const text = textOf(data["text/plain"]);
-  if (text === undefined || text.length > MAX_BARE_REPR || !BARE_REPR.test(text)) return text;
-  return imageIn(data) !== undefined ? undefined : textOf(data["text/markdown"]) ?? text;
+/** JSON that describes charts, maps or anything. */
+const DESCRIPTIONS: readonly { readonly mime: RegExp; readonly kind: string }[] = [
+  { mime: /^application\/vnd\.plotly\.v\d+\+json$/, kind: "plotly figure" },
+  { mime: /^application\/vnd\.vegalite\.v\d+[+.]json$/, kind: "Vega-Lite chart" },
+  { mime: /^application\/vnd\.vega\.v\d+[+.]json$/, kind: "Vega chart" },
+  { mime: /^application\/geo\+json$/, kind: "GeoJSON" },
+  { mime: /^application\/json$/, kind: "JSON" },
+];
+
+function documentIn(data: MimeBundle): FoundFile | undefined {
+  const html = textOf(data["text/html"]);
+  const description = descriptionIn(data);
+  if (html !== undefined && html.trim() !== "") {
+    const kind = description?.kind ?? kindOf(textOf(data["text/plain"]) ?? "") ?? "HTML";
+    const decode = () => encoder.encode(pageOf(html));
+    return { extension: "html", kind, size: html.length, decode };
+  }
+  if (description === undefined) return undefined;
+  const { kind, json } = description;
+  return { extension: "json", kind, size: 0, decode: () => encoder.encode(JSON.stringify(json)) };
+}
+
+function descriptionIn(
+  data: MimeBundle,
+): { readonly kind: string; readonly json: unknown } | undefined {
+  for (const [name, json] of Object.entries(data)) {
+    const kind = DESCRIPTIONS.find(({ mime }) => mime.test(name))?.kind;
+    if (kind !== undefined) return { kind, json };
+  }
+  return undefined;
+}
+
+/** A part of a page becomes one, so that browsers read it as UTF-8. */
+function pageOf(html: string): string {
+  return /^\s*<(?:!doctype|html)\b/i.test(html)
+    ? html
+    : `<!doctype html>\n<meta charset="utf-8">\n${html}`;
+}
+
+/** Whether a text tells more than the class of what it is the text of. */
+function tells(text: string | undefined): text is string {
+  return text !== undefined && text.trim() !== "" &&
+    !CLASS_REPRS.some((repr) => isLike(repr, text));
 }
 
 /** Such as `<IPython.core.display.Image object>` or `<Figure size 640x480 with 1 Axes>`. */
 const BARE_REPR = /^<[^<>\n]+>$/;
-const MAX_BARE_REPR = 200;
+
+/** A class that a text names, with its module. */
+const CLASS = "(?:[\\p{ID_Continue}.]|<locals>)+";
+
+/** Texts that tell nothing but a class, as of IPython's displays, folium and Altair. */
+const CLASS_REPRS: readonly RegExp[] = [
+  new RegExp(`^<${CLASS}(?: object)?(?: at 0x[0-9a-f]+)?>$`, "iu"),
+  new RegExp(`^${CLASS}\\(\\.\\.\\.\\)$`, "u"),
+  /^<Vega(?:Lite)? \d+ object>\n\nIf you see this message, it means the renderer has not been/,
+];
+
+const MAX_BARE_REPR = 400;
+
+function isLike(repr: RegExp, text: string): boolean {
+  return text.length <= MAX_BARE_REPR && repr.test(text);
+}
+
+/** What a text that names only a class is the text of, such as `folium Map`. */
+function kindOf(repr: string): string | undefined {
+  const parts = new RegExp(`^<?(${CLASS})`, "u").exec(repr)?.[1]?.split(".") ?? [];
+  const [library, name] = [parts.at(0), parts.at(-1)];
+  const isOwn = parts.length < 2 || library === "__main__" || library === "IPython";
+  return isOwn ? name || undefined : `${library} ${name}`;
+}
 
 function textOf(value: unknown): string | undefined {
   return isString(value) ? value : undefined;

@@ -91,6 +91,12 @@ for (const kind of CLIENT_KINDS) {
       assertEquals((await Deno.readFile(path)).toBase64(), png);
     });
 
+    await step("what only a page can show is a file, which the text names", async () => {
+      const text = await host.execute("from IPython.display import HTML\nHTML('<b>page</b>')");
+      const path = /^\[HTML: (.+\/images\/[0-9a-f]{8}\.html)\]$/.exec(text)?.[1] ?? "";
+      assertMatch(await Deno.readTextFile(path), /<b>page<\/b>$/);
+    });
+
     await step("long output is cut in the middle, and says so", async () => {
       const { text } = await host.call("execute_ipython_cell", {
         code: "print('a' * 500 + 'b' * 500)",

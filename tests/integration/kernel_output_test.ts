@@ -97,7 +97,10 @@ display({"application/vnd.vega.v5+json": {"marks": []}, "text/plain": "a chart"}
     assertEquals(data[4]?.["application/vnd.vega.v5+json"], { marks: [] });
     assertEquals(data.length, 5);
     assert(outputs[0]?.type === "display_data" && outputs[0].displayId === "one");
-    assertMatch(text ?? "", /^<.*HTML object>\n\*m\*\n.*a chart$/s);
+    const lines = (text ?? "").split("\n");
+    assertEquals(lines.slice(1), ["*m*", '{"a":[1]}', "$x$", "a chart"]);
+    const path = /^\[HTML: (.*\/images\/[0-9a-f]{8}\.html)\]$/.exec(lines[0] ?? "")?.[1] ?? "";
+    assertMatch(await Deno.readTextFile(path), /<b>new<\/b>$/);
   });
 
   await t.step("clear_output() and progress bars leave the last state", async () => {
@@ -184,6 +187,37 @@ display({"image/jpeg": "/9j/"}, raw=True)
 `).result;
     assertEquals(images.map((path) => path.split(".").at(-1)), ["svg", "jpg"]);
     assertMatch(await Deno.readTextFile(images[0]!), /^<svg/);
+  });
+
+  await t.step("what only a page can show is one, even if its execution is cancelled", async () => {
+    const code = `
+from IPython.display import HTML, Audio, Video
+open("film.mp4", "wb").write(b"film")
+class Chart:
+    def _repr_html_(self): return "<p>chart</p>"
+print("before")
+display(Chart(), Video("film.mp4", embed=True), Audio(data=[0.5, 0.1], rate=8000))
+`;
+    const { text, images } = await client.execute(code).result;
+    const found = [...(text ?? "").matchAll(/^\[(\w+): (.*\.html)\]$/gm)];
+    assertEquals(found.map(([, kind]) => kind), ["Chart", "Video", "Audio"]);
+    assertEquals(images, []);
+    const pages = await Promise.all(found.map(([, , path = ""]) => Deno.readTextFile(path)));
+    for (const [index, part] of ["<p>chart</p>", "data:video/mp4", "data:audio/wav"].entries()) {
+      assertStringIncludes(pages[index] ?? "", part);
+    }
+
+    const cancelled = client.execute(`${code}import time\nprint("shown")\ntime.sleep(600)`);
+    let chunks = "";
+    const error = await rejection((async () => {
+      for await (const chunk of cancelled) {
+        chunks += chunk.text;
+        if (chunks.includes("shown")) void cancelled.cancel(new Error("enough"));
+      }
+    })());
+    assertEquals(String(error), "Error: enough");
+    const [, path = ""] = /\[Chart: (.*)\]/.exec(chunks) ?? [];
+    assertStringIncludes(await Deno.readTextFile(path), "<p>chart</p>");
   });
 
   await t.step("text and images made before an error are the error's", async () => {

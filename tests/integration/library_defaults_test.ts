@@ -1,5 +1,6 @@
 /** How libraries show values to a model. */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertMatch } from "@std/assert";
+import { dirname } from "node:path";
 import { TestKernel } from "../support/kernel.ts";
 
 Deno.test("NumPy fills wide lines, unless code says otherwise, and is imported only by code", async () => {
@@ -27,6 +28,80 @@ Deno.test("pandas shows up to fifty columns of a table", async () => {
     await kernel.text("import pandas; pandas.options"),
     "{'display.width': 160, 'display.max_columns': 50}",
   );
+});
+
+/** Writes a library into a workspace, as no test environment has it. */
+async function writeLibrary(kernel: TestKernel, files: Record<string, string>): Promise<void> {
+  for (const [name, text] of Object.entries(files)) {
+    const path = `${kernel.workspace}/${name}`;
+    await Deno.mkdir(dirname(path), { recursive: true });
+    await Deno.writeTextFile(path, text);
+  }
+}
+
+Deno.test("Plotly's figures are pages besides their JSON, unless the environment says otherwise", async () => {
+  for (
+    const [kernelEnv, renderer] of [
+      [{}, "plotly_mimetype+colab"],
+      [{ PLOTLY_RENDERER: "svg" }, "plotly_mimetype"],
+    ] as const
+  ) {
+    await using kernel = await TestKernel.start({ kernelEnv });
+    await writeLibrary(kernel, {
+      "plotly/__init__.py": "",
+      "plotly/io/__init__.py": "from ._renderers import renderers",
+      "plotly/io/_renderers.py":
+        "class Renderers: default = 'plotly_mimetype'\nrenderers = Renderers()",
+    });
+    assertEquals(
+      await kernel.text("import plotly.io as pio; print(pio.renderers.default)"),
+      renderer,
+    );
+  }
+});
+
+Deno.test("Bokeh shows pages that load it themselves", async () => {
+  await using kernel = await TestKernel.start();
+  await writeLibrary(kernel, {
+    "bokeh/__init__.py": "",
+    "bokeh/embed.py": "def file_html(*arguments): return f'<html>{arguments[1:]}'",
+    "bokeh/plotting.py": "class figure: pass",
+    "bokeh/io/__init__.py": `from .notebook import install_notebook_hook
+from .state import curstate as _curstate
+
+install_notebook_hook("jupyter", None, None, None)
+
+def output_notebook():
+    _curstate().output_notebook()
+    notebook.HOOKS["jupyter"][0](None, False, False, 5000)
+
+def show(shown):
+    notebook.HOOKS[_curstate().type][1](shown, _curstate(), False)
+`,
+    "bokeh/io/notebook.py": `HOOKS = {}
+
+def show_app(): pass
+
+def install_notebook_hook(name, load, doc, app, overwrite=False):
+    assert overwrite or name not in HOOKS
+    HOOKS[name] = load, doc, app
+`,
+    "bokeh/io/state.py": `class State:
+    def output_notebook(self): self.type = "jupyter"
+
+_state = State()
+
+def curstate(): return _state
+`,
+  });
+  const shown = async (code: string): Promise<string> => {
+    const [, path = ""] = /^\[bokeh figure: (.*\.html)\]$/.exec(await kernel.text(code) ?? "") ??
+      [];
+    return await Deno.readTextFile(path);
+  };
+  const code = "from bokeh.io import output_notebook, show\nfrom bokeh.plotting import figure\n";
+  assertMatch(await shown(`${code}show(figure())`), /^<html>\('cdn'/);
+  assertMatch(await shown("output_notebook(); show(figure())"), /^<html>\('cdn'/);
 });
 
 Deno.test("Progress bars for notebooks are text", async () => {

@@ -200,11 +200,13 @@ results["door"] = DOOR
 os.symlink("${home}", "images")
 from IPython.display import display
 display({"image/png": "iVBORw0KGgo="}, raw=True)
+display({"text/html": "<b>"}, raw=True)
 `,
       () => {},
     );
     assertEquals(result?.images, []);
-    assertEquals([...(await filesBelow(home)).keys()].filter((name) => /png/.test(name)), []);
+    assertMatch(result?.text ?? "", /^\[HTML: not saved\]\n/);
+    assertEquals([...(await filesBelow(home)).keys()].filter((name) => /png|html/.test(name)), []);
     await executor.execute("os.unlink('images')");
   });
 });

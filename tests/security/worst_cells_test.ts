@@ -61,7 +61,7 @@ raise E()`,
     /omitted: it has more than 250000 values/,
   ],
   "as many objects as are taken": [
-    `for i in range(100): raw("display_data", b'{"data":{"application/json":[' + b'{"a":{}},' * 49_000 + b'1]},"metadata":{},"transient":{}}')`,
+    `for i in range(100): raw("display_data", b'{"data":{"text/plain":"x","application/json":[' + b'{"a":{}},' * 49_000 + b'1]},"metadata":{},"transient":{}}')`,
     /Some displays and errors were omitted/,
   ],
   "as many names as are taken": [
@@ -100,7 +100,22 @@ for i in range(20): display("update_display_data", id="x", **{"text/plain": "z" 
     display(times=9000, **{"image/svg+xml": "<svg/>"})
     send("clear_output", wait=False)
 display(times=6000, **{"image/svg+xml": "<svg/>"})`,
-    /5000 images were not saved: there are more than 1000/,
+    /5000 files of displays were not saved: there are more than 1000/,
+  ],
+  "60,000 pages, most of which are cleared": [
+    `for i in range(6):
+    display(times=9000, **{"text/html": "<b>"})
+    send("clear_output", wait=False)
+display(times=6000, **{"text/html": "<b>"})`,
+    /^\[HTML: /,
+  ],
+  "a page of 9 MiB that is updated a hundred times": [
+    `for i in range(100): display("update_display_data" if i else "display_data", id="x", **{"text/html": "h" * (9 * M)})`,
+    /^\[HTML: .*\.html\]$/,
+  ],
+  "updates of the largest data that are text": [
+    `for i in range(1000): display("update_display_data" if i else "display_data", id="x", **{"application/json": [i] * 10_000})`,
+    /^\[999,999/,
   ],
   "display ids of 10 MiB": [
     `for i in range(60): display(id="x" * (10 * M) + str(i))`,

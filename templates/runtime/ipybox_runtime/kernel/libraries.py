@@ -29,6 +29,8 @@ def install(shell: "InteractiveShell", sandboxed: bool) -> None:
     when_imported.call("nltk", _make_nltk_folder)
     when_imported.call("tqdm.notebook", _show_bars_as_text)
     when_imported.call("rich.console", _make_rich_plain)
+    when_imported.call("plotly.io._renderers", _show_plotly_as_page)
+    when_imported.call("bokeh.io", _show_bokeh_as_page)
     _keep_figures_inline(shell)
     for name, value in _POLARS.items():
         os.environ.setdefault(name, value)
@@ -69,6 +71,28 @@ def _make_rich_plain(console: Any) -> None:
         initialize(self, *args, **options)
 
     console.Console.__init__ = with_width
+
+
+def _show_plotly_as_page(module: Any) -> None:
+    """Have figures display a page besides their JSON, which loads Plotly itself."""
+    if "PLOTLY_RENDERER" not in os.environ:
+        module.renderers.default = "plotly_mimetype+colab"
+
+
+def _show_bokeh_as_page(io: Any) -> None:
+    """Have ``show()`` display a page, instead of opening a browser or filling a notebook."""
+
+    def load(*_arguments: Any) -> None:
+        pass
+
+    def show_doc(shown: Any, *_arguments: Any) -> None:
+        embed: Any = importlib.import_module("bokeh.embed")
+        ipython: Any = importlib.import_module("IPython.display")
+        page = embed.file_html(shown, "cdn", "Bokeh")
+        ipython.display({"text/html": page, "text/plain": object.__repr__(shown)}, raw=True)
+
+    io.install_notebook_hook("jupyter", load, show_doc, io.notebook.show_app, overwrite=True)
+    io.state.curstate().output_notebook()
 
 
 def _leave_owners(tarfile: Any) -> None:
