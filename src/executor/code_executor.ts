@@ -522,8 +522,8 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Registers an MCP server with the workspace and generates its Python API in `mcptools/`. Code can
-   * import it immediately; {@linkcode reset} reloads one that was already imported. If anything fails,
+   * Registers an MCP server with the workspace and generates its Python API in `mcptools/`. The server
+   * keeps running for calls. Code can import its API immediately; {@linkcode reset} reloads one that was already imported. If anything fails,
    * nothing is changed.
    *
    * @param name The server's name, which is also the name of its Python package.
@@ -640,7 +640,7 @@ export class CodeExecutor implements AsyncDisposable {
     const { events } = execution;
     const leftMs = options.timeoutMs ?? (left && Math.max(left.leftMs, FAREWELL_MS));
     using budget = new TimeBudget(leftMs, () => this.#durable?.state.turn());
-    using _clock = budget.pauseWhilePending([channel, questions, inputs]);
+    using _clock = budget.pauseWhilePending([channel, questions, inputs, runner.starting]);
     using _watcher = serverEvents.watch((event) => {
       const size = JSON.stringify(event).length;
       if (events.hasRoom(size)) events.add(event, size);

@@ -108,8 +108,8 @@ export type CheckMode = "off" | "warn" | "block";
 /** Options of `CodeExecutor.execute()`. */
 export interface ExecuteOptions {
   /**
-   * How long the code may run, in milliseconds. Tool calls count; waiting for approvals or for earlier
-   * executions does not.
+   * How long the code may run, in milliseconds. Tool calls count; waiting for approvals, for the start
+   * of an MCP server or for earlier executions does not.
    *
    * @default {undefined} no limit
    */
