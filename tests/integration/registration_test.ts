@@ -302,8 +302,12 @@ Deno.test("the start of a server does not count towards the time limit of code",
   await using test = await TestExecutor.start({ servers });
   await test.executor.execute("from ipybox_runtime import ToolRunner; raw = ToolRunner('raw')");
   const timeoutMs = 3000;
-  const running = test.executor.execute("raw.run_sync('count').text", { timeoutMs });
-  await new Promise((resolve) => setTimeout(resolve, timeoutMs + 500));
-  await Deno.writeTextFile(`${folder.path}/go`, "");
-  assertEquals((await running).text, "'1'");
+  const [{ text }] = await Promise.all([
+    test.executor.execute("raw.run_sync('count').text", { timeoutMs }),
+    (async () => {
+      await new Promise((resolve) => setTimeout(resolve, timeoutMs + 500));
+      await Deno.writeTextFile(`${folder.path}/go`, "");
+    })(),
+  ]);
+  assertEquals(text, "'1'");
 });
