@@ -17,8 +17,8 @@ Deno.test("ipybox demo --yes calls real tools in a loop and prints their results
   assertEquals({ code, stdout }, { code: 0, stdout: OUTPUT.join("\n") + "\n" }, stderr);
   const approved = [...stderr.matchAll(/^Approved everything\.(\S+)\(/gm)].map(([, tool]) => tool);
   assertStringIncludes(stderr, 'takes "New York" | "Chicago" | "Los Angeles", not "Paris"');
-  assertMatch(stderr, /^  \/\S+\/secret\.txt: FileNotFoundError$/m);
-  assertMatch(stderr, /^  https:\/\/example\.com: URLError$/m);
+  assertMatch(stderr, /^ {2}\/\S+\/secret\.txt: FileNotFoundError$/m);
+  assertMatch(stderr, /^ {2}https:\/\/example\.com: URLError$/m);
   assertMatch(stderr, /^Next, /m);
   assertEquals(approved, Array(3).fill(["get-structured-content", "get-sum"]).flat());
 });
