@@ -116,10 +116,18 @@ export interface ExecuteOptions {
   timeoutMs?: number;
   /** Cancels the execution, which then rejects with the signal's reason. */
   signal?: AbortSignal;
+  /**
+   * Whether a call is approved. It is asked about each call that the executor's `approval` option and
+   * remembered decisions leave open, and about the start of servers that the user has not registered.
+   * If it throws, the execution is cancelled and rejects with that error.
+   *
+   * @default every call is approved; the start of servers that the user has not registered is not
+   */
+  approve?: (request: ApprovalRequest) => boolean | Promise<boolean>;
 }
 
 /** Options of `CodeExecutor.stream()`. */
-export interface StreamOptions extends ExecuteOptions {
+export interface StreamOptions extends Omit<ExecuteOptions, "approve"> {
   /**
    * The id of the execution, by which a process that attaches to a durable session recognizes it: see
    * `CodeExecutor.unfinishedId`. Letters, digits, `-` and `_`; unique for each execution.
