@@ -16,11 +16,10 @@ total = 0
 cities = ["New York", "Chicago", "Los Angeles"]
 for city in cities:
     weather = get_structured_content.run(location=city)
-    fahrenheit = weather.temperature * 9 / 5 + 32
-    answer = get_sum.run(a=total, b=fahrenheit)
+    answer = get_sum.run(a=total, b=weather.temperature)
     total = float(answer.split()[-1].rstrip("."))
 
-print(f"Mean: {total / len(cities):.1f} °F")
+print(f"Mean: {total / len(cities):.0f} °F")
 `;
 
 await using executor = await CodeExecutor.start({ workspace: Deno.args[0] ?? "." });

@@ -7,7 +7,7 @@ import { assetTree } from "../assets/mod.ts";
 import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
 import { fairTurns } from "../base/signals.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
-import type { ServerDescription } from "../mcp/connection.ts";
+import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import { shellWord } from "../base/shell_word.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import type { ObservedResults } from "../json/shape.ts";
@@ -388,22 +388,42 @@ export async function generateMcpSources(
   params: ServerParams,
   options: GenerateMcpSourcesOptions,
 ): Promise<GeneratedTool[]> {
-  const { rootDir, beforeWrite, ...connectOptions } = options;
   checkServerName(serverName);
-  const { connectMcp } = await import("../mcp/connect.ts"); // large, and not needed to import this
-  await using connection = await connectMcp(serverName, params, connectOptions)
-    .catch((error) => {
-      throw asRegistration(error, params, options);
-    });
-  const listOptions = { settleMs: SETTLE_MS, signal: options.signal };
-  // Some servers require a login only for this.
-  const listing = await connection.describe(listOptions).catch((error) => {
-    throw asRegistration(error, params, options);
+  const connect = async () => {
+    const { connectMcp } = await import("../mcp/connect.ts"); // large, and not needed to import this
+    return await connectMcp(serverName, params, options);
+  };
+  const { tools, connection } = await generateConnected(serverName, params, {
+    ...options,
+    connect,
   });
-  options.signal?.throwIfAborted();
+  await connection[Symbol.asyncDispose]();
+  return tools;
+}
+
+/** Does the same, and leaves the connection open. */
+export async function generateConnected(
+  serverName: string,
+  params: ServerParams,
+  options: GenerateMcpSourcesOptions & { readonly connect: () => Promise<McpConnection> },
+): Promise<{ tools: GeneratedTool[]; connection: McpConnection }> {
+  const { rootDir, beforeWrite, connect, signal } = options;
+  await using stack = new AsyncDisposableStack();
+  let listing: ServerDescription;
+  let connection: McpConnection;
+  try {
+    connection = stack.use(await connect());
+    // Some servers require a login only for this.
+    listing = await connection.describe({ settleMs: SETTLE_MS, signal });
+  } catch (error) {
+    throw asRegistration(error, params, options);
+  }
+  signal?.throwIfAborted();
   const undo = await beforeWrite?.();
   try {
-    return await generatePackage(serverName, listing, { rootDir });
+    const tools = await generatePackage(serverName, listing, { rootDir });
+    stack.move();
+    return { tools, connection };
   } catch (error) {
     await undo?.();
     throw error;

@@ -210,7 +210,7 @@ export class CodeExecutionError extends Error implements PartialResult {
   }
 }
 
-/** An execution took longer than its `timeoutMs`, approval waits excluded. */
+/** An execution took longer than its `timeoutMs`, not counting approvals and starts of MCP servers. */
 export class ExecutionTimeoutError extends Error implements PartialResult {
   /** The name of the class. */
   override readonly name: string = "ExecutionTimeoutError";

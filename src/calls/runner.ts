@@ -13,9 +13,10 @@ import { ConsentFile } from "../approval/rules/consent_file.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { stage } from "../base/stages.ts";
+import type { Waiting } from "../base/time_budget.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
 import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
-import type { ServerDescription } from "../mcp/connection.ts";
+import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import { hasOwnDotenv } from "../mcp/env.ts";
 import type { CallToolOptions, Root, SamplingHandler } from "../mcp/hooks.ts";
 import { presentSettings } from "../mcp/launch.ts";
@@ -65,6 +66,9 @@ export class ToolRunner implements AsyncDisposable {
    * code cannot change them; newer files are refused.
    */
   readonly settingsFiles: readonly string[];
+
+  /** @internal Counts the calls that wait for the start of their server. */
+  readonly starting: Waiting;
 
   readonly #pool: McpPool;
   readonly #consents: Consents;
@@ -125,6 +129,7 @@ export class ToolRunner implements AsyncDisposable {
       admit: (serverName, params, signal) => starts.admit(serverName, params, signal),
       hooks: (serverName) => messages.hooks(serverName),
     });
+    this.starting = this.#pool;
     const observers: CallObserver[] = [new CallSpans(), new CallEvents(events)];
     if (this.#trail !== undefined) observers.unshift(this.#trail);
     this.#shapes = workspace === undefined ? undefined : new ResultShapes(workspace, log);
@@ -323,9 +328,22 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ConfigError} The parameters are invalid, or the file is not a registry.
    */
   async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
-    const undo = await this.registry.register(serverName, params);
     this.#changes.forget(serverName);
-    return undo;
+    return await this.registry.register(serverName, params);
+  }
+
+  /** @internal Starts or reaches a server that is about to be registered. */
+  async connect(
+    serverName: string,
+    params: ServerParams,
+    signal: AbortSignal,
+  ): Promise<McpConnection> {
+    return await this.#pool.connect(serverName, params, signal);
+  }
+
+  /** @internal Whether the calls of a server that was registered now use this connection. */
+  adopt(serverName: string, connection: McpConnection): boolean {
+    return this.#pool.adopt(serverName, connection);
   }
 
   /**

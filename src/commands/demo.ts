@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { CodeExecutionError } from "../base/errors.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 import type { Command, CommandIo, ParsedArgs } from "./command.ts";
@@ -7,7 +8,7 @@ import { KERNEL, kernelOptions, sandboxOf } from "./executor_options.ts";
 import { setUp } from "./setup.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 import { TerminalApprover } from "./terminal/approver.ts";
-import { printable } from "./terminal/columns.ts";
+import { printable, printableOutput } from "./terminal/columns.ts";
 
 export const demo: Command = {
   usage: "[OPTIONS]",
@@ -22,7 +23,8 @@ export const demo: Command = {
   notes: [
     "Installs what is missing, registers the MCP server",
     "`@modelcontextprotocol/server-everything`, runs a code action that calls two of",
-    "its tools in a loop, and asks before each call.",
+    "its tools in a loop, and asks before each call. Then it runs a wrong call and an",
+    "attack, both of which fail.",
     "",
     "Example:",
     "",
@@ -45,14 +47,37 @@ cities = ["New York", "Chicago", "Los Angeles"]
 for city in cities:
     # A typed result of the first tool ...
     weather = get_structured_content.run(location=city)
-    fahrenheit = weather.temperature * 9 / 5 + 32
-    print(f"{city}: {weather.conditions}, {weather.temperature} °C = {fahrenheit:.1f} °F")
+    print(f"{city}: {weather.conditions}, {weather.temperature} °F, {weather.humidity} % humidity")
     # ... goes into the second one; nothing of it passed through a model.
-    answer = get_sum.run(a=total, b=fahrenheit)
+    answer = get_sum.run(a=total, b=weather.temperature)
     total = float(answer.split()[-1].rstrip("."))
 
-print(f"Mean: {total / len(cities):.1f} °F")
+print(f"Mean: {total / len(cities):.0f} °F")
 `.trimStart();
+
+const WRONG_CALL = `
+weather = get_structured_content.run(location="Paris")
+`.trimStart();
+
+/** Tries to read a file outside the workspace, and to send it away. */
+const attackOn = (path: string) =>
+  `
+import urllib.request
+
+for place in [${JSON.stringify(path)}, "https://example.com"]:
+    try:
+        print(urllib.request.urlopen(place, timeout=10) if ":" in place else open(place).read())
+    except OSError as error:
+        print(f"{place}: {type(error).__name__}")
+`.trimStart();
+
+const NEXT = `Next, in this checkout:
+
+  npx -y deno@2.9.6 task package && npm install -g ./dist/ipybox.tgz
+  ipybox repl --workspace ~/ipybox-work
+  claude mcp add ipybox -- ipybox mcp --project .
+
+README.md says how to register your own MCP servers.`;
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const yes = parsed.has("yes");
@@ -63,11 +88,12 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     onProgress: (line) => io.err(printable(line)),
     signal: io.signal,
   });
-  await using folder = parsed.value("workspace") === undefined
-    ? await HeldFolder.create()
-    : undefined;
-  const workspace = folder ? join(folder.path, "workspace") : await workspaceOf(parsed);
-  if (folder !== undefined) await Deno.mkdir(workspace);
+  await using folder = await HeldFolder.create();
+  const secret = join(folder.path, "secret.txt");
+  await Deno.writeTextFile(secret, "a file of yours");
+  const isOwn = parsed.value("workspace") !== undefined;
+  const workspace = isOwn ? await workspaceOf(parsed) : join(folder.path, "workspace");
+  if (!isOwn) await Deno.mkdir(workspace);
   const approver = new TerminalApprover(io, "--yes");
   await using executor = await CodeExecutor.start({
     ...kernelOptions(parsed, io, workspace),
@@ -77,7 +103,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const tools = await executor.registerServer("everything", SERVER);
   const generated = tools.filter(({ module }) => module !== null).length;
   io.err(`Generated the Python API of ${generated} tools in ${join("mcptools", "everything")}`);
-  io.err(`Running this code action:\n\n${ACTION.replaceAll(/^(?=.)/gm, "  ")}`);
+  io.err(`Running this code action:\n\n${indented(ACTION)}`);
   const code = await runAction(executor, ACTION, {
     io,
     decide: async (request) => {
@@ -86,6 +112,27 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       await request.accept();
     },
   });
-  io.err('Next: "Use it" in README.md, with your own servers, code and agents');
+  io.err(`\nA wrong argument, which is found before anything runs:\n\n${indented(WRONG_CALL)}`);
+  io.err(indented(await outputOf(executor, WRONG_CALL)));
+  if (sandboxOf(parsed) !== false) {
+    const attack = attackOn(secret);
+    io.err(`An attack, which the sandbox stops:\n\n${indented(attack)}`);
+    io.err(indented(await outputOf(executor, attack)));
+  }
+  io.err(NEXT);
   return code;
+}
+
+/** What code prints, or else the reason why it failed. */
+async function outputOf(executor: CodeExecutor, code: string): Promise<string> {
+  try {
+    return printableOutput(`${(await executor.execute(code)).text ?? ""}\n`);
+  } catch (error) {
+    if (error instanceof CodeExecutionError) return printableOutput(`${error.traceback}\n`);
+    throw error;
+  }
+}
+
+function indented(text: string): string {
+  return text.replaceAll(/^(?=.)/gm, "  ");
 }

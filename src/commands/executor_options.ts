@@ -58,7 +58,10 @@ export const FOLLOW: Readonly<Record<string, OptionSpec>> = {
   approve: APPROVE,
   "approve-shell": APPROVE_SHELL,
   page: { help: "Ask on a local web page; its one-time link is printed to stderr" },
-  timeout: { value: "SECONDS", help: "Stop the code after this time, not counting approvals" },
+  timeout: {
+    value: "SECONDS",
+    help: "Stop the code after this time, not counting approvals and server starts",
+  },
   json: { help: "Print the result as one JSON object" },
 };
 

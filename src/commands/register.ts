@@ -26,6 +26,7 @@ import { widthOf } from "../base/terminal.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
 import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 import { shellWord } from "../base/shell_word.ts";
+import { isInside } from "../process/trusted_path.ts";
 import { refuseUnfit } from "../sandbox/workspace.ts";
 
 /** How to log in to a remote server, as far as the server does not say. */
@@ -108,7 +109,7 @@ export const register: Command = {
     "",
     "Examples:",
     "",
-    "  ipybox register files -- npx -y @modelcontextprotocol/server-filesystem '${workspaceFolder}'",
+    "  ipybox register files -- npx -y @modelcontextprotocol/server-filesystem '${workspaceFolder}/data'",
     "  ipybox register github --url https://api.githubcopilot.com/mcp/ \\",
     "      --header 'Authorization: Bearer ${GITHUB_TOKEN}'",
     "  ipybox register --from ~/.cursor/mcp.json",
@@ -194,6 +195,27 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       throw new McpLoginRequiredError(name, error.what, again);
     });
     report(name, tools, io);
+    if (namesWorkspace(params, workspace)) {
+      io.err(
+        `${name} has the whole workspace as an argument: its tools may read and change your settings ` +
+          "and secrets there (.ipybox/, .env). Give it a subfolder, such as '${workspaceFolder}/data'",
+      );
+    }
+  }
+}
+
+/** Whether a local server without a sandbox has a folder, or one around it, as an argument. */
+function namesWorkspace(params: ServerParams, workspace: string): boolean {
+  if (!("command" in params) || (params.sandbox ?? false) !== false) return false;
+  const cwd = params.cwd === undefined ? undefined : filled(params.cwd);
+  return (params.args ?? []).some((arg) => {
+    const path = filled(arg.replace(/^--?[\w-]+=/, ""));
+    if (!isAbsolute(path) && (cwd === undefined || !/^\.{1,2}(\/|$)/.test(path))) return false;
+    return isInside(workspace, resolve(workspace, cwd ?? "", path));
+  });
+
+  function filled(text: string): string {
+    return text.replaceAll("${workspaceFolder}", workspace);
   }
 }
 

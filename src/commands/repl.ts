@@ -22,7 +22,10 @@ export const repl: Command = {
   options: {
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
-    timeout: { value: "SECONDS", help: "Stop a cell after this time, not counting approvals" },
+    timeout: {
+      value: "SECONDS",
+      help: "Stop a cell after this time, not counting approvals and server starts",
+    },
     session: {
       value: "NAME",
       help: "Continue the session of this name, or begin it; it outlives this command for a day",

@@ -39,18 +39,23 @@ export class ServerApis {
     options.runner.followTools((name) => this.#renew(name));
   }
 
-  /** Registers a server and generates its API. If either fails, nothing is changed. */
+  /** Registers a server and generates its API. If either fails, nothing is changed. Its calls use the connection. */
   async add(name: string, params: ServerParams, signal: AbortSignal): Promise<GeneratedTool[]> {
     const { runner } = this.#options;
-    const { generateMcpSources } = await generator();
-    return await generateMcpSources(name, params, {
+    const { generateConnected } = await generator();
+    using turns = new DisposableStack();
+    const { tools, connection } = await generateConnected(name, params, {
       ...this.#options,
       rootDir: this.#mcptools,
-      variables: runner.variables,
-      settingsFiles: runner.settingsFiles,
       signal,
-      beforeWrite: () => runner.registerServer(name, params),
+      connect: () => runner.connect(name, params, signal),
+      beforeWrite: async () => {
+        turns.use(await this.#writing.acquire()); // a change that the server reports comes after this
+        return await runner.registerServer(name, params);
+      },
     });
+    if (signal.aborted || !runner.adopt(name, connection)) await connection[Symbol.asyncDispose]();
+    return tools;
   }
 
   /** Removes a server from the registry, stops it, and removes its API. */
@@ -86,13 +91,12 @@ export class ServerApis {
   async #renew(name: string): Promise<void> {
     const { runner } = this.#options;
     const params = runner.registry.get(name);
+    if (params === undefined) return; // it is being registered
     const listing = await runner.describe(name);
     using _turn = await this.#writing.acquire();
     const before = await readPackage(this.#mcptools, name);
     // A server without an API does not get one now.
-    if (before === undefined || params === undefined || runner.registry.get(name) !== params) {
-      return;
-    }
+    if (before === undefined || runner.registry.get(name) !== params) return;
     const stale = await compareTools(before.map(({ definition }) => definition), listing.tools);
     if (Object.values(stale).every((tools) => tools.length === 0)) return;
     const { generatePackage } = await generator();

@@ -323,10 +323,12 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Runs code and approves every tool call that it makes.
+   * Runs code and approves, without asking anybody, every call that the `approval` option leaves open.
+   * To judge the calls, pass `approve`, or use {@linkcode stream}. What a policy or `approval: "deny"`
+   * refuses stays refused.
    *
    * @param code IPython code.
-   * @param options Limits.
+   * @param options Limits, and who approves calls.
    * @returns The result; empty if {@linkcode cancel} ended the execution.
    * @throws {CodeExecutionError} The code raised an exception.
    * @throws {ExecutionTimeoutError} The code took longer than `timeoutMs`.
@@ -342,16 +344,21 @@ export class CodeExecutor implements AsyncDisposable {
    * await executor.execute("a = 40");
    * const { text } = await executor.execute("a + 2", { timeoutMs: 10_000 });
    * console.error(text); // 42
+   * await executor.execute("print(a)", { approve: ({ toolName }) => toolName.startsWith("read") });
    * ```
    */
   async execute(code: string, options: ExecuteOptions = {}): Promise<ExecutionResult> {
+    const { approve, ...limits } = options;
     let result: ExecutionResult = { text: null, images: [], outputs: [] };
-    for await (const event of this.stream(code, options)) {
+    for await (const event of this.stream(code, limits)) {
       switch (event.type) {
         case "chunk":
           break;
         case "approval":
-          if (event.request.kind === "change") {
+          if (approve !== undefined) {
+            if (await approve(event.request)) await event.request.accept();
+            else await event.request.reject("The program refused it");
+          } else if (event.request.kind === "change") {
             const reason = "execute() approves calls, but not the start of unregistered servers";
             await event.request.reject(reason);
           } else await event.request.accept();
@@ -522,8 +529,8 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Registers an MCP server with the workspace and generates its Python API in `mcptools/`. Code can
-   * import it immediately; {@linkcode reset} reloads one that was already imported. If anything fails,
+   * Registers an MCP server with the workspace and generates its Python API in `mcptools/`. The server
+   * keeps running for calls. Code can import its API immediately; {@linkcode reset} reloads one that was already imported. If anything fails,
    * nothing is changed.
    *
    * @param name The server's name, which is also the name of its Python package.
@@ -640,7 +647,7 @@ export class CodeExecutor implements AsyncDisposable {
     const { events } = execution;
     const leftMs = options.timeoutMs ?? (left && Math.max(left.leftMs, FAREWELL_MS));
     using budget = new TimeBudget(leftMs, () => this.#durable?.state.turn());
-    using _clock = budget.pauseWhilePending([channel, questions, inputs]);
+    using _clock = budget.pauseWhilePending([channel, questions, inputs, runner.starting]);
     using _watcher = serverEvents.watch((event) => {
       const size = JSON.stringify(event).length;
       if (events.hasRoom(size)) events.add(event, size);

@@ -116,18 +116,26 @@ export type CheckMode = "off" | "warn" | "block";
 /** Options of `CodeExecutor.execute()`. */
 export interface ExecuteOptions {
   /**
-   * How long the code may run, in milliseconds. Tool calls count; waiting for approvals or for earlier
-   * executions does not.
+   * How long the code may run, in milliseconds. Tool calls count; waiting for approvals, for the start
+   * of an MCP server or for earlier executions does not.
    *
    * @default {undefined} no limit
    */
   timeoutMs?: number;
   /** Cancels the execution, which then rejects with the signal's reason. */
   signal?: AbortSignal;
+  /**
+   * Whether a call is approved. It is asked about each call that the executor's `approval` option and
+   * remembered decisions leave open, and about the start of servers that the user has not registered.
+   * If it throws, the execution is cancelled and rejects with that error.
+   *
+   * @default every call is approved; the start of servers that the user has not registered is not
+   */
+  approve?: (request: ApprovalRequest) => boolean | Promise<boolean>;
 }
 
 /** Options of `CodeExecutor.stream()`. */
-export interface StreamOptions extends ExecuteOptions {
+export interface StreamOptions extends Omit<ExecuteOptions, "approve"> {
   /**
    * The id of the execution, by which a process that attaches to a durable session recognizes it: see
    * `CodeExecutor.unfinishedId`. Letters, digits, `-` and `_`; unique for each execution.

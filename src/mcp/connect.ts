@@ -64,8 +64,7 @@ export interface ConnectOptions {
    */
   variables?: VariableLookup;
   /**
-   * Lets a person log in to remote servers that require it. The login counts toward the time limit
-   * of an execution, but not of a server.
+   * Lets a person log in to remote servers that require it. The login counts toward no time limit.
    *
    * @default {undefined} such a server cannot be used, and the error says how to log in
    */

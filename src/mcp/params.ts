@@ -135,7 +135,9 @@ export function parseServerParams(serverName: string, given: unknown): ServerPar
   const value = withUsualUrl(given);
   const keys = isRecord(value) ? Object.keys(value) : [];
   if (keys.includes("command") === keys.includes("url")) {
-    throw new ConfigError(`${at}: specify either "command" or "url"`);
+    const others = keys.map((key) => oneLine(`"${key}"`)).join(", ").slice(0, 200);
+    const found = keys.includes("url") || others === "" ? "" : `, not ${others}`;
+    throw new ConfigError(`${at}: specify either "command" or "url"${found}`);
   }
   if (keys.includes("command")) {
     const parsed = check(at, stdioParams, value);

@@ -44,6 +44,7 @@ Deno.test("parseServerParams() reads what other programs write", () => {
 Deno.test("parseServerParams() says what is wrong, and with which server", () => {
   const wrong: [unknown, string][] = [
     [{}, 'specify either "command" or "url"'],
+    [{ cmd: "x" }, 'specify either "command" or "url", not "cmd"'],
     [null, 'specify either "command" or "url"'],
     [{ command: "x", url: "y" }, 'specify either "command" or "url"'],
     [{ command: "x", arg: ["y"] }, "arg"],

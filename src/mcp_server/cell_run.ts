@@ -42,7 +42,7 @@ export interface Patience {
 }
 
 export interface CellRunOptions {
-  /** How long it may run, not counting approvals. */
+  /** How long it may run, not counting approvals and server starts. */
   readonly timeoutMs?: number;
   /** The execution to continue, if a previous host started it. */
   readonly resumes?: string;

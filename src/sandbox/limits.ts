@@ -64,6 +64,9 @@ const OPEN_FILES = 2048;
 /** The limits in force; `null` for none. */
 export type EffectiveLimits = { readonly [Name in keyof ResourceLimits]-?: number | null };
 
+/** With 96 MiB, kernels do not start. */
+const LEAST_MEMORY = 128 * 2 ** 20;
+
 /** Applies the defaults to the user's limits. */
 export function effectiveLimits(
   limits: ResourceLimits | false | undefined,
@@ -78,6 +81,11 @@ export function effectiveLimits(
     }
     if (value !== null && (!Number.isSafeInteger(value) || value <= 0)) {
       throw new RangeError(`limits.${name} must be a positive whole number or null, not ${value}`);
+    }
+    if (name === "memoryBytes" && value !== null && value < LEAST_MEMORY) {
+      throw new RangeError(
+        `limits.memoryBytes must be at least ${LEAST_MEMORY} (128 MiB), which a kernel needs to start, not ${value}`,
+      );
     }
     return value;
   };

@@ -38,4 +38,6 @@ Deno.test("a limit that is none is refused by its name", () => {
       "limits.memoryBytes must be a positive whole number or null",
     );
   }
+  const tooLittle = () => effectiveLimits({ memoryBytes: 10_000_000 }, { sandboxed: true });
+  assertThrows(tooLittle, RangeError, "limits.memoryBytes must be at least 134217728 (128 MiB)");
 });

@@ -9,6 +9,7 @@ import type { CatalogMethod } from "../mcp/catalog.ts";
 import type { ConnectOptions, SessionConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, SendToolOptions, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions, ServerHooks } from "../mcp/hooks.ts";
+import type { Waiting } from "../base/time_budget.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
@@ -54,12 +55,14 @@ const IDLE_MS = 60 * 60_000;
  *
  * The next request restarts a server that died, with an increasing delay if it keeps dying.
  */
-export class McpPool implements AsyncDisposable {
+export class McpPool implements AsyncDisposable, Waiting {
   readonly #options: McpPoolOptions;
   readonly #registry: ServerRegistry;
   readonly #log: Logger;
   readonly #servers = new Map<string, PooledServer>();
   readonly #ending = new Set<Promise<void>>();
+  readonly #watchers = new Set<(pending: number) => void>();
+  #pending = 0;
   #lifetime = new AbortController();
 
   constructor(options: McpPoolOptions) {
@@ -67,6 +70,33 @@ export class McpPool implements AsyncDisposable {
     this.#options = options;
     this.#registry = registry;
     this.#log = log;
+  }
+
+  /** How many requests wait for the start of their server. */
+  get pending(): number {
+    return this.#pending;
+  }
+
+  /** Calls back with that number whenever it changes, until disposed. */
+  onPendingChange(callback: (pending: number) => void): Disposable {
+    this.#watchers.add(callback);
+    return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
+  }
+
+  /** Starts or reaches a server that is about to be registered, as its calls would. */
+  async connect(
+    serverName: string,
+    params: ServerParams,
+    signal: AbortSignal,
+  ): Promise<McpConnection> {
+    const { hooks, ...connect } = this.#options;
+    const { connectMcp } = await import("../mcp/connect.ts"); // large, and many sessions need none
+    return await connectMcp(serverName, params, { ...connect, hooks: hooks?.(serverName), signal });
+  }
+
+  /** Uses such a connection for calls from now on, unless there is one with the same parameters. */
+  adopt(serverName: string, connection: McpConnection): boolean {
+    return this.#server(serverName).adopt(connection);
   }
 
   /** Lists a server's current tools. */
@@ -198,15 +228,24 @@ export class McpPool implements AsyncDisposable {
     server: PooledServer,
     signal: AbortSignal,
   ): Promise<McpConnection> {
-    await this.#options.admit(serverName, server.params, signal).catch((error) => {
-      throw signal.aborted ? cancelled(error) : error;
-    });
+    this.#count(1);
     try {
-      return await abortable(server.connection(), signal);
-    } catch (error) {
-      if (signal.aborted) throw cancelled(error);
-      throw this.#unreachable(serverName, server.params, error);
+      await this.#options.admit(serverName, server.params, signal).catch((error) => {
+        throw signal.aborted ? cancelled(error) : error;
+      });
+      return await abortable(server.connection(), signal).catch((error) => {
+        throw signal.aborted
+          ? cancelled(error)
+          : this.#unreachable(serverName, server.params, error);
+      });
+    } finally {
+      this.#count(-1);
     }
+  }
+
+  #count(change: 1 | -1): void {
+    this.#pending += change;
+    for (const watcher of [...this.#watchers]) watcher(this.#pending);
   }
 
   /** Throws if a server is not registered. */
@@ -351,8 +390,10 @@ class PooledServer implements AsyncDisposable {
 
   /** Returns the connection, or connects. */
   connection(): Promise<McpConnection> {
-    if (this.#current !== undefined) return this.#current;
-    const current = this.#start();
+    return this.#current ?? this.#follow(this.#start());
+  }
+
+  #follow(current: Promise<McpConnection>): Promise<McpConnection> {
     this.#current = current;
     const watched: Promise<void> = current.then(
       (connection) => this.#watch(connection, current),
@@ -360,6 +401,15 @@ class PooledServer implements AsyncDisposable {
     ).finally(() => void this.#watched.delete(watched));
     this.#watched.add(watched);
     return current;
+  }
+
+  /** Uses a connection, unless there is one. */
+  adopt(connection: McpConnection): boolean {
+    if (this.#current !== undefined) return false;
+    this.#follow(Promise.resolve(connection));
+    this.#connected = connection;
+    this.restartIdleTimer();
+    return true;
   }
 
   /** Stops the server for good. */

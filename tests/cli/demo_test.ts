@@ -5,10 +5,10 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal, type Typing } from "../support/terminal.ts";
 
 const OUTPUT = [
-  "New York: Cloudy, 33 °C = 91.4 °F",
-  "Chicago: Light rain / drizzle, 36 °C = 96.8 °F",
-  "Los Angeles: Sunny / Clear, 73 °C = 163.4 °F",
-  "Mean: 117.2 °F",
+  "New York: Cloudy, 33 °F, 82 % humidity",
+  "Chicago: Light rain / drizzle, 36 °F, 82 % humidity",
+  "Los Angeles: Sunny / Clear, 73 °F, 48 % humidity",
+  "Mean: 47 °F",
 ];
 
 Deno.test("ipybox demo --yes calls real tools in a loop and prints their results", async () => {
@@ -16,7 +16,10 @@ Deno.test("ipybox demo --yes calls real tools in a loop and prints their results
 
   assertEquals({ code, stdout }, { code: 0, stdout: OUTPUT.join("\n") + "\n" }, stderr);
   const approved = [...stderr.matchAll(/^Approved everything\.(\S+)\(/gm)].map(([, tool]) => tool);
-  assertMatch(stderr, /^Next: .*README\.md/m);
+  assertStringIncludes(stderr, 'takes "New York" | "Chicago" | "Los Angeles", not "Paris"');
+  assertMatch(stderr, /^ {2}\/\S+\/secret\.txt: FileNotFoundError$/m);
+  assertMatch(stderr, /^ {2}https:\/\/example\.com: URLError$/m);
+  assertMatch(stderr, /^Next, /m);
   assertEquals(approved, Array(3).fill(["get-structured-content", "get-sum"]).flat());
 });
 

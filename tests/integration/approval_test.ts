@@ -1,9 +1,10 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ApprovalClient } from "../../src/approval/client.ts";
+import type { ApprovalPolicy } from "../../src/approval/policy.ts";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { CodeExecutionError, ExecutionTimeoutError } from "../../src/base/errors.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
-import { rawServer } from "../support/mcp.ts";
+import { npmServer, rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { rejection, until } from "../support/wait.ts";
 
@@ -261,4 +262,45 @@ for (const [mode, ename] of [["allow", null], ["deny", "ApprovalRejectedError"]]
     if (end instanceof CodeExecutionError) assertEquals(end.ename, ename);
     else assertEquals([end.events, null], [['result "1"'], ename]);
   });
+}
+
+/** Code that makes a call of each kind, and the kinds of those that are refused. */
+const EACH_KIND = `
+from ipybox_runtime import ApprovalRejectedError, ToolRunner
+everything, refused = ToolRunner("everything"), []
+def attempt(kind, call):
+    try:
+        call()
+    except ApprovalRejectedError:
+        refused.append(kind)
+attempt("tool", lambda: everything.run_sync("echo", {"message": "hi"}))
+attempt("resource", lambda: everything.resources.read("demo://resource/dynamic/text/1"))
+attempt("shell", lambda: get_ipython().system("true"))
+refused`;
+
+Deno.test("execute() approves what is left open, but nothing that a policy or the program refuses", async (t) => {
+  const servers = { everything: npmServer("server-everything") };
+  const deny = new Set<string>(["tool", "shell"]);
+  const policy: ApprovalPolicy = {
+    decide: ({ kind }) => deny.has(kind) ? { mode: "deny", reason: "no" } : { mode: "ask" },
+  };
+  const all = "['tool', 'resource', 'shell']";
+  for (
+    const [name, approval, approve, refused] of [
+      ["every kind is asked about", { shell: "ask" }, undefined, "[]"],
+      ["every kind is denied", "deny", undefined, all],
+      ["what is denied, the program is not asked about", "deny", () => true, all],
+      ["a policy denies some", policy, undefined, "['tool', 'shell']"],
+      ["the program refuses some", { shell: "ask" }, isTool, "['resource', 'shell']"],
+    ] as const
+  ) {
+    await t.step(name, async () => {
+      await using test = await TestExecutor.start({ servers, approval });
+      assertEquals((await test.executor.execute(EACH_KIND, { approve })).text, refused);
+    });
+  }
+});
+
+function isTool({ kind }: ApprovalRequest): Promise<boolean> {
+  return Promise.resolve(kind === "tool");
 }

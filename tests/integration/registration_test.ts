@@ -276,3 +276,38 @@ Deno.test("CodeExecutor's servers option is for this executor only", async () =>
   assertEquals(executor.servers, ["raw"]);
   assertEquals([...(await filesBelow(`${workspace}/.ipybox`)).keys()], []);
 });
+
+Deno.test("calls use the server that registerServer() started, and a reset starts another", async () => {
+  await using folder = await TempFolder.create();
+  await using test = await TestExecutor.start();
+  const { executor } = test;
+  const journal = `${folder.path}/journal`;
+  const starts = async () => (await Deno.readTextFile(journal)).match(/^initialize$/gm)?.length;
+  const count = async () =>
+    (await executor.execute("from mcptools.raw import count\nprint(count.run())")).text;
+
+  await executor.registerServer("raw", rawServer("normal", journal));
+  assertEquals([await count(), await count(), await starts()], ["1", "2", 1]);
+  await executor.registerServer("raw", rawServer("normal", journal)); // the same: its state stays
+  assertEquals([await count(), await starts()], ["3", 2]);
+  await executor.reset();
+  assertEquals([await count(), await starts()], ["1", 3]);
+});
+
+Deno.test("the start of a server does not count towards the time limit of code", async () => {
+  await using folder = await TempFolder.create();
+  const { command, args = [] } = rawServer();
+  const wait = `while [ ! -e ${folder.path}/go ]; do sleep 0.05; done; exec "$0" "$@"`;
+  const servers = { raw: { command: "sh", args: ["-c", wait, command, ...args] } };
+  await using test = await TestExecutor.start({ servers });
+  await test.executor.execute("from ipybox_runtime import ToolRunner; raw = ToolRunner('raw')");
+  const timeoutMs = 3000;
+  const [{ text }] = await Promise.all([
+    test.executor.execute("raw.run_sync('count').text", { timeoutMs }),
+    (async () => {
+      await new Promise((resolve) => setTimeout(resolve, timeoutMs + 500));
+      await Deno.writeTextFile(`${folder.path}/go`, "");
+    })(),
+  ]);
+  assertEquals(text, "'1'");
+});

@@ -46,7 +46,10 @@ export const actions: Command = {
     json: { help: "Print the result as JSON" },
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
-    timeout: { value: "SECONDS", help: "Stop the action after this time, not counting approvals" },
+    timeout: {
+      value: "SECONDS",
+      help: "Stop the action after this time, not counting approvals and server starts",
+    },
     ...SESSION,
   },
   notes: [
