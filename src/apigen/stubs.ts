@@ -5,12 +5,14 @@
  * @module
  */
 import {
+  ANY,
   type ClassDefinition,
   classNamed,
   type Definition,
   type Field,
   type ModuleModel,
   type ModuleOrigin,
+  partsOf,
   type PyType,
 } from "./model.ts";
 import { KEYWORDS } from "./names.ts";
@@ -127,7 +129,7 @@ class ModuleStub {
       ...definitions.map(({ name }) => [name, this.#prefix + name]),
     ];
     return [
-      "from typing import Any, Literal",
+      "from typing import Any, Literal, Required, TypedDict",
       "from ipybox_runtime.models import (",
       "    InputModel, KnownValue, OutputModel, ResultMapping, ResultModel, ResultRoot, ResultValue,",
       "    ToolText,",
@@ -165,13 +167,33 @@ class ModuleStub {
     const { base, fields } = definition;
     if (base === "ResultMapping") return `${name} = ${base}`;
     if (base === "ResultValue") return this.#value(name, fields);
-    const isInput = base === "InputModel" || base === "CheckedModel";
+    const isInput = isInputClass(definition);
     const lines = fields.map((field) => `${field.name}: ${this.#optional(field)}`);
     if (isInput) {
       lines.push(`def __init__(self, ${this.#keywords(definition)}) -> None: ...`);
     }
     const head = `class ${name}(${isInput ? "InputModel" : base}):`;
-    return [head, ...lines.map((line) => `    ${line}`), "    ..."].join("\n");
+    const dictionary = isInput && this.#isKeyed(definition) ? [this.#dictionary(definition)] : [];
+    return [head, ...lines.map((line) => `    ${line}`), "    ...", ...dictionary].join("\n");
+  }
+
+  /** The type of dictionaries that stand for an object. A name in Python stands for that in JSON. */
+  #dictionary({ name, fields }: ClassDefinition): string {
+    const names = new Set(fields.map((field) => field.wire));
+    const keys = fields.flatMap((field) => {
+      const type = this.#optional(field, true);
+      const isEither = field.name !== field.wire && !names.has(field.name);
+      const key = [literal(field.wire), field.required && !isEither ? `Required[${type}]` : type];
+      return isEither ? [key, [literal(field.name), type]] : [key];
+    });
+    const items = keys.map(([key, type]) => `${key}: ${type}`).join(", ");
+    const text = literal(`${this.#prefix}${name}__dict`);
+    return `${this.#prefix}${name}__dict = TypedDict(${text}, {${items}}, total=False)`;
+  }
+
+  /** Whether the keys of dictionaries that stand for an object are checked. */
+  #isKeyed({ fields, closed }: ClassDefinition): boolean {
+    return fields.length > 0 || closed;
   }
 
   /** An envelope, which also has the attributes of its value. */
@@ -206,12 +228,13 @@ class ModuleStub {
     }
   }
 
-  /** The parameters of a function. Positional ones are not checked. */
+  /** The parameters of a function, or of a class, to which nothing is passed by position. */
   #keywords(definition: ClassDefinition | undefined): string {
     const { fields, closed } = definition ?? { fields: [], closed: false };
+    const params = definition?.name === "Params" ? `${this.#named("Params", true)} | None` : "Any";
     const names = new Set(fields.map(({ name }) => name));
     const keywords = fields.flatMap((field) => {
-      const type = this.#optional(field);
+      const type = this.#optional(field, true);
       const keyword = `${field.name}: ${type}${field.required ? "" : " = ..."}`;
       // The name in JSON works too, if it can be a keyword.
       const isEither = !names.has(field.wire) && isKeyword(field.wire);
@@ -220,24 +243,25 @@ class ModuleStub {
     // Without declared fields, any keyword is accepted.
     const takesOthers = fields.length === 0 && !closed;
     return [
-      "_: Any = ...",
+      `_: ${params} = ...`,
       "/",
       ...(keywords.length > 0 ? ["*", ...keywords] : []),
       ...(takesOthers ? ["**others: Any"] : []),
     ].join(", ");
   }
 
-  #optional({ type, required }: Field): string {
-    const text = this.#type(type);
+  #optional({ type, required }: Field, isKeyed = false): string {
+    const text = this.#type(type, isKeyed);
     return required || / \| None$/.test(text) ? text : `${text} | None`;
   }
 
-  #type(type: PyType): string {
+  /** The stub's type; in a keyed one, dictionaries that stand for objects have only their keys. */
+  #type(type: PyType, isKeyed = false): string {
     switch (type.kind) {
       case "name":
         return NAMES[type.name];
       case "class":
-        return this.#named(type.name);
+        return this.#named(type.name, isKeyed);
       case "literal":
         return `Literal[${type.values.map(literal).join(", ")}]`;
       case "oneOf":
@@ -245,30 +269,50 @@ class ModuleStub {
           ? `Literal[${type.values.map(literal).join(", ")}]`
           : "Any";
       case "list":
-        return `list[${this.#type(type.item)}]`;
+        return `list[${this.#type(type.item, isKeyed)}]`;
       case "dict":
-        return `dict[str, ${this.#type(type.value)}]`;
+        return `dict[str, ${this.#type(type.value, isKeyed)}]`;
       case "tuple":
         return `tuple[${type.items.map((item) => this.#type(item)).join(", ")}] | list[Any]`;
       case "union":
-        return type.members.map((member) => this.#type(member)).join(" | ");
+        return this.#union(type.members, isKeyed);
       case "annotated":
-        return this.#type(type.base);
+        return this.#type(type.base, isKeyed);
     }
   }
 
+  /** A dictionary that may stand for one of several objects is not compared with one of them. */
+  #union(members: readonly PyType[], isKeyed: boolean): string {
+    const isSingle = members.filter((member) => this.#mayHoldObjects(member)).length <= 1;
+    return members.map((member) => this.#type(member, isKeyed && isSingle)).join(" | ");
+  }
+
+  #mayHoldObjects(type: PyType): boolean {
+    if (type.kind === "dict" || type === ANY) return true;
+    if (type.kind === "class") return this.#definitions.get(type.name)?.kind !== "values";
+    return partsOf(type).some((part) => this.#mayHoldObjects(part));
+  }
+
   /** The stub's type for a class. Arguments can also be dictionaries. */
-  #named(name: string): string {
+  #named(name: string, isKeyed = false): string {
     const definition = this.#definitions.get(name);
     if (definition?.kind === "values" && typeText(definition.type).length <= MAX_REPEATED) {
       return this.#type(definition.type);
     }
     if (definition?.kind === "alias") return "Any"; // it refers to itself
-    if (definition?.kind === "class" && /^(Input|Checked)Model$/.test(definition.base)) {
-      return `${this.#prefix}${name} | dict[str, Any]`;
+    if (definition?.kind === "class" && isInputClass(definition)) {
+      const dictionary = isKeyed && this.#isKeyed(definition)
+        ? `${this.#prefix}${name}__dict`
+        : "dict[str, Any]";
+      return `${this.#prefix}${name} | ${dictionary}`;
     }
     return this.#prefix + name;
   }
+}
+
+/** Whether dictionaries can stand for the objects of a class. */
+function isInputClass({ base }: ClassDefinition): boolean {
+  return base === "InputModel" || base === "CheckedModel";
 }
 
 /** Whether a name can be a keyword argument. */

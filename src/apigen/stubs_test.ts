@@ -26,7 +26,7 @@ for text in json.load(sys.stdin):
         if isinstance(node, ast.stmt) and not isinstance(node, plain):
             if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
                 found.append(ast.unparse(node))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) != "staticmethod":
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) not in ("staticmethod", "TypedDict"):
             found.append(ast.unparse(node))
         elif isinstance(node, ast.Name) and node.id in ("builtins", "__import__", "CANARY"):
             found.append(node.id)

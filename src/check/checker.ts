@@ -129,15 +129,15 @@ export class CodeChecker implements Disposable {
     if ("syntax" in found) return CheckReport.ofSyntax(found.syntax);
     const { look } = found;
     pending.look = look;
-    const problems = undefinedNames(look);
+    const names = undefinedNames(look);
     const tools = look.tools.map(([server, module]) => ({ server, module }));
     this.#usesTools ||= tools.length > 0;
     const findings = this.#usesTools ? await this.#findings(look, pending, timeout) : NOTHING;
     if (findings === undefined) this.#unchecked("the type checker ty is not available");
     const { certain = [], possible = [] } = findings ?? {};
     return new CheckReport({
-      problems: inOrder([...problems, ...certain]),
-      notes: inOrder(possible),
+      problems: inOrder([...names.certain, ...certain]),
+      notes: inOrder([...names.possible, ...possible]),
       tools,
       isComplete: findings !== undefined,
       text: look.text,

@@ -54,12 +54,23 @@ const look = z.object({
   /** The names of attributes that it and earlier code set, on any object. */
   written: names,
   /** Names that it uses although nothing has set them. */
-  undefined: z.array(z.object({ name, range, near: name.nullable() })).max(100),
+  undefined: z.array(z.object({
+    name,
+    range,
+    near: name.nullable(),
+    /** Whether it is in no branch, loop body or the like. */
+    runs: z.boolean(),
+    /** Whether what runs before it, such as a call, may set names. */
+    late: z.boolean(),
+  })).max(100),
   /** The servers and modules of `mcptools` that it names; the module is `""` for a server alone. */
   tools,
   /** Where exceptions are expected. */
   guarded: z.array(range).max(MAX_RANGES),
-  /** Calls with positional or unpacked arguments, and the unpacked arguments themselves. */
+  /**
+   * Calls with positional or unpacked arguments, and the unpacked arguments themselves; likewise
+   * dictionaries whose keys are not all written out, and the keys that are not.
+   */
   loose: z.array(range).max(MAX_RANGES),
   /** Where the first call begins. */
   calls: z.tuple([line, column]).nullable(),

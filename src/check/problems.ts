@@ -27,14 +27,20 @@ export interface Findings {
   readonly possible: readonly CodeProblem[];
 }
 
-/** The problems of names that nothing has set. */
-export function undefinedNames({ undefined: names, guarded }: Look): CodeProblem[] {
-  return names.filter(({ range }) => !guarded.some((place) => isWithin(range, place)))
-    .map(({ name, near, range }) => ({
-      ...range,
-      ename: "NameError",
-      evalue: `name '${name}' is not defined${suggestion(near === null ? [] : [near])}`,
-    }));
+/** The problems of names that nothing has set. Calls can set names, but none that looks misspelt. */
+export function undefinedNames({ undefined: names, guarded }: Look): Findings {
+  const certain: CodeProblem[] = [];
+  const possible: CodeProblem[] = [];
+  for (const { name, near, range, runs, late } of names) {
+    if (guarded.some((place) => isWithin(range, place))) continue;
+    const nearest = near === null ? [] : [near];
+    const evalue = `name '${name}' is not defined${suggestion(nearest)}`;
+    const problem = problemAt(range, "NameError", evalue);
+    const isWrong = isMisspelt(name, nearest) && withoutDigits(name) !== withoutDigits(near ?? "");
+    if (runs && (!late || isWrong)) certain.push(problem);
+    else if (isWrong) possible.push(problem);
+  }
+  return { certain, possible };
 }
 
 /** Picks the findings about generated modules, and decides which are certain. */
@@ -63,6 +69,7 @@ export async function judge(
 /** A function or class of a tool's module. */
 interface Called extends StubbedClass {
   readonly text: string;
+  readonly isTool: boolean;
 }
 
 interface Verdict {
@@ -71,7 +78,9 @@ interface Verdict {
 }
 
 /** A name in a stub: the id of the tool, and the name in its module. */
-const NAME = /`mcp(\d+)_(\w+?)(?:__\d+)?(?:\.__init__)?`/i;
+const NAME = /`mcp(\d+)_(\w+?)(?:__(?:\d+|dict))?(?:\.__init__)?`/i;
+/** A dictionary in the place of an object. */
+const KEYED = /\bMcp\d+_\w+__dict\b/;
 /** A module of `mcptools`. */
 const MODULE = /`(mcptools(?:\.\w+)*)`/;
 
@@ -96,6 +105,14 @@ class Reader {
         return this.#missingArgument(diagnostic);
       case "invalid-argument-type":
         return this.#wrongType(diagnostic);
+      case "too-many-positional-arguments":
+        return this.#positional(diagnostic);
+      case "not-iterable":
+        return this.#loop(diagnostic);
+      case "unknown-typed-dict-constructor-key":
+        return this.#unknownKey(diagnostic);
+      case "missing-typed-dict-key":
+        return this.#missingKey(diagnostic);
       case "missing-attribute":
         return await this.#missingName(diagnostic);
       case "missing-module-member": {
@@ -169,18 +186,73 @@ class Reader {
     const what = name === undefined ? "an argument" : `argument '${name}'`;
     // The checker abbreviates long types.
     const expected = called.fields.get(name ?? "")?.type ?? shown;
-    const problem = problemAt(
-      diagnostic,
-      "TypeError",
-      `${called.text}: ${what} takes ${readable(withoutNone(expected))}, not ${readable(found)}`,
-    );
+    const wanted = this.#parsed(expected);
+    const evalue = name === undefined && called.isTool
+      ? `${positional(called)}, not ${readable(found)}`
+      : `${called.text}: ${what} takes ${readable(withoutNone(expected))}, not ${readable(found)}`;
+    const problem = problemAt(diagnostic, "TypeError", evalue);
     const items = this.#callAround(diagnostic)?.given.get(name ?? "") ?? [];
     // A list may be empty whatever its type, but the literals in a list display are there.
     const types = parseTypes(found).map((type) => type && { ...type, item: undefined });
-    const wanted = this.#parsed(expected);
     const isCertain = excludes(wanted, types) ||
       items.some((item) => excludes(wanted, [{ kind: "list", item: parseTypes(item) }]));
+    // Where a dictionary stands for an object, there are findings about its keys.
+    const isAccepted = KEYED.test(found) || includes(wanted, parseTypes(found));
+    return isCertain || !isAccepted ? { problem, isCertain } : undefined;
+  }
+
+  #positional(diagnostic: Diagnostic): Verdict | undefined {
+    const called = this.#called(diagnostic.message);
+    return called?.isTool ? certain(diagnostic, "TypeError", positional(called)) : undefined;
+  }
+
+  /** A loop over an object. */
+  #loop(diagnostic: Diagnostic): Verdict | undefined {
+    const [, owner = ""] = /^Object of type (`[\w*]+`) is not iterable/.exec(diagnostic.message) ??
+      [];
+    const { tool, name = "" } = this.#named(owner.replace("*", "")) ?? {};
+    const stubbed = tool?.classes.get(name);
+    if (stubbed === undefined || stubbed.envelops !== undefined) return undefined;
+    const text = `'${name}' object is not iterable. Its fields: ${
+      listOf([...stubbed.fields.keys()])
+    }`;
+    return certain(diagnostic, "TypeError", text);
+  }
+
+  /** A key of a dictionary in the place of an object. */
+  #unknownKey(diagnostic: Diagnostic): Verdict | undefined {
+    const object = this.#object(diagnostic);
+    const key = /^Unknown key "(.*?)" for /.exec(diagnostic.message)?.[1];
+    if (object === undefined || key === undefined) return undefined;
+    const { text, fields, undeclared } = object;
+    const keys = [...fields.values()].map(({ wire }) => wire);
+    const near = nearestNames(key, keys, 1);
+    const listed = near.length > 0 ? suggestion(near) : `. Its fields: ${listOf(keys)}`;
+    const isIncomplete = this.diagnostics.some((one) =>
+      one.code === "missing-typed-dict-key" && isWithin(diagnostic, one) &&
+      this.#object(one)?.text === text
+    );
+    const isCertain = undeclared === "refused" || isMisspelt(key, keys) || isIncomplete;
+    if (!isCertain && undeclared === "allowed") return undefined;
+    const problem = problemAt(diagnostic, "TypeError", `${text} has no field '${key}'${listed}`);
     return { problem, isCertain };
+  }
+
+  #missingKey(diagnostic: Diagnostic): Verdict | undefined {
+    const object = this.#object(diagnostic);
+    const key = /^Missing required key '(.*?)' in /.exec(diagnostic.message)?.[1];
+    return object === undefined || key === undefined
+      ? undefined
+      : certain(diagnostic, "TypeError", `${object.text} is missing a required field: '${key}'`);
+  }
+
+  /** The class that a dictionary stands for, in a message that ends with it. */
+  #object(diagnostic: Diagnostic): Called | undefined {
+    const text = / TypedDict (`\w+`)/.exec(diagnostic.message)?.[1] ?? "";
+    const { tool, name = "" } = this.#named(text) ?? {};
+    const stubbed = tool?.classes.get(name);
+    return stubbed && tool &&
+      { ...stubbed, text: `${tool.server}.${tool.module}.${name}`, isTool: false };
   }
 
   #parsed(type: string): Types {
@@ -292,13 +364,17 @@ class Reader {
     const isCertain = module === "mcptools" || isFirst || isMisspelt(name, members);
     const near = nearestNames(name, members, 1)
       .map((near) => ename === "ModuleNotFoundError" ? `${module}.${near}` : near);
-    return { problem: problemAt(diagnostic, ename, evalue + suggestion(near)), isCertain };
+    const listed = near.length === 0 && module === "mcptools"
+      ? `. Registered servers: ${listOf(members)}`
+      : suggestion(near);
+    return { problem: problemAt(diagnostic, ename, evalue + listed), isCertain };
   }
 
   /** The function or class that a message is about. */
   #called(message: string): Called | undefined {
-    const [, callee = ""] = /(?: of (?:function )?|^Argument to (?:function )?)(`[\w.]+`)/
-      .exec(message) ?? [];
+    const [, callee = ""] =
+      /(?: of |^Argument to |^Too many positional arguments to )(?:function )?(`[\w.]+`)/
+        .exec(message) ?? [];
     const named = this.#named(callee);
     if (named === undefined) return undefined;
     const { tool, name } = named;
@@ -307,14 +383,25 @@ class Reader {
     const text = isTool ? `${tool.server}.${tool.module}.${name}()` : `${name}()`;
     const className = isTool ? "Params" : name;
     const stubbed = tool.classes.get(className);
-    return stubbed && { ...stubbed, text };
+    return stubbed && { ...stubbed, text, isTool };
   }
 
   #named(text: string): { tool: StubbedTool; name: string } | undefined {
     const [, id, name] = NAME.exec(text) ?? [];
     const tool = id === undefined ? undefined : this.names.tool(Number(id));
-    return tool === undefined || name === undefined ? undefined : { tool, name };
+    if (tool === undefined || name === undefined) return undefined;
+    return this.look.written.includes(tool.module) ? undefined : { tool, name }; // it may be replaced
   }
+}
+
+function positional({ text, fields }: Called): string {
+  const names = listOf([...fields.keys()]);
+  return `${text} takes its arguments (${names}) as keywords, or all of them as Params`;
+}
+
+/** What numbered names have in common: one of them is no misspelling of another. */
+function withoutDigits(name: string): string {
+  return name.replaceAll(/\d/g, "");
 }
 
 /** Whether a name is private: objects have such names, generated classes declare none. */
@@ -356,6 +443,7 @@ function readable(type: string): string {
       part.replace(/^Literal\[(.*)\]$/s, (_, values) => split(values, ", ").join(" | "))
     )
     .join(" | ")
+    .replaceAll(new RegExp(KEYED, "g"), "dict[str, Any]")
     .replaceAll(/\bMcp\d+_|\*$/g, "");
   return text.length <= 200 ? text : `${text.slice(0, 199)}…`;
 }
@@ -397,6 +485,19 @@ function excludes(wanted: Types, given: Types): boolean {
   return given.every((one) =>
     one !== undefined && wanted.every((want) => want !== undefined && !accepts(want, one))
   );
+}
+
+/** Whether dictionaries for objects make up all that the checker has against a value. */
+function includes(wanted: Types, given: Types): boolean {
+  return given.every((one) => one !== undefined && wanted.some((want) => fits(want, one)));
+}
+
+function fits(want: ParsedType | undefined, given: ParsedType): boolean {
+  if (want === undefined) return false;
+  if (want.kind === "model") return given.kind === "dict" || given.kind === "model";
+  const isList = want.kind === "list" && given.kind === "list";
+  if (!isList) return want.kind === "None" && given.kind === "None";
+  return want.item !== undefined && given.item !== undefined && includes(want.item, given.item);
 }
 
 interface ParsedType {

@@ -102,9 +102,10 @@ export class StubTree {
   async #registered(): Promise<string[]> {
     const names: string[] = [];
     for await (const { name, isDirectory } of Deno.readDir(this.#mcptools)) {
-      if (isDirectory && /^\w+$/.test(name)) names.push(name);
+      if (!isDirectory || !/^\w+$/.test(name)) continue;
+      if (await this.#versionOf(name) !== undefined) names.push(name);
     }
-    return names;
+    return names.sort();
   }
 
   /** Identifies the files that stubs are made from; `undefined` if there are none. */

@@ -171,6 +171,9 @@ search.run(query="a", json=True, tags=empty)
 /** Code that makes of generated names what their stubs do not know. */
 const CHANGING = [
   "search.run = lambda **given: given\nsearch.run(qery='a')",
+  "setattr(search, 'run', print)\nsearch.run('a')",
+  "import __main__\n__main__.search = print\nsearch('a')",
+  "globals()['search'] = print\nsearch('a')",
   "result = search.run(query='a', json=True)\nresult.meta = json\nresult.meta.dumps({})",
   "class Mine(search.Options):\n    extra: int\nMine(deep=True, extra=1)",
   "from functools import partial\nfind = partial(search.run, query='a')\nfind(json=True)",
@@ -247,7 +250,9 @@ Deno.test("a server that was registered while the checker ran is known, and one 
     "cannot import name 'find' from 'mcptools.two'",
   ]);
   await Deno.remove(`${directory.path}/two`, { recursive: true });
-  assertEquals(await problems("from mcptools.two import seek"), ["No module named 'mcptools.two'"]);
+  assertEquals(await problems("from mcptools.two import seek"), [
+    "No module named 'mcptools.two'. Registered servers: one",
+  ]);
 });
 
 Deno.test("no Python of the tests, the documents and the templates is stopped", async () => {

@@ -20,6 +20,22 @@ const CREATE = {
       state: { enum: ["open", "closed"] },
       count: { type: "integer" },
       author: { type: "object", properties: { name: { type: "string" } } },
+      edits: {
+        type: "array",
+        items: {
+          type: "object",
+          properties: {
+            oldText: { type: "string" },
+            newText: { type: "string" },
+            meta: {
+              type: "object",
+              properties: { "page-size": { type: "integer" } },
+              additionalProperties: false,
+            },
+          },
+          required: ["oldText"],
+        },
+      },
     },
     required: ["title"],
   },
@@ -106,7 +122,10 @@ Deno.test("names that nothing has set stop a cell, and no others do", async (t) 
 
   await step("an undefined name, with its place and the nearest name", async () => {
     await executor.execute("issue_count = 3");
-    const { error } = await run(executor, 'print("ran")\nif True:\n    x = 1 + issue_cuont');
+    const { error } = await run(
+      executor,
+      'print("ran")\nwith open("f", "w"):\n    x = 1 + issue_cuont',
+    );
     assertEquals(
       error?.traceback,
       [
@@ -119,6 +138,28 @@ Deno.test("names that nothing has set stop a cell, and no others do", async (t) 
       ].join("\n"),
     );
     assertEquals([error?.ename, error?.text], ["NameError", null]);
+  });
+
+  await step("an undefined name that is like no other, before anything could set it", async () => {
+    await wrong(executor, "x = [1, nowhere]\nprint(x)", "NameError: name 'nowhere' is not defined");
+    await wrong(executor, "print(1, nowhere)", "NameError: name 'nowhere' is not defined");
+    await wrong(
+      executor,
+      "for one in nowhere:\n    pass",
+      "NameError: name 'nowhere' is not defined",
+    );
+    await wrong(
+      executor,
+      "if issue_count > 5:\n    nowhere\nissue_count and 3, nowhere",
+      "NameError: name 'nowhere' is not defined",
+    );
+  });
+
+  await step("a misspelt name in a branch is a note", async () => {
+    const report = await executor.check("if issue_count > 5:\n    print(issue_cuont)");
+    assertEquals([report.problems, report.notes.map(({ evalue }) => evalue)], [[], [
+      "name 'issue_cuont' is not defined. Did you mean: 'issue_count'?",
+    ]]);
   });
 
   await step("code that is not Python", async () => {
@@ -161,6 +202,25 @@ Deno.test("names that nothing has set stop a cell, and no others do", async (t) 
     "%%capture captured\nprint('x')": null,
     "print(captured.stdout.strip())": "x",
     "# nowhere  # type: ignore\nprint('comment')": "comment",
+    "import sys\nif sys.platform == 'win32':\n    print(nowhere)\nprint('on')": "on",
+    "text = raw_input() if issue_count < 3 else 'py3'\nprint(text)": "py3",
+    "issue_count > 5 and nowhere()\nassert issue_count, nowhere\nprint(1 > 2 > nowhere)": "False",
+    "for one in []:\n    nowhere\nwhile False:\n    nowhere\nprint([nowhere for a in []])": "[]",
+    "match 1:\n    case 2:\n        nowhere\nprint('on')": "on",
+    "try:\n    import json\nexcept ImportError:\n    nowhere\nelse:\n    print('else')": "else",
+    "import builtins; builtins.answer = 42\nprint(answer)": "42",
+    "setattr(__builtins__, 'bb', 1); print(bb)": "1",
+    "import __main__\nsetattr(__main__, 'issue_coun', 3)\nprint(issue_coun)": "3",
+    "import sys\nsys.modules[__name__].issue_cont = 4; print(issue_cont)": "4",
+    "get_ipython().user_ns['df2'] = 5\nprint(df2)": "5",
+    "for i in range(2):\n    if i: print(previous)\n    get_ipython().user_ns.update(previous=i)":
+      "0",
+    "names = get_ipython().user_ns": null,
+    "for name in ['host']: names[name] = 6\nprint(host)": "6",
+    "import sys\ndef load():\n    sys._getframe(1).f_globals['cfg'] = 7\nload()\nprint(cfg)": "7",
+    "def var(names):\n    sys._getframe(1).f_globals.update(dict.fromkeys(names.split(), 8))": null,
+    "var('issue_count_ alpha_1')\nprint(issue_count_, alpha_1)": "8 8",
+    "var(f'alpha_{1 + 1}')\nprint(alpha_2)": "8",
   };
   for (const [code, text] of Object.entries(right)) {
     await step(`right: ${JSON.stringify(code.slice(0, 40))}`, async () => {
@@ -186,6 +246,9 @@ Deno.test("calls and results of generated functions stop a cell where they do no
   const misfits: Readonly<Record<string, readonly string[]>> = {
     "import mcptools.trakcer": [
       "ModuleNotFoundError: No module named 'mcptools.trakcer'. Did you mean: 'mcptools.tracker'?",
+    ],
+    "from mcptools import github": [
+      "ImportError: cannot import name 'github' from 'mcptools'. Registered servers: tracker",
     ],
     "from mcptools.tracker import create_isue": [
       "ImportError: cannot import name 'create_isue' from 'mcptools.tracker'. " +
@@ -224,7 +287,35 @@ Deno.test("calls and results of generated functions stop a cell where they do no
     "create_issue.run(title='a')  # type: ignore\ncreate_issue.run(name=1)  # ty: ignore": [
       "TypeError: tracker.create_issue.run() is missing a required argument: 'title'",
       "TypeError: tracker.create_issue.run() got an unexpected argument 'name'. " +
-      "Its arguments: title, labels, state, count, author",
+      "Its arguments: title, labels, state, count, author, edits",
+    ],
+    "create_issue.run('a')": [
+      "TypeError: tracker.create_issue.run() takes its arguments (title, labels, state, count, " +
+      'author, edits) as keywords, or all of them as Params, not "a"',
+    ],
+    "create_issue(create_issue.Params(title='a'), 'a')": [
+      "TypeError: tracker.create_issue.run() takes its arguments (title, labels, state, count, " +
+      "author, edits) as keywords, or all of them as Params",
+    ],
+    "create_issue.run({'titel': 'a'})": [
+      "TypeError: tracker.create_issue.Params is missing a required field: 'title'",
+      "TypeError: tracker.create_issue.Params has no field 'titel'. Did you mean: 'title'?",
+    ],
+    "create_issue(title='a', edits=[{'newText': 'b', 'old': 'a'}])": [
+      "TypeError: tracker.create_issue.Edit is missing a required field: 'oldText'",
+      "TypeError: tracker.create_issue.Edit has no field 'old'. Did you mean: 'oldText'?",
+    ],
+    "create_issue(title='a', edits=[{'oldText': 'a', 'newTxt': one} for one in 'ab'])": [
+      "TypeError: tracker.create_issue.Edit has no field 'newTxt'. Did you mean: 'newText'?",
+    ],
+    "create_issue(title='a', edits=[{'oldText': 'a', 'meta': {'size': 1}}])": [
+      "TypeError: tracker.create_issue.Meta has no field 'size'. Did you mean: 'page-size'?",
+    ],
+    "create_issue(title='a', author={'nmae': 'me'})": [
+      "TypeError: tracker.create_issue.Author has no field 'nmae'. Did you mean: 'name'?",
+    ],
+    "for found in tracker.list_issues(owner='a'):\n    print(found)": [
+      "TypeError: 'Result' object is not iterable. Its fields: issues",
     ],
     "for found in tracker.list_issues(owner='a').issues:\n    print(found.nubmer)": [
       "AttributeError: 'Issue' object has no attribute 'nubmer'. Did you mean: 'number'?",
@@ -269,6 +360,13 @@ Deno.test("calls and results of generated functions stop a cell where they do no
     "def g(x: str | None):\n    return create_issue(title=x)\ng('a')",
     "try:\n    create_issue(title=3)\nexcept Exception as error:\n    print(type(error).__name__)",
     "getattr(tracker, 'create_issue').run(title='a')",
+    "create_issue(title='a', author={'name': 'me', 'team': 'us'})",
+    "edits = [{'oldText': 'a', 'meta': {'page-size': 1}}, {'oldText': 'b', 'meta': {'page_size': 2}}]",
+    "create_issue(title='a', edits=edits)",
+    "create_issue(title='a', edits=[*edits, {**edits[0]}, {'old' + 'Text': 'c'}, dict(edits[0])])",
+    "create_issue(title='a', edits=[create_issue.Edit(oldText='a', meta={'page_size': 3})])",
+    "import json\ncreate_issue({'title': 'a', 'edits': json.loads('[]'), **{'count': 3}})",
+    "given = create_issue.Params(title='a')\nprint([name for name, _ in given])",
     "hasattr(tracker, 'nothing') and tracker.nothing.run()",
   ];
   for (const code of right) {

@@ -22,6 +22,7 @@ def main() -> None:
     for line in sys.stdin:
         check._written.clear()  # each is of another session
         check._declared.clear()
+        check._mentioned.clear()
         print(repr(check.look(json.loads(line))), flush=True)
 
 

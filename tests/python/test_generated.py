@@ -272,6 +272,19 @@ class Results(Calls):
         root = demo.anything.run()
         self.assertEqual(root.tool_result.text, "other")
 
+    def test_a_loop_over_a_result_is_refused(self) -> None:
+        """It is meant for a field; `dict()` and keywords still work, a field "keys" goes first."""
+        self.answer = answer(structuredContent={"hits": ["a"], "from": "b", "new": 2})
+        result = demo.search_items.run(query="x")
+        with self.assertRaisesRegex(TypeError, "not iterable. Its fields: hits, from_, where$"):
+            iter(result)
+        self.assertEqual(dict(result), {"hits": ["a"], "from": "b", "new": 2})
+        self.assertEqual(dict(**result), dict(result))
+        with self.assertRaises(AttributeError):
+            result.values
+        self.answer = answer(structuredContent={"hits": [], "keys": ["k"]})
+        self.assertEqual(demo.search_items.run(query="x").keys, ["k"])
+
     def test_free_form_results_are_mappings(self) -> None:
         """Like the dictionary that they are on the wire."""
         self.answer = answer(structuredContent={"x": 1, "items": [2]})

@@ -63,7 +63,7 @@ for (
         "column": 2000000000, "source": "s"}})`,
     "more names and ranges than any code has":
       `json.dumps({**${LOOK}, "guarded": [[9, 9, 9, 9]] * 100_000, "undefined":
-        [{"name": "n", "range": [1, 1, 1, 2], "near": None}] * 100_000})`,
+        [{"name": "n", "range": [1, 1, 1, 2], "near": None, "runs": True, "late": False}] * 100_000})`,
     "a text of many megabytes": `json.dumps({**${LOOK}, "text": "x\\n" * 10_000_000})`,
     "deep nesting": `"[" * 500_000`,
     "no JSON": `"no JSON"`,

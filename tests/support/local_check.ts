@@ -82,7 +82,11 @@ export class LocalCheck implements AsyncDisposable {
       signal: new AbortController().signal,
     });
     this.#server.remove(0);
-    return { certain: [...undefinedNames(look), ...certain], possible };
+    const names = undefinedNames(look);
+    return {
+      certain: [...names.certain, ...certain],
+      possible: [...names.possible, ...possible],
+    };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

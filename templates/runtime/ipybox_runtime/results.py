@@ -49,6 +49,24 @@ class OutputModel(Model):
         """Whether a field was sent."""
         return name in self._sent_fields()
 
+    def __iter__(self) -> Any:
+        """Refuses: a loop is meant for a field, not for the pairs that Pydantic's models give."""
+        raise TypeError(
+            f"{type(self).__name__!r} object is not iterable. "
+            f"Its fields: {', '.join(type(self).model_fields)}"
+        )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What `dict()` looks for, which otherwise loops; a field of that name goes first."""
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                if name != "keys":
+                    raise
+            return self._sent_fields().keys
+
     def _sent_fields(self) -> dict[str, Any]:
         named = {
             field.alias or name: self.__dict__[name]
@@ -176,7 +194,7 @@ class ResultValue(ResultModel):
         def __getattr__(self, name: str) -> Any:
             """An attribute of the value, if the envelope does not have it."""
             try:
-                return super().__getattr__(name)
+                return super(OutputModel, self).__getattr__(name)
             except AttributeError:
                 if name.startswith("_"):
                     raise

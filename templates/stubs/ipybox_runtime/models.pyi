@@ -35,6 +35,7 @@ class _Model:
     validate: Any
 
 class InputModel(_Model):
+    def __iter__(self) -> Any: ...
     from_arguments: Any
     to_arguments: Any
 

@@ -8,10 +8,11 @@ import difflib
 import io
 import json
 import keyword
+import re
 import tokenize
 import types
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Optional, Union
 
 from IPython import get_ipython
@@ -21,7 +22,7 @@ _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 #: Functions and magics that may set names which static analysis cannot find.
 _DYNAMIC = {"dir", "eval", "exec", "globals", "locals", "vars"}
-_MAGICS = {"run_line_magic", "run_cell_magic", "run_cell", "magic", "ex", "push"}
+_MAGICS = {"run_line_magic", "run_cell_magic", "run_cell", "magic", "ex", "push", "user_ns"}
 #: Context managers whose names suggest that their bodies are expected to fail.
 _EXPECTING = {"suppress", "raises", "assertRaises"}
 _PACKAGE = "mcptools"
@@ -32,6 +33,8 @@ _NAMES_LIMIT = 2000
 _declared: set[str] = set()
 #: Names of attributes that cells so far may have set, on any object.
 _written: set[str] = set()
+#: Names in strings and keywords of cells so far: what runs may set global names after them.
+_mentioned: set[str] = set()
 
 
 class Answer:
@@ -88,9 +91,11 @@ class _Look:
 
     def report(self) -> dict[str, Any]:
         dynamic = any(map(_is_dynamic, self._nodes))
+        words = {word for node in self._nodes for word in _words_in(node)}
+        _mentioned.update(words)
+        _written.update(self._written_attributes(), words if dynamic else ())
         undefined = [] if dynamic else list(self._undefined({*self._bound, *_declared}))
         tools = self._tools()
-        _written.update(self._written_attributes())
         _declared.update(name for node in self._nodes for name in _declared_in(node))
         return {
             "text": _without_comments(self._text),
@@ -118,17 +123,45 @@ class _Look:
         }
 
     def _undefined(self, bound: set[str]) -> Iterator[dict[str, Any]]:
+        """Names that nothing has set. What runs before a name, and mentions it, may set it."""
         known = (self._namespace, vars(builtins), bound)
-        seen: set[str] = set()
+        branches = self._branches()
+        first = self._first(_may_set_names)
+        seen: dict[str, ast.Name] = {}
         for node in self._immediate:
             if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
                 continue
-            if node.id in seen or any(node.id in names for names in known):
+            if any(node.id in names for names in known):
                 continue
             if node.id.startswith("__"):  # dunder names of classes and modules
                 continue
-            seen.add(node.id)
-            yield {"name": node.id, "range": self._range(node), "near": self._near(node.id, bound)}
+            before = seen.get(node.id)
+            if before is None or (id(before) in branches and id(node) not in branches):
+                seen[node.id] = node
+        for name, node in seen.items():
+            late = first is not None and first <= (node.lineno, node.col_offset)
+            if not (late and name in _mentioned | _written):
+                yield {
+                    "name": name,
+                    "range": self._range(node),
+                    "near": self._near(name, bound),
+                    "runs": id(node) not in branches,
+                    "late": late,
+                }
+
+    def _branches(self) -> set[int]:
+        """The ids of the nodes that may not run."""
+        found: set[int] = set()
+        for node in self._immediate:
+            for part in _branches_of(node):
+                if id(part) not in found:
+                    found.update(map(id, ast.walk(part)))
+        return found
+
+    def _first(self, wanted: Callable[[ast.AST], bool]) -> Optional[tuple[int, int]]:
+        """Where the first such node ends: an operation runs after its operands."""
+        nodes: Iterator[Any] = filter(wanted, self._immediate)
+        return min(((node.end_lineno, node.end_col_offset) for node in nodes), default=None)
 
     def _near(self, name: str, bound: set[str]) -> Optional[str]:
         names = [one for one in self._namespace if isinstance(one, str) and one[:1] != "_"]
@@ -161,11 +194,14 @@ class _Look:
         return None if root is None else ".".join([root, *reversed(parts)])
 
     def _written_attributes(self) -> set[str]:
-        return {
+        stored = {
             node.attr
             for node in self._nodes
             if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
         }
+        calls = [node for node in self._nodes if isinstance(node, ast.Call)]
+        given = [call.args for call in calls if getattr(call.func, "id", "") == "setattr"]
+        return {*stored, *(word for args in given for arg in args[1:2] for word in _words_in(arg))}
 
     def _guarded(self) -> Iterator[Range]:
         """The ranges in which exceptions are handled."""
@@ -184,8 +220,14 @@ class _Look:
         yield (*first[:2], *last[2:])
 
     def _loose(self) -> Iterator[Range]:
-        """Calls with positional or unpacked arguments, and the unpacked arguments."""
+        """Calls with positional or unpacked arguments, and the unpacked arguments.
+
+        Likewise dictionaries with keys that are not written out, and those keys.
+        """
         for node in self._nodes:
+            if isinstance(node, ast.Dict):
+                others = [key for key in node.keys if not isinstance(key, ast.Constant)]
+                yield from map(self._range, [node, *filter(None, others)] if others else [])
             if not isinstance(node, ast.Call):
                 continue
             unpacked = [word.value for word in node.keywords if word.arg is None]
@@ -262,6 +304,49 @@ def _is_dynamic(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr in _MAGICS
     return isinstance(node, ast.ImportFrom) and any(one.name == "*" for one in node.names)
+
+
+def _may_set_names(node: ast.AST) -> bool:
+    """Whether running a node may set global names, or end the cell."""
+    if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
+        parts = (
+            part for part in ast.walk(node) if isinstance(part, (ast.Attribute, ast.Subscript))
+        )
+        return any(not isinstance(part.ctx, ast.Load) for part in parts)
+    return isinstance(node, _OPAQUE) or bool(getattr(node, "decorator_list", ()))
+
+
+_OPAQUE = (ast.Call, ast.Await, ast.Import, ast.ImportFrom, ast.Raise)
+
+
+def _branches_of(node: ast.AST) -> list[ast.AST]:
+    """The parts of a node that may not run although it does."""
+    if isinstance(node, ast.BoolOp):
+        return [*node.values[1:]]
+    if isinstance(node, ast.Compare):
+        return [*node.comparators[1:]]
+    if isinstance(node, ast.Assert):
+        return [node.msg] if node.msg else []
+    if isinstance(node, _COMPREHENSIONS):
+        first = node.generators[0]
+        return [*(part for part in ast.iter_child_nodes(node) if part is not first), *first.ifs]
+    if type(node).__name__ not in _BRANCHING:
+        return []
+    parts: list[ast.AST] = []
+    for name in ("body", "orelse", "handlers", "cases"):
+        field: Any = getattr(node, name, [])
+        parts += [field] if isinstance(field, ast.AST) else field
+    return parts
+
+
+_BRANCHING = {"AsyncFor", "For", "If", "IfExp", "Match", "Try", "TryStar", "While"}
+
+
+def _words_in(node: ast.AST) -> list[str]:
+    """What may be names, in a string or as a keyword."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return re.findall(r"[^\W\d]\w*", node.value)
+    return [node.arg] if isinstance(node, ast.keyword) and node.arg else []
 
 
 def _names_set_by(node: ast.AST) -> Iterator[str]:
