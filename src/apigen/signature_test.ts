@@ -105,7 +105,10 @@ Deno.test("run_json() is shown with how often its type was seen, where the tool 
   }
   // For a type checker, what was seen proves nothing of what comes.
   const { text } = stubOfModule(origin, { definition: open, results }, 7);
-  assertStringIncludes(text, "def mcp7_run_json(_: Any = ..., /, **others: Any) -> Any: ...");
+  assertStringIncludes(
+    text,
+    "def mcp7_run_json(_: Mcp7_Params | dict[str, Any] | None = ..., /, **others: Any) -> Any: ...",
+  );
   assertStringIncludes(text, "    run_json_async = staticmethod(mcp7_run_json_async)");
   assertEquals(stubOfModule(origin, { definition: open }, 7).text.includes("run_json"), false);
 });

@@ -128,7 +128,9 @@ export function missingServer(
   { ename, evalue }: Pick<Raised, "ename" | "evalue">,
 ): string | undefined {
   if (ename !== "ModuleNotFoundError") return undefined;
-  const [found, server] = /^No module named 'mcptools(?:\.(\w{1,100}))?'$/.exec(evalue) ?? [];
+  // The check adds those that are registered, if none has a similar name.
+  const [found, server] =
+    /^No module named 'mcptools(?:\.(\w{1,100}))?'(?:$|\. Registered)/.exec(evalue) ?? [];
   if (found === undefined) return undefined;
   return server === undefined
     ? "[ipybox] No MCP server is registered here"
