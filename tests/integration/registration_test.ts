@@ -76,9 +76,9 @@ Deno.test("CodeExecutor registers MCP servers, whose tools code calls as typed f
   });
 
   await step("arguments are checked before anybody is asked", async () => {
-    // A dictionary is not checked before the code runs.
+    // A dictionary that is not written out is not checked before the code runs.
     const error = await assertRejects(
-      () => executor.execute("get_sum.run({'a': 'one', 'bb': 2})"),
+      () => executor.execute("args = dict(a='one', bb=2)\nget_sum.run(args)"),
       CodeExecutionError,
       "ValidationError",
     );
