@@ -81,6 +81,7 @@ interface Verdict {
 const NAME = /`mcp(\d+)_(\w+?)(?:__(?:\d+|dict))?(?:\.__init__)?`/i;
 /** A dictionary in the place of an object. */
 const KEYED = /\bMcp\d+_\w+__dict\b/;
+const EACH_KEYED = /\bMcp\d+_\w+__dict\b/g;
 /** A module of `mcptools`. */
 const MODULE = /`(mcptools(?:\.\w+)*)`/;
 
@@ -443,7 +444,7 @@ function readable(type: string): string {
       part.replace(/^Literal\[(.*)\]$/s, (_, values) => split(values, ", ").join(" | "))
     )
     .join(" | ")
-    .replaceAll(new RegExp(KEYED, "g"), "dict[str, Any]")
+    .replaceAll(EACH_KEYED, "dict[str, Any]")
     .replaceAll(/\bMcp\d+_|\*$/g, "");
   return text.length <= 200 ? text : `${text.slice(0, 199)}…`;
 }

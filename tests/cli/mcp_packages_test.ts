@@ -160,6 +160,7 @@ def attempt(action):
 def threads():
     """How many threads can be started, up to more than there may be."""
     import threading
+    threading.stack_size(2**18)  # 1024 of 8 MiB are all of its memory: a thread that has none hangs
     go, started = threading.Event(), []
     try:
         while len(started) < 1200:
