@@ -178,6 +178,23 @@ testIf(linux, whyNot, {
 });
 
 testIf(linux, whyNot, {
+  name: "a folder that code closes after it was searched keeps no secret of it in sight",
+  fn: async () => {
+    await using place = await Place.create();
+    const { workspace, root } = place;
+    await Deno.mkdir(`${workspace}/sub`);
+    await Deno.writeTextFile(`${workspace}/sub/.env`, "SECRET=1");
+    const script = `chmod 700 ${workspace}/sub; cat ${workspace}/sub/.env; echo ran`;
+    const sandbox = await kernelSandbox(place, script);
+    await Deno.chmod(`${workspace}/sub`, 0);
+    const end = await run(sandbox, `${root.path}/session`);
+    await Deno.chmod(`${workspace}/sub`, 0o700);
+    assertEquals(end.stdout, "");
+    assertMatch(end.stderr, /sub\/\.env cannot be kept from code/);
+  },
+});
+
+testIf(linux, whyNot, {
   name: "a link in the place of a repository that was found to be a worktree's shows nothing",
   fn: async () => {
     await using place = await Place.create();
