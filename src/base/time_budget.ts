@@ -1,11 +1,32 @@
 import { LONGEST_TIMER_MS } from "./signals.ts";
 
-/** Something that may be waiting for a person. */
+/** Something for which code may be waiting, such as a person. */
 export interface Waiting {
   /** How many requests are waiting. */
   readonly pending: number;
   /** Calls back with that number whenever it changes, until disposed. */
   onPendingChange(callback: (pending: number) => void): Disposable;
+}
+
+/** Counts what is waiting. */
+export class WaitCount implements Waiting {
+  readonly #watchers = new Set<(pending: number) => void>();
+  #pending = 0;
+
+  get pending(): number {
+    return this.#pending;
+  }
+
+  onPendingChange(callback: (pending: number) => void): Disposable {
+    this.#watchers.add(callback);
+    return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
+  }
+
+  /** Counts one more, or one less. */
+  count(change: 1 | -1): void {
+    this.#pending += change;
+    for (const watcher of this.#watchers) watcher(this.#pending);
+  }
 }
 
 /** A time limit that is paused while any decision is pending. */

@@ -129,7 +129,7 @@ export class ToolRunner implements AsyncDisposable {
       admit: (serverName, params, signal) => starts.admit(serverName, params, signal),
       hooks: (serverName) => messages.hooks(serverName),
     });
-    this.starting = this.#pool;
+    this.starting = this.#pool.starting;
     const observers: CallObserver[] = [new CallSpans(), new CallEvents(events)];
     if (this.#trail !== undefined) observers.unshift(this.#trail);
     this.#shapes = workspace === undefined ? undefined : new ResultShapes(workspace, log);

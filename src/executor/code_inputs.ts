@@ -1,5 +1,5 @@
 import type { EndedQuestion } from "../approval/questions.ts";
-import type { Waiting } from "../base/time_budget.ts";
+import { WaitCount } from "../base/time_budget.ts";
 import { sha256 } from "../json/digest.ts";
 import type { InputRequest, Run } from "../kernel/execution.ts";
 import type { ExecutionEvent } from "./options.ts";
@@ -8,38 +8,26 @@ import type { ExecutionEvent } from "./options.ts";
 export type RunEvent = Exclude<ExecutionEvent, { readonly type: "chunk" | "result" | "note" }>;
 
 /** The questions of one execution's code, after the output before them, one open at a time. */
-export class CodeInputs implements Waiting {
-  readonly #watchers = new Set<(pending: number) => void>();
+export class CodeInputs extends WaitCount {
   #latest: InputRequest | undefined;
   #isForwarding = false;
-  #pending = 0;
   readonly #code: string;
   #codeHash: string | undefined;
   readonly #onEnd: (question: EndedQuestion) => void;
 
   constructor(code: string, onEnd: (question: EndedQuestion) => void) {
+    super();
     this.#code = code;
     this.#onEnd = onEnd;
   }
 
-  /** How many questions are open. */
-  get pending(): number {
-    return this.#pending;
-  }
-
-  /** Calls back with the number of open questions whenever it changes, until disposed. */
-  onPendingChange(callback: (pending: number) => void): Disposable {
-    this.#watchers.add(callback);
-    return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
-  }
-
   /** Receives a question of the code. */
   take(request: InputRequest, execution: Run<RunEvent>): void {
-    this.#count(1);
+    this.count(1);
     const { prompt, isPassword } = request;
     const time = new Date();
     request.closed.then((end) => {
-      this.#count(-1);
+      this.count(-1);
       this.#onEnd({
         ...end,
         kind: "input",
@@ -67,10 +55,5 @@ export class CodeInputs implements Waiting {
       else request.end(); // nobody would see it in time
     }
     this.#isForwarding = false;
-  }
-
-  #count(change: 1 | -1): void {
-    this.#pending += change;
-    for (const watcher of this.#watchers) watcher(this.#pending);
   }
 }

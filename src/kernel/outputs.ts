@@ -39,7 +39,7 @@ export interface ExecutionResult {
   /**
    * The text of stdout, stderr, results and displays in order, without blank lines around it. Each
    * result and display is on its own lines, and progress bars are in their last state. A display without
-   * text or picture has a line that names its file, such as `[plotly figure: /work/images/7f3a2b1c.html]`.
+   * text or picture has a line that names its file, such as `[plotly figure: /ws/images/7f3a2b1c.html]`.
    * `null` if there was none.
    */
   readonly text: string | null;

@@ -9,7 +9,7 @@ import type { CatalogMethod } from "../mcp/catalog.ts";
 import type { ConnectOptions, SessionConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, SendToolOptions, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions, ServerHooks } from "../mcp/hooks.ts";
-import type { Waiting } from "../base/time_budget.ts";
+import { WaitCount } from "../base/time_budget.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
@@ -55,14 +55,14 @@ const IDLE_MS = 60 * 60_000;
  *
  * The next request restarts a server that died, with an increasing delay if it keeps dying.
  */
-export class McpPool implements AsyncDisposable, Waiting {
+export class McpPool implements AsyncDisposable {
+  /** Counts the requests that wait for the start of their server. */
+  readonly starting: WaitCount = new WaitCount();
   readonly #options: McpPoolOptions;
   readonly #registry: ServerRegistry;
   readonly #log: Logger;
   readonly #servers = new Map<string, PooledServer>();
   readonly #ending = new Set<Promise<void>>();
-  readonly #watchers = new Set<(pending: number) => void>();
-  #pending = 0;
   #lifetime = new AbortController();
 
   constructor(options: McpPoolOptions) {
@@ -70,17 +70,6 @@ export class McpPool implements AsyncDisposable, Waiting {
     this.#options = options;
     this.#registry = registry;
     this.#log = log;
-  }
-
-  /** How many requests wait for the start of their server. */
-  get pending(): number {
-    return this.#pending;
-  }
-
-  /** Calls back with that number whenever it changes, until disposed. */
-  onPendingChange(callback: (pending: number) => void): Disposable {
-    this.#watchers.add(callback);
-    return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
   }
 
   /** Starts or reaches a server that is about to be registered, as its calls would. */
@@ -228,7 +217,7 @@ export class McpPool implements AsyncDisposable, Waiting {
     server: PooledServer,
     signal: AbortSignal,
   ): Promise<McpConnection> {
-    this.#count(1);
+    this.starting.count(1);
     try {
       await this.#options.admit(serverName, server.params, signal).catch((error) => {
         throw signal.aborted ? cancelled(error) : error;
@@ -239,13 +228,8 @@ export class McpPool implements AsyncDisposable, Waiting {
           : this.#unreachable(serverName, server.params, error);
       });
     } finally {
-      this.#count(-1);
+      this.starting.count(-1);
     }
-  }
-
-  #count(change: 1 | -1): void {
-    this.#pending += change;
-    for (const watcher of [...this.#watchers]) watcher(this.#pending);
   }
 
   /** Throws if a server is not registered. */

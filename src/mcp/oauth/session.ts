@@ -1,7 +1,7 @@
 import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../../base/errors.ts";
 import { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
-import type { Waiting } from "../../base/time_budget.ts";
+import { WaitCount } from "../../base/time_budget.ts";
 import { exactFetch } from "../exact_fetch.ts";
 import { shellWord } from "../../base/shell_word.ts";
 import {
@@ -41,8 +41,11 @@ interface Refusal {
   readonly before: readonly Challenge["kind"][];
 }
 
-/** The login to one remote server. Tokens stay in this class and in the {@linkcode LoginStore}. */
-export class OAuthSession implements Waiting {
+/**
+ * The login to one remote server, which counts whether a person is logging in. Tokens stay in this class
+ * and in the {@linkcode LoginStore}.
+ */
+export class OAuthSession extends WaitCount {
   readonly #options: OAuthSessionOptions;
   readonly #renewals = new Mutex();
   readonly #store: LoginStore | undefined;
@@ -51,10 +54,9 @@ export class OAuthSession implements Waiting {
   #given: string | undefined;
   #failure: McpConnectionError | undefined;
   #loggedIn = false;
-  #pending = 0;
-  readonly #counters = new Set<(pending: number) => void>();
 
   private constructor(options: OAuthSessionOptions, store: LoginStore | undefined) {
+    super();
     this.#options = options;
     this.#store = store;
   }
@@ -66,17 +68,6 @@ export class OAuthSession implements Waiting {
     const session = new OAuthSession(options, store);
     if (login?.anew !== true) session.#token = (await store?.read())?.accessToken;
     return session;
-  }
-
-  /** Whether a person is logging in: 1 or 0. */
-  get pending(): number {
-    return this.#pending;
-  }
-
-  /** Calls back when a person begins to log in and ends. */
-  onPendingChange(callback: (pending: number) => void): Disposable {
-    this.#counters.add(callback);
-    return { [Symbol.dispose]: () => void this.#counters.delete(callback) };
   }
 
   /** Why the server cannot be used without a login, until a request succeeds again. */
@@ -208,7 +199,7 @@ export class OAuthSession implements Waiting {
       !isStrictScopeSuperset(scope, before?.scope);
     if (isPointless) throw this.#error("rejected scopes that the login requested");
     const fetchFn = oauthFetch(server, signal);
-    this.#setPending(1);
+    this.count(1);
     try {
       const context = { serverName, server, params, scope, before, login, fetchFn, signal };
       const made = await logIn(authority, context);
@@ -217,13 +208,8 @@ export class OAuthSession implements Waiting {
       this.#token = this.#given = made.accessToken;
       this.#loggedIn = true;
     } finally {
-      this.#setPending(0);
+      this.count(-1);
     }
-  }
-
-  #setPending(count: number): void {
-    this.#pending = count;
-    for (const callback of this.#counters) callback(count);
   }
 
   #scope(
