@@ -71,6 +71,7 @@ export class ToolRunner implements AsyncDisposable {
   readonly starting: Waiting;
 
   readonly #pool: McpPool;
+  readonly #starts: FirstStarts;
   readonly #consents: Consents;
   readonly #trail: AuditTrail | undefined;
   readonly #shapes: ResultShapes | undefined;
@@ -113,7 +114,7 @@ export class ToolRunner implements AsyncDisposable {
       roots,
       log,
     });
-    const starts = new FirstStarts({
+    this.#starts = new FirstStarts({
       registry,
       workspace,
       variables,
@@ -126,7 +127,7 @@ export class ToolRunner implements AsyncDisposable {
       settingsFiles,
       variables,
       log,
-      admit: (serverName, params, signal) => starts.admit(serverName, params, signal),
+      admit: (serverName, params, signal) => this.#starts.admit(serverName, params, signal),
       hooks: (serverName) => messages.hooks(serverName),
     });
     this.starting = this.#pool.starting;
@@ -329,7 +330,8 @@ export class ToolRunner implements AsyncDisposable {
    */
   async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
     this.#changes.forget(serverName);
-    return await this.registry.register(serverName, params);
+    const run = await this.#starts.evidence(serverName, params);
+    return await this.registry.register(serverName, params, run);
   }
 
   /** @internal Starts or reaches a server that is about to be registered. */

@@ -7,7 +7,7 @@ import { toExact } from "../json/exact.ts";
 import type { Logger } from "../base/log.ts";
 import type { OAuthParams } from "../mcp/oauth/params.ts";
 import { parseServerParams, type ServerParams } from "../mcp/params.ts";
-import { startEvidence } from "../servers/first_starts.ts";
+import { startEvidence } from "../servers/start_evidence.ts";
 import { parseServersFile } from "../servers/foreign.ts";
 import { launchText } from "../servers/facets.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -186,7 +186,10 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       login,
       signal: io.signal,
       log: io.log,
-      beforeWrite: () => registry.register(name, params),
+      beforeWrite: async () => {
+        const run = await startEvidence(name, params, { workspace, log: io.log });
+        return await registry.register(name, params, run);
+      },
     }).catch((error: unknown) => {
       if (!(error instanceof McpLoginRequiredError)) throw error;
       const again = parsed.values("header").length > 0
@@ -225,7 +228,7 @@ async function launchRows(
   params: ServerParams,
   options: { readonly workspace: string; readonly log: Logger },
 ): Promise<string[]> {
-  const shown = await startEvidence(name, params, { ...options, variables: undefined });
+  const shown = await startEvidence(name, params, options);
   const { columns } = terminalSize();
   const rowsOf = (text: string) => foreignText(text, columns).trimEnd().split("\n");
   return [

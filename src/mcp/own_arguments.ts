@@ -243,9 +243,14 @@ export async function namesCode(path: string): Promise<boolean> {
   return status?.isSymlink === true && CODE.test(await realPathIfSeen(path));
 }
 
+/** Whether a path has the name of data, which nothing runs. */
+export function namesData(path: string): boolean {
+  return DATA.test(path);
+}
+
 /** Whether a file exists whose name is not one of data. Folders do not count. */
 async function mayBeCode(path: string): Promise<boolean> {
-  if (DATA.test(path)) return false;
+  if (namesData(path)) return false;
   const status = await lstatIfAllowed(path);
   if (status === undefined || status.isDirectory) return false;
   return !status.isSymlink || !(await isFolder(await realPathIfSeen(path)));

@@ -12,6 +12,7 @@ import {
 import { checkServerName, parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { OwnEntries } from "../files/own_entries.ts";
 import { forgetShapes } from "./shapes.ts";
+import type { StartEvidence } from "./start_evidence.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
 export interface ServerRegistryOptions {
@@ -23,6 +24,9 @@ export interface ServerRegistryOptions {
 
 /** Servers by name, in addition to those of the file; or a registry to use instead. */
 export type GivenServers = Readonly<Record<string, ServerParams>> | ServerRegistry;
+
+/** What a server's start runs or obeys in the workspace. */
+export type RunFiles = Pick<StartEvidence, "files"> & Partial<Pick<StartEvidence, "settings">>;
 
 /** The file. Only its `mcpServers` are ours. */
 type RegistryFile = Record<string, unknown> & { mcpServers: Record<string, unknown> };
@@ -90,6 +94,12 @@ export class ServerRegistry {
     return [...this.#servers].sort(([a], [b]) => a < b ? -1 : 1);
   }
 
+  /** Whether the application gave a server for this process. */
+  isGiven(name: string, params: ServerParams): boolean {
+    const given = this.#given.get(name);
+    return given !== undefined && sameParams(given, params);
+  }
+
   /**
    * Whether the user or the application registered a server.
    *
@@ -98,9 +108,17 @@ export class ServerRegistry {
    * @returns `false` if the server got into the file in any other way.
    */
   isOwn(name: string, params: ServerParams): boolean {
-    const given = this.#given.get(name);
-    if (given !== undefined && sameParams(given, params)) return true;
-    return this.#own?.has(name, params) ?? false;
+    return this.isGiven(name, params) || (this.#own?.has(name, params) ?? false);
+  }
+
+  /** Whether the files of the workspace that the user's own server runs are those that they registered. */
+  isUnchanged(name: string, run: RunFiles): boolean {
+    return !runsAny(run) || (this.#own?.has(filesOf(name), filesIn(run)) ?? false);
+  }
+
+  /** Remembers the files of the workspace that the user's own server runs. */
+  async keep(name: string, run: RunFiles): Promise<void> {
+    await this.#own?.set(filesOf(name), runsAny(run) ? filesIn(run) : undefined);
   }
 
   /**
@@ -137,16 +155,22 @@ export class ServerRegistry {
    *
    * @param name Its name.
    * @param params How it is started or reached.
+   * @param run The files of the workspace that it runs. Once they change, its start is asked about.
    * @returns A function that restores what was registered before.
    * @throws {TypeError} The name is invalid.
    * @throws {ConfigError} The parameters are invalid, or the file is not a registry.
    */
-  async register(name: string, params: ServerParams): Promise<() => Promise<void>> {
+  async register(
+    name: string,
+    params: ServerParams,
+    run: RunFiles = { files: {} },
+  ): Promise<() => Promise<void>> {
     checkServerName(name);
     const parsed = parseServerParams(name, params);
     const before = { given: this.#given.get(name), known: this.#servers.get(name) };
     const wasOwn = before.known !== undefined && this.isOwn(name, before.known);
     await this.#own?.set(name, parsed);
+    await this.keep(name, run);
     const inFile = await this.#edit(name, parsed);
     if (this.path === undefined) this.#given.set(name, parsed);
     else this.#given.delete(name); // the newer registration counts, also after a reload
@@ -169,6 +193,7 @@ export class ServerRegistry {
   async unregister(name: string): Promise<boolean> {
     await this.#edit(name, undefined);
     await this.#own?.set(name, undefined);
+    await this.keep(name, { files: {} });
     if (this.#folder !== undefined) await forgetShapes(dirname(this.#folder), name);
     this.#given.delete(name);
     return this.#servers.delete(name);
@@ -226,6 +251,19 @@ function checked(
 
 function sameParams(one: ServerParams, other: ServerParams): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
+}
+
+/** The name of the record of a server's files: no server can have it. */
+function filesOf(name: string): string {
+  return `${name} files`;
+}
+
+function filesIn({ files, settings }: RunFiles): object {
+  return { files, settings: settings ?? null };
+}
+
+function runsAny({ files, settings }: RunFiles): boolean {
+  return settings !== undefined || Object.keys(files).length > 0;
 }
 
 function put<T>(map: Map<string, T>, name: string, value: T | undefined): void {

@@ -89,6 +89,48 @@ Deno.test("a server of a repository is asked about again when the settings of it
   assertStringIncludes(asked[0] ?? "", "allowWrite");
 });
 
+Deno.test("a registered server is asked about once another clone has brought its program", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const params = await repository(workspace);
+  const program = `${workspace}/.ipybox/w/srv.ts`;
+  const registered = {
+    ...params,
+    args: (params.args ?? []).map((arg) => arg.startsWith("${") ? program : arg),
+  };
+  {
+    await using runner = await ToolRunner.start({ workspace, log: silentLogger });
+    await runner.registerServer("raw", registered);
+  }
+  assertEquals(await start(workspace, "reject"), { asked: [], text: "called" });
+  const changes: Record<string, () => Promise<void>> = {
+    "the whole folder": async () => {
+      const [registry, code] = [`${workspace}/.ipybox/mcp.json`, await Deno.readTextFile(program)];
+      const entry = await Deno.readTextFile(registry);
+      await Deno.remove(`${workspace}/.ipybox`, { recursive: true });
+      await Deno.mkdir(`${workspace}/.ipybox/w`, { recursive: true });
+      await Deno.writeTextFile(registry, entry);
+      await Deno.writeTextFile(program, `${code}\n// another clone's`);
+    },
+    "what the program may import": () => Deno.writeTextFile(`${workspace}/.ipybox/w/new.ts`, ""),
+  };
+  for (const [name, change] of Object.entries(changes)) {
+    await change();
+    const { asked, text } = await start(workspace, "reject");
+    assertEquals(asked.length, 1, name);
+    assertStringIncludes(asked[0] ?? "", "You registered it, and files of the workspace");
+    assertMatch(text, /was not started: .* have changed since the user registered it/);
+    await using server = await HttpMcp.start(["--workspace", workspace]);
+    await using _host = await McpHost.join(server.address);
+    assertMatch(server.stderr, /Not available in sessions: raw\. Files .* have changed/);
+    assertEquals((await start(workspace, "accept")).asked.length, 1, name);
+    assertEquals(await start(workspace, "reject"), { asked: [], text: "called" }, name);
+  }
+  await Deno.mkdir(`${workspace}/.ipybox/w/state`);
+  await Deno.writeTextFile(`${workspace}/.ipybox/w/state/calls.db`, "what the server keeps");
+  assertEquals(await start(workspace, "reject"), { asked: [], text: "called" });
+});
+
 Deno.test("no mode and no policy starts a server that nobody registered", async () => {
   await using folder = await TempFolder.create();
   const workspace = folder.path;

@@ -12,6 +12,7 @@ import { findHidden } from "../../sandbox/hidden.ts";
 import { hostPython } from "../../sandbox/wall.ts";
 import { projectPath } from "../../sandbox/workspace.ts";
 import { ServerRegistry } from "../../servers/registry.ts";
+import { startEvidence } from "../../servers/start_evidence.ts";
 import type { SessionOptions } from "../session.ts";
 import { sessionFolders } from "./session_folders.ts";
 
@@ -40,11 +41,20 @@ export async function sessionServers(
   }
   const settled: Record<string, ServerParams> = {};
   for (const entry of own) {
+    const [name, params] = entry;
     try {
-      settled[entry[0]] = await withSettingsOf(workspace, entry);
+      const run = await startEvidence(name, params, { workspace, log: log ?? silentLogger });
+      if (!registry.isGiven(name, params) && !registry.isUnchanged(name, run)) {
+        log?.warn(
+          `Not available in sessions: ${name}. Files of the workspace that it runs have changed ` +
+            "since you registered it: register it again",
+        );
+        continue;
+      }
+      settled[name] = await withSettingsOf(workspace, entry);
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
-      log?.warn(`Not available in sessions: ${entry[0]}. ${error.message}`);
+      log?.warn(`Not available in sessions: ${name}. ${error.message}`);
     }
   }
   return await ServerRegistry.open({ servers: settled });

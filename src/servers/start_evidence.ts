@@ -1,0 +1,178 @@
+import { isAbsolute, join, relative, resolve } from "node:path";
+import { ConfigError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { mayRead } from "../base/permission.ts";
+import { ifPresent } from "../files/safe.ts";
+import { sha256 } from "../json/digest.ts";
+import { settingsFileOf, wantedSandbox } from "../mcp/launch.ts";
+import { namesCode, namesData } from "../mcp/own_arguments.ts";
+import {
+  fillVariables,
+  type ServerParams,
+  type VariableLookup,
+  variableLookup,
+  WORKSPACE_VARIABLE,
+} from "../mcp/params.ts";
+import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
+
+/** What decides what is started or reached: the registration, and everything it refers to. */
+export interface StartEvidence {
+  /** How it is started or reached. Only variables of the user's environment stay as `${VAR}`. */
+  readonly params: ServerParams;
+  /** The content of its sandbox's settings file. */
+  readonly settings: string | undefined;
+  /** Digests of the files and folders in the workspace that it names and may run, by relative path. */
+  readonly files: Readonly<Record<string, string>>;
+}
+
+/** Options of {@linkcode startEvidence}. */
+interface StartEvidenceOptions {
+  /** The registry's workspace. */
+  readonly workspace: string | undefined;
+  /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
+  readonly variables?: VariableLookup | undefined;
+  /** Receives warnings about the `.env`. */
+  readonly log: Logger;
+}
+
+/** More words, files or bytes than this are too much to ask about. */
+const MAX_WORDS = 10_000;
+const MAX_FILES = 20_000;
+const MAX_BYTES = 256 * 1024 * 1024;
+const MAX_SETTINGS = 1024 * 1024;
+
+/** What users accept with a registration: changes are asked about. */
+export async function startEvidence(
+  serverName: string,
+  params: ServerParams,
+  options: StartEvidenceOptions,
+): Promise<StartEvidence> {
+  const { workspace, variables, log } = options;
+  const environment = variables ?? await variableLookup(workspace, { dotenv: false });
+  const lookup = variables ?? await variableLookup(workspace, { log });
+  const filled = fillVariables(serverName, params, lookup);
+  const shown = fillVariables(serverName, params, (name) => {
+    const isOwn = name !== WORKSPACE_VARIABLE && environment(name) !== undefined;
+    return isOwn ? `\${${name}}` : lookup(name);
+  });
+  if (!("command" in filled) || workspace === undefined) {
+    return { params: shown, settings: undefined, files: {} };
+  }
+  const base = await Deno.realPath(workspace);
+  const settings = settingsFileOf(wantedSandbox(serverName, filled), base);
+  const { command, args = [], env = {}, cwd = "." } = filled;
+  const texts = [command, ...args, ...Object.values(env), cwd];
+  const files = new NamedFiles(serverName, base);
+  await files.add(texts, resolve(base, cwd));
+  return {
+    params: shown,
+    settings: settings === undefined ? undefined : await settingsText(serverName, settings),
+    files: Object.fromEntries(files.digests),
+  };
+}
+
+async function settingsText(serverName: string, path: string): Promise<string | undefined> {
+  const status = await ifPresent(Deno.stat(path));
+  if (status === undefined) return undefined; // starting the server reports it
+  if (status.isFile && status.size <= MAX_SETTINGS) return await Deno.readTextFile(path);
+  throw new ConfigError(
+    `Cannot start MCP server "${serverName}": its sandbox settings ${path} are not a file of up to 1 MiB`,
+  );
+}
+
+/** Digests of the files in a workspace that a registration names and that may be code. */
+class NamedFiles {
+  readonly digests = new Map<string, string>();
+  readonly #serverName: string;
+  readonly #workspace: string;
+  #files = 0;
+  #bytes = 0;
+
+  constructor(serverName: string, workspace: string) {
+    this.#serverName = serverName;
+    this.#workspace = workspace;
+  }
+
+  /** Adds the files that texts or words in them name, relative to the working directory or workspace. */
+  async add(texts: readonly string[], cwd: string): Promise<void> {
+    const words = new Set(texts.flatMap((text) => [text, ...text.split(/[\s:=;,'"`()]+/)]));
+    if (words.size > MAX_WORDS) throw this.#tooMuch();
+    for (const word of words) {
+      if (word === "" || word.includes("\0") || word.length > 4000) continue;
+      for (const from of isAbsolute(word) ? ["/"] : [cwd, this.#workspace]) {
+        const path = resolve(from, word);
+        const real = await realOrNone(path);
+        if (real === undefined) continue;
+        for (const each of [path, real]) await this.#addPath(each);
+      }
+    }
+  }
+
+  /** Adds a file that may be code: anything in `.ipybox`, elsewhere what has the name or mode of code. */
+  async #addPath(path: string): Promise<void> {
+    const hidden = join(this.#workspace, ".ipybox");
+    if (isInside(path, hidden)) {
+      // Files beside a program may be part of it.
+      const [name] = relative(hidden, path).split("/");
+      if (name === undefined || name === "") throw this.#tooMuch();
+      return await this.#addRoot(join(hidden, name));
+    }
+    if (!isInside(path, this.#workspace)) return;
+    const status = await lstatIfAllowed(path);
+    if (status === undefined || status.isDirectory) return;
+    if ((status.isFile && ((status.mode ?? 0) & 0o111) !== 0) || await namesCode(path)) {
+      await this.#addRoot(path);
+    }
+  }
+
+  async #addRoot(path: string): Promise<void> {
+    const name = relative(this.#workspace, path);
+    if (this.digests.has(name)) return;
+    this.digests.set(name, ""); // links may lead back here
+    const digest = await this.#digestOf(path);
+    if (digest === undefined) this.digests.delete(name);
+    else this.digests.set(name, digest);
+  }
+
+  /** The digest of what may be code; `undefined` where there is only data, which a server may write. */
+  async #digestOf(path: string): Promise<string | undefined> {
+    if (++this.#files > MAX_FILES) throw this.#tooMuch();
+    const status = await Deno.lstat(path);
+    if (isData(path, status)) return undefined;
+    if (status.isSymlink) {
+      const real = await realOrNone(path);
+      if (real !== undefined) await this.#addPath(real);
+      return sha256(`link ${await Deno.readLink(path)}`);
+    }
+    if (status.isDirectory) {
+      const names = await Array.fromAsync(Deno.readDir(path), ({ name }) => name);
+      const parts: (readonly [string, string])[] = [];
+      for (const name of names.sort()) {
+        const digest = await this.#digestOf(join(path, name));
+        if (digest !== undefined) parts.push([name, digest]);
+      }
+      return parts.length === 0 ? undefined : sha256(`folder ${JSON.stringify(parts)}`);
+    }
+    if (!status.isFile) return sha256("no file"); // such as a socket
+    this.#bytes += status.size;
+    if (this.#bytes > MAX_BYTES) throw this.#tooMuch();
+    return sha256(await Deno.readFile(path));
+  }
+
+  #tooMuch(): ConfigError {
+    return new ConfigError(
+      `Cannot start MCP server "${this.#serverName}": it names too many files in .ipybox/ to ask about. ` +
+        "If you trust it, register it with `ipybox register`, or put its program into its own folder " +
+        "in .ipybox/",
+    );
+  }
+}
+
+function isData(path: string, { isFile, mode }: Deno.FileInfo): boolean {
+  return isFile && namesData(path) && ((mode ?? 0) & 0o111) === 0;
+}
+
+async function realOrNone(path: string): Promise<string | undefined> {
+  if (!mayRead(path)) return undefined;
+  return await Deno.realPath(path).catch(() => undefined); // a missing file cannot run
+}
