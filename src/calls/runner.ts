@@ -17,10 +17,9 @@ import type { Waiting } from "../base/time_budget.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
 import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
-import { hasOwnDotenv } from "../mcp/env.ts";
 import type { CallToolOptions, Root, SamplingHandler } from "../mcp/hooks.ts";
 import { presentSettings } from "../mcp/launch.ts";
-import { type ServerParams, type VariableLookup, variableLookup } from "../mcp/params.ts";
+import type { ServerParams, VariableLookup } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
 import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
@@ -165,7 +164,7 @@ export class ToolRunner implements AsyncDisposable {
     const settingsFiles = options.settingsFiles ??
       (workspace === undefined ? [] : await presentSettings(registry.entries, workspace));
     return new ToolRunner(registry, {
-      variables: options.variables ?? await ownVariables(workspace, log),
+      variables: options.variables,
       settingsFiles,
       consentFile: await openConsents(options, log),
     }, options);
@@ -389,15 +388,6 @@ export class ToolRunner implements AsyncDisposable {
 interface WorkspaceFiles extends Pick<ToolRunner, "variables" | "settingsFiles"> {
   /** The decisions that a person made permanently. */
   readonly consentFile: ConsentFile | undefined;
-}
-
-/** Code cannot reach a `.env` that exists now; it could create a missing one, so none is ever read then. */
-async function ownVariables(
-  workspace: string | undefined,
-  log: Logger,
-): Promise<VariableLookup | undefined> {
-  const hasDotenv = workspace !== undefined && await hasOwnDotenv(workspace, log);
-  return hasDotenv ? undefined : await variableLookup(workspace, { dotenv: false });
 }
 
 async function openConsents(

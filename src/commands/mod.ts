@@ -62,6 +62,10 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
     summary: "Remove an MCP server and its Python API",
     load: async () => (await import("./unregister.ts")).unregister,
   },
+  trust: {
+    summary: "Show and accept settings of a workspace that do not count yet",
+    load: async () => (await import("./trust.ts")).trust,
+  },
   login: {
     summary: "Log in to a registered remote MCP server",
     load: async () => (await import("./login.ts")).login,

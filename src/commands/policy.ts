@@ -138,6 +138,17 @@ async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Pro
     io.err(`You have accepted ${printable(policy.path)} already`);
     return EXIT.ok;
   }
+  await acceptFound(workspace, policy, parsed, io);
+  return EXIT.ok;
+}
+
+/** Shows a workspace's policy, and records that the user accepts it. */
+export async function acceptFound(
+  workspace: string,
+  policy: FoundPolicy,
+  parsed: ParsedArgs,
+  io: CommandIo,
+): Promise<void> {
   const { document } = policy.source;
   const { columns, rows } = terminalSize();
   const show = (text: string) => io.err(foreignText(text, columns).trimEnd());
@@ -170,7 +181,6 @@ async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Pro
     );
   }
   io.err(`Accepted ${printable(policy.path)}`);
-  return EXIT.ok;
 }
 
 function check(

@@ -4,10 +4,9 @@ import { type GeneratedTool, generateMcpSources } from "../apigen/generate.ts";
 import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../base/errors.ts";
 import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
-import type { Logger } from "../base/log.ts";
 import type { OAuthParams } from "../mcp/oauth/params.ts";
 import { parseServerParams, type ServerParams } from "../mcp/params.ts";
-import { startEvidence } from "../servers/start_evidence.ts";
+import { type StartEvidence, startEvidence } from "../servers/start_evidence.ts";
 import { parseServersFile } from "../servers/foreign.ts";
 import { launchText } from "../servers/facets.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -151,7 +150,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     if (own !== undefined && startAlike(own, wanted)) return wanted;
     const isFromFile = parsed.value("from") !== undefined;
     const shown = isFromFile && io.interactive && !parsed.has("yes")
-      ? await launchRows(name, wanted, { workspace, log: io.log })
+      ? launchRows(name, wanted, await startEvidence(name, wanted, { workspace, log: io.log }))
       : [];
     // If no person reads it, nothing that may be secret is printed.
     if (shown.length > 0) io.err(shown.join("\n"));
@@ -223,12 +222,7 @@ function namesWorkspace(params: ServerParams, workspace: string): boolean {
 }
 
 /** How a server of a file is started, for the person to check. */
-async function launchRows(
-  name: string,
-  params: ServerParams,
-  options: { readonly workspace: string; readonly log: Logger },
-): Promise<string[]> {
-  const shown = await startEvidence(name, params, options);
+export function launchRows(name: string, params: ServerParams, shown: StartEvidence): string[] {
   const { columns } = terminalSize();
   const rowsOf = (text: string) => foreignText(text, columns).trimEnd().split("\n");
   return [

@@ -54,17 +54,19 @@ export class OwnEntries {
       this.#digests[name] === this.#digest(name, value);
   }
 
-  /** Records that an entry is the user's own; a value of `undefined` removes it. */
-  async set(name: string, value: unknown): Promise<void> {
+  /** Records that an entry is the user's own; `undefined` removes it. Whether other processes see that. */
+  async set(name: string, value: unknown): Promise<boolean> {
     this.#digests = this.#changed(this.#digests, name, value);
-    if (this.#place === undefined) return;
+    if (this.#place === undefined) return false;
     const { folder, path } = this.#place;
     try {
       using _lock = await lockUserFolder(folder);
       this.#digests = this.#changed(await readDigests(path), name, value);
       await replaceHostileFile(path, JSON.stringify(this.#digests, null, 2) + "\n");
+      return true;
     } catch (error) {
-      if (!isUnwritable(error)) throw error; // the next process asks again
+      if (!isUnwritable(error)) throw error;
+      return false; // the next process asks again
     }
   }
 

@@ -1,35 +1,33 @@
 import { join } from "node:path";
-import { parse } from "@std/dotenv";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { isPlainFile, lstatIfPresent, readHostileFile } from "../files/safe.ts";
-import { foreignDotenv } from "../sandbox/workspace.ts";
+import { lstatIfPresent } from "../files/safe.ts";
+import { ownNames, readVariables } from "../sandbox/own_variables.ts";
 
-/** Reads a workspace's `.env`, unless executed code may have written it. */
+/** Reads the variables of a workspace's `.env` that are the user's, rather than executed code's. */
 export async function readDotenv(
   workspace: string,
   log: Logger = silentLogger,
 ): Promise<Record<string, string>> {
   const path = join(workspace, ".env");
-  const status = await lstatIfPresent(path);
-  if (status?.isDirectory) return {}; // a virtual environment of that name
-  if (status?.isSymlink) {
+  if ((await lstatIfPresent(path))?.isSymlink) {
     log.warn(`${path} is ignored: code can write what a link leads to. Put a copy in its place`);
-    return {};
   }
-  const text = await readHostileFile(path);
-  return text === undefined || !await isOwn(workspace, log) ? {} : parse(text);
+  const all = Object.entries(await readVariables(workspace));
+  if (all.length === 0) return {};
+  const names = await ownNames(workspace);
+  const own = names === undefined ? all : all.filter(([name]) => names.includes(name));
+  if (own.length < all.length) {
+    const others = all.filter((entry) => !own.includes(entry)).map(([name]) => name);
+    log.warn(
+      `${path}: ignored ${listed(others)}, which code that ran here may have added. ` +
+        "Review the file and accept it with `ipybox trust`",
+    );
+  }
+  return Object.fromEntries(own);
 }
 
-/** Whether a workspace has a `.env` file of the user's own, which executed code cannot write. */
-export async function hasOwnDotenv(
-  workspace: string,
-  log: Logger = silentLogger,
-): Promise<boolean> {
-  return await isPlainFile(join(workspace, ".env")) && await isOwn(workspace, log);
-}
-
-async function isOwn(workspace: string, log: Logger): Promise<boolean> {
-  const why = await foreignDotenv(workspace);
-  if (why !== undefined) log.warn(`${join(workspace, ".env")} is ignored: ${why}`);
-  return why === undefined;
+/** Names in a sentence. Code may have written thousands. */
+function listed(names: readonly string[]): string {
+  const shown = names.slice(0, 5).map((name) => name.slice(0, 50));
+  return [...shown, ...names.length > 5 ? [`${names.length - 5} more`] : []].join(", ");
 }

@@ -13,11 +13,12 @@ import {
   isInReach,
   isInside,
   isWorkspace,
-  lstatIfAllowed,
   pathsOnWay,
   realPathIfSeen,
   reliablePath,
+  stateOf,
 } from "../process/trusted_path.ts";
+import { CODE_NOTE, recordNames } from "./own_variables.ts";
 import { STATE_FOLDER } from "./hidden.ts";
 import { homes } from "./installation.ts";
 import { isRoot } from "./system_packages.ts";
@@ -277,15 +278,6 @@ export function ownPart(workspace: string): string[] {
   return [join(workspace, name)];
 }
 
-/** The file whose presence says that code could write to a workspace. */
-const CODE_NOTE = `${STATE_FOLDER}/code-ran`;
-
-/**
- * The file whose presence says that the `.env` beside its folder may be executed code's, because
- * there was none when code could first write there. Code can neither see nor remove this file.
- */
-const DOTENV_NOTE = `${STATE_FOLDER}/no-dotenv`;
-
 /**
  * Creates the folders of a workspace that the host relies on, so that sandboxed code cannot create
  * them first.
@@ -346,28 +338,11 @@ async function refuseIgnoredCase(workspace: string): Promise<void> {
   );
 }
 
-/** Notes that code can write to a workspace from now on, and whether that has no `.env` of the user's. */
+/** Notes that code can write to a workspace from now on, and which variables are the user's. */
 export async function beginWriting(workspace: string): Promise<void> {
-  const dotenv = await ifPresent(Deno.lstat(join(workspace, ".env")));
-  // A folder, such as an environment, or a link is none either, and code may replace it.
-  if (!dotenv?.isFile) await makeNote(join(workspace, DOTENV_NOTE));
+  // What a session over HTTP has in its folder is code's.
+  if (stateOf(workspace).length > 0) await recordNames(workspace);
   await makeNote(join(workspace, CODE_NOTE));
-}
-
-/** Why code may have written the `.env` of a workspace, and what the user can do; `undefined` if it cannot. */
-export async function foreignDotenv(workspace: string): Promise<string | undefined> {
-  const note = join(workspace, DOTENV_NOTE);
-  // A link, as a repository may have, counts.
-  if (await lstatIfPresent(note) !== undefined) {
-    return `code that ran here may have written it. If it is yours: rm '${note}'`;
-  }
-  for (const outer of await workspacesAbove(workspace)) {
-    if (await lstatIfAllowed(join(outer, CODE_NOTE)) === undefined) continue;
-    return `code that ran in ${outer} may have written it. If no code runs there any more: rm -r '${
-      join(outer, STATE_FOLDER)
-    }'`;
-  }
-  return undefined;
 }
 
 /**

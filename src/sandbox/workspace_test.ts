@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
-import { foreignDotenv, makeOwnFolders, refuseUnfit } from "./workspace.ts";
+import { makeOwnFolders, refuseUnfit } from "./workspace.ts";
 
 Deno.test("makeOwnFolders() makes the host's folders, and accepts nothing else in their place", async () => {
   await using workspace = await TempFolder.create();
@@ -26,21 +26,4 @@ Deno.test({
   fn: async () => {
     await assertRejects(() => refuseUnfit("/dev/shm/space"), ConfigError, "/dev of its own");
   },
-});
-
-Deno.test("foreignDotenv() says whose code may have written the .env, and what to do", async () => {
-  await using outer = await TempFolder.create();
-  const inner = `${outer.path}/inner`;
-  for (const folder of [`${inner}/.ipybox`, `${outer.path}/.ipybox`]) {
-    await Deno.mkdir(folder, { recursive: true });
-  }
-  assertEquals(await foreignDotenv(inner), undefined); // no code has run anywhere
-  await Deno.writeTextFile(`${outer.path}/.ipybox/code-ran`, "");
-  assertMatch(
-    await foreignDotenv(inner) ?? "",
-    /^code that ran in .*If no code runs there any more: /,
-  );
-  assertEquals(await foreignDotenv(outer.path), undefined);
-  await Deno.writeTextFile(`${inner}/.ipybox/no-dotenv`, "");
-  assertMatch(await foreignDotenv(inner) ?? "", /^code that ran here .*: rm '.*\/no-dotenv'$/);
 });

@@ -71,8 +71,7 @@ export class FirstStarts {
         ? "Files of the workspace that it runs have changed since the user registered it"
         : "It is in the workspace's registry, but the user has not registered it";
       const message = `MCP server "${serverName}" was not started: ${reason}. ${why}. They can ` +
-        "review it with `ipybox servers`, and register it with `ipybox register --from " +
-        ".ipybox/mcp.json`" + (isOwn ? "" : ": once more, if the workspace was moved");
+        "review and accept it with `ipybox trust`";
       throw new ToolCallError(error.type, message, { reason }, { cause: error });
     }
     await (isOwn ? registry.keep(serverName, evidence) : registry.accept(serverName, evidence));

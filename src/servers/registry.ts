@@ -116,6 +116,12 @@ export class ServerRegistry {
     return !runsAny(run) || (this.#own?.has(filesOf(name), filesIn(run)) ?? false);
   }
 
+  /** Makes a server of the file the user's own, as they saw it; whether other processes see that. */
+  async adopt(name: string, params: ServerParams, run: RunFiles): Promise<boolean> {
+    await this.keep(name, run);
+    return await this.#own?.set(name, params) ?? false;
+  }
+
   /** Remembers the files of the workspace that the user's own server runs. */
   async keep(name: string, run: RunFiles): Promise<void> {
     await this.#own?.set(filesOf(name), runsAny(run) ? filesIn(run) : undefined);

@@ -5,6 +5,7 @@ import { follow, TestExecutor } from "../support/executor.ts";
 import { filesBelow } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
+import { acceptNames } from "../../src/sandbox/own_variables.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { rejection } from "../support/wait.ts";
 import { attack, DENIED, SECRET, Siege, TOOLS } from "./siege.ts";
@@ -286,9 +287,9 @@ Deno.test("a .env that code plants is never used, one of the user's is once he s
     await using second = await start();
     const error = await rejection(second.executor.execute(call));
     assertStringIncludes(String(error), "${PLANTED}, which is not set");
-    assertStringIncludes(warnings.join("\n"), `${path}/.env is ignored`);
+    assertStringIncludes(warnings.join("\n"), `${path}/.env: ignored PLANTED`);
   }
-  await Deno.remove(`${path}/.ipybox/no-dotenv`);
+  await acceptNames(path, ["PLANTED"]);
   await using third = await start();
   const { text } = await third.executor.execute(call);
   const { KEY, HERE } = JSON.parse(text ?? "");

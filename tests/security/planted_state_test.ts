@@ -4,27 +4,27 @@ import { beginWriting } from "../../src/sandbox/workspace.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
-Deno.test("a link in the place of a note empties and makes no file of the user's", async () => {
+Deno.test("a link in the place of the note empties and makes no file of the user's", async () => {
   await using home = await TempFolder.create();
   await using workspace = await TempFolder.create();
   await Deno.writeTextFile(`${home.path}/profile`, "of the user");
   await Deno.mkdir(`${workspace.path}/.ipybox`);
-  const notes = ["no-dotenv", "code-ran"].map((name) => `${workspace.path}/.ipybox/${name}`);
+  const note = `${workspace.path}/.ipybox/code-ran`;
   for (const target of ["profile", "new"]) {
-    for (const note of notes) await Deno.symlink(`${home.path}/${target}`, note);
+    await Deno.symlink(`${home.path}/${target}`, note);
     await beginWriting(workspace.path);
-    for (const note of notes) await Deno.remove(note);
+    await Deno.remove(note);
   }
   assertEquals(await Deno.readTextFile(`${home.path}/profile`), "of the user");
   const names = await Array.fromAsync(Deno.readDir(home.path), ({ name }) => name);
   assertEquals(names, ["profile"]);
 });
 
-Deno.test("a pipe in the place of a note holds nobody up", async () => {
+Deno.test("a pipe in the place of the note holds nobody up", async () => {
   await using workspace = await TempFolder.create();
   await Deno.mkdir(`${workspace.path}/.ipybox`);
   const { success } = await new Deno.Command("mkfifo", {
-    args: ["no-dotenv", "code-ran"].map((name) => `${workspace.path}/.ipybox/${name}`),
+    args: [`${workspace.path}/.ipybox/code-ran`],
   }).output();
   assertEquals(success, true);
   await beginWriting(workspace.path);

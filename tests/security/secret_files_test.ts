@@ -63,12 +63,3 @@ os.rmdir(".env")
 open(".env", "w").write("KERNEL_ENV_X=code")`);
   assertEquals(await readDotenv(workspace.path), {});
 });
-
-Deno.test("a repository's link in the place of the note does not make code's .env the user's", async () => {
-  await using workspace = await TempFolder.create();
-  await Deno.mkdir(`${workspace.path}/.ipybox`);
-  await Deno.symlink("nowhere", `${workspace.path}/.ipybox/no-dotenv`);
-  await using started = await TestExecutor.start({ workspace: workspace.path });
-  await started.executor.execute('open(".env", "w").write("KERNEL_ENV_X=code")');
-  assertEquals(await readDotenv(workspace.path), {});
-});

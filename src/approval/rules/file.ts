@@ -90,8 +90,7 @@ export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPol
 
 /** Records that the user accepts the text of a workspace's policy; whether that could be recorded. */
 export async function acceptPolicy(workspace: string, text: string): Promise<boolean> {
-  await (await OwnEntries.open(workspace, "policies")).set(WORKSPACE_POLICY, text);
-  return (await OwnEntries.open(workspace, "policies")).has(WORKSPACE_POLICY, text);
+  return await (await OwnEntries.open(workspace, "policies")).set(WORKSPACE_POLICY, text);
 }
 
 /** The warning about a policy that is not accepted. */

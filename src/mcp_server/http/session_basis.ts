@@ -36,7 +36,7 @@ export async function sessionServers(
     // Only the operator decides on servers, not clients.
     log?.warn(
       `Not available in sessions because you have not registered them: ${others.join(", ")} in ` +
-        `${registry.path}. See \`ipybox servers\`, then \`ipybox register\``,
+        `${registry.path}. Review and accept them with \`ipybox trust\``,
     );
   }
   const settled: Record<string, ServerParams> = {};
@@ -47,7 +47,7 @@ export async function sessionServers(
       if (!registry.isGiven(name, params) && !registry.isUnchanged(name, run)) {
         log?.warn(
           `Not available in sessions: ${name}. Files of the workspace that it runs have changed ` +
-            "since you registered it: register it again",
+            "since you registered it. Review and accept them with `ipybox trust`",
         );
         continue;
       }
