@@ -4,7 +4,7 @@ import { hostEnv } from "../base/permission.ts";
 import { stage } from "../base/stages.ts";
 import { ifPresent } from "../files/safe.ts";
 import { programOf } from "../process/program.ts";
-import { pythonArgs } from "../process/python_args.ts";
+import { confinedPythonArgs, pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 import { isBroad, pythonFolders } from "../sandbox/installation.ts";
 import { type WorkspacePython, workspacePython } from "../sandbox/workspace_python.ts";
@@ -128,7 +128,10 @@ async function locateInside(
   { signal }: LocateOptions,
 ): Promise<PythonFiles> {
   const { executable, readable } = inside;
-  const { variables, checker } = parsed(executable, await inside.run(pythonArgs(QUERY), signal));
+  const { variables, checker } = parsed(
+    executable,
+    await inside.run(confinedPythonArgs(QUERY), signal),
+  );
   return {
     ...{ executable, readable, checker: checker ?? undefined },
     variables: own(variables),

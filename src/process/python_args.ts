@@ -8,16 +8,61 @@
  * @module
  */
 
+/**
+ * Refuses to open what is in a workspace, or behind a link there: packages and `.pth` files may lead to modules
+ * that executed code can write, however they do it. No code of a workspace runs without being opened first.
+ */
+const REFUSE = `
+def refuse(event, args):
+    if event in ("open", "import", "ctypes.dlopen"):
+        path = args[1] if event == "import" else args[0]
+        if isinstance(path, (str, bytes)) and path and is_in_workspace(os.fsdecode(path)):
+            raise PermissionError(13, "it is in a workspace, whose code could change it", path)
+sys.addaudithook(refuse)
+`;
+
 /** Does what Python does without `-S`, but imports nothing from folders in workspaces. */
-const ENTER = `
+const enter = (guard: string) => `
 import os, site, sys
+home = os.path.realpath(os.path.expanduser("~"))
+workspaces = {}
+def is_workspace(folder):
+    if (home + "/").startswith(folder.rstrip("/") + "/"):
+        return False # no sandbox is around the home directory
+    if folder not in workspaces:
+        try:
+            workspaces[folder] = bool(os.lstat(os.path.join(folder, ".ipybox")))
+        except PermissionError:
+            workspaces[folder] = True # code can close its folder for a moment
+        except OSError:
+            workspaces[folder] = False
+    return workspaces[folder]
 def is_in_workspace(path):
-    path = os.path.realpath(path)
-    while not os.path.lexists(os.path.join(path, ".ipybox")):
-        path, below = os.path.dirname(path), path
-        if path == below:
-            return False
-    return True
+    if not path.startswith("/"):
+        path = os.path.join(os.getcwd(), path)
+    at, links, names = "/", 0, path.split("/")
+    while names:
+        name = names.pop(0)
+        if name in ("", "."):
+            continue
+        if name == "..":
+            at = os.path.dirname(at)
+            continue
+        if is_workspace(at):
+            return True
+        path = os.path.join(at, name)
+        try:
+            target = os.readlink(path)
+        except OSError:
+            at = path
+            continue
+        links += 1
+        if links > 40:
+            return True
+        names[:0] = target.split("/")
+        at = "/" if target.startswith("/") else at
+    return is_workspace(at)
+${guard}
 def add_package(folder, name, *_):
     global imports_workspace
     with open(os.path.join(folder, name), encoding="utf-8-sig", errors="surrogateescape") as file:
@@ -48,11 +93,16 @@ sys.meta_path[:] = finders
 `;
 
 /**
- * The arguments with which Python runs a program, which may import what the environment has. It finds
- * `imports_workspace`: whether this Python would otherwise import from a workspace.
+ * The arguments with which the host runs a Python of the user's, with a program that may import what the
+ * environment has. It finds `imports_workspace`: whether this Python would otherwise import from a workspace.
  */
 export function pythonArgs(program: string): string[] {
-  return ["-I", "-S", "-c", ENTER + program];
+  return ["-I", "-S", "-c", enter(REFUSE) + program];
+}
+
+/** The same for a Python that runs in a sandbox, which may be in the workspace itself. */
+export function confinedPythonArgs(program: string): string[] {
+  return ["-I", "-S", "-c", enter("") + program];
 }
 
 /** The arguments with which Python makes an environment, before those of `venv`. */

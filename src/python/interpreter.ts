@@ -6,7 +6,7 @@
 import { z } from "zod";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { findPrograms, programOf } from "../process/program.ts";
-import { pythonArgs } from "../process/python_args.ts";
+import { confinedPythonArgs, pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 import { parsedJson } from "../json/plain.ts";
 import type { WorkspacePython } from "../sandbox/workspace_python.ts";
@@ -24,7 +24,7 @@ const interpreterSchema = z.object({
   /** The directory of the Python it is based on (`sys.base_prefix`). */
   basePrefix: text,
   /** Its version, such as `"3.11.7"`. */
-  version: text,
+  version: z.string().regex(/^\d{1,4}(\.\d{1,4}){2}$/),
   /** Whether it can make virtual environments with pip, which Debian packages separately. */
   makesEnvironments: z.boolean(),
   /** Whether pip may install packages into it: it has pip, and no other program manages it. */
@@ -86,10 +86,12 @@ export async function inspectInterpreter(
 ): Promise<Interpreter> {
   const names = Object.entries(modules).map(([module, name]) => `${module}=${name}`);
   // -I, because kernels ignore the current folder, PYTHONPATH and the user's site-packages, too.
-  const args = [...pythonArgs(INSPECT), ...names];
   const { stdout, stderr, code } = inside === undefined
-    ? await output(command, args)
-    : await inside.run(args, AbortSignal.timeout(TIMEOUT_MS));
+    ? await output(command, [...pythonArgs(INSPECT), ...names])
+    : await inside.run(
+      [...confinedPythonArgs(INSPECT), ...names],
+      AbortSignal.timeout(TIMEOUT_MS),
+    );
   const answer = parseInterpreter(stdout);
   if (answer !== undefined && inside !== undefined) {
     const asked = Object.values(modules);

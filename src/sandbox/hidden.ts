@@ -14,13 +14,13 @@ export const STATE_FOLDER = ".ipybox";
 
 /** How many levels of folders are searched. */
 const MAX_DEPTH = 4;
-/** How many entries are looked at, which takes about a second. */
-const MAX_ENTRIES = 1_000_000;
+/** How many entries are looked at. A million take about a second. */
+const MAX_ENTRIES = 10_000_000;
 /** How many paths can be hidden: each is a mount, and mounts make every start slower. */
 const MAX_HIDDEN = 500;
 
 /** Folders without secrets of the user's, however much they hold. */
-const UNSEARCHED: readonly string[] = [".git", "node_modules"];
+const UNSEARCHED: readonly string[] = ["node_modules"];
 
 const SECRET_FILES: ReadonlySet<string> = new Set([
   ".boto",
@@ -43,8 +43,8 @@ const EXAMPLE = /\.(example|sample|template)$/;
 export interface Hidden {
   /** The paths to hide, of which at most {@linkcode MAX_HIDDEN} are given. */
   readonly paths: readonly string[];
-  /** The git folder outside of it, if it is a worktree or a submodule. */
-  readonly repository: string | null;
+  /** What git needs of the repository outside of it, if it is a worktree or a submodule. */
+  readonly repository: readonly string[];
   /** Why code may see more than it should, in sentences for the user. */
   readonly warnings: readonly string[];
 }
@@ -52,8 +52,7 @@ export interface Hidden {
 const answerSchema = z.object({
   paths: z.array(z.string().startsWith("/")),
   found: z.number(),
-  entries: z.number(),
-  repository: z.string().startsWith("/").nullable(),
+  repository: z.array(z.string().startsWith("/")),
 });
 
 /** Finds what code must not see of a folder, whose path has no links. */
@@ -75,13 +74,8 @@ export async function findHidden(
   const args = ["-I", "-S", "-c", asset("sandbox/hidden.py"), JSON.stringify(order)];
   const { success, stdout, stderr } = await runProgram(python, { args, signal });
   if (!success) throw new Error(`Cannot search ${folder} for secrets: ${stderr.trim()}`);
-  const { paths, found, entries, repository } = answerSchema.parse(JSON.parse(stdout));
+  const { paths, found, repository } = answerSchema.parse(JSON.parse(stdout));
   const warnings: string[] = [];
-  if (entries > MAX_ENTRIES) {
-    warnings.push(
-      `${folder} has more than ${MAX_ENTRIES} files and folders: secrets are hidden from code only among these`,
-    );
-  }
   if (found > paths.length) {
     warnings.push(
       `Code can read ${found - paths.length} files with names of secrets in ${folder}: at most ` +

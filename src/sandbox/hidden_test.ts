@@ -112,12 +112,13 @@ Deno.test({
   ignore: !isPosix,
   fn: async () => {
     await using folder = await TempFolder.create();
-    await make(folder.path, "sub/", ".git/hooks/", "node_modules/x/");
-    const names = ["s", "sub/s", ".git/fsmonitor--daemon.ipc", "node_modules/x/s"];
-    const listeners = names.map((name) =>
+    await make(folder.path, "sub/", ".git/worktrees/x/", ".git/objects/", "node_modules/x/");
+    const names = ["s", "sub/s", ".git/fsmonitor--daemon.ipc", ".git/worktrees/x/s"];
+    const unseen = [".git/objects/s", "node_modules/x/s"]; // where nobody puts one
+    const listeners = [...names, ...unseen].map((name) =>
       Deno.listen({ transport: "unix", path: `${folder.path}/${name}` })
     );
-    assertEquals(await hiddenIn(folder.path), [".git/fsmonitor--daemon.ipc", "s", "sub/s"]);
+    assertEquals(await hiddenIn(folder.path), names.toSorted());
     for (const listener of listeners) listener.close();
   },
 });
@@ -158,6 +159,22 @@ Deno.test("findHidden() hides ipybox's own folders, however many secrets code ma
   assertEquals(paths.slice(0, 2), [`${folder.path}/.ipybox`, `${folder.path}/inner/.ipybox`]);
 });
 
+Deno.test("findHidden() hides secrets, however many folders a repository has for ipybox's own", async () => {
+  await using folder = await TempFolder.create();
+  for (let i = 0; i < 600; i++) await make(folder.path, `fixtures/${i}/.ipybox/`);
+  await make(folder.path, ".env", "app/.env", ".ipybox/");
+  const { paths } = await find(folder.path);
+  const shown = new Set(paths);
+  for (const name of [".env", "app/.env", ".ipybox"]) assert(shown.has(`${folder.path}/${name}`));
+  assertEquals(paths.length, 500);
+});
+
+Deno.test("findHidden() searches worktrees that are kept in .git", async () => {
+  await using folder = await TempFolder.create();
+  await make(folder.path, ".git/wt/f/.env", ".git/wt/f/.ipybox/", ".git/objects/.env");
+  assertEquals(await hiddenIn(folder.path), [".git/wt/f/.env", ".git/wt/f/.ipybox"]);
+});
+
 Deno.test({
   name: "findHidden() looks into folders whose names are not UTF-8",
   ignore: Deno.build.os !== "linux", // elsewhere, all names are
@@ -176,7 +193,7 @@ Deno.test({
 
 Deno.test("findHidden() takes a folder that cannot be listed as one that code cannot list either", async () => {
   await using folder = await TempFolder.create();
-  assertEquals(await find(`${folder.path}/missing`), { paths: [], repository: null, warnings: [] });
+  assertEquals(await find(`${folder.path}/missing`), { paths: [], repository: [], warnings: [] });
 });
 
 Deno.test("findHidden() hides folders that their owner cannot look into, which code can open again", async () => {
@@ -201,24 +218,33 @@ Deno.test("findHidden() hides what a user keeps at the top, however many secrets
   );
 });
 
-Deno.test("findHidden() finds the repository of a worktree and of a submodule, if that names it, too", async () => {
+Deno.test("findHidden() finds what git needs for a worktree and a submodule, if that names it, too", async () => {
   await using folder = await TempFolder.create();
   const { path } = folder;
   await make(path, "main/.git/worktrees/tree/HEAD", "main/.git/modules/sub/HEAD", "main/sub/");
+  await make(
+    path,
+    "main/.git/HEAD",
+    "main/.git/objects/",
+    "main/.git/other/.env",
+    "main/.git/info/",
+  );
   await make(path, "tree/file", "other/.git/worktrees/tree/HEAD");
   const own = `${path}/main/.git`;
+  await Deno.symlink("/etc", `${own}/refs`);
   await Deno.writeTextFile(`${own}/worktrees/tree/gitdir`, `${path}/tree/.git\n`);
   await Deno.writeTextFile(`${own}/modules/sub/config`, "[core]\n\tworktree = ../../../sub\n");
   const repositoryOf = async (tree: string, dotGit: string) => {
     await Deno.writeTextFile(`${path}/${tree}/.git`, dotGit);
     return (await find(`${path}/${tree}`)).repository;
   };
-  assertEquals(await repositoryOf("tree", `gitdir: ${own}/worktrees/tree\n`), own);
-  await make(path, "main/.git/.git-credentials");
-  assertEquals((await find(`${path}/tree`)).paths, [`${own}/.git-credentials`]);
+  const parts = ["HEAD", "info", "objects", "worktrees/tree"].map((name) => `${own}/${name}`);
+  assertEquals(await repositoryOf("tree", `gitdir: ${own}/worktrees/tree\n`), parts);
+  await make(path, "main/.git/info/.git-credentials");
+  assertEquals((await find(`${path}/tree`)).paths, [`${own}/info/.git-credentials`]);
   assertEquals(
     await repositoryOf("main/sub", "gitdir: ../.git/modules/sub\n"),
-    `${own}/modules/sub`,
+    ["HEAD", "config"].map((name) => `${own}/modules/sub/${name}`),
   );
   for (
     const named of [
@@ -230,9 +256,9 @@ Deno.test("findHidden() finds the repository of a worktree and of a submodule, i
     ]
       .concat(`gitdir: ${own}/modules/sub`, `gitdir: ${own}`, "gitdir: ../../.git/modules/\0")
   ) {
-    assertEquals(await repositoryOf("tree", named), null, named);
+    assertEquals(await repositoryOf("tree", named), [], named);
   }
   await Deno.remove(`${path}/tree/.git`);
   await Deno.symlink(`${path}/main/.git`, `${path}/tree/.git`);
-  assertEquals((await find(`${path}/tree`)).repository, null);
+  assertEquals((await find(`${path}/tree`)).repository, []);
 });

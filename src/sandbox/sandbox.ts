@@ -168,7 +168,7 @@ export async function workspaceView(
   for (const warning of hidden.flatMap(({ warnings }) => warnings)) log.warn(warning);
   const mask = [...hidden.flatMap(({ paths }) => paths), ...around, ...own];
   // What is in a folder of ipybox's own is another session's.
-  const repositories = hidden.flatMap(({ repository }) => repository ?? [])
+  const repositories = hidden.flatMap(({ repository }) => repository)
     .filter((path) => !mask.some((folder) => isInside(path, folder)));
   return {
     show: [...(project ? [project] : []), ...repositories],

@@ -14,6 +14,9 @@ ORDER = json.loads(sys.argv[1])
 NAMES = frozenset(ORDER["names"])
 SECRET, EXAMPLE = re.compile(ORDER["pattern"]), re.compile(ORDER["example"])
 UNSEARCHED = frozenset(ORDER["unsearched"])
+# What a repository of git consists of, and what of that is only data.
+PARTS = ("HEAD", "config", "packed-refs", "shallow", "info", "hooks", "lfs", "logs", "objects", "refs")
+GIT_DATA = frozenset(("lfs", "logs", "objects", "refs"))
 
 
 def is_secret(name):  # what has no dot in front is not matched: most names, of up to a million
@@ -21,17 +24,24 @@ def is_secret(name):  # what has no dot in front is not matched: most names, of 
 
 
 def rank(path):
-    """What is hidden first: ipybox's own, what a user keeps at the top, then what was changed long ago, which
-    code cannot choose."""
+    """What is hidden first: what a user keeps at the top under names that are there once, then what was changed
+    long ago. Code can choose neither."""
     folder, name = os.path.split(path)
-    if name == ORDER["state"]:
+    if folder == ORDER["folder"] and (name in NAMES or name in (".env", ORDER["state"])):
         return (0, 0)
-    if folder == ORDER["folder"] and (name in NAMES or name == ".env"):
-        return (1, 0)
     try:
-        return (2, os.lstat(path).st_ctime_ns)
+        return (1, os.lstat(path).st_ctime_ns)
     except OSError:
-        return (3, 0)
+        return (2, 0)
+
+
+def first(paths, most):
+    """Those to hide of too many. Half of them may be ipybox's own folders, of which code can make many, too."""
+    states, others = [], []
+    for path in sorted(paths, key=rank):
+        (states if os.path.basename(path) == ORDER["state"] else others).append(path)
+    states = states[: max(most // 2, most - len(others))]
+    return states + others[: most - len(states)]
 
 
 def target_in(folder, link):
@@ -56,18 +66,13 @@ def listing(folder):
     return os.scandir(folder)
 
 
-def search(root, depth):
-    """Finds by level, so that a deep tree takes none of the entries of those above it.
-
-    ipybox's own folders come first, that of this folder before all: code can make as many secrets as it likes.
-    """
-    state, most = ORDER["state"], ORDER["entries"]
-    own = os.path.join(root, state)
-    states, found = [own] if os.path.isdir(own) else [], []
-    entries, level = 0, [(root, True)]
+def search(root, depth, is_git=False):
+    """Finds secrets, sockets and ipybox's own folders by level. The data of git's repositories hold none."""
+    state, found = ORDER["state"], []
+    entries, level = 0, [(root, is_git)]
     for _ in range(depth):
         below = []
-        for folder, goes_on in level:
+        for folder, in_git in level:
             try:
                 listed = listing(folder)
             except (FileNotFoundError, NotADirectoryError):
@@ -80,16 +85,14 @@ def search(root, depth):
             with listed:
                 for entry in listed:
                     entries += 1
-                    if entries > most:
-                        return states + found, entries
+                    if entries > ORDER["entries"]:
+                        sys.exit(f"it has more than {ORDER['entries']} files and folders")
                     name = entry.name
                     if entry.is_dir(follow_symlinks=False):
                         if name == state:
-                            states.append(entry.path)
-                        elif goes_on and name not in UNSEARCHED:
-                            below.append((entry.path, True))
-                        elif goes_on and name == ".git":
-                            below.append((entry.path, False))  # programs of git listen there
+                            found.append(entry.path)
+                        elif name not in UNSEARCHED and not (in_git and name in GIT_DATA):
+                            below.append((entry.path, in_git or name == ".git"))
                     elif is_secret(name):
                         target = target_in(root, entry.path) if entry.is_symlink() else entry.path
                         if target is not None:
@@ -97,7 +100,7 @@ def search(root, depth):
                     elif not entry.is_file(follow_symlinks=False) and is_socket(entry.path):
                         found.append(entry.path)
         level = below
-    return states + found, entries
+    return found
 
 
 def read(path):
@@ -110,39 +113,39 @@ def read(path):
 
 
 def repository_of(root):
-    """The folder of git outside of a worktree or a submodule, if that is its own.
+    """What git needs of the repository outside of a worktree or a submodule, if that is its own. Beside it, a
+    bare repository may have other worktrees.
 
     Code can write its `.git`, so what that names counts only if it leads back, which is written outside.
     """
     named = re.match(r"gitdir: ([^\n\0]+)", read(f"{root}/.git"))
     if named is None:
-        return None
+        return []
     own = os.path.realpath(os.path.join(root, named[1]))
     common, kind = os.path.split(os.path.dirname(own))
     if kind == "worktrees" and common.endswith((".git", "/.bare")):
-        shown, leads_back = common, read(f"{own}/gitdir").rstrip("\r\n") == f"{root}/.git"
+        leads_back = read(f"{own}/gitdir").rstrip("\r\n") == f"{root}/.git"
     elif "/.git/modules/" in own:
         tree = re.search(r"^\s*worktree\s*=\s*([^\n\0]+)", read(f"{own}/config"), re.MULTILINE)
-        shown = own
+        common = own
         leads_back = tree is not None and os.path.realpath(os.path.join(own, tree[1])) == root
     else:
-        return None
-    return shown if leads_back and not root.startswith(f"{shown}/") else None
+        return []
+    if not leads_back or root.startswith(f"{common}/"):
+        return []
+    parts = [own] if own != common else []
+    return [*(path for name in PARTS if is_real(path := f"{common}/{name}")), *parts]
 
 
-PATHS, ENTRIES = search(ORDER["folder"], ORDER["depth"])
+def is_real(path):
+    return os.path.exists(path) and not os.path.islink(path)
+
+
+PATHS = search(ORDER["folder"], ORDER["depth"])
 REPOSITORY = repository_of(ORDER["folder"])
-if REPOSITORY is not None:
-    PATHS += search(REPOSITORY, 1)[0]  # programs of git listen there
+for part in REPOSITORY:
+    if os.path.isdir(part) and os.path.basename(part) not in GIT_DATA:
+        PATHS += search(part, ORDER["depth"], True)  # programs of git listen there
 PATHS = list(dict.fromkeys(PATHS))
-if len(PATHS) > ORDER["most"]:
-    PATHS.sort(key=rank)
-json.dump(
-    {
-        "paths": PATHS[: ORDER["most"]],
-        "found": len(PATHS),
-        "entries": ENTRIES,
-        "repository": REPOSITORY,
-    },
-    sys.stdout,
-)
+HIDDEN = PATHS if len(PATHS) <= ORDER["most"] else first(PATHS, ORDER["most"])
+json.dump({"paths": HIDDEN, "found": len(PATHS), "repository": REPOSITORY}, sys.stdout)

@@ -58,6 +58,33 @@ Deno.test("no Python of the user's imports outside of the sandbox what code has 
   assertEquals((await inspectInterpreter(testPython())).importsWorkspace, false);
 });
 
+Deno.test("nor where a .pth file or a link of the environment leads to what code has written", async () => {
+  await using folder = await TempFolder.create();
+  const { workspace, mark, python } = await makePlaces(folder.path);
+  const [site = ""] = await Array.fromAsync(
+    Deno.readDir(`${folder.path}/venv/lib`),
+    ({ name }) => `${folder.path}/venv/lib/${name}/site-packages`,
+  );
+  const run = `open(${JSON.stringify(mark)}, "a").write("ran ")`;
+  await Deno.mkdir(`${workspace}/lib`);
+  await Deno.writeTextFile(`${workspace}/lib/evil.pth`, `import os; ${run}\n`);
+  await Deno.writeTextFile(`${workspace}/lib/late.py`, run);
+  await Deno.mkdir(`${workspace}/linked`);
+  await Deno.writeTextFile(`${workspace}/linked/__init__.py`, run);
+  await Deno.symlink(`${workspace}/linked`, `${site}/linked`);
+  const lines = [
+    `import site; site.addsitedir(${JSON.stringify(`${workspace}/lib`)})`,
+    `import sys; sys.path.insert(0, ${JSON.stringify(`${workspace}/lib`)}); import late`,
+  ];
+  for (const [index, line] of lines.entries()) {
+    await Deno.writeTextFile(`${site}/leads${index}.pth`, `${line}\n`);
+  }
+  const found = await inspectInterpreter(python, { linked: "linked", ipykernel: "ipykernel" });
+  assertEquals(await ranAt(mark), "");
+  assertEquals(Object.keys(found.packages), ["ipykernel"]);
+  assertStringIncludes(found.missing.linked ?? "", "in a workspace, whose code could change it");
+});
+
 Deno.test("nor does the Python of a placement", async () => {
   await using folder = await TempFolder.create();
   const { workspace, mark, python } = await makePlaces(folder.path);

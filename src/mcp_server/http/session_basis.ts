@@ -79,10 +79,12 @@ export async function basisOf(options: SessionBasisOptions): Promise<string> {
   ]);
 }
 
-async function hiddenIn(project: string, workspace: string): Promise<readonly string[]> {
+/** What a session hides. A file that was replaced since is another one, and not hidden. */
+async function hiddenIn(project: string, workspace: string): Promise<readonly unknown[]> {
   const folder = await projectPath(project, sessionFolders(workspace));
   const python = await hostPython(workspace);
-  return (await findHidden(folder, { python })).paths;
+  const { paths } = await findHidden(folder, { python });
+  return await Promise.all(paths.map(async (path) => [path, await fileOf(path)]));
 }
 
 /** Identifies the Python. One that was rebuilt differs. */
