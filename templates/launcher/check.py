@@ -139,7 +139,8 @@ def of_the_host(probe, wall):
     if not probe.get("ambiguous") and is_process(probe["process"]):
         yield "processes of the host are visible"
     shown = [path for path, *_ in wall["seen"]] if wall else []
-    for path in [name.format(uid=os.getuid()) for name in SOCKETS] + probe.get("sockets", []):
+    uid = wall["user"] if wall else os.getuid()  # outside
+    for path in [name.format(uid=uid) for name in SOCKETS] + probe.get("sockets", []):
         named = any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in shown)
         if not named and is_socket(path):
             yield f"the host's socket {path!r} can be reached"

@@ -40,10 +40,8 @@ def homes():
 
 
 def pwd_home():
-    try:
-        return pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:
-        return None
+    user = known(os.getuid())
+    return user and user.pw_dir
 
 
 def is_wide(folder):
@@ -110,11 +108,24 @@ def hosts():
     return f"127.0.0.1 {' '.join(names)}\n::1 localhost ip6-localhost ip6-loopback\n"
 
 
-def users():
-    """The known users with this one, whom a directory elsewhere may know; nothing if the file does."""
+def user_inside():
+    """The user that code sees itself as. Root is another one: programs ask who they are, and would try what
+    only root's rights allow. Its files and what it may do stay those of the user outside."""
+    uid = os.getuid()
+    return uid if uid != 0 else next(free for free in range(1000, 1 << 16) if not known(free))
+
+
+def known(uid):
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError:
+        return None
+
+
+def users(uid):
+    """The known users with the one inside, whom a directory elsewhere may know; nothing if the file does."""
     with open("/etc/passwd", encoding="utf-8", errors="surrogateescape") as file:
         text = file.read()
-    uid = os.getuid()
     if any(line.split(":")[2:3] == [str(uid)] for line in text.splitlines()):
         return None
     name = os.environ.get("USER") or "user"
@@ -243,6 +254,8 @@ def wall(order):
     """The command line of bubblewrap, without the program, and what the check from inside expects."""
     argv = [order["bwrap"], "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
     argv += ["--unshare-cgroup", "--die-with-parent", "--cap-drop", "ALL"]
+    uid = user_inside()
+    argv += ["--uid", str(uid)]
     argv += ["--add-seccomp-fd", kept_open(bytes.fromhex(order["filter"]))]
     argv += ["--unshare-net", "--new-session"] if order["network"] == "none" else []
     found = mounts(order)
@@ -275,7 +288,7 @@ def wall(order):
         else:
             argv += [BINDS[kind], path, path]
     argv += replaced("/etc/hosts", hosts()) if "/etc" in found else []
-    argv += replaced("/etc/passwd", users()) if "/etc" in found else []
+    argv += replaced("/etc/passwd", users(uid)) if "/etc" in found else []
     covers += [] if whole == WRITE else ["/"]
     for path in ["/dev", "/sys", *sorted(covers, reverse=True)]:
         argv += ["--remount-ro", path]
@@ -294,6 +307,7 @@ def wall(order):
         ],
         "masked": [path for path, kind in found.items() if kind == MASK],
         "identities": order["identities"],
+        "user": os.getuid(),
     }
     return argv, expected
 

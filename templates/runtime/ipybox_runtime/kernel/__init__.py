@@ -39,7 +39,7 @@ def start(config_json: str) -> None:
     streams.install()
     child_output.install(shell)
     event_loop.install(shell)
-    libraries.install(shell, sandboxed)
+    libraries.install(shell)
     meant_code.install(shell)
     cell_source.install(shell)
     messages.install(shell.kernel.session)

@@ -19,11 +19,8 @@ _POLARS = {"POLARS_TABLE_WIDTH": "320", "POLARS_FMT_MAX_COLS": "20"}  # it break
 _FIGURES = ("agg", "cairo", "inline", "pdf", "ps", "svg")
 
 
-def install(shell: "InteractiveShell", sandboxed: bool) -> None:
+def install(shell: "InteractiveShell") -> None:
     """Widen tables, unless the environment says how wide they are, and show figures and bars as such."""
-    if sandboxed and os.geteuid() == 0:
-        os.environ.setdefault("TAR_OPTIONS", "--no-same-owner")
-        when_imported.call("tarfile", _leave_owners)
     when_imported.call("pandas", _widen_pandas)
     when_imported.call("numpy", _widen_numpy)
     when_imported.call("nltk", _make_nltk_folder)
@@ -93,15 +90,6 @@ def _show_bokeh_as_page(io: Any) -> None:
 
     io.install_notebook_hook("jupyter", load, show_doc, io.notebook.show_app, overwrite=True)
     io.state.curstate().output_notebook()
-
-
-def _leave_owners(tarfile: Any) -> None:
-    """Extract archives as other users do: root in a sandbox cannot give files away, and would lose modes."""
-
-    def leave(*_arguments: Any) -> None:
-        pass
-
-    tarfile.TarFile.chown = leave
 
 
 def _keep_figures_inline(shell: Any) -> None:
