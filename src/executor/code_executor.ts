@@ -21,7 +21,7 @@ import type { KernelHost } from "../kernel/host.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../kernel/typed_code.ts";
 import type { ServerParams } from "../mcp/params.ts";
-import type { PackageFolder } from "../python/packages.ts";
+import { PackageFolder } from "../python/packages.ts";
 import { parseRequirement } from "../python/requirement.ts";
 import { ServerApis } from "./apis.ts";
 import { CodeInputs, type RunEvent } from "./code_inputs.ts";
@@ -521,8 +521,8 @@ export class CodeExecutor implements AsyncDisposable {
    * @returns The last 16 KiB of the installer's output.
    * @throws {TypeError} A requirement is neither a package nor a Git repository.
    * @throws {PackageInstallError} The installation failed; `output` says why.
-   * @throws {EnvironmentNotReadyError} There is no installer, no sandbox, or no packages folder:
-   * `packages` is `false`, or Deno's permissions do not allow writing to the user's cache.
+   * @throws {EnvironmentNotReadyError} There is no installer, no sandbox, or no packages folder, for
+   * example because `packages` is `false`; or Deno's permissions do not suffice.
    *
    * @example
    * ```ts
@@ -540,11 +540,20 @@ export class CodeExecutor implements AsyncDisposable {
     checkOptions("installPackages()", options);
     const list = typeof requirements === "string" ? [requirements] : requirements;
     const parsed = list.map(parseRequirement);
+    const lacking = PackageFolder.lacking();
+    if (lacking.length > 0) {
+      throw new EnvironmentNotReadyError(
+        `Cannot install packages: the program runs without ${lacking.join(" and ")}`,
+        `Run it with ${
+          lacking.join(" ")
+        }, without paths or names; docs/permissions.md lists what else it takes`,
+      );
+    }
     if (this.#packages === undefined) {
       throw new EnvironmentNotReadyError(
         "Cannot install packages: this executor has no packages folder",
-        "Remove `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write); with a " +
-          "Python in the workspace, or a placement, install them into the Python there",
+        "Remove `packages: false`; with a Python in the workspace, or a placement, install them into " +
+          "the Python there",
       );
     }
     const signal = anySignal(options.signal, this.#closed.signal);
