@@ -50,6 +50,7 @@ export type {
   InputEvent,
   InstallPackagesOptions,
   NoteEvent,
+  OptionalEvent,
   RegisterServerOptions,
   ResultEvent,
   ResumeOptions,

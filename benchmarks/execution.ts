@@ -119,7 +119,7 @@ class ReadyKernels implements Logger {
 async function timeCancel(executor: CodeExecutor): Promise<number> {
   const code = "import time; print(1, flush=True); time.sleep(60)";
   let begin = 0;
-  for await (const _event of executor.stream(code, { chunks: true })) {
+  for await (const _event of executor.stream(code, { events: ["chunk"] })) {
     begin = performance.now();
     executor.cancel();
   }

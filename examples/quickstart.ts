@@ -36,7 +36,7 @@ for await (const event of executor.stream(ACTION, { timeoutMs: 60_000 })) {
     case "result":
       console.log(event.result.text);
       break;
-    case "chunk": // only with `chunks: true`
+    case "chunk": // only with `events: ["chunk"]`
       break;
   }
 }

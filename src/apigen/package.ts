@@ -7,7 +7,7 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
-import { mayUse } from "../base/permission.ts";
+import { isAllGranted } from "../base/permission.ts";
 import { fairTurns } from "../base/signals.ts";
 import { writeBeneath } from "../files/beneath.ts";
 import { removeFromWorkspace } from "../files/remove_tree.ts";
@@ -392,10 +392,10 @@ const STUBS: ReadonlyMap<string, string> = new Map([
   ["models.pyi", `${MCPTOOLS}.${RUNTIME}.models`],
 ]);
 
-/** Whether stubs can be written safely, which on Linux requires `/proc/self/fd`. */
+/** Whether stubs can be written safely: on Linux through `/proc/self/fd`, which Deno opens only with all permissions. */
 function isPermitted(): boolean {
   if (Deno.build.os !== "linux") return true;
-  return mayUse("/proc/self/fd");
+  return isAllGranted();
 }
 
 /** Writes the stubs beside the packages. What code put in their place is left alone. */

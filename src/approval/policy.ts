@@ -1,3 +1,4 @@
+import { refuseUnknownKeys } from "../base/known_keys.ts";
 import type { ApprovalCall } from "./request.ts";
 
 /** What happens to a call: an approver is asked, or it is allowed or denied without asking. */
@@ -67,6 +68,7 @@ export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
   const modes = typeof setting === "string"
     ? { tools: setting, shell: setting, resources: setting, elicitations: setting }
     : setting;
+  refuseUnknownKeys(modes, { known: KINDS, place: 'the option "approval"' });
   const { tools = "ask", shell = "allow", resources = "ask", elicitations = "ask" } = modes;
   const byKind = {
     tool: tools,
@@ -94,6 +96,13 @@ export function guardsShell(setting: ApprovalSetting = {}): boolean {
   if (typeof setting === "string") return setting !== "allow";
   return "decide" in setting || (setting.shell ?? "allow") !== "allow";
 }
+
+const KINDS = [
+  "tools",
+  "shell",
+  "resources",
+  "elicitations",
+] as const satisfies readonly (keyof ApprovalModes)[];
 
 const MODES: readonly string[] = ["ask", "allow", "deny"];
 

@@ -32,11 +32,11 @@ export interface ToolCall {
   readonly arguments: ExactObject;
   /** The calling line, as the code reports it; not to be trusted. */
   readonly source?: CallSource;
-  /**
-   * The call's entry in the journal of a durable session.
-   *
-   * @internal
-   */
+}
+
+/** A tool call that a durable session may make again. */
+export interface RecordedCall extends ToolCall {
+  /** The call's entry in the journal of the session. */
   readonly entry?: JournalEntry;
 }
 
@@ -224,7 +224,7 @@ export class Calls {
     return new ObservedCall(call, this.#options.observers, { cell: this.#cell, request, entry });
   }
 
-  async callTool(call: ToolCall, options: CallToolOptions): Promise<ToolResult> {
+  async callTool(call: RecordedCall, options: CallToolOptions): Promise<ToolResult> {
     const { pool, events, changes } = this.#options;
     const { entry, ...asked } = call;
     const { serverName, toolName } = call;

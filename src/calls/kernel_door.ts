@@ -2,6 +2,7 @@ import { limitedLogger, type Logger } from "../base/log.ts";
 import { callHash } from "../approval/call_text.ts";
 import type { ApprovalCall } from "../approval/request.ts";
 import { Refused } from "./door.ts";
+import type { RecordedCall } from "./calls.ts";
 import type { CallJournal, JournalEntry } from "./journal.ts";
 import { DoorServer, type IncomingCall } from "./door_server.ts";
 import type { ToolProgress } from "../mcp/hooks.ts";
@@ -80,7 +81,8 @@ export function kernelDoor(options: KernelDoorOptions): DoorServer {
             ? (report: ToolProgress) => tell(progressLine(report))
             : undefined;
           const limits = { signal, timeoutMs, onProgress };
-          return resultText(await runner.runCall({ ...asked, source, entry }, limits));
+          const recorded: RecordedCall = { ...asked, source, entry };
+          return resultText(await runner.runCall(recorded, limits));
         });
       }
       case "catalog": {

@@ -6,7 +6,7 @@ import { ApprovalChannel } from "../approval/channel.ts";
 import { Consents } from "../approval/consents.ts";
 import { ApprovalGate } from "../approval/gate.ts";
 import { type CallObserver, CallSpans } from "../approval/observed_call.ts";
-import { approvalPolicy, type ApprovalSetting } from "../approval/policy.ts";
+import { approvalPolicy } from "../approval/policy.ts";
 import { ElicitationChannel, type EndedQuestion } from "../approval/questions.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { ConsentFile } from "../approval/rules/consent_file.ts";
@@ -15,9 +15,10 @@ import { requirePositive } from "../base/numbers.ts";
 import { stage } from "../base/stages.ts";
 import type { Waiting } from "../base/time_budget.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
+import type { CodeExecutorOptions } from "../executor/options.ts";
 import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
-import type { CallToolOptions, Root, SamplingHandler } from "../mcp/hooks.ts";
+import type { CallToolOptions } from "../mcp/hooks.ts";
 import { presentSettings } from "../mcp/launch.ts";
 import type { ServerParams, VariableLookup } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
@@ -26,7 +27,7 @@ import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
 import { FirstStarts } from "../servers/first_starts.ts";
 import { McpPool, type ServerPoolOptions } from "../servers/pool.ts";
 import { ResultShapes } from "../servers/shapes.ts";
-import { type GivenServers, ServerRegistry } from "../servers/registry.ts";
+import { ServerRegistry } from "../servers/registry.ts";
 import { type ApproveOptions, Calls, type CatalogCall, type ToolCall } from "./calls.ts";
 
 /**
@@ -161,7 +162,8 @@ export class ToolRunner implements AsyncDisposable {
     const { workspace, servers, log = stderrLogger() } = options;
     await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers });
-    const settingsFiles = options.settingsFiles ??
+    const own: OwnRunnerOptions = options;
+    const settingsFiles = own.settingsFiles ??
       (workspace === undefined ? [] : await presentSettings(registry.entries, workspace));
     return new ToolRunner(registry, {
       variables: options.variables,
@@ -406,58 +408,22 @@ function withoutSecrets(call: ApprovalCall, names: readonly string[] | undefined
 }
 
 /** Options of `ToolRunner.start()`. */
-export interface ToolRunnerOptions extends ServerPoolOptions {
-  /** MCP servers by name; they take precedence over the workspace's registered ones. */
-  servers?: GivenServers;
-  /**
-   * Which calls need approval.
-   *
-   * @default {{ tools: "ask", shell: "allow" }}
-   */
-  approval?: ApprovalSetting;
-  /**
-   * How long to wait for a decision on a call, in milliseconds; then it is refused.
-   *
-   * @default {undefined} forever
-   */
-  approvalTimeoutMs?: number;
-  /**
-   * Whether to write each request to the workspace's audit log, `.ipybox/audit.jsonl`; or the log to
-   * write to, which stays open.
-   *
-   * @default {true}
-   */
-  audit?: boolean | AuditLog;
-  /**
-   * The settings files that already running code cannot write to.
-   *
-   * @default {undefined} those that exist now
-   * @internal
-   */
+export interface ToolRunnerOptions extends
+  ServerPoolOptions,
+  Pick<
+    CodeExecutorOptions,
+    | "servers"
+    | "approval"
+    | "approvalTimeoutMs"
+    | "audit"
+    | "consents"
+    | "callTimeoutMs"
+    | "sampling"
+    | "roots"
+  > {}
+
+/** What the host of a durable session sets beside them. */
+export interface OwnRunnerOptions extends ToolRunnerOptions {
+  /** The settings files that already running code cannot write to; by default those that exist now. */
   settingsFiles?: readonly string[];
-  /**
-   * Whether to use and extend the permanent decisions in the workspace's `.ipybox/consents.json`; or
-   * the path of another workspace whose decisions to use.
-   *
-   * @default {true}
-   */
-  consents?: boolean | string;
-  /**
-   * How long a tool call may take once it is approved, in milliseconds; then it is cancelled.
-   *
-   * @default {undefined} forever
-   */
-  callTimeoutMs?: number;
-  /**
-   * Answers MCP servers that ask for a model.
-   *
-   * @default {undefined} servers see no sampling capability
-   */
-  sampling?: SamplingHandler;
-  /**
-   * The folders that MCP servers should work in.
-   *
-   * @default {undefined} servers see no roots capability
-   */
-  roots?: readonly Root[];
 }

@@ -10,7 +10,7 @@ import type { ByteStream } from "../base/streams.ts";
 import type { CallJournal } from "./journal.ts";
 import type { DoorServer } from "./door_server.ts";
 import { kernelDoor } from "./kernel_door.ts";
-import { ToolRunner, type ToolRunnerOptions } from "./runner.ts";
+import { type OwnRunnerOptions, ToolRunner, type ToolRunnerOptions } from "./runner.ts";
 
 /** Options of {@linkcode ToolServer.start}. */
 export interface ToolServerOptions extends ToolRunnerOptions {
@@ -28,26 +28,24 @@ export interface ToolServerOptions extends ToolRunnerOptions {
    */
   kernelPort?: boolean;
   /**
-   * The journal of a durable session, which makes sure that each call is made only once, however often
-   * the kernel asks for it. Disposing the tool server leaves the session running and the journal open.
-   *
-   * @internal
-   */
-  journal?: CallJournal;
-  /**
    * The token of a kernel that is already running.
    *
    * @default {undefined} a new one
    */
   kernelToken?: string;
-  /**
-   * Looks for other sessions and calls that wait there, which pages name.
-   *
-   * @internal
-   */
-  elsewhere?: PersonDesks["elsewhere"];
   /** Time limits of the approval page, in milliseconds. */
   approvalPage?: ApprovalPageOptions;
+}
+
+/** What an executor sets beside them. */
+export interface OwnServerOptions extends ToolServerOptions, OwnRunnerOptions {
+  /**
+   * The journal of a durable session, which makes sure that each call is made only once, however often
+   * the kernel asks for it. Disposing the tool server leaves the session running and the journal open.
+   */
+  journal?: CallJournal;
+  /** Looks for other sessions and calls that wait there, which pages name. */
+  elsewhere?: PersonDesks["elsewhere"];
 }
 
 /** The address of a door of a {@linkcode ToolServer}, and its token. */
@@ -127,7 +125,8 @@ export class ToolServer implements AsyncDisposable {
     await using stack = new AsyncDisposableStack();
     const folder = stack.use(await socketFolder(log))?.path; // first, as it may fail
     const runner = await ToolRunner.start({ ...options, log });
-    const { workspace, approvalPage, elsewhere } = options;
+    const own: OwnServerOptions = options;
+    const { workspace, approvalPage, elsewhere, journal, kernelToken } = own;
     const { channel, elicitations } = runner;
     const desk = stack.use(
       new PageDesk({ channel, elicitations, workspace, elsewhere }, approvalPage),
@@ -135,7 +134,6 @@ export class ToolServer implements AsyncDisposable {
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
 
-    const { journal, kernelToken } = options;
     const kernel = stack.use(kernelDoor({ ...common, journal, kernelToken }));
     const port = kernelPort ? kernel.listen() : undefined;
     const token = randomToken();

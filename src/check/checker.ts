@@ -6,7 +6,7 @@ import type { KernelHost } from "../kernel/host.ts";
 import { type ChangedFile, LanguageServer } from "./language_server.ts";
 import { type Look, MAX_CODE, parseLook } from "./look.ts";
 import { type CodeProblem, type Findings, judge, undefinedNames } from "./problems.ts";
-import { CheckReport } from "./report.ts";
+import { CheckReport, reportOfSyntax, UNCHECKED } from "./report.ts";
 import type { StubTree } from "./stub_tree.ts";
 
 /** Options of {@linkcode CodeChecker}. */
@@ -126,7 +126,7 @@ export class CodeChecker implements Disposable {
   ): Promise<CheckReport> {
     const found = parseLook(await this.#options.kernel.look(code, signal));
     if (found === undefined) return this.#unchecked("the kernel could not analyze it");
-    if ("syntax" in found) return CheckReport.ofSyntax(found.syntax);
+    if ("syntax" in found) return reportOfSyntax(found.syntax);
     const { look } = found;
     pending.look = look;
     const names = undefinedNames(look);
@@ -221,7 +221,7 @@ export class CodeChecker implements Disposable {
 
   #unchecked(why: string): CheckReport {
     this.#options.log.debug(`A cell was not checked before it ran: ${why}`);
-    return CheckReport.NONE;
+    return UNCHECKED;
   }
 }
 

@@ -49,19 +49,6 @@ export class CheckReport {
   readonly #file: string | null;
 
   /**
-   * The report on code that was not checked.
-   *
-   * @internal
-   */
-  static readonly NONE: CheckReport = new CheckReport({
-    problems: [],
-    notes: [],
-    tools: [],
-    isComplete: false,
-    text: "",
-  });
-
-  /**
    * Created by ipybox; not for direct construction.
    *
    * @param parts What was found.
@@ -82,33 +69,6 @@ export class CheckReport {
     this.isComplete = isComplete;
     this.#lines = text.split("\n");
     this.#file = file;
-  }
-
-  /**
-   * The report on code with a syntax error.
-   *
-   * @param syntax Python's error.
-   * @returns The report.
-   * @internal
-   */
-  static ofSyntax({ file, name, message, line, column, source }: BadSyntax): CheckReport {
-    const at = { line: Math.max(0, line - 1), column: Math.max(0, column - 1) };
-    const problem = {
-      ...at,
-      endLine: at.line,
-      endColumn: at.column + 1,
-      ename: name,
-      evalue: message,
-    };
-    const text = "\n".repeat(at.line) + source;
-    return new CheckReport({
-      problems: [problem],
-      notes: [],
-      tools: [],
-      isComplete: true,
-      text,
-      file,
-    });
   }
 
   /**
@@ -155,6 +115,38 @@ export class CheckReport {
       `    ${" ".repeat(column - start)}${"^".repeat(carets)}`,
     ].join("\n");
   }
+}
+
+/** The report on code that was not checked. */
+export const UNCHECKED: CheckReport = new CheckReport({
+  problems: [],
+  notes: [],
+  tools: [],
+  isComplete: false,
+  text: "",
+});
+
+/** The report on code with a syntax error. */
+export function reportOfSyntax(
+  { file, name, message, line, column, source }: BadSyntax,
+): CheckReport {
+  const at = { line: Math.max(0, line - 1), column: Math.max(0, column - 1) };
+  const problem = {
+    ...at,
+    endLine: at.line,
+    endColumn: at.column + 1,
+    ename: name,
+    evalue: message,
+  };
+  const text = "\n".repeat(at.line) + source;
+  return new CheckReport({
+    problems: [problem],
+    notes: [],
+    tools: [],
+    isComplete: true,
+    text,
+    file,
+  });
 }
 
 /** Nobody fixes more at a time. */

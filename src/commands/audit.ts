@@ -171,9 +171,10 @@ function duration(ms: number): string {
 const LOCAL_TIME = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" });
 
 /** Describes a line about the log itself. */
-function incident({ sealed, leftOut, removed }: Fields): string {
+function incident({ sealed, leftOut, removed, lost }: Fields): string {
   if (sealed !== undefined) return "a torn line was sealed off";
   if (leftOut !== undefined) return `too many requests to list them: ${JSON.stringify(leftOut)}`;
   if (removed !== undefined) return `old files were removed: ${JSON.stringify(removed)}`;
+  if (lost !== undefined) return `lines were missing here: ${JSON.stringify(lost)}`;
   return "something unknown";
 }

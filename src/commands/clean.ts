@@ -1,3 +1,4 @@
+import { abandonedHeads } from "../approval/audit/head.ts";
 import { folderUsage } from "../files/folder_usage.ts";
 import { forEachOldSession, KEPT_DAYS } from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, removeHeld, runFolders } from "../files/private_folder.ts";
@@ -74,6 +75,10 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   for (const { path, workspace: gone } of await abandonedCaches()) {
     const what = `cache of ${gone}, which no longer exists`;
     await take({ path, what }, () => discardCache(path));
+  }
+  for (const { path, workspace: gone } of await abandonedHeads()) {
+    const what = `end of the audit log of ${gone}, which no longer exists`;
+    await take({ path, what }, () => Deno.remove(path));
   }
   report(found, parsed.has("dry-run"), io);
   return failed ? EXIT.failed : EXIT.ok;

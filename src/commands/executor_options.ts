@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
 import { isShell } from "../approval/request.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
+import type { OwnExecutorOptions } from "../executor/options.ts";
 import { readDotenv } from "../mcp/env.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
@@ -92,7 +92,7 @@ export async function executorOptions(
   parsed: ParsedArgs,
   io: CommandIo,
   workspace: string,
-): Promise<CodeExecutorOptions & { readonly workspace: string }> {
+): Promise<OwnExecutorOptions & { readonly workspace: string }> {
   const { policy, ...modes } = await approvalOf(parsed, workspace, io.log);
   return {
     ...kernelOptions(parsed, io, workspace),
@@ -113,7 +113,7 @@ export function kernelOptions(parsed: ParsedArgs, io: CommandIo, workspace: stri
     check: parsed.choice("check", ["block", "warn", "off"]),
     installer: "command",
     log: parsed.has("verbose") ? io.verboseLog : io.log,
-  } satisfies CodeExecutorOptions;
+  } satisfies OwnExecutorOptions;
 }
 
 /** The approval settings of the command line and the policy files. */

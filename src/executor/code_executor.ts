@@ -21,7 +21,7 @@ import type { KernelHost } from "../kernel/host.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../kernel/typed_code.ts";
 import type { ServerParams } from "../mcp/params.ts";
-import type { PackageFolder } from "../python/packages.ts";
+import { PackageFolder } from "../python/packages.ts";
 import { parseRequirement } from "../python/requirement.ts";
 import { ServerApis } from "./apis.ts";
 import { CodeInputs, type RunEvent } from "./code_inputs.ts";
@@ -39,8 +39,20 @@ import type {
   ResumeOptions,
   StreamOptions,
 } from "./options.ts";
+import {
+  checkAttach,
+  checkExecute,
+  checkOptions,
+  checkResume,
+  checkStart,
+  checkStream,
+} from "./option_keys.ts";
+import { undisposed } from "./undisposed.ts";
 import { attachParts, type DurableParts, type RunningParts, startParts } from "./start.ts";
 import { findSession, type LeftTime } from "./durable.ts";
+
+/** The files of an executor's workspace, with a placement that does not show this machine's. */
+export let farWorkspaceOf: (executor: CodeExecutor) => FarWorkspace;
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it stops
@@ -56,7 +68,7 @@ import { findSession, type LeftTime } from "./durable.ts";
  * for await (const event of executor.stream("print(6 * 7)", { timeoutMs: 10_000 })) {
  *   switch (event.type) {
  *     case "chunk":
- *       break; // only with `chunks: true`
+ *       break; // only with `events: ["chunk"]`
  *     case "approval":
  *       await event.request.reject("no tools today");
  *       break;
@@ -78,6 +90,7 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #checkMode: CheckMode;
   readonly #durable: DurableParts | undefined;
   readonly #closed = new AbortController();
+  readonly #told: Disposable;
   #found:
     | (NonNullable<DurableParts["found"]> & { readonly turn: Disposable | undefined })
     | undefined;
@@ -85,6 +98,10 @@ export class CodeExecutor implements AsyncDisposable {
   #state: KernelState = "kept";
   #resetting: Promise<void> = Promise.resolve();
   #disposing: Promise<void> | undefined;
+
+  static {
+    farWorkspaceOf = (executor) => executor.#kernel.farWorkspace;
+  }
 
   private constructor(
     parts: AsyncDisposableStack,
@@ -100,6 +117,7 @@ export class CodeExecutor implements AsyncDisposable {
     this.#checkMode = options.check ?? "block";
     this.#apis = new ServerApis({ ...options, workspace, runner: tools.runner });
     this.#durable = durable;
+    this.#told = undisposed.add(this, options.log ?? stderrLogger());
   }
 
   /**
@@ -111,11 +129,13 @@ export class CodeExecutor implements AsyncDisposable {
    * sandbox, it is a `SandboxUnavailableError`.
    * @throws {ConfigError} The registry or an option is invalid.
    * @throws {RangeError} A time limit or a number is not positive.
-   * @throws {TypeError} `requireShellEscape` is set, but `approval` allows all shell commands.
+   * @throws {TypeError} An option is unknown, or `requireShellEscape` is set, but `approval` allows all
+   * shell commands.
    * @throws {GatewayStartError} The kernel gateway exited or did not answer in time.
    * @throws {KernelStartError} The kernel could not be set up or was not ready in time.
    */
   static async start(options: CodeExecutorOptions = {}): Promise<CodeExecutor> {
+    checkStart(options);
     await using parts = new AsyncDisposableStack();
     const logged = { ...options, log: options.log ?? stderrLogger() };
     const running = await startParts(parts, logged);
@@ -138,6 +158,7 @@ export class CodeExecutor implements AsyncDisposable {
    * says what to do.
    */
   static async attach(id: string, options: AttachOptions = {}): Promise<CodeExecutor> {
+    checkAttach(options);
     await using parts = new AsyncDisposableStack();
     const record = await findSession(id);
     const logged = { ...options, log: options.log ?? stderrLogger() };
@@ -189,6 +210,7 @@ export class CodeExecutor implements AsyncDisposable {
    * open.
    */
   async detach(options: DetachOptions = {}): Promise<void> {
+    checkOptions("detach()", options);
     if (this.#durable === undefined) {
       throw new TypeError("Cannot detach from a session that is not durable");
     }
@@ -203,7 +225,11 @@ export class CodeExecutor implements AsyncDisposable {
   /** Runs code until the kernel has started it. */
   async #begin(code: string): Promise<void> {
     const { promise: begun, resolve } = Promise.withResolvers<void>();
-    const events = this.#run(code, { inputs: true }, (execution) => resolve(execution.begun()));
+    const events = this.#run(
+      code,
+      { events: ["input"] },
+      (execution) => resolve(execution.begun()),
+    );
     const over = (async () => {
       while (!(await events.next()).done); // the next host repeats its questions
     })();
@@ -224,11 +250,12 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {KernelDiedError} The kernel died, possibly while no process was attached.
    */
   async *resume(options: ResumeOptions = {}): AsyncGenerator<ExecutionEvent, void, undefined> {
+    checkResume(options);
     const found = this.#found;
     if (found === undefined) return;
     this.#found = undefined;
     const { run, code, inputs, left } = found;
-    const { chunks = false, inputs: withInputs = false } = options;
+    const wanted = new Set(options.events);
     using turn = found.turn ?? await this.#kernel.turn(this.#closed.signal);
     this.#current = run;
     using span = startSpan("execute_code");
@@ -242,8 +269,8 @@ export class CodeExecutor implements AsyncDisposable {
           yield { type: "result", result: value };
           return;
         }
-        if (value.type === "input" && !withInputs) value.request.end(); // nobody can answer it
-        else if (chunks || value.type !== "chunk") yield value;
+        if (value.type === "input" && !wanted.has("input")) value.request.end(); // nobody can answer it
+        else if (value.type !== "chunk" || wanted.has("chunk")) yield value;
       }
     } catch (error) {
       yield* this.#notes();
@@ -318,6 +345,7 @@ export class CodeExecutor implements AsyncDisposable {
     code: string,
     options: StreamOptions = {},
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
+    checkStream(options);
     const result = yield* this.#run(code, options);
     if (result !== undefined) yield { type: "result", result };
   }
@@ -348,6 +376,7 @@ export class CodeExecutor implements AsyncDisposable {
    * ```
    */
   async execute(code: string, options: ExecuteOptions = {}): Promise<ExecutionResult> {
+    checkExecute(options);
     const { approve, ...limits } = options;
     let result: ExecutionResult = { text: null, images: [], outputs: [] };
     for await (const event of this.stream(code, limits)) {
@@ -454,6 +483,7 @@ export class CodeExecutor implements AsyncDisposable {
    * ```
    */
   async check(code: string, options: { readonly signal?: AbortSignal } = {}): Promise<CheckReport> {
+    checkOptions("check()", options);
     const checker = this.#checker;
     if (checker === undefined) {
       throw new EnvironmentNotReadyError("Checks are turned off", 'Remove `check: "off"`');
@@ -494,8 +524,8 @@ export class CodeExecutor implements AsyncDisposable {
    * @returns The last 16 KiB of the installer's output.
    * @throws {TypeError} A requirement is neither a package nor a Git repository.
    * @throws {PackageInstallError} The installation failed; `output` says why.
-   * @throws {EnvironmentNotReadyError} There is no installer, no sandbox, or no packages folder:
-   * `packages` is `false`, or Deno's permissions do not allow writing to the user's cache.
+   * @throws {EnvironmentNotReadyError} There is no installer, no sandbox, or no packages folder, for
+   * example because `packages` is `false`; or Deno's permissions do not suffice.
    *
    * @example
    * ```ts
@@ -510,22 +540,27 @@ export class CodeExecutor implements AsyncDisposable {
     requirements: string | readonly string[],
     options: InstallPackagesOptions = {},
   ): Promise<string> {
+    checkOptions("installPackages()", options);
     const list = typeof requirements === "string" ? [requirements] : requirements;
     const parsed = list.map(parseRequirement);
+    const lacking = PackageFolder.lacking();
+    if (lacking.length > 0) {
+      throw new EnvironmentNotReadyError(
+        `Cannot install packages: the program runs without ${lacking.join(" and ")}`,
+        `Run it with ${
+          lacking.join(" ")
+        }, without paths or names; docs/permissions.md lists what else it takes`,
+      );
+    }
     if (this.#packages === undefined) {
       throw new EnvironmentNotReadyError(
         "Cannot install packages: this executor has no packages folder",
-        "Remove `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write); with a " +
-          "Python in the workspace, or a placement, install them into the Python there",
+        "Remove `packages: false`; with a Python in the workspace, or a placement, install them into " +
+          "the Python there",
       );
     }
     const signal = anySignal(options.signal, this.#closed.signal);
     return await this.#packages.install(parsed, { ...options, signal });
-  }
-
-  /** @internal The files of the workspace, with a placement that does not show this machine's. */
-  get farWorkspace(): FarWorkspace {
-    return this.#kernel.farWorkspace;
   }
 
   /**
@@ -547,6 +582,7 @@ export class CodeExecutor implements AsyncDisposable {
     params: ServerParams,
     options: RegisterServerOptions = {},
   ): Promise<GeneratedTool[]> {
+    checkOptions("registerServer()", options);
     return await this.#apis.add(name, params, anySignal(options.signal, this.#closed.signal));
   }
 
@@ -579,6 +615,7 @@ export class CodeExecutor implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort(new DOMException("The executor was closed", "AbortError"));
     using _stage = stage("end");
+    this.#told[Symbol.dispose]();
     await (this.#disposing ??= this.#parts.disposeAsync());
   }
 
@@ -588,7 +625,8 @@ export class CodeExecutor implements AsyncDisposable {
     options: StreamOptions,
     onRun: (execution: Run<RunEvent>) => void = () => {},
   ): AsyncGenerator<ExecutionEvent, ExecutionResult | undefined, undefined> {
-    const { id, storeHistory, chunks = false, inputs: withInputs = false } = options;
+    const { id, storeHistory } = options;
+    const wanted = new Set(options.events);
     if (id !== undefined && !/^[\w-]{1,64}$/.test(id)) {
       throw new TypeError(`"${id}" cannot be an execution's id: use letters, digits, "-" and "_"`);
     }
@@ -601,8 +639,8 @@ export class CodeExecutor implements AsyncDisposable {
       id,
       signal,
       storeHistory,
-      chunks,
-      onInput: withInputs ? (request) => inputs.take(request, execution) : undefined,
+      chunks: wanted.has("chunk"),
+      onInput: wanted.has("input") ? (request) => inputs.take(request, execution) : undefined,
     });
     this.#current = execution;
     using span = startSpan("execute_code");
@@ -641,7 +679,8 @@ export class CodeExecutor implements AsyncDisposable {
     execution: Run<RunEvent>,
     { code, names, options, turn, inputs, span, left }: Turn,
   ): AsyncGenerator<ExecutionEvent, ExecutionResult, undefined> {
-    const { timeoutMs = left?.timeoutMs, elicitations = false, calls = false } = options;
+    const { timeoutMs = left?.timeoutMs } = options;
+    const wanted = new Set(options.events);
     const { runner } = this.#tools;
     const { channel, events: serverEvents, elicitations: questions } = runner;
     const { events } = execution;
@@ -652,13 +691,17 @@ export class CodeExecutor implements AsyncDisposable {
       const size = JSON.stringify(event).length;
       if (events.hasRoom(size)) events.add(event, size);
     });
-    using _follower = calls ? serverEvents.followCalls((event) => events.add(event)) : undefined;
+    using _follower = wanted.has("call_started") || wanted.has("call_ended")
+      ? serverEvents.followCalls((event) => {
+        if (wanted.has(event.type)) events.add(event);
+      })
+      : undefined;
     // The output before a request must be delivered first.
     using _approver = channel.attached ? undefined : channel.attach(async (request) => {
       await execution.flush();
       events.add({ type: "approval", request });
     });
-    using _answerer = !elicitations || questions.attached
+    using _answerer = !wanted.has("elicitation") || questions.attached
       ? undefined
       : questions.attach(async (request) => {
         await execution.flush();

@@ -261,6 +261,7 @@ export async function createSession(
   const id = randomToken().slice(0, 12);
   const folder = folderOf(id);
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
+  await Deno.lstat(folder); // without the permission to read it, nothing could remove it again
   const place = await placeOf(workspace);
   const startedAt = Date.now();
   const common = {

@@ -4,9 +4,10 @@ import { SessionGoneError, statusOf } from "../kernel/supervisor.ts";
 import { CodeExecutor } from "./code_executor.ts";
 import { endDurable, findSession, keptState, NameTakenError, refuseOfClient } from "./durable.ts";
 import type { NotedOptions } from "./durable.ts";
-import type { CodeExecutorOptions } from "./options.ts";
+import { optionsToAttach, optionsToStart } from "./option_keys.ts";
+import type { OwnExecutorOptions } from "./options.ts";
 
-interface NamedSessionOptions extends CodeExecutorOptions {
+interface NamedSessionOptions extends OwnExecutorOptions {
   readonly durable?: NotedOptions;
   readonly workspace: string;
   /** Whether to replace a session that was lost. */
@@ -25,14 +26,16 @@ export async function startNamed(
   name: string,
   { replacesLost = false, ...options }: NamedSessionOptions,
 ): Promise<NamedSession> {
-  const start = () => CodeExecutor.start({ ...options, durable: { ...options.durable, name } });
+  const start = () =>
+    CodeExecutor.start(optionsToStart({ ...options, durable: { ...options.durable, name } }));
   try {
     return { executor: await start(), before: "nothing" };
   } catch (error) {
     if (!(error instanceof NameTakenError)) throw error;
     try {
       await requireSame(error.id, options);
-      return { executor: await CodeExecutor.attach(error.id, options), before: "itself" };
+      const executor = await CodeExecutor.attach(error.id, optionsToAttach(options));
+      return { executor, before: "itself" };
     } catch (lost) {
       if (!replacesLost || !(lost instanceof SessionGoneError)) throw lost;
       await endDurable(error.id);

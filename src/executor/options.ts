@@ -1,31 +1,25 @@
-import type { DurableOptions } from "./durable.ts";
-import type { CheckReport } from "../check/report.ts";
+import type { ApprovalSetting } from "../approval/policy.ts";
+import type { AuditLog } from "../approval/audit/log.ts";
 import type { PersonDesks } from "../approval/page/desk.ts";
+import type { ElicitationRequest } from "../approval/questions.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
-import type { ToolRunnerOptions } from "../calls/runner.ts";
+import type { Logger } from "../base/log.ts";
+import type { CheckReport } from "../check/report.ts";
 import type { Installer } from "../kernel/bootstrap.ts";
-import type { KernelClientOptions } from "../kernel/client.ts";
-import type { KernelGatewayOptions } from "../kernel/gateway.ts";
 import type { InputRequest } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
-import type { ElicitationRequest } from "../approval/questions.ts";
+import type { Root, SamplingHandler } from "../mcp/hooks.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
+import type { VariableLookup } from "../mcp/params.ts";
+import type { Placement } from "../placement/placement.ts";
+import type { ResourceLimits } from "../sandbox/limits.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import type { CallEvent, ServerEvent } from "../servers/events.ts";
+import type { GivenServers } from "../servers/registry.ts";
+import type { DurableOptions } from "./durable.ts";
 
-/**
- * Options of `CodeExecutor.start()`: for tool calls ({@linkcode ToolRunnerOptions}), for the sandbox
- * and its limits ({@linkcode KernelGatewayOptions}), for the kernel ({@linkcode KernelClientOptions}),
- * and a few more.
- */
-export interface CodeExecutorOptions extends
-  ToolRunnerOptions,
-  Omit<
-    KernelGatewayOptions,
-    "python" | "workspace" | "packages" | "kernelDoor" | "kernelToken" | "log"
-  >,
-  Pick<
-    KernelClientOptions,
-    "imagesDir" | "restoreWorkingDir" | "maxOutputBytes" | "spareKernel"
-  > {
+/** Options of `CodeExecutor.start()`. */
+export interface CodeExecutorOptions {
   /**
    * The code's working directory. It contains the generated Python APIs in `mcptools/` and the registry
    * of MCP servers in `.ipybox/mcp.json`. Executed code can read and write everything but these two.
@@ -33,6 +27,34 @@ export interface CodeExecutorOptions extends
    * @default {Deno.cwd()}
    */
   workspace?: string;
+  /** MCP servers by name; they take precedence over the workspace's registered ones. */
+  servers?: GivenServers;
+  /**
+   * Which calls need approval.
+   *
+   * @default {{ tools: "ask", shell: "allow" }}
+   */
+  approval?: ApprovalSetting;
+  /**
+   * How long to wait for a decision on a call, in milliseconds; then it is refused.
+   *
+   * @default {undefined} forever
+   */
+  approvalTimeoutMs?: number;
+  /**
+   * Whether to use and extend the permanent decisions in the workspace's `.ipybox/consents.json`; or
+   * the path of another workspace whose decisions to use.
+   *
+   * @default {true}
+   */
+  consents?: boolean | string;
+  /**
+   * Whether to write each request to the workspace's audit log, `.ipybox/audit.jsonl`; or the log to
+   * write to, which stays open.
+   *
+   * @default {true}
+   */
+  audit?: boolean | AuditLog;
   /**
    * Whether code can start processes only with shell commands (`!cmd`, `%%bash` and the like), which
    * can be approved, and not with `subprocess`, `os.system` and so on. This guards against code that
@@ -42,13 +64,6 @@ export interface CodeExecutorOptions extends
    * @default {false}
    */
   requireShellEscape?: boolean;
-  /**
-   * Whether code can import the packages that `installPackages()` or `ipybox install` installed for its
-   * workspace; with a path, also those of the workspace there. Code cannot change them.
-   *
-   * @default {true}
-   */
-  packages?: boolean | string;
   /**
    * Whether code is checked before it runs: for undefined names, and for calls and results of generated
    * functions that do not match their tools. With `"block"`, code that is certain to fail raises that
@@ -60,12 +75,124 @@ export interface CodeExecutorOptions extends
    */
   check?: CheckMode;
   /**
+   * How long a tool call may take once it is approved, in milliseconds; then it is cancelled.
+   *
+   * @default {undefined} forever
+   */
+  callTimeoutMs?: number;
+  /**
+   * The time limit for an MCP server to start and answer, in milliseconds, unless its parameters
+   * set one. The time in which a package runner such as `npx` downloads it does not count, where
+   * that can be observed.
+   *
+   * @default {60000}
+   */
+  connectTimeoutMs?: number;
+  /**
+   * How many concurrent requests one MCP server receives; others wait.
+   *
+   * @default {64}
+   */
+  maxConcurrentCalls?: number;
+  /**
+   * How long an MCP server keeps running without requests, in milliseconds. Stopping it loses its
+   * in-memory state; the next request starts it again.
+   *
+   * @default {3600000}
+   */
+  serverIdleMs?: number;
+  /**
+   * Provides the values of `${VAR}` in servers' parameters.
+   *
+   * @default {undefined} the environment, then the workspace's `.env`
+   */
+  variables?: VariableLookup;
+  /**
+   * Lets a person log in to remote servers that require it. The login counts toward no time limit.
+   *
+   * @default {undefined} such a server cannot be used, and the error says how to log in
+   */
+  login?: LoginOptions;
+  /**
+   * Answers MCP servers that ask for a model.
+   *
+   * @default {undefined} servers see no sampling capability
+   */
+  sampling?: SamplingHandler;
+  /**
+   * The folders that MCP servers should work in.
+   *
+   * @default {undefined} servers see no roots capability
+   */
+  roots?: readonly Root[];
+  /**
+   * Where kernels run: in a container, or on another machine. Approvals, secrets and MCP servers stay
+   * on this one.
+   *
+   * @default {undefined} on this machine, in its sandbox
+   */
+  placement?: Placement;
+  /**
+   * Whether code runs in the OS sandbox, and how that differs from its defaults.
+   *
+   * @default {true}
+   */
+  sandbox?: boolean | SandboxOptions;
+  /**
+   * What one process of the executed code may take, also without the sandbox; `false` for no limits.
+   * An error that comes from one of them names it.
+   *
+   * @default 8 GiB of memory, 1024 processes in the sandbox, no limit of files or CPU time
+   */
+  limits?: ResourceLimits | false;
+  /**
    * The path of a Python that has `jupyter_kernel_gateway`, `ipykernel` and `pydantic`. With a
    * placement, its path there; the default is the image's Python, or `python3`.
    *
    * @default the environment variable `IPYBOX_PYTHON`, else the environment made by `ipybox setup`
    */
   python?: string;
+  /**
+   * Whether code can import the packages that `installPackages()` or `ipybox install` installed for its
+   * workspace; with a path, also those of the workspace there. Code cannot change them.
+   *
+   * @default {true}
+   */
+  packages?: boolean | string;
+  /**
+   * Environment variables of the kernel. Of the host's, it inherits `PATH`, and on this machine those for
+   * the user's name, the time zone, the language and Git's author.
+   */
+  kernelEnv?: Readonly<Record<string, string>>;
+  /**
+   * The folder for files of displays, such as images, relative to the workspace. It is created with the
+   * first.
+   *
+   * @default {"images"}
+   */
+  imagesDir?: string;
+  /**
+   * How much text of one execution is kept in memory, in bytes: half of it from the start and half
+   * from the end. The whole of a longer one goes to a file, which the text names.
+   *
+   * @default {1048576}
+   */
+  maxOutputBytes?: number;
+  /**
+   * Whether each execution starts in its first directory again, wherever the one before went. One
+   * that left it says so in its text.
+   *
+   * @default {false}
+   */
+  restoreWorkingDir?: boolean;
+  /**
+   * Whether a second kernel is kept ready, so that `reset()` takes milliseconds and a kernel that died
+   * is replaced immediately. It costs the memory of one idle kernel, some 45 MB, and is started half a
+   * second after the first code has begun.
+   *
+   * @default {true}
+   */
+  spareKernel?: boolean;
   /**
    * Lets the session outlive this process: its kernel keeps running when the process exits or is
    * killed, and `CodeExecutor.attach()` continues it. Disposing the executor ends it.
@@ -74,17 +201,26 @@ export interface CodeExecutorOptions extends
    */
   durable?: DurableOptions;
   /**
-   * How the reader of the code's output installs packages.
+   * How long the gateway and the kernel may each take to start, in milliseconds.
    *
-   * @internal
-   * @default {"method"}
+   * @default {60000}
    */
-  installer?: Installer;
+  startTimeoutMs?: number;
+  /** Cancels the start. */
+  signal?: AbortSignal;
   /**
-   * Looks for other sessions, which pages name in place of the workspace's.
+   * Receives log messages, such as warnings about weaker protection.
    *
-   * @internal
+   * @default {stderrLogger()}
    */
+  log?: Logger;
+}
+
+/** What ipybox's own programs set beside the options. */
+export interface OwnExecutorOptions extends CodeExecutorOptions {
+  /** How the reader of the code's output installs packages; `"method"` by default. */
+  installer?: Installer;
+  /** Looks for other sessions, which pages name in place of the workspace's. */
   elsewhere?: PersonDesks["elsewhere"];
 }
 
@@ -144,41 +280,30 @@ export interface StreamOptions extends Omit<ExecuteOptions, "approve"> {
    */
   id?: string;
   /**
-   * Whether output is delivered as events while it is produced.
+   * The types of events to deliver beside those that always come:
    *
-   * If the loop pauses, for example while a person decides, events beyond 16 MiB of unread ones are
-   * dropped, and a chunk says how much. The result is not affected.
+   * - `"chunk"`: output while it is produced. If the loop pauses, for example while a person decides,
+   *   chunks beyond 16 MiB of unread events are dropped, and a chunk says how much. The result is not
+   *   affected.
+   * - `"call_started"`, `"call_ended"`: the beginning and the end of each call, with the decision.
+   * - `"elicitation"`: questions of MCP servers, for the loop to answer. Otherwise they wait for an
+   *   approval page, or are declined if none is open or expected.
+   * - `"input"`: questions of the code (`input()`, `getpass.getpass()`, a debugger), for the loop to
+   *   answer. Otherwise asking raises an exception.
    *
-   * @default {false}
+   * @default {[]}
    */
-  chunks?: boolean;
+  events?: readonly OptionalEvent[];
   /**
    * Whether the code is added to IPython's history (`In`, `Out`, `_`).
    *
    * @default {false}
    */
   storeHistory?: boolean;
-  /**
-   * Whether questions of MCP servers are delivered as events, for the loop to answer. Otherwise they
-   * wait for an approval page, or are declined if none is open or expected.
-   *
-   * @default {false}
-   */
-  elicitations?: boolean;
-  /**
-   * Whether questions of the code (`input()`, `getpass.getpass()`, a debugger) are delivered as events,
-   * for the loop to answer. Otherwise asking raises an exception.
-   *
-   * @default {false}
-   */
-  inputs?: boolean;
-  /**
-   * Whether the beginning and the end of each call are delivered as events, with the decision.
-   *
-   * @default {false}
-   */
-  calls?: boolean;
 }
+
+/** The type of an event that `CodeExecutor.stream()` delivers on request only. */
+export type OptionalEvent = "chunk" | "call_started" | "call_ended" | "elicitation" | "input";
 
 /** Options of `CodeExecutor.installPackages()`. */
 export interface InstallPackagesOptions {

@@ -8,7 +8,7 @@ import {
 } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { CallJournal } from "../calls/journal.ts";
-import { ToolServer, type ToolServerOptions } from "../calls/tool_server.ts";
+import { type OwnServerOptions, ToolServer } from "../calls/tool_server.ts";
 import { CodeChecker } from "../check/checker.ts";
 import type { ShellGuard } from "../kernel/bootstrap.ts";
 import type { Run } from "../kernel/execution.ts";
@@ -34,7 +34,7 @@ import {
   type SessionRecord,
   SessionState,
 } from "./durable.ts";
-import type { CodeExecutorOptions } from "./options.ts";
+import type { CodeExecutorOptions, OwnExecutorOptions } from "./options.ts";
 
 export interface RunningParts {
   /** The workspace, as an absolute path without symbolic links. */
@@ -77,7 +77,7 @@ interface FoundRun {
 /** Starts the tool server, then the kernel. */
 export async function startParts(
   parts: AsyncDisposableStack,
-  options: CodeExecutorOptions,
+  options: OwnExecutorOptions,
 ): Promise<RunningParts> {
   const shell = shellGuard(options);
   const workspace = await realWorkspace(options.workspace ?? ".");
@@ -152,7 +152,7 @@ async function orWhatPythonLacks<T>(
 /** Attaches to the kernel of a durable session, and starts a tool server for it. */
 export async function attachParts(
   parts: AsyncDisposableStack,
-  options: CodeExecutorOptions,
+  options: OwnExecutorOptions,
   record: SessionRecord,
 ): Promise<RunningParts> {
   const { workspace, id, where } = record;
@@ -288,12 +288,13 @@ function kernelOptions(
 /** Starts a tool server. Its pages also show the calls that wait in other sessions. */
 async function startTools(
   parts: AsyncDisposableStack,
-  options: CodeExecutorOptions,
-  { id, ...more }: ToolServerOptions & { readonly workspace: string; readonly id?: string },
+  options: OwnExecutorOptions,
+  { id, ...more }: OwnServerOptions & { readonly workspace: string; readonly id?: string },
 ): Promise<ToolServer> {
   const { log = silentLogger } = options;
   const elsewhere = options.elsewhere ?? (() => callsElsewhere(more.workspace, { id, log }));
-  return parts.use(await ToolServer.start({ ...options, ...more, elsewhere, kernelPort: false }));
+  const own: OwnServerOptions = { ...options, ...more, elsewhere, kernelPort: false };
+  return parts.use(await ToolServer.start(own));
 }
 
 /** The Python that runs a supervisor; `undefined` if none has been set up. */

@@ -1,3 +1,4 @@
+import type { CodeExecutorOptions } from "../executor/options.ts";
 import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, Execution } from "./execution.ts";
 import type { KernelGatewayOptions } from "./gateway.ts";
@@ -130,12 +131,13 @@ export class KernelClient implements AsyncDisposable {
 
 /** Options of `KernelClient.start()`. */
 export interface KernelClientOptions
-  extends Pick<KernelGatewayOptions, "startTimeoutMs" | "signal" | "log"> {
+  extends
+    Pick<KernelGatewayOptions, "startTimeoutMs" | "signal" | "log">,
+    Pick<CodeExecutorOptions, "maxOutputBytes" | "restoreWorkingDir" | "spareKernel"> {
   /** The kernel gateway: a running `KernelGateway` is one. */
   readonly gateway: GatewayAddress;
   /**
-   * The folder for files of displays, such as images, created with the first. `CodeExecutor` takes it
-   * relative to the workspace.
+   * The folder for files of displays, such as images, created with the first.
    *
    * @default {"images"}
    */
@@ -148,13 +150,6 @@ export interface KernelClientOptions
   readonly spillDir?: string;
   /** Where code starts; relative to the gateway's working directory, which is also the default. */
   readonly workingDir?: string;
-  /**
-   * Whether each execution starts in its first directory again, wherever the one before went. One
-   * that left it says so in its text.
-   *
-   * @default {false}
-   */
-  readonly restoreWorkingDir?: boolean;
   /**
    * What holds for shell commands. With `"approval"`, `!cmd`, `%%bash` and the like ask the tool
    * server that the gateway's kernels know; with `"escape"`, all other ways to start a process also
@@ -178,25 +173,10 @@ export interface KernelClientOptions
    */
   readonly endGateway?: () => Promise<void>;
   /**
-   * How much text of one execution is kept in memory, in bytes: half of it from the start and half
-   * from the end. The whole of a longer one goes to a file, which the text names.
-   *
-   * @default {1048576}
-   */
-  readonly maxOutputBytes?: number;
-  /**
    * How long interrupted code may take to end before its kernel is replaced. One that says that the
    * code has ended gets ten seconds more to be ready for other code.
    *
    * @default {2000}
    */
   readonly interruptGraceMs?: number;
-  /**
-   * Whether a second kernel is kept ready, so that `reset()` takes milliseconds and a kernel that died
-   * is replaced immediately. It costs the memory of one idle kernel, some 45 MB, and is started half a
-   * second after the first code has begun.
-   *
-   * @default {true}
-   */
-  readonly spareKernel?: boolean;
 }

@@ -7,11 +7,10 @@ import { abortable, allDone, anySignal, onAbort } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { randomToken } from "../base/tokens.ts";
+import type { CodeExecutorOptions } from "../executor/options.ts";
 import { LinkPort } from "../link/link.ts";
-import type { Placement } from "../placement/placement.ts";
 import { programsOf } from "../sandbox/installation.ts";
-import type { EffectiveLimits, ResourceLimits } from "../sandbox/limits.ts";
-import type { SandboxOptions } from "../sandbox/sandbox.ts";
+import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { hasLandlock } from "../sandbox/selftest.ts";
 import { type CopiedFolders, FarFiles } from "./far_files.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
@@ -428,7 +427,11 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
 }
 
 /** Options of `KernelGateway.start()`. */
-export interface KernelGatewayOptions {
+export interface KernelGatewayOptions extends
+  Pick<
+    CodeExecutorOptions,
+    "placement" | "sandbox" | "limits" | "kernelEnv" | "startTimeoutMs" | "signal"
+  > {
   /**
    * The path of a Python that has `jupyter_kernel_gateway` and `ipykernel`: where the placement leads,
    * if there is one.
@@ -436,28 +439,8 @@ export interface KernelGatewayOptions {
    * @default with a placement, the one of the image, or `python3`; required without
    */
   python?: string;
-  /**
-   * Where kernels run: in a container, or on another machine. Approvals, secrets and MCP servers stay
-   * on this one.
-   *
-   * @default {undefined} on this machine, in its sandbox
-   */
-  placement?: Placement;
   /** The working directory of kernels. It exists. */
   workspace: string;
-  /**
-   * Whether code runs in the OS sandbox, and how that differs from its defaults.
-   *
-   * @default {true}
-   */
-  sandbox?: boolean | SandboxOptions;
-  /**
-   * What one process of the executed code may take, also without the sandbox; `false` for no limits.
-   * An error that comes from one of them names it.
-   *
-   * @default 8 GiB of memory, 1024 processes in the sandbox, no limit of files or CPU time
-   */
-  limits?: ResourceLimits | false;
   /**
    * Folders with further Python packages for kernels, which can only read them. They exist. Of an
    * environment's `site-packages`, code also finds the programs.
@@ -465,11 +448,6 @@ export interface KernelGatewayOptions {
    * @default {[]}
    */
   packages?: readonly string[];
-  /**
-   * Environment variables of the kernel. Of the host's, it inherits `PATH`, and on this machine those for
-   * the user's name, the time zone, the language and Git's author.
-   */
-  kernelEnv?: Readonly<Record<string, string>>;
   /**
    * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`, such as
    * `tcp://127.0.0.1:41234`; or what takes their connections without there being an address.
@@ -480,14 +458,6 @@ export interface KernelGatewayOptions {
    * `KernelClientOptions.toolToken` gives.
    */
   kernelToken?: string;
-  /**
-   * How long the gateway and the kernel may each take to start, in milliseconds.
-   *
-   * @default {60000}
-   */
-  startTimeoutMs?: number;
-  /** Cancels the start. */
-  signal?: AbortSignal;
   /**
    * Receives log messages, such as warnings about weaker protection.
    *

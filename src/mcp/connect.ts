@@ -4,6 +4,7 @@ import { limitedLogger, type Logger, silentLogger } from "../base/log.ts";
 import { mayRead } from "../base/permission.ts";
 import { abortable, anySignal, LONGEST_TIMER_MS } from "../base/signals.ts";
 import { TimeBudget } from "../base/time_budget.ts";
+import type { CodeExecutorOptions } from "../executor/options.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
 import { limitBacklog, makeClient } from "./client.ts";
@@ -11,7 +12,6 @@ import { McpConnection } from "./connection.ts";
 import { exactFetch } from "./exact_fetch.ts";
 import type { ServerHooks } from "./hooks.ts";
 import { launchStdio } from "./launch.ts";
-import type { LoginOptions } from "./oauth/login.ts";
 import { OAuthSession } from "./oauth/session.ts";
 import {
   checkServerName,
@@ -22,7 +22,6 @@ import {
   type ServerParams,
   SlowStartError,
   type StdioServerParams,
-  type VariableLookup,
   variableLookup,
 } from "./params.ts";
 import { messageOf } from "./results.ts";
@@ -40,7 +39,8 @@ import {
 import { StdioTransport } from "./stdio.ts";
 
 /** Options for starting and connecting to MCP servers. */
-export interface ConnectOptions {
+export interface ConnectOptions
+  extends Pick<CodeExecutorOptions, "connectTimeoutMs" | "variables" | "login"> {
   /**
    * The folder in which executed code works. Its `.ipybox/mcp.json` registers servers, its `.env`
    * provides values of `${VAR}` after the environment, and `${workspaceFolder}` stands for its
@@ -49,26 +49,6 @@ export interface ConnectOptions {
    * @default {undefined} no servers other than those passed in
    */
   workspace?: string;
-  /**
-   * The time limit for an MCP server to start and answer, in milliseconds, unless its parameters
-   * set one. The time in which a package runner such as `npx` downloads it does not count, where
-   * that can be observed.
-   *
-   * @default {60000}
-   */
-  connectTimeoutMs?: number;
-  /**
-   * Provides the values of `${VAR}` in servers' parameters.
-   *
-   * @default {undefined} the environment, then the workspace's `.env`
-   */
-  variables?: VariableLookup;
-  /**
-   * Lets a person log in to remote servers that require it. The login counts toward no time limit.
-   *
-   * @default {undefined} such a server cannot be used, and the error says how to log in
-   */
-  login?: LoginOptions;
   /**
    * Receives log messages.
    *

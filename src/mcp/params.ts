@@ -3,6 +3,7 @@ import { z } from "zod";
 import { ConfigError, EnvironmentNotReadyError, McpConnectionError } from "../base/errors.ts";
 import { LOCALE_VARIABLES, PROXY_VARIABLES } from "../base/host_variables.ts";
 import type { Logger } from "../base/log.ts";
+import { nearestNames } from "../base/nearest.ts";
 import { hostEnv } from "../base/permission.ts";
 import { LONGEST_TIMER_MS } from "../base/signals.ts";
 import { isRecord } from "../json/exact.ts";
@@ -133,10 +134,13 @@ const httpParams = z.strictObject({
 export function parseServerParams(serverName: string, given: unknown): ServerParams {
   const at = `Invalid parameters of MCP server "${serverName}"`;
   const value = withUsualUrl(given);
-  const keys = isRecord(value) ? Object.keys(value) : [];
+  if (!isRecord(value)) {
+    throw new ConfigError(`${at}: they must be an object with "command" or "url"`);
+  }
+  const keys = Object.keys(value);
   if (keys.includes("command") === keys.includes("url")) {
     const others = keys.map((key) => oneLine(`"${key}"`)).join(", ").slice(0, 200);
-    const found = keys.includes("url") || others === "" ? "" : `, not ${others}`;
+    const found = keys.includes("url") ? ", not both" : others === "" ? "" : `, not ${others}`;
     throw new ConfigError(`${at}: specify either "command" or "url"${found}`);
   }
   if (keys.includes("command")) {
@@ -240,13 +244,32 @@ export function mayQuoteSecrets(params: ServerParams, error: Error): boolean {
   return found;
 }
 
-function check<T>(at: string, schema: z.ZodType<T>, value: unknown): T {
+function check<T extends z.ZodRawShape>(
+  at: string,
+  schema: z.ZodObject<T, z.core.$strict>,
+  value: unknown,
+): z.infer<z.ZodObject<T, z.core.$strict>> {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const problems = parsed.error.issues.map(({ path, message }) =>
-    oneLine(path.length === 0 ? message : `${path.join(".")}: ${message}`)
-  );
+  const known = Object.keys(schema.shape);
+  const problems = parsed.error.issues.flatMap((issue) => {
+    const { path, message } = issue;
+    if (path.length > 0) return [oneLine(`${path.join(".")}: ${message}`)];
+    return issue.code === "unrecognized_keys"
+      ? issue.keys.slice(0, 20).map((key) => oneLine(unknownKey(key, known)))
+      : [oneLine(message)];
+  });
   throw new ConfigError(`${at}: ${problems.join("; ")}`, { cause: parsed.error });
+}
+
+function unknownKey(key: string, known: readonly string[]): string {
+  const other = known.includes("command") ? httpParams : stdioParams;
+  if (key in other.shape) {
+    const [here, there] = known.includes("command") ? ["command", "url"] : ["url", "command"];
+    return `"${key}" is for servers with "${there}", not with "${here}"`;
+  }
+  const [near] = nearestNames(key, known.filter((name) => !(name in foreign)), 1);
+  return `Unknown key "${key}"${near === undefined ? "" : `: did you mean "${near}"?`}`;
 }
 
 function mapStrings<T>(value: T, map: (text: string) => string): T;

@@ -56,6 +56,9 @@ export interface CellRunOptions {
 const LOST =
   "[The kernel was restarted when an earlier cell was cancelled: all variables are lost]";
 
+/** What a cell is told beside what every reader of an execution is. */
+const EVENTS = ["chunk", "elicitation", "call_started", "call_ended"] as const;
+
 const ENDLESS: Patience = { limit: 5000, waitMs: undefined };
 
 /** How many characters of a running cell's output are kept. */
@@ -248,7 +251,7 @@ export class CellRun {
   ): Promise<CellOutcome["end"]> {
     try {
       const { signal } = this.#cancel;
-      const told = { timeoutMs, chunks: true, elicitations: true, calls: true };
+      const told = { timeoutMs, events: EVENTS };
       const stream = resumes === undefined
         ? executor.stream(this.code, { ...told, signal, id: this.execution })
         : executor.resume(told);

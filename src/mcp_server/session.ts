@@ -9,7 +9,8 @@ import { type Logger, stderrLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { DurableOptions, NotedOptions } from "../executor/durable.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
+import type { CodeExecutorOptions, OwnExecutorOptions } from "../executor/options.ts";
+import { optionsToStart } from "../executor/option_keys.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { FarWorkspace } from "../kernel/far_workspace.ts";
 import { bindsWorkspace } from "../placement/carrier.ts";
@@ -99,7 +100,7 @@ export interface McpServerOptions
   version?: string;
 }
 
-export interface SessionOptions extends McpServerOptions {
+export interface SessionOptions extends McpServerOptions, Pick<OwnExecutorOptions, "elsewhere"> {
   durable?: NotedOptions & { readonly name: string };
   /** Whether another process has run the durable session before: its workspace already has its files. */
   continues?: boolean;
@@ -363,7 +364,8 @@ export class Session implements AsyncDisposable {
   async farWorkspace(): Promise<FarWorkspace | undefined> {
     const { placement } = this.#options;
     if (placement === undefined || bindsWorkspace(placement)) return undefined;
-    return (await this.parts).executor.farWorkspace;
+    const { farWorkspaceOf } = await import("../executor/code_executor.ts");
+    return farWorkspaceOf((await this.parts).executor);
   }
 
   /** Calls back when servers were added or removed, until disposed. */
@@ -454,12 +456,12 @@ export class Session implements AsyncDisposable {
   /** Starts the kernel, or attaches to that of the durable session, which disposing the parts does not end. */
   async #open(
     parts: AsyncDisposableStack,
-    options: CodeExecutorOptions & { readonly workspace: string },
+    options: OwnExecutorOptions & { readonly workspace: string },
   ): Promise<CodeExecutor> {
     const name = this.#name;
     if (name === undefined) {
       const { CodeExecutor } = await import("../executor/code_executor.ts");
-      return parts.use(await CodeExecutor.start(options));
+      return parts.use(await CodeExecutor.start(optionsToStart(options)));
     }
     const { startNamed } = await import("../executor/named.ts");
     const { executor, before } = await startNamed(name, { ...options, replacesLost: true });

@@ -115,6 +115,7 @@ async function bySystemd(
   pid: number,
   { memoryBytes, processes }: GroupLimits,
 ): Promise<boolean> {
+  if (!isGranted({ name: "sys", kind: "uid" })) return false;
   const isRoot = Deno.uid() === 0;
   const runtime = isRoot ? "/run" : hostEnv("XDG_RUNTIME_DIR");
   const manager = runtime === undefined ? undefined : `${runtime}/systemd/private`;

@@ -56,6 +56,7 @@ export async function fileHosts(
       );
     } catch (error) {
       signal?.throwIfAborted();
+      if (error instanceof Deno.errors.NotCapable) throw error; // it names the host that is missing
       const place = URL.parse(index)?.origin ?? "an index that is not a URL";
       log.warn(`Cannot ask ${place} for ${normalized(name)} (offline?): ${error}`);
       onSilent(index);

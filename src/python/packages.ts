@@ -185,6 +185,13 @@ export class PackageFolder {
     return hasManagedDirectory() && isGranted({ name: "read" }) && isGranted({ name: "write" });
   }
 
+  /** The flags of Deno's that an installation lacks: it also reads the variables of pip and uv. */
+  static lacking(): string[] {
+    return (["read", "write", "env"] as const)
+      .filter((name) => !isGranted({ name }))
+      .map((name) => `--allow-${name}`);
+  }
+
   /** Where the packages of a workspace are, in a folder for every Python, if there are any. */
   static folder(workspace: string): string {
     return folderOf(workspace);

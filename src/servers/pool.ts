@@ -6,6 +6,7 @@ import { abortable, anySignal, LinkedSignal, pause } from "../base/signals.ts";
 import type { ExactObject } from "../json/exact.ts";
 import { explainLogin, ForgottenSessionError, startFailure } from "../mcp/start_errors.ts";
 import type { CatalogMethod } from "../mcp/catalog.ts";
+import type { CodeExecutorOptions } from "../executor/options.ts";
 import type { ConnectOptions, SessionConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, SendToolOptions, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions, ServerHooks } from "../mcp/hooks.ts";
@@ -16,21 +17,8 @@ import type { Tool } from "../mcp/tools.ts";
 import type { ServerRegistry } from "./registry.ts";
 
 /** Options for the use of MCP servers. */
-export interface ServerPoolOptions extends ConnectOptions {
-  /**
-   * How many concurrent requests one MCP server receives; others wait.
-   *
-   * @default {64}
-   */
-  maxConcurrentCalls?: number;
-  /**
-   * How long an MCP server keeps running without requests, in milliseconds. Stopping it loses its
-   * in-memory state; the next request starts it again.
-   *
-   * @default {3600000}
-   */
-  serverIdleMs?: number;
-}
+export interface ServerPoolOptions
+  extends ConnectOptions, Pick<CodeExecutorOptions, "maxConcurrentCalls" | "serverIdleMs"> {}
 
 /** Options of {@linkcode McpPool}. */
 interface McpPoolOptions extends ServerPoolOptions, Pick<SessionConnectOptions, "settingsFiles"> {

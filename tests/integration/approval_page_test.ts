@@ -16,7 +16,7 @@ import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import type { SessionElsewhere } from "../../src/approval/page/desk.ts";
-import { ToolServer } from "../../src/calls/tool_server.ts";
+import { type OwnServerOptions, ToolServer } from "../../src/calls/tool_server.ts";
 import {
   clickAllow,
   comeIntoView,
@@ -86,10 +86,11 @@ browserTest("what waits in other sessions is named, and who can decide it", asyn
     { session: "5b6c", openedAt: new Date(), state: "idle" },
     { session: "3f2a9c01d4e8", openedAt: new Date(0), state: "running" },
   ];
-  await using server = await ToolServer.start({
+  const options: OwnServerOptions = {
     elsewhere: () => Promise.resolve({ sessions, calls }),
     log: silentLogger,
-  });
+  };
+  await using server = await ToolServer.start(options);
   const page = await openPage(browser, server);
   await page.getByText("In other sessions").waitFor();
   const [first = "", second = "", third = ""] = await page.locator("#elsewhere-list li")

@@ -97,7 +97,7 @@ except ApprovalRejectedError as error:
       executor,
       "for n in range(2):\n    print(n)\n    raw.run_sync('echo', {'n': n})\nprint(2)",
       (request) => request.accept(),
-      { chunks: true },
+      { events: ["chunk"] },
     );
     const calls = events.filter((event) => event.startsWith("approval"));
     const chunks = events.filter((event) => event.startsWith("chunk"));

@@ -222,7 +222,7 @@ print(r.ToolRunner("everything").run_sync("trigger-long-running-operation", argu
   assertEquals([first.callId, first.serverName, first.total], [callId, "everything", 2]);
 });
 
-Deno.test("stream({ calls: true }) tells when calls begin and end, and what was decided", async () => {
+Deno.test("stream() tells when calls begin and end, and what was decided, if events names both", async () => {
   await using workspace = await TempFolder.create();
   await using executor = await CodeExecutor.start({
     workspace: workspace.path,
@@ -237,7 +237,7 @@ try: raw.run_sync("echo")
 except r.ApprovalRejectedError: pass`;
   const told: unknown[] = [];
   let callId: string | undefined;
-  for await (const event of executor.stream(code, { calls: true })) {
+  for await (const event of executor.stream(code, { events: ["call_started", "call_ended"] })) {
     if (event.type === "approval") {
       callId = event.request.callId;
       if (event.request.toolName === "count") await event.request.accept();

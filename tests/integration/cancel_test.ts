@@ -24,7 +24,7 @@ Deno.test("CodeExecutor cancels executions and stays usable", async (t) => {
 
   await step("cancel() ends the events without a result", async () => {
     const events: string[] = [];
-    for await (const event of executor.stream(SLEEP, { chunks: true })) {
+    for await (const event of executor.stream(SLEEP, { events: ["chunk"] })) {
       events.push(event.type);
       executor.cancel();
     }
@@ -40,7 +40,7 @@ Deno.test("CodeExecutor cancels executions and stays usable", async (t) => {
   });
 
   await step("cancel() comes before a time limit that is reached meanwhile", async () => {
-    const options = { chunks: true, timeoutMs: 2000 };
+    const options = { events: ["chunk"], timeoutMs: 2000 } as const;
     // The code goes on for a while when it is interrupted, until the limit is over.
     const code = "import time\nprint(1, flush=True)\ntry: time.sleep(60)\nfinally: time.sleep(1.5)";
     for await (const event of executor.stream(code, options)) {
@@ -49,7 +49,7 @@ Deno.test("CodeExecutor cancels executions and stays usable", async (t) => {
   });
 
   await step("cancel() leaves executions that wait for their turn", async () => {
-    const first = executor.stream(SLEEP, { chunks: true });
+    const first = executor.stream(SLEEP, { events: ["chunk"] });
     await first.next();
     const second = executor.execute("'second'");
     executor.cancel();
@@ -58,13 +58,15 @@ Deno.test("CodeExecutor cancels executions and stays usable", async (t) => {
   });
 
   await step("leaving the loop cancels", async () => {
-    for await (const _event of executor.stream(SLEEP, { chunks: true })) break;
+    for await (const _event of executor.stream(SLEEP, { events: ["chunk"] })) break;
     assertEquals(await kept(), "1");
   });
 
   await step("a caller that throws in the loop cancels too", async () => {
     const error = await rejection((async () => {
-      for await (const _event of executor.stream(SLEEP, { chunks: true })) throw new Error("mine");
+      for await (const _event of executor.stream(SLEEP, { events: ["chunk"] })) {
+        throw new Error("mine");
+      }
     })());
     assertEquals(String(error), "Error: mine");
     assertEquals(await kept(), "1");
@@ -77,13 +79,13 @@ while True:
     try: print(1, flush=True); time.sleep(60)
     except KeyboardInterrupt: pass
 `;
-    for await (const _event of executor.stream(code, { chunks: true })) break;
+    for await (const _event of executor.stream(code, { events: ["chunk"] })) break;
     assertEquals((await executor.execute("'kept' in globals()")).text, "False");
   });
 
   await step("reset ends an execution with an AbortError", async () => {
     const error = await rejection((async () => {
-      for await (const event of executor.stream(SLEEP, { chunks: true })) {
+      for await (const event of executor.stream(SLEEP, { events: ["chunk"] })) {
         if (event.type === "chunk") await executor.reset();
       }
     })());
@@ -114,7 +116,7 @@ time.sleep(1000)
     const events: string[] = [];
 
     const ended = rejection((async () => {
-      for await (const event of test.executor.stream(code, { chunks: true })) {
+      for await (const event of test.executor.stream(code, { events: ["chunk"] })) {
         events.push(event.type);
         if (event.type === "chunk") await test.executor[Symbol.asyncDispose]();
       }

@@ -190,7 +190,7 @@ async function follow(
   const told: string[] = [];
   let text: string | null = null;
   const run = (async () => {
-    for await (const event of executor.stream(code, { inputs: true, chunks: true, timeoutMs })) {
+    for await (const event of executor.stream(code, { events: ["input", "chunk"], timeoutMs })) {
       if (event.type === "chunk") told.push(event.text);
       if (event.type === "input") {
         told.push(`${event.request} ${event.request.isPassword ? "(hidden)" : ""}`.trim() || " ");

@@ -119,7 +119,7 @@ async function afterOutput(executor: CodeExecutor, code: string): Promise<unknow
   const seen = `${executor.workspace}/seen`;
   const prelude = `import os, time\nprint('before', flush=True)\n` +
     `while not os.path.exists('${seen}'): time.sleep(0.01)\n`;
-  const events = executor.stream(prelude + code, { chunks: true });
+  const events = executor.stream(prelude + code, { events: ["chunk"] });
   await events.next();
   await Deno.writeTextFile(seen, "");
   const error = await rejection(Array.fromAsync(events)); // the line's end may come apart
@@ -133,7 +133,7 @@ async function whileRunning(
   happen: () => void | Promise<void>,
 ): Promise<unknown> {
   const code = "import time; print('before', flush=True); time.sleep(60)";
-  const events = executor.stream(code, { chunks: true });
+  const events = executor.stream(code, { events: ["chunk"] });
   await events.next();
   await happen();
   const started = performance.now();

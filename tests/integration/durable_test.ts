@@ -162,7 +162,7 @@ open('done', 'w')`;
   await until(() => session.has("done"));
   const executor = await session.attach(id);
   let text = "";
-  for await (const event of executor.resume({ chunks: true })) {
+  for await (const event of executor.resume({ events: ["chunk"] })) {
     if (event.type === "chunk") text += event.text;
   }
   assert(text.startsWith("first\n"));
@@ -303,7 +303,7 @@ Deno.test("code that was begun without a host asks the next one", async () => {
   await started.detach({ code: "name = input('name? '); name.upper()" });
   const executor = await session.attach(id);
   let text: string | null = null;
-  for await (const event of executor.resume({ inputs: true })) {
+  for await (const event of executor.resume({ events: ["input"] })) {
     if (event.type === "input") await event.request.answer(`${event.request.prompt}ana`);
     if (event.type === "result") text = event.result.text;
   }

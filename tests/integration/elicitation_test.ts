@@ -254,7 +254,7 @@ print(r.ToolRunner("everything").run_sync("trigger-elicitation-request").text)`;
   assertMatch(String((await executor.execute(code)).text), /declined/);
   let text: string | null = null;
   const timeoutMs = 5000;
-  for await (const event of executor.stream(code, { timeoutMs, elicitations: true })) {
+  for await (const event of executor.stream(code, { timeoutMs, events: ["elicitation"] })) {
     if (event.type === "elicitation") {
       const { question } = event.request;
       assert(question.kind === "form");

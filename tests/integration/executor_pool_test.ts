@@ -101,7 +101,7 @@ Deno.test("An executor says whether it can run code", async () => {
   await using executor = await CodeExecutor.start({ ...options, workspace: workspace.path });
   assertEquals(await executor.isReady(), true);
   for await (
-    const event of executor.stream("print(1, flush=True); input()", { chunks: true, inputs: true })
+    const event of executor.stream("print(1, flush=True); input()", { events: ["chunk", "input"] })
   ) {
     if (event.type !== "input") continue;
     assertEquals(await executor.isReady(), false);

@@ -29,7 +29,7 @@ Deno.test("CodeExecutor runs code in a kernel that keeps its state", async (t) =
 
   await step("chunks come as they are produced, then the result", async () => {
     const code = "import sys\nprint('out', flush=True)\nprint('err', file=sys.stderr, flush=True)";
-    const { events } = await follow(executor, code, NONE, { chunks: true });
+    const { events } = await follow(executor, code, NONE, { events: ["chunk"] });
     assertEquals(events.at(-1), 'result "out\\nerr"');
     assertEquals(events.slice(0, -1).toSorted(), [
       'chunk stderr "err\\n"',
@@ -86,7 +86,7 @@ Deno.test("CodeExecutor runs code in a kernel that keeps its state", async (t) =
     const reason = new Error("the user left");
     const code = "print('begun', flush=True)\nimport time; time.sleep(60)";
     const error = await rejection((async () => {
-      const options = { signal: abort.signal, chunks: true };
+      const options = { signal: abort.signal, events: ["chunk"] } as const;
       for await (const _chunk of executor.stream(code, options)) abort.abort(reason);
     })());
     assertEquals(error, reason);
@@ -179,7 +179,7 @@ Deno.test("A reader that pauses does not fill the memory, and loses no result", 
   const code = `print("x", flush=True)\nfor _ in range(${
     FLOOD_BYTES / 100_000
   }): print("x" * 99_999)`;
-  const events = executor.stream(code, { chunks: true });
+  const events = executor.stream(code, { events: ["chunk"] });
   await events.next();
   const before = Deno.memoryUsage().heapUsed;
 

@@ -43,7 +43,7 @@ Deno.test("Who has the result can use the executor before leaving the loop", asy
   const { executor } = test;
   const bound = { signal: AbortSignal.timeout(60_000) };
   const texts: (string | null)[] = [];
-  for await (const event of executor.stream("a = 20; a + 1", { chunks: true, ...bound })) {
+  for await (const event of executor.stream("a = 20; a + 1", { events: ["chunk"], ...bound })) {
     if (event.type !== "result") continue;
     assertEquals(executor.state, "kept");
     texts.push(event.result.text, (await executor.execute("a * 2", bound)).text);

@@ -95,7 +95,7 @@ Deno.test("calls and output are whole over connections that are cut again and ag
   await using session = await TestSession.create(frail(file, ...limits));
   const executor = await session.start();
   const text = [];
-  for await (const event of executor.stream(PARALLEL, { chunks: true })) {
+  for await (const event of executor.stream(PARALLEL, { events: ["chunk"] })) {
     if (event.type === "approval") await event.request.accept();
     if (event.type === "result") text.push(event.result.text);
   }
@@ -246,7 +246,7 @@ testIf(why === undefined, `sshd cannot be started: ${why}`, {
     let chunks = "";
     const code = "for n in range(3000): print(n, 'x' * 300)";
     let seen = 0;
-    for await (const event of executor.stream(code, { chunks: true })) {
+    for await (const event of executor.stream(code, { events: ["chunk"] })) {
       if (event.type !== "chunk") continue;
       chunks += event.text;
       if (seen++ % 300 === 0) await kill();

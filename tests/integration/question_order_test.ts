@@ -35,7 +35,7 @@ Deno.test("What code has printed comes before what it asks", async (t) => {
   for (const { name, code, seen } of CODES) {
     await step(name, async () => {
       let all = "";
-      for await (const event of test.executor.stream(code, { chunks: true })) {
+      for await (const event of test.executor.stream(code, { events: ["chunk"] })) {
         if (event.type === "chunk") all += event.text;
         if (event.type !== "approval") continue;
         all += "?";

@@ -95,7 +95,7 @@ print(e.trigger_url_elicitation(url="https://example.org/", message="please"))
 print(e.simulate_research_query(topic="ipybox")) # which only runs as a task
 `;
     let text = "";
-    for await (const event of executor.stream(code, { elicitations: true })) {
+    for await (const event of executor.stream(code, { events: ["elicitation"] })) {
       switch (event.type) {
         case "approval":
           await event.request.accept();

@@ -27,7 +27,7 @@ Deno.test("CodeExecutor says whether variables survived", async (t) => {
 
     await step(`${name}, by cancel()`, async () => {
       let cancelled: Promise<string> | undefined;
-      for await (const _event of executor.stream(code, { chunks: true })) {
+      for await (const _event of executor.stream(code, { events: ["chunk"] })) {
         cancelled = executor.cancel();
       }
       assertEquals([await cancelled, executor.state], [state, state]);
@@ -36,7 +36,7 @@ Deno.test("CodeExecutor says whether variables survived", async (t) => {
     await step(`${name}, by a signal`, async () => {
       const controller = new AbortController();
       const reason = new Error("enough");
-      const events = executor.stream(code, { chunks: true, signal: controller.signal });
+      const events = executor.stream(code, { events: ["chunk"], signal: controller.signal });
       await events.next();
       controller.abort(reason);
       assertStrictEquals(await rejection(events.next()), reason);
@@ -72,7 +72,7 @@ Deno.test("Each of several executions has its own cancellation and result", asyn
 Deno.test("A reset during an execution ends it, and those that wait run afterwards", async () => {
   await using test = await TestExecutor.start({ sandbox: false });
   const { executor } = test;
-  const events = executor.stream(SLEEP, { chunks: true });
+  const events = executor.stream(SLEEP, { events: ["chunk"] });
   await events.next();
   const waiting = executor.execute("'kept' in globals()");
 
@@ -87,7 +87,7 @@ Deno.test("A reset during an execution ends it, and those that wait run afterwar
 Deno.test("A reader that pauses hears of a reset when it comes back", async () => {
   await using test = await TestExecutor.start({ sandbox: false });
   const { executor } = test;
-  const events = executor.stream(SLEEP, { chunks: true });
+  const events = executor.stream(SLEEP, { events: ["chunk"] });
   await events.next();
 
   await executor.reset(); // does not wait for the reader
@@ -119,7 +119,7 @@ Deno.test("A reset while a decision is pending withdraws it", async () => {
 Deno.test("Disposing of the executor does not wait for a reader that pauses", async () => {
   await using test = await TestExecutor.start({ sandbox: false });
   const { executor } = test;
-  const events = executor.stream(SLEEP, { chunks: true });
+  const events = executor.stream(SLEEP, { events: ["chunk"] });
   await events.next();
 
   await executor[Symbol.asyncDispose]();
@@ -135,7 +135,7 @@ Deno.test("What happens to one of many executors leaves the others alone", async
   const [first, ...others] = all.map(({ executor }) => executor);
   assert(first !== undefined);
   const held = others.map((executor, i) =>
-    executor.stream(`mine = ${i}\n${SLEEP}`, { chunks: true })
+    executor.stream(`mine = ${i}\n${SLEEP}`, { events: ["chunk"] })
   );
   await Promise.all(held.map((events) => events.next()));
 
@@ -162,7 +162,7 @@ Deno.test("Several resets at once are one after all", async () => {
 Deno.test("Disposing of the executor ends what runs and what waits, and more is refused", async () => {
   await using test = await TestExecutor.start({ sandbox: false });
   const { executor } = test;
-  const events = executor.stream(STUBBORN, { chunks: true });
+  const events = executor.stream(STUBBORN, { events: ["chunk"] });
   await events.next();
   const ended = [events.next(), executor.execute("1"), executor.execute("2")].map(rejection);
   const started = performance.now();

@@ -119,7 +119,7 @@ try:
 except KeyboardInterrupt:
     print("caught")`;
     let text: string | null = null;
-    for await (const event of executor.stream(code, { chunks: true })) {
+    for await (const event of executor.stream(code, { events: ["chunk"] })) {
       if (event.type === "chunk" && event.text.includes("begun")) await executor.interrupt();
       if (event.type === "result") text = event.result.text;
     }

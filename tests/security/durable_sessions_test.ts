@@ -567,7 +567,7 @@ Deno.test("what code sends instead of messages keeps nobody from attaching, and 
     log: silentLogger,
   });
   let text = "";
-  for await (const event of next.resume({ chunks: true })) {
+  for await (const event of next.resume({ events: ["chunk"] })) {
     if (event.type === "chunk") text += event.text;
   }
   assertMatch(text, /first[^]*bytes of output were lost[^]*last/);

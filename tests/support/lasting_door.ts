@@ -1,5 +1,9 @@
 import { CallJournal } from "../../src/calls/journal.ts";
-import { ToolServer, type ToolServerOptions } from "../../src/calls/tool_server.ts";
+import {
+  type OwnServerOptions,
+  ToolServer,
+  type ToolServerOptions,
+} from "../../src/calls/tool_server.ts";
 import { type Logger, silentLogger } from "../../src/base/log.ts";
 import { acceptAll } from "../../src/base/lasting_server.ts";
 import { type ByteStream, SocketStream } from "../../src/base/streams.ts";
@@ -49,13 +53,14 @@ export class LastingDoor implements AsyncDisposable {
   /** Starts a host, and leads the kernel to it. */
   async attach({ folder, log = silentLogger, ...options }: HostOptions): Promise<Host> {
     const journal = await CallJournal.open(folder, log);
-    const server = await ToolServer.start({
+    const own: OwnServerOptions = {
       kernelPort: false,
       log,
       ...options,
       journal,
       kernelToken: this.#token,
-    });
+    };
+    const server = await ToolServer.start(own);
     return this.#host = new Host(server, journal);
   }
 

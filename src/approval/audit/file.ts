@@ -5,6 +5,7 @@ import { sha256 } from "../../json/digest.ts";
 import { isRecord } from "../../json/exact.ts";
 import { parsedJson } from "../../json/plain.ts";
 import type { AuditFolder, RotatedFile } from "./folder.ts";
+import type { LogHead } from "./head.ts";
 
 /** How long files are kept. */
 interface Retention {
@@ -31,6 +32,7 @@ const LINE_FEED = 10;
 export class AuditFile implements Disposable {
   readonly #folder: AuditFolder;
   readonly #retention: Retention;
+  readonly #head: LogHead;
   #file: OpenFile | undefined;
   /** The number of the newest full file before the first line: later ones are not removed here. */
   #newestBefore: number | undefined;
@@ -39,8 +41,9 @@ export class AuditFile implements Disposable {
   /** The file's state after the last write, so that it need not be read again if unchanged. */
   #left: { readonly size: number; readonly end: ChainEnd } | undefined;
 
-  constructor(folder: AuditFolder, retention: Retention) {
+  constructor(folder: AuditFolder, head: LogHead, retention: Retention) {
     this.#folder = folder;
+    this.#head = head;
     this.#retention = retention;
   }
 
@@ -64,26 +67,27 @@ export class AuditFile implements Disposable {
   }
 
   async #append(lines: readonly string[]): Promise<void> {
-    const { end, repair } = await this.#goOn();
-    const chained = chain(lines, end);
+    const { end, repair, lost } = await this.#goOn();
+    const chained = chain([...lost, ...lines], end);
     const bytes = new TextEncoder().encode(repair + chained.text);
     const size = this.#size;
     if (size === 0 || repair !== "" || size + bytes.length <= this.#retention.maxBytes) {
-      return this.#writeAll(bytes, chained.end);
+      return await this.#writeAll(bytes, chained.end);
     }
     await this.#rotate();
     const gone = await this.#superfluous();
     const said = gone.length === 0 ? [] : [await removal(this.#folder, gone)];
     const start = await this.#goOn(); // another process may have written first to the new file
-    const next = chain([...said, ...lines], start.end);
-    this.#writeAll(new TextEncoder().encode(start.repair + next.text), next.end);
+    const next = chain([...start.lost, ...said, ...lines], start.end);
+    await this.#writeAll(new TextEncoder().encode(start.repair + next.text), next.end);
     for (const file of gone) await this.#folder.remove(file); // only after a line records it
   }
 
-  #writeAll(bytes: Uint8Array, end: ChainEnd): void {
+  async #writeAll(bytes: Uint8Array, end: ChainEnd): Promise<void> {
     writeAll(this.#open(), bytes);
     this.#size += bytes.length;
     this.#left = { size: this.#size, end };
+    await this.#head.keep(end);
   }
 
   /** Begins a new file. */
@@ -106,23 +110,31 @@ export class AuditFile implements Disposable {
     });
   }
 
-  /** Finds the end of the chain, and seals off what a killed process left of a line. */
-  async #goOn(): Promise<{ end: ChainEnd; repair: string }> {
+  /** Finds the end of the chain, seals off what a killed process left of a line, and says what is gone. */
+  async #goOn(): Promise<{ end: ChainEnd; repair: string; lost: readonly string[] }> {
     const size = this.#size;
-    if (this.#left?.size === size) return { end: this.#left.end, repair: "" };
+    if (this.#left?.size === size) return { end: this.#left.end, repair: "", lost: [] };
     const tail = await readTail(this.#open(), size);
     const lineEnd = tail.lastIndexOf(LINE_FEED);
     const torn = tail.subarray(lineEnd + 1);
-    const end = lineEnd < 0
+    const found = lineEnd < 0
       ? await endOfRotated(this.#folder)
       : endOf(lastLine(tail.subarray(0, lineEnd)));
-    if (torn.length === 0) return { end, repair: "" };
+    const head = await this.#head.readIfPossible();
+    const isWhole = head === undefined || isIn(tail, found, head);
+    // The numbers of lines that are gone are not given again.
+    const end = isWhole ? found : { ...found, seq: Math.max(found.seq, head.seq) };
+    const lost = isWhole ? [] : [JSON.stringify({
+      time: new Date().toISOString(),
+      lost: { upTo: head.seq, hash: head.hash },
+    })];
+    if (torn.length === 0) return { end, repair: "", lost };
     const seal = JSON.stringify({
       time: new Date().toISOString(),
       sealed: { bytes: torn.length, sha256: sha256(torn) },
     });
     const sealed = chainLine(seal, end);
-    return { end: sealed.end, repair: `\n${sealed.line}\n` };
+    return { end: sealed.end, repair: `\n${sealed.line}\n`, lost };
   }
 
   #open(): Deno.FsFile {
@@ -201,6 +213,15 @@ async function endOfFile(folder: AuditFolder, path: string): Promise<ChainEnd> {
   return endOf(lastLine(tail.at(-1) === LINE_FEED ? tail.subarray(0, -1) : tail));
 }
 
+/** Whether a log that ends with these bytes may contain a line that was its last. */
+function isIn(tail: Uint8Array, end: ChainEnd, line: ChainEnd): boolean {
+  if (line.seq >= end.seq) return line.seq === end.seq && line.hash === end.hash;
+  // It goes on: a process was killed before it kept the end, or another user has written lines.
+  const found = new LineSplitter().add(tail).map(readChainLine)
+    .find((read) => read?.seq === line.seq);
+  return found === undefined || found.hash === line.hash;
+}
+
 /** The last line of bytes that do not end with a line feed. */
 function lastLine(bytes: Uint8Array): Uint8Array {
   return bytes.subarray(bytes.lastIndexOf(LINE_FEED) + 1);
@@ -222,7 +243,7 @@ async function readTail(file: Deno.FsFile, size: number): Promise<Uint8Array> {
 /** The predecessor hash of the first line. */
 export const GENESIS: string = "0".repeat(64);
 
-interface ChainEnd {
+export interface ChainEnd {
   /** The number of the last line; 0 before the first. */
   readonly seq: number;
   readonly hash: string;

@@ -13,6 +13,7 @@ import {
 } from "./entry.ts";
 import { AuditFile } from "./file.ts";
 import { AuditFolder } from "./folder.ts";
+import { LogHead } from "./head.ts";
 
 /** Options of {@linkcode AuditLog}. */
 export interface AuditLogOptions {
@@ -110,7 +111,8 @@ export class AuditLog implements AsyncDisposable {
     this.#options = options;
     this.#log = log;
     this.#folder = new AuditFolder(options.workspace);
-    this.#file = new AuditFile(this.#folder, { maxBytes, maxTotalBytes });
+    const head = new LogHead(options.workspace, log);
+    this.#file = new AuditFile(this.#folder, head, { maxBytes, maxTotalBytes });
   }
 
   /**

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { ConfigError } from "../../base/errors.ts";
 import { parseExact, sealObject } from "../../json/exact.ts";
 import type { Logger } from "../../base/log.ts";
+import { inOwnProcess } from "../../../tests/support/own_process.ts";
 import { TempFolder } from "../../../tests/support/temp_folder.ts";
 import type { AuditEntry } from "./entry.ts";
 import { AuditFolder } from "./folder.ts";
@@ -45,6 +46,90 @@ async function tamper(workspace: string, change: (lines: string[]) => string[]):
   const lines = (await Deno.readTextFile(file(workspace))).trimEnd().split("\n");
   await Deno.writeTextFile(file(workspace), change(lines).join("\n") + "\n");
 }
+
+Deno.test("verifyAuditLog() notices lines that are missing at the end, also once others were written", async () => {
+  await using folder = await TempFolder.create();
+  const { path } = folder;
+  await write(path, 1, 3);
+  await tamper(path, (lines) => lines.slice(0, 2));
+  const problem = "Lines are missing after this: the last that was written has number 3";
+  assertEquals((await verifyAuditLog(path)).bad, { file: "audit.jsonl", line: 2, problem });
+
+  await write(path, 4, 4);
+  assertEquals(await ids(path), ["id-1", "id-2", undefined, "id-4"]);
+  assertEquals((await verifyAuditLog(path)).bad, {
+    file: "audit.jsonl",
+    line: 3,
+    problem: "Lines up to number 3 were missing or others when this was written",
+  });
+
+  await Deno.remove(file(path));
+  assertEquals((await verifyAuditLog(path)).bad, {
+    file: "audit.jsonl",
+    line: 1,
+    problem: "Lines are missing: the last that was written has number 5",
+  });
+});
+
+Deno.test("verifyAuditLog() notices a log that was replaced by another one", async () => {
+  await using folder = await TempFolder.create();
+  await using other = await TempFolder.create();
+  await write(folder.path, 1, 3);
+  await write(other.path, 11, 15);
+  await Deno.copyFile(file(other.path), file(folder.path));
+  assertEquals((await verifyAuditLog(folder.path)).bad, {
+    file: "audit.jsonl",
+    line: 3,
+    problem: "Another line with this number was written: the log was replaced",
+  });
+  await write(folder.path, 16, 16);
+  const { bad } = await verifyAuditLog(folder.path);
+  assertEquals(bad?.line, 6); // the line that says so
+});
+
+Deno.test("verifyAuditLog() expects nothing of another folder with the path of a former workspace", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = `${folder.path}/workspace`;
+  for (const last of [3, 1]) {
+    await Deno.mkdir(workspace);
+    await write(workspace, 1, last);
+    assertEquals(await verifyAuditLog(workspace), { ...GOOD, entries: last });
+    await Deno.remove(workspace, { recursive: true });
+  }
+});
+
+Deno.test("two AuditLogs of one workspace keep one end", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await using one = new AuditLog({ workspace });
+  await using other = new AuditLog({ workspace });
+  for (const n of [1, 2, 3, 4]) await (n % 2 === 1 ? one : other).append(entry(n));
+  assertEquals(await verifyAuditLog(workspace), { ...GOOD, entries: 4 });
+  await tamper(workspace, (lines) => lines.slice(0, 3));
+  assertMatch((await verifyAuditLog(workspace)).bad?.problem ?? "", /has number 4/);
+});
+
+Deno.test("AuditLog writes where the end cannot be kept, and says so once", async () => {
+  await using folder = await TempFolder.create();
+  await using state = await TempFolder.create();
+  await Deno.mkdir(`${state.path}/ipybox/audit`, { recursive: true });
+  await Deno.writeTextFile(`${state.path}/ipybox/audit/heads`, "in the place of the folder");
+  const code = `
+    const { AuditLog } = await load("src/approval/audit/log.ts");
+    const said = [];
+    const log = { debug() {}, info() {}, warn: (text) => said.push(text), error: (text) => said.push(text) };
+    for (const id of ["a", "b"]) {
+      await using audit = new AuditLog({ workspace: ${JSON.stringify(folder.path)}, log });
+      const entry = { id, time: new Date(), kind: "tool", server: "s", tool: "t", arguments: {} };
+      for (let n = 0; n < 2; n++) await audit.append({ ...entry, decision: "deny", by: "policy" });
+    }
+    return said;`;
+  const said = await inOwnProcess(code, { XDG_STATE_HOME: state.path });
+  assert(Array.isArray(said));
+  assertEquals(said.length, 2, `${said}`); // once for each log
+  for (const text of said) assertMatch(text, /^Cannot keep the end of the audit log, so/);
+  assertEquals((await ids(folder.path)).length, 4);
+});
 
 Deno.test("AuditLog writes one line for each request, and goes on where another left off", async () => {
   await using folder = await TempFolder.create();

@@ -2,8 +2,9 @@ import { basename } from "node:path";
 import { sha256 } from "../../json/digest.ts";
 import { isRecord } from "../../json/exact.ts";
 import type { Fields } from "./entry.ts";
-import { GENESIS, LineSplitter, readChainLine } from "./file.ts";
+import { type ChainEnd, GENESIS, LineSplitter, readChainLine } from "./file.ts";
 import { AuditFolder } from "./folder.ts";
+import { LogHead } from "./head.ts";
 
 /** The result of {@linkcode verifyAuditLog}. */
 export interface AuditVerdict {
@@ -34,16 +35,18 @@ export interface AuditVerdict {
  * Checks the audit log of a workspace. Creates and changes nothing.
  *
  * It detects lines that were changed, added, moved or removed, and files that were removed without
- * a line that records it. It cannot detect that lines at the end were cut off, or that the whole
- * log was rewritten.
+ * a line that records it. Lines that are missing at the end, and a log that was replaced by another
+ * one, are detected by what the user's state folder (`~/.local/state/ipybox`) says of the last line
+ * that was written on this machine.
  *
  * @param workspace The workspace.
  * @returns The findings.
  * @throws {ConfigError} A log file is not a regular file.
  */
 export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
+  const head = await new LogHead(workspace).read(); // first: lines that are written now come after it
   using snapshot = await AuditSnapshot.take(new AuditFolder(workspace));
-  const check = new ChainCheck();
+  const check = new ChainCheck(head);
   for await (const line of snapshot.lines()) {
     if (!check.add(line)) break;
   }
@@ -80,6 +83,13 @@ class ChainCheck {
   #torn: FileLine | undefined;
   #bad: AuditVerdict["bad"];
   readonly #unfinished = new Set<unknown>();
+  /** The last line that is known to have been written. */
+  readonly #head: ChainEnd | undefined;
+  #last: FileLine | undefined;
+
+  constructor(head: ChainEnd | undefined) {
+    this.#head = head;
+  }
 
   /** Checks the next line, and returns whether all are valid so far. */
   add(line: FileLine): boolean {
@@ -91,6 +101,15 @@ class ChainCheck {
   verdict(): AuditVerdict {
     const torn = this.#torn;
     if (torn !== undefined) this.#fail(torn, torn.whole ? NO_LINE : TORN);
+    const head = this.#head;
+    if (head !== undefined && this.#seq < head.seq) {
+      const last = this.#last;
+      const where = last === undefined ? "Lines are missing" : "Lines are missing after this";
+      this.#fail(
+        last ?? { file: "audit.jsonl", number: 1 },
+        `${where}: the last that was written has number ${head.seq}`,
+      );
+    }
     const first = this.#first;
     if (first !== undefined && first.seq > this.#removedUpTo + 1) {
       this.#fail(first.line, "Earlier lines are missing, and no line records their removal");
@@ -123,10 +142,17 @@ class ChainCheck {
       this.#torn = undefined;
       this.#sealed++;
     }
+    const gone = numberIn(read.fields.lost, "upTo");
+    if (gone > 0) return `Lines up to number ${gone} were missing or others when this was written`;
     const start = this.#first === undefined && (read.seq > 1 || read.prev === GENESIS);
     if (!start && read.prev !== this.#hash) return "The line does not continue the previous line";
     if (!start && read.seq !== this.#seq + 1) return "The line's number is out of order";
+    const head = this.#head;
+    if (read.seq === head?.seq && read.hash !== head.hash) {
+      return "Another line with this number was written: the log was replaced";
+    }
     this.#first ??= { seq: read.seq, line };
+    this.#last = line;
     this.#entries++;
     this.#seq = read.seq;
     this.#hash = read.hash;
@@ -141,7 +167,7 @@ class ChainCheck {
     this.#removedUpTo = Math.max(this.#removedUpTo, numberIn(removed, "upTo"));
   }
 
-  #fail({ file, number }: FileLine, problem: string): void {
+  #fail({ file, number }: Pick<FileLine, "file" | "number">, problem: string): void {
     this.#bad ??= { file, line: number, problem };
   }
 }

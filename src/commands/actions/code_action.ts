@@ -1,7 +1,7 @@
 import type { ApprovalRequest } from "../../approval/request.ts";
 import { CodeExecutionError, ExecutionTimeoutError, KernelDiedError } from "../../base/errors.ts";
 import type { CodeExecutor } from "../../executor/code_executor.ts";
-import type { ChunkEvent } from "../../executor/options.ts";
+import type { ChunkEvent, OptionalEvent } from "../../executor/options.ts";
 import type { InputRequest } from "../../kernel/execution.ts";
 import type { ExecutionResult } from "../../kernel/outputs.ts";
 import { MAX_UNREAD } from "../../kernel/spill_file.ts";
@@ -93,12 +93,11 @@ async function follow(
       .finally(() => output.release());
   };
   try {
-    const common = {
-      timeoutMs,
-      chunks: !json,
-      elicitations: answer !== undefined,
-      inputs: prompt !== undefined,
-    };
+    const events: OptionalEvent[] = [];
+    if (!json) events.push("chunk");
+    if (answer !== undefined) events.push("elicitation");
+    if (prompt !== undefined) events.push("input");
+    const common = { timeoutMs, events };
     const stream = code === undefined
       ? executor.resume(common)
       : executor.stream(code, { ...common, signal: io.signal, storeHistory });

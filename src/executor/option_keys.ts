@@ -1,0 +1,183 @@
+import { insteadOf, refuseUnknownKeys } from "../base/known_keys.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
+import type { ResourceLimits } from "../sandbox/limits.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
+import type { NotedOptions } from "./durable.ts";
+import type {
+  AttachOptions,
+  CodeExecutorOptions,
+  DetachOptions,
+  ExecuteOptions,
+  InstallPackagesOptions,
+  OptionalEvent,
+  OwnExecutorOptions,
+  RegisterServerOptions,
+  ResumeOptions,
+  StreamOptions,
+} from "./options.ts";
+
+/** The keys of a type. The compiler refuses a list that is not complete. */
+function keysOf<T>(keys: Readonly<Record<keyof T, true>>): readonly string[] {
+  return Object.keys(keys);
+}
+
+/** The options that a session has for good. */
+const FIXED = keysOf<Omit<CodeExecutorOptions, keyof AttachOptions>>({
+  durable: true,
+  kernelEnv: true,
+  limits: true,
+  placement: true,
+  restoreWorkingDir: true,
+  sandbox: true,
+  spareKernel: true,
+  workspace: true,
+});
+
+const ATTACH = keysOf<AttachOptions>({
+  approval: true,
+  approvalTimeoutMs: true,
+  audit: true,
+  callTimeoutMs: true,
+  check: true,
+  connectTimeoutMs: true,
+  consents: true,
+  imagesDir: true,
+  log: true,
+  login: true,
+  maxConcurrentCalls: true,
+  maxOutputBytes: true,
+  packages: true,
+  python: true,
+  requireShellEscape: true,
+  roots: true,
+  sampling: true,
+  serverIdleMs: true,
+  servers: true,
+  signal: true,
+  startTimeoutMs: true,
+  variables: true,
+});
+
+const START = [...ATTACH, ...FIXED];
+
+const OWN = keysOf<Omit<OwnExecutorOptions, keyof CodeExecutorOptions>>({
+  elsewhere: true,
+  installer: true,
+});
+
+/** The options whose values are options, too, if nothing else checks these. */
+const INNER: Readonly<Record<string, readonly string[]>> = {
+  durable: keysOf<NotedOptions>({ idleMs: true, maxMs: true, name: true, note: true }),
+  limits: keysOf<ResourceLimits>({
+    memoryBytes: true,
+    processes: true,
+    fileBytes: true,
+    cpuSeconds: true,
+  }),
+  login: keysOf<LoginOptions>({ show: true, anew: true, timeoutMs: true }),
+  sandbox: keysOf<SandboxOptions>({
+    config: true,
+    allowUnsafe: true,
+    project: true,
+    readOnly: true,
+    devices: true,
+  }),
+};
+
+const EXECUTE = keysOf<ExecuteOptions>({ timeoutMs: true, signal: true, approve: true });
+const STREAM = keysOf<StreamOptions>({
+  timeoutMs: true,
+  signal: true,
+  id: true,
+  events: true,
+  storeHistory: true,
+});
+const RESUME = keysOf<ResumeOptions>({ timeoutMs: true, events: true });
+const EVENTS = keysOf<Record<OptionalEvent, true>>({
+  chunk: true,
+  call_started: true,
+  call_ended: true,
+  elicitation: true,
+  input: true,
+});
+
+/** The options of methods that take few. */
+const OTHERS = {
+  "check()": ["signal"],
+  "detach()": keysOf<DetachOptions>({ code: true }),
+  "installPackages()": keysOf<InstallPackagesOptions>({ signal: true, onLine: true }),
+  "registerServer()": keysOf<RegisterServerOptions>({ signal: true }),
+} as const;
+
+/** Throws if `CodeExecutor.start()` does not know one of the options. */
+export function checkStart(options: CodeExecutorOptions): void {
+  const place = "the options of CodeExecutor.start()";
+  refuseUnknownKeys(options, { known: [...START, ...OWN], place });
+  checkInner(options);
+}
+
+/** Throws if `CodeExecutor.attach()` does not know or cannot change one of the options. */
+export function checkAttach(options: AttachOptions): void {
+  const fixed = Object.keys(options).find((key) => FIXED.includes(key));
+  if (fixed !== undefined) {
+    throw new TypeError(
+      `CodeExecutor.attach() does not take "${fixed}": the session keeps what it was started with`,
+    );
+  }
+  const place = "the options of CodeExecutor.attach()";
+  refuseUnknownKeys(options, { known: [...ATTACH, ...OWN], place });
+  checkInner(options);
+}
+
+function checkInner(options: CodeExecutorOptions): void {
+  for (const [name, value] of Object.entries<unknown>({ ...options })) {
+    const known = INNER[name];
+    if (known === undefined || typeof value !== "object" || value === null) continue;
+    refuseUnknownKeys(value, { known, place: `the option "${name}"` });
+  }
+}
+
+/** Throws if `execute()` does not know one of the options. */
+export function checkExecute(options: ExecuteOptions): void {
+  refuseUnknownKeys(options, { known: EXECUTE, place: "the options of execute()" });
+}
+
+/** Throws if `stream()` does not know one of the options. */
+export function checkStream(options: StreamOptions): void {
+  refuseUnknownKeys(options, { known: STREAM, place: "the options of stream()" });
+  checkEvents(options);
+}
+
+/** Throws if `resume()` does not know one of the options. */
+export function checkResume(options: ResumeOptions): void {
+  refuseUnknownKeys(options, { known: RESUME, place: "the options of resume()" });
+  checkEvents(options);
+}
+
+function checkEvents(options: ResumeOptions): void {
+  const wrong = options.events?.find((type) => !EVENTS.includes(type));
+  if (wrong === undefined) return;
+  throw new TypeError(
+    `Unknown type "${wrong}" in the option "events": ${insteadOf(wrong, EVENTS)}`,
+  );
+}
+
+/** Throws if a method does not know one of the options. */
+export function checkOptions(method: keyof typeof OTHERS, options: object): void {
+  refuseUnknownKeys(options, { known: OTHERS[method], place: `the options of ${method}` });
+}
+
+/** Takes an executor's options out of those of a program of ipybox's own. */
+export function optionsToStart<T extends OwnExecutorOptions>(options: T): OwnExecutorOptions {
+  return only(options, [...START, ...OWN]);
+}
+
+/** Takes those that a session has not got already. */
+export function optionsToAttach(options: OwnExecutorOptions): AttachOptions {
+  return only(options, [...ATTACH, ...OWN]);
+}
+
+function only<T extends object>(options: T, keys: readonly string[]): Partial<T> {
+  const entries = Object.entries(options).filter(([key]) => keys.includes(key));
+  return Object.fromEntries(entries) as Partial<T>;
+}
