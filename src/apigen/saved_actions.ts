@@ -8,7 +8,7 @@
 import { join } from "node:path";
 import { readBeneath } from "../files/beneath.ts";
 import { isPlainFolder } from "../files/safe.ts";
-import { type IndexedTool, ToolRanking } from "./search.ts";
+import type { IndexedTool } from "./search.ts";
 
 export interface SavedAction {
   /** Category and name, such as `github.commits_of_top_repos`. */
@@ -46,12 +46,9 @@ export async function listActions(workspace: string): Promise<SavedAction[]> {
   return actions;
 }
 
-/** Searches saved actions, best first, as if they were tools of a server. */
-export async function searchActions(
-  workspace: string,
-  query: string,
-): Promise<readonly IndexedTool[]> {
-  const actions = (await listActions(workspace)).map(({ name, summary }): IndexedTool => ({
+/** Lists saved actions as if they were tools of a server, to be searched with those. Their modules have a dot. */
+export async function actionTools(workspace: string): Promise<readonly IndexedTool[]> {
+  return (await listActions(workspace)).map(({ name, summary }) => ({
     server: ACTIONS,
     name,
     module: name,
@@ -59,8 +56,6 @@ export async function searchActions(
     annotations: {},
     definition: new Map(),
   }));
-  if (query.trim() === "") return actions;
-  return await (await ToolRanking.of(actions)).search(query);
 }
 
 /** The first line of a module's docstring. */
