@@ -1,29 +1,42 @@
 // deno-lint-ignore-file no-console -- a script talks to whoever started it
 /**
- * `deno task package [DIR]`: makes what ipybox is distributed as, in `dist/` or another folder.
+ * `deno task package [js] [npm] [mcpb] [--to DIR]`: makes what ipybox is distributed as, or some of it,
+ * in `dist/` or another folder.
  *
- * - `ipybox.js`: the command line as one file for Deno
- * - `ipybox.tgz`: the npm package, with the command, the modules for Deno, their types, and Deno itself
- * - `ipybox-VERSION.mcpb`: the bundle for Claude Desktop
+ * - js: `ipybox.js`, the command line as one file for Deno
+ * - npm: `ipybox.tgz`, the npm package, with the command, the modules for Deno, their types, and Deno
+ *   itself
+ * - mcpb: `ipybox-VERSION.mcpb`, the bundle for Claude Desktop, and the `ipybox.js` that goes into it
  *
  * @module
  */
 import { cp } from "node:fs/promises";
 import { resolve } from "node:path";
 import { fileURLToPath, pathToFileURL as toFileUrl } from "node:url";
+import { parseArgs } from "node:util";
 import config from "../deno.json" with { type: "json" };
 import { ownProgram, type ProgramPath, requireProgram } from "../src/process/program.ts";
 import { runProgram } from "../src/process/run_program.ts";
 
 const root = new URL("../", import.meta.url);
-const dist = Deno.args[0] === undefined
-  ? new URL("dist/", root)
-  : toFileUrl(`${resolve(Deno.args[0])}/`);
+const PARTS = ["js", "npm", "mcpb"];
+const { values: { to }, positionals: asked } = parseArgs({
+  args: Deno.args,
+  options: { to: { type: "string" } },
+  allowPositionals: true,
+});
+for (const part of asked) {
+  if (PARTS.includes(part)) continue;
+  console.error(`Cannot make "${part}": use ${PARTS.join(", ")}, or nothing for all`);
+  Deno.exit(2);
+}
+const dist = to === undefined ? new URL("dist/", root) : toFileUrl(`${resolve(to)}/`);
 const { version } = config;
 
 /** Bundles the command line into one file. */
 async function bundle(): Promise<URL> {
   const file = new URL("ipybox.js", dist);
+  say("Bundling the command line into ipybox.js");
   await run(ownProgram(), ["bundle", "--quiet", "--output", file.pathname, "cli.ts"]);
   return file;
 }
@@ -35,8 +48,11 @@ async function npmPackage(): Promise<URL> {
   await withVersion(at("packaging/npm/package.json"), new URL("package.json", folder));
   const lib = fileURLToPath(new URL("lib/", folder));
   const split = ["--quiet", "--code-splitting", "--outdir", lib];
+  say("Bundling the modules of the npm package");
   await run(ownProgram(), ["bundle", ...split, ...Object.values(config.exports)]);
+  say("Making their types");
   await declareTypes(lib);
+  say("Packing the npm package");
   const packed = ["pack", "--silent", "--pack-destination", fileURLToPath(dist)];
   const name = (await run(await requireProgram("npm"), [...packed, folder.pathname])).trim();
   const file = new URL("ipybox.tgz", dist);
@@ -66,6 +82,7 @@ async function mcpBundle(ipybox: URL): Promise<URL> {
   await copyInto(folder, [ipybox, at("README.md"), at("LICENSE")]);
   await withVersion(at("packaging/mcpb/manifest.json"), new URL("manifest.json", folder));
   const file = new URL(`ipybox-${version}.mcpb`, dist);
+  say("Packing the bundle for Claude Desktop, with a tool from npm");
   // Its tool checks the manifest before it packs.
   await run(await requireProgram("npx"), [
     "-y",
@@ -75,6 +92,11 @@ async function mcpBundle(ipybox: URL): Promise<URL> {
     file.pathname,
   ]);
   return file;
+}
+
+/** Progress, which can take a minute for a step, apart from the results. */
+function say(line: string): void {
+  console.error(line);
 }
 
 async function emptyFolder(name: string): Promise<URL> {
@@ -109,7 +131,10 @@ function at(path: string): URL {
 }
 
 await Deno.mkdir(dist, { recursive: true });
-const ipybox = await bundle();
-for (const made of [ipybox, await npmPackage(), await mcpBundle(ipybox)]) {
-  console.log(made.pathname);
-}
+const wanted = (part: string) => asked.length === 0 || asked.includes(part);
+const made: URL[] = [];
+if (wanted("js") || wanted("mcpb")) made.push(await bundle());
+const [ipybox] = made;
+if (wanted("npm")) made.push(await npmPackage());
+if (wanted("mcpb") && ipybox !== undefined) made.push(await mcpBundle(ipybox));
+for (const file of made) console.log(file.pathname);

@@ -6,9 +6,13 @@
  * @module
  */
 import { join } from "node:path";
+import { asset, type AssetPath } from "../assets/mod.ts";
+import { ConfigError } from "../base/errors.ts";
 import { readBeneath } from "../files/beneath.ts";
+import { PinnedFolder } from "../files/pinned_folder.ts";
 import { isPlainFolder } from "../files/safe.ts";
-import { type IndexedTool, ToolRanking } from "./search.ts";
+import { KEYWORDS } from "./names.ts";
+import type { IndexedTool } from "./search.ts";
 
 export interface SavedAction {
   /** Category and name, such as `github.commits_of_top_repos`. */
@@ -46,12 +50,9 @@ export async function listActions(workspace: string): Promise<SavedAction[]> {
   return actions;
 }
 
-/** Searches saved actions, best first, as if they were tools of a server. */
-export async function searchActions(
-  workspace: string,
-  query: string,
-): Promise<readonly IndexedTool[]> {
-  const actions = (await listActions(workspace)).map(({ name, summary }): IndexedTool => ({
+/** Lists saved actions as if they were tools of a server, to be searched with those. Their modules have a dot. */
+export async function actionTools(workspace: string): Promise<readonly IndexedTool[]> {
+  return (await listActions(workspace)).map(({ name, summary }) => ({
     server: ACTIONS,
     name,
     module: name,
@@ -59,8 +60,6 @@ export async function searchActions(
     annotations: {},
     definition: new Map(),
   }));
-  if (query.trim() === "") return actions;
-  return await (await ToolRanking.of(actions)).search(query);
 }
 
 /** The first line of a module's docstring. */
@@ -91,6 +90,54 @@ export async function readAction(
     MAX_SOURCE_BYTES,
   );
   return source && new TextDecoder().decode(source);
+}
+
+/** The files of an action, and what they contain at first. */
+const SKELETON = {
+  "api.py": "action/api.py",
+  "impl.py": "action/impl.py",
+  "__init__.py": "action/__init__.py",
+} satisfies Record<string, AssetPath>;
+
+/**
+ * Makes an action that can be checked and run, to be changed. Returns the paths of its files.
+ *
+ * @throws {TypeError} The name cannot be imported.
+ * @throws {ConfigError} There is something at its path.
+ */
+export async function createAction(workspace: string, name: string): Promise<string[]> {
+  const parts = name.split(".");
+  const [category = "", action = ""] = parts;
+  if (parts.length !== 2 || !parts.every((part) => NAME.test(part) && !KEYWORDS.has(part))) {
+    throw new TypeError(
+      `"${name}" cannot be the name of a saved action: use CATEGORY.NAME, ` +
+        "each of letters, digits and underscores and no keyword of Python, such as sales.by_region",
+    );
+  }
+  await using root = await PinnedFolder.open(join(workspace, ACTIONS), { mode: 0o755 });
+  await using group = await root.child(category, { mode: 0o755 });
+  for (const folder of [root, group]) await writeNew(`${folder.path}/__init__.py`, "");
+  const path = `${ACTIONS}/${category}/${action}`;
+  try {
+    await Deno.mkdir(`${group.path}/${action}`, { mode: 0o755 });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw group.named(error);
+    throw new ConfigError(`Cannot make the saved action "${name}": ${path} exists already`);
+  }
+  await using folder = await group.child(action, { create: false });
+  for (const [file, from] of Object.entries(SKELETON)) {
+    await writeNew(`${folder.path}/${file}`, asset(from));
+  }
+  return Object.keys(SKELETON).map((file) => `${path}/${file}`);
+}
+
+/** Writes a file, unless there is one. Follows no link in its place. */
+async function writeNew(path: string, text: string): Promise<void> {
+  try {
+    await Deno.writeTextFile(path, text, { createNew: true, mode: 0o644 });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+  }
 }
 
 async function foldersIn(folder: string): Promise<string[]> {

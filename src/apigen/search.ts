@@ -4,7 +4,7 @@ import { fairTurns } from "../base/signals.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { isObject, type Json, textOf } from "./json.ts";
 import { singular } from "./names.ts";
-import { type PackageTool, readPackage } from "./package.ts";
+import { firstSentence, type PackageTool, readPackage } from "./package.ts";
 
 /** A tool that can be found. */
 export interface IndexedTool extends PackageTool {
@@ -39,8 +39,16 @@ export class ToolIndex {
     this.#root = root;
   }
 
-  /** Searches names, descriptions, parameters and results. Throws if no Python API can be read. */
-  async search(query: string, servers: readonly string[]): Promise<ToolMatches> {
+  /**
+   * Searches names, descriptions, parameters and results. Throws if no Python API can be read.
+   *
+   * @param others Tools of no package, to be ranked with those of the servers.
+   */
+  async search(
+    query: string,
+    servers: readonly string[],
+    others: readonly IndexedTool[] = [],
+  ): Promise<ToolMatches> {
     using _turn = await this.#turns.acquire();
     const missing: string[] = [];
     const damages: ConfigError[] = [];
@@ -57,9 +65,10 @@ export class ToolIndex {
     }
     if (packages.length === 0 && damages[0] !== undefined) throw damages[0];
     const damaged = damages.map(({ message }) => message);
-    const tools = packages.flatMap((read) => read.tools);
+    const tools = [...packages.flatMap((read) => read.tools), ...others];
     if (query.trim() === "") return { tools, missing, damaged };
-    const key = JSON.stringify([servers, packages.map(({ version }) => version)]);
+    const texts = others.map(({ server, name, description }) => [server, name, description]);
+    const key = JSON.stringify([servers, packages.map(({ version }) => version), texts]);
     if (this.#index?.key !== key) this.#index = { key, ranking: await ToolRanking.of(tools) };
     return { tools: await this.#index.ranking.search(query), missing, damaged };
   }
@@ -87,19 +96,32 @@ async function versionOf(path: string): Promise<string | undefined> {
 /** How much of a text counts. Servers and code choose its length. */
 const MAX_TEXT = 20_000;
 
-/** Words count most in a name, less in a description, least in parameters. */
-function textsOf(
-  { server, name, description, definition }: IndexedTool,
-): { text: string; weight: number }[] {
-  return [
-    { text: name, weight: 5 },
-    { text: server, weight: 2 },
-    { text: textOf(definition.get("title")), weight: 2 },
-    { text: description, weight: 1 },
-    { text: propertiesText(definition.get("inputSchema")), weight: 0.5 },
-    { text: propertiesText(definition.get("outputSchema")), weight: 0.25 },
-  ];
+/** What is read of a tool. */
+interface Field {
+  /** How much a word counts here. */
+  readonly weight: number;
+  /** BM25's b here: how much long texts are penalized. */
+  readonly penalty: number;
+  readonly textOf: (tool: IndexedTool) => string;
 }
+
+/** Words count most in a name, less in the first sentence of a description, least in parameters. */
+const FIELDS: readonly Field[] = [
+  { weight: 5, penalty: 0.3, textOf: ({ name }) => name },
+  { weight: 2, penalty: 0.3, textOf: ({ definition }) => textOf(definition.get("title")) },
+  { weight: 2, penalty: 0.75, textOf: ({ description }) => firstSentence(description) },
+  { weight: 1, penalty: 0.75, textOf: ({ description }) => description },
+  {
+    weight: 0.5,
+    penalty: 0.75,
+    textOf: ({ definition }) => propertiesText(definition.get("inputSchema")),
+  },
+  {
+    weight: 0.25,
+    penalty: 0.75,
+    textOf: ({ definition }) => propertiesText(definition.get("outputSchema")),
+  },
+];
 
 function propertiesText(schema: Json | undefined): string {
   const properties = isObject(schema) ? schema.get("properties") : undefined;
@@ -113,78 +135,103 @@ function propertyText([name, schema]: [string, Json]): string {
 
 /** BM25's k1, how soon repetitions of a word stop counting: the usual value. */
 const SATURATION = 1.2;
-/** BM25's b, how much long documents are penalized: the usual value. */
-const LENGTH_PENALTY = 0.75;
+/** The weight of related words. */
+const RELATED_WEIGHT = 0.7;
 /** The weight of words that start with a word of the query. */
 const PREFIX_WEIGHT = 0.5;
-/** How much better a document is if it has all words of the query. */
-const COVERAGE = 1;
 const SHORTEST_PREFIX = 3;
-/** How much better a tool matches if the query names its server. */
-const NAMED_SERVER = 2;
-/** The weight of related words. */
-const RELATED_WEIGHT = 0.6;
+/** How much better a tool matches if it has all words of the query. */
+const COVERAGE = 1;
+/** How much better a tool matches if the query has all words of its name. */
+const NAME_COVERAGE = 1;
+/** What a tool gets if the query names its server, and how much better it matches otherwise. */
+const SERVER_SCORE = 2;
+const NAMED_SERVER = 4;
 /** How many words of a query count: each takes a pass over all known words. */
 const MAX_QUERY_WORDS = 32;
 
-/** Ranks tools by how well they answer a query, with Okapi BM25. Others have their turns meanwhile. */
+interface RankedTool {
+  readonly tool: IndexedTool;
+  /** The words of its name that are not its server's. */
+  readonly name: ReadonlySet<string>;
+}
+
+/** What a search found out about the words of the tools. */
+interface Matches {
+  /** How well words match one of the query. */
+  readonly weights: Map<string, number>;
+  readonly scores: Map<number, number>;
+  /** How many words of the query a tool has. */
+  readonly found: Map<number, number>;
+}
+
+/** Ranks tools by how well they answer a query, with BM25F. Others have their turns meanwhile. */
 export class ToolRanking {
-  readonly #documents: { readonly tool: IndexedTool; readonly length: number }[] = [];
+  readonly #tools: RankedTool[] = [];
+  /** For each word, the tools that have it, and how often, weighted by where. */
   readonly #postings = new Map<string, Map<number, number>>();
-  #totalLength = 0;
+  /** For each word of servers' names, those servers. */
+  readonly #servers = new Map<string, Set<string>>();
 
   private constructor() {}
 
   /** Reads the tools' texts. */
   static async of(tools: readonly IndexedTool[]): Promise<ToolRanking> {
     const ranking = new ToolRanking();
+    const lengths = FIELDS.map(() => 0);
     fairTurns.resume();
+    const texts: string[][][] = [];
     for (const tool of tools) {
       ranking.#add(tool);
+      const fields = FIELDS.map((field) => stemsOf(field.textOf(tool)));
+      fields.forEach(({ length }, at) => lengths[at] = (lengths[at] ?? 0) + length);
+      texts.push(fields);
+      await fairTurns.giveWay();
+    }
+    for (const [id, fields] of texts.entries()) {
+      for (const [at, { weight, penalty }] of FIELDS.entries()) {
+        const words = fields[at] ?? [];
+        const length = words.length * tools.length / (lengths[at] ?? 1);
+        for (const word of words) {
+          ranking.#count(word, id, weight / (1 - penalty + penalty * length));
+        }
+      }
       await fairTurns.giveWay();
     }
     return ranking;
   }
 
   #add(tool: IndexedTool): void {
-    const id = this.#documents.length;
-    let length = 0;
-    for (const { text, weight } of textsOf(tool)) {
-      for (const word of wordsOf(text.slice(0, MAX_TEXT)).map(stem)) {
-        const posting = this.#postings.get(word) ?? new Map<number, number>();
-        this.#postings.set(word, posting.set(id, (posting.get(id) ?? 0) + weight));
-        length += weight;
-      }
+    const server = new Set(stemsOf(tool.server));
+    for (const word of server) {
+      this.#servers.set(word, (this.#servers.get(word) ?? new Set()).add(tool.server));
     }
-    this.#documents.push({ tool, length });
-    this.#totalLength += length;
+    const name = new Set(stemsOf(tool.name).filter((word) => !server.has(word)));
+    this.#tools.push({ tool, name });
+  }
+
+  #count(word: string, id: number, weight: number): void {
+    const posting = this.#postings.get(word) ?? new Map<number, number>();
+    this.#postings.set(word, posting.set(id, (posting.get(id) ?? 0) + weight));
   }
 
   /** Finds tools with a word of the query, a form of it, a related or a longer one; best first. */
   async search(query: string): Promise<IndexedTool[]> {
-    const words = wordsOf(query);
-    // Also joined pairs: "eleven labs" names "elevenlabs".
-    const named = new Set([...words, ...words.slice(1).map((word, i) => `${words[i]}${word}`)]);
-    const isNamed = new Map<string, boolean>();
-    const scores = new Map<number, number>();
-    const found = new Map<number, number>();
-    const stems = new Set(words.slice(0, MAX_QUERY_WORDS).map(stem));
+    const words = new Set(this.#joined(stemsOf(query)).slice(0, MAX_QUERY_WORDS));
+    const matches: Matches = { weights: new Map(), scores: new Map(), found: new Map() };
     fairTurns.resume();
-    for (const word of stems) {
+    for (const word of words) {
       await fairTurns.giveWay();
-      for (const [id, score] of this.#scoresOf(word)) {
-        scores.set(id, (scores.get(id) ?? 0) + score);
-        found.set(id, (found.get(id) ?? 0) + 1);
-      }
+      this.#match(word, matches);
     }
-    return this.#documents.map(({ tool }, id) => {
-      const { server } = tool;
-      if (!isNamed.has(server)) {
-        isNamed.set(server, wordsOf(server).some((word) => named.has(word)));
-      }
+    const named = this.#namedServers(words);
+    return this.#tools.map(({ tool, name }, id) => {
+      const server = named.get(tool.server) ?? 0;
       // Matching most of the words counts more than one rare word.
-      const covered = 1 + COVERAGE * (found.get(id) ?? 0) / stems.size;
-      const score = (scores.get(id) ?? 0) * covered * (isNamed.get(server) ? NAMED_SERVER : 1);
+      const covered = COVERAGE * (matches.found.get(id) ?? 0) / words.size;
+      const ofName = NAME_COVERAGE * this.#shareOf(name, matches.weights);
+      const score = ((matches.scores.get(id) ?? 0) + SERVER_SCORE * server) *
+        (1 + covered + ofName) * (1 + NAMED_SERVER * server);
       return { tool, score };
     })
       .filter(({ score }) => score > 0)
@@ -192,11 +239,49 @@ export class ToolRanking {
       .map(({ tool }) => tool);
   }
 
-  /** The score of one word of a query in each document, by its best match there. */
-  #scoresOf(word: string): Map<number, number> {
+  /** With pairs of words that name a server as one: "Eleven Labs" is "elevenlabs". */
+  #joined(words: readonly string[]): string[] {
+    const joined: string[] = [];
+    for (const word of words) {
+      const pair = `${joined.at(-1) ?? ""}${word}`;
+      if (this.#servers.has(pair)) joined.pop();
+      joined.push(this.#servers.has(pair) ? pair : word);
+    }
+    return joined;
+  }
+
+  /** How much of the name of each server is in a query, by how rare its words are among servers. */
+  #namedServers(query: ReadonlySet<string>): Map<string, number> {
+    const count = new Set([...this.#servers.values()].flatMap((servers) => [...servers])).size;
+    const whole = new Map<string, number>();
+    const named = new Map<string, number>();
+    for (const [word, servers] of this.#servers) {
+      const rarity = rarityOf(servers.size, count);
+      for (const server of servers) {
+        whole.set(server, (whole.get(server) ?? 0) + rarity);
+        if (query.has(word)) named.set(server, (named.get(server) ?? 0) + rarity);
+      }
+    }
+    for (const [server, part] of named) named.set(server, part / (whole.get(server) ?? part));
+    return named;
+  }
+
+  /** How much of a name matches, by how rare its words are. */
+  #shareOf(name: ReadonlySet<string>, weights: ReadonlyMap<string, number>): number {
+    let [whole, matched] = [0, 0];
+    for (const word of name) {
+      const rarity = rarityOf(this.#postings.get(word)?.size ?? 0, this.#tools.length);
+      whole += rarity;
+      matched += rarity * (weights.get(word) ?? 0);
+    }
+    return whole === 0 ? 0 : matched / whole;
+  }
+
+  /** Adds the score of one word of a query in each tool, by its best match there. */
+  #match(word: string, { weights, scores, found }: Matches): void {
     const best = new Map<number, number>();
     const related = relatedTo(word);
-    const averageLength = this.#totalLength / Math.max(1, this.#documents.length);
+    const own = this.#postings.get(word);
     for (const [known, posting] of this.#postings) {
       const isPrefix = word.length >= SHORTEST_PREFIX && known.startsWith(word);
       const weight = known === word
@@ -207,24 +292,41 @@ export class ToolRanking {
         ? PREFIX_WEIGHT
         : 0;
       if (weight === 0) continue;
-      const count = this.#documents.length;
-      const rarity = Math.log(1 + (count - posting.size + 0.5) / (posting.size + 0.5));
+      weights.set(known, Math.max(weights.get(known) ?? 0, weight));
+      // A rare word that is related to a common one tells no more than that one.
+      const having = Math.max(posting.size, own?.size ?? 0);
+      const rarity = rarityOf(having, this.#tools.length);
       for (const [id, frequency] of posting) {
-        const length = (this.#documents[id]?.length ?? 0) / averageLength;
-        const damping = SATURATION * (1 - LENGTH_PENALTY + LENGTH_PENALTY * length);
-        const score = rarity * weight * frequency * (SATURATION + 1) / (frequency + damping);
+        const score = rarity * weight * frequency * (SATURATION + 1) / (frequency + SATURATION);
         best.set(id, Math.max(best.get(id) ?? 0, score));
       }
     }
-    return best;
+    const servers = this.#servers.get(word);
+    for (const [id, score] of best) {
+      // What names the server tells its tools not apart.
+      if (servers?.has(this.#tools[id]?.tool.server ?? "")) continue;
+      scores.set(id, (scores.get(id) ?? 0) + score);
+      found.set(id, (found.get(id) ?? 0) + 1);
+    }
   }
+}
+
+/** BM25's inverse document frequency. */
+function rarityOf(having: number, all: number): number {
+  return Math.log(1 + (all - having + 0.5) / (having + 0.5));
+}
+
+function stemsOf(text: string): string[] {
+  return wordsOf(text.slice(0, MAX_TEXT)).map(stem);
 }
 
 /** Words too common to describe a tool. */
 const STOP_WORDS: ReadonlySet<string> = new Set(
-  ("a an and are as at be by can did do does for from had has have how i in into is it its me much " +
-    "my of on one or our over some somebody that the their there this to together use want was we " +
-    "what when which why with you your").split(" "),
+  ("a all am an and another any anybody are as at be been being both but by can could did do does " +
+    "each else every everybody everything for from had has have he her his how i if in into is it " +
+    "its just me much my no nobody not nothing of on one or other our over please she should so " +
+    "some somebody something than that the their them then there these they this those to together " +
+    "use want was we were what when which who whom whose why will with yet you your").split(" "),
 );
 
 /** The words of a text: lower case, singular, with `camelCase` and `snake_case` split. */
@@ -242,7 +344,7 @@ export function wordsOf(text: string): string[] {
 /** Groups of words related in searches for tools. The relation is not transitive across groups. */
 const GROUPS: readonly string[] = [
   "create add new make insert open post register generate",
-  "delete remove erase drop clear destroy purge forget clean",
+  "delete remove erase drop clear destroy purge forget clean rid discard",
   "update edit modify change set patch adjust alter mark",
   "get fetch retrieve read show view see describe display open look",
   "list show enumerate browse which",
@@ -259,7 +361,7 @@ const GROUPS: readonly string[] = [
   "deploy release ship rollout",
   "build package compile bundle",
   "test check validate verify try",
-  "approve accept merge allow",
+  "approve accept merge allow approval review",
   "analyze analysis diagnose investigate cause root debug reason",
   "transition move status state resolve",
   "switch checkout branch",
@@ -281,12 +383,12 @@ const GROUPS: readonly string[] = [
   "log output message console line",
   "database db sql table collection",
   "row record item entry document",
-  "column field attribute property",
+  "column field attribute property schema",
   "sheet worksheet spreadsheet workbook",
   "cell range",
   "folder directory path",
   "file document attachment",
-  "content text body",
+  "content text body paragraph block",
   "info information detail metadata about",
   "user person people member account profile contact somebody",
   "permission policy access role right",
@@ -297,7 +399,7 @@ const GROUPS: readonly string[] = [
   "channel room conversation thread",
   "message text chat",
   "emoji reaction",
-  "time clock date timezone",
+  "time clock date timezone day today",
   "hour worklog time",
   "chart graph plot diagram",
   "format style bold font",

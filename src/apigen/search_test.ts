@@ -2,7 +2,7 @@ import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
 import { generatePackage } from "./generate.ts";
-import { relatedTo, stem, ToolIndex, ToolRanking, wordsOf } from "./search.ts";
+import { type IndexedTool, relatedTo, stem, ToolIndex, ToolRanking, wordsOf } from "./search.ts";
 
 /** Writes a package of a server with these tools. */
 async function write(rootDir: string, server: string, ...names: string[]): Promise<void> {
@@ -109,6 +109,44 @@ Deno.test("ToolIndex finds tools by other words, by the server's name, and by th
   assertEquals(await first("humidity gitlab"), "gitlab.weather");
 });
 
+Deno.test("ToolIndex puts the tool first whose name has the words, however much else it says", async () => {
+  await using folder = await TempFolder.create();
+  const fields = Array.from({ length: 12 }, (_, at) => `field${at}`);
+  const long = Object.fromEntries(fields.map((name) => [name, { description: `The ${name}.` }]));
+  const tool = (name: string, description: string, properties: object = {}) => (
+    { name, description, inputSchema: { type: "object", properties } }
+  );
+  const tools = [
+    tool("add_issue_comment", "Creates a comment on an issue."),
+    tool("create_issue", "Opens one in a repository.", long),
+    tool("get_repository", "Reads a repository."),
+  ];
+  await generatePackage("github", { tools }, { rootDir: folder.path });
+  const index = new ToolIndex(folder.path);
+
+  assertEquals((await found(index, "create an issue", "github"))[0], "github.create_issue");
+  assertEquals((await found(index, "comment on issue", "github"))[0], "github.add_issue_comment");
+});
+
+Deno.test("ToolIndex ranks saved actions with the tools", async () => {
+  await using folder = await TempFolder.create();
+  await write(folder.path, "files", "get_file_info");
+  const index = new ToolIndex(`${folder.path}`);
+  const action = (name: string, description: string): IndexedTool => (
+    { server: "gentools", name, module: name, description, annotations: {}, definition: new Map() }
+  );
+  const search = async (query: string, ...actions: IndexedTool[]) => {
+    const { tools } = await index.search(query, ["files"], actions);
+    return tools.map(({ name }) => name);
+  };
+  const region = action("sales.by_region", "Total units and path for each region.");
+
+  assertEquals(await search("units per region and path", region), [region.name, "get_file_info"]);
+  assertEquals(await search("info of a path", region), ["get_file_info", region.name]);
+  const rewritten = action("sales.by_region", "Does it.");
+  assertEquals(await search("units and path", rewritten), ["get_file_info"]);
+});
+
 async function ranked(query: string, ...texts: string[]): Promise<string[]> {
   const described = texts.map((description) => (
     { server: "", name: "", module: "", description, annotations: {}, definition: new Map() }
@@ -145,11 +183,11 @@ Deno.test("ToolRanking finds what has most of the words, and shorter texts befor
     await ranked(
       "send message",
       "send",
-      "a message to send to somebody else",
+      "a message to send to somebody abroad",
       "send message",
       "other",
     ),
-    ["send message", "a message to send to somebody else", "send"],
+    ["send message", "a message to send to somebody abroad", "send"],
   );
 });
 

@@ -73,7 +73,7 @@ for place in [${JSON.stringify(path)}, "https://example.com"]:
 
 const NEXT = `Next, in this checkout:
 
-  npx -y deno@2.9.6 task package && npm install -g ./dist/ipybox.tgz
+  npx -y deno@2.9.6 task package npm && npm install -g ./dist/ipybox.tgz
   ipybox repl --workspace ~/ipybox-work
   claude mcp add ipybox -- ipybox mcp --project .
 

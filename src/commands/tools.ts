@@ -1,5 +1,5 @@
 import { firstSentence } from "../apigen/package.ts";
-import { searchActions } from "../apigen/saved_actions.ts";
+import { actionTools } from "../apigen/saved_actions.ts";
 import { ToolIndex } from "../apigen/search.ts";
 import { visible } from "../approval/call_text.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -31,7 +31,7 @@ export const tools: Command = {
   notes: [
     "Lists first the tools that match most words of the query in their names,",
     "descriptions and parameters. Without a query, lists all tools. Saved actions",
-    "follow as gentools.CATEGORY.NAME, but not with --server or --json.",
+    "are among them as gentools.CATEGORY.NAME, but not with --server or --json.",
     "",
     "--learn calls read-only tools that have no output schema, if they need no",
     "arguments or the server gives examples. Each call needs approval.",
@@ -58,7 +58,8 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const names = only === undefined ? registered : [only];
   const index = new ToolIndex(mcptoolsOf(workspace));
   const query = parsed.positional.join(" ");
-  const { tools: found, missing, damaged } = await index.search(query, names);
+  const saved = only === undefined && !parsed.has("json") ? await actionTools(workspace) : [];
+  const { tools: found, missing, damaged } = await index.search(query, names, saved);
   for (const server of missing) {
     if (!registered.includes(server)) throw unknownServer(server, registered);
     io.err(`No Python API for server "${server}": ${REGISTER_AGAIN}`);
@@ -75,10 +76,8 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     io.out(JSON.stringify(rows, null, 2) + "\n");
     return code;
   }
-  const saved = only === undefined ? await searchActions(workspace, query) : [];
-  const all = [...found, ...saved];
-  if (all.length > 0) {
-    const rows = all.map(({ server, module, description }): [string, string] => [
+  if (found.length > 0) {
+    const rows = found.map(({ server, module, description }): [string, string] => [
       `${server}.${module}`,
       visible(firstSentence(description)),
     ]);

@@ -244,10 +244,14 @@ export class Session implements AsyncDisposable {
     return (await ServerRegistry.open({ workspace: await this.workspace, servers })).names;
   }
 
+  /** Searches the tools of some servers; without these, those of all and the saved actions. */
   async searchTools(query: string, servers?: readonly string[]): Promise<ToolMatches> {
     const { ToolIndex } = await import("../apigen/search.ts");
     this.#index ??= new ToolIndex(await this.mcptools());
-    return await this.#index.search(query, servers ?? await this.servers());
+    if (servers !== undefined) return await this.#index.search(query, servers);
+    const { actionTools } = await import("../apigen/saved_actions.ts");
+    const actions = await actionTools(await this.workspace);
+    return await this.#index.search(query, await this.servers(), actions);
   }
 
   /** Starts a cell, which runs after the earlier ones. */

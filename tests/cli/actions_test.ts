@@ -3,6 +3,7 @@ import { ipybox } from "../support/cli.ts";
 import { codeBlocks, writePythonBlocks } from "../support/markdown.ts";
 import { npmServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { makeWheels } from "../support/wheels.ts";
 
 const skill = new URL("../../plugin/skills/codeact/", import.meta.url);
 const everything = npmServer("server-everything", "stdio");
@@ -140,6 +141,73 @@ failed  bad.two
 ok      good.one
 `.trimStart();
 
+Deno.test("ipybox actions new makes one that passes the check and runs, and replaces nothing", async () => {
+  await using workspace = await TempFolder.create();
+  const cwd = workspace.path;
+  const made = await ipybox(["actions", "new", "texts.greet"], { cwd });
+  const files = ["api.py", "impl.py", "__init__.py"];
+  assertEquals(made.stdout, files.map((file) => `gentools/texts/greet/${file}\n`).join(""));
+  for (const folder of ["gentools", "gentools/texts"]) {
+    assertEquals(await Deno.readTextFile(`${cwd}/${folder}/__init__.py`), "");
+  }
+  const checked = await ipybox(["actions", "check"], { cwd });
+  assertEquals([checked.code, checked.stdout], [0, "ok      texts.greet\n"], checked.stderr);
+  const ran = await ipybox(["actions", "run", "texts.greet", "--arg", "name=Ann"], { cwd });
+  assertEquals([ran.code, ran.stdout], [0, "Hello, Ann!\n"], ran.stderr);
+
+  const impl = `${cwd}/gentools/texts/greet/impl.py`;
+  await Deno.writeTextFile(impl, "# mine\n");
+  const again = await ipybox(["actions", "new", "texts.greet"], { cwd });
+  assertEquals(again.code, 2);
+  assertStringIncludes(again.stderr, "gentools/texts/greet exists already");
+  assertEquals(await Deno.readTextFile(impl), "# mine\n");
+  for (const name of ["texts", "texts.class", "../texts.x", "texts.a.b"]) {
+    const { code, stderr } = await ipybox(["actions", "new", name], { cwd });
+    assertEquals(code, 2, stderr);
+    assertStringIncludes(stderr, `"${name}" cannot be the name of a saved action`);
+  }
+});
+
+Deno.test("ipybox actions check knows the workspace's packages, and their types", async () => {
+  await using outside = await TempFolder.create();
+  await using workspace = await TempFolder.create();
+  const cwd = workspace.path;
+  const files = { "regions.py": "def load(path: str) -> dict[str, int]:\n    return {path: 1}\n" };
+  await makeWheels(outside.path, [{ name: "regions", files }]);
+  const env = { PIP_NO_INDEX: "1", PIP_FIND_LINKS: outside.path };
+  const installed = await ipybox(["install", "regions"], { cwd, env });
+  assertEquals(installed.code, 0, installed.stderr);
+  await ipybox(["actions", "new", "sales.of"], { cwd });
+  const impl = (value: string) =>
+    Deno.writeTextFile(
+      `${cwd}/gentools/sales/of/impl.py`,
+      `from regions import load\n\n\ndef run(name: str) -> str:\n    return ${value}\n`,
+    );
+
+  await impl("str(load(name))");
+  const checked = await ipybox(["actions", "check"], { cwd });
+  assertEquals([checked.code, checked.stdout], [0, "ok      sales.of\n"], checked.stderr);
+  await impl("load(name)");
+  const { code, stdout } = await ipybox(["actions", "check"], { cwd });
+  assertEquals(code, 1);
+  assertStringIncludes(stdout, "expected `str`, found `dict[str, int]`");
+});
+
+Deno.test("docs/actions.md shows an action that passes the check and runs", async () => {
+  await using workspace = await TempFolder.create();
+  const cwd = workspace.path;
+  const text = await Deno.readTextFile(new URL("../../docs/actions.md", import.meta.url));
+  assertEquals((await writePythonBlocks(cwd, text)).length, 3);
+  await Deno.writeTextFile(`${cwd}/sales.csv`, "region,units\nnorth,2\nsouth,3\nnorth,4\n");
+
+  const checked = await ipybox(["actions", "check"], { cwd });
+  assertEquals([checked.code, checked.stdout], [0, "ok      sales.by_region\n"], checked.stderr);
+  const ran = await ipybox(["actions", "run", "sales.by_region", "--arg", "path=sales.csv"], {
+    cwd,
+  });
+  assertEquals(JSON.parse(ran.stdout), { north: 6, south: 3 }, ran.stderr);
+});
+
 Deno.test("ipybox actions shows and runs one, and says what it cannot find or use", async () => {
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
@@ -179,7 +247,7 @@ Deno.test("ipybox actions shows and runs one, and says what it cannot find or us
       [["run", "good.one", "--arg", "number"], 'Option --arg takes NAME=VALUE: received "number"'],
       [["run", "good.one", "--args", "[1]"], 'Option --args takes a JSON object: received "[1]"'],
       [["run"], "Specify a saved action as CATEGORY.NAME"],
-      [["save"], 'Unknown action "save": use list, show, check or run'],
+      [["save"], 'Unknown action "save": use list, new, show, check or run'],
     ] as const
   ) {
     const { code, stderr } = await ipybox(["actions", ...args], { cwd });
@@ -200,6 +268,13 @@ Deno.test("ipybox actions follows no link that executed code may have left", asy
   const { code, stderr } = await ipybox(["actions", "show", "good.one"], { cwd });
   assert(code !== 0);
   assertStringIncludes(stderr, 'No saved action "good.one"');
+
+  await Deno.symlink(outside.path, `${cwd}/gentools/linked`);
+  const made = await ipybox(["actions", "new", "linked.one"], { cwd });
+  assertEquals(made.code, 2);
+  assertStringIncludes(made.stderr, "gentools/linked: it is not a plain folder");
+  const there = await Array.fromAsync(Deno.readDir(outside.path));
+  assertEquals(there.map(({ name }) => name), ["gentools"]);
 });
 
 Deno.test("ipybox actions run reads arguments by their types, and shows errors from the action on", async () => {

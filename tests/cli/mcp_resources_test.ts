@@ -112,6 +112,11 @@ for (const kind of CLIENT_KINDS) {
         '    """Finds the warmest city."""\n\n\n    def run(cities: list[str]) -> str: ...';
       assertStringIncludes(text, shown);
       assertEquals(report?.actions, [{ name: "weather.warmest_city", api: shown }]);
+      // With the tools, by how well they match.
+      const first = async (query: string) =>
+        (await host.call("search_tools", { query, detail: "names" })).text.split(/[:\n]/)[0];
+      assertEquals(await first("count the warmest city"), "gentools.weather.warmest_city");
+      assertEquals(await first("count"), "raw.count");
     });
   });
 }

@@ -64,12 +64,31 @@ testIf(Deno.build.os === "linux", "only Linux limits virtual memory so", {
   },
 });
 
+Deno.test("`deno task package` makes only what it is asked for, and says what it can make", async () => {
+  await using folder = await TempFolder.create();
+  const make = (...args: string[]) =>
+    runProgram(Deno.execPath(), ["task", "-q", "package", ...args, "--to", folder.path], {
+      cwd: root,
+    });
+  const made = await make("js");
+  assertEquals([made.code, made.stdout], [0, `${folder.path}/ipybox.js\n`], made.stderr);
+  const there = await Array.fromAsync(Deno.readDir(folder.path));
+  assertEquals(there.map(({ name }) => name), ["ipybox.js"]);
+  const wrong = await make("pip");
+  assertEquals(wrong.code, 2);
+  assertEquals(wrong.stderr, 'Cannot make "pip": use js, npm, mcpb, or nothing for all\n');
+});
+
 Deno.test("`deno task package` makes a file, an npm package and a bundle that work", async (t) => {
   await using folder = await TempFolder.create();
-  const made = await runProgram(Deno.execPath(), ["task", "-q", "package", folder.path], {
+  const made = await runProgram(Deno.execPath(), ["task", "-q", "package", "--to", folder.path], {
     cwd: root,
   });
   assertEquals(made.code, 0, made.stderr);
+  assertMatch(
+    made.stderr,
+    /^Bundling the command line into ipybox\.js\n[^]*\nPacking the bundle for/m,
+  );
   await using installed = await TempFolder.create();
   const project = installed.path;
   await install(`${folder.path}/ipybox.tgz`, project);

@@ -1,6 +1,7 @@
 /** What bounds the processes of a session together, and not only each. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { listActions, searchActions } from "../../src/apigen/saved_actions.ts";
+import { actionTools, listActions } from "../../src/apigen/saved_actions.ts";
+import { ToolIndex } from "../../src/apigen/search.ts";
 import { KernelDiedError } from "../../src/base/errors.ts";
 import { checkSessionLimits } from "../../src/sandbox/prerequisites.ts";
 import { TestExecutor } from "../support/executor.ts";
@@ -118,9 +119,10 @@ Deno.test("a search of a thousand actions that code has described at length hold
   }
   using stalls = new Stalls();
 
-  const found = await searchActions(folder.path, "word0");
+  const index = new ToolIndex(`${folder.path}/mcptools`);
+  const { tools } = await index.search("word0", [], await actionTools(folder.path));
 
-  assertEquals(found[0]?.name, "many.action0");
+  assertEquals(tools[0]?.name, "many.action0");
   assert(stalls.longestMs < 300, `${stalls.longestMs} ms`);
 });
 

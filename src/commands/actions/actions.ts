@@ -1,11 +1,17 @@
 import { type ActionArguments, checkCode, checkedIn, resultIn, runCode } from "./action_code.ts";
-import { listActions, readAction, type SavedAction } from "../../apigen/saved_actions.ts";
+import {
+  createAction,
+  listActions,
+  readAction,
+  type SavedAction,
+} from "../../apigen/saved_actions.ts";
 import { visible } from "../../approval/call_text.ts";
 import { checkTypes, type TypeProblem } from "./type_check.ts";
 import { CodeExecutor } from "../../executor/code_executor.ts";
 import { isRecord } from "../../json/exact.ts";
 import { parsedJson } from "../../json/plain.ts";
 import { findPython } from "../../python/environment.ts";
+import { PackageFolder } from "../../python/packages.ts";
 import { askAtTerminal } from "../terminal/answerer.ts";
 import { runAction } from "./code_action.ts";
 import {
@@ -29,6 +35,7 @@ import { workspaceOf } from "../shared.ts";
 export const actions: Command = {
   usage: [
     "[list] [OPTIONS]",
+    "new CATEGORY.NAME [OPTIONS]",
     "show CATEGORY.NAME [--impl] [OPTIONS]",
     "check [CATEGORY.NAME…] [OPTIONS]",
     "run CATEGORY.NAME [--arg NAME=VALUE…] [OPTIONS]",
@@ -54,10 +61,12 @@ export const actions: Command = {
   },
   notes: [
     "A saved action is a package gentools/CATEGORY/NAME with api.py, its typed",
-    "interface, and impl.py. Actions run, and are checked, in the sandbox.",
+    "interface, impl.py and __init__.py; new makes one that works, to be changed.",
+    "Actions run, and are checked, in the sandbox.",
     "",
     "Examples:",
     "",
+    "  ipybox actions new sales.by_region",
     "  ipybox actions check",
     "  ipybox actions run github.commits_of_top_repos --arg username=torvalds",
   ].join("\n"),
@@ -81,6 +90,9 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     case "list":
       requireCount(names, 0);
       return await list(parsed, io);
+    case "new":
+      requireCount(names, 1);
+      return await create(names[0] ?? "", parsed, io);
     case "show":
       requireCount(names, 1);
       return await show(names[0] ?? "", parsed, io);
@@ -90,7 +102,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       requireCount(names, 1);
       return await runOne(names[0] ?? "", parsed, io);
     default:
-      throw new UsageError(`Unknown action "${what}": use list, show, check or run`);
+      throw new UsageError(`Unknown action "${what}": use list, new, show, check or run`);
   }
 }
 
@@ -107,6 +119,18 @@ async function list(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     const rows = saved.map(({ name, summary }) => [name, visible(summary)] as const);
     io.out(table(rows).map((line) => `${line.slice(2).trimEnd()}\n`).join(""));
   }
+  return EXIT.ok;
+}
+
+async function create(name: string, parsed: ParsedArgs, io: CommandIo): Promise<number> {
+  let files: string[];
+  try {
+    files = await createAction(await workspaceOf(parsed), name);
+  } catch (cause) {
+    if (cause instanceof TypeError) throw new UsageError(cause.message, { cause });
+    throw cause;
+  }
+  io.out(files.map((file) => `${file}\n`).join(""));
   return EXIT.ok;
 }
 
@@ -132,7 +156,9 @@ async function check(
   const problems = await structureOf(saved, workspace, parsed, io);
   if (!parsed.has("no-types")) {
     const python = await findPython({ python: parsed.value("python"), workspace, log: io.log });
-    for (const problem of await checkTypes(workspace, { python, signal: io.signal })) {
+    const own = await PackageFolder.find(workspace, python);
+    const packages = own === undefined ? [] : [own];
+    for (const problem of await checkTypes(workspace, { python, packages, signal: io.signal })) {
       const name = actionOf(problem);
       const line = `${problem.file}:${problem.line}: ${problem.message}`;
       // Parsers are shared, so their problems count for every action.

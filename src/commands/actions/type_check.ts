@@ -19,8 +19,10 @@ export interface TypeProblem {
 }
 
 interface CheckTypesOptions {
-  /** The Python environment with the packages that the actions import. */
+  /** The Python environment that the actions run in. */
   readonly python: { readonly executable: string };
+  /** Folders of further packages that they import, in this order. */
+  readonly packages?: readonly string[];
   readonly signal?: AbortSignal;
 }
 
@@ -41,11 +43,11 @@ export async function checkTypes(
   workspace: string,
   options: CheckTypesOptions,
 ): Promise<TypeProblem[]> {
-  const { python, signal } = options;
+  const { python, packages = [], signal } = options;
   await using folder = await PrivateFolder.create();
   const copy = folder.path;
   for (const part of FOLDERS) await copyPython(workspace, copy, part);
-  await Deno.writeTextFile(join(copy, "ty.toml"), SETTINGS);
+  await Deno.writeTextFile(join(copy, "ty.toml"), settings(packages));
   await using own = await PrivateFolder.create();
   const found = await runChecker({ workspace, folder: copy, own: own.path, python, signal });
   return found.filter(({ severity }) => severity === "major")
@@ -56,13 +58,15 @@ export async function checkTypes(
     }));
 }
 
-/** Generated APIs are checked when they are generated; here they are only imported. */
-const SETTINGS = `
+/** Generated APIs are checked when they are generated; here they are only imported, like packages. */
+function settings(packages: readonly string[]): string {
+  return `
 [src]
 include = ["gentools", "mcpparse"]
 [environment]
-root = [".", "mcptools"]
+root = ${JSON.stringify([".", "mcptools", ...packages])}
 `;
+}
 
 /** ty's JSON output, a GitLab Code Quality report. */
 const reportSchema = z.array(z.object({

@@ -71,21 +71,33 @@ export function registerSearch(host: ToolHost): (servers: readonly string[]) => 
   }, async ({ query, server: only, detail }, { session }) => {
     if (only !== "") await requireServer(only, session);
     const found = await session.searchTools(query, only === "" ? undefined : [only]);
-    const shown = await describeTools(found.tools, detail);
-    const actions = only === "" ? await findActions(await session.workspace, query, detail) : [];
+    const isAction = ({ module }: IndexedTool) => module.includes("."); // CATEGORY.NAME
+    const tools = found.tools.filter((tool) => !isAction(tool));
+    const apis = await describeTools(tools, detail);
+    const shown = tools.filter((tool) => apis.has(tool))
+      .map((tool) => ({
+        server: tool.server,
+        module: tool.module,
+        name: tool.name,
+        api: apis.get(tool) ?? "",
+      }));
+    const actions: { name: string; api: string }[] = [];
+    for (const action of found.tools.filter(isAction).slice(0, ACTION_COUNTS[detail])) {
+      const api = await describeAction(action, await session.workspace, detail);
+      apis.set(action, api);
+      actions.push({ name: action.name, api });
+    }
     const notes = [
-      noteOnRest(found.tools.length - shown.length, detail),
-      found.tools.length + actions.length === 0
-        ? `No tools found. ${await knownServers(session)}`
-        : "",
+      noteOnRest(tools.length - shown.length, detail),
+      found.tools.length === 0 ? `No tools found. ${await knownServers(session)}` : "",
       ...found.missing.map((name) => `${name} has no Python API: register it again`),
       ...found.damaged,
     ].filter((note) => note !== "");
     const separator = detail === "names" ? "\n" : "\n\n";
-    const text = [...[...shown, ...actions].map(({ api }) => api), ...notes].join(separator);
+    const text = [...found.tools.flatMap((tool) => apis.get(tool) ?? []), ...notes].join(separator);
     const report = {
       tools: shown,
-      matches: found.tools.length,
+      matches: tools.length,
       ...(actions.length === 0 ? {} : { actions }),
     };
     return session.answers.of({ text, report });
@@ -95,55 +107,46 @@ export function registerSearch(host: ToolHost): (servers: readonly string[]) => 
   };
 }
 
-interface DescribedTool {
-  server: string;
-  module: string;
-  name: string;
-  api: string;
-}
-
 /** As many tools as there is room for, but at least one. */
 async function describeTools(
   tools: readonly IndexedTool[],
   detail: Detail,
-): Promise<DescribedTool[]> {
-  const described: DescribedTool[] = [];
+): Promise<Map<IndexedTool, string>> {
+  const described = new Map<IndexedTool, string>();
   let room = MAX_CHARS;
   fairTurns.resume();
   for (const tool of tools.slice(0, COUNTS[detail])) {
     await fairTurns.giveWay(); // a tool of a hostile server takes some tenths of a second
-    const { server, module, name } = tool;
+    const { server, module } = tool;
     const whole = await describe(tool, detail);
-    if (whole.length > room && described.length > 0) break;
+    if (whole.length > room && described.size > 0) break;
     const api = whole.length <= room
       ? whole
       : `${whole.slice(0, room)}\n[cut: the full text is in mcptools/${server}/${module}.py]`;
-    described.push({ server, module, name, api });
+    described.set(tool, api);
     room -= api.length;
   }
   return described;
 }
 
-/** Saved actions. Their interfaces were written by code. */
-async function findActions(
+/** A saved action. Its interface was written by code. */
+async function describeAction(
+  { name, description }: IndexedTool,
   workspace: string,
-  query: string,
   detail: Detail,
-): Promise<{ name: string; api: string }[]> {
-  const { ACTIONS, readAction, searchActions } = await import("../../apigen/saved_actions.ts");
-  const found = (await searchActions(workspace, query)).slice(0, ACTION_COUNTS[detail]);
-  return await Promise.all(found.map(async ({ name, description }) => {
-    if (detail === "names") return { name, api: `${ACTIONS}.${name}: ${description}` };
-    const [category, action] = name.split(".");
-    const api = (await readAction(workspace, name, "api") ?? "").trim();
-    const shown = api.length <= MAX_ACTION_CHARS
-      ? api
-      : `${api.slice(0, MAX_ACTION_CHARS)}\n[cut: see ${ACTIONS}/${category}/${action}/api.py]`;
-    return { name, api: `from ${ACTIONS}.${category} import ${action}\n${indented(shown)}` };
-  }));
+): Promise<string> {
+  const { ACTIONS, readAction } = await savedActions();
+  if (detail === "names") return `${ACTIONS}.${name}: ${description}`;
+  const [category, action] = name.split(".");
+  const api = (await readAction(workspace, name, "api") ?? "").trim();
+  const shown = api.length <= MAX_ACTION_CHARS
+    ? api
+    : `${api.slice(0, MAX_ACTION_CHARS)}\n[cut: see ${ACTIONS}/${category}/${action}/api.py]`;
+  return `from ${ACTIONS}.${category} import ${action}\n${indented(shown)}`;
 }
 
 /** Imported with the first search, because many sessions have none. */
+const savedActions = () => import("../../apigen/saved_actions.ts");
 const signatures = () => import("../../apigen/signature.ts");
 
 async function describe(tool: IndexedTool, detail: Detail): Promise<string> {

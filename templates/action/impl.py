@@ -1,0 +1,2 @@
+def run(name: str) -> str:
+    return f"Hello, {name}!"
