@@ -27,7 +27,7 @@ import {
   UsageError,
 } from "./command.ts";
 import { outputColumns, printable, printableEnd, printableTraceback } from "./terminal/columns.ts";
-import { TRACE_STARTUP, traceStartup, withoutTrace } from "./timings.ts";
+import { traceStartup, withoutTrace } from "./timings.ts";
 
 const HELP: ReadonlySet<string> = new Set(["--help", "-h"]);
 
@@ -202,9 +202,6 @@ function overview(): string {
     ...table([["-h, --help", "Show help for ipybox or a command"], [
       "-V, --version",
       "Show the version",
-    ], [
-      TRACE_STARTUP,
-      "With a command: print to stderr where the time of its start and end goes",
     ]]),
     "",
     "Exit codes: 0 success, 1 the code action or the tool failed, 2 wrong usage,",
