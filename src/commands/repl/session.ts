@@ -6,12 +6,11 @@ import {
   PackageInstallError,
 } from "../../base/errors.ts";
 import { abortable, anySignal, settledWithin } from "../../base/signals.ts";
-import { visible } from "../../approval/call_text.ts";
 import type { CodeExecutor } from "../../executor/code_executor.ts";
 import type { TypedCodeOptions } from "../../kernel/typed_code.ts";
 import { runAction, type RunActionOptions } from "../actions/code_action.ts";
 import { type Command, type CommandIo, parseCommandLine, table, UsageError } from "../command.ts";
-import { MARK } from "../foreign_rows.ts";
+import { showInstallation } from "../install.ts";
 import { servers } from "../servers.ts";
 import { printable } from "../../base/log.ts";
 import { terminalSize } from "../../base/terminal.ts";
@@ -206,10 +205,11 @@ export class ReplSession implements Disposable {
     const { io } = this.#options;
     if (requirements.length === 0) throw new UsageError("Specify packages: :install PACKAGE…");
     try {
-      await executor.installPackages(requirements, {
-        signal: anySignal(this.#stop.signal, io.signal),
-        onLine: (line) => io.err(MARK + visible(line)),
-      });
+      const signal = anySignal(this.#stop.signal, io.signal);
+      await showInstallation(
+        (onLine) => executor.installPackages(requirements, { signal, onLine }),
+        { io, verbose: false },
+      );
     } catch (error) {
       if (!(error instanceof TypeError || error instanceof PackageInstallError)) throw error;
       io.err(printable(error.message));
