@@ -248,7 +248,7 @@ export function helpText(
       spec.help,
     ]),
     [`-${HELP_OPTION.short}, --help`, HELP_OPTION.help],
-  ], columns);
+  ], columns === undefined ? undefined : Math.min(columns, USUAL_COLUMNS));
   return [
     summary + ".",
     "",
@@ -278,10 +278,9 @@ export function table(
       ...wrap(text, columns - 6).map((line) => `      ${line}`),
     ]);
   }
-  const room = columns === Infinity ? columns : Math.min(columns, USUAL_COLUMNS);
   return rows.flatMap(([term, text]) => {
     const indent = " ".repeat(width + 4);
-    return wrap(text, room - indent.length).map((line, index) =>
+    return wrap(text, columns - indent.length).map((line, index) =>
       index === 0 ? `  ${term}${" ".repeat(width - unicodeWidth(term))}  ${line}` : indent + line
     );
   });
