@@ -11,6 +11,7 @@ import type { TypedCodeOptions } from "../../kernel/typed_code.ts";
 import { runAction, type RunActionOptions } from "../actions/code_action.ts";
 import { type Command, type CommandIo, parseCommandLine, table, UsageError } from "../command.ts";
 import { showInstallation } from "../install.ts";
+import type { RunCell } from "../notebook.ts";
 import { servers } from "../servers.ts";
 import { printable } from "../../base/log.ts";
 import { terminalSize } from "../../base/terminal.ts";
@@ -30,6 +31,8 @@ interface ReplSessionOptions {
   readonly decide: RunActionOptions["decide"];
   readonly answer: NonNullable<RunActionOptions["answer"]>;
   readonly prompt?: RunActionOptions["prompt"];
+  /** Receives each cell that was run. */
+  readonly onCell?: (cell: RunCell) => void;
 }
 
 /** How long code may continue after Ctrl-C before a hint is shown. */
@@ -218,7 +221,7 @@ export class ReplSession implements Disposable {
 
   /** Runs a cell, or waits for the one that the session is already running. */
   async #runCell(code: string | undefined): Promise<void> {
-    const { io, timeoutMs, decide, answer, prompt } = this.#options;
+    const { io, timeoutMs, decide, answer, prompt, onCell } = this.#options;
     const executor = await this.#executor();
     const interrupts = new Interrupts(executor, (text) => io.err(text));
     this.#onInterrupt = () => interrupts.next();
@@ -228,6 +231,9 @@ export class ReplSession implements Disposable {
         io,
         timeoutMs,
         storeHistory: true,
+        onOutputs: (outputs) => {
+          if (code !== undefined) onCell?.({ code, outputs, count: this.#count });
+        },
         resultLabel: io.color ? `\x1b[31mOut[${this.#count}]:\x1b[0m` : `Out[${this.#count}]:`,
         decide: async (request) => {
           this.#asked = true;
