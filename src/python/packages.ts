@@ -607,7 +607,7 @@ function hasManagedDirectory(): boolean {
 async function distributionsIn(folder: string): Promise<[name: string, version: string][]> {
   const names = await ifPresent(Array.fromAsync(Deno.readDir(folder), ({ name }) => name)) ?? [];
   return names.flatMap((name): [string, string][] => {
-    const [, project, version] = /^([^-]+)-([^-]+)(?:-py[\d.]+)?\.(?:dist|egg)-info$/.exec(name) ??
+    const [, project, version] = /^([^-]+)-([^-]+)(?:-py.+)?\.(?:dist|egg)-info$/.exec(name) ??
       [];
     return project === undefined || version === undefined ? [] : [[normalized(project), version]];
   });

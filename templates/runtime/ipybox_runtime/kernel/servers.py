@@ -12,14 +12,16 @@ _MAX_LISTED = 20
 
 def name_nearest(error: object) -> None:
     """Add the server that is meant, and those that there are, to what an exception says."""
-    if not isinstance(error, ImportError) or not isinstance(error.msg, str):
+    # Classes of the code's own may say anything.
+    if not isinstance(error, ImportError) or type(error) not in (ImportError, ModuleNotFoundError):
         return
-    module, member = _NO_MODULE.fullmatch(error.msg), _NO_NAME.fullmatch(error.msg)
+    text = str(error)
+    module, member = _NO_MODULE.fullmatch(text), _NO_NAME.fullmatch(text)
     servers = _servers() if module or member else []
     if not servers:
         return
     if module is not None:
-        error.msg += _hint(module[1], servers, "mcptools.")
+        error.msg = text + _hint(module[1], servers, "mcptools.")
     elif member is not None:
         error.msg = member[1] + _hint(member[2], servers, "")
 
