@@ -365,10 +365,9 @@ class Reader {
     const isCertain = module === "mcptools" || isFirst || isMisspelt(name, members);
     const near = nearestNames(name, members, 1)
       .map((near) => ename === "ModuleNotFoundError" ? `${module}.${near}` : near);
-    const listed = near.length === 0 && module === "mcptools"
-      ? `. Registered servers: ${listOf(members)}`
-      : suggestion(near);
-    return { problem: problemAt(diagnostic, ename, evalue + listed), isCertain };
+    const all = module === "mcptools" ? ` Registered servers: ${listOf(members)}` : "";
+    const hint = near.length === 0 && all !== "" ? "." : suggestion(near);
+    return { problem: problemAt(diagnostic, ename, evalue + hint + all), isCertain };
   }
 
   /** The function or class that a message is about. */

@@ -1,4 +1,5 @@
 import { onAbort } from "../base/signals.ts";
+import { CodeExecutionError, ExecutionTimeoutError } from "../base/errors.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { findSession, refuseOfClient } from "../executor/durable.ts";
 import { runAction } from "./actions/code_action.ts";
@@ -43,15 +44,21 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const executor = await CodeExecutor.attach(id, options);
   let leaving: Promise<void> | undefined;
   const leave = () => leaving ??= executor.detach();
+  const close = async () => {
+    if (parsed.has("end")) await executor[Symbol.asyncDispose]();
+    else io.err(`Session ${id} stays: \`ipybox sessions end ${id}\` ends it`);
+  };
   using _interrupt = onAbort(io.signal, () => void leave());
   try {
     const options = { timeoutMs, ...followOptions(parsed, io, executor) };
     const code = await runAction(executor, undefined, options);
-    if (parsed.has("end")) await executor[Symbol.asyncDispose]();
+    await close();
     return code;
   } catch (error) {
     if (!io.signal.aborted) {
-      if (parsed.has("end")) await executor[Symbol.asyncDispose]();
+      const hasEnded = error instanceof CodeExecutionError ||
+        error instanceof ExecutionTimeoutError;
+      if (hasEnded || parsed.has("end")) await close();
       throw error;
     }
     await leave();

@@ -41,9 +41,20 @@ export interface OptionSpec {
   readonly help: string;
   /** The name of its value in the help. Without it the option is a switch. */
   readonly value?: string;
+  /** Values that it takes, for shell completion: all, or those that are no file. */
+  readonly choices?: readonly string[];
   readonly short?: string;
   readonly many?: boolean;
 }
+
+/** A command as the list of all commands has it: it is imported when called. */
+export interface CommandEntry {
+  readonly summary: string;
+  readonly load: () => Promise<Command>;
+}
+
+/** The option of every command. */
+export const HELP_OPTION: OptionSpec = { short: "h", help: "Show this help" };
 
 /** A command's access to the outside world. */
 export interface CommandIo {
@@ -236,8 +247,8 @@ export function helpText(
       (spec.value === undefined ? "" : ` ${spec.value}`),
       spec.help,
     ]),
-    ["-h, --help", "Show this help"],
-  ], columns);
+    [`-${HELP_OPTION.short}, --help`, HELP_OPTION.help],
+  ], columns === undefined ? undefined : Math.min(columns, USUAL_COLUMNS));
   return [
     summary + ".",
     "",
@@ -267,10 +278,9 @@ export function table(
       ...wrap(text, columns - 6).map((line) => `      ${line}`),
     ]);
   }
-  const room = columns === Infinity ? columns : Math.min(columns, USUAL_COLUMNS);
   return rows.flatMap(([term, text]) => {
     const indent = " ".repeat(width + 4);
-    return wrap(text, room - indent.length).map((line, index) =>
+    return wrap(text, columns - indent.length).map((line, index) =>
       index === 0 ? `  ${term}${" ".repeat(width - unicodeWidth(term))}  ${line}` : indent + line
     );
   });

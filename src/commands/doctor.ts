@@ -44,6 +44,8 @@ export const doctor: Command = {
     "Exit codes: 0 if ipybox is ready, 3 if something is missing. Warnings, such as",
     "those about servers, do not change the exit code.",
     "",
+    "To see where the time of another command goes, add --trace-startup to it.",
+    "",
     "Example:",
     "",
     "  ipybox doctor --json",

@@ -17,13 +17,17 @@ import { readUserFile, WORKSPACE } from "./shared.ts";
 /** `--approve MODE`, an option of every command that makes tool calls. */
 export const APPROVE: OptionSpec = {
   value: "MODE|FILE",
+  choices: ["ask", "allow", "deny"],
   help:
     "Tool calls: ask at the terminal, allow or deny all, or a policy file (default: ask, with the workspace's and your own policy)",
 };
 
+const SHELL_MODES = ["ask", "allow", "deny"] as const;
+
 /** `--approve-shell MODE`, an option of commands that run code. */
 export const APPROVE_SHELL: OptionSpec = {
   value: "MODE",
+  choices: SHELL_MODES,
   help:
     "Shell commands such as !ls: ask, allow or deny all (default: allow, or what the policy says)",
 };
@@ -65,11 +69,14 @@ export const FOLLOW: Readonly<Record<string, OptionSpec>> = {
   json: { help: "Print the result as one JSON object" },
 };
 
+const CHECK_MODES = ["block", "warn", "off"] as const;
+
 /** The same for commands that run the user's code in a workspace. */
 export const SESSION: Readonly<Record<string, OptionSpec>> = {
   ...EXECUTOR,
   check: {
     value: "MODE",
+    choices: CHECK_MODES,
     help: "Code that is certain to fail: block it before it runs, warn, or off (default: block)",
   },
   limit: {
@@ -80,9 +87,12 @@ export const SESSION: Readonly<Record<string, OptionSpec>> = {
   },
 };
 
+const PLACEMENTS = ["docker", "podman", "kubernetes"] as const;
+
 /** `--placement WHERE`, an option of commands that run code for a person or a client. */
 export const PLACEMENT: OptionSpec = {
-  value: "WHERE",
+  value: "WHERE|FILE",
+  choices: PLACEMENTS,
   help:
     "Run code elsewhere: docker, podman, kubernetes, ssh:HOST or a JSON file (docs/placements.md)",
 };
@@ -110,7 +120,7 @@ export function kernelOptions(parsed: ParsedArgs, io: CommandIo, workspace: stri
     python: parsed.value("python"),
     sandbox: sandboxOf(parsed),
     limits: limitsOf(parsed),
-    check: parsed.choice("check", ["block", "warn", "off"]),
+    check: parsed.choice("check", CHECK_MODES),
     installer: "command",
     log: parsed.has("verbose") ? io.verboseLog : io.log,
   } satisfies OwnExecutorOptions;
@@ -132,7 +142,7 @@ export async function approvalOf(
   log: Logger,
 ): Promise<CommandApproval> {
   const approve = args.value("approve") ?? "ask";
-  const shell = args.choice("approve-shell", ["ask", "allow", "deny"]);
+  const shell = args.choice("approve-shell", SHELL_MODES);
   const modes = { shell: shell ?? "allow" };
   if (approve === "allow" || approve === "deny") {
     return { tools: approve, resources: approve, ...modes };
@@ -203,7 +213,8 @@ function isForMany(placement: Placement): boolean {
 const LOCAL = ["sandbox-config", "device", "project", "share-workspace"] as const;
 
 async function readPlacement(where: string, workspace: string): Promise<Placement> {
-  if (where === "docker" || where === "podman" || where === "kubernetes") return { type: where };
+  const type = PLACEMENTS.find((name) => name === where);
+  if (type !== undefined) return { type };
   if (where.startsWith("ssh:")) return parsePlacement({ type: "ssh", host: where.slice(4) });
   if (!/[./]/.test(where)) {
     throw new UsageError(

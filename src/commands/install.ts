@@ -1,11 +1,13 @@
 import { visible } from "../approval/call_text.ts";
+import { PackageInstallError } from "../base/errors.ts";
 import { findPython } from "../python/environment.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { parseRequirement, parseRequirements, type Requirement } from "../python/requirement.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { EXECUTOR, kernelOptions } from "./executor_options.ts";
-import { MARK } from "./foreign_rows.ts";
+import { MARK, marked } from "./foreign_rows.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
+import { terminalSize } from "./terminal/columns.ts";
 
 export const install: Command = {
   usage: "PACKAGE… [OPTIONS]\n-r FILE [PACKAGE…] [OPTIONS]",
@@ -18,6 +20,7 @@ export const install: Command = {
       help: "Install the packages listed in a requirements file",
     },
     ...EXECUTOR,
+    verbose: { short: "v", help: "Show the installer's output, and log to stderr" },
   },
   notes: [
     "A PACKAGE is a name, optionally with extras and versions, or a Git repository.",
@@ -39,11 +42,36 @@ export const install: Command = {
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const requirements = await requirementsOf(parsed);
   const packages = await packagesOf(parsed, io);
-  await packages.install(requirements, {
-    signal: io.signal,
-    onLine: (line) => io.err(MARK + visible(line)),
-  });
+  await showInstallation(
+    (onLine) => packages.install(requirements, { signal: io.signal, onLine }),
+    { io, verbose: parsed.has("verbose") },
+  );
   return EXIT.ok;
+}
+
+/** Shows in one line what was installed. At a terminal, it first has the installer's last line. */
+export async function showInstallation(
+  install: (onLine: (line: string) => void) => Promise<string>,
+  { io, verbose }: { readonly io: CommandIo; readonly verbose: boolean },
+): Promise<void> {
+  const start = performance.now();
+  const all = (line: string): void => io.err(MARK + visible(line));
+  const isLive = !verbose && io.stderrIsTerminal && Deno.env.get("TERM") !== "dumb";
+  const row = isLive ? "\r\x1b[K" : "";
+  const latest = (line: string): void => {
+    if (isLive) io.errText(row + marked(visible(line), terminalSize().columns - 1)[0]);
+  };
+  try {
+    const summary = await install(verbose ? all : latest);
+    const seconds = ((performance.now() - start) / 1000).toFixed(1);
+    io.err(`${row}${visible(summary)} (${seconds} s)`);
+  } catch (error) {
+    io.errText(row);
+    if (error instanceof PackageInstallError && !verbose) {
+      error.output.trimEnd().split("\n").forEach(all);
+    }
+    throw error;
+  }
 }
 
 export async function packagesOf(parsed: ParsedArgs, io: CommandIo): Promise<PackageFolder> {

@@ -3,7 +3,7 @@ import { ConfigError, McpConnectionError, ToolCallError } from "../base/errors.t
 import { messageOf } from "../base/message_of.ts";
 import { ToolRunner } from "../calls/runner.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
-import type { HttpServerParams, ServerParams } from "../mcp/params.ts";
+import type { HttpServerParams } from "../mcp/params.ts";
 import { requireProgram } from "../process/program.ts";
 import { startProgram } from "../process/run_program.ts";
 import {
@@ -14,7 +14,8 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
-import { requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import type { ServerRegistry } from "../servers/registry.ts";
+import { requireServerName, unknownServer, WORKSPACE, workspaceOf } from "./shared.ts";
 import { TerminalApprover } from "./terminal/approver.ts";
 import { printable } from "./terminal/columns.ts";
 
@@ -88,7 +89,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       },
     },
   });
-  requireRemote(name, runner.registry.get(name));
+  requireRemote(name, runner.registry);
   using _approver = runner.channel.attach((request) => decide(request, io));
   // Some servers require the login only here.
   const tools = await runner.listTools(name, io.signal).catch((error: unknown) => {
@@ -106,8 +107,9 @@ async function decide(request: ApprovalRequest, io: CommandIo): Promise<void> {
 }
 
 /** Ensures that a server is registered and can have a login. */
-export function requireRemote(name: string, params: ServerParams | undefined): HttpServerParams {
-  if (params === undefined) throw new UsageError(`No server "${name}" is registered`);
+export function requireRemote(name: string, registry: ServerRegistry): HttpServerParams {
+  const params = registry.get(name);
+  if (params === undefined) throw unknownServer(name, registry.names);
   if ("command" in params) throw new UsageError(`Server "${name}" is local and has no login`);
   return params;
 }

@@ -26,7 +26,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   requireServerName(name);
   const workspace = await workspaceOf(parsed);
   const registry = await ServerRegistry.open({ workspace });
-  const params = requireRemote(name, registry.get(name));
+  const params = requireRemote(name, registry);
   if (!await endLogin(name, params, { workspace, io })) io.err(`${name}: not logged in`);
   return EXIT.ok;
 }

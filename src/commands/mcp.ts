@@ -25,6 +25,8 @@ import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { workspaceOf } from "./shared.ts";
 import { readTokenFile } from "./token_file.ts";
 
+const SHARES = ["read-only"] as const;
+
 export const mcp: Command = {
   usage: "[OPTIONS]",
   options: {
@@ -84,6 +86,7 @@ export const mcp: Command = {
     },
     "share-workspace": {
       value: "HOW",
+      choices: SHARES,
       help:
         "With --http, `read-only` lets sessions read the workspace's files, except secrets, at their absolute paths",
     },
@@ -243,7 +246,7 @@ async function httpOf(
     durable,
     sessionIdleMs: parsed.milliseconds("session-idle"),
     keepSessions: parsed.positiveNumber("keep-sessions"),
-    shareWorkspace: parsed.choice("share-workspace", ["read-only"]),
+    shareWorkspace: parsed.choice("share-workspace", SHARES),
     pool: poolOf(parsed),
   };
 }

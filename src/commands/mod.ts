@@ -17,27 +17,23 @@ import {
 import { during } from "../base/stages.ts";
 import { isUnwritable, variablesOf } from "../files/user_folders.ts";
 import {
-  type Command,
+  type CommandEntry,
   type CommandIo,
   EXIT,
   helpText,
+  type OptionSpec,
   parseCommandLine,
   StdoutClosedError,
   table,
   UsageError,
 } from "./command.ts";
 import { outputColumns, printable, printableEnd, printableTraceback } from "./terminal/columns.ts";
-import { TRACE_STARTUP, traceStartup, withoutTrace } from "./timings.ts";
+import { traceStartup, withoutTrace } from "./timings.ts";
 
 const HELP: ReadonlySet<string> = new Set(["--help", "-h"]);
 
-interface Entry {
-  readonly summary: string;
-  readonly load: () => Promise<Command>;
-}
-
 /** All commands, in the order of the help. They are imported when called. */
-export const COMMANDS: Readonly<Record<string, Entry>> = {
+export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   demo: {
     summary: "Try ipybox: register a server, run code, approve a tool call",
     load: async () => (await import("./demo.ts")).demo,
@@ -130,6 +126,16 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
     summary: "Show or verify the log of tool calls and decisions",
     load: async () => (await import("./audit.ts")).audit,
   },
+  completion: {
+    summary: "Print a script that completes ipybox's command line in your shell",
+    load: async () => (await import("./completion/completion.ts")).completionOf(COMMANDS, OPTIONS),
+  },
+};
+
+/** The options without a command. */
+const OPTIONS: Readonly<Record<string, OptionSpec>> = {
+  help: { short: "h", help: "Show help for ipybox or a command" },
+  version: { short: "V", help: "Show the version" },
 };
 
 export async function runCommandLine(
@@ -167,7 +173,7 @@ export async function runCommandLine(
   }
 }
 
-function find(name: string): Entry {
+function find(name: string): CommandEntry {
   const entry = isCommand(name) ? COMMANDS[name] : undefined;
   if (entry !== undefined) return entry;
   if (name.startsWith("-")) throw new UsageError(`Unknown option ${name.split("=")[0]}`);
@@ -203,13 +209,9 @@ function overview(): string {
     ...table(Object.entries(COMMANDS).map(([name, { summary }]) => [name, summary] as const)),
     "",
     "Options:",
-    ...table([["-h, --help", "Show help for ipybox or a command"], [
-      "-V, --version",
-      "Show the version",
-    ], [
-      TRACE_STARTUP,
-      "With a command: print to stderr where the time of its start and end goes",
-    ]]),
+    ...table(
+      Object.entries(OPTIONS).map(([name, { short, help }]) => [`-${short}, --${name}`, help]),
+    ),
     "",
     "Exit codes: 0 success, 1 the code action or the tool failed, 2 wrong usage,",
     "3 something is missing on this machine (run `ipybox doctor`), 130 interrupted.",

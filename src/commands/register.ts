@@ -49,6 +49,8 @@ const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   "client-credentials": { help: "Log in as the client itself, without a user" },
 };
 
+const TYPES = ["streamable_http", "sse"] as const;
+
 export const register: Command = {
   usage: "NAME [OPTIONS] -- COMMAND [ARGUMENTS]\nNAME --url URL [OPTIONS]\n--from FILE [OPTIONS]",
   positional: { max: 1 },
@@ -57,6 +59,7 @@ export const register: Command = {
     header: { value: "'NAME: VALUE'", help: "A header for a remote server", many: true },
     type: {
       value: "TYPE",
+      choices: TYPES,
       help: "streamable_http or sse (default: inferred from the URL, or tried)",
     },
     env: { value: "NAME=VALUE", help: "A variable for a local server's environment", many: true },
@@ -319,7 +322,7 @@ function remoteServer(parsed: ParsedArgs, url: string): ServerParams {
   return {
     url,
     ...(Object.keys(headers).length === 0 ? {} : { headers }),
-    type: parsed.choice("type", ["streamable_http", "sse"]),
+    type: parsed.choice("type", TYPES),
     oauth: oauthOf(parsed),
   };
 }

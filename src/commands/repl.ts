@@ -1,6 +1,9 @@
+import { basename, dirname, join, resolve } from "node:path";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { startNamed } from "../executor/named.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
+import { PinnedFolder } from "../files/pinned_folder.ts";
+import { ifPresent, replaceFile } from "../files/safe.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
@@ -15,6 +18,7 @@ import {
 import { printable } from "./terminal/columns.ts";
 import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
+import { isNotebook, notebookOf, type RunCell } from "./notebook.ts";
 import { workspaceOf } from "./shared.ts";
 
 export const repl: Command = {
@@ -30,6 +34,10 @@ export const repl: Command = {
       value: "NAME",
       help: "Continue the session of this name, or begin it; it outlives this command for a day",
     },
+    save: {
+      value: "FILE.ipynb",
+      help: "At the end, save the cells and their outputs as a new notebook",
+    },
     ...SESSION,
     placement: PLACEMENT,
   },
@@ -43,6 +51,7 @@ export const repl: Command = {
     "",
     "  ipybox repl --workspace project --approve ask",
     "  ipybox repl --session analysis",
+    "  ipybox repl --save analysis.ipynb",
   ].join("\n"),
   run,
 };
@@ -67,6 +76,9 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     ].join(" · "),
   );
   await using parts = new AsyncDisposableStack();
+  const notebook = await notebookAt(parsed.value("save"));
+  if (notebook !== undefined) parts.use(notebook.folder);
+  const cells: RunCell[] = [];
   // Restored before waiting for the end, so that Ctrl-C works then.
   using session = new ReplSession({
     io,
@@ -74,6 +86,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     history: await openHistory(workspace, io),
     timeoutMs,
     resumes: name !== undefined,
+    onCell: notebook && ((cell) => cells.push(cell)),
     ...askAtTerminal(io),
   });
   const ending = new AbortController();
@@ -88,11 +101,35 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     if (name === undefined) await executor?.[Symbol.asyncDispose]();
     else await executor?.detach();
   });
-  await session.run(started);
+  try {
+    await session.run(started);
+  } finally {
+    if (notebook !== undefined && cells.length > 0) {
+      await replaceFile(join(notebook.folder.path, notebook.name), notebookOf(cells), 0o644);
+      io.err(`Saved as ${printable(notebook.path)}`);
+    }
+  }
   if (name !== undefined) {
     io.err(`Session ${name} continues; \`ipybox sessions\` lists and ends it`);
   }
   return EXIT.ok;
+}
+
+/** Where a new notebook is to be. The folder stays the one that it was before code ran. */
+async function notebookAt(path: string | undefined) {
+  if (path === undefined) return undefined;
+  if (!isNotebook(path)) {
+    throw new UsageError(`Option --save takes the name of a new FILE.ipynb: received "${path}"`);
+  }
+  const file = resolve(path);
+  if (await ifPresent(Deno.lstat(file)) !== undefined) {
+    throw new UsageError(`"${path}" exists: save to another file, or remove this one`);
+  }
+  const folder = await ifPresent(Deno.realPath(dirname(file)));
+  if (folder === undefined) {
+    throw new UsageError(`Cannot save "${path}": there is no folder "${dirname(file)}"`);
+  }
+  return { path: file, name: basename(file), folder: await PinnedFolder.open(folder) };
 }
 
 /** The history of earlier sessions, or only of this one if it cannot be saved. */

@@ -6,6 +6,7 @@ import { CodeExecutor } from "../executor/code_executor.ts";
 import { runAction, type RunActionOptions } from "./actions/code_action.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { executorOptions, FOLLOW, PLACEMENT, SESSION } from "./executor_options.ts";
+import { codeCellsOf, isNotebook } from "./notebook.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 
@@ -26,12 +27,16 @@ export const run: Command = {
     "The code's stdout and stderr are passed through as they are produced. ARGS are",
     "in sys.argv; sys.exit(N) in the code sets the exit code.",
     "",
+    "A FILE.ipynb is a notebook: its code cells run in order until one fails. Its",
+    "outputs are printed, not saved, and --timeout counts for each cell.",
+    "",
     "Examples:",
     "",
     "  ipybox run -c 'print(6 * 7)'",
     "  ipybox run analysis.py --approve allow --timeout 60",
     "  ipybox run convert.py -- people.csv --pretty",
     "  ipybox run long.py --detach",
+    "  ipybox run report.ipynb",
   ].join("\n"),
   run: runCommand,
 };
@@ -52,6 +57,11 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     );
   }
   const { code, argv, file } = await scriptOf(parsed);
+  if (detach && typeof code !== "string") {
+    throw new UsageError(
+      "Option --detach takes no notebook: its cells run one after the other here",
+    );
+  }
   await using executor = await CodeExecutor.start({
     ...options,
     durable: detach ? {} : undefined,
@@ -66,13 +76,15 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       await event.request.reject("No tool may be called before the code runs");
     }
   }
-  if (detach) {
+  if (detach && typeof code === "string") {
     const { sessionId = "" } = executor;
     await executor.detach({ code });
     io.out(`${sessionId}\n`);
     return EXIT.ok;
   }
-  return await runAction(executor, code, { timeoutMs, ...followOptions(parsed, io, executor) });
+  const storeHistory = typeof code !== "string"; // numbers the cells of a notebook
+  const following = followOptions(parsed, io, executor);
+  return await runAction(executor, code, { timeoutMs, storeHistory, ...following });
 }
 
 /** Options that only apply while this command runs. */
@@ -91,10 +103,10 @@ export function followOptions(
   return { ...options, decide, answer: decide };
 }
 
-/** The code, and its `sys.argv`. */
+/** The code, or the cells of a notebook, and its `sys.argv`. */
 async function scriptOf(
   parsed: ParsedArgs,
-): Promise<{ code: string; argv: readonly string[]; file?: string }> {
+): Promise<{ code: string | readonly string[]; argv: readonly string[]; file?: string }> {
   const { rest } = parsed;
   const [file] = parsed.positional;
   const code = parsed.value("code");
@@ -105,7 +117,10 @@ async function scriptOf(
   if (file === "-") {
     return { code: await new Response(Deno.stdin.readable).text(), argv: ["-", ...rest] };
   }
-  return { code: await readUserFile(file), argv: [file, ...rest], file: resolve(file) };
+  const text = await readUserFile(file);
+  const argv = [file, ...rest];
+  if (isNotebook(file)) return { code: codeCellsOf(text, file), argv };
+  return { code: text, argv, file: resolve(file) };
 }
 
 /** Asks the person at the approval page, who need not be at a terminal. */

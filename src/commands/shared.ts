@@ -1,4 +1,5 @@
 import { join, resolve } from "node:path";
+import { nearestNames } from "../base/nearest.ts";
 import { ifPresent } from "../files/safe.ts";
 import { checkServerName } from "../mcp/params.ts";
 import { realWorkspace } from "../sandbox/workspace.ts";
@@ -40,6 +41,14 @@ export function requireServerName(name: string): void {
     if (error instanceof TypeError) throw new UsageError(error.message, { cause: error });
     throw error;
   }
+}
+
+/** Says that there is no such server, and which may be meant. */
+export function unknownServer(name: string, registered: readonly string[]): UsageError {
+  if (registered.length === 0) return new UsageError("No servers are registered yet");
+  const [near] = nearestNames(name, registered, 1);
+  const hint = near === undefined ? ": there" : `; did you mean "${near}"? There`;
+  return new UsageError(`No server "${name}" is registered${hint} are ${registered.join(", ")}`);
 }
 
 /** Reads a file that the command line names. */

@@ -6,7 +6,7 @@ import { listenToStages, type Stage } from "../base/stages.ts";
 import type { CommandIo } from "./command.ts";
 
 /** An option of all commands, anywhere before `--`. */
-export const TRACE_STARTUP = "--trace-startup";
+const TRACE_STARTUP = "--trace-startup";
 
 export function withoutTrace(args: readonly string[]): readonly string[] {
   const end = args.indexOf("--");

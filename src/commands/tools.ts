@@ -2,6 +2,7 @@ import { firstSentence } from "../apigen/package.ts";
 import { actionTools } from "../apigen/saved_actions.ts";
 import { ToolIndex } from "../apigen/search.ts";
 import { visible } from "../approval/call_text.ts";
+import { isMisspelt } from "../base/nearest.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import {
   type Command,
@@ -13,7 +14,15 @@ import {
 } from "./command.ts";
 import { APPROVE } from "./executor_options.ts";
 import { learn } from "./learn.ts";
-import { mcptoolsOf, REGISTER_AGAIN, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import {
+  mcptoolsOf,
+  REGISTER_AGAIN,
+  requireServerName,
+  unknownServer,
+  WORKSPACE,
+  workspaceOf,
+} from "./shared.ts";
+import { printable } from "./terminal/columns.ts";
 
 export const tools: Command = {
   usage: "[QUERY…] [OPTIONS]\n--learn SERVER [OPTIONS]",
@@ -84,11 +93,12 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     printTable(rows, io);
   } else if (names.length === 0) {
     io.err("No servers are registered: see `ipybox register --help`");
-  } else io.err("No tools found");
+  } else {
+    const { tools: known } = await index.search("", names);
+    const words = known.flatMap(({ server, module }) => [server, module, ...module.split("_")]);
+    const meant = parsed.positional.flatMap((part) => part.split(/\s+/))
+      .map((word) => words.find((known) => isMisspelt(word, [known])) ?? word).join(" ");
+    io.err(`No tools found${meant === query ? "" : `; did you mean "${printable(meant)}"?`}`);
+  }
   return code;
-}
-
-function unknownServer(name: string, registered: readonly string[]): UsageError {
-  if (registered.length === 0) return new UsageError("No servers are registered yet");
-  return new UsageError(`No server "${name}" is registered: there are ${registered.join(", ")}`);
 }

@@ -1,8 +1,8 @@
 import { removePackage } from "../apigen/package.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { endLogin } from "./logout.ts";
-import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import { mcptoolsOf, requireServerName, unknownServer, WORKSPACE, workspaceOf } from "./shared.ts";
 
 export const unregister: Command = {
   usage: "NAME [OPTIONS]",
@@ -26,7 +26,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const params = registry.get(name);
   const registered = await registry.unregister(name);
   const removed = await removePackage(mcptoolsOf(workspace), name);
-  if (!registered && !removed) throw new UsageError(`No server "${name}" is registered`);
+  if (!registered && !removed) throw unknownServer(name, registry.names);
   io.out(`${name}: removed\n`);
   if (params !== undefined && "url" in params) await endLogin(name, params, { workspace, io });
   return EXIT.ok;

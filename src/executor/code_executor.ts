@@ -521,7 +521,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @param requirements Such as `"pandas"`, `"numpy>=2,<3"` or `"git+https://HOST/OWNER/NAME@TAG"`;
    * several are resolved together.
    * @param options A signal that cancels it, and a callback for the installer's output.
-   * @returns The last 16 KiB of the installer's output.
+   * @returns One line that says what was installed, and what was already there.
    * @throws {TypeError} A requirement is neither a package nor a Git repository.
    * @throws {PackageInstallError} The installation failed; `output` says why.
    * @throws {EnvironmentNotReadyError} There is no installer, no sandbox, or no packages folder, for

@@ -225,6 +225,8 @@ export class PackageFolder {
    * The installer and the builds it starts run in a sandbox: they can write only to this folder, and
    * reach only the configured package indexes, the hosts of their files, and the hosts of the given Git
    * repositories.
+   *
+   * Resolves to one line that says what was installed.
    */
   async install(
     requirements: readonly Requirement[],
@@ -232,19 +234,63 @@ export class PackageFolder {
   ): Promise<string> {
     const what = requirements.map(({ text }) => text).join(" ");
     return await this.#change(`${what} was not installed`, options, async (job) => {
-      if (await this.#has(requirements)) {
-        const lines: string[] = [];
-        const quiet = { ...job, onLine: (line: string) => lines.push(line) };
-        const end = await this.#run(quiet, {
-          command: this.#command(quiet, requirements, "--offline"),
-        });
-        if (end.exitCode === 0) {
-          lines.forEach(job.onLine);
-          return end;
-        }
-      }
-      return await this.#fetch(job, requirements);
+      const before = await this.list();
+      const end = await this.#findOrFetch(job, requirements);
+      if (end.exitCode !== 0) return end;
+      const summary = [...await this.#outcome(requirements, before), ...keptBy(end.output)];
+      return { ...end, output: summary.join("; ") || `${what} is installed` };
     });
+  }
+
+  /** Downloads nothing that is there. */
+  async #findOrFetch(job: Job, requirements: readonly Requirement[]): Promise<StepEnd> {
+    if (await this.#has(requirements)) {
+      const lines: string[] = [];
+      const quiet = { ...job, onLine: (line: string) => lines.push(line) };
+      const end = await this.#run(quiet, {
+        command: this.#command(quiet, requirements, "--offline"),
+      });
+      if (end.exitCode === 0) {
+        lines.forEach(job.onLine);
+        return end;
+      }
+    }
+    return await this.#fetch(job, requirements);
+  }
+
+  /** What an installation has changed, and what it did not have to. */
+  async #outcome(
+    requirements: readonly Requirement[],
+    before: readonly InstalledPackage[],
+  ): Promise<string[]> {
+    const after = await this.list();
+    const old = new Set(before.map(titleOf));
+    const fresh = after.filter((one) => !old.has(titleOf(one)));
+    const asked = fresh.filter(({ requested }) => requested);
+    const others = fresh.length - asked.length;
+    const count = others === 0 ? [] : [`${others} package${others === 1 ? "" : "s"}`];
+    const need = asked.length === 0
+      ? ""
+      : asked.length === 1
+      ? " that it needs"
+      : " that they need";
+    const installed = [
+      ...(asked.length === 0 ? [] : [asked.map(titleOf).join(", ")]),
+      ...count.map((count) => count + need),
+    ].join(" and ");
+    const names = new Set(fresh.map(({ name }) => normalized(name)));
+    const present = await this.#present();
+    const there = requirements.flatMap(({ name }) => {
+      const known = name === undefined ? undefined : normalized(name);
+      if (known === undefined || names.has(known)) return [];
+      return `${known} ${present.get(known) ?? ""}`.trimEnd();
+    });
+    return [
+      ...(installed === "" ? [] : [`Installed ${installed}`]),
+      ...(there.length === 0
+        ? []
+        : [`${there.join(", ")} ${there.length === 1 ? "is" : "are"} already there`]),
+    ];
   }
 
   /** Removes packages, but not their dependencies. */
@@ -286,10 +332,15 @@ export class PackageFolder {
 
   /** Whether packages with these names are there, in whichever version. */
   async #has(requirements: readonly Requirement[]): Promise<boolean> {
-    const own = sitePackagesOf(this.#python.prefix, this.#python);
-    const folders = [this.path, ...this.#options.shared ?? [], own];
-    const present = new Set((await Promise.all(folders.map(distributionsIn))).flat());
+    const present = await this.#present();
     return requirements.every(({ name }) => name !== undefined && present.has(normalized(name)));
+  }
+
+  /** The versions of all packages that code has, by their normalized names. */
+  async #present(): Promise<ReadonlyMap<string, string>> {
+    const own = sitePackagesOf(this.#python.prefix, this.#python);
+    const folders = [own, ...(this.#options.shared ?? []).toReversed(), this.path]; // the last counts most
+    return new Map((await Promise.all(folders.map(distributionsIn))).flat());
   }
 
   /** Installs what is not there. */
@@ -559,13 +610,27 @@ function hasManagedDirectory(): boolean {
   return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
 }
 
-/** The normalized names of the packages in a folder. */
-async function distributionsIn(folder: string): Promise<string[]> {
+/** The normalized names of the packages in a folder, and their versions. */
+async function distributionsIn(folder: string): Promise<[name: string, version: string][]> {
   const names = await ifPresent(Array.fromAsync(Deno.readDir(folder), ({ name }) => name)) ?? [];
-  return names.flatMap((name) => {
-    const project = /^([^-]+)-.+\.(?:dist|egg)-info$/.exec(name)?.[1];
-    return project === undefined ? [] : [normalized(project)];
+  return names.flatMap((name): [string, string][] => {
+    const [, project, version] = /^([^-]+)-([^-]+)(?:-py.+)?\.(?:dist|egg)-info$/.exec(name) ??
+      [];
+    return project === undefined || version === undefined ? [] : [[normalized(project), version]];
   });
+}
+
+function titleOf({ name, version }: InstalledPackage): string {
+  return `${name} ${version}`;
+}
+
+/** What `install.py` says of packages that running kernels have imported in an older version. */
+function keptBy(output: string): string[] {
+  const lines = output.matchAll(
+    /^Running kernels keep ([\w.-]+ [\w.!+-]+) until they are reset$/gm,
+  );
+  const kept = Array.from(lines, ([, title]) => title);
+  return kept.length === 0 ? [] : [`running kernels keep ${kept.join(", ")} until they are reset`];
 }
 
 /** The real paths of the paths that exist. */

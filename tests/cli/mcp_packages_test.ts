@@ -30,7 +30,7 @@ Deno.test("install_package installs in a sandbox of its own", async (t) => {
   await step("a wheel, which can be imported at once and after a reset", async () => {
     await host.execute("import json"); // the kernel has looked for packages before
     const { isError, text } = await install("six==1.17.0");
-    assertEquals(isError, false, text);
+    assertEquals({ isError, text }, { isError: false, text: "Installed six 1.17.0" });
     const version = "import six; print(six.__version__)";
     assertEquals(await host.execute(version), "1.17.0");
     await host.call("reset");

@@ -46,6 +46,17 @@ const sessions: Readonly<Record<string, readonly Case[]>> = {
       hidden: ["NameError"],
     },
     {
+      name: "an empty line ends a cell magic, too",
+      script: [
+        ["In [1]: ", "%%capture said\r"],
+        ["...: ", "print('caught')\r"],
+        ["...: ", "\r"],
+        ["In [2]: ", "said.stdout\r"],
+        ["In [3]: ", LEAVE],
+      ],
+      shown: ["'caught\\n'"],
+    },
+    {
       name: "what is pasted is one cell",
       script: [
         ["In [1]: ", "\x1b[200~def f(x):\n    return x + 1\n\nprint(f(41))\x1b[201~\r"],

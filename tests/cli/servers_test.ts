@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ipybox } from "../support/cli.ts";
+import { ipyboxAtTerminal } from "../support/terminal.ts";
 import { filesBelow } from "../support/files.ts";
 import { npmServer, rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -156,6 +157,18 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     assertMatch(found.stdout, /^( {2}everything\.\w+ {2,}\S.*\n)+$/);
     assertEquals((await ipybox(["servers"], { cwd })).stdout.trimEnd().split("\n").length, 2);
     assertEquals(nothing, { code: 0, stdout: "", stderr: "No tools found\n" });
+    for (const columns of [80, 110]) {
+      const { output } = await ipyboxAtTerminal(["tools"], [], { cwd, columns });
+      const longest = Math.max(...output.split("\n").map((line) => line.length));
+      assert(longest <= columns && longest > columns - 20, output);
+    }
+    const misspelt = await ipybox(["tools", "strcutured", "cntent"], { cwd });
+    assertEquals(misspelt.stderr, 'No tools found; did you mean "structured content"?\n');
+    const near = await ipybox(["tools", "--server", "everythin"], { cwd });
+    assertStringIncludes(
+      near.stderr,
+      'No server "everythin" is registered; did you mean "everything"? There are everything, raw\n',
+    );
     const unknown = await ipybox(["tools", "--server", "nope"], { cwd });
     assertEquals([unknown.code, unknown.stdout], [2, ""]);
     assertStringIncludes(unknown.stderr, 'No server "nope" is registered: there are everything');
@@ -181,7 +194,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     const again = await ipybox(["unregister", "everything"], { cwd });
     assertEquals(gone, { code: 0, stdout: "everything: removed\n", stderr: "" });
     assertEquals(again.code, 2);
-    assertStringIncludes(again.stderr, 'No server "everything" is registered');
+    assertStringIncludes(again.stderr, 'No server "everything" is registered: there are raw\n');
     const folders = new Set(
       [...(await filesBelow(cwd)).keys()].map((path) => path.split("/").slice(0, 2).join("/")),
     );

@@ -32,10 +32,28 @@ Deno.test("ipybox run --detach, sessions and attach: code runs on, and gives its
   for (const more of [[], ["--end"]]) {
     const attached = await ipybox(["attach", id, ...more], { env });
     assertEquals([attached.code, attached.stdout], [3, "begun\n42 ['-c', 'a']\n"], attached.stderr);
+    const stays = more.length === 0
+      ? `Session ${id} stays: \`ipybox sessions end ${id}\` ends it\n`
+      : "";
+    assertEquals(attached.stderr, stays);
   }
   const gone = await ipybox(["attach", id], { env });
   assertEquals([gone.code, gone.stdout], [2, ""]);
   assertStringIncludes(gone.stderr, `There is no durable session ${id}`);
+});
+
+Deno.test("ipybox attach says how to end a session whose code has failed", async () => {
+  await using workspace = await TempFolder.create();
+  const at = ["--workspace", workspace.path];
+  const { stdout } = await ipybox(["run", "-c", "1 / 0", "--detach", ...at], { env });
+  const id = stdout.trim();
+  const attached = await ipybox(["attach", id], { env });
+  assertEquals(attached.code, 1);
+  const stays = `Session ${id} stays: \`ipybox sessions end ${id}\` ends it\n`;
+  assert(attached.stderr.startsWith(stays), attached.stderr);
+  assertStringIncludes(attached.stderr, "ZeroDivisionError: division by zero");
+  assertEquals((await ipybox(["attach", id, "--end"], { env })).code, 1);
+  assertEquals((await ipybox(["sessions", ...at], { env })).stdout, "");
 });
 
 Deno.test("ipybox sessions end ends a session whose code runs", async () => {

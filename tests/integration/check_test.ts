@@ -245,7 +245,8 @@ Deno.test("calls and results of generated functions stop a cell where they do no
 
   const misfits: Readonly<Record<string, readonly string[]>> = {
     "import mcptools.trakcer": [
-      "ModuleNotFoundError: No module named 'mcptools.trakcer'. Did you mean: 'mcptools.tracker'?",
+      "ModuleNotFoundError: No module named 'mcptools.trakcer'. Did you mean: 'mcptools.tracker'? " +
+      "Registered servers: tracker",
     ],
     "from mcptools import github": [
       "ImportError: cannot import name 'github' from 'mcptools'. Registered servers: tracker",

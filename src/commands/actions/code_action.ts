@@ -31,6 +31,8 @@ export interface RunActionOptions {
   readonly prompt?: (request: InputRequest) => Promise<void>;
   /** Extracts the code's result, for the JSON's `result` or for printing after all output. */
   readonly resultIn?: (outputs: ExecutionResult["outputs"]) => unknown;
+  /** Receives all outputs at the end, which may be an error. */
+  readonly onOutputs?: (outputs: ExecutionResult["outputs"]) => void;
 }
 
 interface Outcome extends ExecutionResult {
@@ -43,37 +45,61 @@ interface Outcome extends ExecutionResult {
   };
 }
 
-/** Runs a code action; without code, follows the one that a durable session is running. */
+/**
+ * Runs a code action, or cells one after the other until one fails or exits. Without code, follows the
+ * one that a durable session is running.
+ */
 export async function runAction(
   executor: CodeExecutor,
-  code: string | undefined,
+  code: string | readonly string[] | undefined,
   options: RunActionOptions,
 ): Promise<number> {
   const { io, json = false, exits = false } = options;
-  let outcome: Outcome;
+  const cells = code === undefined || typeof code === "string" ? [code] : code;
+  let outcome: Outcome = { status: "ok", text: null, images: [], outputs: [] };
   let exitCode: number | undefined;
   try {
-    outcome = { status: "ok", ...await follow(executor, code, options) };
+    for (const cell of cells) {
+      const result = await follow(executor, cell, options);
+      if (!json) showFiles(result, io);
+      outcome = joined(outcome, result);
+    }
+    options.onOutputs?.(outcome.outputs);
   } catch (error) {
     const ended = outcomeOf(error);
     if (ended === undefined) throw error;
+    options.onOutputs?.(ended.outputs);
     const exit = exits ? exitOf(ended) : undefined;
     if (ended.status !== "ok" && !json && exit === undefined) throw error;
-    outcome = ended;
+    outcome = joined(outcome, ended);
     exitCode = exit?.code;
     if (exit?.message !== undefined && !json) io.err(printableOutput(exit.message));
+    if (!json) showFiles(ended, io);
   }
   const result = options.resultIn?.(outcome.outputs);
   if (json) io.out(JSON.stringify({ ...outcome, result }, null, 2) + "\n");
-  else {
-    for (const image of outcome.images) io.err(`Image: ${image}`);
-    if (outcome.wholeText !== undefined) io.err(`Whole output: ${outcome.wholeText.path}`);
-    if (result !== undefined) {
-      const text = typeof result === "string" ? result : JSON.stringify(result, null, 2);
-      io.out(`${io.stdoutIsTerminal ? printable(text) : text}\n`);
-    }
+  else if (result !== undefined) {
+    const text = typeof result === "string" ? result : JSON.stringify(result, null, 2);
+    io.out(`${io.stdoutIsTerminal ? printable(text) : text}\n`);
   }
   return exitCode ?? (outcome.status === "ok" ? EXIT.ok : EXIT.failed);
+}
+
+function showFiles({ images, wholeText }: ExecutionResult, io: CommandIo): void {
+  for (const image of images) io.err(`Image: ${image}`);
+  if (wholeText !== undefined) io.err(`Whole output: ${wholeText.path}`);
+}
+
+/** What cells gave together; how the last one ended is how they ended. */
+function joined(before: Outcome, last: ExecutionResult & Partial<Outcome>): Outcome {
+  const texts = [before.text, last.text].filter((text) => text !== null);
+  return {
+    ...before,
+    ...last,
+    text: texts.length === 0 ? null : texts.join("\n"),
+    images: [...before.images, ...last.images],
+    outputs: [...before.outputs, ...last.outputs],
+  };
 }
 
 async function follow(

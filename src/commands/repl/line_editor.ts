@@ -158,7 +158,9 @@ export class LineEditor {
       return undefined;
     }
     // An empty line ends a block, even if it is already indented.
-    const asked = text.replace(/\n[ \t]+$/, "\n");
+    const ended = text.replace(/\n[ \t]+$/, "\n");
+    // After a cell magic and its body, IPython wants a second one.
+    const asked = /^%%.*\n[^]*\S\n$/.test(ended) ? `${ended}\n` : ended;
     const answer = await this.#options.isComplete(asked);
     if (answer === undefined) return undefined;
     const { status, indent } = answer;

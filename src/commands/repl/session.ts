@@ -6,12 +6,12 @@ import {
   PackageInstallError,
 } from "../../base/errors.ts";
 import { abortable, anySignal, settledWithin } from "../../base/signals.ts";
-import { visible } from "../../approval/call_text.ts";
 import type { CodeExecutor } from "../../executor/code_executor.ts";
 import type { TypedCodeOptions } from "../../kernel/typed_code.ts";
 import { runAction, type RunActionOptions } from "../actions/code_action.ts";
 import { type Command, type CommandIo, parseCommandLine, table, UsageError } from "../command.ts";
-import { MARK } from "../foreign_rows.ts";
+import { showInstallation } from "../install.ts";
+import type { RunCell } from "../notebook.ts";
 import { servers } from "../servers.ts";
 import { printable } from "../../base/log.ts";
 import { terminalSize } from "../../base/terminal.ts";
@@ -31,6 +31,8 @@ interface ReplSessionOptions {
   readonly decide: RunActionOptions["decide"];
   readonly answer: NonNullable<RunActionOptions["answer"]>;
   readonly prompt?: RunActionOptions["prompt"];
+  /** Receives each cell that was run. */
+  readonly onCell?: (cell: RunCell) => void;
 }
 
 /** How long code may continue after Ctrl-C before a hint is shown. */
@@ -206,10 +208,11 @@ export class ReplSession implements Disposable {
     const { io } = this.#options;
     if (requirements.length === 0) throw new UsageError("Specify packages: :install PACKAGE…");
     try {
-      await executor.installPackages(requirements, {
-        signal: anySignal(this.#stop.signal, io.signal),
-        onLine: (line) => io.err(MARK + visible(line)),
-      });
+      const signal = anySignal(this.#stop.signal, io.signal);
+      await showInstallation(
+        (onLine) => executor.installPackages(requirements, { signal, onLine }),
+        { io, verbose: false },
+      );
     } catch (error) {
       if (!(error instanceof TypeError || error instanceof PackageInstallError)) throw error;
       io.err(printable(error.message));
@@ -218,7 +221,7 @@ export class ReplSession implements Disposable {
 
   /** Runs a cell, or waits for the one that the session is already running. */
   async #runCell(code: string | undefined): Promise<void> {
-    const { io, timeoutMs, decide, answer, prompt } = this.#options;
+    const { io, timeoutMs, decide, answer, prompt, onCell } = this.#options;
     const executor = await this.#executor();
     const interrupts = new Interrupts(executor, (text) => io.err(text));
     this.#onInterrupt = () => interrupts.next();
@@ -228,6 +231,9 @@ export class ReplSession implements Disposable {
         io,
         timeoutMs,
         storeHistory: true,
+        onOutputs: (outputs) => {
+          if (code !== undefined) onCell?.({ code, outputs, count: this.#count });
+        },
         resultLabel: io.color ? `\x1b[31mOut[${this.#count}]:\x1b[0m` : `Out[${this.#count}]:`,
         decide: async (request) => {
           this.#asked = true;

@@ -13,7 +13,7 @@ Installs a Python package for this workspace, such as "pandas" or "numpy>=2,<3"$
 const outputSchema = () =>
   z.object({
     package: z.string(),
-    output: z.string().describe("The installer's output"),
+    output: z.string().describe("One line: what was installed"),
   });
 
 export function registerInstall(host: ToolHost): void {

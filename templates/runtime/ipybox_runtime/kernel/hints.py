@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Optional
 
-from . import installers
+from . import installers, servers
 from .interrupts import describe
 
 #: How libraries say that they cannot allocate memory; a GPU and V8 have limits of their own.
@@ -54,7 +54,9 @@ def install(shell: Any, installer: Optional[str], sandboxed: bool) -> None:
 
     def show_from_reserve(*args: Any, **options: Any) -> None:
         reserve.clear()
-        describe(sys.exc_info()[1])
+        error = sys.exc_info()[1]
+        describe(error)
+        servers.name_nearest(error)
         show(*args, **options)
 
     def show_with_hint(kind: Any, error: Any, lines: list[str]) -> None:

@@ -1,0 +1,122 @@
+/** Jupyter notebooks: the code in them, and those that sessions are saved as. */
+import { z } from "zod";
+import type { Output } from "../kernel/outputs.ts";
+import { messageOf } from "../base/message_of.ts";
+import { UsageError } from "./command.ts";
+
+/** A cell that was run. */
+export interface RunCell {
+  readonly code: string;
+  readonly outputs: readonly Output[];
+  /** The number of its prompt. */
+  readonly count: number;
+}
+
+export function isNotebook(path: string): boolean {
+  return path.endsWith(".ipynb");
+}
+
+const source = z.union([z.string(), z.array(z.string()).transform((lines) => lines.join(""))]);
+const otherCell = z.object({ cell_type: z.string().refine((type) => type !== "code") })
+  .transform(() => undefined);
+const cells = z.array(z.union([
+  z.object({ cell_type: z.literal("code"), source }).transform(({ source }) => source),
+  otherCell,
+]));
+/** Code cells in the way of format 3, which is that of IPython before 2015. */
+const oldCells = z.array(z.union([
+  z.object({ cell_type: z.literal("code"), input: source }).transform(({ input }) => input),
+  otherCell,
+]));
+const metadata = z.object({
+  kernelspec: z.object({ language: z.string().optional() }).optional(),
+  language_info: z.object({ name: z.string().optional() }).optional(),
+}).optional();
+const notebook = z.discriminatedUnion("nbformat", [
+  z.object({ nbformat: z.literal(4), cells, metadata }),
+  z.object({ nbformat: z.literal(3), worksheets: z.array(z.object({ cells: oldCells })) })
+    .transform(({ worksheets }) => ({
+      cells: worksheets.flatMap(({ cells }) => cells),
+      metadata: undefined,
+    })),
+]);
+
+/** The code cells of a notebook in order. `path` is its name in errors. */
+export function codeCellsOf(text: string, path: string): string[] {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (cause) {
+    throw new UsageError(`"${path}" is not a notebook: ${messageOf(cause)}`, { cause });
+  }
+  const { data, error } = notebook.safeParse(json);
+  if (data === undefined) {
+    const [issue] = error.issues;
+    const place = issue === undefined || issue.path.length === 0
+      ? ""
+      : ` at ${issue.path.join(".")}`;
+    const what = issue?.code === "invalid_union" && issue.path.at(-1) === "nbformat"
+      ? "it needs nbformat 3 or 4"
+      : issue?.message ?? "";
+    throw new UsageError(`"${path}" is not a notebook that can run: ${what}${place}`);
+  }
+  const { kernelspec, language_info } = data.metadata ?? {};
+  const language = language_info?.name ?? kernelspec?.language ?? "python";
+  if (!/^(i?python\d?)$/i.test(language)) {
+    throw new UsageError(`"${path}" is a notebook in ${language}: only Python can run`);
+  }
+  return data.cells.flatMap((code) => code === undefined || code.trim() === "" ? [] : [code]);
+}
+
+/** Writes cells as a notebook of format 4.5. */
+export function notebookOf(cells: readonly RunCell[]): string {
+  const notebook = {
+    cells: cells.map(({ code, outputs, count }) => ({
+      cell_type: "code",
+      execution_count: count,
+      id: crypto.randomUUID(),
+      metadata: {},
+      outputs: outputs.map((output) => outputOf(output, count)),
+      source: code,
+    })),
+    metadata: {
+      kernelspec: { display_name: "Python 3", language: "python", name: "python3" },
+      language_info: { name: "python" },
+    },
+    nbformat: 4,
+    nbformat_minor: 5,
+  };
+  return JSON.stringify(notebook, null, 1) + "\n";
+}
+
+function outputOf(output: Output, count: number): Record<string, unknown> {
+  switch (output.type) {
+    case "stream":
+      return { output_type: "stream", name: output.name, text: output.text };
+    case "execute_result":
+      return {
+        output_type: "execute_result",
+        execution_count: count,
+        data: textsIn(output.data),
+        metadata: output.metadata,
+      };
+    case "display_data":
+      return {
+        output_type: "display_data",
+        data: textsIn(output.data),
+        metadata: output.metadata,
+      };
+    case "error": {
+      const { ename, evalue, traceback } = output;
+      return { output_type: "error", ename, evalue, traceback };
+    }
+  }
+}
+
+/** A bundle as the format allows it: only JSON types have values that are no text. */
+function textsIn(data: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const allowed = Object.entries(data).filter(([mime, value]) =>
+    typeof value === "string" || /[/+]json$/.test(mime)
+  );
+  return Object.fromEntries(allowed);
+}

@@ -1,0 +1,126 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { ipybox } from "../support/cli.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { ipyboxAtTerminal } from "../support/terminal.ts";
+
+/** A notebook with these cells; text that begins with `#` is Markdown. */
+function notebook(...sources: readonly string[]): string {
+  const cells = sources.map((source) => ({
+    cell_type: source.startsWith("#") ? "markdown" : "code",
+    metadata: {},
+    source: source.split(/(?<=\n)/),
+    ...(source.startsWith("#") ? {} : { outputs: [], execution_count: null }),
+  }));
+  return JSON.stringify({ cells, metadata: {}, nbformat: 4, nbformat_minor: 4 });
+}
+
+Deno.test("ipybox run runs a notebook's cells in one session until one fails", async () => {
+  await using workspace = await TempFolder.create();
+  const file = `${workspace.path}/report.ipynb`;
+  const run = async (text: string, ...more: string[]) => {
+    await Deno.writeTextFile(file, text);
+    return await ipybox(["run", file, "--workspace", workspace.path, ...more]);
+  };
+  const code = [
+    "# About 1 / 0",
+    "import sys\nx = 6",
+    "%%capture said\nprint('quiet')",
+    "print(sys.argv[1])\nx * 7",
+    "_ + 1",
+  ];
+  const good = await run(notebook(...code), "--", "a");
+  assertEquals(good, { code: 0, stdout: "a\n42\n43\n", stderr: "" });
+
+  const failed = await run(notebook("print(1)", "x = 0\n1 / x", "print(3)"));
+  assertEquals([failed.code, failed.stdout], [1, "1\n"]);
+  assertMatch(failed.stderr, /Cell In\[2\], line 2\n[^]*\nZeroDivisionError: division by zero\n$/);
+
+  const json = await run(notebook("print(1)", "2", "1 / 0", "3"), "--json");
+  const { status, text, error } = JSON.parse(json.stdout);
+  assertEquals([json.code, status, text, error.ename], [1, "error", "1\n2", "ZeroDivisionError"]);
+
+  const left = await run(notebook("print(1)", "import sys; sys.exit(4)", "print(3)"));
+  assertEquals([left.code, left.stdout], [4, "1\n"]);
+
+  const old = {
+    nbformat: 3,
+    worksheets: [{ cells: [{ cell_type: "code", input: ["print('old')"] }] }],
+  };
+  assertEquals((await run(JSON.stringify(old))).stdout, "old\n");
+});
+
+Deno.test("ipybox run says what is wrong with a notebook", async () => {
+  await using workspace = await TempFolder.create();
+  const file = `${workspace.path}/x.ipynb`;
+  const kernelspec = { language: "julia", name: "julia-1.9" };
+  const cases: readonly (readonly [text: string, says: string])[] = [
+    ["print(1)", `"${file}" is not a notebook: Unexpected token`],
+    ["[]", `"${file}" is not a notebook that can run: `],
+    ['{"nbformat": 2}', `"${file}" is not a notebook that can run: it needs nbformat 3 or 4`],
+    ['{"nbformat": 4, "cells": 1}', `"${file}" is not a notebook that can run: `],
+    ['{"nbformat": 4, "cells": [{"cell_type": "code"}]}', ` at cells.0\n`],
+    [
+      JSON.stringify({ nbformat: 4, cells: [], metadata: { kernelspec } }),
+      `"${file}" is a notebook in julia: only Python can run`,
+    ],
+  ];
+  for (const [text, says] of cases) {
+    await Deno.writeTextFile(file, text);
+    const { code, stderr } = await ipybox(["run", file]);
+    assertEquals(code, 2, stderr);
+    assertStringIncludes(stderr, says);
+  }
+  await Deno.writeTextFile(file, notebook("1"));
+  const { code, stderr } = await ipybox(["run", file, "--detach"]);
+  assertEquals(code, 2);
+  assertStringIncludes(stderr, "Option --detach takes no notebook");
+});
+
+Deno.test("ipybox repl --save writes a valid notebook, which ipybox runs", async () => {
+  await using workspace = await TempFolder.create();
+  const at = ["--workspace", workspace.path];
+  const file = `${workspace.path}/saved.ipynb`;
+  const picture = "from IPython.display import Image; Image(data=b'\\x89PNG', format='png')\r";
+  const { code, output } = await ipyboxAtTerminal(["repl", ...at, "--save", file], [
+    ["In [1]: ", "print('said'); 6 * 7\r"],
+    ["In [2]: ", picture],
+    ["In [3]: ", "1 / 0\r"],
+    ["In [4]: ", ":tools\r"],
+    ["In [4]: ", "x = 1\r"],
+    ["In [5]: ", "\x04"],
+  ], { cwd: workspace.path, columns: 200 });
+  assertEquals(code, 0, output);
+  assertStringIncludes(output, `Saved as ${file}\n`);
+
+  const saved = JSON.parse(await Deno.readTextFile(file));
+  const shown = saved.cells.map((
+    { source, execution_count, outputs }: {
+      source: string;
+      execution_count: number;
+      outputs: { output_type: string; data?: object }[];
+    },
+  ) => [
+    source.slice(0, 9),
+    execution_count,
+    outputs.map(({ output_type, data }) => [output_type, ...Object.keys(data ?? {})]),
+  ]);
+  assertEquals(shown, [
+    ["print('sa", 1, [["stream"], ["execute_result", "text/plain"]]],
+    ["from IPyt", 2, [["execute_result", "image/png", "text/plain"]]],
+    ["1 / 0", 3, [["error"]]],
+    ["x = 1", 4, []],
+  ]);
+  assertEquals((await ipybox(["install", "nbformat", ...at])).code, 0);
+  const validate = `import nbformat; nbformat.validate(nbformat.read(${JSON.stringify(file)}, 4))`;
+  const checked = await ipybox(["run", "-c", validate, ...at]);
+  assertEquals([checked.code, checked.stderr], [0, ""]);
+  const again = await ipybox(["run", file, ...at]);
+  assertEquals(again.code, 1);
+  assert(again.stdout.startsWith("said\n42\n"), again.stdout);
+
+  const refused = await ipyboxAtTerminal(["repl", ...at, "--save", file], []);
+  assertEquals(refused.code, 2);
+  assertStringIncludes(refused.output, "exists: save to another file");
+  const other = await ipyboxAtTerminal(["repl", ...at, "--save", "notes.txt"], []);
+  assertStringIncludes(other.output, "takes the name of a new FILE.ipynb");
+});
