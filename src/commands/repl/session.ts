@@ -16,6 +16,7 @@ import { servers } from "../servers.ts";
 import { printable } from "../../base/log.ts";
 import { terminalSize } from "../../base/terminal.ts";
 import { printableEnd, printableTraceback } from "../terminal/columns.ts";
+import { type EditedText, editText } from "../terminal/editor.ts";
 import { tools } from "../tools.ts";
 import type { InputHistory } from "./input_history.ts";
 import { LineEditor } from "./line_editor.ts";
@@ -77,6 +78,7 @@ export class ReplSession implements Disposable {
           executor.complete(code, cursor, options);
         return await this.#help(ask, none) ?? none;
       },
+      edit: (code) => this.#edit(code),
     });
     this.#terminal.use(io.onInterrupt(() => this.#onInterrupt()));
     const refresh = () => this.#editor.refresh();
@@ -152,6 +154,27 @@ export class ReplSession implements Disposable {
     });
     if (answer === undefined) this.aside(() => io.err("Cancelled"));
     return answer;
+  }
+
+  /** Lets the person edit code in their editor, which Ctrl-C is for meanwhile. */
+  async #edit(code: string): Promise<EditedText> {
+    const { io } = this.#options;
+    const before = this.#onInterrupt;
+    this.#onInterrupt = () => {};
+    try {
+      const text = code === "" ? "" : `${code}\n`;
+      const options = { name: "cell.py", signal: io.signal };
+      const edited = await io.lend(() => editText(text, options)) ??
+        { problem: "there is no editor: name one in VISUAL or EDITOR" };
+      return "text" in edited
+        ? { text: edited.text.replace(/\r\n?/g, "\n").replace(/\n$/, "") }
+        : edited;
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+      return { problem: error.message };
+    } finally {
+      this.#onInterrupt = before;
+    }
   }
 
   async #executor(): Promise<CodeExecutor> {
@@ -340,6 +363,7 @@ const COMMANDS: readonly (readonly [form: string, help: string])[] = [
 const KEYS: readonly (readonly [keys: string, help: string])[] = [
   ["Enter", "Run the code when it is complete; an empty line ends a block"],
   ["Alt-Enter, Ctrl-J", "Insert a line break"],
+  ["Ctrl-X Ctrl-E", "Edit the code in the editor that VISUAL or EDITOR names"],
   ["Up, Down, Ctrl-R", "Browse or search the history"],
   ["Tab", "Complete; at the start of a line, indent"],
   ["Ctrl-C", "Interrupt the cell; again, stop it, restarting the kernel if necessary"],
