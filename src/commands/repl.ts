@@ -13,6 +13,7 @@ import {
   sessionNameOf,
 } from "./executor_options.ts";
 import { printable } from "./terminal/columns.ts";
+import { IMAGES, picturesOf } from "./terminal/pictures.ts";
 import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
 import { workspaceOf } from "./shared.ts";
@@ -26,6 +27,7 @@ export const repl: Command = {
       value: "SECONDS",
       help: "Stop a cell after this time, not counting approvals and server starts",
     },
+    images: IMAGES,
     session: {
       value: "NAME",
       help: "Continue the session of this name, or begin it; it outlives this command for a day",
@@ -74,6 +76,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     history: await openHistory(workspace, io),
     timeoutMs,
     resumes: name !== undefined,
+    pictures: picturesOf(parsed, io),
     ...askAtTerminal(io),
   });
   const ending = new AbortController();

@@ -8,6 +8,7 @@ import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from 
 import { executorOptions, FOLLOW, PLACEMENT, SESSION } from "./executor_options.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
+import { picturesOf } from "./terminal/pictures.ts";
 
 export const run: Command = {
   usage:
@@ -51,6 +52,7 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       `Options --detach and --${lost} cannot be combined: give it to \`attach\``,
     );
   }
+  const pictures = picturesOf(parsed, io);
   const { code, argv, file } = await scriptOf(parsed);
   await using executor = await CodeExecutor.start({
     ...options,
@@ -72,11 +74,15 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     io.out(`${sessionId}\n`);
     return EXIT.ok;
   }
-  return await runAction(executor, code, { timeoutMs, ...followOptions(parsed, io, executor) });
+  return await runAction(executor, code, {
+    timeoutMs,
+    pictures,
+    ...followOptions(parsed, io, executor),
+  });
 }
 
 /** Options that only apply while this command runs. */
-const HOST_ONLY = ["json", "page", "timeout", "approve"] as const;
+const HOST_ONLY = ["json", "page", "timeout", "approve", "images"] as const;
 
 /** How code is followed, and whether the person is asked at the terminal or on the page. */
 export function followOptions(

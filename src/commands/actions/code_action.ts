@@ -10,6 +10,7 @@ import { type CommandIo, EXIT } from "../command.ts";
 import { printable } from "../../base/log.ts";
 import { CodeColors } from "../terminal/code_colors.ts";
 import { printableOutput } from "../terminal/columns.ts";
+import { fileLink, type PictureProtocol, showPicture } from "../terminal/pictures.ts";
 
 /** The cost of a chunk besides its text: code can print one character at a time. */
 const CHUNK_COST = 128;
@@ -24,6 +25,8 @@ export interface RunActionOptions {
   readonly storeHistory?: boolean;
   /** A label that terminals show before the code's value. */
   readonly resultLabel?: string;
+  /** How the terminal shows pictures; without it, only their paths are printed. */
+  readonly pictures?: PictureProtocol;
   readonly decide: (request: ApprovalRequest) => Promise<void>;
   /** Answers questions of MCP servers; without it, they are declined. */
   readonly answer?: (request: ElicitationRequest) => Promise<void>;
@@ -58,7 +61,10 @@ export async function runAction(
     const ended = outcomeOf(error);
     if (ended === undefined) throw error;
     const exit = exits ? exitOf(ended) : undefined;
-    if (ended.status !== "ok" && !json && exit === undefined) throw error;
+    if (ended.status !== "ok" && !json && exit === undefined) {
+      for (const image of ended.images) await showPicture(image, options);
+      throw error;
+    }
     outcome = ended;
     exitCode = exit?.code;
     if (exit?.message !== undefined && !json) io.err(printableOutput(exit.message));
@@ -66,8 +72,10 @@ export async function runAction(
   const result = options.resultIn?.(outcome.outputs);
   if (json) io.out(JSON.stringify({ ...outcome, result }, null, 2) + "\n");
   else {
-    for (const image of outcome.images) io.err(`Image: ${image}`);
-    if (outcome.wholeText !== undefined) io.err(`Whole output: ${outcome.wholeText.path}`);
+    for (const image of outcome.images) await showPicture(image, options);
+    if (outcome.wholeText !== undefined) {
+      io.err(`Whole output: ${fileLink(outcome.wholeText.path, io)}`);
+    }
     if (result !== undefined) {
       const text = typeof result === "string" ? result : JSON.stringify(result, null, 2);
       io.out(`${io.stdoutIsTerminal ? printable(text) : text}\n`);
@@ -210,7 +218,10 @@ export class OutputPrinter {
   }
 
   /** A chunk's text, made safe for a terminal; a value begins without colors. */
-  #shown({ stream, text, isResult = false }: ChunkEvent): string {
+  #shown({ stream, text, isResult = false, file }: ChunkEvent): string {
+    if (file !== undefined && this.#io.links) {
+      return text.split(file).map(printable).join(fileLink(file, this.#io));
+    }
     if (!this.#io.color) return printableOutput(text);
     const colors = this.#colors[stream];
     return (isResult ? colors.end() : "") + colors.show(text);

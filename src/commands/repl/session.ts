@@ -32,6 +32,7 @@ interface ReplSessionOptions {
   readonly decide: RunActionOptions["decide"];
   readonly answer: NonNullable<RunActionOptions["answer"]>;
   readonly prompt?: RunActionOptions["prompt"];
+  readonly pictures: RunActionOptions["pictures"];
 }
 
 /** How long code may continue after Ctrl-C before a hint is shown. */
@@ -241,7 +242,7 @@ export class ReplSession implements Disposable {
 
   /** Runs a cell, or waits for the one that the session is already running. */
   async #runCell(code: string | undefined): Promise<void> {
-    const { io, timeoutMs, decide, answer, prompt } = this.#options;
+    const { io, timeoutMs, pictures, decide, answer, prompt } = this.#options;
     const executor = await this.#executor();
     const interrupts = new Interrupts(executor, (text) => io.err(text));
     this.#onInterrupt = () => interrupts.next();
@@ -250,6 +251,7 @@ export class ReplSession implements Disposable {
       await runAction(executor, code, {
         io,
         timeoutMs,
+        pictures,
         storeHistory: true,
         resultLabel: io.color ? `\x1b[31mOut[${this.#count}]:\x1b[0m` : `Out[${this.#count}]:`,
         decide: async (request) => {
@@ -287,7 +289,6 @@ export class ReplSession implements Disposable {
     const isRaised = error instanceof CodeExecutionError;
     const isEnd = error instanceof ExecutionTimeoutError || error instanceof KernelDiedError;
     if (!isRaised && !isEnd) throw error;
-    for (const image of error.images) io.err(`Image: ${printable(image)}`);
     io.err(isRaised ? printableTraceback(error, io.color) : printableEnd(error));
   }
 }
