@@ -76,7 +76,7 @@ Deno.test("Python at the prompt: the colors of any text are in order, also of a 
 });
 
 /** Modules with much of what strings and numbers can be. */
-const MODULES = ["argparse", "_pydecimal", "datetime", "enum", "inspect", "statistics", "tarfile"]
+const MODULES = ["argparse", "_pydecimal", "datetime", "enum", "inspect", "pydoc", "tarfile"]
   .concat(["tokenize", "turtle", "typing", "unittest.mock", "uuid"]);
 
 type Token = readonly [kind: string, start: number, end: number];
