@@ -6,6 +6,7 @@ import { runAction } from "./actions/code_action.ts";
 import { type Command, type CommandIo, type ParsedArgs, UsageError } from "./command.ts";
 import { executorOptions, FOLLOW } from "./executor_options.ts";
 import { followOptions } from "./run.ts";
+import { picturesOf } from "./terminal/pictures.ts";
 
 export const attach: Command = {
   usage: "ID [OPTIONS]",
@@ -37,6 +38,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     throw new UsageError("Specify the session's id: `ipybox sessions` lists running ones");
   }
   const timeoutMs = parsed.milliseconds("timeout");
+  const pictures = picturesOf(parsed, io);
   const record = await findSession(id);
   const { workspace } = record;
   refuseOfClient(record);
@@ -50,7 +52,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   };
   using _interrupt = onAbort(io.signal, () => void leave());
   try {
-    const options = { timeoutMs, ...followOptions(parsed, io, executor) };
+    const options = { timeoutMs, pictures, ...followOptions(parsed, io, executor) };
     const code = await runAction(executor, undefined, options);
     await close();
     return code;

@@ -74,6 +74,8 @@ export interface CommandIo {
   readonly stderrIsTerminal: boolean;
   /** Whether stderr may contain colors. */
   readonly color: boolean;
+  /** Whether text for the terminal may contain links to files. */
+  readonly links: boolean;
   /** Aborts at the first Ctrl-C or SIGTERM. */
   readonly signal: AbortSignal & { readonly reason: EndSignal };
   /** Asks the person at the terminal and resolves to the line, or to `null` at the end of input. */

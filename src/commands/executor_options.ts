@@ -13,6 +13,7 @@ import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { type CommandIo, type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
 import { readUserFile, WORKSPACE } from "./shared.ts";
+import { IMAGES } from "./terminal/pictures.ts";
 
 /** `--approve MODE`, an option of every command that makes tool calls. */
 export const APPROVE: OptionSpec = {
@@ -67,6 +68,7 @@ export const FOLLOW: Readonly<Record<string, OptionSpec>> = {
     help: "Stop the code after this time, not counting approvals and server starts",
   },
   json: { help: "Print the result as one JSON object" },
+  images: IMAGES,
 };
 
 const CHECK_MODES = ["block", "warn", "off"] as const;

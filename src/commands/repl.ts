@@ -16,6 +16,7 @@ import {
   sessionNameOf,
 } from "./executor_options.ts";
 import { printable } from "./terminal/columns.ts";
+import { IMAGES, picturesOf } from "./terminal/pictures.ts";
 import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
 import { isNotebook, notebookOf, type RunCell } from "./notebook.ts";
@@ -30,6 +31,7 @@ export const repl: Command = {
       value: "SECONDS",
       help: "Stop a cell after this time, not counting approvals and server starts",
     },
+    images: IMAGES,
     session: {
       value: "NAME",
       help: "Continue the session of this name, or begin it; it outlives this command for a day",
@@ -87,6 +89,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     timeoutMs,
     resumes: name !== undefined,
     onCell: notebook && ((cell) => cells.push(cell)),
+    pictures: picturesOf(parsed, io),
     ...askAtTerminal(io),
   });
   const ending = new AbortController();

@@ -9,6 +9,7 @@ import { executorOptions, FOLLOW, PLACEMENT, SESSION } from "./executor_options.
 import { codeCellsOf, isNotebook } from "./notebook.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
+import { picturesOf } from "./terminal/pictures.ts";
 
 export const run: Command = {
   usage:
@@ -56,6 +57,7 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       `Options --detach and --${lost} cannot be combined: give it to \`attach\``,
     );
   }
+  const pictures = picturesOf(parsed, io);
   const { code, argv, file } = await scriptOf(parsed);
   if (detach && typeof code !== "string") {
     throw new UsageError(
@@ -83,12 +85,16 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     return EXIT.ok;
   }
   const storeHistory = typeof code !== "string"; // numbers the cells of a notebook
-  const following = followOptions(parsed, io, executor);
-  return await runAction(executor, code, { timeoutMs, storeHistory, ...following });
+  return await runAction(executor, code, {
+    timeoutMs,
+    storeHistory,
+    pictures,
+    ...followOptions(parsed, io, executor),
+  });
 }
 
 /** Options that only apply while this command runs. */
-const HOST_ONLY = ["json", "page", "timeout", "approve"] as const;
+const HOST_ONLY = ["json", "page", "timeout", "approve", "images"] as const;
 
 /** How code is followed, and whether the person is asked at the terminal or on the page. */
 export function followOptions(

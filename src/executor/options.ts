@@ -331,6 +331,11 @@ export interface ChunkEvent {
   readonly text: string;
   /** Whether it is the value of the code, which IPython shows as `Out[N]`. */
   readonly isResult?: boolean;
+  /**
+   * The path in the text, if this is the line of a display that became a file instead, such as
+   * `[plotly figure: /ws/images/7f3a2b1c.html]`. Code cannot set it. The file exists once the code has ended.
+   */
+  readonly file?: string;
 }
 
 /** A tool call or a shell command waits for a decision. The time limit is paused until then. */

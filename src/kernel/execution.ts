@@ -173,8 +173,8 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
       maxOutputBytes,
       images,
       spill,
-      onText: (stream, text) => {
-        if (chunks) this.events.push(stream, text);
+      onText: (stream, text, file) => {
+        if (chunks) this.events.push(stream, text, file);
       },
     });
     this.state = this.#outcome.promise.then(({ state }) => state);

@@ -16,8 +16,8 @@ export interface CollectorOptions {
   /** The folder for the file of a longer text. */
   readonly spill: ArtifactFolder;
   readonly images: ArtifactFolder;
-  /** Called with each piece of text. */
-  readonly onText: (stream: TextSource, text: string) => void;
+  /** Called with each piece of text, and the path of the file that it names. */
+  readonly onText: (stream: TextSource, text: string, file?: string) => void;
 }
 
 /** The memory limit on displays and errors of one execution, besides the text, in bytes. */
@@ -138,7 +138,9 @@ export class OutputCollector implements Disposable {
     const shown = this.#fit(whole, { entries: 1, bytes: ENTRY_BYTES + weightOf(displayId) });
     const told = shown?.named === undefined ? text : shownText(shown);
     const line = told === undefined ? undefined : this.#joiner.joinLine(told);
-    if (line !== undefined) this.#publish(type === "execute_result" ? "result" : "stdout", line);
+    if (line !== undefined) {
+      this.#publish(type === "execute_result" ? "result" : "stdout", line, shown?.named?.path);
+    }
     if (shown === undefined) {
       // Keep its text, which has its own limit.
       if (line !== undefined) this.#log.addStream("stdout", `${line}\n`);
@@ -167,7 +169,7 @@ export class OutputCollector implements Disposable {
     // After the log, which may have written the preceding texts to a file.
     const told = shown.named === undefined ? text : shownText(shown);
     if (told !== undefined && told !== before) {
-      this.#publish("stdout", this.#joiner.joinLine(told));
+      this.#publish("stdout", this.#joiner.joinLine(told), shown.named?.path);
     }
     for (const old of oldFiles) if (typeof old === "string") this.#removeFile(old);
   }
@@ -301,8 +303,8 @@ export class OutputCollector implements Disposable {
     this.#addText("stderr", `[ipybox: ${message}]\n`);
   }
 
-  #publish(stream: TextSource, text: string): void {
-    this.#options.onText(stream, text);
+  #publish(stream: TextSource, text: string, file?: string): void {
+    this.#options.onText(stream, text, file);
     this.#spill?.append(text);
   }
 

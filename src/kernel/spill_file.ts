@@ -83,6 +83,8 @@ export interface OutputChunk {
   readonly text: string;
   /** Whether it is the value of the code. */
   readonly isResult?: boolean;
+  /** The path of the file that the text names, of what only a page or another program can show. */
+  readonly file?: string;
 }
 
 /** The limit on unread output, in characters. */
@@ -111,7 +113,7 @@ export class ChunkQueue<Other = never> {
   }
 
   /** Adds a chunk. */
-  push(source: TextSource, text: string): void {
+  push(source: TextSource, text: string, file?: string): void {
     if (text === "") return;
     const cost = text.length + VALUE_COST;
     if (!this.hasRoom(cost)) {
@@ -122,7 +124,8 @@ export class ChunkQueue<Other = never> {
     const where = source === "result"
       ? { stream: "stdout", isResult: true } as const
       : { stream: source };
-    this.#add({ type: "chunk", ...where, text }, cost);
+    const named = file === undefined ? {} : { file };
+    this.#add({ type: "chunk", ...where, text, ...named }, cost);
   }
 
   add(value: Other, size = 0): void {

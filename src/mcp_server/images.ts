@@ -223,6 +223,22 @@ async function scaledDown(
   }
 }
 
+/**
+ * A PNG's pixels, for a program that decodes them; `undefined` for another picture, and for one that is
+ * too large to decode.
+ */
+export function safePng(
+  bytes: Uint8Array<ArrayBuffer>,
+): (ImageSize & { readonly bytes: Uint8Array<ArrayBuffer> }) | undefined {
+  const size = imageSize(bytes);
+  const isPng = size !== undefined && bytes[0] === PNG[0];
+  if (!isPng || size.width * size.height > MAX_PIXELS || size.width * size.height === 0) {
+    return undefined;
+  }
+  const pixels = pngPixels(bytes);
+  return pixels && { ...size, bytes: pixels };
+}
+
 /** The size of a picture in pixels. */
 interface ImageSize {
   readonly width: number;

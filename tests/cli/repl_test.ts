@@ -425,6 +425,84 @@ Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg", async () =
   assertStringIncludes(output, "]: 18\n");
 });
 
+Deno.test("ipybox repl colors code that is typed, also what the kernel completes, and nothing it says", async () => {
+  await using home = await Home.create();
+  const script: readonly Typing[] = [
+    ["In [1]: ", "s = '日本\x1b[D\x1b[D\x1b[C本\x05'; l"],
+    ["l", "en\t(s)\r"],
+    ["Out[1]:", ""],
+    ["In [2]: ", LEAVE],
+  ];
+
+  const { output } = await home.repl(script, 80, { NO_COLOR: "" });
+
+  const prompt = "\x1b[1;32mIn [1]: \x1b[0m";
+  const string = "\x1b[32m'日本本'\x1b[0m";
+  assertStringIncludes(output, `${prompt}s = ${string}; \x1b[36mlen\x1b[0m(s)`);
+  assertMatch(output, /Out\[1\]:\S+ 3\n/);
+});
+
+Deno.test("ipybox repl lends the terminal to an editor, and takes what it wrote", async () => {
+  await using home = await Home.create();
+  const editor = join(home.state, "editor");
+  await Deno.writeTextFile(
+    editor,
+    `#!/bin/sh
+stat -c 'mode %a' "$1"
+echo "name \${1##*/}"
+case "$1" in "$PWD"/*) echo own folder;; esac
+case $(cat "$1") in
+"") ;;
+*fails*) exit 3;;
+*waits*) echo waiting; exec sleep 1000;;
+*) trap : INT; echo 'press Ctrl-C'; until read line; do :; done; printf '%s\r\nx * 7\r\n' "$(cat "$1") - $line" > "$1";;
+esac
+`,
+    { mode: 0o700 },
+  );
+  const edits = "\x18\x05";
+  const script: readonly Typing[] = [
+    ["In [1]: ", `x = 6${edits}`],
+    ["press Ctrl-C", "\x03"],
+    ["^C", "!2\n"],
+    ["...: x * 7", "\r"],
+    ["Out[1]: 28", ""],
+    ["In [2]: ", `'fails'${edits}`],
+    ["Not changed: the editor exited with code 3", " * 2\r"],
+    ["Out[2]: 'failsfails'", ""],
+    ["In [3]: ", `'waits'${edits}`],
+    ["waiting", "\x03"],
+    ["Not changed: the editor exited with code 130", " + '!'\r"],
+    ["Out[3]: 'waits!'", ""],
+    ["In [4]: ", `'no'\x18 + ' editor'\x05\r`],
+    ["Out[4]: 'no editor'", ""],
+    ["In [5]: ", `${edits}40 + 2\r`],
+    ["Out[5]: 42", ""],
+    ["In [6]: ", LEAVE],
+  ];
+
+  const { output, code } = await home.repl(script, 80, { VISUAL: editor, EDITOR: "/no/such" });
+
+  assertEquals(code, 0, output);
+  assertStringIncludes(output, "mode 600\nname cell.py\nown folder\npress Ctrl-C\n");
+  assertStringIncludes(output, "x = 6 - 2");
+  assert(!output.includes("\x1b[?2004hmode"), output);
+});
+
+Deno.test("ipybox repl says which editor is missing", async () => {
+  await using home = await Home.create();
+  const script: readonly Typing[] = [
+    ["In [1]: ", "40 + \x18\x05"],
+    ["Not changed: ", "2\r"],
+    ["Out[1]: 42", ""],
+    ["In [2]: ", LEAVE],
+  ];
+
+  const { output } = await home.repl(script, 80, { EDITOR: "no-such-editor --wait" });
+
+  assertMatch(output, /Not changed: .*no-such-editor/);
+});
+
 Deno.test("ipybox repl says why there is no kernel", async () => {
   await using home = await Home.create();
 

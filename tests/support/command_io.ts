@@ -17,6 +17,7 @@ export function commandIo(given: Partial<CommandIo>): CommandIo {
     stdoutIsTerminal: true,
     stderrIsTerminal: true,
     color: false,
+    links: false,
     signal: new AbortController().signal,
     ask: unexpected,
     enter: unexpected,

@@ -10,6 +10,7 @@ import { type CommandIo, EXIT } from "../command.ts";
 import { printable } from "../../base/log.ts";
 import { CodeColors } from "../terminal/code_colors.ts";
 import { printableOutput } from "../terminal/columns.ts";
+import { fileLink, type PictureProtocol, showPicture } from "../terminal/pictures.ts";
 
 /** The cost of a chunk besides its text: code can print one character at a time. */
 const CHUNK_COST = 128;
@@ -24,6 +25,8 @@ export interface RunActionOptions {
   readonly storeHistory?: boolean;
   /** A label that terminals show before the code's value. */
   readonly resultLabel?: string;
+  /** How the terminal shows pictures; without it, only their paths are printed. */
+  readonly pictures?: PictureProtocol;
   readonly decide: (request: ApprovalRequest) => Promise<void>;
   /** Answers questions of MCP servers; without it, they are declined. */
   readonly answer?: (request: ElicitationRequest) => Promise<void>;
@@ -61,7 +64,7 @@ export async function runAction(
   try {
     for (const cell of cells) {
       const result = await follow(executor, cell, options);
-      if (!json) showFiles(result, io);
+      if (!json) await showFiles(result, options);
       outcome = joined(outcome, result);
     }
     options.onOutputs?.(outcome.outputs);
@@ -70,11 +73,14 @@ export async function runAction(
     if (ended === undefined) throw error;
     options.onOutputs?.(ended.outputs);
     const exit = exits ? exitOf(ended) : undefined;
-    if (ended.status !== "ok" && !json && exit === undefined) throw error;
+    if (ended.status !== "ok" && !json && exit === undefined) {
+      await showFiles(ended, options);
+      throw error;
+    }
     outcome = joined(outcome, ended);
     exitCode = exit?.code;
     if (exit?.message !== undefined && !json) io.err(printableOutput(exit.message));
-    if (!json) showFiles(ended, io);
+    if (!json) await showFiles(ended, options);
   }
   const result = options.resultIn?.(outcome.outputs);
   if (json) io.out(JSON.stringify({ ...outcome, result }, null, 2) + "\n");
@@ -85,9 +91,13 @@ export async function runAction(
   return exitCode ?? (outcome.status === "ok" ? EXIT.ok : EXIT.failed);
 }
 
-function showFiles({ images, wholeText }: ExecutionResult, io: CommandIo): void {
-  for (const image of images) io.err(`Image: ${image}`);
-  if (wholeText !== undefined) io.err(`Whole output: ${wholeText.path}`);
+async function showFiles(
+  { images, wholeText }: ExecutionResult,
+  options: RunActionOptions,
+): Promise<void> {
+  for (const image of images) await showPicture(image, options);
+  if (wholeText === undefined) return;
+  options.io.err(`Whole output: ${fileLink(wholeText.path, options.io)}`);
 }
 
 /** What cells gave together; how the last one ended is how they ended. */
@@ -235,7 +245,10 @@ export class OutputPrinter {
   }
 
   /** A chunk's text, made safe for a terminal; a value begins without colors. */
-  #shown({ stream, text, isResult = false }: ChunkEvent): string {
+  #shown({ stream, text, isResult = false, file }: ChunkEvent): string {
+    if (file !== undefined && this.#io.links) {
+      return text.split(file).map(printable).join(fileLink(file, this.#io));
+    }
     if (!this.#io.color) return printableOutput(text);
     const colors = this.#colors[stream];
     return (isResult ? colors.end() : "") + colors.show(text);

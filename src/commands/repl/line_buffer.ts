@@ -162,10 +162,27 @@ export interface LineView {
   readonly text: string;
   /** The position of the cursor, as an index into the text. */
   readonly cursor: number;
+  /** The colors of the beginnings of lines, and of parts of the text; without them, there are none. */
+  readonly colors?: LineColors;
+}
+
+/** Colors as parameters of SGR. */
+interface LineColors {
+  readonly prompt: string;
+  /** In order, without overlaps. */
+  readonly text: readonly ColoredPart[];
+}
+
+/** A part of a text, by indices into it, and its color as parameters of SGR. */
+export interface ColoredPart {
+  readonly start: number;
+  readonly end: number;
+  readonly color: string;
 }
 
 /** A view as rows of the terminal. */
 interface Layout {
+  /** Each begins and ends without colors. */
   readonly rows: readonly string[];
   /** The position of the cursor. */
   readonly row: number;
@@ -174,36 +191,51 @@ interface Layout {
 
 /** Lays code out in rows. The last column stays empty, because terminals treat it differently. */
 export function layout(view: LineView, columns: number): Layout {
-  const { prompt, continuation, text, cursor } = view;
+  const { prompt, continuation, text, cursor, colors } = view;
   const limit = Math.max(columns - 1, 2);
   const rows: string[] = [""];
   let used = 0;
+  let painted = "";
   let place: { row: number; column: number } | undefined;
-  const put = (piece: string): void => {
+  const paint = (color: string): void => {
+    if (color === painted) return;
+    if (painted !== "") rows[rows.length - 1] += "\x1b[0m";
+    if (color !== "") rows[rows.length - 1] += `\x1b[${color}m`;
+    painted = color;
+  };
+  const endRow = (): void => {
+    paint("");
+    rows.push("");
+    used = 0;
+  };
+  const put = (piece: string, color = ""): void => {
     const width = unicodeWidth(piece);
-    if (used + width > limit && used > 0) {
-      rows.push("");
-      used = 0;
-    }
+    if (used + width > limit && used > 0) endRow();
+    paint(color);
     rows[rows.length - 1] += piece;
     used += width;
   };
-  for (const character of prompt) put(character);
+  const begin = (head: string): void => {
+    for (const character of head) put(character, colors?.prompt);
+  };
+  begin(prompt);
+  let part = 0;
   for (const { segment, index } of graphemes.segment(text)) {
     // A wide character that does not fit moves the cursor to the next row, too.
     const shown = segment === "\t" ? "    " : printable(segment);
     const pieces = segment === shown ? [segment] : [...shown];
-    if (segment !== "\n" && used + unicodeWidth(pieces[0] ?? "") > limit) {
-      rows.push("");
-      used = 0;
-    }
+    if (segment !== "\n" && used + unicodeWidth(pieces[0] ?? "") > limit) endRow();
     if (place === undefined && index >= cursor) place = { row: rows.length - 1, column: used };
     if (/^\r?\n$/.test(segment)) {
-      rows.push("");
-      used = 0;
-      for (const character of continuation) put(character);
-    } else for (const piece of pieces) put(piece);
+      endRow();
+      begin(continuation);
+      continue;
+    }
+    while ((colors?.text[part]?.end ?? Infinity) <= index) part++;
+    const { start = Infinity, color = "" } = colors?.text[part] ?? {};
+    for (const piece of pieces) put(piece, index >= start ? color : "");
   }
+  paint("");
   place ??= { row: rows.length - 1, column: used };
   return { rows, ...place };
 }
@@ -221,15 +253,14 @@ export class LineScreen {
   }
 
   /** Draws a view; if it is higher than the terminal, only the part around the cursor. */
-  draw(view: LineView, paint: (row: string, index: number) => string = (row) => row): void {
+  draw(view: LineView): void {
     const { columns, rows: height } = this.#size();
     const { rows, row, column } = layout(view, columns);
     const first = Math.max(0, Math.min(row - Math.floor(height / 2), rows.length - height));
     const shown = rows.slice(first, first + height);
-    const painted = shown.map((text, index) => paint(text, first + index));
     const below = shown.length - 1 - (row - first);
     this.#write(
-      `${this.#toStart()}${painted.join("\r\n")}${move(below, "A")}\r${move(column, "C")}`,
+      `${this.#toStart()}${shown.join("\r\n")}${move(below, "A")}\r${move(column, "C")}`,
     );
     this.#row = row - first;
   }

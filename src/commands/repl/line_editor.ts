@@ -1,9 +1,11 @@
 import { unicodeWidth } from "@std/cli";
 import type { CodeCompletions, CodeStatus } from "../../kernel/typed_code.ts";
 import { printable } from "../../base/log.ts";
+import type { EditedText } from "../terminal/editor.ts";
 import type { terminalSize } from "../../base/terminal.ts";
 import type { InputHistory } from "./input_history.ts";
-import { LineBuffer, LineScreen, type LineView } from "./line_buffer.ts";
+import { LineBuffer, LineScreen } from "./line_buffer.ts";
+import { pythonColors } from "./python_colors.ts";
 import { type Key, PASTE_OFF, PASTE_ON, type TypedKeys } from "./typed_keys.ts";
 
 interface LineEditorOptions {
@@ -15,6 +17,8 @@ interface LineEditorOptions {
   /** Whether Enter ends the code or begins another line; `undefined` to do neither. */
   readonly isComplete: (code: string) => Promise<CodeStatus | undefined>;
   readonly complete: (code: string, cursor: number) => Promise<CodeCompletions>;
+  /** Lets the person edit the code in a program that gets the terminal. */
+  readonly edit: (code: string) => Promise<EditedText>;
 }
 
 interface Search {
@@ -31,6 +35,9 @@ export class LineEditor {
   #buffer = new LineBuffer();
   #prompt = "";
   #active = false;
+  /** What others will write once the terminal is no longer lent to an editor. */
+  #held: (() => void)[] | undefined;
+  #isAfterCtrlX = false;
   #search: Search | undefined;
   /** The current entry of the history, and the text before going there. */
   #place = { at: 0, draft: "" };
@@ -67,6 +74,7 @@ export class LineEditor {
 
   /** Lets others write above the code that is being typed. */
   aside(write: () => void): void {
+    if (this.#held !== undefined) return void this.#held.push(write);
     if (this.#active) this.#screen.clear();
     write();
     if (this.#active) this.#draw();
@@ -90,13 +98,10 @@ export class LineEditor {
     const search = this.#search;
     const prompt = search === undefined ? this.#prompt : `(search: ${search.query}): `;
     const continuation = "...: ".padStart(this.#prompt.length);
-    const view: LineView = { prompt, continuation, text, cursor };
-    // Executed code cannot write colors, so a colored prompt is ours.
-    this.#screen.draw(view, (row, index) => {
-      const head = index === 0 ? prompt : continuation;
-      if (!this.#options.color || !row.startsWith(head)) return row;
-      return `\x1b[1;32m${head}\x1b[0m${row.slice(head.length)}`;
-    });
+    const colors = this.#options.color
+      ? { colors: { prompt: "1;32", text: pythonColors(text) } }
+      : {};
+    this.#screen.draw({ prompt, continuation, text, cursor, ...colors });
   }
 
   /** The current entry of the history, unchanged. */
@@ -107,9 +112,15 @@ export class LineEditor {
   /** Handles a key, and returns the code once it is complete. */
   async #press(key: Key): Promise<{ readonly code: string | undefined } | undefined> {
     if (key.type === "end") return { code: undefined };
+    const isAfterCtrlX = this.#isAfterCtrlX;
+    this.#isAfterCtrlX = key.type === "key" && key.name === "ctrl-x";
     if (this.#search !== undefined && this.#pressInSearch(this.#search, key)) return undefined;
     if (key.type === "text" || key.type === "paste") {
       this.#buffer.insert(key.text);
+      return undefined;
+    }
+    if (isAfterCtrlX && key.name === "ctrl-e") {
+      await this.#edit();
       return undefined;
     }
     switch (key.name) {
@@ -184,6 +195,26 @@ export class LineEditor {
     if (choices.length === 0) return;
     const { write, size } = this.#options;
     this.aside(() => write(choiceRows(choices, size().columns)));
+  }
+
+  /** Lends the terminal to an editor, and takes what was edited there. */
+  async #edit(): Promise<void> {
+    const { write, edit } = this.#options;
+    this.#screen.clear();
+    write(PASTE_OFF);
+    this.#active = false;
+    const held = this.#held = [];
+    let edited: EditedText;
+    try {
+      edited = await edit(this.#buffer.text);
+    } finally {
+      write(PASTE_ON);
+      this.#active = true;
+      this.#held = undefined;
+      for (const act of held) this.aside(act);
+    }
+    if ("text" in edited) this.#buffer.set(edited.text);
+    else this.aside(() => write(`Not changed: ${printable(edited.problem)}\n`));
   }
 
   #goInHistory(step: -1 | 1): void {

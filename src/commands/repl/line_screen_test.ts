@@ -30,6 +30,28 @@ Deno.test("no row of any text is as wide as the terminal, and its escapes are sh
   }
 });
 
+Deno.test("colors begin and end in each row, and move nothing", () => {
+  const text = "日本\nx = '''a\nb''' + 1";
+  const parts = [{ start: 7, end: 15, color: "32" }, { start: 18, end: 19, color: "33" }];
+  const plain = view(text, 12);
+  const colored = { ...plain, colors: { prompt: "1;32", text: parts } };
+  // deno-lint-ignore no-control-regex -- what begins and ends colors
+  const sgr = /\x1b\[([\d;]+)m/g;
+  for (const columns of [2, 9, 10, 12, 80]) {
+    const { rows, ...place } = layout(colored, columns);
+    assertEquals(
+      { rows: rows.map((row) => row.replace(sgr, "")), ...place },
+      layout(plain, columns),
+    );
+    for (const row of rows) {
+      const codes = Array.from(row.matchAll(sgr), ([, code]) => code);
+      for (const [at, code] of codes.entries()) assertEquals(code === "0", at % 2 === 1, row);
+      assertEquals(codes.length % 2, 0, row);
+    }
+  }
+  assertEquals(layout(colored, 80).rows[1], "\x1b[1;32m   ...: \x1b[0mx = \x1b[32m'''a\x1b[0m");
+});
+
 Deno.test("a screen draws over what it has drawn, and of much only what is around the cursor", () => {
   let written = "";
   const screen = new LineScreen((text) => written += text, () => ({ columns: 80, rows: 4 }));

@@ -16,6 +16,7 @@ import { servers } from "../servers.ts";
 import { printable } from "../../base/log.ts";
 import { terminalSize } from "../../base/terminal.ts";
 import { printableEnd, printableTraceback } from "../terminal/columns.ts";
+import { type EditedText, editText } from "../terminal/editor.ts";
 import { tools } from "../tools.ts";
 import type { InputHistory } from "./input_history.ts";
 import { LineEditor } from "./line_editor.ts";
@@ -33,6 +34,7 @@ interface ReplSessionOptions {
   readonly prompt?: RunActionOptions["prompt"];
   /** Receives each cell that was run. */
   readonly onCell?: (cell: RunCell) => void;
+  readonly pictures: RunActionOptions["pictures"];
 }
 
 /** How long code may continue after Ctrl-C before a hint is shown. */
@@ -79,6 +81,7 @@ export class ReplSession implements Disposable {
           executor.complete(code, cursor, options);
         return await this.#help(ask, none) ?? none;
       },
+      edit: (code) => this.#edit(code),
     });
     this.#terminal.use(io.onInterrupt(() => this.#onInterrupt()));
     const refresh = () => this.#editor.refresh();
@@ -156,6 +159,27 @@ export class ReplSession implements Disposable {
     return answer;
   }
 
+  /** Lets the person edit code in their editor, which Ctrl-C is for meanwhile. */
+  async #edit(code: string): Promise<EditedText> {
+    const { io } = this.#options;
+    const before = this.#onInterrupt;
+    this.#onInterrupt = () => {};
+    try {
+      const text = code === "" ? "" : `${code}\n`;
+      const options = { name: "cell.py", signal: io.signal };
+      const edited = await io.lend(() => editText(text, options)) ??
+        { problem: "there is no editor: name one in VISUAL or EDITOR" };
+      return "text" in edited
+        ? { text: edited.text.replace(/\r\n?/g, "\n").replace(/\n$/, "") }
+        : edited;
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+      return { problem: error.message };
+    } finally {
+      this.#onInterrupt = before;
+    }
+  }
+
   async #executor(): Promise<CodeExecutor> {
     const { io } = this.#options;
     const waited = await settledWithin(this.#started, PATIENCE_MS);
@@ -221,7 +245,7 @@ export class ReplSession implements Disposable {
 
   /** Runs a cell, or waits for the one that the session is already running. */
   async #runCell(code: string | undefined): Promise<void> {
-    const { io, timeoutMs, decide, answer, prompt, onCell } = this.#options;
+    const { io, timeoutMs, pictures, decide, answer, prompt, onCell } = this.#options;
     const executor = await this.#executor();
     const interrupts = new Interrupts(executor, (text) => io.err(text));
     this.#onInterrupt = () => interrupts.next();
@@ -230,6 +254,7 @@ export class ReplSession implements Disposable {
       await runAction(executor, code, {
         io,
         timeoutMs,
+        pictures,
         storeHistory: true,
         onOutputs: (outputs) => {
           if (code !== undefined) onCell?.({ code, outputs, count: this.#count });
@@ -270,7 +295,6 @@ export class ReplSession implements Disposable {
     const isRaised = error instanceof CodeExecutionError;
     const isEnd = error instanceof ExecutionTimeoutError || error instanceof KernelDiedError;
     if (!isRaised && !isEnd) throw error;
-    for (const image of error.images) io.err(`Image: ${printable(image)}`);
     io.err(isRaised ? printableTraceback(error, io.color) : printableEnd(error));
   }
 }
@@ -346,6 +370,7 @@ const COMMANDS: readonly (readonly [form: string, help: string])[] = [
 const KEYS: readonly (readonly [keys: string, help: string])[] = [
   ["Enter", "Run the code when it is complete; an empty line ends a block"],
   ["Alt-Enter, Ctrl-J", "Insert a line break"],
+  ["Ctrl-X Ctrl-E", "Edit the code in the editor that VISUAL or EDITOR names"],
   ["Up, Down, Ctrl-R", "Browse or search the history"],
   ["Tab", "Complete; at the start of a line, indent"],
   ["Ctrl-C", "Interrupt the cell; again, stop it, restarting the kernel if necessary"],

@@ -1,14 +1,10 @@
 import { messageOf } from "../../base/message_of.ts";
-import { join } from "node:path";
 import { escapeHidden, visible } from "../../approval/call_text.ts";
 import { type ApprovalRequest, isShell } from "../../approval/request.ts";
-import { PrivateFolder } from "../../files/private_folder.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../../json/exact.ts";
-import { shellWord } from "../../base/shell_word.ts";
-import { findProgram, namedProgram, requireProgram } from "../../process/program.ts";
-import { runProgram } from "../../process/run_program.ts";
 import { terminalSize, wrapped } from "../../base/terminal.ts";
 import { MARK } from "../foreign_rows.ts";
+import { type EditedText, editText, namedEditor } from "./editor.ts";
 
 interface EditedRequest {
   readonly request: ApprovalRequest;
@@ -117,8 +113,13 @@ async function edit(
     const edited = namedEditor() !== undefined || shown === ""
       ? await lend(() => editText(text, { name: file, signal }))
       : undefined;
-    if (edited !== undefined) return edited;
+    if (edited !== undefined) {
+      return "text" in edited && edited.text === text
+        ? { problem: "no changes were made in the editor" }
+        : edited;
+    }
   } catch (error) {
+    if (signal.aborted) return { problem: "the request is no longer pending" };
     if (!(error instanceof Deno.errors.NotFound)) throw error;
     return { problem: error.message };
   }
@@ -167,66 +168,4 @@ function unicodeEscape(character: string): string {
 /** Removes a line break that the editor added at the end. */
 function withoutLastEnd(text: string, before: string): string {
   return before.endsWith("\n") ? text : text.replace(/\n$/, "");
-}
-
-interface EditOptions {
-  /** The file name, from which editors infer the format. */
-  readonly name: string;
-  readonly signal: AbortSignal;
-}
-
-/** The edited text, or why there is none. */
-type EditedText = { readonly text: string } | { readonly problem: string };
-
-/** Editors to use if none is configured. */
-const USUAL = ["nano", "vi"];
-
-/** Edits a text in the editor that `VISUAL` or `EDITOR` names, or else in a common one. */
-async function editText(
-  text: string,
-  { name, signal }: EditOptions,
-): Promise<EditedText | undefined> {
-  const command = await editorCommand();
-  if (command === undefined) return undefined;
-  await using folder = await PrivateFolder.create();
-  const path = join(folder.path, name);
-  await Deno.writeTextFile(path, text, { mode: 0o600 });
-  try {
-    const { success, code } = await runProgram(namedProgram("/bin/sh"), {
-      // The editor's command may have arguments. Stdout is reserved for results.
-      args: ["-c", `${command} "$1" >&2`, "sh", path],
-      cwd: folder.path,
-      atTerminal: true,
-      signal,
-    });
-    if (!success) return { problem: `the editor exited with code ${code}` };
-    const after = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
-      .decode(await Deno.readFile(path));
-    return after === text ? { problem: "no changes were made in the editor" } : { text: after };
-  } catch (error) {
-    if (signal.aborted) return { problem: "the request is no longer pending" };
-    if (error instanceof Deno.errors.NotFound) return { problem: "the editor removed the file" };
-    if (error instanceof TypeError) return { problem: "the edited file is not UTF-8 text" };
-    throw error;
-  }
-}
-
-async function editorCommand(): Promise<string | undefined> {
-  const named = namedEditor();
-  if (named !== undefined) {
-    const [name] = /^[\w.+-]+(?=\s|$)/.exec(named) ?? [];
-    // Anything more complex than a name and arguments is left to the shell.
-    if (name === undefined) return named;
-    return `exec ${shellWord(await requireProgram(name))}${named.slice(name.length)}`;
-  }
-  for (const name of USUAL) {
-    const program = await findProgram(name);
-    if (program !== undefined) return `exec ${shellWord(program)}`;
-  }
-  return undefined;
-}
-
-/** The editor that `VISUAL` or `EDITOR` names. */
-function namedEditor(): string | undefined {
-  return Deno.env.get("VISUAL")?.trim() || Deno.env.get("EDITOR")?.trim() || undefined;
 }

@@ -22,6 +22,8 @@ export class Terminal implements CommandIo, Disposable {
   readonly stdoutIsTerminal: boolean = Deno.stdout.isTerminal();
   readonly stderrIsTerminal: boolean = Deno.stderr.isTerminal();
   readonly color: boolean = Deno.stderr.isTerminal() && !Deno.noColor;
+  // Linux's console shows links as text.
+  readonly links: boolean = this.color && !/^(?:|dumb|linux)$/.test(Deno.env.get("TERM") ?? "");
   #interrupt = new AbortController();
   #input = new TerminalInput();
   #onInterrupt: (() => void) | undefined;

@@ -1,0 +1,117 @@
+import { pathToFileURL } from "node:url";
+import { printable } from "../../base/log.ts";
+import { readHostileBytes } from "../../files/safe.ts";
+import { type CommandIo, type OptionSpec, type ParsedArgs, UsageError } from "../command.ts";
+import { terminalSize } from "./columns.ts";
+
+/** `--images HOW`, an option of commands that run code and follow it. */
+export const IMAGES: OptionSpec = {
+  value: "HOW",
+  help:
+    "Pictures: path, or inline too in kitty, Ghostty, WezTerm, iTerm2 and mintty; sixel is not supported (default: path)",
+};
+
+/** How a terminal takes pictures. */
+export type PictureProtocol = "kitty" | "iTerm2";
+
+/** The protocol for `--images inline`; says so if the terminal is not known to have one. */
+export function picturesOf(parsed: ParsedArgs, io: CommandIo): PictureProtocol | undefined {
+  if (parsed.choice("images", ["path", "inline"]) !== "inline") return undefined;
+  if (parsed.has("json")) {
+    throw new UsageError("Options --json and --images cannot be combined: JSON has the paths");
+  }
+  const protocol = io.stderrIsTerminal ? protocolOf((name) => Deno.env.get(name)) : undefined;
+  if (protocol === undefined) {
+    io.log.warn(
+      "Pictures are shown by their paths alone: stderr is not a terminal that is known to show " +
+        "them, or tmux or screen is in between",
+    );
+  }
+  return protocol;
+}
+
+/** Terminals by what they set for their programs. What passes on SSH comes first. */
+const TERMINALS: readonly (readonly [name: string, value: RegExp, protocol: PictureProtocol])[] = [
+  ["TERM", /^xterm-(?:kitty|ghostty)$/, "kitty"],
+  ["LC_TERMINAL", /^iTerm2$/, "iTerm2"],
+  ["TERM_PROGRAM", /^ghostty$/, "kitty"],
+  ["TERM_PROGRAM", /^(?:iTerm\.app|WezTerm|mintty)$/, "iTerm2"],
+  ["KITTY_WINDOW_ID", /./, "kitty"],
+];
+
+/** The protocol of the terminal that set these variables, if it is known to have one. */
+export function protocolOf(
+  env: (name: string) => string | undefined,
+): PictureProtocol | undefined {
+  // These inherit the variables of the terminal around them, but pass no pictures on.
+  const isWithin = env("TMUX") || env("STY") || /^(?:tmux|screen|dumb)/.test(env("TERM") ?? "");
+  if (isWithin) return undefined;
+  return TERMINALS.find(([name, value]) => value.test(env(name) ?? ""))?.[2];
+}
+
+/** The path of a file, as a link to it in terminals that show links (OSC 8). */
+export function fileLink(path: string, io: Pick<CommandIo, "links">): string {
+  const text = printable(path);
+  if (!io.links) return text;
+  // Over SSH, the name tells the terminal that the file is not on its own machine.
+  const host = encodeURIComponent(Deno.hostname());
+  return `\x1b]8;;file://${host}${pathToFileURL(path).pathname}\x1b\\${text}\x1b]8;;\x1b\\`;
+}
+
+/** Names a picture at the terminal, and shows it if the terminal has a protocol and it is a PNG. */
+export async function showPicture(
+  path: string,
+  { io, pictures }: { readonly io: CommandIo; readonly pictures?: PictureProtocol },
+): Promise<void> {
+  io.err(`Image: ${fileLink(path, io)}`);
+  if (pictures === undefined) return;
+  const { safePng } = await import("../../mcp_server/images.ts");
+  const bytes = await readHostileBytes(path, MAX_BYTES);
+  const png = bytes && safePng(bytes);
+  if (png !== undefined) io.errText(`${inline(png, pictures, terminalSize())}\n`);
+}
+
+/** The largest file that is shown: terminals decode it while they do nothing else. */
+const MAX_BYTES = 8 * 2 ** 20;
+
+interface Picture {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly width: number;
+  readonly height: number;
+}
+
+/** What makes a terminal show a picture below the row of the cursor. Nothing of it but base64 is from code. */
+function inline(
+  png: Picture,
+  protocol: PictureProtocol,
+  screen: { readonly columns: number; readonly rows: number },
+): string {
+  const data = png.bytes.toBase64();
+  const { side, cells } = cellsOf(png, screen);
+  if (protocol === "iTerm2") {
+    const size = `size=${png.bytes.length};${side}=${cells}`;
+    return `\x1b]1337;File=inline=1;preserveAspectRatio=1;${size}:${data}\x07`;
+  }
+  const chunks = data.match(/.{1,4096}/g) ?? [];
+  return chunks.map((chunk, at) => {
+    // Without answers (q=2), which would be read as keys.
+    const first = at === 0 ? `a=T,f=100,q=2,${side === "width" ? "c" : "r"}=${cells},` : "";
+    return `\x1b_G${first}m=${at === chunks.length - 1 ? 0 : 1};${chunk}\x1b\\`;
+  }).join("");
+}
+
+/** The size of a cell in pixels of a picture, for those of the terminal are not known. */
+const CELL = { width: 10, height: 20 };
+
+/** The side of a picture that is given in cells, so that all of it fits on the screen; the other follows. */
+export function cellsOf(
+  { width, height }: { readonly width: number; readonly height: number },
+  screen: { readonly columns: number; readonly rows: number },
+): { readonly side: "width" | "height"; readonly cells: number } {
+  const room = { columns: Math.max(1, screen.columns - 1), rows: Math.max(1, screen.rows - 2) };
+  const columns = Math.min(room.columns, Math.ceil(width / CELL.width));
+  const rows = columns * CELL.width * height / width / CELL.height;
+  return rows > room.rows
+    ? { side: "height", cells: room.rows }
+    : { side: "width", cells: columns };
+}
