@@ -6,6 +6,7 @@ import {
   EnvironmentNotReadyError,
   ExecutionTimeoutError,
   type KernelState,
+  NO_OUTPUT,
 } from "../base/errors.ts";
 import { stderrLogger } from "../base/log.ts";
 import { abortable, allDone, anySignal } from "../base/signals.ts";
@@ -349,7 +350,7 @@ export class CodeExecutor implements AsyncDisposable {
    */
   async execute(code: string, options: ExecuteOptions = {}): Promise<ExecutionResult> {
     const { approve, ...limits } = options;
-    let result: ExecutionResult = { text: null, images: [], outputs: [] };
+    let result: ExecutionResult = NO_OUTPUT;
     for await (const event of this.stream(code, limits)) {
       switch (event.type) {
         case "chunk":

@@ -100,6 +100,7 @@ export class OutputCollector implements Disposable {
     return {
       text: this.#log.text(note),
       images: this.#log.images(),
+      html: this.#log.html(),
       outputs: this.#log.outputs(note),
       ...(wholeText === undefined ? {} : { wholeText }),
     };

@@ -6,11 +6,12 @@ import {
   CodeExecutionError,
   ExecutionTimeoutError,
   KernelDiedError,
+  NO_OUTPUT,
   type PartialResult,
   SessionTakenError,
 } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
-import { readHostileBytes } from "../files/safe.ts";
+import type { OutputImage } from "../kernel/outputs.ts";
 import { isLowSurrogate } from "../kernel/text.ts";
 import { missingServer } from "../kernel/traceback.ts";
 import { callRecordSchema } from "./call_records.ts";
@@ -77,7 +78,7 @@ export async function reportCell(
 ): Promise<CallToolResult> {
   const error = "error" in outcome.end ? outcome.end.error : undefined;
   const failed = "error" in outcome.end ? failureOf(outcome, error) : undefined;
-  const partial = failed?.partial ?? ("result" in outcome.end ? outcome.end.result : NOTHING);
+  const partial = failed?.partial ?? ("result" in outcome.end ? outcome.end.result : NO_OUTPUT);
   // The message counts, too, but takes at most half of the room.
   const message = truncateMiddle(failed?.message ?? "", Math.ceil(limit / 2)).text;
   const room = message === "" ? limit : Math.max(limit - message.length, Math.floor(limit / 2));
@@ -117,8 +118,6 @@ export async function reportCell(
   });
 }
 
-const NOTHING: PartialResult = { text: null, images: [], outputs: [] };
-
 interface Failure {
   readonly status: CellReport["status"];
   /** For the model. */
@@ -143,7 +142,7 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
       : "\nThe next cell runs in a fresh kernel: variables are lost";
     return { status: "died", message: error.message + next, partial: error };
   }
-  const partial = { ...NOTHING, text: outcome.lastText || null };
+  const partial = { ...NO_OUTPUT, text: outcome.lastText || null };
   return outcome.cancelled
     ? { status: "cancelled", message: `The cell was cancelled. ${state}`, partial }
     : { status: "error", message: messageOf(error), partial };
@@ -170,8 +169,8 @@ const MAX_LISTED = 50;
 /** The limits on a cell's inline images together: clients limit the size of tool results. */
 const MAX_IMAGES = 8;
 const MAX_IMAGE_BYTES = 3 * 2 ** 20;
-/** The largest image file that is read. */
-const MAX_IMAGE_FILE_BYTES = 32 * 2 ** 20;
+/** The largest image that is scaled down. */
+const MAX_PICTURE_BYTES = 32 * 2 ** 20;
 /** Large images are decoded; this is the time limit for all of them together. */
 const MAX_SCALING_MS = 2000;
 
@@ -194,32 +193,36 @@ interface ReportedImage {
 }
 
 async function reportImages(
-  paths: readonly string[],
+  found: readonly OutputImage[],
   session: Session,
 ): Promise<readonly ReportedImage[]> {
-  if (paths.length === 0) return [];
+  if (found.length === 0) return [];
   using _turn = await session.artifacts.turn(); // so that those of other sessions come between
   const images: ReportedImage[] = [];
   let room = MAX_IMAGE_BYTES;
   let shown = 0;
   const start = performance.now();
-  for (const path of paths) {
+  for (const { path, mimeType, bytes } of found) {
     const artifact = session.artifacts.add("images", path, "Image of a cell");
-    const isPicture = artifact.mimeType === "image/png" || artifact.mimeType === "image/jpeg";
-    // Executed code may have replaced the file since.
-    const bytes = isPicture && shown < MAX_IMAGES && room > 0 &&
+    const isPicture = mimeType === "image/png" || mimeType === "image/jpeg";
+    const picture = isPicture && shown < MAX_IMAGES && room > 0 &&
         performance.now() - start < MAX_SCALING_MS
-      ? await readHostileBytes(path, MAX_IMAGE_FILE_BYTES)
+      ? bytes()
       : undefined;
-    const image = bytes === undefined ? undefined : await inlineImage(bytes, room);
+    const image = picture === undefined || picture.length > MAX_PICTURE_BYTES
+      ? undefined
+      : await inlineImage(picture, room);
     if (image === undefined) {
       images.push({ artifact, block: undefined });
       continue;
     }
     shown++;
     room -= image.bytes.length;
-    const { mimeType } = image;
-    const block: ContentBlock = { type: "image", mimeType, data: image.bytes.toBase64() };
+    const block: ContentBlock = {
+      type: "image",
+      mimeType: image.mimeType,
+      data: image.bytes.toBase64(),
+    };
     images.push({ artifact, block });
   }
   return images;

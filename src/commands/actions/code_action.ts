@@ -1,5 +1,10 @@
 import type { ApprovalRequest } from "../../approval/request.ts";
-import { CodeExecutionError, ExecutionTimeoutError, KernelDiedError } from "../../base/errors.ts";
+import {
+  CodeExecutionError,
+  ExecutionTimeoutError,
+  KernelDiedError,
+  NO_OUTPUT,
+} from "../../base/errors.ts";
 import type { CodeExecutor } from "../../executor/code_executor.ts";
 import type { ChunkEvent } from "../../executor/options.ts";
 import type { InputRequest } from "../../kernel/execution.ts";
@@ -33,7 +38,7 @@ export interface RunActionOptions {
   readonly resultIn?: (outputs: ExecutionResult["outputs"]) => unknown;
 }
 
-interface Outcome extends ExecutionResult {
+interface Outcome extends Omit<ExecutionResult, "html"> {
   readonly result?: unknown;
   readonly status: "ok" | "error" | "timeout" | "died";
   readonly error?: {
@@ -53,7 +58,8 @@ export async function runAction(
   let outcome: Outcome;
   let exitCode: number | undefined;
   try {
-    outcome = { status: "ok", ...await follow(executor, code, options) };
+    const { html: _inOutputs, ...result } = await follow(executor, code, options);
+    outcome = { status: "ok", ...result };
   } catch (error) {
     const ended = outcomeOf(error);
     if (ended === undefined) throw error;
@@ -64,9 +70,10 @@ export async function runAction(
     if (exit?.message !== undefined && !json) io.err(printableOutput(exit.message));
   }
   const result = options.resultIn?.(outcome.outputs);
-  if (json) io.out(JSON.stringify({ ...outcome, result }, null, 2) + "\n");
+  const images = outcome.images.map(({ path }) => path);
+  if (json) io.out(JSON.stringify({ ...outcome, images, result }, null, 2) + "\n");
   else {
-    for (const image of outcome.images) io.err(`Image: ${image}`);
+    for (const image of images) io.err(`Image: ${image}`);
     if (outcome.wholeText !== undefined) io.err(`Whole output: ${outcome.wholeText.path}`);
     if (result !== undefined) {
       const text = typeof result === "string" ? result : JSON.stringify(result, null, 2);
@@ -83,7 +90,7 @@ async function follow(
 ): Promise<ExecutionResult> {
   const { io, json = false, timeoutMs, storeHistory, decide, answer, prompt } = options;
   const output = new OutputPrinter(io, options.resultLabel);
-  let result: ExecutionResult = { text: null, images: [], outputs: [] };
+  let result: ExecutionResult = NO_OUTPUT;
   // Not awaited: more output and more requests may arrive in the meantime.
   const ask = (question: () => Promise<void>): void => {
     output.endLine();

@@ -264,7 +264,7 @@ export class ReplSession implements Disposable {
     const isRaised = error instanceof CodeExecutionError;
     const isEnd = error instanceof ExecutionTimeoutError || error instanceof KernelDiedError;
     if (!isRaised && !isEnd) throw error;
-    for (const image of error.images) io.err(`Image: ${printable(image)}`);
+    for (const { path } of error.images) io.err(`Image: ${printable(path)}`);
     io.err(isRaised ? printableTraceback(error, io.color) : printableEnd(error));
   }
 }
