@@ -81,6 +81,13 @@ export interface CodeExecutorOptions extends
    */
   installer?: Installer;
   /**
+   * How the text names a file of a display, by its path.
+   *
+   * @internal
+   * @default that path
+   */
+  shownPath?: (path: string) => string;
+  /**
    * Looks for other sessions, which pages name in place of the workspace's.
    *
    * @internal

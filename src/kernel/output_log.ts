@@ -22,7 +22,7 @@ export interface Shown {
   data: MimeBundle;
   metadata: MimeBundle;
   /** What it shows and where, if the text names its file. */
-  readonly named?: { readonly kind: string; readonly path: string };
+  readonly named?: { readonly kind: string; readonly path: string; readonly shownPath: string };
   /** The path of its file; `null` if it has none, `undefined` until that is known. */
   file?: string | null;
 }
@@ -30,7 +30,7 @@ export interface Shown {
 /** The text of a display. */
 export function shownText({ data, named, file }: Shown): string | undefined {
   if (named === undefined) return textIn(data);
-  return `[${named.kind}: ${file === null ? "not saved" : named.path}]`; // not longer than before
+  return `[${named.kind}: ${file === null ? "not saved" : named.shownPath}]`; // not longer than before
 }
 
 /** Where an entry is: before or after the gap; without a gap, all are in the tail. */

@@ -230,9 +230,9 @@ async function reportImages(
 
 function imageList(images: readonly ReportedImage[]): string {
   if (images.length === 0) return "";
-  const lines = images.slice(0, MAX_LISTED).map(({ artifact: { path }, block }) => {
-    const name = basename(path).replace(/\.\w+$/, "");
-    return `- [${name}](${path})${block === undefined ? " (not shown here)" : ""}`;
+  const lines = images.slice(0, MAX_LISTED).map(({ artifact: { shownPath }, block }) => {
+    const name = basename(shownPath).replace(/\.\w+$/, "");
+    return `- [${name}](${shownPath})${block === undefined ? " (not shown here)" : ""}`;
   });
   const rest = images.length - lines.length;
   if (rest > 0) lines.push(`- and ${rest} more`);

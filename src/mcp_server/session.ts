@@ -168,7 +168,7 @@ export class Session implements AsyncDisposable {
     this.prefersPage = options.page ?? false;
     this.answers = new Answers(options.structured ?? false);
     this.log = options.log ?? stderrLogger();
-    this.artifacts = new Artifacts();
+    this.artifacts = new Artifacts(options.shownPath);
   }
 
   /** Starts the kernel in the background, before it is needed. */
