@@ -11,6 +11,7 @@ import {
   SessionTakenError,
 } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
+import { readHostileBytes } from "../files/safe.ts";
 import type { OutputImage } from "../kernel/outputs.ts";
 import { isLowSurrogate } from "../kernel/text.ts";
 import { missingServer } from "../kernel/traceback.ts";
@@ -169,8 +170,8 @@ const MAX_LISTED = 50;
 /** The limits on a cell's inline images together: clients limit the size of tool results. */
 const MAX_IMAGES = 8;
 const MAX_IMAGE_BYTES = 3 * 2 ** 20;
-/** The largest image that is scaled down. */
-const MAX_PICTURE_BYTES = 32 * 2 ** 20;
+/** The largest image file that is read. */
+const MAX_IMAGE_FILE_BYTES = 32 * 2 ** 20;
 /** Large images are decoded; this is the time limit for all of them together. */
 const MAX_SCALING_MS = 2000;
 
@@ -193,7 +194,7 @@ interface ReportedImage {
 }
 
 async function reportImages(
-  found: readonly OutputImage[],
+  found: readonly Pick<OutputImage, "path" | "mimeType">[],
   session: Session,
 ): Promise<readonly ReportedImage[]> {
   if (found.length === 0) return [];
@@ -202,16 +203,15 @@ async function reportImages(
   let room = MAX_IMAGE_BYTES;
   let shown = 0;
   const start = performance.now();
-  for (const { path, mimeType, bytes } of found) {
+  for (const { path, mimeType } of found) {
     const artifact = session.artifacts.add("images", path, "Image of a cell");
     const isPicture = mimeType === "image/png" || mimeType === "image/jpeg";
-    const picture = isPicture && shown < MAX_IMAGES && room > 0 &&
+    // Executed code may have replaced the file since.
+    const bytes = isPicture && shown < MAX_IMAGES && room > 0 &&
         performance.now() - start < MAX_SCALING_MS
-      ? bytes()
+      ? await readHostileBytes(path, MAX_IMAGE_FILE_BYTES)
       : undefined;
-    const image = picture === undefined || picture.length > MAX_PICTURE_BYTES
-      ? undefined
-      : await inlineImage(picture, room);
+    const image = bytes === undefined ? undefined : await inlineImage(bytes, room);
     if (image === undefined) {
       images.push({ artifact, block: undefined });
       continue;

@@ -289,7 +289,12 @@ export class CellRun {
 /** Drops large outputs that are not reported, because a cell may be kept long after its end. */
 function forgetOutputs(produced: unknown): void {
   if (typeof produced !== "object" || produced === null || !("outputs" in produced)) return;
-  Object.assign(produced, { outputs: [] });
+  const images = "images" in produced && Array.isArray(produced.images) ? produced.images : [];
+  Object.assign(produced, {
+    images: images.map(({ path, mimeType }) => ({ path, mimeType })), // without their data
+    html: [],
+    outputs: [],
+  });
 }
 
 function isAbort(error: unknown): boolean {
