@@ -469,7 +469,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Starts over with a fresh kernel: variables, the code's home directory and the processes that it
-   * started are gone, and MCP servers are stopped. Workspace files, packages and registrations stay.
+   * started are gone, and MCP servers are restarted. Workspace files, packages and registrations stay.
    * A running execution rejects with an `AbortError`; executions that wait for their turn run in the
    * fresh kernel.
    */
@@ -522,6 +522,11 @@ export class CodeExecutor implements AsyncDisposable {
     }
     const signal = anySignal(options.signal, this.#closed.signal);
     return await this.#packages.install(parsed, { ...options, signal });
+  }
+
+  /** @internal Whether calls of a server wait for its start. */
+  isStarting(serverName: string): boolean {
+    return this.#tools.runner.isStarting(serverName);
   }
 
   /** @internal The files of the workspace, with a placement that does not show this machine's. */

@@ -74,6 +74,15 @@ export interface CodeExecutorOptions extends
    */
   durable?: DurableOptions;
   /**
+   * When MCP servers are started: `"with-kernel"` starts those that the user registered beside the kernel,
+   * in the background, a few at a time; one that requires a login asks for it then. With `"on-call"`, the
+   * first call of a server waits for its start. A registered server keeps running either way, and a reset
+   * restarts those that were running.
+   *
+   * @default {"on-call"}
+   */
+  startServers?: "with-kernel" | "on-call";
+  /**
    * How the reader of the code's output installs packages.
    *
    * @internal

@@ -293,7 +293,9 @@ async function startTools(
 ): Promise<ToolServer> {
   const { log = silentLogger } = options;
   const elsewhere = options.elsewhere ?? (() => callsElsewhere(more.workspace, { id, log }));
-  return parts.use(await ToolServer.start({ ...options, ...more, elsewhere, kernelPort: false }));
+  const tools = await ToolServer.start({ ...options, ...more, elsewhere, kernelPort: false });
+  if (options.startServers === "with-kernel") tools.runner.startServers();
+  return parts.use(tools);
 }
 
 /** The Python that runs a supervisor; `undefined` if none has been set up. */

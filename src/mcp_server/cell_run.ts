@@ -74,6 +74,7 @@ export class CellRun {
   /** Resolves when it has ended; never rejects. */
   readonly ended: Promise<void>;
   readonly calls: CallRecords = new CallRecords();
+  readonly #executor: CodeExecutor;
   readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
   readonly #startedAt = performance.now();
@@ -93,6 +94,7 @@ export class CellRun {
   constructor(executor: CodeExecutor, code: string, options: CellRunOptions) {
     const { patience = ENDLESS, after, news = [], resumes } = options;
     this.execution = resumes ?? crypto.randomUUID();
+    this.#executor = executor;
     this.#code = code;
     this.patience = patience;
     this.#after = after;
@@ -151,7 +153,10 @@ export class CellRun {
       return `Waiting for the user's ${isAnswer ? "answer" : "approval"}`;
     }
     if (this.#elsewhere > 0) return "Waiting for the user on the approval page";
-    if (this.calls.running !== "") return `Calling ${this.calls.running}`;
+    const { running, servers } = this.calls;
+    const starting = servers.find((server) => this.#executor.isStarting(server));
+    if (starting !== undefined) return `MCP server "${starting}" is starting for ${running}`;
+    if (running !== "") return `Calling ${running}`;
     const lines = this.#lastText.split(/[\r\n]+/).filter((line) => line.trim() !== "");
     return lines.at(-1)?.trim() ?? "Running";
   }
