@@ -195,12 +195,31 @@ function descriptionIn(
   return undefined;
 }
 
-/** A part of a page becomes one, so that browsers read it as UTF-8. */
+/** A page, or a part that becomes one, so that browsers read it as UTF-8. It says what it could not load. */
 function pageOf(html: string): string {
-  return /^\s*<(?:!doctype|html)\b/i.test(html)
-    ? html
-    : `<!doctype html>\n<meta charset="utf-8">\n${html}`;
+  const [start, doctype] = /^\s*(?:(<!doctype[^>]{0,1000}>)|<html\b)/i.exec(html) ?? [];
+  if (start === undefined) return `<!doctype html>\n<meta charset="utf-8">\n${MISSING}\n${html}`;
+  const head = doctype === undefined ? 0 : start.length;
+  return html.slice(0, head) + MISSING + html.slice(head);
 }
+
+/** Most libraries load themselves from the internet: without it, a page would be empty. */
+const MISSING = `<script>
+{
+  const urls = new Set();
+  const note = document.createElement("p");
+  const show = () => {
+    if (urls.size === 0) return;
+    note.textContent = "This page could not load " + [...urls].join(", ");
+    document.body.prepend(note);
+  };
+  addEventListener("error", ({ target }) => {
+    if (target instanceof HTMLScriptElement && target.src) urls.add(target.src);
+    if (document.readyState === "complete") show();
+  }, true);
+  addEventListener("load", show);
+}
+</script>`;
 
 /** Whether a text tells more than the class of what it is the text of. */
 function tells(text: string | undefined): text is string {
