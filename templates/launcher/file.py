@@ -52,7 +52,9 @@ def list_folder(path):
             except FileNotFoundError:
                 continue  # code has removed it
             is_file = stat.S_ISREG(status.st_mode)
-            kind = "file" if is_file else "folder" if entry.is_dir(follow_symlinks=False) else "other"
+            kind = (
+                "file" if is_file else "folder" if entry.is_dir(follow_symlinks=False) else "other"
+            )
             entries.append(
                 {
                     "name": entry.name,
