@@ -65,7 +65,13 @@ export type {
   ServerEvent,
   ToolsChangedEvent,
 } from "./src/servers/events.ts";
-export type { ExecutionResult, MimeBundle, Output, WholeText } from "./src/kernel/outputs.ts";
+export type {
+  ExecutionResult,
+  MimeBundle,
+  Output,
+  OutputImage,
+  WholeText,
+} from "./src/kernel/outputs.ts";
 export type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./src/kernel/typed_code.ts";
 export { type InputEnd, type InputQuestion, InputRequest } from "./src/kernel/execution.ts";
 export { ApprovalRequest } from "./src/approval/request.ts";

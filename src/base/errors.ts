@@ -6,7 +6,7 @@
  *
  * @module
  */
-import type { ExecutionResult, Output, WholeText } from "../kernel/outputs.ts";
+import type { ExecutionResult, Output, OutputImage, WholeText } from "../kernel/outputs.ts";
 
 /** What is known about a child process that ended or failed to start. */
 export interface ProcessEvidence {
@@ -98,6 +98,9 @@ export class KernelStartError extends ProcessError {
 /** What an execution had produced before it failed. */
 export type PartialResult = ExecutionResult;
 
+/** The output of code that has none. */
+export const NO_OUTPUT: PartialResult = { text: null, images: [], html: [], outputs: [] };
+
 /** Whether the kernel's variables survived an interruption. */
 export type KernelState = "kept" | "lost";
 
@@ -109,8 +112,10 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   readonly state: KernelState = "lost";
   /** The text so far, as in `ExecutionResult.text`. */
   readonly text: string | null;
-  /** Paths of the images so far. */
-  readonly images: readonly string[];
+  /** The images so far. */
+  readonly images: readonly OutputImage[];
+  /** The HTML so far, as in `ExecutionResult.html`. */
+  readonly html: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
   /** The file with the full text, if `text` is cut. */
@@ -128,13 +133,14 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   constructor(
     message: string,
     evidence: ProcessEvidence,
-    partial: PartialResult = { text: null, images: [], outputs: [] },
+    partial: PartialResult = NO_OUTPUT,
     options?: ErrorOptions,
   ) {
     super(message, evidence, options);
     this.#what = message;
     this.text = partial.text;
     this.images = partial.images;
+    this.html = partial.html;
     this.outputs = partial.outputs;
     this.wholeText = partial.wholeText;
   }
@@ -181,8 +187,10 @@ export class CodeExecutionError extends Error implements PartialResult {
   override readonly name: string = "CodeExecutionError";
   /** The text so far, as in `ExecutionResult.text`. */
   readonly text: string | null;
-  /** Paths of the images so far. */
-  readonly images: readonly string[];
+  /** The images so far. */
+  readonly images: readonly OutputImage[];
+  /** The HTML so far, as in `ExecutionResult.html`. */
+  readonly html: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
   /** The file with the full text, if `text` is cut. */
@@ -200,11 +208,12 @@ export class CodeExecutionError extends Error implements PartialResult {
     readonly ename: string,
     readonly evalue: string,
     readonly traceback: string,
-    partial: PartialResult = { text: null, images: [], outputs: [] },
+    partial: PartialResult = NO_OUTPUT,
   ) {
     super(`${ename}: ${evalue}\n${traceback}`);
     this.text = partial.text;
     this.images = partial.images;
+    this.html = partial.html;
     this.outputs = partial.outputs;
     this.wholeText = partial.wholeText;
   }
@@ -216,8 +225,10 @@ export class ExecutionTimeoutError extends Error implements PartialResult {
   override readonly name: string = "ExecutionTimeoutError";
   /** The text so far, as in `ExecutionResult.text`. */
   readonly text: string | null;
-  /** Paths of the images so far. */
-  readonly images: readonly string[];
+  /** The images so far. */
+  readonly images: readonly OutputImage[];
+  /** The HTML so far, as in `ExecutionResult.html`. */
+  readonly html: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
   /** The file with the full text, if `text` is cut. */
@@ -233,12 +244,13 @@ export class ExecutionTimeoutError extends Error implements PartialResult {
   constructor(
     readonly timeoutMs: number,
     readonly state: KernelState,
-    partial: PartialResult = { text: null, images: [], outputs: [] },
+    partial: PartialResult = NO_OUTPUT,
   ) {
     const seconds = (timeoutMs / 1000).toFixed(2);
     super(`Code execution exceeded timeout of ${seconds}s (approval wait excluded)`);
     this.text = partial.text;
     this.images = partial.images;
+    this.html = partial.html;
     this.outputs = partial.outputs;
     this.wholeText = partial.wholeText;
   }

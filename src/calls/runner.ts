@@ -364,14 +364,29 @@ export class ToolRunner implements AsyncDisposable {
     return removed;
   }
 
-  /** Refuses pending approvals, cancels running calls, stops the servers and reads the registry again. */
+  /** @internal Whether calls of a server wait for its start. */
+  isStarting(serverName: string): boolean {
+    return this.#pool.isStarting(serverName);
+  }
+
+  /** @internal Starts all servers that the user registered, in the background. */
+  startServers(): void {
+    this.#pool.startAhead(this.registry.names);
+  }
+
+  /**
+   * Refuses pending approvals, cancels running calls, stops the servers and reads the registry again.
+   * Servers that were running are started again in the background, without their earlier state.
+   */
   async reset(): Promise<void> {
     this.channel.withdrawAll("The tool server was reset");
     this.elicitations.withdrawAll("The tool server was reset");
+    const { running } = this.#pool;
     await this.#pool.reset();
     await this.registry.reload();
     await this.#consents.reset();
     await this.#shapes?.flush();
+    this.#pool.startAhead(running);
   }
 
   /** Refuses pending approvals and stops the servers. */

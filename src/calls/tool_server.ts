@@ -209,7 +209,7 @@ export class ToolServer implements AsyncDisposable {
     return this.page.url();
   }
 
-  /** Refuses pending approvals, cancels running calls and stops the servers. */
+  /** Refuses pending approvals, cancels running calls and restarts the servers that were running. */
   async reset(): Promise<void> {
     await this.runner.reset();
   }

@@ -6,6 +6,7 @@ import {
   EnvironmentNotReadyError,
   ExecutionTimeoutError,
   type KernelState,
+  NO_OUTPUT,
 } from "../base/errors.ts";
 import { stderrLogger } from "../base/log.ts";
 import { abortable, allDone, anySignal } from "../base/signals.ts";
@@ -378,7 +379,7 @@ export class CodeExecutor implements AsyncDisposable {
   async execute(code: string, options: ExecuteOptions = {}): Promise<ExecutionResult> {
     checkExecute(options);
     const { approve, ...limits } = options;
-    let result: ExecutionResult = { text: null, images: [], outputs: [] };
+    let result: ExecutionResult = NO_OUTPUT;
     for await (const event of this.stream(code, limits)) {
       switch (event.type) {
         case "chunk":
@@ -498,7 +499,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Starts over with a fresh kernel: variables, the code's home directory and the processes that it
-   * started are gone, and MCP servers are stopped. Workspace files, packages and registrations stay.
+   * started are gone, and MCP servers are restarted. Workspace files, packages and registrations stay.
    * A running execution rejects with an `AbortError`; executions that wait for their turn run in the
    * fresh kernel.
    */
@@ -561,6 +562,25 @@ export class CodeExecutor implements AsyncDisposable {
     }
     const signal = anySignal(options.signal, this.#closed.signal);
     return await this.#packages.install(parsed, { ...options, signal });
+  }
+
+  /**
+   * Whether calls of an MCP server wait for its start, as for a progress message.
+   *
+   * @param serverName The server's name.
+   * @returns `false` also for a server that runs, or that nothing has called yet.
+   *
+   * @example
+   * ```ts
+   * import { CodeExecutor } from "@ipybox/ipybox";
+   *
+   * await using executor = await CodeExecutor.start();
+   * const starting = executor.servers.filter((name) => executor.isStarting(name));
+   * console.log(`${starting.length} servers are starting`);
+   * ```
+   */
+  isStarting(serverName: string): boolean {
+    return this.#tools.runner.isStarting(serverName);
   }
 
   /**

@@ -54,6 +54,7 @@ const ATTACH = keysOf<AttachOptions>({
   serverIdleMs: true,
   servers: true,
   signal: true,
+  startServers: true,
   startTimeoutMs: true,
   variables: true,
 });
@@ -63,6 +64,7 @@ const START = [...ATTACH, ...FIXED];
 const OWN = keysOf<Omit<OwnExecutorOptions, keyof CodeExecutorOptions>>({
   elsewhere: true,
   installer: true,
+  shownPath: true,
 });
 
 /** The options whose values are options, too, if nothing else checks these. */

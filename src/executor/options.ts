@@ -201,6 +201,15 @@ export interface CodeExecutorOptions {
    */
   durable?: DurableOptions;
   /**
+   * When MCP servers are started: `"with-kernel"` starts those that the user registered beside the kernel,
+   * in the background, a few at a time; one that requires a login asks for it then. With `"on-call"`, the
+   * first call of a server waits for its start. A registered server keeps running either way, and a reset
+   * restarts those that were running.
+   *
+   * @default {"on-call"}
+   */
+  startServers?: "with-kernel" | "on-call";
+  /**
    * How long the gateway and the kernel may each take to start, in milliseconds.
    *
    * @default {60000}
@@ -220,6 +229,8 @@ export interface CodeExecutorOptions {
 export interface OwnExecutorOptions extends CodeExecutorOptions {
   /** How the reader of the code's output installs packages; `"method"` by default. */
   installer?: Installer;
+  /** How the text names a file of a display, by its path; that path by default. */
+  shownPath?: (path: string) => string;
   /** Looks for other sessions, which pages name in place of the workspace's. */
   elsewhere?: PersonDesks["elsewhere"];
 }

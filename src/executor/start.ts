@@ -294,7 +294,9 @@ async function startTools(
   const { log = silentLogger } = options;
   const elsewhere = options.elsewhere ?? (() => callsElsewhere(more.workspace, { id, log }));
   const own: OwnServerOptions = { ...options, ...more, elsewhere, kernelPort: false };
-  return parts.use(await ToolServer.start(own));
+  const tools = await ToolServer.start(own);
+  if (options.startServers === "with-kernel") tools.runner.startServers();
+  return parts.use(tools);
 }
 
 /** The Python that runs a supervisor; `undefined` if none has been set up. */

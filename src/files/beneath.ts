@@ -34,6 +34,20 @@ export interface OpenFile extends AsyncDisposable {
   readonly bytes: ReadableStream<Uint8Array>;
 }
 
+/** What is in a folder. */
+export interface Entry {
+  readonly name: string;
+  /** `"other"` stands for pipes, sockets and devices. */
+  readonly type: "file" | "folder" | "link" | "other";
+  /** Its size in bytes; 0 if it is no file. */
+  readonly size: number;
+  /** When it was modified, such as `2026-03-01T14:03:21.000Z`. */
+  readonly modified: string;
+}
+
+/** More would take the host's memory. */
+export const MAX_ENTRIES: number = 10_000;
+
 /** Splits a relative path and checks its parts. */
 export function pathParts(path: string): string[] {
   const parts = path.split("/");
@@ -42,6 +56,26 @@ export function pathParts(path: string): string[] {
   );
   if (!bad && path.length <= 4000) return parts;
   throw new BeneathError("refused", `Cannot use the path ${JSON.stringify(path.slice(0, 200))}`);
+}
+
+/** Lists a folder, in no order. Links are not followed. */
+export async function listBeneath(root: string, parts: readonly string[]): Promise<Entry[]> {
+  await using folder = await openFolder(root, parts, false);
+  const entries: Entry[] = [];
+  for await (const { name } of Deno.readDir(inside(folder))) {
+    const status = await lstatIfPresent(`${inside(folder)}/${name}`);
+    if (status === undefined) continue; // code has removed it
+    if (entries.length === MAX_ENTRIES) {
+      const path = parts.join("/") || "The workspace";
+      const message = `${path} has more than ${MAX_ENTRIES} entries: list it in a cell`;
+      throw new BeneathError("refused", message);
+    }
+    const { isFile, isDirectory, isSymlink, size, mtime } = status;
+    const type = isFile ? "file" : isDirectory ? "folder" : isSymlink ? "link" : "other";
+    const modified = (mtime ?? new Date(0)).toISOString();
+    entries.push({ name, type, size: isFile ? size : 0, modified });
+  }
+  return entries;
 }
 
 /** Opens a plain file for reading. */
@@ -53,7 +87,8 @@ export async function openBeneath(root: string, parts: readonly string[]): Promi
   const stats = await handle.stat();
   if (!stats.isFile()) {
     await handle.close();
-    throw new BeneathError("refused", `${parts.join("/")} is not a plain file`);
+    const hint = stats.isDirectory() ? "; a path that ends with / lists a folder" : "";
+    throw new BeneathError("refused", `${parts.join("/")} is not a plain file${hint}`);
   }
   return {
     bytes: bytesOf(handle),

@@ -1,7 +1,14 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { attack } from "../../tests/support/attacker.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { BeneathError, openBeneath, pathParts, readBeneath, writeBeneath } from "./beneath.ts";
+import {
+  BeneathError,
+  listBeneath,
+  openBeneath,
+  pathParts,
+  readBeneath,
+  writeBeneath,
+} from "./beneath.ts";
 
 function stream(text: string): ReadableStream<Uint8Array> {
   return ReadableStream.from([new TextEncoder().encode(text)]);
@@ -46,6 +53,24 @@ Deno.test("Nothing leads out of the folder: links, dots, and what is no file", a
   for (const path of ["", "/etc/passwd", "../x", "a/../b", "a//b", "a/.", "a\0b"]) {
     await assertRejects(async () => void await read(folder.path, path), BeneathError);
   }
+});
+
+Deno.test("listBeneath() lists a folder, follows no link, and refuses a flood", async () => {
+  await using folder = await TempFolder.create();
+  const { path } = folder;
+  await writeBeneath(path, ["sub", "a.txt"], stream("hello"));
+  await Deno.symlink("/etc", `${path}/sub/link`);
+  const modified = (await Deno.stat(`${path}/sub/a.txt`)).mtime?.toISOString();
+  const [sub] = await listBeneath(path, []);
+  assertEquals([sub?.name, sub?.type, sub?.size], ["sub", "folder", 0]);
+  const [file, link] = (await listBeneath(path, ["sub"])).sort((a, b) => a.name < b.name ? -1 : 1);
+  assertEquals(file, { name: "a.txt", type: "file", size: 5, modified: modified ?? "" });
+  assertEquals([link?.name, link?.type, link?.size], ["link", "link", 0]);
+
+  await assertRejects(() => listBeneath(path, ["sub", "link"]), BeneathError, "symbolic link");
+  await assertRejects(() => listBeneath(path, ["none"]), BeneathError, "does not exist");
+  for (let i = 0; i < 10_001; i++) await Deno.writeTextFile(`${path}/sub/${i}`, "");
+  await assertRejects(() => listBeneath(path, ["sub"]), BeneathError, "more than 10000 entries");
 });
 
 Deno.test("A write that fails in the middle leaves what was there", async () => {

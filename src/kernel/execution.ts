@@ -8,7 +8,7 @@ import { abortable, anySignal, settledWithin } from "../base/signals.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
 import { type JsonObject, KernelRequest, type RequestListeners } from "./jupyter.ts";
 import type { Kernel } from "./kernel.ts";
-import { OutputCollector } from "./output_collector.ts";
+import { type CollectorOptions, OutputCollector } from "./output_collector.ts";
 import type { ExecutionResult } from "./outputs.ts";
 import { ChunkQueue, MAX_UNREAD, type OutputChunk } from "./spill_file.ts";
 
@@ -122,6 +122,8 @@ interface RunParts extends ExecuteOptions {
   readonly code: string;
   readonly maxOutputBytes: number;
   readonly images: ArtifactFolder;
+  /** As in {@linkcode CollectorOptions}. */
+  readonly shownPath?: CollectorOptions["shownPath"];
   readonly spill: ArtifactFolder;
   /** How long interrupted code may take to end, in milliseconds. */
   readonly graceMs: number;
@@ -164,7 +166,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   #ended = false;
 
   constructor(parts: RunParts) {
-    const { maxOutputBytes, images, spill, chunks = true } = parts;
+    const { maxOutputBytes, images, shownPath, spill, chunks = true } = parts;
     this.#parts = parts;
     this.id = parts.id ?? crypto.randomUUID();
     this.signal = anySignal(parts.signal, this.#cancel.signal, parts.closed);
@@ -172,6 +174,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     this.#collector = new OutputCollector({
       maxOutputBytes,
       images,
+      shownPath,
       spill,
       onText: (stream, text, file) => {
         if (chunks) this.events.push(stream, text, file);

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { joinBytes } from "../base/bytes.ts";
 import type { ByteStream } from "../base/streams.ts";
-import { BeneathError } from "../files/beneath.ts";
+import { BeneathError, type Entry, MAX_ENTRIES } from "../files/beneath.ts";
 
 const answerSchema = z.object({
   error: z.string().max(4096).nullable(),
@@ -10,8 +10,19 @@ const answerSchema = z.object({
   size: z.number().int().min(0),
 });
 
+const entriesSchema: z.ZodType<Entry[]> = z.array(z.object({
+  name: z.string().max(4096),
+  type: z.enum(["file", "folder", "link", "other"]),
+  size: z.number().min(0),
+  /** In seconds since 1970. */
+  modified: z.number().min(-8.64e12).max(8.64e12)
+    .transform((seconds) => new Date(seconds * 1000).toISOString()),
+})).max(MAX_ENTRIES);
+
 const NEWLINE = 10;
 const MAX_LINE = 1 << 14;
+/** The longest list, in bytes: names have up to 255, each of which JSON may take six for. */
+const MAX_LIST = MAX_ENTRIES * 2048;
 
 /** The files of a workspace elsewhere, through programs that the launcher starts there. */
 export class FarWorkspace {
@@ -25,7 +36,7 @@ export class FarWorkspace {
   async read(parts: readonly string[]): Promise<ReadableStream<Uint8Array>> {
     const stream = this.#start(parts);
     try {
-      await stream.write(orderOf(parts, true));
+      await stream.write(orderOf(parts, "read"));
       return bytesOf(stream, await answerOf(stream, parts));
     } catch (error) {
       stream.close();
@@ -33,11 +44,24 @@ export class FarWorkspace {
     }
   }
 
+  /** Lists a folder, in no order. */
+  async list(parts: readonly string[]): Promise<Entry[]> {
+    const stream = this.#start(parts);
+    try {
+      await stream.write(orderOf(parts, "list"));
+      const answer = await answerOf(stream, parts);
+      if (answer.size > MAX_LIST) throw new Error(`${answer.path} has too long a list`);
+      return entriesSchema.parse(await new Response(bytesOf(stream, answer)).json());
+    } finally {
+      stream.close();
+    }
+  }
+
   /** Writes a file, completely or not at all, and creates its folders. */
   async write(parts: readonly string[], bytes: AsyncIterable<Uint8Array>): Promise<void> {
     const stream = this.#start(parts);
     try {
-      await stream.write(orderOf(parts, false));
+      await stream.write(orderOf(parts, "write"));
       for await (const piece of bytes) await stream.write(piece);
       await stream.end();
       await answerOf(stream, parts);
@@ -56,8 +80,8 @@ export class FarWorkspace {
   }
 }
 
-function orderOf(parts: readonly string[], reads: boolean): Uint8Array {
-  return new TextEncoder().encode(JSON.stringify({ parts, reads }) + "\n");
+function orderOf(parts: readonly string[], does: "read" | "write" | "list"): Uint8Array {
+  return new TextEncoder().encode(JSON.stringify({ parts, does }) + "\n");
 }
 
 /** The data after the answer's first line. */

@@ -51,6 +51,25 @@ Deno.test("FarWorkspace reads and writes files, and says why it cannot", async (
   ]);
 });
 
+Deno.test("FarWorkspace lists a folder, and says why it cannot", async () => {
+  await using parts = new AsyncDisposableStack();
+  const { path } = parts.use(await TempFolder.create());
+  const far = workspace(parts, program, path);
+  await far.write(["data", "a.txt"], pieces("hello"));
+  await Deno.symlink("/etc", `${path}/data/link`);
+  const modified = (await Deno.stat(`${path}/data/a.txt`)).mtime?.toISOString();
+  const [data] = await far.list([]);
+  assertEquals([data?.name, data?.type, data?.size], ["data", "folder", 0]);
+  const [file, link] = (await far.list(["data"])).sort((a, b) => a.name < b.name ? -1 : 1);
+  assertEquals(file, { name: "a.txt", type: "file", size: 5, modified });
+  assertEquals([link?.name, link?.type, link?.size], ["link", "link", 0]);
+
+  const missing = await assertRejects(() => far.list(["none"]), BeneathError, "No such file");
+  assertEquals(missing.reason, "missing");
+  for (let i = 0; i < 10_001; i++) await Deno.writeTextFile(`${path}/data/${i}`, "");
+  await assertRejects(() => far.list(["data"]), BeneathError, "more than 10000 entries");
+});
+
 Deno.test("FarWorkspace removes what an upload that broke off has left, and nothing that is written", async () => {
   await using parts = new AsyncDisposableStack();
   const { path } = parts.use(await TempFolder.create());
@@ -63,7 +82,7 @@ Deno.test("FarWorkspace removes what an upload that broke off has left, and noth
       args: [program, path],
       env: {},
     }));
-    const order = `${JSON.stringify({ parts: [name], reads: false })}\nhalf`;
+    const order = `${JSON.stringify({ parts: [name], does: "write" })}\nhalf`;
     await process.pipes.write(new TextEncoder().encode(order));
     await until("it is written", async () => !["", before].includes(`${await names()}`));
     return process;

@@ -31,6 +31,8 @@ import {
 interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> {
   /** A gateway that runs, or how the host starts its own, and a fresh one when that has ended. */
   readonly gateway: GatewayAddress | KernelGatewayOptions;
+  /** How the text names a file of a display, by its path. */
+  readonly shownPath?: ((path: string) => string) | undefined;
   /** How a missing package is installed, if it can be. */
   readonly installer?: Installer | undefined;
   /** Called with each kernel that is to be used, before code runs in it. */
@@ -168,12 +170,14 @@ export class KernelHost implements AsyncDisposable {
     code: string,
     options: ExecuteOptions & { readonly chunks?: boolean; readonly id?: string } = {},
   ): Run<Extra> {
-    const { maxOutputBytes = 1024 ** 2, interruptGraceMs = INTERRUPT_GRACE_MS } = this.#options;
+    const { maxOutputBytes = 1024 ** 2, interruptGraceMs = INTERRUPT_GRACE_MS, shownPath } =
+      this.#options;
     return new Run<Extra>({
       ...options,
       code,
       maxOutputBytes,
       images: this.#images,
+      shownPath,
       spill: this.#spill,
       graceMs: interruptGraceMs,
       closed: this.#closed.signal,

@@ -16,6 +16,8 @@ export interface CollectorOptions {
   /** The folder for the file of a longer text. */
   readonly spill: ArtifactFolder;
   readonly images: ArtifactFolder;
+  /** How the text names a file of a display, by its path. */
+  readonly shownPath?: ((path: string) => string) | undefined;
   /** Called with each piece of text, and the path of the file that it names. */
   readonly onText: (stream: TextSource, text: string, file?: string) => void;
 }
@@ -100,6 +102,7 @@ export class OutputCollector implements Disposable {
     return {
       text: this.#log.text(note),
       images: this.#log.images(),
+      html: this.#log.html(),
       outputs: this.#log.outputs(note),
       ...(wholeText === undefined ? {} : { wholeText }),
     };
@@ -204,13 +207,12 @@ export class OutputCollector implements Disposable {
 
   /** How the text names a display's file; an update keeps its path, and so the text. */
   #named(data: MimeBundle, before: Shown["named"]): Pick<Shown, "named"> {
+    const { images, shownPath = (path) => path } = this.#options;
     const { kind, extension } = fileIn(data) ?? {};
     if (kind === undefined || extension === undefined) return {};
     const isSame = before?.path.endsWith(`.${extension}`) ?? false;
-    const path = isSame && before !== undefined
-      ? before.path
-      : this.#options.images.newPath(extension);
-    return { named: { kind, path } };
+    const path = isSame && before !== undefined ? before.path : images.newPath(extension);
+    return { named: { kind, path, shownPath: shownPath(path) } };
   }
 
   /** Takes memory for a display: for all of it, or at least for its text. */

@@ -1,4 +1,11 @@
-import { type MimeBundle, type Output, textIn } from "./outputs.ts";
+import {
+  htmlIn,
+  imageIn,
+  type MimeBundle,
+  type Output,
+  type OutputImage,
+  textIn,
+} from "./outputs.ts";
 import { byteLength, firstBytes, formatBytes, lastBytes, shownOnScreen } from "./text.ts";
 import { memoryNote } from "./traceback.ts";
 
@@ -15,7 +22,7 @@ export interface Shown {
   data: MimeBundle;
   metadata: MimeBundle;
   /** What it shows and where, if the text names its file. */
-  readonly named?: { readonly kind: string; readonly path: string };
+  readonly named?: { readonly kind: string; readonly path: string; readonly shownPath: string };
   /** The path of its file; `null` if it has none, `undefined` until that is known. */
   file?: string | null;
 }
@@ -23,7 +30,7 @@ export interface Shown {
 /** The text of a display. */
 export function shownText({ data, named, file }: Shown): string | undefined {
   if (named === undefined) return textIn(data);
-  return `[${named.kind}: ${file === null ? "not saved" : named.path}]`; // not longer than before
+  return `[${named.kind}: ${file === null ? "not saved" : named.shownPath}]`; // not longer than before
 }
 
 /** Where an entry is: before or after the gap; without a gap, all are in the tail. */
@@ -166,31 +173,31 @@ export class OutputLog {
 
   /** The paths of all files that were saved. */
   files(): string[] {
-    return this.#saved(() => true);
+    return this.#shown().flatMap(({ file }) => file ?? []);
   }
 
-  /** The paths of those that the text does not name. */
-  images(): string[] {
-    return this.#saved(({ named }) => named === undefined);
+  /** The images that were saved: the text names other files. */
+  images(): OutputImage[] {
+    return this.#shown().flatMap(({ data, named, file }) =>
+      named === undefined && typeof file === "string" ? imageIn(data, file) ?? [] : []
+    );
   }
 
-  #saved(counts: (shown: Shown) => boolean): string[] {
-    const files = new Set<string>();
-    for (const entry of this.#entries) {
-      if ("shown" in entry && typeof entry.shown.file === "string" && counts(entry.shown)) {
-        files.add(entry.shown.file);
-      }
-    }
-    return [...files];
+  /** The HTML of results and displays. */
+  html(): string[] {
+    return this.#shown().flatMap(({ data }) => htmlIn(data) ?? []);
   }
 
   /** The displays whose files were not saved yet. */
   unsaved(): Shown[] {
-    const unsaved = new Set<Shown>();
-    for (const entry of this.#entries) {
-      if ("shown" in entry && entry.shown.file === undefined) unsaved.add(entry.shown);
-    }
-    return [...unsaved];
+    return this.#shown().filter(({ file }) => file === undefined);
+  }
+
+  /** The contents of results and displays, each once. */
+  #shown(): Shown[] {
+    const shown = new Set<Shown>();
+    for (const entry of this.#entries) if ("shown" in entry) shown.add(entry.shown);
+    return [...shown];
   }
 
   /** All outputs; neighbouring texts of one stream are one output. */

@@ -34,6 +34,30 @@ export interface WholeText {
   readonly characters: number;
 }
 
+/** A picture that code showed. */
+export interface OutputImage {
+  /** The path of its file, which code can change and remove. */
+  readonly path: string;
+  /** Its format: `"image/png"`, `"image/jpeg"` or `"image/svg+xml"`. */
+  readonly mimeType: string;
+  /**
+   * Returns the picture as the code showed it, whatever has become of its file.
+   *
+   * @returns What was written to the file.
+   *
+   * @example
+   * ```ts
+   * import { CodeExecutor } from "@ipybox/ipybox";
+   *
+   * await using executor = await CodeExecutor.start();
+   * const code = `from IPython.display import SVG\nSVG('<svg xmlns="http://www.w3.org/2000/svg"/>')`;
+   * const { images } = await executor.execute(code);
+   * for (const image of images) console.error(image.mimeType, image.bytes().toBase64());
+   * ```
+   */
+  bytes(): Uint8Array<ArrayBuffer>;
+}
+
 /** The output of an execution. */
 export interface ExecutionResult {
   /**
@@ -44,10 +68,15 @@ export interface ExecutionResult {
    */
   readonly text: string | null;
   /**
-   * Paths of the image files, in order: one for each output with a PNG, JPEG or SVG. Files of displays are
-   * limited to 1000, and to 64 MiB together.
+   * The images, in order: one for each output with a PNG, JPEG or SVG. Files of displays are limited to
+   * 1000, and to 64 MiB together.
    */
-  readonly images: readonly string[];
+  readonly images: readonly OutputImage[];
+  /**
+   * The HTML of all results and displays that have some, in order, such as tables, figures and maps: whole
+   * pages or parts of one. Scripts in it are the code's.
+   */
+  readonly html: readonly string[];
   /** All outputs in order, displays in their last state. */
   readonly outputs: readonly Output[];
   /** The file with the full text, if `text` is cut. */
@@ -80,7 +109,18 @@ export interface FoundFile {
   /** At least about how large it is, in bytes. */
   readonly size: number;
   /** @throws {SyntaxError} It is no base64. */
-  decode(): Uint8Array;
+  decode(): Uint8Array<ArrayBuffer>;
+}
+
+/** The image of a bundle, whose file is at a path. */
+export function imageIn(data: MimeBundle, path: string): OutputImage | undefined {
+  const picture = pictureIn(data);
+  return picture && { path, mimeType: picture.mime, bytes: picture.decode };
+}
+
+/** The HTML of a bundle. */
+export function htmlIn(data: MimeBundle): string | undefined {
+  return textOf(data["text/html"]);
 }
 
 /** The file that a bundle becomes: its picture, or its page or data if its text tells nothing. */
@@ -107,18 +147,18 @@ const MAX_JSON_TEXT = 2 ** 20;
 const PICTURES: readonly {
   mime: string;
   extension: string;
-  decode: (value: string) => Uint8Array;
+  decode: (value: string) => Uint8Array<ArrayBuffer>;
 }[] = [
   { mime: "image/png", extension: "png", decode: (value) => Uint8Array.fromBase64(value) },
   { mime: "image/jpeg", extension: "jpg", decode: (value) => Uint8Array.fromBase64(value) },
   { mime: "image/svg+xml", extension: "svg", decode: (value) => encoder.encode(value) },
 ];
 
-function pictureIn(data: MimeBundle): FoundFile | undefined {
+function pictureIn(data: MimeBundle): FoundFile & { readonly mime: string } | undefined {
   for (const { mime, extension, decode } of PICTURES) {
     const value = textOf(data[mime]);
     if (value === undefined) continue;
-    return { extension, size: value.length * 3 / 4, decode: () => decode(value) };
+    return { mime, extension, size: value.length * 3 / 4, decode: () => decode(value) };
   }
   return undefined;
 }
@@ -133,7 +173,7 @@ const DESCRIPTIONS: readonly { readonly mime: RegExp; readonly kind: string }[] 
 ];
 
 function documentIn(data: MimeBundle): FoundFile | undefined {
-  const html = textOf(data["text/html"]);
+  const html = htmlIn(data);
   const description = descriptionIn(data);
   if (html !== undefined && html.trim() !== "") {
     const kind = description?.kind ?? kindOf(textOf(data["text/plain"]) ?? "") ?? "HTML";
@@ -155,12 +195,31 @@ function descriptionIn(
   return undefined;
 }
 
-/** A part of a page becomes one, so that browsers read it as UTF-8. */
+/** A page, or a part that becomes one, so that browsers read it as UTF-8. It says what it could not load. */
 function pageOf(html: string): string {
-  return /^\s*<(?:!doctype|html)\b/i.test(html)
-    ? html
-    : `<!doctype html>\n<meta charset="utf-8">\n${html}`;
+  const [start, doctype] = /^\s*(?:(<!doctype[^>]{0,1000}>)|<html\b)/i.exec(html) ?? [];
+  if (start === undefined) return `<!doctype html>\n<meta charset="utf-8">\n${MISSING}\n${html}`;
+  const head = doctype === undefined ? 0 : start.length;
+  return html.slice(0, head) + MISSING + html.slice(head);
 }
+
+/** Most libraries load themselves from the internet: without it, a page would be empty. */
+const MISSING = `<script>
+{
+  const urls = new Set();
+  const note = document.createElement("p");
+  const show = () => {
+    if (urls.size === 0) return;
+    note.textContent = "This page could not load " + [...urls].join(", ");
+    document.body.prepend(note);
+  };
+  addEventListener("error", ({ target }) => {
+    if (target instanceof HTMLScriptElement && target.src) urls.add(target.src);
+    if (document.readyState === "complete") show();
+  }, true);
+  addEventListener("load", show);
+}
+</script>`;
 
 /** Whether a text tells more than the class of what it is the text of. */
 function tells(text: string | undefined): text is string {

@@ -132,7 +132,7 @@ async function connectStdio(
   using fetch = new PackageFetch(launch.command, () => transport.pid, attempt.budget);
   state = () =>
     fetch.underWay
-      ? "is being downloaded, which can take minutes"
+      ? `is starting; ${basename(launch.command)} may be downloading its package`
       : `is still starting (limit: ${attempt.seconds} s)`;
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
@@ -403,7 +403,7 @@ class PackageFetch implements Disposable {
     if (isSeen && RUNNERS.has(basename(command))) this.#look();
   }
 
-  /** Whether the server is being downloaded. */
+  /** Whether the server may be being downloaded. A runner also has no child while it looks into its cache. */
   get underWay(): boolean {
     return this.#underWay;
   }

@@ -32,7 +32,7 @@ const MAX_NAME = 80;
 /** The calls that a cell makes. */
 export class CallRecords {
   readonly #records = new Map<string, CallRecord>();
-  readonly #running = new Map<string, string>();
+  readonly #running = new Map<string, { readonly server: string; readonly name: string }>();
   readonly #failed: string[] = [];
   #count = 0;
   #failures = 0;
@@ -51,7 +51,12 @@ export class CallRecords {
   get running(): string {
     const [first, ...others] = this.#running.values();
     if (first === undefined) return "";
-    return others.length === 0 ? first : `${first} and ${others.length} more`;
+    return others.length === 0 ? first.name : `${first.name} and ${others.length} more`;
+  }
+
+  /** The servers of the running calls. */
+  get servers(): string[] {
+    return [...this.#running.values().map(({ server }) => server)];
   }
 
   /** The calls that were denied or failed, in one line; empty if there are none. */
@@ -68,7 +73,7 @@ export class CallRecords {
       case "call_started": {
         const { callId, kind, serverName: server, toolName: tool } = event;
         this.#count++;
-        this.#running.set(callId, `${server}.${tool}`);
+        this.#running.set(callId, { server, name: `${server}.${tool}` });
         if (this.#records.size >= MAX_RECORDS) return;
         this.#records.set(callId, {
           kind,
@@ -83,7 +88,7 @@ export class CallRecords {
         return;
       }
       case "call_ended": {
-        const name = this.#running.get(event.callId) ?? "";
+        const { name } = this.#running.get(event.callId) ?? { name: "" };
         this.#running.delete(event.callId);
         if (!WENT_WELL.has(event.status)) this.#fail(name, event.status);
         const record = this.#records.get(event.callId);

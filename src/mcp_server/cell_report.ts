@@ -6,11 +6,13 @@ import {
   CodeExecutionError,
   ExecutionTimeoutError,
   KernelDiedError,
+  NO_OUTPUT,
   type PartialResult,
   SessionTakenError,
 } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { readHostileBytes } from "../files/safe.ts";
+import type { OutputImage } from "../kernel/outputs.ts";
 import { isLowSurrogate } from "../kernel/text.ts";
 import { missingServer } from "../kernel/traceback.ts";
 import { callRecordSchema } from "./call_records.ts";
@@ -77,7 +79,7 @@ export async function reportCell(
 ): Promise<CallToolResult> {
   const error = "error" in outcome.end ? outcome.end.error : undefined;
   const failed = "error" in outcome.end ? failureOf(outcome, error) : undefined;
-  const partial = failed?.partial ?? ("result" in outcome.end ? outcome.end.result : NOTHING);
+  const partial = failed?.partial ?? ("result" in outcome.end ? outcome.end.result : NO_OUTPUT);
   // The message counts, too, but takes at most half of the room.
   const message = truncateMiddle(failed?.message ?? "", Math.ceil(limit / 2)).text;
   const room = message === "" ? limit : Math.max(limit - message.length, Math.floor(limit / 2));
@@ -117,8 +119,6 @@ export async function reportCell(
   });
 }
 
-const NOTHING: PartialResult = { text: null, images: [], outputs: [] };
-
 interface Failure {
   readonly status: CellReport["status"];
   /** For the model. */
@@ -143,7 +143,7 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
       : "\nThe next cell runs in a fresh kernel: variables are lost";
     return { status: "died", message: error.message + next, partial: error };
   }
-  const partial = { ...NOTHING, text: outcome.lastText || null };
+  const partial = { ...NO_OUTPUT, text: outcome.lastText || null };
   return outcome.cancelled
     ? { status: "cancelled", message: `The cell was cancelled. ${state}`, partial }
     : { status: "error", message: messageOf(error), partial };
@@ -194,18 +194,18 @@ interface ReportedImage {
 }
 
 async function reportImages(
-  paths: readonly string[],
+  found: readonly Pick<OutputImage, "path" | "mimeType">[],
   session: Session,
 ): Promise<readonly ReportedImage[]> {
-  if (paths.length === 0) return [];
+  if (found.length === 0) return [];
   using _turn = await session.artifacts.turn(); // so that those of other sessions come between
   const images: ReportedImage[] = [];
   let room = MAX_IMAGE_BYTES;
   let shown = 0;
   const start = performance.now();
-  for (const path of paths) {
+  for (const { path, mimeType } of found) {
     const artifact = session.artifacts.add("images", path, "Image of a cell");
-    const isPicture = artifact.mimeType === "image/png" || artifact.mimeType === "image/jpeg";
+    const isPicture = mimeType === "image/png" || mimeType === "image/jpeg";
     // Executed code may have replaced the file since.
     const bytes = isPicture && shown < MAX_IMAGES && room > 0 &&
         performance.now() - start < MAX_SCALING_MS
@@ -218,8 +218,11 @@ async function reportImages(
     }
     shown++;
     room -= image.bytes.length;
-    const { mimeType } = image;
-    const block: ContentBlock = { type: "image", mimeType, data: image.bytes.toBase64() };
+    const block: ContentBlock = {
+      type: "image",
+      mimeType: image.mimeType,
+      data: image.bytes.toBase64(),
+    };
     images.push({ artifact, block });
   }
   return images;
@@ -227,9 +230,9 @@ async function reportImages(
 
 function imageList(images: readonly ReportedImage[]): string {
   if (images.length === 0) return "";
-  const lines = images.slice(0, MAX_LISTED).map(({ artifact: { path }, block }) => {
-    const name = basename(path).replace(/\.\w+$/, "");
-    return `- [${name}](${path})${block === undefined ? " (not shown here)" : ""}`;
+  const lines = images.slice(0, MAX_LISTED).map(({ artifact: { shownPath }, block }) => {
+    const name = basename(shownPath).replace(/\.\w+$/, "");
+    return `- [${name}](${shownPath})${block === undefined ? " (not shown here)" : ""}`;
   });
   const rest = images.length - lines.length;
   if (rest > 0) lines.push(`- and ${rest} more`);

@@ -77,6 +77,7 @@ export class CellRun {
   /** Resolves when it has ended; never rejects. */
   readonly ended: Promise<void>;
   readonly calls: CallRecords = new CallRecords();
+  readonly #executor: CodeExecutor;
   readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
   readonly #startedAt = performance.now();
@@ -96,6 +97,7 @@ export class CellRun {
   constructor(executor: CodeExecutor, code: string, options: CellRunOptions) {
     const { patience = ENDLESS, after, news = [], resumes } = options;
     this.execution = resumes ?? crypto.randomUUID();
+    this.#executor = executor;
     this.#code = code;
     this.patience = patience;
     this.#after = after;
@@ -154,7 +156,10 @@ export class CellRun {
       return `Waiting for the user's ${isAnswer ? "answer" : "approval"}`;
     }
     if (this.#elsewhere > 0) return "Waiting for the user on the approval page";
-    if (this.calls.running !== "") return `Calling ${this.calls.running}`;
+    const { running, servers } = this.calls;
+    const starting = servers.find((server) => this.#executor.isStarting(server));
+    if (starting !== undefined) return `MCP server "${starting}" is starting for ${running}`;
+    if (running !== "") return `Calling ${running}`;
     const lines = this.#lastText.split(/[\r\n]+/).filter((line) => line.trim() !== "");
     return lines.at(-1)?.trim() ?? "Running";
   }
@@ -292,7 +297,12 @@ export class CellRun {
 /** Drops large outputs that are not reported, because a cell may be kept long after its end. */
 function forgetOutputs(produced: unknown): void {
   if (typeof produced !== "object" || produced === null || !("outputs" in produced)) return;
-  Object.assign(produced, { outputs: [] });
+  const images = "images" in produced && Array.isArray(produced.images) ? produced.images : [];
+  Object.assign(produced, {
+    images: images.map(({ path, mimeType }) => ({ path, mimeType })), // without their data
+    html: [],
+    outputs: [],
+  });
 }
 
 function isAbort(error: unknown): boolean {

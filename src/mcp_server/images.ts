@@ -16,6 +16,8 @@ export interface Artifact {
   readonly uri: string;
   /** The file. */
   readonly path: string;
+  /** How texts name it. */
+  readonly shownPath: string;
   readonly mimeType: string;
   /** A description. */
   readonly title: string;
@@ -43,6 +45,11 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
 export class Artifacts {
   readonly #artifacts = new Map<string, Artifact>();
   readonly #turns = new Mutex();
+  readonly #shownPath: (path: string) => string;
+
+  constructor(shownPath: (path: string) => string = (path) => path) {
+    this.#shownPath = shownPath;
+  }
 
   /** Waits until the images of one more cell can be made fit for the client. */
   async turn(): Promise<Disposable> {
@@ -60,7 +67,7 @@ export class Artifacts {
     const name = basename(path);
     const uri = `ipybox://${kind}/${name}`;
     const mimeType = MIME_TYPES[name.split(".").at(-1) ?? ""] ?? "application/octet-stream";
-    const artifact = { uri, path, mimeType, title };
+    const artifact = { uri, path, shownPath: this.#shownPath(path), mimeType, title };
     this.#artifacts.set(uri, artifact);
     const [oldest] = this.#artifacts.keys();
     if (this.#artifacts.size > MAX_ARTIFACTS && oldest !== undefined) {

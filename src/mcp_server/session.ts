@@ -100,7 +100,8 @@ export interface McpServerOptions
   version?: string;
 }
 
-export interface SessionOptions extends McpServerOptions, Pick<OwnExecutorOptions, "elsewhere"> {
+export interface SessionOptions
+  extends McpServerOptions, Pick<OwnExecutorOptions, "elsewhere" | "shownPath"> {
   durable?: NotedOptions & { readonly name: string };
   /** Whether another process has run the durable session before: its workspace already has its files. */
   continues?: boolean;
@@ -169,7 +170,7 @@ export class Session implements AsyncDisposable {
     this.prefersPage = options.page ?? false;
     this.answers = new Answers(options.structured ?? false);
     this.log = options.log ?? stderrLogger();
-    this.artifacts = new Artifacts();
+    this.artifacts = new Artifacts(options.shownPath);
   }
 
   /** Starts the kernel in the background, before it is needed. */

@@ -34,6 +34,8 @@ interface McpPoolOptions extends ServerPoolOptions, Pick<SessionConnectOptions, 
 type Use<T> = (connection: McpConnection, signal: AbortSignal) => Promise<T>;
 
 const MAX_CONCURRENT_CALLS = 64;
+/** How many servers start ahead at a time: their starts must leave room for the kernel's. */
+const MAX_STARTS_AHEAD = 2;
 /** How long a list must stay unchanged: servers that add several tools report each. */
 const SETTLE_MS = 100;
 const IDLE_MS = 60 * 60_000;
@@ -51,6 +53,7 @@ export class McpPool implements AsyncDisposable {
   readonly #log: Logger;
   readonly #servers = new Map<string, PooledServer>();
   readonly #ending = new Set<Promise<void>>();
+  readonly #startsAhead = new Semaphore(MAX_STARTS_AHEAD);
   #lifetime = new AbortController();
 
   constructor(options: McpPoolOptions) {
@@ -146,6 +149,41 @@ export class McpPool implements AsyncDisposable {
     return await this.#use(serverName, options.signal, async (connection, signal) => {
       return await connection.catalog(method, params, { ...options, signal });
     });
+  }
+
+  /** The servers that run or are about to, sorted by name. */
+  get running(): string[] {
+    return [...this.#servers].filter(([, { runs }]) => runs).map(([serverName]) => serverName)
+      .sort();
+  }
+
+  /** Whether requests to a server wait for its start. */
+  isStarting(serverName: string): boolean {
+    const server = this.#servers.get(serverName);
+    return server?.runs === true && server.connected === undefined;
+  }
+
+  /**
+   * Starts servers in the background, so that their first requests find them running. Those that the user
+   * has not registered stay: starting them may need an approval. A server that cannot be started is one
+   * for its next request.
+   */
+  startAhead(serverNames: readonly string[]): void {
+    for (const serverName of serverNames) {
+      this.#startAhead(serverName).catch((error: unknown) => {
+        this.#log.debug(`MCP server "${serverName}" was not started ahead: ${error}`);
+      });
+    }
+  }
+
+  async #startAhead(serverName: string): Promise<void> {
+    const { signal } = this.#lifetime;
+    using _place = await this.#startsAhead.acquire(signal);
+    const params = this.requireRegistered(serverName);
+    if (!this.#registry.isOwn(serverName, params)) return;
+    const server = this.#server(serverName);
+    await server.connection();
+    server.restartIdleTimer(); // it takes no turn of a request, whose end would
   }
 
   /** Cancels running calls and stops all servers. The next request starts its server again. */
@@ -358,6 +396,11 @@ class PooledServer implements AsyncDisposable {
   /** The connection, if there is one. */
   get connected(): McpConnection | undefined {
     return this.#connected;
+  }
+
+  /** Whether it is connected, or connecting. */
+  get runs(): boolean {
+    return this.#current !== undefined;
   }
 
   /** Returns the connection, or connects. */

@@ -1,8 +1,8 @@
-"""Reads or writes one file of the workspace for the host, in the place of kernels.
+"""Reads or writes one file of the workspace, or lists a folder, for the host, in the place of kernels.
 
 The host sends a line of JSON on stdin, and to write a file, its bytes. The answer on stdout is a line
-with the error, if any, and to read a file, its size and then its bytes. Links are followed, because
-they lead to nothing that code could not read itself.
+with the error, if any, and to read a file or a list, its size and then its bytes. Links are followed,
+because they lead to nothing that code could not read itself.
 """
 
 import fcntl
@@ -15,6 +15,7 @@ import sys
 import uuid
 
 CHUNK = 1 << 16
+MAX_ENTRIES = 10_000
 UNFINISHED = re.compile(r"\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.upload")
 
 
@@ -38,6 +39,34 @@ def read(path):
             sys.stdout.buffer.flush()
         except OSError as error:
             sys.exit(f"{path}: {error}")  # an answer would be read as bytes of the file
+
+
+def list_folder(path):
+    entries = []
+    with os.scandir(path) as found:
+        for entry in found:
+            if len(entries) == MAX_ENTRIES:
+                raise OSError(None, f"more than {MAX_ENTRIES} entries: list it in a cell")
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # code has removed it
+            is_file = stat.S_ISREG(status.st_mode)
+            kind = (
+                "file" if is_file else "folder" if entry.is_dir(follow_symlinks=False) else "other"
+            )
+            entries.append(
+                {
+                    "name": entry.name,
+                    "type": "link" if entry.is_symlink() else kind,
+                    "size": status.st_size if is_file else 0,
+                    "modified": status.st_mtime,
+                }
+            )
+    data = json.dumps(entries).encode()
+    answer(size=len(data))
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def write(path):
@@ -93,7 +122,7 @@ def main():
     order = json.loads(sys.stdin.buffer.readline())
     path = os.path.join(sys.argv[1], *order["parts"])
     try:
-        (read if order["reads"] else write)(path)
+        {"read": read, "write": write, "list": list_folder}[order["does"]](path)
     except OSError as error:
         missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
         answer(error.strerror or str(error), missing)

@@ -149,6 +149,19 @@ Deno.test("Who has no token, another owner's handle, or is a web page gets nothi
     await response.body?.cancel();
     assert(response.status === 404 || response.status === 401);
   }
+  const entriesOf = async (path: string) => {
+    const response = await fetch(new URL(`/sessions/${id}/files/${path}`, url), { headers: alice });
+    const entries: { name: string; type: string; size: number }[] = await response.json();
+    return entries.map(({ name, type, size }) => `${type} ${name} ${size}`);
+  };
+  assert((await entriesOf("")).includes("folder a b 0"));
+  assert(!(await entriesOf("")).some((entry) => entry.includes(".ipybox")));
+  assertEquals(await entriesOf("a%20b/"), ["file c.txt 5"]);
+  for (const [path, status] of Object.entries({ "none/": 404, ".ipybox/": 403, "../": 404 })) {
+    const response = await fetch(new URL(`/sessions/${id}/files/${path}`, url), { headers: alice });
+    await response.body?.cancel();
+    assertEquals(response.status, status, path);
+  }
   const own = new URL(`/sessions/${id}/files/.ipybox/mcp.json`, url);
   for (const path of [own.pathname, `/sessions/${id}/files/..%2F..%2Ftokens`]) {
     const response = await fetch(new URL(path, url), { headers: alice });
@@ -160,6 +173,28 @@ Deno.test("Who has no token, another owner's handle, or is a web page gets nothi
   await closed.body?.cancel();
   assertEquals(closed.status, 200);
   assertEquals((await post({ ...alice, ...inSession }, list)).status, 404);
+});
+
+Deno.test("Texts of a session over HTTP name files by the paths that GET takes", async () => {
+  await using workspace = await TempFolder.create();
+  await using server = await HttpMcp.start(["--workspace", workspace.path]);
+  const { url, token } = server.address;
+  await using host = await McpHost.join(server.address, { kind: "1.x" });
+  const code = `from IPython.display import HTML
+display(HTML("<b>page</b>"))
+display({"image/svg+xml": "<svg/>"}, raw=True)`;
+  const { text } = await host.call(CELL, { code });
+  const [, page = ""] = /^\[HTML: (\/sessions\/[\w-]+\/files\/images\/\w+\.html)\]$/m.exec(text) ??
+    [];
+  const [, image = ""] = /\((\/sessions\/[\w-]+\/files\/images\/\w+\.svg)\)/.exec(text) ?? [];
+  for (const [path, content] of [[page, "<b>page</b>"], [image, "<svg/>"]] as const) {
+    const headers = { authorization: `Bearer ${token}` };
+    assertStringIncludes(
+      await (await fetch(new URL(path, url), { headers })).text(),
+      content,
+      text,
+    );
+  }
 });
 
 Deno.test("What opens no session takes no room from those that do", async () => {

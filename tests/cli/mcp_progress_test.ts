@@ -1,6 +1,8 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { until } from "../support/wait.ts";
 import { CLIENT_KINDS, McpHost, type Progress } from "../support/mcp_client.ts";
+import { rawServer } from "../support/mcp.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
@@ -37,6 +39,22 @@ raw.run_sync("sleep", {"ms": 1500})`,
       const numbers = told.map(({ progress }) => progress);
       assertEquals(numbers, [...numbers].sort((a, b) => a - b));
       assertEquals(new Set(numbers).size, numbers.length);
+    });
+
+    await step("that its call waits for the start of a server", async () => {
+      const registry = await ServerRegistry.open({ workspace: workspace.path });
+      const { command, args = [] } = rawServer();
+      const wait = `while [ ! -e ${workspace.path}/go ]; do sleep 0.05; done; exec "$0" "$@"`;
+      await registry.register("slow", { command: "sh", args: ["-c", wait, command, ...args] });
+      await host.call("reset", {}); // reads the registry
+      const told: string[] = [];
+      const cell = host.call("execute_ipython_cell", {
+        code: "from ipybox_runtime import ToolRunner\nToolRunner('slow').run_sync('count').text",
+      }, { onProgress: ({ message = "" }) => told.push(message) });
+      const words = 'MCP server "slow" is starting for slow.count';
+      await until("the start was told", () => told.includes(words));
+      await Deno.writeTextFile(`${workspace.path}/go`, "");
+      assertEquals((await cell).text, "'1'");
     });
 
     await step("not more often than a person reads", async () => {

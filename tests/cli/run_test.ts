@@ -238,6 +238,13 @@ Deno.test("ipybox run --json prints the outcome as one object", async (t) => {
       assertEquals(outcome.outputs[0], { type: "stream", name: "stdout", text: "1\n" });
     });
   }
+
+  await t.step("images are paths", async () => {
+    const source = `display({"image/svg+xml": "<svg/>"}, raw=True)`;
+    const args = ["run", "--json", "--no-sandbox", "-c", source];
+    const { images: [path] } = JSON.parse((await ipybox(args, { cwd: workspace.path })).stdout);
+    assertEquals(await Deno.readTextFile(path), "<svg/>");
+  });
 });
 
 Deno.test("ipybox run does not mind when nobody reads its output any more", async () => {

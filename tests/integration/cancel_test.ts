@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import { NO_OUTPUT } from "../../src/base/errors.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
 import { exists } from "../support/files.ts";
 import { untilNoneWith } from "../support/processes.ts";
@@ -36,7 +37,7 @@ Deno.test("CodeExecutor cancels executions and stays usable", async (t) => {
     const result = executor.execute("open('begun', 'w').close(); import time; time.sleep(60)");
     await until("the code runs", () => exists(`${test.workspace}/begun`));
     executor.cancel();
-    assertEquals(await result, { text: null, images: [], outputs: [] });
+    assertEquals(await result, NO_OUTPUT);
   });
 
   await step("cancel() comes before a time limit that is reached meanwhile", async () => {

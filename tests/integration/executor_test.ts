@@ -108,9 +108,10 @@ Deno.test("CodeExecutor runs code in a kernel that keeps its state", async (t) =
         `display(Image(data=base64.b64decode("${png}")))`,
     );
     assertEquals(images.length, 1);
-    const [image = ""] = images;
-    assert(image.startsWith(`${workspace}/images/`), image);
-    assertEquals((await Deno.readFile(image)).toBase64(), png);
+    const image = images[0]!;
+    assert(image.path.startsWith(`${workspace}/images/`), image.path);
+    assertEquals((await Deno.readFile(image.path)).toBase64(), png);
+    assertEquals([image.mimeType, image.bytes().toBase64()], ["image/png", png]);
   });
 
   await step("a kernel that dies is an error, and the next code has a fresh one", async () => {
@@ -152,7 +153,7 @@ Deno.test("CodeExecutor hands its options on to the kernel", async (t) => {
       "from IPython.display import display\n" +
         "display({'image/png': 'iVBORw0KGgo='}, raw=True)",
     );
-    assertEquals(images.map((path) => path.slice(0, path.lastIndexOf("/"))), [
+    assertEquals(images.map(({ path }) => path.slice(0, path.lastIndexOf("/"))), [
       `${workspace}/pictures`,
     ]);
   });

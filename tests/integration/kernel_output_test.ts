@@ -140,7 +140,7 @@ class Everything:
 Everything()
 `).result;
     assertEquals(text, "everything");
-    assertEquals(images.map((path) => path.split(".").at(-1)), ["png"]);
+    assertEquals(images.map(({ path }) => path.split(".").at(-1)), ["png"]);
     assert(outputs[0]?.type === "execute_result");
     const { "image/png": png, ...data } = outputs[0].data;
     assertEquals(String(png).trim(), PNG);
@@ -167,15 +167,13 @@ Everything()
     const plot = "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()\n";
     const one = await client.execute(`%matplotlib inline\n${plot}`).result;
     assertEquals(one.images.length, 1);
-    assertMatch(one.images[0]!, /images\/[0-9a-f]{8}\.png$/);
-    assert(one.images[0]!.startsWith(`${kernel.workspace}/images/`));
-    assertEquals(
-      (await Deno.readFile(one.images[0]!)).subarray(1, 4),
-      new TextEncoder().encode("PNG"),
-    );
+    const { path } = one.images[0]!;
+    assertMatch(path, /images\/[0-9a-f]{8}\.png$/);
+    assert(path.startsWith(`${kernel.workspace}/images/`));
+    assertEquals((await Deno.readFile(path)).subarray(1, 4), new TextEncoder().encode("PNG"));
     assertEquals(one.text, null); // not `<Figure size 640x480 with 1 Axes>`
     const two = await client.execute(plot + plot).result;
-    assertEquals(new Set(two.images).size, 2);
+    assertEquals(new Set(two.images.map(({ path }) => path)).size, 2);
   });
 
   await t.step("JPEG and SVG are image files too", async () => {
@@ -185,8 +183,9 @@ import base64
 display(SVG("<svg xmlns='http://www.w3.org/2000/svg'/>"))
 display({"image/jpeg": "/9j/"}, raw=True)
 `).result;
-    assertEquals(images.map((path) => path.split(".").at(-1)), ["svg", "jpg"]);
-    assertMatch(await Deno.readTextFile(images[0]!), /^<svg/);
+    assertEquals(images.map(({ path }) => path.split(".").at(-1)), ["svg", "jpg"]);
+    assertEquals(images.map(({ mimeType }) => mimeType), ["image/svg+xml", "image/jpeg"]);
+    assertMatch(await Deno.readTextFile(images[0]!.path), /^<svg/);
   });
 
   await t.step("what only a page can show is one, even if its execution is cancelled", async () => {
@@ -198,13 +197,14 @@ class Chart:
 print("before")
 display(Chart(), Video("film.mp4", embed=True), Audio(data=[0.5, 0.1], rate=8000))
 `;
-    const { text, images } = await client.execute(code).result;
+    const { text, images, html } = await client.execute(code).result;
     const found = [...(text ?? "").matchAll(/^\[(\w+): (.*\.html)\]$/gm)];
     assertEquals(found.map(([, kind]) => kind), ["Chart", "Video", "Audio"]);
     assertEquals(images, []);
     const pages = await Promise.all(found.map(([, , path = ""]) => Deno.readTextFile(path)));
     for (const [index, part] of ["<p>chart</p>", "data:video/mp4", "data:audio/wav"].entries()) {
       assertStringIncludes(pages[index] ?? "", part);
+      assertStringIncludes(html[index] ?? "", part);
     }
 
     const cancelled = client.execute(`${code}import time\nprint("shown")\ntime.sleep(600)`);
@@ -227,7 +227,7 @@ display(Chart(), Video("film.mp4", embed=True), Audio(data=[0.5, 0.1], rate=8000
     assertInstanceOf(error, CodeExecutionError);
     assertEquals(error.text, "before");
     assertEquals(error.images.length, 1);
-    assertEquals((await Deno.stat(error.images[0]!)).isFile, true);
+    assertEquals((await Deno.stat(error.images[0]!.path)).isFile, true);
   });
 
   await t.step("an image that is none is told", async () => {

@@ -6,7 +6,7 @@ import { npmServer, rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { filesBelow } from "../support/files.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { rejection } from "../support/wait.ts";
+import { rejection, until } from "../support/wait.ts";
 
 Deno.test("CodeExecutor registers MCP servers, whose tools code calls as typed functions", async (t) => {
   await using test = await TestExecutor.start();
@@ -291,7 +291,36 @@ Deno.test("calls use the server that registerServer() started, and a reset start
   await executor.registerServer("raw", rawServer("normal", journal)); // the same: its state stays
   assertEquals([await count(), await starts()], ["3", 2]);
   await executor.reset();
+  await until("the server runs again", async () => await starts() === 3); // no call waits for it
   assertEquals([await count(), await starts()], ["1", 3]);
+});
+
+Deno.test("startServers starts the user's servers beside the kernel, and asks nobody about others", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = `${folder.path}/ws`;
+  await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
+  const journal = (name: string) => `${folder.path}/${name}`;
+  const found = { mcpServers: { found: rawServer("normal", journal("found")) } };
+  await Deno.writeTextFile(`${workspace}/.ipybox/mcp.json`, JSON.stringify(found));
+  const servers = {
+    broken: { command: "sh", args: ["-c", "exit 3"] },
+    one: rawServer("normal", journal("one")),
+    two: rawServer("normal", journal("two")),
+  };
+  await using test = await TestExecutor.start({ workspace, servers, startServers: "with-kernel" });
+  const starts = async (name: string) =>
+    (await Deno.readTextFile(journal(name)).catch(() => "")).match(/^initialize$/gm)?.length ?? 0;
+  for (const name of ["one", "two"]) {
+    await until(`${name} runs`, async () => await starts(name) === 1);
+  }
+  const code = `from ipybox_runtime import ToolRunner
+print([ToolRunner(name).run_sync("count").text for name in ("one", "two")])
+try: ToolRunner("broken").run_sync("count")
+except Exception as error: print(error)`;
+  const { text } = await test.executor.execute(code);
+  const [counts, failure = ""] = text?.split("\n") ?? [];
+  assertEquals([counts, await starts("one"), await starts("found")], ["['1', '1']", 1, 0]);
+  assertStringIncludes(failure, 'MCP server "broken" exited with code 3');
 });
 
 Deno.test("the start of a server does not count towards the time limit of code", async () => {

@@ -1,5 +1,10 @@
 import type { ApprovalRequest } from "../../approval/request.ts";
-import { CodeExecutionError, ExecutionTimeoutError, KernelDiedError } from "../../base/errors.ts";
+import {
+  CodeExecutionError,
+  ExecutionTimeoutError,
+  KernelDiedError,
+  NO_OUTPUT,
+} from "../../base/errors.ts";
 import type { CodeExecutor } from "../../executor/code_executor.ts";
 import type { ChunkEvent, OptionalEvent } from "../../executor/options.ts";
 import type { InputRequest } from "../../kernel/execution.ts";
@@ -38,7 +43,7 @@ export interface RunActionOptions {
   readonly onOutputs?: (outputs: ExecutionResult["outputs"]) => void;
 }
 
-interface Outcome extends ExecutionResult {
+interface Outcome extends Omit<ExecutionResult, "html"> {
   readonly result?: unknown;
   readonly status: "ok" | "error" | "timeout" | "died";
   readonly error?: {
@@ -63,7 +68,7 @@ export async function runAction(
   let exitCode: number | undefined;
   try {
     for (const cell of cells) {
-      const result = await follow(executor, cell, options);
+      const { html: _inOutputs, ...result } = await follow(executor, cell, options);
       if (!json) await showFiles(result, options);
       outcome = joined(outcome, result);
     }
@@ -83,8 +88,10 @@ export async function runAction(
     if (!json) await showFiles(ended, options);
   }
   const result = options.resultIn?.(outcome.outputs);
-  if (json) io.out(JSON.stringify({ ...outcome, result }, null, 2) + "\n");
-  else if (result !== undefined) {
+  if (json) {
+    const images = outcome.images.map(({ path }) => path);
+    io.out(JSON.stringify({ ...outcome, images, result }, null, 2) + "\n");
+  } else if (result !== undefined) {
     const text = typeof result === "string" ? result : JSON.stringify(result, null, 2);
     io.out(`${io.stdoutIsTerminal ? printable(text) : text}\n`);
   }
@@ -92,16 +99,16 @@ export async function runAction(
 }
 
 async function showFiles(
-  { images, wholeText }: ExecutionResult,
+  { images, wholeText }: Pick<ExecutionResult, "images" | "wholeText">,
   options: RunActionOptions,
 ): Promise<void> {
-  for (const image of images) await showPicture(image, options);
+  for (const { path } of images) await showPicture(path, options);
   if (wholeText === undefined) return;
   options.io.err(`Whole output: ${fileLink(wholeText.path, options.io)}`);
 }
 
 /** What cells gave together; how the last one ended is how they ended. */
-function joined(before: Outcome, last: ExecutionResult & Partial<Outcome>): Outcome {
+function joined(before: Outcome, last: Partial<Outcome> & Omit<ExecutionResult, "html">): Outcome {
   const texts = [before.text, last.text].filter((text) => text !== null);
   return {
     ...before,
@@ -119,7 +126,7 @@ async function follow(
 ): Promise<ExecutionResult> {
   const { io, json = false, timeoutMs, storeHistory, decide, answer, prompt } = options;
   const output = new OutputPrinter(io, options.resultLabel);
-  let result: ExecutionResult = { text: null, images: [], outputs: [] };
+  let result: ExecutionResult = NO_OUTPUT;
   // Not awaited: more output and more requests may arrive in the meantime.
   const ask = (question: () => Promise<void>): void => {
     output.endLine();

@@ -1,9 +1,18 @@
+import { relative } from "node:path";
 import { ConfigError, EnvironmentNotReadyError } from "../../base/errors.ts";
 import type { RateLimit } from "../../base/rate_limit.ts";
 import { abortable, anySignal, Deadline } from "../../base/signals.ts";
 import { BODY_TIMEOUT_MS, Refused, requireMethod, tooLarge, tooSlow } from "../../calls/door.ts";
-import { BeneathError, openBeneath, pathParts, writeBeneath } from "../../files/beneath.ts";
+import {
+  BeneathError,
+  type Entry,
+  listBeneath,
+  openBeneath,
+  pathParts,
+  writeBeneath,
+} from "../../files/beneath.ts";
 import type { FarWorkspace } from "../../kernel/far_workspace.ts";
+import { isInside } from "../../process/trusted_path.ts";
 import { untilSent } from "./answers.ts";
 import type { RequestBudget } from "./request_budget.ts";
 import type { SessionPool } from "./sessions.ts";
@@ -17,7 +26,21 @@ interface FileServices {
 const OWN_STATE = ".ipybox";
 const GENERATED = "mcptools";
 
-/** Answers requests for a session's files, at `/sessions/ID/files/PATH`: `GET` and `PUT`. */
+/** The path of a session's file on this server. */
+export function filePathOf(
+  { id, folder }: { readonly id: string; readonly folder: string },
+  path: string,
+): string {
+  if (!isInside(path, folder)) return path; // images go elsewhere
+  return `/sessions/${id}/files/${
+    relative(folder, path).split("/").map(encodeURIComponent).join("/")
+  }`;
+}
+
+/**
+ * Answers requests for a session's files, at `/sessions/ID/files/PATH`: `GET` and `PUT`. `GET` of a path
+ * that ends with a slash lists a folder.
+ */
 export async function serveFiles(
   request: Request,
   owner: string,
@@ -32,11 +55,16 @@ export async function serveFiles(
   uses.use(pooled.use());
   try {
     uses.use(budget.forFile(owner));
-    const parts = pathParts(decoded(path));
+    const isFolder = path === "" || path.endsWith("/");
+    const parts = path === "" ? [] : pathParts(decoded(isFolder ? path.slice(0, -1) : path));
     if (parts[0] === OWN_STATE) throw new Refused(403, `Clients cannot access ${OWN_STATE}`);
     const far = await pooled.session.farWorkspace();
-    if (request.method !== "PUT") {
+    if (isFolder || request.method !== "PUT") {
       requireMethod(request, "GET");
+      if (isFolder) {
+        const entries = await entriesOf(parts, { here: pooled.folder, far });
+        return Response.json(entries, { headers: { "cache-control": "no-store" } });
+      }
       const bytes = await contentOf(parts, { here: pooled.folder, far });
       // Its length is not sent, because code may write to the file during the transfer.
       const response = new Response(bytes, { headers: DOWNLOAD });
@@ -56,10 +84,38 @@ export async function serveFiles(
   }
 }
 
+/** The entries of a folder: those of the code's workspace, and those that ipybox has stored here. */
+async function entriesOf(parts: readonly string[], { here, far }: Places): Promise<Entry[]> {
+  const own = await unlessMissing(listBeneath(here, parts));
+  const there = await unlessMissing(far?.list(parts));
+  const found = there ?? own;
+  if (found === undefined) throw new BeneathError("missing", `${parts.join("/")} does not exist`);
+  const names = new Set(there?.map(({ name }) => name));
+  const others = there === undefined ? [] : own?.filter(({ name }) => !names.has(name)) ?? [];
+  const hidden = parts.length === 0 ? OWN_STATE : undefined;
+  return [...found, ...others].filter(({ name }) => name !== hidden)
+    .sort((a, b) => a.name < b.name ? -1 : 1);
+}
+
+async function unlessMissing<T>(found: Promise<T> | undefined): Promise<T | undefined> {
+  try {
+    return await found;
+  } catch (error) {
+    if (error instanceof BeneathError && error.reason === "missing") return undefined;
+    throw error;
+  }
+}
+
+/** Where a session's files are. */
+interface Places {
+  readonly here: string;
+  readonly far: FarWorkspace | undefined;
+}
+
 /** A file of the code's workspace, or one that ipybox has stored here, such as an image. */
 async function contentOf(
   parts: readonly string[],
-  { here, far }: { readonly here: string; readonly far: FarWorkspace | undefined },
+  { here, far }: Places,
 ): Promise<ReadableStream<Uint8Array>> {
   try {
     if (far !== undefined) return await far.read(parts);

@@ -15,6 +15,7 @@ import { parsePlacement } from "../../placement/placement.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { Session, type SessionOptions } from "../session.ts";
 import type { OwnerSettings } from "./bearer_tokens.ts";
+import { filePathOf } from "./session_files.ts";
 import { basisOf, type SessionBasisOptions, sessionServers } from "./session_basis.ts";
 import {
   durableSessions,
@@ -367,6 +368,7 @@ export class SessionPool implements AsyncDisposable {
       auditLog: { workspace, session: id }, // which outlives the session, and which its servers cannot write to
       packages: session.packages ?? workspace, // in addition to its own, which are removed with it
       label: `session ${id}`,
+      shownPath: (path) => filePathOf({ id, folder }, path),
       ...this.#shared(),
       ...(note && this.#durably(id, note)),
       continues,
