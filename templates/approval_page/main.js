@@ -9,7 +9,7 @@ import { byId, count, el } from "./dom.js";
 import { listenToKeys } from "./keys.js";
 import { showLists } from "./lists.js";
 import { QuestionForm } from "./question.js";
-import { isQuestion, nameOf, requestView, resultText } from "./request.js";
+import { isQuestion, nameOf, requestView, resultText, updateEnding } from "./request.js";
 import { foreign } from "./visible.js";
 
 const STATES = {
@@ -57,6 +57,7 @@ function onChange({ type, id }) {
   if (isOver && !decided.has(selected)) stays = true;
   if (!isPending(selected) && !(stays && found !== undefined)) selectNext();
   show(type === "settled");
+  if (type === "ended" && id === selected) updateEnding(found.request, found.outcome);
   if (type === "settled" && id === selected && stays) detail.append(endedView());
 }
 

@@ -149,7 +149,44 @@ browserTest("a call is denied with a reason, which reaches the code", async (bro
   await untilReady(page);
   await page.getByRole("button", { name: "Deny" }).click();
   assertEquals(await answerOf(plain), "approval_rejected: no reason was given");
+  await untilWaiting(page, 0);
+  assertEquals(
+    await page.locator(".outcome").innerText().then((text) => /Reason/.test(text)),
+    false,
+  );
   assertEquals(browser.problems, []);
+});
+
+browserTest("what was decided shows its arguments, and how its call ended", async (browser) => {
+  await using server = await askingServer();
+  const page = await openPage(browser, server);
+  const newest = page.locator("#settled li").first();
+  const decide = async (key: string, tool: string, args: Record<string, unknown>) => {
+    const call = server.runner.run("raw", tool, args).catch(String);
+    await page.getByRole("heading", { name: `raw.${tool}` }).waitFor();
+    await untilReady(page);
+    await page.keyboard.press(key);
+    await newest.getByText(`raw.${tool}`).waitFor();
+    return { call };
+  };
+  await decide("n", "count", { path: "a\u202e" });
+  assertMatch(await newest.innerText(), /\nDenied \S+[^\n]*\n\{"path":"aU\+202E"\}$/);
+  assertEquals(await page.locator(".outcome #ending").innerText(), "");
+  await decide("y", "echo", { n: 1 });
+  await newest.getByText(/succeeded after \d/).waitFor();
+  await page.locator("#ending", { hasText: /^The call: succeeded after \d/ }).waitFor();
+  await decide("y", "result", { json: '{"content":[],"isError":true}' });
+  await newest.getByText(/the tool failed after \d/).waitFor();
+  await decide("y", "fail", { code: -32000 });
+  await newest.getByText(/failed \(protocol_error\) after \d/).waitFor();
+  const { call } = await decide("y", "sleep", { ms: 3600_000 });
+  await newest.getByText("not ended yet").waitFor();
+  const again = await openPage(browser, server); // is told the same
+  await again.locator("#settled").getByText(/succeeded after \d/).waitFor();
+  await again.locator("#settled li").first().getByText("not ended yet").waitFor();
+  assertEquals(browser.problems, []);
+  await server[Symbol.asyncDispose]();
+  assertMatch(String(await call), /cancelled|stopped|closed|ended/);
 });
 
 browserTest("all that is known of a call is shown, and who says it", async (browser) => {
