@@ -189,6 +189,39 @@ browserTest("what was decided shows its arguments, and how its call ended", asyn
   assertMatch(String(await call), /cancelled|stopped|closed|ended/);
 });
 
+browserTest("old and new text are shown as their differences", async (browser) => {
+  await using server = await askingServer();
+  const page = await openPage(browser, server);
+  const lines = Array.from({ length: 20 }, (_, n) => `line ${n}\n`);
+  const edit = { oldText: lines.join(""), newText: lines.with(9, "<b>\u202enine\n").join("") };
+  const edits = [edit, { old_str: "same\nend", new_str: "same\nend\n", path: "a" }];
+  const call = ask(server, { toolName: "edit_file", arguments: { edits } });
+  await untilReady(page);
+  const diff = page.locator("#arguments .diff");
+  assertEquals(await diff.first().locator(".removed .content").allInnerTexts(), ["line 9"]);
+  assertEquals(await diff.first().locator(".added .content").allInnerTexts(), ["<b>U+202Enine"]);
+  assertEquals(await diff.first().locator(".content").count(), 8);
+  assertEquals(await diff.first().locator("summary").allInnerTexts(), [
+    "6 unchanged lines",
+    "7 unchanged lines",
+  ]);
+  await page.keyboard.press("d");
+  assertEquals(
+    await diff.first().locator(".line:not(.added) .content").allInnerTexts(),
+    lines.map((line) => line.trim()),
+  );
+  assertEquals(await diff.last().locator(".content").allInnerTexts(), [
+    "same",
+    "endno line feed",
+    "end",
+  ]);
+  await page.getByText("oldText → newText").waitFor();
+  await page.getByText("1 line removed, 1 line added").first().waitFor();
+  await page.keyboard.press("y");
+  assertEquals(await answerOf(call), `allowed ${JSON.stringify({ edits })}`);
+  assertEquals(browser.problems, []);
+});
+
 browserTest("all that is known of a call is shown, and who says it", async (browser) => {
   await using server = await askingServer();
   const page = await openPage(browser, server);
