@@ -182,7 +182,7 @@ type EditedText = { readonly text: string } | { readonly problem: string };
 const USUAL = ["nano", "vi"];
 
 /** Edits a text in the editor that `VISUAL` or `EDITOR` names, or else in a common one. */
-async function editText(
+export async function editText(
   text: string,
   { name, signal }: EditOptions,
 ): Promise<EditedText | undefined> {
