@@ -24,8 +24,11 @@ import {
   goOffline,
   goOnline,
   layoutFaults,
+  loseFocus,
   makeConnectionsBreakable,
+  notifications,
   paperColor,
+  recordNotifications,
   scrollToTop,
   unfoldAll,
   unmarkedInCode,
@@ -221,6 +224,33 @@ browserTest("old and new text are shown as their differences", async (browser) =
   assertEquals(await answerOf(call), `allowed ${JSON.stringify({ edits })}`);
   assertEquals(browser.problems, []);
 });
+
+browserTest(
+  "who asked for it is told of requests while the page is in the background",
+  async (browser) => {
+    await using server = await askingServer();
+    const page = await openPage(browser, server);
+    await page.evaluate(recordNotifications);
+    ask(server, { toolName: "before" });
+    await untilWaiting(page, 1);
+    await page.getByRole("button", { name: "Notify me" }).click();
+    await page.getByRole("button", { name: "Notifications on" }).waitFor();
+    ask(server, { toolName: "with_focus" });
+    await untilWaiting(page, 2);
+    await page.evaluate(loseFocus);
+    ask(server, { toolName: "hidden\u202e", arguments: { secret: "x" } });
+    await untilWaiting(page, 3);
+    assertEquals(await page.evaluate(notifications), [
+      "A request waits for your decision: files.hiddenU+202E",
+    ]);
+    await page.getByRole("button", { name: "Notifications on" }).click();
+    ask(server, { toolName: "after" });
+    await untilWaiting(page, 4);
+    assertEquals((await page.evaluate(notifications)).length, 1);
+    assertEquals(server.runner.channel.pending, 4);
+    assertEquals(browser.problems, []);
+  },
+);
 
 browserTest("all that is known of a call is shown, and who says it", async (browser) => {
   await using server = await askingServer();
