@@ -21,7 +21,9 @@ export function describeCall(call: ApprovalCall): string {
 
 /** Formats an argument of a call as Python would. */
 export function describeArgument(name: string, value: ExactJson): string {
-  return IDENTIFIER.test(name) ? `${name}=${literal(value)}` : `${quoted(name)}: ${literal(value)}`;
+  return IDENTIFIER.test(name)
+    ? `${name}=${describeValue(value)}`
+    : `${quoted(name)}: ${describeValue(value)}`;
 }
 
 /** The name of a call: server and tool. */
@@ -126,7 +128,8 @@ export function shortened(text: string, max: number): string {
   return text.length <= max ? text : `${text.slice(0, max)}… (${text.length} characters)`;
 }
 
-function literal(value: ExactJson): string {
+/** Formats a value as Python would. */
+export function describeValue(value: ExactJson): string {
   if (value === null) return "None";
   if (value === true) return "True";
   if (value === false) return "False";
@@ -135,11 +138,11 @@ function literal(value: ExactJson): string {
   if (isRawNumber(value)) return value.rawJSON;
   if (isExactObject(value)) {
     const items = Object.entries(value).map(([name, inner]) =>
-      `${quoted(name)}: ${literal(inner)}`
+      `${quoted(name)}: ${describeValue(inner)}`
     );
     return `{${items.join(", ")}}`;
   }
-  return Array.isArray(value) ? `[${value.map(literal).join(", ")}]` : "";
+  return Array.isArray(value) ? `[${value.map(describeValue).join(", ")}]` : "";
 }
 
 function escapeCharacter(character: string): string {

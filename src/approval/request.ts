@@ -131,6 +131,9 @@ export type ApprovalResponse =
 /** The refusal of a call and its reason. */
 export type Refusal = ApprovalResponse & { readonly accepted: false };
 
+/** What the calling code gets where an approver gave no reason. */
+export const NO_REASON = "no reason was given";
+
 /** Options of {@linkcode ApprovalRequest.accept}. */
 export interface AcceptOptions {
   /** Arguments to use instead: anything that JSON can express and the tool's schema allows. */
@@ -264,7 +267,7 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
    * @returns Whether this decision counted: `false` after another one, or if it came too late.
    * @throws {TypeError} The decision cannot be remembered this way. The request stays undecided.
    */
-  async reject(reason = "no reason was given", options: RejectOptions = {}): Promise<boolean> {
+  async reject(reason = NO_REASON, options: RejectOptions = {}): Promise<boolean> {
     const type = "approval_rejected";
     return await this.#answer({
       accepted: false,
@@ -275,7 +278,7 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   }
 
   /**
-   * Withdraws the request. Only the code that asked calls this; an approver rejects instead.
+   * Withdraws the request, as when its call ends or nobody can be asked. An approver rejects instead.
    *
    * @param refusal What happens to the call.
    */

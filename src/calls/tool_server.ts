@@ -1,5 +1,10 @@
 import { ApprovalPage } from "../approval/page/page.ts";
-import { type ApprovalPageOptions, PageDesk, type PersonDesks } from "../approval/page/desk.ts";
+import {
+  type ApprovalPageOptions,
+  type CallEnd,
+  PageDesk,
+  type PersonDesks,
+} from "../approval/page/desk.ts";
 import { settledWithin } from "../base/signals.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { LastingServer } from "../base/lasting_server.ts";
@@ -129,7 +134,13 @@ export class ToolServer implements AsyncDisposable {
     const { workspace, approvalPage, elsewhere, journal, kernelToken } = own;
     const { channel, elicitations } = runner;
     const desk = stack.use(
-      new PageDesk({ channel, elicitations, workspace, elsewhere }, approvalPage),
+      new PageDesk({
+        channel,
+        elicitations,
+        workspace,
+        elsewhere,
+        followEnds: (follower) => followEnds(runner, follower),
+      }, approvalPage),
     );
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
@@ -255,6 +266,14 @@ function listen(
   );
   stack.defer(async () => void await settledWithin(Promise.all(underWay), FAREWELL_MS));
   return doorAt("http", server.addr.port, token);
+}
+
+function followEnds({ events }: ToolRunner, follower: (end: CallEnd) => void): Disposable {
+  return events.followCalls((event) => {
+    if (event.type !== "call_ended") return;
+    const { callId, status, durationMs, waitMs = 0 } = event;
+    follower({ callId, status, durationMs: durationMs - waitMs });
+  });
 }
 
 function doorAt(scheme: "http" | "tcp", port: number, token: string): Door {

@@ -6,6 +6,7 @@ import { readDotenv } from "../mcp/env.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
 import { loadPolicy } from "../approval/rules/file.ts";
+import type { PolicyRules } from "../approval/rules/rules.ts";
 import { bindsWorkspace } from "../placement/carrier.ts";
 import { parsePlacement, type Placement } from "../placement/placement.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
@@ -20,7 +21,7 @@ export const APPROVE: OptionSpec = {
   value: "MODE|FILE",
   choices: ["ask", "allow", "deny"],
   help:
-    "Tool calls: ask at the terminal, allow or deny all, or a policy file (default: ask, with the workspace's and your own policy)",
+    "Tool calls: ask at the terminal, allow or deny all, reads (allow what only reads, as its server claims), or a policy file (default: ask, with the workspace's and your own policy)",
 };
 
 const SHELL_MODES = ["ask", "allow", "deny"] as const;
@@ -149,14 +150,16 @@ export async function approvalOf(
   if (approve === "allow" || approve === "deny") {
     return { tools: approve, resources: approve, ...modes };
   }
-  if (approve !== "ask" && !/[./]/.test(approve)) {
+  const isMode = approve === "ask" || approve === "reads";
+  if (!isMode && !/[./]/.test(approve)) {
     throw new UsageError(
-      "Option --approve takes ask, allow or deny, or a policy file such as policy.json: " +
+      "Option --approve takes ask, allow, deny or reads, or a policy file such as policy.json: " +
         `received "${approve}"`,
     );
   }
-  const file = approve === "ask" ? undefined : resolve(approve);
-  const policy = await loadPolicy({ workspace, file, log });
+  const file = isMode ? undefined : resolve(approve);
+  const rules = await loadPolicy({ workspace, file, log });
+  const policy = approve === "reads" ? await withReads(rules, { workspace, log }) : rules;
   const asking = { tools: "ask", resources: "ask", ...modes } as const;
   if (policy === undefined) return asking;
   if (shell === undefined) return { ...asking, policy };
@@ -168,6 +171,14 @@ export async function approvalOf(
       decide: (call) => (isShell(call) ? shellPolicy : policy).decide(call),
     },
   };
+}
+
+async function withReads(
+  rules: PolicyRules | undefined,
+  options: { readonly workspace: string; readonly log: Logger },
+): Promise<ApprovalPolicy> {
+  const { allowingReads } = await import("./approve_reads.ts"); // few commands need it
+  return await allowingReads(rules, options);
 }
 
 export async function placementOf(

@@ -33,7 +33,7 @@ export const mcp: Command = {
     approve: {
       ...APPROVE,
       help:
-        "Tool calls and registrations: ask the client's user, allow or deny, or a policy file (default: ask, with the workspace's and your own policy)",
+        "Tool calls and registrations: ask the client's user, allow or deny, reads (allow what only reads, as its server claims), or a policy file (default: ask, with the workspace's and your own policy)",
     },
     "approve-shell": APPROVE_SHELL,
     page: { help: "Ask on a local web page; its one-time link is printed to stderr" },

@@ -6,15 +6,13 @@ import type { ApprovalCall } from "../approval/request.ts";
 import {
   approvalCall,
   type PolicyExplanation,
-  PolicyRules,
+  type PolicyRules,
   runPolicyTests,
 } from "../approval/rules/rules.ts";
-import { ConfigError } from "../base/errors.ts";
 import { problemLines } from "../json/problems.ts";
 import { isServerName } from "../mcp/params.ts";
 import { parametersOf } from "../mcp/tools.ts";
 import {
-  acceptPolicy,
   findPolicies,
   type FoundPolicy,
   loadPolicy,
@@ -23,29 +21,22 @@ import {
 } from "../approval/rules/file.ts";
 import { joinPolicies } from "../approval/rules/parse.ts";
 import { type PolicyCall, policyCallSchema, policyJsonSchema } from "../approval/rules/schema.ts";
-import {
-  agrees,
-  type Command,
-  type CommandIo,
-  EXIT,
-  type ParsedArgs,
-  UsageError,
-} from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import {
   type ConsentFinding,
   findConsents,
   forgetConsents,
-  grantsOf,
-  isUnconditional,
   listConsents,
 } from "./policy_consents.ts";
-import { foreignText } from "./foreign_rows.ts";
-import { printable, terminalSize } from "./terminal/columns.ts";
+import { accept, edit, init, warningsOf } from "./policy_file.ts";
+import { printable } from "./terminal/columns.ts";
 import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
 
 export const policy: Command = {
   usage: [
-    "check [OPTIONS]",
+    "init [PRESET] [OPTIONS]",
+    "edit [OPTIONS]",
+    "check [FILE] [OPTIONS]",
     "test [OPTIONS]",
     "explain SERVER.TOOL [ARGUMENTS] [OPTIONS]",
     "explain --shell LINE [OPTIONS]",
@@ -64,6 +55,13 @@ export const policy: Command = {
     workspace: WORKSPACE,
   },
   notes: [
+    "init writes .ipybox/policy.json by a PRESET: reads (the default) allows what",
+    "only reads, asks about the rest and never deletes; readonly denies what is known",
+    "to do more; strict asks about each call and shell command. That a tool only",
+    "reads is a claim of its server, which counts for the file's trustedServers: init",
+    "lists the servers that you registered. edit opens the file in VISUAL or EDITOR,",
+    "checks it and accepts it.",
+    "",
     "Policies are .ipybox/policy.json in the workspace and your own,",
     "~/.config/ipybox/policy.json. ARGUMENTS is a JSON object. Instead of",
     "SERVER.TOOL, you can give a call as a JSON object, as in a policy's tests.",
@@ -74,7 +72,8 @@ export const policy: Command = {
     "",
     "Examples:",
     "",
-    "  ipybox policy check",
+    "  ipybox policy init reads",
+    "  ipybox policy check ~/policy.json",
     "  ipybox policy accept",
     `  ipybox policy explain files.read_file '{"path": "notes.txt"}'`,
     "  ipybox policy explain --shell 'git log -3'",
@@ -83,9 +82,13 @@ export const policy: Command = {
   run,
 };
 
+/** How many arguments actions take. */
+const TAKEN = new Map([["explain", 2], ["check", 1], ["init", 1]]);
+
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [action, ...rest] = parsed.positional;
-  const unexpected = action === "forget" ? undefined : rest[action === "explain" ? 2 : 0];
+  const most = TAKEN.get(action ?? "") ?? 0;
+  const unexpected = action === "forget" ? undefined : rest[most];
   if (unexpected !== undefined) throw new UsageError(`Unexpected argument "${unexpected}"`);
   if (action === "schema") {
     io.out(JSON.stringify(policyJsonSchema(), null, 2) + "\n");
@@ -97,13 +100,23 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (action === "forget") {
     return await forgetConsents(workspace, io, { ids: rest, all: parsed.has("all") });
   }
-  if (action === "accept") return await accept(workspace, parsed, io);
+  if (action === "accept" || action === "init" || action === "edit") {
+    if (parsed.given("file")) {
+      throw new UsageError(`A file that you name needs no acceptance: ${action} takes no --file`);
+    }
+    if (action === "init") return await init(workspace, rest[0] ?? "reads", { parsed, io });
+    return await (action === "edit" ? edit : accept)(workspace, parsed, io);
+  }
   if (action !== "check" && action !== "test" && action !== "explain") {
-    const known = "check, test, explain, accept, consents, forget or schema";
+    const known = "init, edit, check, test, explain, accept, consents, forget or schema";
     throw new UsageError(`Unknown action "${action}": use ${known}`);
   }
   const call = action === "explain" ? callOf(rest, parsed) : undefined;
-  const options = { workspace, file: parsed.value("file"), log: io.log };
+  const options = {
+    workspace,
+    file: fileOf(parsed, action === "check" ? rest[0] : undefined),
+    log: io.log,
+  };
   if (call !== undefined) {
     return await explain(await loadPolicy(options), { call, workspace }, io, json);
   }
@@ -121,66 +134,10 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return check(rules, found, io, json);
 }
 
-/** Rows on the screen besides the rules to accept. */
-const MARGIN_ROWS = 4;
-
-/** Shows the workspace's policy, and records that the person accepts it. */
-async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Promise<number> {
-  if (parsed.value("file") !== undefined) {
-    throw new UsageError(
-      "A file that you name needs no acceptance: accept is only for the workspace's",
-    );
-  }
-  const path = policyFiles(workspace).get(".ipybox/policy.json");
-  const policy = (await findPolicies({ workspace })).find((found) => found.path === path);
-  if (policy === undefined) throw new UsageError(`There is no policy to accept: ${path}`);
-  if (policy.accepted) {
-    io.err(`You have accepted ${printable(policy.path)} already`);
-    return EXIT.ok;
-  }
-  await acceptFound(workspace, policy, parsed, io);
-  return EXIT.ok;
-}
-
-/** Shows a workspace's policy, and records that the user accepts it. */
-export async function acceptFound(
-  workspace: string,
-  policy: FoundPolicy,
-  parsed: ParsedArgs,
-  io: CommandIo,
-): Promise<void> {
-  const { document } = policy.source;
-  const { columns, rows } = terminalSize();
-  const show = (text: string) => io.err(foreignText(text, columns).trimEnd());
-  const { narrow, wide } = grantsOf(document);
-  // As it was parsed, not as it is written: the file's layout could hide what counts.
-  io.err(`${printable(policy.path)} says:`);
-  show(JSON.stringify(document, null, 2));
-  for (const warning of warningsOf(new PolicyRules([policy.source]))) io.log.warn(warning);
-  for (const { heading, items } of [...narrow, ...wide]) {
-    io.err(`${heading} (${items.length}):`);
-    show(items.join("\n"));
-  }
-  if (!parsed.has("yes")) {
-    if (!io.interactive) {
-      throw new ConfigError("There is no terminal to ask on: add --yes to accept");
-    }
-    const height = wide.flatMap(({ items }) => items)
-      .reduce((sum, item) => sum + foreignText(item, columns).split("\n").length - 1, 0);
-    if (height > rows - MARGIN_ROWS) {
-      throw new ConfigError(
-        "The rules that allow any tool or command do not fit on this screen: " +
-          `read ${policy.path}, and add --yes to accept it`,
-      );
-    }
-    if (!await agrees(io, "Accept it?")) throw new ConfigError("The policy was not accepted");
-  }
-  if (!await acceptPolicy(workspace, policy.text)) {
-    throw new ConfigError(
-      "Cannot save this: the state folder (~/.local/state/ipybox) is not writable",
-    );
-  }
-  io.err(`Accepted ${printable(policy.path)}`);
+function fileOf(parsed: ParsedArgs, named: string | undefined): string | undefined {
+  const file = parsed.value("file");
+  if (named === undefined || file === undefined) return named ?? file;
+  throw new UsageError("Name the file once: as FILE or with --file");
 }
 
 function check(
@@ -208,21 +165,6 @@ function check(
 
 function counted(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? "" : "s"}`;
-}
-
-/** Warns about rules that do something other than they seem to. */
-function warningsOf(rules: PolicyRules): string[] {
-  const trusted = rules.sources.some(({ document }) => document.trustedServers.length > 0);
-  return rules.sources.flatMap(({ name, document }) =>
-    document.rules.flatMap((rule, index) => {
-      if (rule.effect !== "allow") return [];
-      const at = `${name} rule ${index + 1}`;
-      if (rule.annotations !== undefined && !trusted) {
-        return [`${at} allows nothing: it needs annotations, and no server is in trustedServers`];
-      }
-      return isUnconditional(rule) ? [`${at} allows every call that can be judged`] : [];
-    })
-  );
 }
 
 async function test(
@@ -327,8 +269,9 @@ function explanationText(
   consents: readonly ConsentFinding[],
 ): string {
   const lines = [`${mode}: ${reason}`];
-  for (const { rule, effect, doubt } of findings) {
+  for (const { rule, written, effect, doubt } of findings) {
     lines.push(`    ${rule}: ${effect}${doubt === undefined ? "" : `, may match: ${doubt}`}`);
+    lines.push(`        ${JSON.stringify(written)}`);
   }
   const valid = consents.filter(({ changes }) => changes.length === 0);
   const consent = valid.find(({ decision }) => decision === "deny") ?? valid[0];

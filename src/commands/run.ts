@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { visible } from "../approval/call_text.ts";
 import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
+import type { RefusalType } from "../approval/request.ts";
 import type { PersonRequest } from "../approval/wire.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { runAction, type RunActionOptions } from "./actions/code_action.ts";
@@ -129,6 +130,9 @@ async function scriptOf(
   return { code: text, argv, file: resolve(file) };
 }
 
+/** Why code may go on without a call: somebody refused it, or nobody was there to allow it. */
+const REFUSALS: readonly RefusalType[] = ["approval_rejected", "approval_unavailable"];
+
 /** Asks the person at the approval page, who need not be at a terminal. */
 class PageApprover {
   readonly #io: CommandIo;
@@ -149,7 +153,7 @@ class PageApprover {
     const response = await request.response;
     if ("action" in response) {
       if (response.action !== "accept") this.#io.err(`Not answered: ${request}`);
-    } else if (!response.accepted && response.type === "approval_rejected") {
+    } else if (!response.accepted && REFUSALS.includes(response.type)) {
       this.#io.err(`Refused ${request}: ${visible(response.reason)}`);
     }
   }

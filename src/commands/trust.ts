@@ -5,7 +5,7 @@ import { ServerRegistry } from "../servers/registry.ts";
 import { startEvidence } from "../servers/start_evidence.ts";
 import { agrees, type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { foreignText } from "./foreign_rows.ts";
-import { acceptFound } from "./policy.ts";
+import { acceptFound } from "./policy_file.ts";
 import { launchRows } from "./register.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";

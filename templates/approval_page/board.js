@@ -27,7 +27,10 @@ export class Board {
   #retryMs = RETRY_MS;
   #listener;
 
-  /** @param listener Told of each change: `{ type: "state" | "board" | "elsewhere" | "asked" | "settled", id? }`. */
+  /**
+   * @param listener Told of each change:
+   * `{ type: "state" | "board" | "elsewhere" | "asked" | "settled" | "ended", id? }`.
+   */
   constructor(listener) {
     this.#listener = listener;
     this.#connect();
@@ -107,6 +110,12 @@ export class Board {
         this.pending.delete(outcome.id);
         this.settled.unshift({ request, outcome });
         return this.#listener({ type: "settled", id: outcome.id });
+      }
+      case "ended": {
+        const found = this.settled.find(({ outcome }) => outcome.id === message.id);
+        if (found === undefined) return;
+        found.outcome.ending = message.ending;
+        return this.#listener({ type: "ended", id: message.id });
       }
     }
   }

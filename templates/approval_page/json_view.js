@@ -4,6 +4,7 @@
  * @module
  */
 import { count, el, number } from "./dom.js";
+import { lineDiff, withEdits } from "./edits.js";
 import { foreign, reach, visible } from "./visible.js";
 
 /** Texts up to this length, in one line, stand beside their names. */
@@ -15,6 +16,8 @@ const STEP = 100_000;
 /** How many entries are shown at once, and how deep all is open. */
 const ENTRIES = 100;
 const OPEN_DEPTH = 3;
+/** How many unchanged lines stay around changed ones. */
+const CONTEXT = 3;
 
 /**
  * Shows arguments.
@@ -29,11 +32,76 @@ export function argumentsView(node) {
 
 function objectView(node, depth) {
   const list = el("dl", { class: "json" });
-  inSteps(list, node.entries, ([key, value]) => [
-    el("dt", {}, key === "" ? el("span", { class: "note" }, "(an empty name)") : foreign(key)),
-    el("dd", {}, valueView(value, depth)),
-  ]);
+  inSteps(list, withEdits(node.entries), (entry) => {
+    if ("before" in entry) return editView(entry);
+    const [key, value] = entry;
+    return [
+      el("dt", {}, key === "" ? el("span", { class: "note" }, "(an empty name)") : foreign(key)),
+      el("dd", {}, valueView(value, depth)),
+    ];
+  });
   return list;
+}
+
+/** Shows old and new text as what is removed and what is added. */
+function editView({ before: [oldName, old], after: [newName, now] }) {
+  const lines = lineDiff(old, now);
+  const removed = lines.filter(({ change }) => change === "-").length;
+  const added = lines.filter(({ change }) => change === "+").length;
+  const label = `${count(removed, "line")} removed, ${count(added, "line")} added`;
+  const block = el("div", { class: "block diff", dir: "ltr", tabindex: "0" });
+  // Whether a text ends with a line feed shows in no other way.
+  const endsDiffer = old.endsWith("\n") !== now.endsWith("\n");
+  inSteps(block, partsOf(lines), (part) => [
+    Array.isArray(part)
+      ? folded(count(part.length, "unchanged line"), () => {
+        const rest = el("div");
+        inSteps(rest, part, (line) => [lineView(line, false)]);
+        return rest;
+      })
+      : lineView(part, endsDiffer),
+  ]);
+  return [
+    el("dt", {}, foreign(oldName), " → ", foreign(newName)),
+    el("dd", {}, el("div", { class: "long" }, el("p", { class: "note" }, label), block)),
+  ];
+}
+
+/** The lines, with lists of those that are unchanged and far from what changes. */
+function partsOf(lines) {
+  const isFar = (index) =>
+    lines.slice(Math.max(index - CONTEXT, 0), index + CONTEXT + 1)
+      .every(({ change }) => change === " ");
+  const parts = [];
+  for (let index = 0; index < lines.length;) {
+    let end = index;
+    while (end < lines.length && isFar(end)) end++;
+    if (end - index > 1) parts.push(lines.slice(index, end));
+    else parts.push(...lines.slice(index, end = index + 1));
+    index = end;
+  }
+  return parts;
+}
+
+const CHANGES = { " ": ["same", ""], "-": ["removed", "removed: "], "+": ["added", "added: "] };
+
+function lineView({ change, text }, endsDiffer) {
+  const [name, spoken] = CHANGES[change];
+  const content = el("span", { class: "content" });
+  const line = text.replace(/\n$/, "");
+  if (reach(line, 0, HEAD + TAIL) < line.length) fold(content, line, { lines: true });
+  else content.append(visible(line, { lines: true }));
+  const isOpen = endsDiffer && change !== " " && line === text;
+  if (isOpen) {
+    content.append(el("span", { class: "mark", title: "The text ends here" }, "no line feed"));
+  }
+  return el(
+    "div",
+    { class: `line ${name}` },
+    el("span", { class: "sign", "aria-hidden": "true" }, change),
+    el("span", { class: "unseen" }, spoken),
+    content,
+  );
 }
 
 function arrayView(node, depth) {

@@ -4,7 +4,7 @@
  * @module
  */
 import { byId, count, el } from "./dom.js";
-import { isQuestion, nameView, resultText, timeView } from "./request.js";
+import { endingText, isQuestion, nameView, resultText, timeView } from "./request.js";
 import { foreign } from "./visible.js";
 
 /** How much of the arguments a list shows. The request in view has all of them. */
@@ -86,6 +86,8 @@ function fill(list, entries, selected, onSelect) {
   const items = entries.map(({ request, outcome }) => {
     const item = known.get(request.id) ?? itemView(request, outcome, onSelect);
     const button = item.firstElementChild;
+    const ending = item.querySelector(".ending");
+    if (ending !== null) ending.textContent = endingText(request, outcome);
     if (request.id === selected) button.setAttribute("aria-current", "true");
     else button.removeAttribute("aria-current");
     return item;
@@ -98,18 +100,22 @@ function fill(list, entries, selected, onSelect) {
 }
 
 function itemView(request, outcome, onSelect) {
-  const below = outcome === undefined
-    ? [timeView(request.asked_at), " ", foreign(excerpt(contentOf(request)), { class: "excerpt" })]
-    : [
-      el("span", { "data-result": outcome.result }, resultText(outcome)),
-      " ",
-      timeView(outcome.endedAt),
-    ];
+  const excerptView = foreign(excerpt(outcome?.arguments ?? contentOf(request)), {
+    class: "excerpt",
+  });
+  const below = outcome === undefined ? [timeView(request.asked_at), " ", excerptView] : [
+    el("span", { "data-result": outcome.result }, resultText(outcome)),
+    " ",
+    timeView(outcome.endedAt),
+    " ",
+    el("span", { class: "ending" }),
+  ];
   const button = el(
     "button",
     { type: "button", onclick: () => onSelect(request.id) },
     el("span", { class: "name" }, nameView(request)),
     el("span", { class: "below" }, ...below),
+    outcome === undefined ? "" : el("span", { class: "below" }, excerptView),
   );
   const item = el("li", {}, button);
   item.dataset.id = request.id;

@@ -8,8 +8,9 @@ import { DecisionForm } from "./decision.js";
 import { byId, count, el } from "./dom.js";
 import { listenToKeys } from "./keys.js";
 import { showLists } from "./lists.js";
+import { Notifier } from "./notifier.js";
 import { QuestionForm } from "./question.js";
-import { isQuestion, nameOf, requestView, resultText } from "./request.js";
+import { isQuestion, nameOf, requestView, resultText, updateEnding } from "./request.js";
 import { foreign } from "./visible.js";
 
 const STATES = {
@@ -26,6 +27,7 @@ let selected;
 let stays = false;
 let shown;
 
+const notifier = new Notifier();
 const board = new Board(onChange);
 /** What was decided by this page, or is about to be. */
 const decided = new Set();
@@ -49,7 +51,11 @@ listenToKeys({
 byId("help-button").addEventListener("click", showHelp);
 
 function onChange({ type, id }) {
-  if (type === "asked") announce(`New request: ${nameOf(board.find(id).request)}`);
+  if (type === "asked") {
+    const { request } = board.find(id);
+    announce(`New request: ${nameOf(request)}`);
+    notifier.tell(request);
+  }
   if (type === "settled") announceOutcome(board.find(id));
   const found = board.find(selected);
   // Code withdraws a request when it likes: another one in its place would get the click for it.
@@ -57,6 +63,7 @@ function onChange({ type, id }) {
   if (isOver && !decided.has(selected)) stays = true;
   if (!isPending(selected) && !(stays && found !== undefined)) selectNext();
   show(type === "settled");
+  if (type === "ended" && id === selected) updateEnding(found.request, found.outcome);
   if (type === "settled" && id === selected && stays) detail.append(endedView());
 }
 

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { count, el } from "./dom.js";
+import { byId, count, el } from "./dom.js";
 import { parseJson } from "./json.js";
 import { argumentsView, blockView, folded } from "./json_view.js";
 import { foreign, visible } from "./visible.js";
@@ -42,6 +42,19 @@ const RESULTS = {
   answered: "Answered",
   declined: "Declined",
   dismissed: "Dismissed",
+};
+
+/** How a call ended; other errors have the names that code sees. */
+const ENDINGS = {
+  ok: "succeeded",
+  tool_error: "the tool failed",
+  tool_timeout: "timed out",
+  approval_rejected: "refused",
+  cancelled: "cancelled",
+  server_died: "the server ended",
+  server_unreachable: "the server cannot be reached",
+  login_required: "a login is missing",
+  outcome_unknown: "outcome unknown",
 };
 
 const SCOPES = {
@@ -88,6 +101,22 @@ export function resultText({ result }) {
   return RESULTS[result] ?? "Ended";
 }
 
+/** How the call of a decided request ended, in a word or two; empty where nobody can know. */
+export function endingText({ kind, call_id: callId }, { result, ending }) {
+  if (ending !== undefined) {
+    const { status, durationMs } = ending;
+    return `${ENDINGS[status] ?? `failed (${status})`} after ${durationText(durationMs)}`;
+  }
+  const isSent = result === "allowed" || result === "edited" || result === "settled";
+  return isSent && callId !== undefined && (kind === "tool" || kind === "resource")
+    ? "not ended yet"
+    : "";
+}
+
+function durationText(ms) {
+  return ms < 1000 ? `${Math.max(Math.round(ms), 0)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
 /** A time of the day, with the date where that is another one. */
 export function timeView(at) {
   const date = new Date(at);
@@ -118,7 +147,7 @@ export function requestView(request, outcome) {
       timeView(request.asked_at),
     ),
     el("h2", { id: "request-title", tabindex: "-1" }, nameView(request)),
-    ...(outcome === undefined ? [] : [outcomeView(outcome)]),
+    ...(outcome === undefined ? [] : [outcomeView(request, outcome)]),
     ...(request.changes?.length > 0 ? [changesView(request.changes)] : []),
     ...(isQuestion(request) ? [messageView(request.question)] : [
       el(
@@ -132,7 +161,7 @@ export function requestView(request, outcome) {
   ];
 }
 
-function outcomeView(outcome) {
+function outcomeView(request, outcome) {
   const { result, reason, remember, byPage, endedAt } = outcome;
   const how = byPage ? " here" : "";
   const long = remember === undefined
@@ -150,6 +179,7 @@ function outcomeView(outcome) {
       " at ",
       timeView(endedAt),
     ),
+    el("p", { id: "ending" }, endingLine(request, outcome)),
   ];
   if (reason !== undefined) children.push(el("p", {}, "Reason: ", foreign(reason)));
   if (outcome.arguments !== undefined) {
@@ -159,6 +189,16 @@ function outcomeView(outcome) {
     );
   }
   return el("section", { class: "card outcome", "aria-label": "Outcome" }, ...children);
+}
+
+/** Shows in view how a call has ended since. */
+export function updateEnding(request, outcome) {
+  byId("ending")?.replaceChildren(endingLine(request, outcome));
+}
+
+function endingLine(request, outcome) {
+  const text = endingText(request, outcome);
+  return text === "" ? "" : `The call: ${text}`;
 }
 
 function changesView(changes) {

@@ -8,6 +8,7 @@ import { ipybox, startIpybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { ipyboxAtTerminal, type Typing } from "../support/terminal.ts";
 
 const POLICY = {
   rules: [
@@ -51,8 +52,14 @@ Deno.test("ipybox policy checks, tests and explains the workspace's policy and t
     "ask: .ipybox/policy.json rule 3 may match, but this is uncertain: " +
       "it is not a simple command: it has a |\n" +
       "    .ipybox/policy.json rule 3: allow, may match: " +
-      "it is not a simple command: it has a |\n",
+      "it is not a simple command: it has a |\n" +
+      '        {"effect":"allow","command":["git log **","head **"]}\n',
   );
+  const named = await ipybox(["policy", "check", ".ipybox/policy.json"], options);
+  assertEquals(named, checked);
+  const twice = await ipybox(["policy", "check", "a.json", "--file", "b.json"], options);
+  assertEquals(twice.code, 2);
+  assertStringIncludes(twice.stderr, "Name the file once");
 
   await Deno.mkdir(`${home.path}/ipybox`);
   await Deno.writeTextFile(
@@ -82,7 +89,8 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
   assertEquals(
     unknown.stdout,
     "ask: .ipybox/policy.json rule 1 may match, but this is uncertain: the tool's annotations are incomplete\n" +
-      "    .ipybox/policy.json rule 1: allow, may match: the tool's annotations are incomplete\n",
+      "    .ipybox/policy.json rule 1: allow, may match: the tool's annotations are incomplete\n" +
+      '        {"effect":"allow","annotations":{"readOnlyHint":true}}\n',
   );
   assertMatch(unknown.stderr, /^Server "files" has no generated package here, .*register it/);
 
@@ -110,6 +118,87 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
     (await explain("--shell", "git log | head")).stdout,
     "allow: No rule applies to shell commands\n",
   );
+});
+
+Deno.test("ipybox policy init writes a policy to begin with", async () => {
+  await using workspace = await TempFolder.create();
+  await using home = await TempFolder.create();
+  const options = { cwd: workspace.path, env: { XDG_CONFIG_HOME: home.path } };
+  const registry = await ServerRegistry.open({ workspace: workspace.path });
+  await registry.register("raw", rawServer());
+  const path = `${workspace.path}/.ipybox/policy.json`;
+  const call = (tool: string, hints: unknown, kind = "tool") =>
+    JSON.stringify({ kind, server: "raw", tool, annotations: hints });
+  const reading = call("get_file", { readOnlyHint: true });
+  const writing = call("write_file", { readOnlyHint: false });
+  const silent = call("do_it", {});
+  const deleting = call("bulkDelete", { readOnlyHint: true });
+  const cases: Record<string, string> = {
+    reads: "allow ask ask deny",
+    readonly: "allow deny ask deny",
+    strict: "ask ask ask deny",
+  };
+  for (const [preset, expected] of Object.entries(cases)) {
+    const written = await ipybox(["policy", "init", preset, "--yes"], options);
+    assertEquals([written.code, written.stdout], [0, ""], written.stderr);
+    assertMatch(written.stderr, /^Wrote .*policy\.json\n[^]*\nAccepted .*policy\.json\n$/);
+    const modes: string[] = [];
+    for (const asked of [reading, writing, silent, deleting]) {
+      const { stdout } = await ipybox(["policy", "explain", asked], options);
+      modes.push(stdout.split(":")[0] ?? "");
+    }
+    assertEquals(modes.join(" "), expected, preset);
+    const again = await ipybox(["policy", "init"], options);
+    assertStringIncludes(again.stderr, "There is a policy already");
+    await Deno.remove(path);
+  }
+  assertStringIncludes(
+    (await ipybox(["policy", "init", "all"], options)).stderr,
+    "reads, readonly",
+  );
+  const waiting = await ipybox(["policy", "init"], options);
+  assertStringIncludes(waiting.stderr, "It allows nothing until you accept it");
+  assertMatch((await ipybox(["policy", "explain", reading], options)).stdout, /^ask: /);
+});
+
+Deno.test("ipybox policy edit opens the policy in an editor, checks it and accepts it", async () => {
+  await using workspace = await TempFolder.create();
+  const path = `${workspace.path}/.ipybox/policy.json`;
+  const edited = async (program: string, script: Typing[] = []) => {
+    const editor = `${workspace.path}/editor.py`;
+    await Deno.writeTextFile(editor, `import sys; path = sys.argv[1]\n${program}\n`);
+    const options = { cwd: workspace.path, env: { EDITOR: `python3 ${editor}` } };
+    return await ipyboxAtTerminal(["policy", "edit"], script, options);
+  };
+  const explained = async () =>
+    (await ipybox(["policy", "explain", "raw.echo"], { cwd: workspace.path })).stdout.split(":")[0];
+  assertStringIncludes((await edited("")).output, "There is no policy to edit");
+  await writeAcceptedPolicy(workspace.path, '{"rules": []}');
+  assertEquals(await explained(), "ask");
+  const rule = '{"rules": [{"effect": "allow", "tool": "echo"}]}';
+  const end = await edited(`open(path, "w").write('${rule}')`);
+  assertEquals(end.code, 0, end.output);
+  assertStringIncludes(end.output, "Accepted ");
+  assertEquals(await explained(), "allow");
+  assertEquals(await Deno.readTextFile(path), rule);
+
+  assertStringIncludes(
+    (await edited("")).output,
+    "Not changed: no changes were made in the editor",
+  );
+  const wrong = await edited('open(path, "a").write("x")', [["Edit it again? [y/N] ", "n\n"]]);
+  assertMatch(wrong.output, /policy\.json:1:49: [^]*The policy was not changed/);
+  assertEquals(await Deno.readTextFile(path), rule);
+  const meanwhile = await edited(
+    `open(path, "a").write(" "); open(${JSON.stringify(path)}, "a").write(" ")`,
+  );
+  assertStringIncludes(meanwhile.output, "was changed while you edited it");
+
+  // What came with a repository is shown as ipybox reads it, also where one edits it.
+  await Deno.writeTextFile(path, '{"rules": [{"effect": "allow"}]}');
+  const foreign = await edited('open(path, "a").write(" ")', [["Accept it? [y/N] ", "n\n"]]);
+  assertStringIncludes(foreign.output, "every call that can be judged");
+  assertEquals(await explained(), "ask");
 });
 
 Deno.test("ipybox policy says where a policy is wrong, and that there is none", async () => {

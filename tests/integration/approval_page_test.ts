@@ -24,8 +24,11 @@ import {
   goOffline,
   goOnline,
   layoutFaults,
+  loseFocus,
   makeConnectionsBreakable,
+  notifications,
   paperColor,
+  recordNotifications,
   scrollToTop,
   unfoldAll,
   unmarkedInCode,
@@ -150,8 +153,105 @@ browserTest("a call is denied with a reason, which reaches the code", async (bro
   await untilReady(page);
   await page.getByRole("button", { name: "Deny" }).click();
   assertEquals(await answerOf(plain), "approval_rejected: no reason was given");
+  await untilWaiting(page, 0);
+  assertEquals(
+    await page.locator(".outcome").innerText().then((text) => /Reason/.test(text)),
+    false,
+  );
   assertEquals(browser.problems, []);
 });
+
+browserTest("what was decided shows its arguments, and how its call ended", async (browser) => {
+  await using server = await askingServer();
+  const page = await openPage(browser, server);
+  const newest = page.locator("#settled li").first();
+  const decide = async (key: string, tool: string, args: Record<string, unknown>) => {
+    const call = server.runner.run("raw", tool, args).catch(String);
+    await page.getByRole("heading", { name: `raw.${tool}` }).waitFor();
+    await untilReady(page);
+    await page.keyboard.press(key);
+    await newest.getByText(`raw.${tool}`).waitFor();
+    return { call };
+  };
+  await decide("n", "count", { path: "a\u202e" });
+  assertMatch(await newest.innerText(), /\nDenied \S+[^\n]*\n\{"path":"aU\+202E"\}$/);
+  assertEquals(await page.locator(".outcome #ending").innerText(), "");
+  await decide("y", "echo", { n: 1 });
+  await newest.getByText(/succeeded after \d/).waitFor();
+  await page.locator("#ending", { hasText: /^The call: succeeded after \d/ }).waitFor();
+  await decide("y", "result", { json: '{"content":[],"isError":true}' });
+  await newest.getByText(/the tool failed after \d/).waitFor();
+  await decide("y", "fail", { code: -32000 });
+  await newest.getByText(/failed \(protocol_error\) after \d/).waitFor();
+  const { call } = await decide("y", "sleep", { ms: 3600_000 });
+  await newest.getByText("not ended yet").waitFor();
+  const again = await openPage(browser, server); // is told the same
+  await again.locator("#settled").getByText(/succeeded after \d/).waitFor();
+  await again.locator("#settled li").first().getByText("not ended yet").waitFor();
+  assertEquals(browser.problems, []);
+  await server[Symbol.asyncDispose]();
+  assertMatch(String(await call), /cancelled|stopped|closed|ended/);
+});
+
+browserTest("old and new text are shown as their differences", async (browser) => {
+  await using server = await askingServer();
+  const page = await openPage(browser, server);
+  const lines = Array.from({ length: 20 }, (_, n) => `line ${n}\n`);
+  const edit = { oldText: lines.join(""), newText: lines.with(9, "<b>\u202enine\n").join("") };
+  const edits = [edit, { old_str: "same\nend", new_str: "same\nend\n", path: "a" }];
+  const call = ask(server, { toolName: "edit_file", arguments: { edits } });
+  await untilReady(page);
+  const diff = page.locator("#arguments .diff");
+  assertEquals(await diff.first().locator(".removed .content").allInnerTexts(), ["line 9"]);
+  assertEquals(await diff.first().locator(".added .content").allInnerTexts(), ["<b>U+202Enine"]);
+  assertEquals(await diff.first().locator(".content").count(), 8);
+  assertEquals(await diff.first().locator("summary").allInnerTexts(), [
+    "6 unchanged lines",
+    "7 unchanged lines",
+  ]);
+  await page.keyboard.press("d");
+  assertEquals(
+    await diff.first().locator(".line:not(.added) .content").allInnerTexts(),
+    lines.map((line) => line.trim()),
+  );
+  assertEquals(await diff.last().locator(".content").allInnerTexts(), [
+    "same",
+    "endno line feed",
+    "end",
+  ]);
+  await page.getByText("oldText → newText").waitFor();
+  await page.getByText("1 line removed, 1 line added").first().waitFor();
+  await page.keyboard.press("y");
+  assertEquals(await answerOf(call), `allowed ${JSON.stringify({ edits })}`);
+  assertEquals(browser.problems, []);
+});
+
+browserTest(
+  "who asked for it is told of requests while the page is in the background",
+  async (browser) => {
+    await using server = await askingServer();
+    const page = await openPage(browser, server);
+    await page.evaluate(recordNotifications);
+    ask(server, { toolName: "before" });
+    await untilWaiting(page, 1);
+    await page.getByRole("button", { name: "Notify me" }).click();
+    await page.getByRole("button", { name: "Notifications on" }).waitFor();
+    ask(server, { toolName: "with_focus" });
+    await untilWaiting(page, 2);
+    await page.evaluate(loseFocus);
+    ask(server, { toolName: "hidden\u202e", arguments: { secret: "x" } });
+    await untilWaiting(page, 3);
+    assertEquals(await page.evaluate(notifications), [
+      "A request waits for your decision: files.hiddenU+202E",
+    ]);
+    await page.getByRole("button", { name: "Notifications on" }).click();
+    ask(server, { toolName: "after" });
+    await untilWaiting(page, 4);
+    assertEquals((await page.evaluate(notifications)).length, 1);
+    assertEquals(server.runner.channel.pending, 4);
+    assertEquals(browser.problems, []);
+  },
+);
 
 browserTest("all that is known of a call is shown, and who says it", async (browser) => {
   await using server = await askingServer();

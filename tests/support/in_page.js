@@ -221,3 +221,31 @@ export async function unmarkedInCode(texts) {
     visible(`a.txt${text}, b`, { code: true }).querySelector(".mark") === null
   );
 }
+
+/** Keeps notifications instead of showing them, and allows them: no browser without a window has any. */
+export function recordNotifications() {
+  globalThis.shown = [];
+  globalThis.Notification = class {
+    static requestPermission() {
+      return Promise.resolve("granted");
+    }
+
+    constructor(title, { body }) {
+      globalThis.shown.push(`${title}: ${body}`);
+    }
+  };
+}
+
+/**
+ * The notifications that were kept.
+ *
+ * @returns {string[]} Their titles and texts.
+ */
+export function notifications() {
+  return globalThis.shown;
+}
+
+/** Lets the page believe that it is in the background. */
+export function loseFocus() {
+  document.hasFocus = () => false;
+}

@@ -7,7 +7,13 @@ import type { ElicitationAnswer } from "../../mcp/questions.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "../channel.ts";
 import { DECIDED } from "../desk.ts";
 import { type ElicitationChannel, ElicitationRequest } from "../questions.ts";
-import type { ApprovalCall, ApprovalRequest, ApprovalResponse, Remember } from "../request.ts";
+import {
+  type ApprovalCall,
+  type ApprovalRequest,
+  type ApprovalResponse,
+  NO_REASON,
+  type Remember,
+} from "../request.ts";
 import { callJson, type PersonRequest, questionJson, readAnswer } from "../wire.ts";
 
 /** Options of the approval page. */
@@ -39,6 +45,17 @@ export interface PersonDesks {
   readonly workspace?: string | undefined;
   /** Looks for other sessions and what waits there, which pages name, too. */
   readonly elsewhere?: (() => Promise<Elsewhere>) | undefined;
+  /** Tells how calls end, which pages show with the decisions on them, until disposed. */
+  readonly followEnds?: ((follower: (end: CallEnd) => void) => Disposable) | undefined;
+}
+
+/** How a call ended. */
+export interface CallEnd {
+  readonly callId: string;
+  /** `"ok"`, or the type of the error. */
+  readonly status: string;
+  /** How long it took besides the decision, in milliseconds. */
+  readonly durationMs: number;
 }
 
 /** Other sessions, and what waits for a decision there. */
@@ -299,11 +316,22 @@ interface Outcome {
     | "approval_timeout"
     | "approval_unavailable"
     | "cancelled";
-  /** Why there was no answer. */
-  readonly reason?: string;
+  /** Why there was no answer, or why the person refused, if they said so. */
+  readonly reason?: string | undefined;
   /** The edited arguments, as the JSON text that is sent. */
   readonly arguments?: string;
   readonly remember?: Remember | undefined;
+}
+
+/** How a call ended that was allowed. */
+type Ending = Omit<CallEnd, "callId">;
+
+/** A request that is over. */
+interface SettledRequest {
+  readonly callId: string | undefined;
+  /** The request as JSON text. */
+  readonly view: string;
+  readonly outcome: Outcome & { readonly id: string; ending?: Ending | undefined };
 }
 
 interface OpenRequest {
@@ -313,6 +341,8 @@ interface OpenRequest {
   readonly view: string;
   /** Whether what was answered on pages counted. */
   readonly answers: Promise<boolean>[];
+  /** How its call ended, before whoever decided it has been told. */
+  ending?: Ending;
 }
 
 /** How much of what was decided is kept. The audit log has all of it. */
@@ -322,8 +352,8 @@ const MAX_SETTLED_CHARACTERS = 8 * 2 ** 20;
 /** The requests of both channels as pages see them: those that wait, and those that are over. */
 class RequestBoard implements Disposable {
   readonly #open = new Map<string, OpenRequest>();
-  /** Messages as JSON, the oldest first. */
-  readonly #settled: string[] = [];
+  /** The oldest first. */
+  readonly #settled: SettledRequest[] = [];
   readonly #watchers = new Set<(message: string) => void>();
   readonly #stack = new DisposableStack();
   readonly #workspace: string | undefined;
@@ -333,8 +363,9 @@ class RequestBoard implements Disposable {
   #elsewhere = '"elsewhere":[],"more":false,"sessions":[],"more_sessions":false';
 
   /** @param desks Whose requests are shown. */
-  constructor({ channel, elicitations, workspace }: PersonDesks) {
+  constructor({ channel, elicitations, workspace, followEnds }: PersonDesks) {
     this.#workspace = workspace;
+    if (followEnds !== undefined) this.#stack.use(followEnds((end) => this.#end(end)));
     this.#stack.use(
       channel.watch((request) =>
         this.#add(request, (response) => decisionOutcome(request, response))
@@ -352,7 +383,9 @@ class RequestBoard implements Disposable {
     const pending = [...this.#open.values()].map(({ view }) => view);
     const workspace = JSON.stringify(this.#workspace ?? null);
     return `{"type":"board","workspace":${workspace},"pending":[${pending.join(",")}],` +
-      `"settled":[${this.#settled.join(",")}],"dropped":${this.#dropped},${this.#elsewhere}}`;
+      `"settled":[${
+        this.#settled.map(settledText).join(",")
+      }],"dropped":${this.#dropped},${this.#elsewhere}}`;
   }
 
   /** What waits here, for the pages of other sessions. */
@@ -430,23 +463,35 @@ class RequestBoard implements Disposable {
 
   async #settle(open: OpenRequest, ended: Outcome): Promise<void> {
     const { id } = open.request;
-    const outcome = JSON.stringify({
-      id,
-      ...ended,
-      byPage: await answeredByPage(open),
-      endedAt: Date.now(),
-    });
+    const byPage = await answeredByPage(open);
+    const { request, view } = open;
+    const ending = isAllowed(ended) ? open.ending : undefined;
+    const outcome = { id, ...ended, byPage, endedAt: Date.now(), ending };
+    const settled = { callId: callIdOf(request), view, outcome };
     this.#open.delete(id);
-    const entry = `{"request":${open.view},"outcome":${outcome}}`;
-    this.#settled.push(entry);
-    this.#settledCharacters += entry.length;
+    this.#settled.push(settled);
+    this.#settledCharacters += sizeOf(settled);
     while (
       this.#settled.length > MAX_SETTLED || this.#settledCharacters > MAX_SETTLED_CHARACTERS
     ) {
-      this.#settledCharacters -= this.#settled.shift()?.length ?? 0;
+      const oldest = this.#settled.shift();
+      this.#settledCharacters -= oldest === undefined ? 0 : sizeOf(oldest);
       this.#dropped++;
     }
-    this.#tell(`{"type":"settled","outcome":${outcome}}`);
+    this.#tell(`{"type":"settled","outcome":${JSON.stringify(outcome)}}`);
+  }
+
+  /** A call has ended. Nothing is said of those that were not allowed: their decision is the end. */
+  #end({ callId, ...ending }: CallEnd): void {
+    for (const open of this.#open.values()) {
+      if (callIdOf(open.request) !== callId) continue;
+      open.ending = ending;
+      return;
+    }
+    const settled = this.#settled.findLast((settled) => settled.callId === callId);
+    if (settled === undefined || !isAllowed(settled.outcome)) return;
+    settled.outcome.ending = ending;
+    this.#tell(JSON.stringify({ type: "ended", id: settled.outcome.id, ending }));
   }
 
   #tell(message: string): void {
@@ -460,6 +505,24 @@ function viewOf(request: PersonRequest, since: Date): string {
     ? { kind: "elicitation", ...questionJson(request) }
     : callJson(request, request.argumentsJson);
   return JSON.stringify({ id: request.id, ...asked, asked_at: since.getTime() });
+}
+
+/** The call that is decided on. The one that a question of a server came up in goes on. */
+function callIdOf(request: PersonRequest): string | undefined {
+  return request instanceof ElicitationRequest ? undefined : request.callId;
+}
+
+function settledText({ view, outcome }: SettledRequest): string {
+  return `{"request":${view},"outcome":${JSON.stringify(outcome)}}`;
+}
+
+/** About how many characters are kept of it. */
+function sizeOf({ view, outcome }: SettledRequest): number {
+  return view.length + (outcome.arguments?.length ?? 0) + (outcome.reason?.length ?? 0);
+}
+
+function isAllowed({ result }: Outcome): boolean {
+  return result === "allowed" || result === "edited" || result === "settled";
 }
 
 function clip(name: string): string {
@@ -477,7 +540,8 @@ function decisionOutcome(request: ApprovalRequest, response: ApprovalResponse): 
   const { remember } = response;
   if (response === DECIDED) return { result: "settled" };
   if (!response.accepted) {
-    const { type, reason } = response;
+    const { type } = response;
+    const reason = response.reason === NO_REASON ? undefined : response.reason;
     return { result: type === "approval_rejected" ? "denied" : type, reason, remember };
   }
   const sent = stringifyExact(response.arguments);

@@ -116,21 +116,21 @@ export class ApprovalPage {
   }
 
   /**
-   * Leaves a request to the page: once nobody can be asked there any more, a call is rejected, and a
+   * Leaves a request to the page: once nobody can be asked there any more, a call is refused, and a
    * server's question is declined. An {@linkcode Approver} for whom pages are the only place.
    *
    * @param request A request of this tool server.
    */
   async decide(request: ApprovalRequest | ElicitationRequest): Promise<void> {
-    const reject = () => {
-      if (request instanceof ElicitationRequest) {
-        request.answer({ action: "decline" }, "approval_unavailable");
-      } else void request.reject(this.#desk.absence);
+    const refuse = () => {
+      const type = "approval_unavailable";
+      if (request instanceof ElicitationRequest) request.answer({ action: "decline" }, type);
+      else request.withdraw({ accepted: false, type, reason: this.#desk.absence });
     };
     using _watch = this.onChange((state) => {
-      if (state === "away") reject();
+      if (state === "away") refuse();
     });
-    if (this.state === "away") reject();
+    if (this.state === "away") refuse();
     await request.response;
   }
 

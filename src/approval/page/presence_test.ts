@@ -5,6 +5,7 @@ import type { ApprovalCall } from "../request.ts";
 import { sealObject } from "../../json/exact.ts";
 import { ElicitationChannel } from "../questions.ts";
 import { PageDesk, type PersonDesks } from "./desk.ts";
+import { ApprovalPage } from "./page.ts";
 
 const call: ApprovalCall = {
   kind: "tool",
@@ -84,6 +85,20 @@ Deno.test("calls wait while a page is open, and for some seconds after the last 
   time.advance(3000);
   assertEquals(await asked, "approval_unavailable: The approval page was closed");
   assertEquals(states, ["open", "expected", "open", "expected", "away"]);
+});
+
+Deno.test("a call that was left to a page that nobody opened was not decided by anybody", async () => {
+  using time = new FakeTime();
+  const channel = new ApprovalChannel();
+  using desk = new PageDesk(desks(channel));
+  const page = new ApprovalPage(desk, () => new URL("http://127.0.0.1"));
+  using _approver = channel.attach((request) => page.decide(request));
+  page.url();
+  const asked = refusal(channel.request(call));
+  time.advance(5 * 60_000);
+  const why = "approval_unavailable: Nobody opened the approval page in time";
+  assertEquals(await asked, why);
+  assertEquals(await refusal(channel.request(call)), why, "nobody is expected any more");
 });
 
 Deno.test("a code opens one page, once, and only in time", () => {

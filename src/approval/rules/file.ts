@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { ConfigError } from "../../base/errors.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
-import { ifPresent, isPlainFolder, readHostileFile } from "../../files/safe.ts";
+import { ifPresent, isPlainFolder, readHostileFile, replaceHostileFile } from "../../files/safe.ts";
 import { OwnEntries } from "../../files/own_entries.ts";
 import { isInReach } from "../../process/trusted_path.ts";
 import { settingsFolder } from "../../files/user_folders.ts";
@@ -32,7 +32,7 @@ export interface FoundPolicy {
 /** Loaded with the first policy: most workspaces have none. */
 const reading = () => import("./parse.ts");
 
-/** The name of the workspace's policy in decisions. */
+/** The workspace's policy: its path in the workspace, and its name in decisions. */
 const WORKSPACE_POLICY = ".ipybox/policy.json";
 
 /**
@@ -81,11 +81,25 @@ export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPol
     const { parsePolicy } = await reading();
     const source = parsePolicy(name, text);
     await requireOutOfReach(path, workspace);
-    const accepted = folder === undefined ||
-      (await OwnEntries.open(folder, "policies")).has(name, text);
+    const accepted = folder === undefined || await isAcceptedPolicy(folder, text);
     found.push({ source, path, text, accepted });
   }
   return found;
+}
+
+/** Whether the user has accepted the text of a workspace's policy. */
+export async function isAcceptedPolicy(workspace: string, text: string): Promise<boolean> {
+  return (await OwnEntries.open(workspace, "policies")).has(WORKSPACE_POLICY, text);
+}
+
+/** Reads the text of a workspace's policy, whether or not it is a valid one. */
+export async function readWorkspacePolicy(workspace: string): Promise<string | undefined> {
+  return await readInWorkspace(join(workspace, WORKSPACE_POLICY), workspace);
+}
+
+/** Replaces the text of a workspace's policy. */
+export async function writeWorkspacePolicy(workspace: string, text: string): Promise<void> {
+  await replaceHostileFile(join(workspace, WORKSPACE_POLICY), text);
 }
 
 /** Records that the user accepts the text of a workspace's policy; whether that could be recorded. */

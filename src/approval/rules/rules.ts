@@ -34,6 +34,8 @@ export interface PolicySource {
 export interface RuleFinding {
   /** The name of the rule, such as `.ipybox/policy.json rule 2`. */
   readonly rule: string;
+  /** Its content. */
+  readonly written: PolicyRule;
   /** Its effect. */
   readonly effect: PolicyEffect;
   /** Whether it matches. */
@@ -129,7 +131,14 @@ export class PolicyRules implements ApprovalPolicy {
         if (match === "no") continue;
         const title = rule.name === undefined ? "" : ` (${rule.name})`;
         const { effect, reason } = rule;
-        findings.push({ rule: `${name} rule ${index + 1}${title}`, effect, match, doubt, reason });
+        findings.push({
+          rule: `${name} rule ${index + 1}${title}`,
+          written: rule,
+          effect,
+          match,
+          doubt,
+          reason,
+        });
       }
     }
     if (findings.length === 0 && isShell(call) && !this.#isAboutShell) {

@@ -11,6 +11,7 @@ import {
   visible,
   visibleCode,
 } from "../../approval/call_text.ts";
+import { type ArgumentRow, argumentRows, hasEdits } from "../../approval/edits.ts";
 import { type ApprovalRequest, isShell } from "../../approval/request.ts";
 import { widthOf, wrapped } from "../../base/terminal.ts";
 import { MARK, marked, prose } from "../foreign_rows.ts";
@@ -20,11 +21,16 @@ export interface ShownRequest {
   readonly request: ApprovalRequest;
   readonly argumentsJson: string;
   readonly columns: number;
+  /** Whether what differs may be colored. */
+  readonly color?: boolean;
 }
 
 /** The most rows of one argument, and of all items at once. */
 const MAX_ROWS = 4;
 const MAX_ITEMS = 12;
+/** The most rows of arguments with edited texts, and of unchanged lines around changed ones. */
+const MAX_EDIT_ITEMS = 30;
+const CONTEXT = 2;
 
 /** Shows a request in a few rows and says how much is left out. */
 export function summary(shown: ShownRequest): string {
@@ -78,24 +84,61 @@ export function details(shown: ShownRequest): string {
 }
 
 /** The call in one row if there is room, or else with each argument on its own rows. */
-function callRows({ request, argumentsJson, columns }: ShownRequest, fold: boolean): string[] {
+function callRows(shown: ShownRequest, fold: boolean): string[] {
+  const { request, argumentsJson, columns } = shown;
   const call = callOf(request, argumentsJson);
   const line = MARK + describeCall(call);
   if (line.length <= columns && widthOf(line) <= columns) return [line];
   const { arguments: args } = call;
-  const items = Object.entries(args).map(([name, value]) => {
-    const text = `  ${describeArgument(name, value)}`;
-    return fold ? shortened(text, columns) : marked(text, columns);
-  });
-  const shown = fold ? folded(items, "arguments") : items;
-  return [...marked(`${callName(request)}(`, columns), ...shown.flat(), `${MARK})`];
+  const isEdit = hasEdits(args);
+  const items = isEdit ? editItems(argumentRows(args), shown, fold) : Object.entries(args).map(
+    ([name, value]) => {
+      const text = `  ${describeArgument(name, value)}`;
+      return fold ? shortened(text, columns) : marked(text, columns);
+    },
+  );
+  const all = fold
+    ? isEdit ? folded(items, "rows", MAX_EDIT_ITEMS) : folded(items, "arguments")
+    : items;
+  return [...marked(`${callName(request)}(`, columns), ...all.flat(), `${MARK})`];
 }
 
-function shellRows({ request, argumentsJson, columns }: ShownRequest, fold: boolean): string[] {
+const COLORS = { "-": 31, "+": 32 } as const;
+
+/** The rows of arguments with edited texts; where they are folded, without unchanged lines far from changes. */
+function editItems(
+  rows: readonly ArgumentRow[],
+  { columns, color = false }: ShownRequest,
+  fold: boolean,
+): string[][] {
+  const rowsOf = ({ change, text }: ArgumentRow) => {
+    const shown = fold ? shortened(text, columns) : marked(text, columns);
+    const code = color && change !== undefined && change !== " " ? COLORS[change] : undefined;
+    if (code === undefined) return shown;
+    return shown.map((row) =>
+      row.startsWith(MARK) ? `${MARK}\x1b[${code}m${row.slice(MARK.length)}\x1b[0m` : row
+    );
+  };
+  const isFar = (index: number) =>
+    rows.slice(Math.max(index - CONTEXT, 0), index + CONTEXT + 1)
+      .every(({ change }) => change !== "-" && change !== "+");
+  const items: string[][] = [];
+  for (let index = 0; index < rows.length;) {
+    let end = index;
+    while (fold && rows[end]?.change === " " && isFar(end)) end++;
+    if (end - index > 1) items.push([`    … ${end - index} unchanged lines: d shows them`]);
+    else items.push(...rows.slice(index, end = index + 1).map(rowsOf));
+    index = end;
+  }
+  return items;
+}
+
+function shellRows(shown: ShownRequest, fold: boolean): string[] {
+  const { request, argumentsJson, columns } = shown;
   const { cmd, program, ...others } = callOf(request, argumentsJson).arguments;
   const isKnown = program === undefined || typeof program === "string";
   if (typeof cmd !== "string" || !isKnown || Object.keys(others).length > 0) {
-    return callRows({ request, argumentsJson, columns }, fold);
+    return callRows(shown, fold);
   }
   const rowsOf = (line: string) => {
     const text = visibleCode(line);
@@ -107,9 +150,13 @@ function shellRows({ request, argumentsJson, columns }: ShownRequest, fold: bool
 }
 
 /** Omits the middle of a long list and says how much. */
-function folded<T extends string | string[]>(items: readonly T[], what: string): (T | string)[] {
-  if (items.length <= MAX_ITEMS) return [...items];
-  const [head, tail] = [items.slice(0, MAX_ITEMS - 3), items.slice(-2)];
+function folded<T extends string | string[]>(
+  items: readonly T[],
+  what: string,
+  max = MAX_ITEMS,
+): (T | string)[] {
+  if (items.length <= max) return [...items];
+  const [head, tail] = [items.slice(0, max - 3), items.slice(-2)];
   const left = items.length - head.length - tail.length;
   return [...head, `    … ${left} more ${what}: d shows them`, ...tail];
 }

@@ -116,7 +116,8 @@ class Dialogue {
 
   #shown(): ShownRequest {
     const argumentsJson = this.#argumentsJson;
-    return { request: this.#request, argumentsJson, columns: terminalSize().columns };
+    const { color } = this.#io;
+    return { request: this.#request, argumentsJson, columns: terminalSize().columns, color };
   }
 
   /** Whether arguments can be edited: a change is made as requested or not at all. */

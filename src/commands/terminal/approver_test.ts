@@ -144,6 +144,41 @@ Deno.test("summary() says what it leaves out where no text fits beside the mark"
   }
 });
 
+Deno.test("an edit shows what it changes, folded where it is long, and whole on demand", () => {
+  const lines = Array.from({ length: 9 }, (_, n) => `line ${n}\n`);
+  const edit = { oldText: lines.join(""), newText: lines.with(4, "\u001b[2K\n").join("") };
+  const asked = call(JSON.stringify({ edits: [edit] }));
+  const rows = (show: typeof summary) => shownOf(asked, show).trimEnd().split("\n");
+  assertEquals(rows(summary), [
+    "  | fs.read(",
+    "  |   edits=[",
+    "  |     {",
+    "  |       oldText → newText:",
+    "    … 2 unchanged lines: d shows them",
+    "  |         'line 2\\n'",
+    "  |         'line 3\\n'",
+    "  |       - 'line 4\\n'",
+    "  |       + '\\x1b[2K\\n'",
+    "  |         'line 5\\n'",
+    "  |         'line 6\\n'",
+    "    … 2 unchanged lines: d shows them",
+    "  |     }",
+    "  |   ]",
+    "  | )",
+  ]);
+  assertEquals(rows(details).filter((row) => row.includes("'line ")).length, 9);
+  const request = new ApprovalRequest(asked);
+  const { argumentsJson } = request;
+  const colored = summary({ request, argumentsJson, columns: 40, color: true });
+  assertStringIncludes(colored, "  | \x1b[31m      - 'line 4\\n'\x1b[0m\n");
+  assertStringIncludes(colored, "  | \x1b[32m      + '\\x1b[2K\\n'\x1b[0m\n");
+  const all = call(JSON.stringify({ old_str: "", new_str: "x\n".repeat(100) }));
+  assertStringIncludes(
+    shownOf(all),
+    "    … 72 more rows: d shows them\n  |   + 'x\\n'\n",
+  );
+});
+
 Deno.test("details() leaves nothing out, and marks what others wrote", () => {
   const asked = call(JSON.stringify({ text: `${"x".repeat(500)}END` }), {
     title: "Read\u001b[2K",
