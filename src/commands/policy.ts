@@ -28,7 +28,7 @@ import {
   forgetConsents,
   listConsents,
 } from "./policy_consents.ts";
-import { accept, edit, init, warningsOf } from "./policy_file.ts";
+import { edit, init, warningsOf } from "./policy_file.ts";
 import { printable } from "./terminal/columns.ts";
 import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
 
@@ -40,7 +40,6 @@ export const policy: Command = {
     "test [OPTIONS]",
     "explain SERVER.TOOL [ARGUMENTS] [OPTIONS]",
     "explain --shell LINE [OPTIONS]",
-    "accept [OPTIONS]",
     "consents [OPTIONS]",
     "forget ID… | --all",
     "schema",
@@ -65,16 +64,15 @@ export const policy: Command = {
     "Policies are .ipybox/policy.json in the workspace and your own,",
     "~/.config/ipybox/policy.json. ARGUMENTS is a JSON object. Instead of",
     "SERVER.TOOL, you can give a call as a JSON object, as in a policy's tests.",
-    "ipybox asks about what the workspace's file allows until you accept the file: it",
-    "may have come with a repository. accept shows it and remembers your answer on",
-    "this machine until the file changes. check and test treat it as accepted.",
+    "ipybox asks about what the workspace's file allows until you accept the file with",
+    "`ipybox trust`: it may have come with a repository. check and test treat it as",
+    "accepted.",
     "consents lists the decisions remembered permanently; forget removes them.",
     "",
     "Examples:",
     "",
     "  ipybox policy init reads",
     "  ipybox policy check ~/policy.json",
-    "  ipybox policy accept",
     `  ipybox policy explain files.read_file '{"path": "notes.txt"}'`,
     "  ipybox policy explain --shell 'git log -3'",
     "  ipybox policy forget 1c0ffee5",
@@ -100,15 +98,15 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (action === "forget") {
     return await forgetConsents(workspace, io, { ids: rest, all: parsed.has("all") });
   }
-  if (action === "accept" || action === "init" || action === "edit") {
+  if (action === "init" || action === "edit") {
     if (parsed.given("file")) {
       throw new UsageError(`A file that you name needs no acceptance: ${action} takes no --file`);
     }
     if (action === "init") return await init(workspace, rest[0] ?? "reads", { parsed, io });
-    return await (action === "edit" ? edit : accept)(workspace, parsed, io);
+    return await edit(workspace, parsed, io);
   }
   if (action !== "check" && action !== "test" && action !== "explain") {
-    const known = "init, edit, check, test, explain, accept, consents, forget or schema";
+    const known = "init, edit, check, test, explain, consents, forget or schema";
     throw new UsageError(`Unknown action "${action}": use ${known}`);
   }
   const call = action === "explain" ? callOf(rest, parsed) : undefined;

@@ -1,4 +1,4 @@
-/** `ipybox policy init`, `edit` and `accept`: the policy of a workspace. */
+/** `ipybox policy init` and `edit`, and the policy's part of `trust`. */
 import { join } from "node:path";
 import {
   acceptPolicy,
@@ -101,8 +101,11 @@ export async function init(
     .map(([name]) => name);
   await writeWorkspacePolicy(workspace, textOf(JSON.stringify(names)));
   io.err(`Wrote ${path}`);
-  if (io.interactive || parsed.has("yes")) return await accept(workspace, parsed, io);
-  io.err("It allows nothing until you accept it: `ipybox policy accept`");
+  if (io.interactive || parsed.has("yes")) {
+    await acceptPolicyOf(workspace, parsed, io);
+    return EXIT.ok;
+  }
+  io.err("It allows nothing until you accept it: `ipybox trust`");
   return EXIT.ok;
 }
 
@@ -125,7 +128,10 @@ export async function edit(
   const wasAccepted = await isAcceptedPolicy(workspace, before);
   await writeWorkspacePolicy(workspace, text);
   // What they have never accepted may have come with a repository: they see it as ipybox reads it.
-  if (!wasAccepted) return await accept(workspace, parsed, io);
+  if (!wasAccepted) {
+    await acceptPolicyOf(workspace, parsed, io);
+    return EXIT.ok;
+  }
   for (const warning of warningsOf(new PolicyRules([parsePolicy(path, text)]))) {
     io.log.warn(warning);
   }
@@ -157,21 +163,22 @@ async function editedPolicy(before: string, io: CommandIo): Promise<string> {
 /** Rows on the screen besides the rules to accept. */
 const MARGIN_ROWS = 4;
 
-/** Shows the workspace's policy, and records that the person accepts it. */
-export async function accept(
+/** Shows the workspace's policy unless it counts already, and records that the person accepts it. */
+export async function acceptPolicyOf(
   workspace: string,
   parsed: ParsedArgs,
   io: CommandIo,
-): Promise<number> {
+): Promise<void> {
+  const policy = await unacceptedPolicy(workspace);
+  if (policy !== undefined) await acceptFound(workspace, policy, parsed, io);
+}
+
+/** The workspace's policy, if there is one that does not count yet. */
+export async function unacceptedPolicy(workspace: string): Promise<FoundPolicy | undefined> {
   const path = pathOf(workspace);
-  const policy = (await findPolicies({ workspace })).find((found) => found.path === path);
-  if (policy === undefined) throw new UsageError(`There is no policy to accept: ${path}`);
-  if (policy.accepted) {
-    io.err(`You have accepted ${printable(policy.path)} already`);
-    return EXIT.ok;
-  }
-  await acceptFound(workspace, policy, parsed, io);
-  return EXIT.ok;
+  return (await findPolicies({ workspace })).find((found) =>
+    found.path === path && !found.accepted
+  );
 }
 
 /** Shows a policy of a workspace, and records that the person accepts it. */

@@ -1,11 +1,10 @@
 import { ConfigError } from "../base/errors.ts";
-import { findPolicies, policyFiles } from "../approval/rules/file.ts";
 import { acceptNames, ownNames, readVariables } from "../sandbox/own_variables.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { startEvidence } from "../servers/start_evidence.ts";
 import { agrees, type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { foreignText } from "./foreign_rows.ts";
-import { acceptFound } from "./policy_file.ts";
+import { acceptFound, unacceptedPolicy } from "./policy_file.ts";
 import { launchRows } from "./register.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
@@ -62,11 +61,8 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       await attempt(() => decide(setting, parsed, io));
     }
   }
-  const path = policyFiles(workspace).get(".ipybox/policy.json");
-  const policy = (await findPolicies({ workspace })).find((found) => found.path === path);
-  if (policy !== undefined && !policy.accepted) {
-    await attempt(() => acceptFound(workspace, policy, parsed, io));
-  }
+  const policy = await unacceptedPolicy(workspace);
+  if (policy !== undefined) await attempt(() => acceptFound(workspace, policy, parsed, io));
   if (seen === 0) io.err(`Nothing to accept: all settings in ${printable(workspace)} count`);
   return failed === 0 ? EXIT.ok : EXIT.failed;
 }

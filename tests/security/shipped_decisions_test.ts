@@ -67,7 +67,7 @@ Deno.test("A policy that came with a repository allows nothing until it is accep
   await loadPolicy({ workspace: path, log });
   assertEquals(warned.length, 1);
   assertStringIncludes(warned[0] ?? "", file);
-  assertStringIncludes(warned[0] ?? "", "`ipybox policy accept`");
+  assertStringIncludes(warned[0] ?? "", "`ipybox trust`");
 
   for (const action of [["check"], ["test"], ["explain", "raw.echo"]]) {
     const { code, stderr } = await ipybox(["policy", ...action], options);
@@ -76,8 +76,8 @@ Deno.test("A policy that came with a repository allows nothing until it is accep
   }
   assertMatch((await ipybox(["policy", "explain", "raw.echo"], options)).stdout, /^ask: /);
 
-  const unasked = await ipybox(["policy", "accept"], options);
-  assertEquals(unasked.code, 2);
+  const unasked = await ipybox(["trust"], options);
+  assertEquals(unasked.code, 1);
   assertStringIncludes(
     unasked.stderr,
     "Calls of any tool or command that it allows without asking (1):\n",
@@ -85,7 +85,7 @@ Deno.test("A policy that came with a repository allows nothing until it is accep
   assertStringIncludes(unasked.stderr, "--yes");
   assertEquals(await outcomes(path), refused);
 
-  const accepted = await ipybox(["policy", "accept", "--yes"], options);
+  const accepted = await ipybox(["trust", "--yes"], options);
   assertEquals(accepted.code, 0, accepted.stderr);
   assertEquals(await outcomes(path), { ends: ["ran", "approval_rejected"], asked: [] });
   assertEquals((await ipybox(["policy", "check"], options)).stderr.includes("accepted"), false);
@@ -101,7 +101,7 @@ Deno.test("A policy that came with a repository hides nothing from the audit log
   await using workspace = await clone("policy.json", '{"redact": ["*"]}');
   const { path } = workspace;
   assertEquals((await loadPolicy({ workspace: path, log: silentLogger }))?.redact, []);
-  const { code, stderr } = await ipybox(["policy", "accept", "--yes"], { cwd: path });
+  const { code, stderr } = await ipybox(["trust", "--yes"], { cwd: path });
   assertEquals(code, 0, stderr);
   assertStringIncludes(stderr, 'Arguments that it omits from the audit log (1):\n  | "*"');
   assertEquals((await loadPolicy({ workspace: path, log: silentLogger }))?.redact, ["*"]);
@@ -145,7 +145,7 @@ Deno.test("what a shipped policy allows stands before the question, however it i
     await t.step(name, async () => {
       await using folder = await clone("policy.json", text);
       const { code, output } = await ipyboxAtTerminal(
-        ["policy", "accept", "--workspace", folder.path],
+        ["trust", "--workspace", folder.path],
         [["Accept it?", "n\n"]],
       );
       assertEquals(code === 0, false);
@@ -174,7 +174,7 @@ Deno.test("a shipped policy cannot put out of sight that it allows all kinds of 
     const trustedServers = Array.from({ length: 100 }, (_, n) => `server_${n}`);
     await using folder = await clone("policy.json", JSON.stringify({ rules, trustedServers }));
     return await ipyboxAtTerminal(
-      ["policy", "accept", "--workspace", folder.path],
+      ["trust", "--workspace", folder.path],
       [["Accept it?", "n\n"]],
     );
   };

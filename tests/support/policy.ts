@@ -1,7 +1,7 @@
 import { acceptPolicy } from "../../src/approval/rules/file.ts";
 
 /**
- * Writes a workspace's policy and accepts it, as `ipybox policy accept` does.
+ * Writes a workspace's policy and accepts it, as `ipybox trust` does.
  *
  * @param workspace The workspace.
  * @param text The policy.

@@ -40,7 +40,7 @@ const WORKSPACE_POLICY = ".ipybox/policy.json";
  * `~/.config/ipybox/policy.json` (or below `XDG_CONFIG_HOME`).
  *
  * The workspace's may have come with a repository: until the user accepts its text on this machine,
- * with `ipybox policy accept`, calls that it allows need approval. A named file needs no
+ * with `ipybox trust`, calls that it allows need approval. A named file needs no
  * acceptance.
  *
  * @param options The workspace, or a file to use instead.
@@ -110,7 +110,7 @@ export async function acceptPolicy(workspace: string, text: string): Promise<boo
 /** The warning about a policy that is not accepted. */
 export function notAccepted({ path }: FoundPolicy): string {
   return `You have not accepted the current version of policy ${path}: calls that it allows need approval. ` +
-    "Review and accept it with `ipybox policy accept`";
+    "Review and accept it with `ipybox trust`";
 }
 
 /**
