@@ -52,7 +52,7 @@ const UNUSABLE: readonly (readonly [name: string, params: string, said: string])
   ["", '{"command":"1"}', "Invalid MCP server name"],
   ["A_b", '{"command":"1"}', 'Servers "a-b" and "A_b" would both be "a_b" in Python, in x.json'],
   ["b", '{"command":"1","envFile":".env"}', "envFile"],
-  ["b", "1", 'MCP server "b": specify either "command" or "url", in x.json'],
+  ["b", "1", 'must be an object with "command" or "url", in x.json'],
   ["b", '{"command":"1","env":{"K":"${input:key}"}}', "uses ${input:key}, which only the editor"],
 ];
 

@@ -382,7 +382,7 @@ except Exception as error:
     await writeAcceptedPolicy(folder.path, policy);
     for (const code of [list, call]) {
       const { stdout } = await ipybox(["run", "--workspace", folder.path, "-c", code]);
-      assertMatch(stdout, /has not registered it.*ipybox register/);
+      assertMatch(stdout, /has not registered it.*ipybox trust/);
     }
     assertEquals(await started(), false);
   });
