@@ -28,6 +28,12 @@ export interface ApprovalPolicy {
    * ones.
    */
   readonly redact?: readonly string[];
+  /**
+   * Whether it may ask about or deny shell commands. If not, kernels run them without a question.
+   *
+   * @default {true}
+   */
+  readonly guardsShell?: boolean;
 }
 
 /** One mode for each kind of call. */
@@ -94,7 +100,8 @@ export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
 /** Whether a setting may ask about or deny shell commands. If not, kernels need not ask. */
 export function guardsShell(setting: ApprovalSetting = {}): boolean {
   if (typeof setting === "string") return setting !== "allow";
-  return "decide" in setting || (setting.shell ?? "allow") !== "allow";
+  if ("decide" in setting) return setting.guardsShell ?? true;
+  return (setting.shell ?? "allow") !== "allow";
 }
 
 const KINDS = [

@@ -128,6 +128,7 @@ export class ToolRunner implements AsyncDisposable {
       variables,
       log,
       admit: (serverName, params, signal) => this.#starts.admit(serverName, params, signal),
+      isAdmitted: (serverName, params) => this.#starts.isAdmitted(serverName, params),
       hooks: (serverName) => messages.hooks(serverName),
     });
     this.starting = this.#pool.starting;
@@ -331,7 +332,7 @@ export class ToolRunner implements AsyncDisposable {
    */
   async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
     this.#changes.forget(serverName);
-    const run = await this.#starts.evidence(serverName, params);
+    const run = await this.#starts.evidence(serverName, params, true);
     return await this.registry.register(serverName, params, run);
   }
 

@@ -44,6 +44,7 @@ export async function allowingReads(
     annotations?.readOnlyHint === true;
   return {
     redact: policy?.redact ?? [],
+    guardsShell: policy !== undefined, // by default, shell commands run
     decide: (call) => (isUnchanged(call) ? withReads : without).decide(call),
   };
 }

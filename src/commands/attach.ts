@@ -1,3 +1,4 @@
+import { optionsToAttach } from "../executor/option_keys.ts";
 import { onAbort } from "../base/signals.ts";
 import { CodeExecutionError, ExecutionTimeoutError } from "../base/errors.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
@@ -43,7 +44,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const { workspace } = record;
   refuseOfClient(record);
   const options = await executorOptions(parsed, io, workspace);
-  const executor = await CodeExecutor.attach(id, options);
+  const executor = await CodeExecutor.attach(id, optionsToAttach(options));
   let leaving: Promise<void> | undefined;
   const leave = () => leaving ??= executor.detach();
   const close = async () => {

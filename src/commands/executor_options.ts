@@ -111,7 +111,7 @@ export async function executorOptions(
     ...kernelOptions(parsed, io, workspace),
     placement: await placementOf(parsed, workspace),
     approval: policy ?? modes,
-    kernelEnv: await kernelEnvOf(workspace),
+    kernelEnv: await kernelEnvOf(workspace, io.log),
     signal: io.signal,
   };
 }
@@ -246,9 +246,12 @@ async function readPlacement(where: string, workspace: string): Promise<Placemen
 }
 
 /** The kernel's variables: those named `KERNEL_ENV_X`, as `X`, before the workspace's `.env`. */
-export async function kernelEnvOf(workspace: string): Promise<Record<string, string>> {
+export async function kernelEnvOf(
+  workspace: string,
+  log: Logger,
+): Promise<Record<string, string>> {
   const prefix = "KERNEL_ENV_";
-  const file = await readDotenv(workspace);
+  const file = await readDotenv(workspace, log);
   return Object.fromEntries(
     Object.entries({ ...file, ...Deno.env.toObject() })
       .filter(([name]) => name.startsWith(prefix) && name.length > prefix.length)

@@ -152,7 +152,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     approve,
     approveShell,
     policy,
-    kernelEnv: await kernelEnvOf(workspace),
+    kernelEnv: await kernelEnvOf(workspace, io.log),
     page: parsed.has("page"),
     structured: parsed.has("structured"),
     version: config.version,

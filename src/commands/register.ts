@@ -189,7 +189,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       signal: io.signal,
       log: io.log,
       beforeWrite: async () => {
-        const run = await startEvidence(name, params, { workspace, log: io.log });
+        const run = await startEvidence(name, params, { workspace, isOwn: true, log: io.log });
         return await registry.register(name, params, run);
       },
     }).catch((error: unknown) => {

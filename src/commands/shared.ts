@@ -47,8 +47,9 @@ export function requireServerName(name: string): void {
 export function unknownServer(name: string, registered: readonly string[]): UsageError {
   if (registered.length === 0) return new UsageError("No servers are registered yet");
   const [near] = nearestNames(name, registered, 1);
-  const hint = near === undefined ? ": there" : `; did you mean "${near}"? There`;
-  return new UsageError(`No server "${name}" is registered${hint} are ${registered.join(", ")}`);
+  const hint = near === undefined ? "." : `; did you mean "${near}"?`;
+  const all = registered.join(", ");
+  return new UsageError(`No server "${name}" is registered${hint} Registered: ${all}`);
 }
 
 /** Reads a file that the command line names. */

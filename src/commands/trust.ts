@@ -1,5 +1,5 @@
 import { ConfigError } from "../base/errors.ts";
-import { acceptNames, ownNames, readVariables } from "../sandbox/own_variables.ts";
+import { acceptVariables, ownVariables, readVariables } from "../sandbox/own_variables.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { startEvidence } from "../servers/start_evidence.ts";
 import { agrees, type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
@@ -44,26 +44,39 @@ interface Untrusted {
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
+  const asking = (settings: readonly Untrusted[]) =>
+    settings.map((setting) => () => decide(setting, parsed, io));
+  const policy = async () => {
+    const found = await unacceptedPolicy(workspace);
+    return found === undefined ? [] : [() => acceptFound(workspace, found, parsed, io)];
+  };
   let seen = 0;
   let failed = 0;
-  const attempt = async (decision: () => Promise<void>) => {
-    seen++;
+  const attempt = async (work: () => Promise<void>) => {
     try {
-      await decision();
+      await work();
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error; // one setting must not prevent the others
       failed++;
       io.err(`ipybox: ${printable(error.message)}`);
     }
   };
-  for (const find of [variables, servers]) { // in this order: variables say what servers run
-    for (const setting of await find(workspace, io)) {
-      await attempt(() => decide(setting, parsed, io));
-    }
+  const finders = [ // in this order: variables say what servers run
+    async () => asking(await variables(workspace, io)),
+    async () => asking(await servers(workspace, io)),
+    policy,
+  ];
+  for (const find of finders) {
+    await attempt(async () => {
+      for (const decision of await find()) {
+        seen++;
+        await attempt(decision);
+      }
+    });
   }
-  const policy = await unacceptedPolicy(workspace);
-  if (policy !== undefined) await attempt(() => acceptFound(workspace, policy, parsed, io));
-  if (seen === 0) io.err(`Nothing to accept: all settings in ${printable(workspace)} count`);
+  if (seen + failed === 0) {
+    io.err(`Nothing to accept: all settings in ${printable(workspace)} count`);
+  }
   return failed === 0 ? EXIT.ok : EXIT.failed;
 }
 
@@ -85,22 +98,22 @@ async function decide(setting: Untrusted, parsed: ParsedArgs, io: CommandIo): Pr
   io.err(setting.accepted);
 }
 
-/** The variables that were added to the `.env` since code could write it. Values may be secret. */
+/** The variables in the `.env` that code may have written. Values may be secret. */
 async function variables(workspace: string, io: CommandIo): Promise<Untrusted[]> {
-  const own = await ownNames(workspace);
-  const all = Object.keys(await readVariables(workspace));
-  const added = own === undefined ? [] : all.filter((name) => !own.includes(name));
-  if (added.length === 0) return [];
+  const file = await readVariables(workspace);
+  const own = await ownVariables(workspace, file);
+  const others = Object.keys(file.variables).filter((name) => !Object.hasOwn(own, name));
+  if (others.length === 0) return [];
   const path = printable(`${workspace}/.env`);
   return [{
     show: () => {
-      io.err(`${path} has variables that you or code which ran here added (${added.length}):`);
-      io.err(foreignText(added.join("\n"), terminalSize().columns).trimEnd());
+      io.err(`${path} has variables that you or code which ran here wrote (${others.length}):`);
+      io.err(foreignText(others.join("\n"), terminalSize().columns).trimEnd());
     },
     question: "Let MCP servers and kernels use them?",
     accepted: `Accepted the variables in ${path}`,
     refused: `The variables in ${path} were not accepted`,
-    accept: () => acceptNames(workspace, added),
+    accept: () => acceptVariables(workspace, file),
   }];
 }
 
@@ -111,7 +124,7 @@ async function servers(workspace: string, io: CommandIo): Promise<Untrusted[]> {
   for (const [name, params] of registry.entries) {
     const isOwn = registry.isOwn(name, params);
     const refused = `MCP server "${name}" was not accepted`;
-    const evidence = await startEvidence(name, params, { workspace, log: io.log })
+    const evidence = await startEvidence(name, params, { workspace, isOwn, log: io.log })
       .catch((error: unknown) => {
         if (error instanceof ConfigError) return error;
         throw error;
@@ -125,7 +138,7 @@ async function servers(workspace: string, io: CommandIo): Promise<Untrusted[]> {
     found.push({
       show: () => {
         const what = isOwn
-          ? "files of the workspace that it runs have changed since you registered it"
+          ? "its files in the workspace, or its sandbox settings, have changed since you registered it"
           : "you have not registered it";
         io.err([`MCP server "${name}": ${what}`, ...launchRows(name, params, evidence)].join("\n"));
       },

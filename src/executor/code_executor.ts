@@ -389,7 +389,8 @@ export class CodeExecutor implements AsyncDisposable {
             if (await approve(event.request)) await event.request.accept();
             else await event.request.reject("The program refused it");
           } else if (event.request.kind === "change") {
-            const reason = "execute() approves calls, but not the start of unregistered servers";
+            const reason =
+              "execute() approves calls, but not the start of servers that are new or have changed";
             await event.request.reject(reason);
           } else await event.request.accept();
           break;
@@ -585,8 +586,8 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Registers an MCP server with the workspace and generates its Python API in `mcptools/`. The server
-   * keeps running for calls. Code can import its API immediately; {@linkcode reset} reloads one that was already imported. If anything fails,
-   * nothing is changed.
+   * keeps running for calls. Code can import its API immediately; {@linkcode reset} reloads one that was
+   * already imported. If anything fails, nothing is changed.
    *
    * @param name The server's name, which is also the name of its Python package.
    * @param params How the server is started or reached. `${VAR}` is filled in each time.

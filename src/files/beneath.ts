@@ -72,10 +72,16 @@ export async function listBeneath(root: string, parts: readonly string[]): Promi
     }
     const { isFile, isDirectory, isSymlink, size, mtime } = status;
     const type = isFile ? "file" : isDirectory ? "folder" : isSymlink ? "link" : "other";
-    const modified = (mtime ?? new Date(0)).toISOString();
+    const modified = isoTime(mtime?.getTime() ?? 0);
     entries.push({ name, type, size: isFile ? size : 0, modified });
   }
   return entries;
+}
+
+/** A time in ISO 8601 format. Code can give a file one that no date has. */
+export function isoTime(milliseconds: number): string {
+  const inRange = Number.isFinite(milliseconds) && Math.abs(milliseconds) <= 8.64e15;
+  return new Date(inRange ? milliseconds : 0).toISOString();
 }
 
 /** Opens a plain file for reading. */

@@ -54,14 +54,28 @@ export class OwnEntries {
       this.#digests[name] === this.#digest(name, value);
   }
 
+  /** What is recorded of an entry, to {@linkcode restore}. */
+  digestOf(name: string): string | undefined {
+    return Object.hasOwn(this.#digests, name) ? this.#digests[name] : undefined;
+  }
+
+  /** Records again what was recorded. */
+  async restore(name: string, digest: string | undefined): Promise<void> {
+    await this.#record(name, digest);
+  }
+
   /** Records that an entry is the user's own; `undefined` removes it. Whether other processes see that. */
   async set(name: string, value: unknown): Promise<boolean> {
-    this.#digests = this.#changed(this.#digests, name, value);
+    return await this.#record(name, value === undefined ? undefined : this.#digest(name, value));
+  }
+
+  async #record(name: string, digest: string | undefined): Promise<boolean> {
+    this.#digests = changed(this.#digests, name, digest);
     if (this.#place === undefined) return false;
     const { folder, path } = this.#place;
     try {
       using _lock = await lockUserFolder(folder);
-      this.#digests = this.#changed(await readDigests(path), name, value);
+      this.#digests = changed(await readDigests(path), name, digest);
       await replaceHostileFile(path, JSON.stringify(this.#digests, null, 2) + "\n");
       return true;
     } catch (error) {
@@ -70,19 +84,18 @@ export class OwnEntries {
     }
   }
 
-  #changed(
-    all: Readonly<Record<string, string>>,
-    name: string,
-    value: unknown,
-  ): Readonly<Record<string, string>> {
-    const others = Object.entries(all).filter(([other]) => other !== name);
-    const own = value === undefined ? [] : [[name, this.#digest(name, value)] as const];
-    return Object.fromEntries([...others, ...own]);
-  }
-
   #digest(name: string, value: unknown): string {
     return sha256(canonicalJson(toExact([this.#workspace, name, value])));
   }
+}
+
+function changed(
+  all: Readonly<Record<string, string>>,
+  name: string,
+  digest: string | undefined,
+): Readonly<Record<string, string>> {
+  const others = Object.entries(all).filter(([other]) => other !== name);
+  return Object.fromEntries([...others, ...digest === undefined ? [] : [[name, digest] as const]]);
 }
 
 /** Reads digests. A damaged file has none: the user is asked again. */

@@ -100,22 +100,38 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
 }
 
 /** Replaces a text file in a folder that code may write to, as {@linkcode replaceFile} does. */
-export async function replaceHostileFile(path: string, text: string): Promise<void> {
+export async function replaceHostileFile(
+  path: string,
+  text: string,
+  options?: ReplaceOptions,
+): Promise<void> {
   await using folder = await PinnedFolder.open(dirname(path));
-  await replaceFile(join(folder.path, basename(path)), text).catch((error: unknown) => {
-    throw folder.named(error);
-  });
+  await replaceFile(join(folder.path, basename(path)), text, 0o600, options).catch(
+    (error: unknown) => {
+      throw folder.named(error);
+    },
+  );
+}
+
+interface ReplaceOptions {
+  /** Whether the text must be there after a power cut, as by default. */
+  readonly sync?: boolean;
 }
 
 /** Replaces a text file atomically. Where that fails, nothing is left of it. */
-export async function replaceFile(path: string, text: string, mode = 0o600): Promise<void> {
+export async function replaceFile(
+  path: string,
+  text: string,
+  mode = 0o600,
+  { sync = true }: ReplaceOptions = {},
+): Promise<void> {
   const temporary = join(dirname(path), `.${crypto.randomUUID()}.tmp`);
   try {
     // createNew fails if anything exists already, even a link.
     using file = await Deno.open(temporary, { write: true, createNew: true, mode });
     let bytes = new TextEncoder().encode(text);
     while (bytes.length > 0) bytes = bytes.subarray(await file.write(bytes));
-    await file.sync();
+    if (sync) await file.sync();
     await Deno.rename(temporary, path); // replaces even a link
   } catch (error) {
     await Deno.remove(temporary).catch(() => {}); // it may not have been created

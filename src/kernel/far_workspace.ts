@@ -1,3 +1,4 @@
+import { isoTime } from "../files/beneath.ts";
 import { z } from "zod";
 import { joinBytes } from "../base/bytes.ts";
 import type { ByteStream } from "../base/streams.ts";
@@ -16,7 +17,7 @@ const entriesSchema: z.ZodType<Entry[]> = z.array(z.object({
   size: z.number().min(0),
   /** In seconds since 1970. */
   modified: z.number().min(-8.64e12).max(8.64e12)
-    .transform((seconds) => new Date(seconds * 1000).toISOString()),
+    .transform((seconds) => isoTime(seconds * 1000)),
 })).max(MAX_ENTRIES);
 
 const NEWLINE = 10;

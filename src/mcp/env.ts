@@ -1,29 +1,27 @@
 import { join } from "node:path";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { lstatIfPresent } from "../files/safe.ts";
-import { ownNames, readVariables } from "../sandbox/own_variables.ts";
+import { ownVariables, readVariables } from "../sandbox/own_variables.ts";
 
 /** Reads the variables of a workspace's `.env` that are the user's, rather than executed code's. */
 export async function readDotenv(
   workspace: string,
   log: Logger = silentLogger,
-): Promise<Record<string, string>> {
+): Promise<Readonly<Record<string, string>>> {
   const path = join(workspace, ".env");
   if ((await lstatIfPresent(path))?.isSymlink) {
     log.warn(`${path} is ignored: code can write what a link leads to. Put a copy in its place`);
   }
-  const all = Object.entries(await readVariables(workspace));
-  if (all.length === 0) return {};
-  const names = await ownNames(workspace);
-  const own = names === undefined ? all : all.filter(([name]) => names.includes(name));
-  if (own.length < all.length) {
-    const others = all.filter((entry) => !own.includes(entry)).map(([name]) => name);
+  const file = await readVariables(workspace);
+  const own = await ownVariables(workspace, file);
+  const others = Object.keys(file.variables).filter((name) => !Object.hasOwn(own, name));
+  if (others.length > 0) {
     log.warn(
-      `${path}: ignored ${listed(others)}, which code that ran here may have added. ` +
+      `${path}: ignored ${listed(others)}, which code that ran here may have written. ` +
         "Review the file and accept it with `ipybox trust`",
     );
   }
-  return Object.fromEntries(own);
+  return own;
 }
 
 /** Names in a sentence. Code may have written thousands. */

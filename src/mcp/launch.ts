@@ -47,9 +47,11 @@ export async function launchStdio(
   const base = resolve(workspace ?? ".");
   const wanted = wantedSandbox(serverName, params);
   const given = params.cwd === undefined ? undefined : await folderOf(serverName, params.cwd, base);
-  const env = {
+  const env: Record<string, string> = {
     ...await inheritedEnvironment(workspace),
     ...(basename(wanted.command) === "npx" ? NPX_RETRIES : {}),
+    // What it would write beside its code would count as a change of that.
+    ...(isOfWorkspace(params, base) ? { PYTHONDONTWRITEBYTECODE: "1" } : {}),
     ...params.env,
   };
   // Its own search path must not lead it to files that executed code wrote either.
@@ -101,6 +103,11 @@ export async function launchStdio(
 async function folderOf(serverName: string, cwd: string, workspace: string): Promise<string> {
   const what = `working directory of MCP server "${serverName}"`;
   return await reliablePath(resolve(workspace, cwd), { workspace, what });
+}
+
+/** Whether a server's command line names files among the workspace's settings. */
+function isOfWorkspace({ command, args = [] }: StdioServerParams, workspace: string): boolean {
+  return [command, ...args].some((text) => text.includes(`${workspace}/.ipybox/`));
 }
 
 /** Runs a program only if the physical path of the working directory is the expected one. */

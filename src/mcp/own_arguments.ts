@@ -117,7 +117,7 @@ const CODE = new RegExp(
 
 /** File extensions of data. A file with any other name may be executable by something. */
 const DATA = new RegExp(
-  "\\.(db|sqlite|sqlite3|duckdb|json|jsonl|ndjson|geojson|csv|tsv|parquet|arrow|feather|avro|xls|xlsx|ods|" +
+  "\\.((db|sqlite3?)(-(wal|shm|journal))?|duckdb(\\.wal)?|json|jsonl|ndjson|geojson|csv|tsv|parquet|arrow|feather|avro|xls|xlsx|ods|" +
     "doc|docx|odt|ppt|pptx|odp|pdf|epub|txt|text|md|markdown|rst|log|bib|eml|mbox|ics|vcf|png|jpe?g|gif|" +
     "svg|webp|bmp|tiff?|ico|mp3|wav|ogg|flac|m4a|mp4|webm|mov|mkv|npy|npz|h5|hdf5|gpkg|shp|kml|gpx|" +
     "zip|gz|bz2|xz|zst|tar|7z|pem|crt|key)$",

@@ -16,7 +16,10 @@ const REFUSE = `
 def refuse(event, args):
     if event in ("open", "import", "ctypes.dlopen"):
         path = args[1] if event == "import" else args[0]
-        if isinstance(path, (str, bytes)) and path and is_in_workspace(os.fsdecode(path)):
+        path = os.fsdecode(path) if isinstance(path, (str, bytes)) else ""
+        if event == "ctypes.dlopen" and "/" not in path:
+            return # not looked for in the current folder
+        if path and is_in_workspace(path):
             raise PermissionError(13, "it is in a workspace, whose code could change it", path)
 sys.addaudithook(refuse)
 `;

@@ -1,58 +1,78 @@
 import { dirname, join, resolve } from "node:path";
-import { parse } from "@std/dotenv";
 import { z } from "zod";
+import { parse } from "@std/dotenv";
 import {
-  isPlainFile,
   lockUserFolder,
   lstatIfPresent,
   readHostileFile,
   replaceHostileFile,
 } from "../files/safe.ts";
 import { isUnwritable, usableState } from "../files/user_folders.ts";
-import { lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 import { sha256 } from "../json/digest.ts";
-
-/**
- * The names in a workspace's `.env` that are the user's: those from before code could write there, and
- * those that they accepted since. The record is in the user's state folder, which code cannot reach.
- */
-type Names = readonly string[];
+import { lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 
 /** The file in a workspace whose presence says that code could write to it. It must stay hidden from code. */
 export const CODE_NOTE = ".ipybox/code-ran";
 
-/** Reads the variables of a workspace's `.env`, whoever wrote them; of none that is a link or a folder. */
-export async function readVariables(workspace: string): Promise<Record<string, string>> {
+/** The variables in a `.env`, whoever wrote them. */
+export interface DotenvFile {
+  readonly variables: Readonly<Record<string, string>>;
+  /** Which file it is. One in its place is another one; `null` if there is none. */
+  readonly identity: string | null;
+}
+
+const NO_FILE: DotenvFile = { variables: {}, identity: null };
+
+/** Reads the `.env` of a workspace. One that is a link, or a folder, counts as none. */
+export async function readVariables(workspace: string): Promise<DotenvFile> {
   const path = join(workspace, ".env");
-  if (!await isPlainFile(path)) return {};
-  return parse(await readHostileFile(path) ?? "");
+  const status = await lstatIfPresent(path);
+  if (!status?.isFile) return NO_FILE;
+  const { dev, ino, birthtime } = status;
+  const identity = birthtime === null ? null : `${dev}:${ino}:${birthtime.getTime()}`;
+  return { variables: parse(await readHostileFile(path) ?? ""), identity };
 }
 
-/** The names that count; `undefined` if all do, because no code could write the file yet. */
-export async function ownNames(workspace: string): Promise<Names | undefined> {
+/**
+ * The variables of a workspace's `.env` that are the user's: all until code could write there; then those whose
+ * names were there before, or were accepted since. Their values may change in the file, which code does not
+ * see. In a file that was put in its place, only the same values count.
+ */
+export async function ownVariables(
+  workspace: string,
+  file: DotenvFile,
+): Promise<Readonly<Record<string, string>>> {
   const real = await realPathIfSeen(resolve(workspace));
-  const names = await recorded(real);
-  if (names !== undefined) return names;
-  return await couldWrite(real) ? [] : undefined;
+  const own = await recorded(real);
+  if (own === undefined) return await couldWrite(real) ? {} : file.variables;
+  const isSame = file.identity !== null && file.identity === own.identity &&
+    !await couldWriteAbove(real); // code of a workspace around it may see this file
+  const counts = ([name, value]: [string, string]) =>
+    Object.hasOwn(own.values, name) && (isSame || own.values[name] === digestOf(real, name, value));
+  return Object.fromEntries(Object.entries(file.variables).filter(counts));
 }
 
-/** Records, before code can write to a workspace for the first time, which names are the user's. */
-export async function recordNames(workspace: string): Promise<void> {
+/** Records, before code can write to a workspace for the first time, which variables are the user's. */
+export async function recordVariables(workspace: string): Promise<void> {
   const real = await realPathIfSeen(resolve(workspace));
   if (await recorded(real) !== undefined) return;
-  const names = await couldWrite(real) ? [] : Object.keys(await readVariables(real));
-  await record(real, (earlier) => earlier ?? names);
+  const file = await couldWrite(real) ? NO_FILE : await readVariables(real);
+  await record(real, (earlier) => earlier ?? recordOf(real, file));
 }
 
-/** Accepts the names that are in the file now; whether that could be recorded. */
-export async function acceptNames(workspace: string, names: Names): Promise<boolean> {
+/** Accepts the variables of a file as they are; whether that could be recorded. */
+export async function acceptVariables(workspace: string, file: DotenvFile): Promise<boolean> {
   const real = await realPathIfSeen(resolve(workspace));
-  return await record(real, (earlier = []) => [...new Set([...earlier, ...names])]);
+  return await record(real, () => recordOf(real, file));
 }
 
 /** Whether code could write to a folder: it ran there, or in a workspace around it. */
 async function couldWrite(workspace: string): Promise<boolean> {
-  if (await lstatIfPresent(join(workspace, CODE_NOTE)) !== undefined) return true;
+  return await lstatIfPresent(join(workspace, CODE_NOTE)) !== undefined ||
+    await couldWriteAbove(workspace);
+}
+
+async function couldWriteAbove(workspace: string): Promise<boolean> {
   for (let folder = dirname(workspace); folder !== dirname(folder); folder = dirname(folder)) {
     if (await recorded(folder) !== undefined) return true;
     if (await lstatIfAllowed(join(folder, CODE_NOTE)) !== undefined) return true;
@@ -60,10 +80,28 @@ async function couldWrite(workspace: string): Promise<boolean> {
   return false;
 }
 
-const recordSchema = z.object({ workspace: z.string(), names: z.array(z.string()) });
+/** What is recorded of a workspace's `.env`, in the user's state folder, which code cannot reach. */
+const recordSchema = z.object({
+  workspace: z.string(),
+  identity: z.string().nullable(),
+  /** Digests of the values by name. */
+  values: z.record(z.string(), z.string()),
+});
+
+type VariablesRecord = Readonly<z.infer<typeof recordSchema>>;
 
 /** Records where the user's state folder cannot be used, for this process. */
-const unkept = new Map<string, Names>();
+const unkept = new Map<string, VariablesRecord>();
+
+function recordOf(workspace: string, { variables, identity }: DotenvFile): VariablesRecord {
+  const values = Object.entries(variables)
+    .map(([name, value]) => [name, digestOf(workspace, name, value)] as const);
+  return { workspace, identity, values: Object.fromEntries(values) };
+}
+
+function digestOf(...texts: readonly string[]): string {
+  return sha256(JSON.stringify(texts));
+}
 
 function placeOf(
   workspace: string,
@@ -74,29 +112,30 @@ function placeOf(
 }
 
 /** A damaged record accepts nothing. */
-async function recorded(workspace: string): Promise<Names | undefined> {
+async function recorded(workspace: string): Promise<VariablesRecord | undefined> {
   const place = placeOf(workspace);
   const text = place && await readHostileFile(place.path);
   if (text === undefined) return unkept.get(workspace);
+  const nothing = recordOf(workspace, NO_FILE);
   try {
     const { success, data } = recordSchema.safeParse(JSON.parse(text));
-    return success && data.workspace === workspace ? data.names : [];
+    return success && data.workspace === workspace ? data : nothing;
   } catch (error) {
-    if (error instanceof SyntaxError) return [];
+    if (error instanceof SyntaxError) return nothing;
     throw error;
   }
 }
 
 async function record(
   workspace: string,
-  change: (earlier: Names | undefined) => Names,
+  change: (earlier: VariablesRecord | undefined) => VariablesRecord,
 ): Promise<boolean> {
   const place = placeOf(workspace);
   try {
     if (place !== undefined) {
       using _lock = await lockUserFolder(place.folder);
-      const names = change(await recorded(workspace));
-      await replaceHostileFile(place.path, JSON.stringify({ workspace, names }) + "\n");
+      const text = JSON.stringify(change(await recorded(workspace))) + "\n";
+      await replaceHostileFile(place.path, text);
       return true;
     }
   } catch (error) {

@@ -18,7 +18,7 @@ import {
   reliablePath,
   stateOf,
 } from "../process/trusted_path.ts";
-import { CODE_NOTE, recordNames } from "./own_variables.ts";
+import { CODE_NOTE, recordVariables } from "./own_variables.ts";
 import { STATE_FOLDER } from "./hidden.ts";
 import { homes } from "./installation.ts";
 import { isRoot } from "./system_packages.ts";
@@ -341,7 +341,7 @@ async function refuseIgnoredCase(workspace: string): Promise<void> {
 /** Notes that code can write to a workspace from now on, and which variables are the user's. */
 export async function beginWriting(workspace: string): Promise<void> {
   // What a session over HTTP has in its folder is code's.
-  if (stateOf(workspace).length > 0) await recordNames(workspace);
+  if (stateOf(workspace).length > 0) await recordVariables(workspace);
   await makeNote(join(workspace, CODE_NOTE));
 }
 

@@ -45,7 +45,7 @@ export class FirstStarts {
       throw new ToolCallError("unknown_server", `MCP server "${serverName}" is not registered`);
     }
     using _turn = await this.#turns.acquire(signal); // one question for all callers of the server
-    const evidence = await this.#evidence(serverName, params);
+    const evidence = await this.#evidence(serverName, params, isOwn);
     if (isOwn && registry.isUnchanged(serverName, evidence)) return;
     if (!isOwn && registry.isAccepted(serverName, evidence)) return;
     const call: ApprovalCall = {
@@ -68,7 +68,7 @@ export class FirstStarts {
       this.#log.warn(`MCP server "${serverName}" was not started: ${launch}`);
       const { reason = error.message } = error.details;
       const why = isOwn
-        ? "Files of the workspace that it runs have changed since the user registered it"
+        ? "Its files in the workspace, or its sandbox settings, have changed since the user registered it"
         : "It is in the workspace's registry, but the user has not registered it";
       const message = `MCP server "${serverName}" was not started: ${reason}. ${why}. They can ` +
         "review and accept it with `ipybox trust`";
@@ -77,16 +77,32 @@ export class FirstStarts {
     await (isOwn ? registry.keep(serverName, evidence) : registry.accept(serverName, evidence));
   }
 
+  /** Whether a server starts without a question. */
+  async isAdmitted(serverName: string, params: ServerParams): Promise<boolean> {
+    const { registry } = this.#options;
+    if (registry.isGiven(serverName, params)) return true;
+    if (!registry.isOwn(serverName, params)) return false;
+    return registry.isUnchanged(serverName, await this.evidence(serverName, params, true));
+  }
+
   /** What a question about a start is about, and what a registration is bound to. */
-  async evidence(serverName: string, params: ServerParams): Promise<StartEvidence> {
+  async evidence(
+    serverName: string,
+    params: ServerParams,
+    isOwn: boolean,
+  ): Promise<StartEvidence> {
     const { workspace, variables } = this.#options;
-    return await startEvidence(serverName, params, { workspace, variables, log: this.#log });
+    return await startEvidence(serverName, params, { workspace, variables, isOwn, log: this.#log });
   }
 
   /** The same. Throws for a server that cannot be started. */
-  async #evidence(serverName: string, params: ServerParams): Promise<StartEvidence> {
+  async #evidence(
+    serverName: string,
+    params: ServerParams,
+    isOwn: boolean,
+  ): Promise<StartEvidence> {
     try {
-      return await this.evidence(serverName, params);
+      return await this.evidence(serverName, params, isOwn);
     } catch (cause) {
       if (!(cause instanceof ConfigError)) throw cause;
       this.#log.warn(cause.message);
@@ -97,8 +113,8 @@ export class FirstStarts {
 }
 
 const CHANGED =
-  "You registered it, and files of the workspace that it runs have changed since: you, a tool of " +
-  "yours, or a repository may have changed them.";
+  "You registered it, and its files in the workspace, or the settings of its sandbox, have changed " +
+  "since: you, a tool of yours, or a repository may have changed them.";
 
 function unregistered(path: string | undefined): string {
   return `The workspace's ${path} names it, but you have not registered it: it may have come with ` +

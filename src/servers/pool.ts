@@ -28,6 +28,8 @@ interface McpPoolOptions extends ServerPoolOptions, Pick<SessionConnectOptions, 
   readonly hooks?: (serverName: string) => ServerHooks;
   /** Throws if a server may not be started. */
   readonly admit: (serverName: string, params: ServerParams, signal: AbortSignal) => Promise<void>;
+  /** Whether one may be started without a question. */
+  readonly isAdmitted: (serverName: string, params: ServerParams) => Promise<boolean>;
 }
 
 /** A request on a connection. */
@@ -180,7 +182,7 @@ export class McpPool implements AsyncDisposable {
     const { signal } = this.#lifetime;
     using _place = await this.#startsAhead.acquire(signal);
     const params = this.requireRegistered(serverName);
-    if (!this.#registry.isOwn(serverName, params)) return;
+    if (!await this.#options.isAdmitted(serverName, params)) return;
     const server = this.#server(serverName);
     await server.connection();
     server.restartIdleTimer(); // it takes no turn of a request, whose end would
@@ -203,7 +205,9 @@ export class McpPool implements AsyncDisposable {
 
   /** Stops all servers. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.reset();
+    const ended = this.reset();
+    this.#lifetime.abort(new DOMException("The tool server was stopped", "AbortError"));
+    await ended;
   }
 
   /** Sends a request, and repeats it once if the server had lost the session and it may be repeated. */

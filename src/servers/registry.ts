@@ -175,6 +175,7 @@ export class ServerRegistry {
     const parsed = parseServerParams(name, params);
     const before = { given: this.#given.get(name), known: this.#servers.get(name) };
     const wasOwn = before.known !== undefined && this.isOwn(name, before.known);
+    const files = this.#own?.digestOf(filesOf(name));
     await this.#own?.set(name, parsed);
     await this.keep(name, run);
     const inFile = await this.#edit(name, parsed);
@@ -184,6 +185,7 @@ export class ServerRegistry {
     return async () => {
       await this.#edit(name, inFile);
       await this.#own?.set(name, wasOwn ? before.known : undefined);
+      await this.#own?.restore(filesOf(name), files);
       put(this.#given, name, before.given);
       put(this.#servers, name, before.known);
     };

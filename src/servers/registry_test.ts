@@ -145,7 +145,8 @@ Deno.test("ServerRegistry.register() can be taken back", async () => {
   await inWorkspace(async (workspace) => {
     const given = { own: { command: "given" } };
     const registry = await ServerRegistry.open({ workspace, servers: given });
-    await registry.register("kept", { command: "before" });
+    const run = { files: { ".ipybox/program": "digest" } };
+    await registry.register("kept", { command: "before" }, run);
     const undo = [
       await registry.register("kept", { command: "after" }),
       await registry.register("fresh", { command: "after" }),
@@ -161,5 +162,7 @@ Deno.test("ServerRegistry.register() can be taken back", async () => {
     assertEquals(registry.get("own"), { command: "given" });
     const file = await ServerRegistry.open({ workspace });
     assertEquals([file.names, file.get("kept")], [["kept"], { command: "before" }]);
+    assertEquals(file.isUnchanged("kept", run), true);
+    assertEquals(file.isUnchanged("kept", { files: { ".ipybox/program": "another" } }), false);
   });
 });

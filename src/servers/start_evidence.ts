@@ -31,6 +31,8 @@ interface StartEvidenceOptions {
   readonly workspace: string | undefined;
   /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
   readonly variables?: VariableLookup | undefined;
+  /** Whether the user registered it, and nobody need read what it runs. */
+  readonly isOwn?: boolean;
   /** Receives warnings about the `.env`. */
   readonly log: Logger;
 }
@@ -47,7 +49,7 @@ export async function startEvidence(
   params: ServerParams,
   options: StartEvidenceOptions,
 ): Promise<StartEvidence> {
-  const { workspace, variables, log } = options;
+  const { workspace, variables, isOwn = false, log } = options;
   const environment = variables ?? await variableLookup(workspace, { dotenv: false });
   const lookup = variables ?? await variableLookup(workspace, { log });
   const filled = fillVariables(serverName, params, lookup);
@@ -63,11 +65,17 @@ export async function startEvidence(
   const { command, args = [], env = {}, cwd = "." } = filled;
   const texts = [command, ...args, ...Object.values(env), cwd];
   const files = new NamedFiles(serverName, base);
-  await files.add(texts, resolve(base, cwd));
+  const digests = await files.add(texts, resolve(base, cwd)).then(
+    () => Object.fromEntries(files.digests),
+    (error: unknown) => {
+      if (isOwn && error instanceof TooMuchError) return { ".ipybox": "too much to compare" };
+      throw error;
+    },
+  );
   return {
     params: shown,
     settings: settings === undefined ? undefined : await settingsText(serverName, settings),
-    files: Object.fromEntries(files.digests),
+    files: digests,
   };
 }
 
@@ -79,6 +87,8 @@ async function settingsText(serverName: string, path: string): Promise<string | 
     `Cannot start MCP server "${serverName}": its sandbox settings ${path} are not a file of up to 1 MiB`,
   );
 }
+
+class TooMuchError extends ConfigError {}
 
 /** Digests of the files in a workspace that a registration names and that may be code. */
 class NamedFiles {
@@ -159,8 +169,8 @@ class NamedFiles {
     return sha256(await Deno.readFile(path));
   }
 
-  #tooMuch(): ConfigError {
-    return new ConfigError(
+  #tooMuch(): TooMuchError {
+    return new TooMuchError(
       `Cannot start MCP server "${this.#serverName}": it names too many files in .ipybox/ to ask about. ` +
         "If you trust it, register it with `ipybox register`, or put its program into its own folder " +
         "in .ipybox/",

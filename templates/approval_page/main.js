@@ -54,7 +54,6 @@ function onChange({ type, id }) {
   if (type === "asked") {
     const { request } = board.find(id);
     announce(`New request: ${nameOf(request)}`);
-    notifier.tell(request);
   }
   if (type === "settled") announceOutcome(board.find(id));
   const found = board.find(selected);
@@ -63,6 +62,7 @@ function onChange({ type, id }) {
   if (isOver && !decided.has(selected)) stays = true;
   if (!isPending(selected) && !(stays && found !== undefined)) selectNext();
   show(type === "settled");
+  if (type === "asked") notifier.tell(board.find(id).request);
   if (type === "ended" && id === selected) updateEnding(found.request, found.outcome);
   if (type === "settled" && id === selected && stays) detail.append(endedView());
 }

@@ -15,8 +15,8 @@ NAMES = frozenset(ORDER["names"])
 SECRET, EXAMPLE = re.compile(ORDER["pattern"]), re.compile(ORDER["example"])
 UNSEARCHED = frozenset(ORDER["unsearched"])
 # What a repository of git consists of, and what of that is only data.
-PARTS = ("HEAD", "config", "packed-refs", "shallow", "info", "hooks", "lfs", "logs", "objects", "refs")
-GIT_DATA = frozenset(("lfs", "logs", "objects", "refs"))
+GIT_DATA = frozenset(("lfs", "logs", "objects", "refs", "reftable"))
+PARTS = ("HEAD", "config", "packed-refs", "shallow", "info", "hooks", *sorted(GIT_DATA))
 
 
 def is_secret(name):  # what has no dot in front is not matched: most names, of up to a million
@@ -86,7 +86,7 @@ def search(root, depth, is_git=False):
                 for entry in listed:
                     entries += 1
                     if entries > ORDER["entries"]:
-                        sys.exit(f"it has more than {ORDER['entries']} files and folders")
+                        sys.exit(f"it has more than {ORDER['entries']} files and folders: name a smaller folder")
                     name = entry.name
                     if entry.is_dir(follow_symlinks=False):
                         if name == state:

@@ -167,7 +167,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     const near = await ipybox(["tools", "--server", "everythin"], { cwd });
     assertStringIncludes(
       near.stderr,
-      'No server "everythin" is registered; did you mean "everything"? There are everything, raw\n',
+      'No server "everythin" is registered; did you mean "everything"? Registered: everything, raw\n',
     );
     const unknown = await ipybox(["tools", "--server", "nope"], { cwd });
     assertEquals([unknown.code, unknown.stdout], [2, ""]);
@@ -194,7 +194,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     const again = await ipybox(["unregister", "everything"], { cwd });
     assertEquals(gone, { code: 0, stdout: "everything: removed\n", stderr: "" });
     assertEquals(again.code, 2);
-    assertStringIncludes(again.stderr, 'No server "everything" is registered: there are raw\n');
+    assertStringIncludes(again.stderr, 'No server "everything" is registered. Registered: raw\n');
     const folders = new Set(
       [...(await filesBelow(cwd)).keys()].map((path) => path.split("/").slice(0, 2).join("/")),
     );

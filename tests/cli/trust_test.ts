@@ -5,7 +5,7 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
 import { loadPolicy } from "../../src/approval/rules/file.ts";
-import { recordNames } from "../../src/sandbox/own_variables.ts";
+import { recordVariables } from "../../src/sandbox/own_variables.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { startEvidence } from "../../src/servers/start_evidence.ts";
 import { silentLogger } from "../../src/base/log.ts";
@@ -17,7 +17,7 @@ async function changedWorkspace(): Promise<TempFolder> {
   const folder = await TempFolder.create();
   const workspace = folder.path;
   await Deno.writeTextFile(`${workspace}/.env`, "OLD=1\n");
-  await recordNames(workspace);
+  await recordVariables(workspace);
   await Deno.writeTextFile(`${workspace}/.env`, "OLD=2\nADDED=secret value\n");
   await Deno.mkdir(`${workspace}/.ipybox`);
   await Deno.writeTextFile(`${workspace}/.ipybox/policy.json`, POLICY);
@@ -47,7 +47,7 @@ Deno.test("ipybox trust without a terminal shows what does not count yet, and ch
   await using folder = await changedWorkspace();
   const { code, stdout, stderr } = await ipybox(["trust"], { cwd: folder.path });
   assertEquals({ code, stdout }, { code: 1, stdout: "" });
-  assertMatch(stderr, /\.env has variables that .* added \(1\):\n.*ADDED/);
+  assertMatch(stderr, /\.env has variables that .* wrote \(1\):\n.*ADDED/);
   assertStringIncludes(stderr, 'MCP server "raw": you have not registered it');
   assertStringIncludes(stderr, rawServer().command);
   assertMatch(stderr, /raw\.count/);

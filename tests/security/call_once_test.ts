@@ -34,7 +34,11 @@ Deno.test("a call is not sent again to a server that no longer knows the session
   const url = `http://127.0.0.1:${server.addr.port}/mcp`;
   const servers = { forgetful: { url, protocol: "legacy" } } as const;
   const registry = await ServerRegistry.open({ workspace: workspace.path, servers });
-  await using pool = new McpPool({ registry, admit: () => Promise.resolve() });
+  await using pool = new McpPool({
+    registry,
+    admit: () => Promise.resolve(),
+    isAdmitted: () => Promise.resolve(true),
+  });
   const error = await assertRejects(
     () => pool.callTool("forgetful", "pay", sealObject({ amount: "1" })),
     ToolCallError,
@@ -83,7 +87,11 @@ async function call(server: Deno.HttpServer<Deno.NetAddr>): Promise<void> {
   const url = `http://127.0.0.1:${server.addr.port}/mcp`;
   const servers = { forgetful: { url, protocol: "legacy" } } as const;
   const registry = await ServerRegistry.open({ workspace: workspace.path, servers });
-  await using pool = new McpPool({ registry, admit: () => Promise.resolve() });
+  await using pool = new McpPool({
+    registry,
+    admit: () => Promise.resolve(),
+    isAdmitted: () => Promise.resolve(true),
+  });
   await pool.callTool("forgetful", "pay", sealObject({ amount: "1" }));
 }
 

@@ -31,7 +31,7 @@ Deno.test("after git clean in the middle of a session, no setting counts that co
       await Deno.remove(`${workspace}/${name}`, { recursive: true });
     }
     const files = {
-      ".env": "PLANTED=1\n",
+      ".env": "PLANTED=1\nKNOWN=of code\n",
       ".ipybox/mcp.json": registry,
       ".ipybox/policy.json": '{"rules": [{"effect": "allow"}]}',
       ".ipybox/srv.ts": `Deno.writeTextFileSync(${JSON.stringify(ran)}, "");`,
@@ -51,7 +51,15 @@ print(len(made))`);
   assertEquals(await readDotenv(workspace), {});
   const policy = await loadPolicy({ workspace, log: silentLogger });
   assertEquals(policy?.sources[0]?.document.rules[0]?.effect, "ask");
-  await using runner = await ToolRunner.start({ workspace, log: silentLogger });
+  const other = rawServer();
+  await using runner = await ToolRunner.start({
+    ...{ workspace, servers: { other }, approval: "allow", log: silentLogger },
+  });
+  runner.startServers();
+  await runner.run("other", "count"); // by then, another one had as much time to start
+  await runner.reset();
+  await runner.run("other", "count");
+  assertEquals(await isThere(ran), false);
   const asked: string[] = [];
   using _approver = runner.channel.attach((request) => {
     asked.push(request.toolName);
@@ -60,6 +68,9 @@ print(len(made))`);
   const end = await runner.run("raw", "count").then(() => "ran", ({ message }) => message);
   assertEquals(asked, ["start_mcp_server"]);
   assertStringIncludes(end, "was not started");
-  const { isFile } = await Deno.stat(ran).catch(() => ({ isFile: false }));
-  assertEquals(isFile, false);
+  assertEquals(await isThere(ran), false);
 });
+
+async function isThere(path: string): Promise<boolean> {
+  return await Deno.stat(path).then(() => true, () => false);
+}

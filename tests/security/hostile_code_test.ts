@@ -5,7 +5,7 @@ import { follow, TestExecutor } from "../support/executor.ts";
 import { filesBelow } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
-import { acceptNames } from "../../src/sandbox/own_variables.ts";
+import { acceptVariables, readVariables } from "../../src/sandbox/own_variables.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { rejection } from "../support/wait.ts";
 import { attack, DENIED, SECRET, Siege, TOOLS } from "./siege.ts";
@@ -289,7 +289,7 @@ Deno.test("a .env that code plants is never used, one of the user's is once he s
     assertStringIncludes(String(error), "${PLANTED}, which is not set");
     assertStringIncludes(warnings.join("\n"), `${path}/.env: ignored PLANTED`);
   }
-  await acceptNames(path, ["PLANTED"]);
+  await acceptVariables(path, await readVariables(path));
   await using third = await start();
   const { text } = await third.executor.execute(call);
   const { KEY, HERE } = JSON.parse(text ?? "");

@@ -370,7 +370,10 @@ except Exception as error:
         assertEquals(await started(), false);
       }
       // Accepting whatever is called does not accept what is started.
-      assertMatch((await test.executor.execute(call)).text ?? "", /start of unregistered servers/);
+      assertMatch(
+        (await test.executor.execute(call)).text ?? "",
+        /start of servers that are new or have changed/,
+      );
       assertEquals(await started(), false);
     },
   );

@@ -55,7 +55,9 @@ export class LogHead {
       const { file, ...about } = place;
       if (!this.#made) await Deno.mkdir(dirname(file), { recursive: true, mode: 0o700 });
       this.#made = true;
-      await replaceHostileFile(file, JSON.stringify({ ...about, seq, hash }));
+      await replaceHostileFile(file, JSON.stringify({ ...about, seq, hash }), {
+        sync: false, // calls wait for it, and the log itself is not synced either
+      });
     } catch (error) {
       this.#say(error);
     }

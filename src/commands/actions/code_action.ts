@@ -280,22 +280,20 @@ function exitOf({ status, error }: Outcome): { code: number; message?: string } 
 }
 
 function outcomeOf(error: unknown): Outcome | undefined {
+  const ended = error instanceof CodeExecutionError || error instanceof ExecutionTimeoutError ||
+    error instanceof KernelDiedError;
+  if (!ended) return undefined;
+  const { text, images, outputs, wholeText } = error;
+  const shown = { text, images, outputs, ...(wholeText === undefined ? {} : { wholeText }) };
   if (error instanceof CodeExecutionError) {
-    const { text, images, outputs, ename, evalue, traceback } = error;
+    const { ename, evalue, traceback } = error;
     // A script may end with sys.exit(): only its argument tells whether it succeeded.
     if (ename === "SystemExit" && ["", "0", "None"].includes(evalue)) {
-      return { status: "ok", text, images, outputs };
+      return { status: "ok", ...shown };
     }
-    return { status: "error", text, images, outputs, error: { ename, evalue, traceback } };
+    return { status: "error", ...shown, error: { ename, evalue, traceback } };
   }
-  const isTimeout = error instanceof ExecutionTimeoutError;
-  if (!isTimeout && !(error instanceof KernelDiedError)) return undefined;
-  const { text, images, outputs, name: ename, message: evalue } = error;
-  return {
-    status: isTimeout ? "timeout" : "died",
-    text,
-    images,
-    outputs,
-    error: { ename, evalue },
-  };
+  const { name: ename, message: evalue } = error;
+  const status = error instanceof ExecutionTimeoutError ? "timeout" : "died";
+  return { status, ...shown, error: { ename, evalue } };
 }

@@ -43,11 +43,10 @@ export async function sessionServers(
   for (const entry of own) {
     const [name, params] = entry;
     try {
-      const run = await startEvidence(name, params, { workspace, log: log ?? silentLogger });
-      if (!registry.isGiven(name, params) && !registry.isUnchanged(name, run)) {
+      if (!registry.isGiven(name, params) && !await isUnchanged(registry, entry, workspace)) {
         log?.warn(
-          `Not available in sessions: ${name}. Files of the workspace that it runs have changed ` +
-            "since you registered it. Review and accept them with `ipybox trust`",
+          `Not available in sessions: ${name}. Its files in the workspace, or its sandbox settings, ` +
+            "have changed since you registered it. Review and accept them with `ipybox trust`",
         );
         continue;
       }
@@ -58,6 +57,16 @@ export async function sessionServers(
     }
   }
   return await ServerRegistry.open({ servers: settled });
+}
+
+/** Whether what a server of the user's runs in the workspace is what they registered. */
+async function isUnchanged(
+  registry: ServerRegistry,
+  [name, params]: readonly [string, ServerParams],
+  workspace: string,
+): Promise<boolean> {
+  const options = { workspace, isOwn: true, log: silentLogger };
+  return registry.isUnchanged(name, await startEvidence(name, params, options));
 }
 
 /** A text that differs if a session created now would be based on anything else. */
