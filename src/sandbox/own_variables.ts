@@ -113,8 +113,7 @@ function placeOf(
 
 /** A damaged record accepts nothing. */
 async function recorded(workspace: string): Promise<VariablesRecord | undefined> {
-  const place = placeOf(workspace);
-  const text = place && await readHostileFile(place.path);
+  const text = await recordText(placeOf(workspace)?.path);
   if (text === undefined) return unkept.get(workspace);
   const nothing = recordOf(workspace, NO_FILE);
   try {
@@ -122,6 +121,15 @@ async function recorded(workspace: string): Promise<VariablesRecord | undefined>
     return success && data.workspace === workspace ? data : nothing;
   } catch (error) {
     if (error instanceof SyntaxError) return nothing;
+    throw error;
+  }
+}
+
+async function recordText(path: string | undefined): Promise<string | undefined> {
+  try {
+    return path && await readHostileFile(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.PermissionDenied) return undefined; // a folder of another user
     throw error;
   }
 }

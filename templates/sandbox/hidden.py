@@ -86,7 +86,9 @@ def search(root, depth, is_git=False):
                 for entry in listed:
                     entries += 1
                     if entries > ORDER["entries"]:
-                        sys.exit(f"it has more than {ORDER['entries']} files and folders: name a smaller folder")
+                        sys.exit(
+                            f"it has more than {ORDER['entries']} files and folders: name a smaller folder"
+                        )
                     name = entry.name
                     if entry.is_dir(follow_symlinks=False):
                         if name == state:
