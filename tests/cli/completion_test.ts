@@ -11,7 +11,7 @@ const CASES: readonly (readonly [typed: string, offered: readonly string[]])[] =
   ["ipybox ru", ["run"]],
   ["ipybox --v", ["--version"]],
   ["ipybox help appr", ["approvals"]],
-  ["ipybox policy e", ["edit", "explain"]],
+  ["ipybox policy ex", ["explain"]],
   ["ipybox sessions s", ["show"]],
   ["ipybox completion ", ["bash", "fish", "zsh"]],
   ["ipybox run --approve-s", ["--approve-shell"]],

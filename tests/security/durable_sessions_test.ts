@@ -615,8 +615,10 @@ Deno.test("a host that attaches takes no settings of servers that code could hav
   const { command, args = [] } = rawServer();
   const server = (sandbox: string) => ({ command, args, sandbox });
   const servers = { early: server("early.json"), late: server("late.json") };
-  const options = { workspace, servers, approval: "allow" } as const;
-  await using session = await TestExecutor.start({ ...options, durable: { idleMs: 60_000 } });
+  const options = { servers, approval: "allow" } as const;
+  await using session = await TestExecutor.start({
+    ...{ ...options, workspace, durable: { idleMs: 60_000 } },
+  });
   await session.executor.execute(`
 open("late.json", "w").write("{}")
 try:
