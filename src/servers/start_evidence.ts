@@ -74,7 +74,9 @@ export async function startEvidence(
   );
   return {
     params: shown,
-    settings: settings === undefined ? undefined : await settingsText(serverName, settings),
+    settings: settings === undefined || (isOwn && !isInside(settings, base))
+      ? undefined // none, or a file of the user's own
+      : await settingsText(serverName, settings),
     files: digests,
   };
 }

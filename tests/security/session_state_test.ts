@@ -8,6 +8,7 @@ import { readAuditLog, verifyAuditLog } from "../../src/approval/audit/reader.ts
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { filesBelow } from "../support/files.ts";
+import { ipybox } from "../support/cli.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
@@ -91,6 +92,8 @@ Deno.test("what servers write to a session's .ipybox decides on no server's code
   });
   const settings = (folder: string) => JSON.stringify({ filesystem: { allowWrite: [folder] } });
   await Deno.writeTextFile(`${workspace.path}/.ipybox/closed.json`, settings("."));
+  const trusted = await ipybox(["trust", "--yes"], { cwd: workspace.path });
+  assertEquals(trusted.code, 0, trusted.stderr);
   await using server = await HttpMcp.start(["--workspace", workspace.path, "--approve", "allow"]);
   await using tenant = await Tenant.join(server);
   const { folder } = tenant;

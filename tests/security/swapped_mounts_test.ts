@@ -206,6 +206,7 @@ testIf(linux, whyNot, {
     const sandbox = await kernelSandbox(place, `ls ${own}; echo ran`);
     await Deno.rename(own, `${root.path}/moved`);
     await Deno.symlink(secret, own);
+    await Deno.mkdir(`${secret}/worktrees/tree`, { recursive: true });
     const end = await run(sandbox, `${root.path}/session`);
     assertEquals(end.stdout, "");
     assertMatch(end.stderr, /main\.git in .* is a link, and code could have put it there/);
