@@ -101,7 +101,7 @@ testIf(await has("zsh"), "there is no zsh", {
         "",
         "!autoload -Uz compinit; compinit -u -D; source ./script; ipybox() echo got $*; print rea''dy\r",
       ],
-      ["ready\r\n", "ipybox policy e\t\r"],
+      ["ready\r\n", "ipybox policy ex\t\r"],
       ["got policy explain", "ipybox run --approve al\t\r"],
       ["got run --approve allow", "ipybox run --approve=my\t\r"],
       ["got run --approve=myfile.py", "ipybox run x --check w\t\r"],
