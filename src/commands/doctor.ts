@@ -19,6 +19,8 @@ import {
   type PythonCheck,
   typeCheckerOf,
 } from "../python/environment.ts";
+import type { PythonEnvironment } from "../python/managed.ts";
+import { listPackages, PackageFolder } from "../python/packages.ts";
 import { presentKinds } from "../sandbox/devices.ts";
 import { checkSandbox, checkSessionLimits, type Prerequisite } from "../sandbox/prerequisites.ts";
 import { checkSrt } from "../sandbox/srt.ts";
@@ -219,7 +221,19 @@ async function pythonRows(options: { python?: string | undefined }): Promise<Pre
     detail,
     fix,
   }));
-  return [python, ...present, ...missing, await checker(executable, managed)];
+  const data = await dataRow(environment);
+  return [python, ...present, ...missing, await checker(executable, managed), ...data];
+}
+
+/** What all workspaces have. Kernels need none of it. */
+async function dataRow(python: PythonEnvironment): Promise<Prerequisite[]> {
+  if (!python.managed) return [];
+  const found = await listPackages(await PackageFolder.common(python));
+  const names = found.filter(({ requested }) => requested).map(({ name }) => name);
+  const detail = names.length === 0
+    ? "not installed: `ipybox setup --data` does so once for all workspaces"
+    : names.join(", ");
+  return [{ name: "data packages", state: "ok", version: null, detail, fix: null }];
 }
 
 /** The type checker. Without it, code runs unchecked. */

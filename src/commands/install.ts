@@ -49,9 +49,12 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
+/** An installation, which resolves to one line that says what was installed. */
+export type Installation = (onLine: (line: string) => void) => Promise<string>;
+
 /** Shows in one line what was installed. At a terminal, it first has the installer's last line. */
 export async function showInstallation(
-  install: (onLine: (line: string) => void) => Promise<string>,
+  install: Installation,
   { io, verbose }: { readonly io: CommandIo; readonly verbose: boolean },
 ): Promise<void> {
   const start = performance.now();
@@ -76,11 +79,10 @@ export async function showInstallation(
 
 export async function packagesOf(parsed: ParsedArgs, io: CommandIo): Promise<PackageFolder> {
   const workspace = await workspaceOf(parsed);
-  const { python, sandbox, log } = kernelOptions(parsed, io, workspace);
-  return await PackageFolder.open(workspace, await findPython({ python, workspace, log }), {
-    sandbox,
-    log,
-  });
+  const { python: named, sandbox, log } = kernelOptions(parsed, io, workspace);
+  const python = await findPython({ python: named, workspace, log });
+  const shared = await PackageFolder.common(python);
+  return await PackageFolder.open(workspace, python, { sandbox, shared, log });
 }
 
 async function requirementsOf(parsed: ParsedArgs): Promise<Requirement[]> {

@@ -10,6 +10,7 @@ import {
 } from "./command.ts";
 import { EXECUTOR } from "./executor_options.ts";
 import { normalized } from "../python/requirement.ts";
+import { type InstalledPackage, listPackages } from "../python/packages.ts";
 import { packagesOf } from "./install.ts";
 
 export const packages: Command = {
@@ -20,7 +21,8 @@ export const packages: Command = {
     ...EXECUTOR,
   },
   notes: [
-    "Lists the packages that `ipybox install` installed, and marks dependencies.",
+    "Lists the packages that `ipybox install` installed, and marks dependencies,",
+    "and those of `ipybox setup --data`, which belong to all workspaces.",
     "Removing a package does not remove its dependencies.",
     "",
     "Examples:",
@@ -35,28 +37,38 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [action, ...names] = parsed.positional;
   const folder = await packagesOf(parsed, io);
   const installed = await folder.list();
+  const known = new Map(installed.map(({ name }) => [normalized(name), name]));
+  const shared = (await listPackages(folder.shared)).filter(({ name }) =>
+    !known.has(normalized(name))
+  );
   if (action === undefined) {
     const { path } = folder;
     if (parsed.has("json")) {
-      io.out(JSON.stringify({ path, packages: installed }, null, 2) + "\n");
-    } else if (installed.length === 0) {
+      io.out(JSON.stringify({ path, packages: installed, shared }, null, 2) + "\n");
+    } else if (installed.length + shared.length === 0) {
       io.err("No packages are installed in this workspace: see `ipybox install --help`");
     } else {
-      const rows = installed.map(({ name, version, requested }): [string, string] => [
+      const row = ({ name, version }: InstalledPackage, note: string): [string, string] => [
         printable(name),
-        `${printable(version)}${requested ? "" : "  (needed by another package)"}`,
-      ]);
-      printTable(rows, io);
+        `${printable(version)}${note}`,
+      ];
+      const own = installed.map((each) =>
+        row(each, each.requested ? "" : "  (needed by another package)")
+      );
+      printTable([...own, ...shared.map((each) => row(each, "  (of all workspaces)"))], io);
     }
     return EXIT.ok;
   }
   if (action !== "remove") throw new UsageError(`Unknown action "${action}": use remove NAME…`);
   if (names.length === 0) throw new UsageError("Specify packages: ipybox packages remove NAME…");
-  const known = new Map(installed.map(({ name }) => [normalized(name), name]));
   const chosen = names.map((name) => {
     const found = known.get(normalized(name));
-    if (found === undefined) throw new UsageError(`No package "${name}": see \`ipybox packages\``);
-    return found;
+    if (found !== undefined) return found;
+    throw new UsageError(
+      shared.some((each) => normalized(each.name) === normalized(name))
+        ? `Cannot remove "${name}": it belongs to all workspaces (\`ipybox setup --data\`)`
+        : `No package "${name}": see \`ipybox packages\``,
+    );
   });
   await folder.uninstall(chosen, {
     signal: io.signal,

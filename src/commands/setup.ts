@@ -5,7 +5,10 @@ import {
   findPython,
   type PythonEnvironment,
 } from "../python/environment.ts";
+import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { readManaged } from "../python/managed.ts";
+import { listPackages, PackageFolder } from "../python/packages.ts";
+import { normalized, parseRequirement } from "../python/requirement.ts";
 import {
   checkSandbox,
   missingTools,
@@ -19,7 +22,14 @@ import {
   type SystemTool,
 } from "../sandbox/system_packages.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
+import { type Installation, showInstallation } from "./install.ts";
 import { printable } from "./terminal/columns.ts";
+
+/** What code that works with data is expected to have. */
+export const DATA_PACKAGES: readonly string[] = [
+  ...["numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "pillow"],
+  ...["openpyxl", "pyarrow", "requests", "beautifulsoup4"],
+];
 
 export const setup: Command = {
   usage: "[OPTIONS]",
@@ -29,7 +39,8 @@ export const setup: Command = {
       value: "PATH",
       help: "Check that this Python can run kernels, instead of building the managed environment",
     },
-    rebuild: { help: "Rebuild the managed Python environment" },
+    data: { help: "Also install packages for data, such as pandas, for all workspaces" },
+    rebuild: { help: "Rebuild the managed Python environment, with --data also those packages" },
     json: { help: "Print the result as JSON: the Python's path, and what was installed" },
     "no-sandbox": { help: "Skip what only the sandbox needs" },
   },
@@ -38,6 +49,11 @@ export const setup: Command = {
     "--yes and passwordless sudo), a Python environment in your cache directory, and",
     "the sandbox runtime in Deno's cache. What is already installed is kept, so you",
     "can run it again at any time.",
+    "",
+    `--data installs ${DATA_PACKAGES.slice(0, 6).join(", ")},`,
+    `${DATA_PACKAGES.slice(6).join(", ")} and what they need, in their newest`,
+    "versions. Code of all workspaces can import them, and not change them. What",
+    "`ipybox install` installs for a workspace comes first there.",
     "",
     "Example:",
     "",
@@ -51,6 +67,9 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     yes: parsed.has("yes"),
     python: parsed.value("python"),
     rebuild: parsed.has("rebuild"),
+    data: parsed.has("data")
+      ? (install) => showInstallation(install, { io, verbose: false })
+      : undefined,
     sandbox: !parsed.has("no-sandbox"),
     onProgress: (line) => io.err(printable(line)),
     signal: io.signal,
@@ -72,6 +91,8 @@ export interface SetUpOptions {
   /** The user's own Python to check, instead of building the managed environment. */
   python?: string;
   rebuild?: boolean;
+  /** Shows how the packages for data are installed; without it, they are not. */
+  data?: ((install: Installation) => Promise<void>) | undefined;
   /** Whether to install what the sandbox needs, as by default. */
   sandbox?: boolean;
   /** The contents of the managed environment; by default what kernels need. */
@@ -90,7 +111,7 @@ export interface SetUpResult {
 
 /** Installs what is missing on this machine, and says so before. */
 export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
-  const { sandbox = true, onProgress, signal } = options;
+  const { sandbox = true, data, onProgress, signal } = options;
   const [python, prerequisites, srt] = await Promise.all([
     presentPython(options),
     sandbox ? checkSandbox() : [],
@@ -103,6 +124,10 @@ export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
   if (tools.length > 0) plan.push(await packagesLine(tools));
   if (srt?.state === "missing") plan.push(`the sandbox runtime srt ${SRT_VERSION} (Deno's cache)`);
   if (python === undefined) plan.push("a Python environment for kernels (about 240 MB, cached)");
+  const lacksData = data !== undefined && !await hasData(python, options);
+  if (lacksData) {
+    plan.push(`for all workspaces (about 650 MB, cached): ${DATA_PACKAGES.join(", ")}`);
+  }
   if (plan.length > 0) onProgress?.(`ipybox installs:\n${plan.map((l) => `  - ${l}`).join("\n")}`);
   if (tools.length > 0) {
     await installSystemPackages(tools, options);
@@ -114,10 +139,33 @@ export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
     await cacheSrt(signal);
     installed.push("srt");
   }
-  if (python !== undefined) return { python, installed };
   const { recipe, rebuild } = options;
-  const built = await buildPythonEnvironment({ recipe, rebuild, onProgress, signal });
-  return { python: built, installed: [...installed, "Python environment"] };
+  const ready = python ?? await buildPythonEnvironment({ recipe, rebuild, onProgress, signal });
+  if (python === undefined) installed.push("Python environment");
+  if (lacksData) {
+    const requirements = DATA_PACKAGES.map(parseRequirement);
+    const how = { sandbox, signal };
+    await data((onLine) => PackageFolder.installCommon(ready, requirements, { ...how, onLine }));
+    installed.push("data packages");
+  }
+  return { python: ready, installed };
+}
+
+/** Whether the packages for data are there. It is an error if the Python is one that cannot have them. */
+async function hasData(
+  python: PythonEnvironment | undefined,
+  { rebuild = false }: SetUpOptions,
+): Promise<boolean> {
+  if (python?.managed === false) {
+    throw new EnvironmentNotReadyError(
+      `Cannot install packages for all workspaces: ${python.executable} is not the managed Python`,
+      `${python.executable} -m pip install ${DATA_PACKAGES.join(" ")}`,
+    );
+  }
+  if (python === undefined || rebuild) return false;
+  const found = await listPackages(await PackageFolder.common(python));
+  const names = new Set(found.map(({ name }) => normalized(name)));
+  return DATA_PACKAGES.every((name) => names.has(name));
 }
 
 /** The Python that already exists. It is an error if a named one is unusable. */

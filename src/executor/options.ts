@@ -154,7 +154,8 @@ export interface CodeExecutorOptions {
   python?: string;
   /**
    * Whether code can import the packages that `installPackages()` or `ipybox install` installed for its
-   * workspace; with a path, also those of the workspace there. Code cannot change them.
+   * workspace, and those of `ipybox setup --data`; with a path, also those of the workspace there. Code
+   * cannot change them.
    *
    * @default {true}
    */

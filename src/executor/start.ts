@@ -344,7 +344,8 @@ async function openPackages(
   const isOwn = await isOwnProgram(python.executable, workspace);
   if (packages === false || !isOwn) return { packages: undefined, importable: [] };
   const others = packages === true ? [] : [await PackageFolder.find(packages, python)];
-  const shared = others.filter((path) => path !== undefined);
+  const common = await PackageFolder.common(python);
+  const shared = [...others.filter((path) => path !== undefined), ...common];
   if (PackageFolder.isPermitted()) {
     const own = await PackageFolder.open(workspace, python, { sandbox, shared, log });
     return { packages: own, importable: [own.path, ...shared] };

@@ -114,7 +114,10 @@ export async function findBasePython(): Promise<string | undefined> {
 }
 
 /** Locks out other builds. The system releases the lock when this process dies. */
-async function lockBuilds(cacheDir: string, options: BuildOptions): Promise<Disposable> {
+export async function lockBuilds(
+  cacheDir: string,
+  options: Pick<BuildOptions, "onProgress" | "signal">,
+): Promise<Disposable> {
   const path = join(cacheDir, "build.lock"); // whoever can read it can hold it for ever
   const file = await Deno.open(path, { create: true, write: true, mode: 0o600 });
   try {

@@ -7,6 +7,7 @@
  *   <key>.json               written last: the environment that is ready for these requirements
  *   <key>-py3.11-<random>/   a virtual environment, never moved and never built into again
  *   packages/                the packages that workspaces have installed, see packages.ts
+ *   common/                  the packages that all workspaces share, see packages.ts
  * ```
  *
  * @module
@@ -111,8 +112,13 @@ export async function replaceMarker(path: string, interpreter: Interpreter): Pro
   await replaceFile(path, JSON.stringify(interpreter, null, 2) + "\n", 0o644);
 }
 
-/** An environment, or a marker that is not written yet: all that a build makes, and nothing else. */
+/** An environment, or a marker or folder that is not in place yet: all that a build makes, and nothing else. */
 const BUILT = /^(?:[0-9a-f]{16}(?:-py|\.json\.[^.]*\.tmp$)|\.[0-9a-f-]{36}\.tmp$)/;
+
+/** The path of something that {@linkcode removeLeftovers} removes unless it gets another name. */
+export function leftoverIn(directory: string): string {
+  return join(directory, `.${crypto.randomUUID()}.tmp`);
+}
 
 /** Removes the leftovers of interrupted builds. Requires the build lock. */
 export async function removeLeftovers(directory: string): Promise<void> {

@@ -33,11 +33,14 @@ import {
   uvConfig,
 } from "./indexes.ts";
 import { fileHosts, type FileHostsOptions } from "./file_hosts.ts";
+import { lockBuilds } from "./build.ts";
 import {
+  leftoverIn,
   managedDirectory,
   MINIMUM_PYDANTIC,
   type PythonEnvironment,
   readManaged,
+  removeLeftovers,
 } from "./managed.ts";
 import { judgePackages, minorVersion, packageLevels, sitePackagesOf } from "./package_levels.ts";
 import { normalized, type Requirement } from "./requirement.ts";
@@ -70,6 +73,11 @@ export interface InstallOptions {
   readonly timeoutMs?: number;
   /** Receives each line that the installer writes. */
   readonly onLine?: (line: string) => void;
+}
+
+/** Options of {@linkcode PackageFolder.installCommon}. */
+export interface InstallCommonOptions
+  extends Pick<InstallOptions, "signal" | "onLine">, Pick<PackageFolderOptions, "sandbox" | "log"> {
 }
 
 /** One change of the packages. */
@@ -117,6 +125,8 @@ export class PackageFolder {
   readonly path: string;
   /** The folders that installers write to. Each is a separate mount that they cannot move. */
   readonly writable: readonly string[];
+  /** The folders that code imports from if a package is not in this one. */
+  readonly shared: readonly string[];
   readonly #prefix: string;
   readonly #python: PythonEnvironment;
   readonly #workspace: string;
@@ -136,6 +146,7 @@ export class PackageFolder {
     this.#workspace = workspace;
     this.#python = python;
     this.#options = options;
+    this.shared = options.shared ?? [];
     this.#log = options.log ?? silentLogger;
   }
 
@@ -168,16 +179,53 @@ export class PackageFolder {
   /** The folder of a workspace's packages, if Deno's permissions allow looking for it. */
   static async find(workspace: string, python: PythonEnvironment): Promise<string | undefined> {
     if (!hasManagedDirectory()) return undefined;
-    const folder = folderOf(workspace);
-    if (!mayRead(folder)) return undefined;
-    const [root] = await existing([folder]); // installers cannot write to it
-    if (root === undefined) return undefined;
-    const prefix = join(root, `python${minorVersion(python)}`);
-    const sitePackages = sitePackagesOf(prefix, python);
-    const judgement = await judgePackages(sitePackages);
-    if (judgement === "plain") return sitePackages;
-    if (judgement === "missing") return undefined;
-    throw notPlain(judgement, prefix);
+    return await foundIn(folderOf(workspace), python);
+  }
+
+  /**
+   * The folders of the packages that all workspaces share: one, if `ipybox setup --data` made it. They are for
+   * the managed Python, because one of the user's may have been built in another way.
+   */
+  static async common(python: PythonEnvironment): Promise<string[]> {
+    if (!python.managed || !hasManagedDirectory()) return [];
+    const found = await foundIn(PackageFolder.commonFolder(), python);
+    return found === undefined ? [] : [found];
+  }
+
+  /** Where the packages are that all workspaces share, in a folder for every Python, if there are any. */
+  static commonFolder(): string {
+    return join(managedDirectory(), "common");
+  }
+
+  /**
+   * Installs the packages that all workspaces share, in place of those that are there: as a whole or not at
+   * all. Sandboxes that run keep the old ones until something is built again.
+   *
+   * Resolves to one line that says what was installed.
+   */
+  static async installCommon(
+    python: PythonEnvironment,
+    requirements: readonly Requirement[],
+    { sandbox, log, signal, onLine }: InstallCommonOptions = {},
+  ): Promise<string> {
+    const root = managedDirectory();
+    await Deno.mkdir(PackageFolder.commonFolder(), { recursive: true, mode: 0o755 });
+    using _lock = await lockBuilds(root, { onProgress: onLine, signal });
+    await removeLeftovers(root);
+    const fresh = leftoverIn(await Deno.realPath(root));
+    await Deno.mkdir(fresh, { mode: 0o700 }); // installers use the umask
+    try {
+      const folder = new PackageFolder(fresh, python, fresh, { sandbox, log });
+      for (const level of folder.writable) await Deno.mkdir(level, { recursive: true });
+      const summary = await folder.install(requirements, { signal, onLine });
+      const place = join(PackageFolder.commonFolder(), `python${minorVersion(python)}`);
+      await ifPresent(Deno.rename(place, leftoverIn(root)));
+      await Deno.rename(fresh, place);
+      return summary;
+    } catch (error) {
+      await PackageFolder.discard(fresh);
+      throw error;
+    }
   }
 
   /** Whether Deno's permissions allow installing: making links takes unscoped read and write access. */
@@ -305,15 +353,7 @@ export class PackageFolder {
 
   /** Lists the installed packages by name. */
   async list(): Promise<InstalledPackage[]> {
-    const found: InstalledPackage[] = [];
-    for await (const { name, isDirectory } of Deno.readDir(this.path)) {
-      const [, project, version] = /^([^-]+)-([^-]+)\.dist-info$/.exec(name) ?? [];
-      if (!isDirectory || project === undefined || version === undefined) continue;
-      const marker = join(this.path, name, "REQUESTED"); // PEP 376
-      const requested = await Deno.lstat(marker).then(() => true, () => false);
-      found.push({ name: project.replaceAll("_", "-"), version, requested });
-    }
-    return found.toSorted((a, b) => a.name < b.name ? -1 : 1);
+    return await listPackages([this.path]);
   }
 
   /** Makes one change at a time: two would mix their files. */
@@ -339,7 +379,7 @@ export class PackageFolder {
   /** The versions of all packages that code has, by their normalized names. */
   async #present(): Promise<ReadonlyMap<string, string>> {
     const own = sitePackagesOf(this.#python.prefix, this.#python);
-    const folders = [own, ...(this.#options.shared ?? []).toReversed(), this.path]; // the last counts most
+    const folders = [own, ...this.shared.toReversed(), this.path]; // the last counts most
     return new Map((await Promise.all(folders.map(distributionsIn))).flat());
   }
 
@@ -375,7 +415,7 @@ export class PackageFolder {
     const settings = {
       uv,
       site: this.path,
-      shared: this.#options.shared ?? [],
+      shared: this.shared,
       managed,
       kernel: [`pydantic>=${MINIMUM_PYDANTIC.join(".")}`],
       requirements: requirements.map(({ text }) => text),
@@ -473,7 +513,7 @@ export class PackageFolder {
           ),
         )).flat(),
         ...await existing([uv, ...settings.paths]),
-        ...this.#options.shared ?? [], // checked before, and not links
+        ...this.shared, // checked before, and not links
       ],
       hostPrivate,
       hosts,
@@ -527,6 +567,21 @@ export class PackageFolder {
   }
 }
 
+/** Lists the packages in folders by name. */
+export async function listPackages(folders: readonly string[]): Promise<InstalledPackage[]> {
+  const found: InstalledPackage[] = [];
+  for (const folder of folders) {
+    for await (const { name, isDirectory } of Deno.readDir(folder)) {
+      const [, project, version] = /^([^-]+)-([^-]+)\.dist-info$/.exec(name) ?? [];
+      if (!isDirectory || project === undefined || version === undefined) continue;
+      const marker = join(folder, name, "REQUESTED"); // PEP 376
+      const requested = await Deno.lstat(marker).then(() => true, () => false);
+      found.push({ name: project.replaceAll("_", "-"), version, requested });
+    }
+  }
+  return found.toSorted((a, b) => a.name < b.name ? -1 : 1);
+}
+
 const ONLY_WHEELS =
   "[ipybox] Only wheels can be installed here: your package index needs credentials, which the " +
   "build of a source package could read. Build a wheel and publish it to your index";
@@ -534,6 +589,19 @@ const ONLY_WHEELS =
 /** The folder of a workspace's packages for all Pythons. */
 function folderOf(workspace: string, cacheDir: string = managedDirectory()): string {
   return join(cacheDir, "packages", sha256(workspace).slice(0, 32));
+}
+
+/** The packages for a Python in a folder for all Pythons, if Deno's permissions allow looking for them. */
+async function foundIn(folder: string, python: PythonEnvironment): Promise<string | undefined> {
+  if (!mayRead(folder)) return undefined;
+  const [root] = await existing([folder]); // installers cannot write to it
+  if (root === undefined) return undefined;
+  const prefix = join(root, `python${minorVersion(python)}`);
+  const sitePackages = sitePackagesOf(prefix, python);
+  const judgement = await judgePackages(sitePackages);
+  if (judgement === "plain") return sitePackages;
+  if (judgement === "missing") return undefined;
+  throw notPlain(judgement, prefix);
 }
 
 /** The file that names the workspace of the packages beside it. */

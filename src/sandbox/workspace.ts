@@ -239,7 +239,7 @@ export async function requireOwnProgram(
 /** The folders of ipybox's own that code, an installer or a server writes to, near a path. */
 async function foldersOfCode(path: string): Promise<string[]> {
   const cache = cacheFolder();
-  const names = ["workspaces", join("python", "packages")];
+  const names = ["workspaces", join("python", "packages"), join("python", "common")];
   const folders = cache === undefined ? [] : names.map((name) => join(cache, name));
   const found = await Promise.all(folders.map(realPathIfSeen));
   for (const folder of await Promise.all(runFolders().map(realPathIfSeen))) {

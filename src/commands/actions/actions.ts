@@ -157,7 +157,8 @@ async function check(
   if (!parsed.has("no-types")) {
     const python = await findPython({ python: parsed.value("python"), workspace, log: io.log });
     const own = await PackageFolder.find(workspace, python);
-    const packages = own === undefined ? [] : [own];
+    const common = await PackageFolder.common(python);
+    const packages = own === undefined ? common : [own, ...common];
     for (const problem of await checkTypes(workspace, { python, packages, signal: io.signal })) {
       const name = actionOf(problem);
       const line = `${problem.file}:${problem.line}: ${problem.message}`;

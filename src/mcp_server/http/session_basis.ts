@@ -83,6 +83,7 @@ export async function basisOf(options: SessionBasisOptions): Promise<string> {
     await readHostileFile(join(decided, ".ipybox", "consents.json")),
     await pythonOf(session),
     await entriesOf(PackageFolder.folder(workspace)),
+    await entriesOf(PackageFolder.commonFolder()),
     typeof config === "string" ? await Deno.readTextFile(config) : null,
     project === undefined ? null : await hiddenIn(project, workspace),
   ]);
