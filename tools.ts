@@ -13,7 +13,7 @@ export type { ServerPoolOptions } from "./src/servers/pool.ts";
 export type { ConnectOptions } from "./src/mcp/connect.ts";
 export { ServerEvents } from "./src/servers/events.ts";
 export { ServerRegistry } from "./src/servers/registry.ts";
-export type { GivenServers, ServerRegistryOptions } from "./src/servers/registry.ts";
+export type { GivenServers, RunFiles, ServerRegistryOptions } from "./src/servers/registry.ts";
 export type { CatalogMethod } from "./src/mcp/catalog.ts";
 export type { ServerDescription } from "./src/mcp/connection.ts";
 export type {

@@ -12,7 +12,6 @@ import {
 import { checkServerName, parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { OwnEntries } from "../files/own_entries.ts";
 import { forgetShapes } from "./shapes.ts";
-import type { StartEvidence } from "./start_evidence.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
 export interface ServerRegistryOptions {
@@ -26,7 +25,12 @@ export interface ServerRegistryOptions {
 export type GivenServers = Readonly<Record<string, ServerParams>> | ServerRegistry;
 
 /** What a server's start runs or obeys in the workspace. */
-export type RunFiles = Pick<StartEvidence, "files"> & Partial<Pick<StartEvidence, "settings">>;
+export interface RunFiles {
+  /** Digests of files and folders, by relative path. */
+  readonly files: Readonly<Record<string, string>>;
+  /** The content of its sandbox's settings file. */
+  readonly settings?: string | undefined;
+}
 
 /** The file. Only its `mcpServers` are ours. */
 type RegistryFile = Record<string, unknown> & { mcpServers: Record<string, unknown> };
@@ -94,7 +98,13 @@ export class ServerRegistry {
     return [...this.#servers].sort(([a], [b]) => a < b ? -1 : 1);
   }
 
-  /** Whether the application gave a server for this process. */
+  /**
+   * Whether the application gave a server for this process.
+   *
+   * @param name The server's name.
+   * @param params How it is started or reached.
+   * @returns `false` for one of the file.
+   */
   isGiven(name: string, params: ServerParams): boolean {
     const given = this.#given.get(name);
     return given !== undefined && sameParams(given, params);
@@ -111,18 +121,36 @@ export class ServerRegistry {
     return this.isGiven(name, params) || (this.#own?.has(name, params) ?? false);
   }
 
-  /** Whether the files of the workspace that the user's own server runs are those that they registered. */
+  /**
+   * Whether a server that the user registered runs the files of the workspace that it ran then.
+   *
+   * @param name The server's name.
+   * @param run What it runs now.
+   * @returns `true` also for a server that runs none.
+   */
   isUnchanged(name: string, run: RunFiles): boolean {
     return !runsAny(run) || (this.#own?.has(filesOf(name), filesIn(run)) ?? false);
   }
 
-  /** Makes a server of the file the user's own, as they saw it; whether other processes see that. */
+  /**
+   * Makes a server of the file the user's own, as they saw it.
+   *
+   * @param name The server's name.
+   * @param params How it is started or reached.
+   * @param run What it runs in the workspace.
+   * @returns Whether that was recorded for other processes, too.
+   */
   async adopt(name: string, params: ServerParams, run: RunFiles): Promise<boolean> {
     await this.keep(name, run);
     return await this.#own?.set(name, params) ?? false;
   }
 
-  /** Remembers the files of the workspace that the user's own server runs. */
+  /**
+   * Remembers what the user's own server runs in the workspace.
+   *
+   * @param name The server's name.
+   * @param run What it runs.
+   */
   async keep(name: string, run: RunFiles): Promise<void> {
     await this.#own?.set(filesOf(name), runsAny(run) ? filesIn(run) : undefined);
   }
