@@ -62,7 +62,9 @@ Deno.test("ipybox clean removes what is left over, and nothing else", async () =
   await Deno.writeTextFile(`${kept}/workspace`, cwd);
   const long = new Date(Date.now() - 40 * 86_400_000);
   for (const path of [`${old}/deep`, old, used]) await Deno.utime(path, long, long);
-  const options = { cwd, env: { TMPDIR: temporary, XDG_CACHE_HOME: cache } };
+  // What other tests leave in the user's state folder meanwhile is removed as well.
+  const env = { TMPDIR: temporary, XDG_CACHE_HOME: cache, XDG_STATE_HOME: `${root}/state` };
+  const options = { cwd, env };
   const leftovers = [killed, old, gone, goneCache];
   const needed = [held.path, young, cloned, used, kept, keptCache];
 
