@@ -171,7 +171,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     );
     const unknown = await ipybox(["tools", "--server", "nope"], { cwd });
     assertEquals([unknown.code, unknown.stdout], [2, ""]);
-    assertStringIncludes(unknown.stderr, 'No server "nope" is registered: there are everything');
+    assertStringIncludes(unknown.stderr, 'No server "nope" is registered. Registered: everything');
   });
 
   await step("show prints one tool's Python API, by either of its names", async () => {
