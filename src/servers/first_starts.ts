@@ -8,7 +8,7 @@ import { startFailure } from "../mcp/start_errors.ts";
 import type { ServerParams, VariableLookup } from "../mcp/params.ts";
 import { launchText } from "./facets.ts";
 import type { ServerRegistry } from "./registry.ts";
-import { type StartEvidence, startEvidence } from "./start_evidence.ts";
+import { type StartEvidence, startEvidence, startsUnasked } from "./start_evidence.ts";
 
 /** Options of {@linkcode FirstStarts}. */
 interface FirstStartsOptions {
@@ -79,10 +79,9 @@ export class FirstStarts {
 
   /** Whether a server starts without a question. */
   async isAdmitted(serverName: string, params: ServerParams): Promise<boolean> {
-    const { registry } = this.#options;
-    if (registry.isGiven(serverName, params)) return true;
-    if (!registry.isOwn(serverName, params)) return false;
-    return registry.isUnchanged(serverName, await this.evidence(serverName, params, true));
+    const { registry, workspace, variables } = this.#options;
+    const options = { workspace, variables, log: this.#log };
+    return await startsUnasked(registry, [serverName, params], options);
   }
 
   /** What a question about a start is about, and what a registration is bound to. */

@@ -14,6 +14,7 @@ import {
   WORKSPACE_VARIABLE,
 } from "../mcp/params.ts";
 import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
+import type { ServerRegistry } from "./registry.ts";
 
 /** What decides what is started or reached: the registration, and everything it refers to. */
 export interface StartEvidence {
@@ -79,6 +80,18 @@ export async function startEvidence(
       : await settingsText(serverName, settings),
     files: digests,
   };
+}
+
+/** Whether a server starts without a question: the application gave it, or the user registered what it runs now. */
+export async function startsUnasked(
+  registry: ServerRegistry,
+  [serverName, params]: readonly [string, ServerParams],
+  options: Omit<StartEvidenceOptions, "isOwn">,
+): Promise<boolean> {
+  if (registry.isGiven(serverName, params)) return true;
+  if (!registry.isOwn(serverName, params)) return false;
+  const run = await startEvidence(serverName, params, { ...options, isOwn: true });
+  return registry.isUnchanged(serverName, run);
 }
 
 async function settingsText(serverName: string, path: string): Promise<string | undefined> {

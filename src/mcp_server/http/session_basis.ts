@@ -12,7 +12,7 @@ import { findHidden } from "../../sandbox/hidden.ts";
 import { hostPython } from "../../sandbox/wall.ts";
 import { projectPath } from "../../sandbox/workspace.ts";
 import { ServerRegistry } from "../../servers/registry.ts";
-import { startEvidence } from "../../servers/start_evidence.ts";
+import { startsUnasked } from "../../servers/start_evidence.ts";
 import type { SessionOptions } from "../session.ts";
 import { sessionFolders } from "./session_folders.ts";
 
@@ -41,9 +41,9 @@ export async function sessionServers(
   }
   const settled: Record<string, ServerParams> = {};
   for (const entry of own) {
-    const [name, params] = entry;
+    const [name] = entry;
     try {
-      if (!registry.isGiven(name, params) && !await isUnchanged(registry, entry, workspace)) {
+      if (!await startsUnasked(registry, entry, { workspace, log: silentLogger })) {
         log?.warn(
           `Not available in sessions: ${name}. Its files in the workspace, or its sandbox settings, ` +
             "have changed since you registered it. Review and accept them with `ipybox trust`",
@@ -57,16 +57,6 @@ export async function sessionServers(
     }
   }
   return await ServerRegistry.open({ servers: settled });
-}
-
-/** Whether what a server of the user's runs in the workspace is what they registered. */
-async function isUnchanged(
-  registry: ServerRegistry,
-  [name, params]: readonly [string, ServerParams],
-  workspace: string,
-): Promise<boolean> {
-  const options = { workspace, isOwn: true, log: silentLogger };
-  return registry.isUnchanged(name, await startEvidence(name, params, options));
 }
 
 /** A text that differs if a session created now would be based on anything else. */
