@@ -183,6 +183,7 @@ export class McpPool implements AsyncDisposable {
     using _place = await this.#startsAhead.acquire(signal);
     const params = this.requireRegistered(serverName);
     if (!await this.#options.isAdmitted(serverName, params)) return;
+    signal.throwIfAborted(); // a server that starts now would outlive the pool
     const server = this.#server(serverName);
     await server.connection();
     server.restartIdleTimer(); // it takes no turn of a request, whose end would

@@ -80,6 +80,7 @@ Deno.test("two processes lose nothing of what they learn", async () => {
   const ends = await Promise.all(["one", "other"].map((field) =>
     new Deno.Command(Deno.execPath(), {
       args: ["run", "-A", `--config=${config}`, script, path, field, "4"],
+      signal: AbortSignal.timeout(120_000), // a server that outlived its pool would keep it running
     }).output()
   ));
   for (const { success, stderr } of ends) assert(success, new TextDecoder().decode(stderr));
