@@ -10,6 +10,7 @@ import { EnvironmentNotReadyError } from "../src/base/errors.ts";
 import { allDone } from "../src/base/signals.ts";
 import { type EnvironmentRecipe, KERNEL_MODULES } from "../src/python/managed.ts";
 import { installChromium } from "./support/browser.ts";
+import { INSPECTOR } from "./support/command_line_clients.ts";
 import { pythonServers } from "./support/python_servers.ts";
 import { closingLine, summarize, type TestSummary } from "./support/test_summary.ts";
 
@@ -104,7 +105,6 @@ const PROGRAMS = [
   "npm:@cyanheads/git-mcp-server@2.15.3",
   "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
   "npm:@modelcontextprotocol/conformance@0.1.16",
-  "npm:@modelcontextprotocol/inspector@2.12.0",
   "npm:mcporter@0.12.3",
   "npm:pyright@1.1.414",
 ];
@@ -114,12 +114,16 @@ const PROGRAMS = [
  * lack what this machine needs to reach the registry.
  */
 async function cachePrograms(): Promise<void> {
-  const { success } = await new Deno.Command(Deno.execPath(), {
-    args: ["cache", "--quiet", "--no-lock", "--no-config", ...PROGRAMS],
-    stdout: "inherit",
-    stderr: "inherit",
-  }).output();
-  if (!success) throw new EnvironmentNotReadyError("Cannot fetch what tests run", "Connect first");
+  for (const programs of [PROGRAMS, INSPECTOR]) {
+    const { success } = await new Deno.Command(Deno.execPath(), {
+      args: ["cache", "--quiet", "--no-lock", "--no-config", ...programs],
+      stdout: "inherit",
+      stderr: "inherit",
+    }).output();
+    if (!success) {
+      throw new EnvironmentNotReadyError("Cannot fetch what tests run", "Connect first");
+    }
+  }
 }
 
 /**

@@ -35,6 +35,12 @@ const called = z.object({
   isError: z.boolean().default(false),
 });
 
+/** The MCP Inspector, with what it depends on as of a day when all of that could be installed. */
+export const INSPECTOR: readonly string[] = [
+  "--minimum-dependency-age=2026-11-20",
+  "npm:@modelcontextprotocol/inspector@2.12.0",
+];
+
 /** The MCP Inspector's command line, in an era of the protocol. */
 export function inspector(era: "legacy" | "modern"): CommandLineClient {
   const run = async (server: ServerToCall, args: readonly string[]) => {
@@ -42,8 +48,7 @@ export function inspector(era: "legacy" | "modern"): CommandLineClient {
     const target = "command" in server
       ? ["--", ...server.command]
       : ["--server-url", server.url.href, "--header", `Authorization: Bearer ${server.token}`];
-    const program = ["npm:@modelcontextprotocol/inspector@2.12.0", "--cli"];
-    const { stdout } = await runFromNpm([...program, ...args, ...options, ...target]);
+    const { stdout } = await runFromNpm([...INSPECTOR, "--cli", ...args, ...options, ...target]);
     return z.object({ result: z.unknown() }).parse(JSON.parse(stdout)).result;
   };
   return {
