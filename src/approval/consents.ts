@@ -11,8 +11,6 @@ export interface ConsentStore {
   list(): Promise<readonly Consent[]>;
   /** Adds a consent and removes those that it replaces. */
   add(consent: Consent, replaced: (earlier: Consent) => boolean): Promise<void>;
-  /** Reads what others have written since. */
-  reload(): Promise<void>;
 }
 
 /** Options of {@linkcode Consents}. */
@@ -97,11 +95,10 @@ export class Consents {
     };
   }
 
-  /** Forgets the decisions for the session, and reloads those for always. */
-  async reset(): Promise<void> {
+  /** Forgets the decisions for the session. */
+  reset(): void {
     this.#session = [];
     this.#ofCell = [];
-    await this.#options.store?.reload();
   }
 
   /** Looks up a decision on a call. Refusals take precedence over permissions. */

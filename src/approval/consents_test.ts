@@ -398,7 +398,6 @@ Deno.test("a store that fails while calls wait fails those calls, and nothing el
   const store: ConsentStore = {
     list: () => fails ? Promise.reject(new Error("disk full")) : Promise.resolve([]),
     add: () => Promise.resolve(),
-    reload: () => Promise.resolve(),
   };
   const channel = new ApprovalChannel();
   const gate = new ApprovalGate(approvalPolicy("ask"), channel, new Consents({ store }));
@@ -418,7 +417,6 @@ Deno.test("calls wait on undisturbed while decisions on others are remembered, o
   const store: ConsentStore = {
     list: () => (looks++, Promise.resolve([])),
     add: () => Promise.resolve(),
-    reload: () => Promise.resolve(),
   };
   const channel = new ApprovalChannel();
   const consents = new Consents({ store });

@@ -16,6 +16,7 @@ import { stage } from "../base/stages.ts";
 import type { Waiting } from "../base/time_budget.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
+import { statePath } from "../files/workspace_state.ts";
 import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions } from "../mcp/hooks.ts";
@@ -385,7 +386,7 @@ export class ToolRunner implements AsyncDisposable {
     const { running } = this.#pool;
     await this.#pool.reset();
     await this.registry.reload();
-    await this.#consents.reset();
+    this.#consents.reset();
     await this.#shapes?.flush();
     this.#pool.startAhead(running);
   }
@@ -414,6 +415,7 @@ async function openConsents(
 ): Promise<ConsentFile | undefined> {
   const folder = typeof consents === "string" ? consents : workspace;
   if (folder === undefined || consents === false) return undefined;
+  if (await statePath(folder) === undefined) return undefined;
   return await ConsentFile.open(folder, log);
 }
 

@@ -17,12 +17,12 @@ export const audit: Command = {
     workspace: WORKSPACE,
   },
   notes: [
-    "The log is .ipybox/audit.jsonl in the workspace; older lines are in files next",
-    "to it. Each row is a call: when it arrived, how it ended, what was called, how",
-    "long the tool took, and who decided. With --follow, a row appears when the call",
-    "ends. With --json, -n counts the log's own lines: one before a call is sent, and",
-    "one after it has ended. If a line is bad, --verify names the first one and exits",
-    "with code 1.",
+    "The log is audit.jsonl in the folder that `ipybox where` prints; older lines are",
+    "in files next to it. Each row is a call: when it arrived, how it ended, what was",
+    "called, how long the tool took, and who decided. With --follow, a row appears",
+    "when the call ends. With --json, -n counts the log's own lines: one before a call",
+    "is sent, and one after it has ended. If a line is bad, --verify names the first",
+    "one and exits with code 1.",
     "",
     "Examples:",
     "",
@@ -44,7 +44,9 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     throw new UsageError("Options --verify and --follow cannot be combined");
   }
   const workspace = await workspaceOf(parsed);
-  const folder = new AuditFolder(workspace);
+  const folder = parsed.has("follow")
+    ? await AuditFolder.make(workspace) // to be watched
+    : await AuditFolder.find(workspace);
   const size = await folder.size();
   if (size > LONG_LOG) io.err(`Reading ${formatBytes(size)} of ${folder.path}`);
   if (parsed.has("verify")) return await verify(workspace, io, json);

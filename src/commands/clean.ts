@@ -1,4 +1,4 @@
-import { abandonedHeads } from "../approval/audit/head.ts";
+import { abandonedStates } from "../files/workspace_state.ts";
 import { folderUsage } from "../files/folder_usage.ts";
 import { forEachOldSession, KEPT_DAYS } from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, removeHeld, runFolders } from "../files/private_folder.ts";
@@ -16,14 +16,15 @@ export const clean: Command = {
     "dry-run": { help: "List what would be removed without removing it" },
     days: {
       value: "N",
-      help: "Remove sessions without a changed file for N days (default: 30)",
+      help: "Remove sessions and state without a changed file for N days (default: 30)",
     },
     workspace: WORKSPACE,
   },
   notes: [
     "Removes temporary folders of killed processes, old session folders of",
-    "`ipybox mcp --http` in the workspace, and packages and caches of workspaces that",
-    "no longer exist. Sessions in use are kept.",
+    "`ipybox mcp --http` in the workspace, and the packages, caches, decisions and",
+    "audit logs of workspaces that no longer exist. Sessions in use are kept. After",
+    "you moved a workspace, run `ipybox where --adopt OLD` first.",
     "",
     "Example:",
     "",
@@ -76,9 +77,10 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     const what = `cache of ${gone}, which no longer exists`;
     await take({ path, what }, () => discardCache(path));
   }
-  for (const { path, workspace: gone } of await abandonedHeads()) {
-    const what = `end of the audit log of ${gone}, which no longer exists`;
-    await take({ path, what }, () => Deno.remove(path));
+  for (const { path, workspace: gone } of await abandonedStates()) {
+    if ((await folderUsage(path)).changedAt >= before) continue; // it may have moved, or be unmounted
+    const what = `decisions and audit log of ${gone}, which no longer exists`;
+    await take({ path, what }, () => Deno.remove(path, { recursive: true }));
   }
   report(found, parsed.has("dry-run"), io);
   return failed ? EXIT.failed : EXIT.ok;

@@ -102,6 +102,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: "List or remove a workspace's Python packages",
     load: async () => (await import("./packages.ts")).packages,
   },
+  where: {
+    summary: "Print where ipybox keeps its files about a workspace",
+    load: async () => (await import("./where.ts")).where,
+  },
   clean: {
     summary: "Remove leftovers of old processes, sessions and workspaces",
     load: async () => (await import("./clean.ts")).clean,

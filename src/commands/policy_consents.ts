@@ -54,19 +54,17 @@ export async function findConsents(
   workspace: string,
   call: ApprovalCall,
 ): Promise<ConsentFinding[]> {
-  const file = await ConsentFile.open(workspace);
-  const consents = await file.read();
+  const consents = await (await ConsentFile.open(workspace)).read();
   const params = (await ServerRegistry.open({ workspace })).get(call.serverName);
   return consents.filter((consent) => isFor(consent, call)).map((consent) => {
     const ofServer = Object.entries(consent.bound).filter(([, { about }]) => about === "server");
     const changes = params === undefined
       ? [] // a program may register it
       : changesSince({ ...consent, bound: Object.fromEntries(ofServer) }, serverFacets(params));
-    const foreign = file.isOwn(consent) ? [] : ["it was not decided on this machine"];
     return {
       decision: consent.decision,
       rule: consentRule(consent, "always"),
-      changes: [...foreign, ...changes],
+      changes,
     };
   });
 }

@@ -42,15 +42,15 @@ export interface CodeExecutorOptions {
    */
   approvalTimeoutMs?: number;
   /**
-   * Whether to use and extend the permanent decisions in the workspace's `.ipybox/consents.json`; or
-   * the path of another workspace whose decisions to use.
+   * Whether to use and extend the user's permanent decisions for the workspace; or the path of another
+   * workspace whose decisions to use.
    *
    * @default {true}
    */
   consents?: boolean | string;
   /**
-   * Whether to write each request to the workspace's audit log, `.ipybox/audit.jsonl`; or the log to
-   * write to, which stays open.
+   * Whether to write each request to the workspace's audit log; or the log to write to, which stays
+   * open.
    *
    * @default {true}
    */

@@ -23,11 +23,15 @@ const VARIABLES: Readonly<Record<string, string>> = {
 /** In the folder of a workspace's cache: its path. */
 const WORKSPACE = "workspace";
 
+/** Where the cache of a workspace is, by its real path; `undefined` if the user's cache cannot be used. */
+export function cachePath(workspace: string): string | undefined {
+  return usableIn(cachesFolder(), sha256(workspace).slice(0, 32));
+}
+
 /** Makes the folder, for a workspace's real path; `undefined` if the user's cache cannot be used. */
 export async function workspaceCache(workspace: string): Promise<string | undefined> {
-  const root = cachesFolder();
-  if (root === undefined) return undefined;
-  const own = join(root, sha256(workspace).slice(0, 32));
+  const own = cachePath(workspace);
+  if (own === undefined) return undefined;
   const cache = join(own, "cache");
   try {
     await Deno.mkdir(cache, { recursive: true, mode: 0o700 });

@@ -49,7 +49,7 @@ export interface McpServerOptions
   extends
     Omit<CodeExecutorOptions, "approval" | "audit" | "durable" | "requireShellEscape" | "signal"> {
   /**
-   * Whether calls and changes are recorded in the workspace's audit log, `.ipybox/audit.jsonl`.
+   * Whether calls and changes are recorded in the workspace's audit log.
    *
    * @default {true}
    */

@@ -1,6 +1,6 @@
 /**
- * Remembers the shape of results that tools do not declare: names and broad types, in the workspace's
- * `.ipybox/shapes.json`, which executed code can neither read nor write.
+ * Remembers the shape of results that tools do not declare: names and broad types, in the user's state
+ * folder for the workspace.
  */
 import { join } from "node:path";
 import type { CallObserver, ObservedCall } from "../approval/observed_call.ts";
@@ -9,11 +9,12 @@ import type { Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import { RateLimit } from "../base/rate_limit.ts";
 import {
-  isPlainFile,
-  lockPlainFolder,
+  lockUserFolder,
+  lstatIfPresent,
   readHostileFile,
   replaceHostileFile,
 } from "../files/safe.ts";
+import { makeWorkspaceState, workspaceState } from "../files/workspace_state.ts";
 import { type ExactJson, isRecord } from "../json/exact.ts";
 import {
   mergeResults,
@@ -50,7 +51,7 @@ const MAX_FILE = 2 ** 20;
 
 /** Learns the shape of results from calls. Disposing it saves what is not saved yet. */
 export class ResultShapes implements CallObserver, AsyncDisposable {
-  readonly #folder: string;
+  readonly #workspace: string;
   readonly #log: Logger;
   readonly #writing = new Mutex();
   readonly #saving = new Alarm(() => void this.flush());
@@ -60,7 +61,7 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
   #failed = false;
 
   constructor(workspace: string, log: Logger) {
-    this.#folder = join(workspace, ".ipybox");
+    this.#workspace = workspace;
     this.#log = log;
   }
 
@@ -85,10 +86,12 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
     if (fresh.length === 0) return;
     this.#fresh = new Map();
     try {
-      using _lock = await lockPlainFolder(this.#folder, LOCK);
+      const folder = await makeWorkspaceState(this.#workspace);
+      if (folder === undefined) return; // nobody keeps them
+      using _lock = await lockUserFolder(folder);
       const all = new Map<string, ToolShape>();
-      for (const shape of [...await read(this.#folder), ...fresh]) add(all, shape);
-      await write(this.#folder, [...all.values()]);
+      for (const shape of [...await read(folder), ...fresh]) add(all, shape);
+      await write(folder, [...all.values()]);
       this.#failed = false;
     } catch (error) {
       if (!this.#failed) this.#log.warn(`Cannot save the observed result types: ${error}`);
@@ -118,24 +121,23 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
 /** Runs a function with what is known about results, if anything, while other processes wait. */
 export async function withShapes(
   workspace: string,
-  use: (shapes: readonly ToolShape[]) => Promise<void>,
+  use: (shapes: readonly ToolShape[], folder: string) => Promise<void>,
 ): Promise<void> {
-  const folder = join(workspace, ".ipybox");
-  if (!await isPlainFile(join(folder, FILE))) return;
-  using _lock = await lockPlainFolder(folder, LOCK);
-  await use(await read(folder));
+  const folder = await workspaceState(workspace);
+  if (folder === undefined || await lstatIfPresent(join(folder, FILE)) === undefined) return;
+  using _lock = await lockUserFolder(folder);
+  await use(await read(folder), folder);
 }
 
 /** Forgets the shapes of a server's results. */
 export async function forgetShapes(workspace: string, server: string): Promise<void> {
-  await withShapes(workspace, async (shapes) => {
+  await withShapes(workspace, async (shapes, folder) => {
     const others = shapes.filter((shape) => shape.server !== server);
-    if (others.length < shapes.length) await write(join(workspace, ".ipybox"), others);
+    if (others.length < shapes.length) await write(folder, others);
   });
 }
 
 const FILE = "shapes.json";
-const LOCK = "shapes.lock";
 
 /** Merges a shape into what is known about its tool, which moves to the end. */
 function add(all: Map<string, ToolShape>, shape: ToolShape): void {

@@ -9,6 +9,7 @@ import { rawServer } from "../support/mcp.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal, type Typing } from "../support/terminal.ts";
+import { stateOf } from "../support/workspace_state.ts";
 
 const POLICY = {
   rules: [
@@ -268,7 +269,7 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
     stdout: "5 lines are intact\n",
     stderr: "",
   });
-  const log = `${cwd}/.ipybox/audit.jsonl`;
+  const log = `${await stateOf(cwd)}/audit.jsonl`;
   await Deno.writeTextFile(log, (await Deno.readTextFile(log)).replace('"hi"', '"ho"'));
   const verified = await ipybox(["audit", "--verify"], { cwd });
   assertEquals([verified.code, verified.stdout.split("\n")[0]], [
@@ -371,7 +372,7 @@ Deno.test("ipybox policy shows, explains and takes back what is remembered", asy
   await ipybox(["policy", "forget", "--all"], options);
   assertEquals((await ipybox(["policy", "consents"], options)).stdout, "");
 
-  await Deno.writeTextFile(`${workspace.path}/.ipybox/consents.json`, "{");
+  await Deno.writeTextFile(`${await stateOf(workspace.path)}/consents.json`, "{");
   for (const action of [["consents"], ["forget", "--all"], ["explain", "raw.count"]]) {
     const broken = await ipybox(["policy", ...action], options);
     assertEquals(broken.code, 2, action[0]);

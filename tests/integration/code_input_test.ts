@@ -13,6 +13,7 @@ import { auditedQuestions } from "../support/audited_questions.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { rejection, until } from "../support/wait.ts";
 import { stepsOf } from "../support/steps.ts";
+import { stateOf } from "../support/workspace_state.ts";
 
 /** Forges questions of the cell that runs. ZeroMQ would drop those that the gateway is too slow for. */
 const FORGE = `
@@ -85,7 +86,7 @@ input("d? ")`;
       "all is written",
       async () => `${(await auditedQuestions(test.workspace)).slice(-rows.length)}` === `${rows}`,
     );
-    const text = await Deno.readTextFile(`${test.workspace}/.ipybox/audit.jsonl`);
+    const text = await Deno.readTextFile(`${await stateOf(test.workspace)}/audit.jsonl`);
     assert(!text.includes("s3cret"), text);
     assertMatch(text, /"codeHash":"[0-9a-f]{64}","kind":"input"/);
   });

@@ -11,6 +11,7 @@ import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { rejection } from "../support/wait.ts";
+import { stateOf } from "../support/workspace_state.ts";
 
 const ALWAYS: Remember = { scope: "always", match: "tool" };
 const SESSION: Remember = { scope: "session", match: "tool" };
@@ -144,7 +145,7 @@ Deno.test("what code writes to the file allows nothing, and what it breaks there
   await using folder = await TempFolder.create();
   await using session = await Session.start(folder.path);
   await session.allow("count", ALWAYS);
-  const path = `${folder.path}/.ipybox/consents.json`;
+  const path = `${await stateOf(folder.path)}/consents.json`;
   const file = JSON.parse(await Deno.readTextFile(path));
   const [count] = file.consents;
   const forged = { ...file, consents: [{ ...count, tool: "echo" }, count] };

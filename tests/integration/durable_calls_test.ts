@@ -11,6 +11,7 @@ import { type Host, LastingDoor } from "../support/lasting_door.ts";
 import { python, pythonJson, rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { until } from "../support/wait.ts";
+import { stateOf } from "../support/workspace_state.ts";
 
 const IMPORTS = `
 import asyncio, json, os, signal, sys, threading, time
@@ -261,7 +262,9 @@ Deno.test("a call that was decided on is judged again, and sent without a questi
   assertEquals(textOf(await scene.call(changed ?? "")), "2");
   assertEquals(scene.requests.length, 2);
   assertEquals(await scene.effects(), before + 2);
-  const audit = await Deno.readTextFile(`${scene.folder.path}/workspace/.ipybox/audit.jsonl`);
+  const audit = await Deno.readTextFile(
+    `${await stateOf(`${scene.folder.path}/workspace`)}/audit.jsonl`,
+  );
   const line = audit.split("\n").find((line) => line.includes(`"id":"${changed}"`)) ?? "{}";
   const { edited: noted, decision, by } = JSON.parse(line);
   assertEquals([noted, decision, by], [{ by: 5 }, "allow", "approver"]);
@@ -300,7 +303,9 @@ Deno.test("a call that may have been sent is never sent again, and a person lear
   assertEquals(ended[0], [id, "outcome_unknown"]);
   assertMatch(scene.warnings[0] ?? "", /^The outcome of raw\.count is unknown: /);
   await scene.detach();
-  const audit = await Deno.readTextFile(`${scene.folder.path}/workspace/.ipybox/audit.jsonl`);
+  const audit = await Deno.readTextFile(
+    `${await stateOf(`${scene.folder.path}/workspace`)}/audit.jsonl`,
+  );
   const line = audit.split("\n").find((line) => line.includes(id)) ?? "{}";
   assertEquals(JSON.parse(line).status, "outcome_unknown");
 });

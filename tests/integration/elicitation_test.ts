@@ -12,6 +12,7 @@ import { fixtureServer, npmServer, rawServer, startHttpServer } from "../support
 import { testPython } from "../support/python.ts";
 import { auditedQuestions } from "../support/audited_questions.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { stateOf } from "../support/workspace_state.ts";
 
 const QUESTION = {
   message: "Your \u001b[31mname\u202e?",
@@ -93,7 +94,7 @@ Deno.test("the audit log says how each question ended, and not what was answered
     `${asked} application decline`,
     `${asked} approval_timeout cancel`,
   ]);
-  const lines = (await Deno.readTextFile(`${workspace}/.ipybox/audit.jsonl`)).split("\n");
+  const lines = (await Deno.readTextFile(`${await stateOf(workspace)}/audit.jsonl`)).split("\n");
   const text = lines.filter((line) => line.includes('"kind":"elicitation"')).join("\n");
   assert(!text.includes("s3cret") && !text.includes("0ne"), text);
   assertMatch(text, /"callId":"[0-9a-f-]{36}"/);

@@ -7,6 +7,7 @@ import { rawServer } from "../support/mcp.ts";
 import { runPyright, runPython } from "../support/run_python.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { stateOf } from "../support/workspace_state.ts";
 
 /** What a workspace has learnt. */
 interface Learnt {
@@ -17,7 +18,7 @@ interface Learnt {
 }
 
 async function learntIn(workspace: string): Promise<Learnt[]> {
-  return JSON.parse(await Deno.readTextFile(`${workspace}/.ipybox/shapes.json`)).tools;
+  return JSON.parse(await Deno.readTextFile(`${await stateOf(workspace)}/shapes.json`)).tools;
 }
 
 async function startRunner(workspace: string): Promise<ToolRunner> {
@@ -53,7 +54,7 @@ Deno.test("results are learnt where they are JSON, and their tool does not decla
   const [result, ...others] = await learntIn(path);
   assertEquals(others, []);
   assertEquals([result?.tool, result?.calls], ["result", 2]);
-  const file = `${path}/.ipybox/shapes.json`;
+  const file = `${await stateOf(path)}/shapes.json`;
   assert(!(await Deno.readTextFile(file)).includes("s3cr3t"));
   assertEquals((await Deno.stat(file)).mode! & 0o777, 0o600);
 });
@@ -93,9 +94,8 @@ Deno.test("two processes lose nothing of what they learn", async () => {
 Deno.test("a damaged file says nothing and is replaced; one that is a link is left alone", async () => {
   await using folder = await TempFolder.create();
   const { path } = folder;
-  const file = `${path}/.ipybox/shapes.json`;
+  const file = `${await stateOf(path)}/shapes.json`;
   for (const damaged of ["{", "[]", '{"tools": [7, {"server": "raw"}]}']) {
-    await Deno.mkdir(`${path}/.ipybox`, { recursive: true });
     await Deno.writeTextFile(file, damaged);
     await using runner = await startRunner(path);
     await runner.run("raw", "result", structured({ a: 1 }));
@@ -227,7 +227,7 @@ Deno.test("a session's folder shows what it came with, until more calls say some
   await learn("for _ in range(5): result.run(**answer(first=1))");
   await learn("pass");
   assertStringIncludes(await shown(), '"first"');
-  await Deno.remove(`${workspace}/.ipybox/shapes.json`); // as a copy of mcptools/ has none
+  await Deno.remove(`${await stateOf(workspace)}/shapes.json`); // as a copy of mcptools/ has none
   await learn("result.run(**answer(second=1))");
   await learn("pass");
   assert(!(await shown()).includes('"second"'));

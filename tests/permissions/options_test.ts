@@ -1,5 +1,5 @@
 /** The rows of docs/permissions.md that need more than the example does. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { createMcpHandler, McpServer } from "@modelcontextprotocol/server";
 import { fileURLToPath } from "node:url";
 import { Machine, type Permission } from "../support/machine.ts";
@@ -244,6 +244,33 @@ Deno.test("a durable session needs a socket and its folder", async (t) => {
       [`--allow-write=${state}`]: "write access to",
     },
   });
+});
+
+Deno.test("permanent decisions need the state folder; without it, the log is in the workspace", async (t) => {
+  await using machine = await Machine.create();
+  await using home = await TempFolder.create();
+  const state = `${home.path}/ipybox`;
+  const args = ["decide", server(), "echo"];
+  const env = { XDG_STATE_HOME: home.path };
+  const log = `${machine.workspace}/.ipybox/audit.jsonl`;
+  await t.step("without it", async () => {
+    const { code, stdout, stderr } = await machine.run(machine.permissions, { script, args, env });
+    assertEquals({ code, stdout }, { code: 0, stdout: "cell,session\n" }, stderr);
+    await Deno.remove(log);
+  });
+  await checkRow(t, machine, {
+    args,
+    needs: [
+      ["--allow-env", "HOME"],
+      ["--allow-env", "XDG_STATE_HOME"],
+      ["--allow-read", state],
+      ["--allow-write", state],
+    ],
+    env,
+    prints: "cell,session,always",
+    missed: {},
+  });
+  await assertRejects(() => Deno.lstat(log), Deno.errors.NotFound);
 });
 
 Deno.test("a policy of one's own needs its folder", async (t) => {

@@ -13,6 +13,7 @@ import { TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { runScript } from "../support/run_python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { stateOf } from "../support/workspace_state.ts";
 
 /** What `inspect_package.py` reports. */
 interface Inspection {
@@ -111,7 +112,7 @@ Deno.test("what is learnt does not grow with results, and keeps nothing of them"
       await runner.run("raw", "result", structured({ users: { [user]: { logins: 3 } } }));
     }
   }
-  const text = await Deno.readTextFile(`${path}/.ipybox/shapes.json`);
+  const text = await Deno.readTextFile(`${await stateOf(path)}/shapes.json`);
   assert(text.length < 60_000, `${text.length}`);
   assert(!/ada|5f2b9c1e/.test(text), text);
   assertEquals(JSON.parse(text).tools[0].calls, 303);
@@ -133,13 +134,15 @@ Deno.test("what is known of many tools is bounded: those called last stay", asyn
     calls: 1,
     shape: { objects: 1, fields },
   }));
-  await Deno.mkdir(`${path}/.ipybox`);
-  await Deno.writeTextFile(`${path}/.ipybox/shapes.json`, JSON.stringify({ version: 1, tools }));
+  await Deno.writeTextFile(
+    `${await stateOf(path)}/shapes.json`,
+    JSON.stringify({ version: 1, tools }),
+  );
   {
     await using runner = await startRunner(path);
     await runner.run("raw", "result", structured({ a: 1 }));
   }
-  const text = await Deno.readTextFile(`${path}/.ipybox/shapes.json`);
+  const text = await Deno.readTextFile(`${await stateOf(path)}/shapes.json`);
   assert(text.length < 1.1 * 2 ** 20, `${text.length}`);
   const kept: string[] = JSON.parse(text).tools.map(({ tool }: { tool: string }) => tool);
   assertEquals(kept.slice(-2), ["t199", "result"]);
@@ -155,7 +158,7 @@ Deno.test("results that are large are not all looked at: one process serves all 
     const json = JSON.stringify({ content: [{ type: "text", text }] });
     for (let call = 0; call < calls; call++) await runner.run("raw", "result", { json });
   }
-  const [result] = JSON.parse(await Deno.readTextFile(`${path}/.ipybox/shapes.json`)).tools;
+  const [result] = JSON.parse(await Deno.readTextFile(`${await stateOf(path)}/shapes.json`)).tools;
   assert(result.calls >= 8 && result.calls < calls, `${result.calls}`);
 });
 
@@ -177,7 +180,7 @@ from ipybox_runtime import ToolRunner
 ToolRunner("raw").run_sync("result", {"json": '{"content": [], "structuredContent": {"a": 1}}'})
 `);
   await executor.reset();
-  const file = `${workspace}/.ipybox/shapes.json`;
+  const file = `${await stateOf(workspace)}/shapes.json`;
   const before = await Deno.readTextFile(file);
   assertStringIncludes(before, '"a"');
   const { text } = await executor.execute(`
@@ -188,8 +191,8 @@ def refused(use):
     except OSError:
         return True
 print(all(map(refused, [
-    lambda: open(".ipybox/shapes.json").read(),
-    lambda: open(".ipybox/shapes.json", "w"),
+    lambda: open("${file}").read(),
+    lambda: open("${file}", "w"),
     lambda: os.rename(".ipybox", "other"),
     lambda: open("mcptools/raw/observed.json", "w"),
 ])))

@@ -266,7 +266,9 @@ const HASH = /,"hash":"([0-9a-f]{64})"\}$/;
 function chainLine(fields: string, end: ChainEnd): { line: string; end: ChainEnd } {
   const seq = end.seq + 1;
   if (!Number.isSafeInteger(seq)) {
-    throw new ConfigError("The audit log cannot be continued: move .ipybox/audit*.jsonl away");
+    throw new ConfigError(
+      "The audit log cannot be continued: move its audit*.jsonl away (`ipybox where` says where)",
+    );
   }
   const body = `{"seq":${seq},${fields.slice(1, -1)},"prev":"${end.hash}"`;
   const hash = sha256(body);

@@ -1,4 +1,4 @@
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { fill } from "../../base/bytes.ts";
 import { ConfigError } from "../../base/errors.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
@@ -9,9 +9,7 @@ import {
   openIfPresent,
   openPlainFile,
 } from "../../files/safe.ts";
-import { PinnedFolder } from "../../files/pinned_folder.ts";
-import { sha256 } from "../../json/digest.ts";
-import { ownKey } from "./own_key.ts";
+import { makeWorkspaceState, workspaceState } from "../../files/workspace_state.ts";
 
 const CURRENT = "audit.jsonl";
 const KEY = "audit.key";
@@ -36,58 +34,50 @@ interface FileIdentity {
   readonly size: number;
 }
 
-/** The files of a workspace's audit log, in `.ipybox/`, where no symbolic link is followed. */
+/** The files of a workspace's audit log, where no symbolic link is followed. */
 export class AuditFolder {
   readonly path: string;
-  readonly #workspace: string;
   /** The file that is currently written. */
   readonly current: string;
+  /** Whether it is the user's, and not in the workspace: a repository could bring any key there. */
+  readonly #isUsers: boolean;
 
-  /** @param workspace The workspace. */
-  constructor(workspace: string) {
-    this.#workspace = workspace;
-    this.path = join(workspace, ".ipybox");
+  private constructor(workspace: string, state: string | undefined) {
+    this.#isUsers = state !== undefined;
+    this.path = state ?? join(workspace, ".ipybox");
     this.current = join(this.path, CURRENT);
   }
 
-  /** Opens the current file for appending. Creates it and the folder if they are missing. */
-  async open(): Promise<Deno.FsFile> {
-    return await this.#openOwn(this.current);
+  /** Finds the folder. Creates nothing. */
+  static async find(workspace: string): Promise<AuditFolder> {
+    return new AuditFolder(workspace, await workspaceState(workspace));
   }
 
-  /** The key of the hashes that replace secrets. Another one in its file, as of a repository, is set aside. */
-  async key(): Promise<Uint8Array> {
-    const path = join(this.path, KEY);
-    const isPrivate = ((await lstatIfPresent(path))?.mode ?? 0) % 0o100 === 0;
-    using file = await this.#openOwn(path);
-    await file.lock(true); // another process may be creating it; closing the file releases the lock
-    const bytes = new Uint8Array(KEY_BYTES);
-    const present = bytes.subarray(0, (await fill(bytes, file)).length);
-    const isWhole = present.length === KEY_BYTES;
-    const own = await ownKey(this.#workspace);
-    // If its origin is unknown, a file that others could not read counts as the user's.
-    if (isWhole && (own === undefined ? isPrivate : sha256(own) === sha256(present))) {
-      return present;
+  /** Makes the folder: in the workspace, if the user's state folder cannot be used. */
+  static async make(workspace: string): Promise<AuditFolder> {
+    const folder = new AuditFolder(workspace, await makeWorkspaceState(workspace));
+    if (!await isPlainFolder(folder.path)) {
+      await Deno.mkdir(folder.path, { recursive: true, mode: 0o700 });
     }
-    if (isWhole) await this.#putAside(present);
-    const key = own ?? crypto.getRandomValues(new Uint8Array(KEY_BYTES));
-    await file.truncate();
-    writeAll(file, key);
-    return key;
+    return folder;
   }
 
-  /** Keeps a former key, which its owner needs to check earlier lines. */
-  async #putAside(key: Uint8Array): Promise<void> {
-    const name = `${KEY}.${sha256(key).slice(0, 8)}`;
-    using file = await this.#openOwn(join(this.path, name));
-    await file.truncate();
-    writeAll(file, key);
+  /** Opens the current file for appending. Creates it if it is missing. */
+  async open(): Promise<Deno.FsFile> {
+    return await openPlainFile(this.current);
   }
 
-  /** Opens a file, or creates it for its owner only. */
-  async #openOwn(path: string): Promise<Deno.FsFile> {
-    await using folder = await PinnedFolder.open(this.path);
-    return await openPlainFile(join(folder.path, basename(path)));
+  /** The key of the hashes that replace secrets. */
+  async key(): Promise<Uint8Array> {
+    const fresh = crypto.getRandomValues(new Uint8Array(KEY_BYTES));
+    if (!this.#isUsers) return fresh;
+    using file = await openPlainFile(join(this.path, KEY));
+    await file.lock(true); // another process may be creating it; closing the file releases the lock
+    const present = await fill(new Uint8Array(KEY_BYTES), file);
+    if (present.length === KEY_BYTES) return present;
+    await file.truncate();
+    writeAll(file, fresh);
+    return fresh;
   }
 
   /** Opens a file for reading. Creates nothing. */
@@ -123,14 +113,12 @@ export class AuditFolder {
         `The audit log cannot be continued: move ${this.path}/audit.${number - 1}.jsonl away`,
       );
     }
-    await using folder = await PinnedFolder.open(this.path);
-    await Deno.rename(join(folder.path, CURRENT), join(folder.path, `audit.${number}.jsonl`));
+    await Deno.rename(this.current, join(this.path, `audit.${number}.jsonl`));
   }
 
   /** Removes a full file, unless somebody else already has. */
   async remove({ path }: RotatedFile): Promise<void> {
-    await using folder = await PinnedFolder.open(this.path);
-    await ifPresent(Deno.remove(join(folder.path, basename(path))));
+    await ifPresent(Deno.remove(path));
   }
 
   /** Whether a file is still the current one. */

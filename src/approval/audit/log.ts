@@ -55,7 +55,7 @@ const GATHER_MS = 20;
 const COUNT_MS = 30_000;
 
 /**
- * The audit log of a workspace, `.ipybox/audit.jsonl`: a line for each request and its outcome,
+ * The audit log of a workspace, in the user's state folder: a line for each request and its outcome,
  * chained by hash. Several processes may write to it. Disposing it waits until everything is
  * written.
  *
@@ -88,8 +88,8 @@ const COUNT_MS = 30_000;
 export class AuditLog implements AsyncDisposable {
   readonly #options: AuditLogOptions;
   readonly #log: Logger;
-  readonly #folder: AuditFolder;
-  readonly #file: AuditFile;
+  #folder: Promise<AuditFolder> | undefined;
+  #file: AuditFile | undefined;
   #key: Promise<Uint8Array> | undefined;
   readonly #flood = new FloodGuard();
   /** Calls in progress that were only counted: their outcomes would belong to no line. */
@@ -107,12 +107,8 @@ export class AuditLog implements AsyncDisposable {
    * @param options Its location, what it omits and its limits.
    */
   constructor(options: AuditLogOptions) {
-    const { maxBytes = 16 * 2 ** 20, maxTotalBytes = 2 ** 30, log = silentLogger } = options;
     this.#options = options;
-    this.#log = log;
-    this.#folder = new AuditFolder(options.workspace);
-    const head = new LogHead(options.workspace, log);
-    this.#file = new AuditFile(this.#folder, head, { maxBytes, maxTotalBytes });
+    this.#log = options.log ?? silentLogger;
   }
 
   /**
@@ -124,7 +120,7 @@ export class AuditLog implements AsyncDisposable {
   async append(entry: AuditEntry): Promise<boolean> {
     let key: Uint8Array;
     try {
-      key = await (this.#key ??= this.#folder.key());
+      key = await (this.#key ??= this.#open().then((folder) => folder.key()));
     } catch (error) {
       this.#key = undefined;
       this.#reportLost(error, 1);
@@ -168,7 +164,23 @@ export class AuditLog implements AsyncDisposable {
     this.#closed = true;
     await this.flush();
     this.#gathering[Symbol.dispose]();
-    this.#file[Symbol.dispose]();
+    this.#file?.[Symbol.dispose]();
+  }
+
+  async #open(): Promise<AuditFolder> {
+    try {
+      return await (this.#folder ??= AuditFolder.make(this.#options.workspace));
+    } catch (error) {
+      this.#folder = undefined; // the next line tries again
+      throw error;
+    }
+  }
+
+  async #opened(): Promise<AuditFile> {
+    const folder = await this.#open();
+    const { maxBytes = 16 * 2 ** 20, maxTotalBytes = 2 ** 30 } = this.#options;
+    const head = new LogHead(folder.path, this.#log);
+    return this.#file ??= new AuditFile(folder, head, { maxBytes, maxTotalBytes });
   }
 
   #add(text: string): Promise<boolean> {
@@ -203,13 +215,13 @@ export class AuditLog implements AsyncDisposable {
       const done = await this.#write(batch.map(({ text }) => text));
       for (const { written } of batch) written.resolve(done);
     }
-    if (this.#closed) this.#file[Symbol.dispose](); // a call may end later than the log
+    if (this.#closed) this.#file?.[Symbol.dispose](); // a call may end later than the log
     this.#writing = undefined;
   }
 
   async #write(lines: readonly string[]): Promise<boolean> {
     try {
-      await this.#file.write(lines);
+      await (await this.#opened()).write(lines);
       this.#failed = false;
       return true;
     } catch (error) {

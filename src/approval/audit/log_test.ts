@@ -4,6 +4,7 @@ import { parseExact, sealObject } from "../../json/exact.ts";
 import type { Logger } from "../../base/log.ts";
 import { inOwnProcess } from "../../../tests/support/own_process.ts";
 import { TempFolder } from "../../../tests/support/temp_folder.ts";
+import { stateOf } from "../../../tests/support/workspace_state.ts";
 import type { AuditEntry } from "./entry.ts";
 import { AuditFolder } from "./folder.ts";
 import { AuditLog } from "./log.ts";
@@ -37,14 +38,14 @@ async function ids(workspace: string): Promise<unknown[]> {
   return (await Array.fromAsync(readAuditLog(workspace))).map(({ id }) => id);
 }
 
-function file(workspace: string): string {
-  return `${workspace}/.ipybox/audit.jsonl`;
+async function file(workspace: string): Promise<string> {
+  return `${await stateOf(workspace)}/audit.jsonl`;
 }
 
 /** Changes the lines of the log, as somebody who may write there could. */
 async function tamper(workspace: string, change: (lines: string[]) => string[]): Promise<void> {
-  const lines = (await Deno.readTextFile(file(workspace))).trimEnd().split("\n");
-  await Deno.writeTextFile(file(workspace), change(lines).join("\n") + "\n");
+  const lines = (await Deno.readTextFile(await file(workspace))).trimEnd().split("\n");
+  await Deno.writeTextFile(await file(workspace), change(lines).join("\n") + "\n");
 }
 
 Deno.test("verifyAuditLog() notices lines that are missing at the end, also once others were written", async () => {
@@ -63,7 +64,7 @@ Deno.test("verifyAuditLog() notices lines that are missing at the end, also once
     problem: "Lines up to number 3 were missing or others when this was written",
   });
 
-  await Deno.remove(file(path));
+  await Deno.remove(await file(path));
   assertEquals((await verifyAuditLog(path)).bad, {
     file: "audit.jsonl",
     line: 1,
@@ -76,7 +77,7 @@ Deno.test("verifyAuditLog() notices a log that was replaced by another one", asy
   await using other = await TempFolder.create();
   await write(folder.path, 1, 3);
   await write(other.path, 11, 15);
-  await Deno.copyFile(file(other.path), file(folder.path));
+  await Deno.copyFile(await file(other.path), await file(folder.path));
   assertEquals((await verifyAuditLog(folder.path)).bad, {
     file: "audit.jsonl",
     line: 3,
@@ -87,13 +88,13 @@ Deno.test("verifyAuditLog() notices a log that was replaced by another one", asy
   assertEquals(bad?.line, 6); // the line that says so
 });
 
-Deno.test("verifyAuditLog() expects nothing of another folder with the path of a former workspace", async () => {
+Deno.test("AuditLog goes on when a workspace is cleaned, or made again at its path", async () => {
   await using folder = await TempFolder.create();
   const workspace = `${folder.path}/workspace`;
-  for (const last of [3, 1]) {
+  for (const entries of [2, 4]) {
     await Deno.mkdir(workspace);
-    await write(workspace, 1, last);
-    assertEquals(await verifyAuditLog(workspace), { ...GOOD, entries: last });
+    await write(workspace, 1, 2);
+    assertEquals(await verifyAuditLog(workspace), { ...GOOD, entries });
     await Deno.remove(workspace, { recursive: true });
   }
 });
@@ -112,10 +113,12 @@ Deno.test("two AuditLogs of one workspace keep one end", async () => {
 Deno.test("AuditLog writes where the end cannot be kept, and says so once", async () => {
   await using folder = await TempFolder.create();
   await using state = await TempFolder.create();
-  await Deno.mkdir(`${state.path}/ipybox/audit`, { recursive: true });
-  await Deno.writeTextFile(`${state.path}/ipybox/audit/heads`, "in the place of the folder");
   const code = `
     const { AuditLog } = await load("src/approval/audit/log.ts");
+    const { makeWorkspaceState } = await load("src/files/workspace_state.ts");
+    const { readAuditLog } = await load("src/approval/audit/reader.ts");
+    const state = await makeWorkspaceState(${JSON.stringify(folder.path)});
+    await Deno.mkdir(state + "/audit.head.json/in-its-place", { recursive: true });
     const said = [];
     const log = { debug() {}, info() {}, warn: (text) => said.push(text), error: (text) => said.push(text) };
     for (const id of ["a", "b"]) {
@@ -123,12 +126,15 @@ Deno.test("AuditLog writes where the end cannot be kept, and says so once", asyn
       const entry = { id, time: new Date(), kind: "tool", server: "s", tool: "t", arguments: {} };
       for (let n = 0; n < 2; n++) await audit.append({ ...entry, decision: "deny", by: "policy" });
     }
-    return said;`;
-  const said = await inOwnProcess(code, { XDG_STATE_HOME: state.path });
+    const lines = await Array.fromAsync(readAuditLog(${JSON.stringify(folder.path)}));
+    return [said, lines.length];`;
+  const result = await inOwnProcess(code, { XDG_STATE_HOME: state.path });
+  assert(Array.isArray(result));
+  const [said, written] = result;
   assert(Array.isArray(said));
   assertEquals(said.length, 2, `${said}`); // once for each log
   for (const text of said) assertMatch(text, /^Cannot keep the end of the audit log, so/);
-  assertEquals((await ids(folder.path)).length, 4);
+  assertEquals(written, 4);
 });
 
 Deno.test("AuditLog writes one line for each request, and goes on where another left off", async () => {
@@ -153,7 +159,7 @@ Deno.test("AuditLog writes one line for each request, and goes on where another 
     prev: "0".repeat(64),
     hash: "",
   });
-  assertEquals((await Deno.stat(file(folder.path))).mode ?? 0, 0o100600);
+  assertEquals((await Deno.stat(await file(folder.path))).mode ?? 0, 0o100600);
 });
 
 Deno.test("verifyAuditLog() names the first line that was tampered with", async () => {
@@ -181,12 +187,11 @@ Deno.test("verifyAuditLog() names the first line that was tampered with", async 
 Deno.test("AuditLog seals off a torn line wherever it was cut, and never takes it for an entry", async () => {
   await using source = await TempFolder.create();
   await write(source.path, 1, 2);
-  const whole = await Deno.readFile(file(source.path));
+  const whole = await Deno.readFile(await file(source.path));
   const first = whole.indexOf(10) + 1;
   for (let cut = first + 1; cut < whole.length; cut += 7) {
     await using folder = await TempFolder.create();
-    await Deno.mkdir(`${folder.path}/.ipybox`);
-    await Deno.writeFile(file(folder.path), whole.subarray(0, cut));
+    await Deno.writeFile(await file(folder.path), whole.subarray(0, cut));
     assertEquals((await verifyAuditLog(folder.path)).bad?.line, 2);
     assertEquals(await ids(folder.path), ["id-1"]);
     await write(folder.path, 3, 3);
@@ -207,14 +212,14 @@ Deno.test("AuditLog begins new files, keeps some of them, and chains across them
   }
   const verdict = await verifyAuditLog(workspace);
   assert(verdict.ok && (verdict.first ?? 0) > 1);
-  const names = (await Array.fromAsync(Deno.readDir(`${workspace}/.ipybox`))).map(({ name }) =>
+  const names = (await Array.fromAsync(Deno.readDir(await stateOf(workspace)))).map(({ name }) =>
     name
   );
   // Three within the limit, and the one that the last log filled up itself.
   assertEquals(names.filter((name) => /^audit\.\d+\.jsonl$/.test(name)).length, 4);
   assertEquals((await ids(workspace)).at(-1), "id-30");
   const [, oldest] = names.filter((name) => /^audit\.\d+\.jsonl$/.test(name)).sort();
-  await Deno.remove(`${workspace}/.ipybox/${oldest}`);
+  await Deno.remove(`${await stateOf(workspace)}/${oldest}`);
   assertMatch(
     (await verifyAuditLog(workspace)).bad?.problem ?? "",
     /does not continue|out of order/,
@@ -224,7 +229,7 @@ Deno.test("AuditLog begins new files, keeps some of them, and chains across them
 Deno.test("AuditLog chains across a file that was put aside just before a process was killed", async () => {
   await using folder = await TempFolder.create();
   await write(folder.path, 1, 2);
-  await Deno.rename(file(folder.path), `${folder.path}/.ipybox/audit.1.jsonl`);
+  await Deno.rename(await file(folder.path), `${await stateOf(folder.path)}/audit.1.jsonl`);
   await write(folder.path, 3, 3);
   assertEquals(await verifyAuditLog(folder.path), { ...GOOD, entries: 3 });
 });
@@ -268,9 +273,8 @@ Deno.test("Processes that write at the same time keep one chain, also when one i
 
 Deno.test("AuditLog follows no link, and says so once", async () => {
   await using folder = await TempFolder.create();
-  await Deno.mkdir(`${folder.path}/.ipybox`);
   await Deno.writeTextFile(`${folder.path}/victim`, "");
-  await Deno.symlink(`${folder.path}/victim`, file(folder.path));
+  await Deno.symlink(`${folder.path}/victim`, await file(folder.path));
   const errors: string[] = [];
   const log: Logger = {
     debug() {},
@@ -291,8 +295,10 @@ Deno.test("AuditLog follows no link, and says so once", async () => {
 
 Deno.test("AuditLog seals off a line that was torn within a character", async () => {
   await using folder = await TempFolder.create();
-  await Deno.mkdir(`${folder.path}/.ipybox`);
-  await Deno.writeFile(file(folder.path), new TextEncoder().encode('{"seq":1,"ü').subarray(0, -1));
+  await Deno.writeFile(
+    await file(folder.path),
+    new TextEncoder().encode('{"seq":1,"ü').subarray(0, -1),
+  );
   await write(folder.path, 1, 1);
   assertEquals(await verifyAuditLog(folder.path), { ...GOOD, entries: 2, sealed: 1 });
 });
@@ -305,9 +311,9 @@ Deno.test("verifyAuditLog() and readAuditLog() make nothing and wait for nobody"
   assertEquals(await Array.fromAsync(Deno.readDir(folder.path)), []);
 
   await write(folder.path, 1, 1);
-  const before = await Deno.stat(file(folder.path));
+  const before = await Deno.stat(await file(folder.path));
   await verifyAuditLog(folder.path);
-  assertEquals((await Deno.stat(file(folder.path))).mtime, before.mtime);
+  assertEquals((await Deno.stat(await file(folder.path))).mtime, before.mtime);
   const reading = readAuditLog(folder.path);
   await reading.next(); // a reader that stays keeps nobody from writing
   await write(folder.path, 2, 2);
@@ -338,7 +344,7 @@ Deno.test("AuditLog counts refusals that are too many, and writes what was allow
   await log.append({ ...entry(0), ...refused, id: "rejected", by: "approver" });
   await log.flush();
 
-  const { size } = await Deno.stat(file(folder.path));
+  const { size } = await Deno.stat(await file(folder.path));
   assert(size < 600_000, `${size}`);
   const lines = await Array.fromAsync(readAuditLog(folder.path));
   const allowed = lines.filter(({ id }) => `${id}`.startsWith("allowed"));
@@ -377,7 +383,7 @@ Deno.test("AuditLog removes old files only for want of room, and a line says so"
   await using folder = await TempFolder.create();
   const workspace = folder.path;
   const rotated = async () =>
-    (await Array.fromAsync(Deno.readDir(`${workspace}/.ipybox`))).map(({ name }) => name)
+    (await Array.fromAsync(Deno.readDir(await stateOf(workspace)))).map(({ name }) => name)
       .filter((name) => /^audit\.\d+\.jsonl$/.test(name))
       .sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
   const fill = async (maxTotalBytes: number) => {
@@ -400,14 +406,14 @@ Deno.test("AuditLog removes old files only for want of room, and a line says so"
   const said = lines.flatMap(({ removed }) => removed ?? []).at(-1);
   assertEquals(said, { files: all.length - before.length, upTo: (verdict.first ?? 0) - 1 });
 
-  await Deno.remove(`${workspace}/.ipybox/${before[0]}`); // by hand
+  await Deno.remove(`${await stateOf(workspace)}/${before[0]}`); // by hand
   assertMatch((await verifyAuditLog(workspace)).bad?.problem ?? "", /no line records/);
 });
 
 Deno.test("AuditTail follows the log across the files that it is put aside in", async () => {
   await using folder = await TempFolder.create();
   const workspace = folder.path;
-  using tail = new AuditTail(new AuditFolder(workspace));
+  using tail = new AuditTail(await AuditFolder.make(workspace));
   const seen: unknown[] = [];
   const read = async () => {
     for await (const { id } of tail.read()) if (id !== undefined) seen.push(id);
@@ -432,7 +438,7 @@ Deno.test("AuditTail misses nothing while files are put aside under its eyes", a
     for (let n = 1; n <= 300; n++) await log.append(entry(n));
     writing = false;
   })();
-  using tail = new AuditTail(new AuditFolder(workspace));
+  using tail = new AuditTail(await AuditFolder.make(workspace));
   const seen: unknown[] = [];
   for (let last = false; !last;) {
     last = !writing;
@@ -445,13 +451,12 @@ Deno.test("AuditTail misses nothing while files are put aside under its eyes", a
 Deno.test("AuditTail takes no line before its end is there", async () => {
   await using source = await TempFolder.create();
   await write(source.path, 1, 2);
-  const bytes = await Deno.readFile(file(source.path));
+  const bytes = await Deno.readFile(await file(source.path));
   await using folder = await TempFolder.create();
-  await Deno.mkdir(`${folder.path}/.ipybox`);
-  using tail = new AuditTail(new AuditFolder(folder.path));
+  using tail = new AuditTail(await AuditFolder.make(folder.path));
   let seen = 0;
   for (let at = 0; at < bytes.length; at += 50) {
-    await Deno.writeFile(file(folder.path), bytes.subarray(at, at + 50), { append: true });
+    await Deno.writeFile(await file(folder.path), bytes.subarray(at, at + 50), { append: true });
     for await (const _fields of tail.read()) seen++;
     assertEquals(seen, bytes.subarray(0, at + 50).filter((byte) => byte === 10).length);
   }
@@ -461,13 +466,12 @@ Deno.test("AuditTail takes no line before its end is there", async () => {
 Deno.test("AuditLog is not led past the numbers that it can count by what a repository brings", async () => {
   for (const number of ["9999999999999999999999", "1e+22", "0", "01"]) {
     await using folder = await TempFolder.create();
-    const planted = `${folder.path}/.ipybox/audit.${number}.jsonl`;
-    await Deno.mkdir(`${folder.path}/.ipybox`);
+    const planted = `${await stateOf(folder.path)}/audit.${number}.jsonl`;
     await Deno.writeTextFile(planted, "");
     await write(folder.path, 1, 1);
-    await new AuditFolder(folder.path).rotate();
+    await (await AuditFolder.make(folder.path)).rotate();
     await write(folder.path, 2, 2);
-    await new AuditFolder(folder.path).rotate();
+    await (await AuditFolder.make(folder.path)).rotate();
     await write(folder.path, 3, 3);
     assertEquals(await ids(folder.path), ["id-1", "id-2", "id-3"], number);
     const { ok, first } = await verifyAuditLog(folder.path);
@@ -476,11 +480,10 @@ Deno.test("AuditLog is not led past the numbers that it can count by what a repo
   }
 
   await using folder = await TempFolder.create();
-  await Deno.mkdir(`${folder.path}/.ipybox`);
-  await Deno.writeTextFile(`${folder.path}/.ipybox/audit.999999999999999.jsonl`, "");
+  await Deno.writeTextFile(`${await stateOf(folder.path)}/audit.999999999999999.jsonl`, "");
   await write(folder.path, 1, 1);
   await assertRejects(
-    () => new AuditFolder(folder.path).rotate(),
+    async () => await (await AuditFolder.make(folder.path)).rotate(),
     ConfigError,
     "The audit log cannot be continued: move ",
   );

@@ -36,16 +36,16 @@ export interface AuditVerdict {
  *
  * It detects lines that were changed, added, moved or removed, and files that were removed without
  * a line that records it. Lines that are missing at the end, and a log that was replaced by another
- * one, are detected by what the user's state folder (`~/.local/state/ipybox`) says of the last line
- * that was written on this machine.
+ * one, are detected by a record of the last line that was written.
  *
  * @param workspace The workspace.
  * @returns The findings.
  * @throws {ConfigError} A log file is not a regular file.
  */
 export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
-  const head = await new LogHead(workspace).read(); // first: lines that are written now come after it
-  using snapshot = await AuditSnapshot.take(new AuditFolder(workspace));
+  const folder = await AuditFolder.find(workspace);
+  const head = await new LogHead(folder.path).read(); // first: lines that are written now come after it
+  using snapshot = await AuditSnapshot.take(folder);
   const check = new ChainCheck(head);
   for await (const line of snapshot.lines()) {
     if (!check.add(line)) break;
@@ -64,7 +64,7 @@ export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
 export async function* readAuditLog(
   workspace: string,
 ): AsyncGenerator<Readonly<Record<string, unknown>>, void, undefined> {
-  using snapshot = await AuditSnapshot.take(new AuditFolder(workspace));
+  using snapshot = await AuditSnapshot.take(await AuditFolder.find(workspace));
   for await (const { bytes, whole } of snapshot.lines()) {
     const line = whole ? readChainLine(bytes) : undefined;
     if (line !== undefined) yield line.fields;

@@ -1,6 +1,5 @@
-import { dirname } from "node:path";
 import { onAbort } from "../../base/signals.ts";
-import { isPlainFolder, lstatIfPresent } from "../../files/safe.ts";
+import { lstatIfPresent } from "../../files/safe.ts";
 import type { Fields } from "./entry.ts";
 import type { AuditFolder } from "./folder.ts";
 import { LineSplitter, readChainLine } from "./file.ts";
@@ -77,23 +76,14 @@ export class AuditTail implements Disposable {
   }
 }
 
-/** Yields once at the start, and whenever a log may have changed. */
+/** Yields once at the start, and whenever a log may have changed. The folder must be there. */
 export async function* auditChanges(
   folder: AuditFolder,
   signal: AbortSignal,
 ): AsyncGenerator<void, void, undefined> {
-  if (!await isPlainFolder(folder.path)) {
-    using watcher = Deno.watchFs(dirname(folder.path), { recursive: false });
-    using _end = onAbort(signal, () => watcher[Symbol.dispose]()); // may be called twice, unlike close()
-    if (!await isPlainFolder(folder.path)) {
-      for await (const _change of watcher) {
-        if (await isPlainFolder(folder.path)) break;
-      }
-    }
-  }
   if (signal.aborted) return;
   using watcher = Deno.watchFs(folder.path, { recursive: false });
-  using _end = onAbort(signal, () => watcher[Symbol.dispose]());
+  using _end = onAbort(signal, () => watcher[Symbol.dispose]()); // may be called twice, unlike close()
   yield;
   for await (const { paths } of watcher) {
     if (paths.some((path) => path.endsWith(".jsonl"))) yield;

@@ -3,6 +3,7 @@ import { type Consent, makeConsent } from "../consents.ts";
 import { ConfigError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { TempFolder } from "../../../tests/support/temp_folder.ts";
+import { stateOf } from "../../../tests/support/workspace_state.ts";
 import { ConsentFile } from "./consent_file.ts";
 
 function consent(toolName: string): Consent {
@@ -38,33 +39,22 @@ Deno.test("ConsentFile keeps consents for the owner only, and another process fi
   await file.add(consent("c"), ({ tool }) => tool === "a");
   assertEquals(await ids(file), ["b", "c"]);
   assertEquals(await ids(await ConsentFile.open(folder.path)), ["b", "c"]);
-  const path = `${folder.path}/.ipybox/consents.json`;
-  assertEquals((await Deno.stat(path)).mode, 0o100600);
-  assertEquals((await Deno.stat(`${folder.path}/.ipybox`)).mode, 0o40700);
+  const state = await stateOf(folder.path);
+  assertEquals((await Deno.stat(`${state}/consents.json`)).mode, 0o100600);
+  assertEquals((await Deno.stat(state)).mode, 0o40700);
+  assertEquals(await Array.fromAsync(Deno.readDir(folder.path)), []);
 });
 
-Deno.test("ConsentFile takes nothing that was written behind its back, and gives up what was taken out", async () => {
+Deno.test("ConsentFile sees what other processes decide and forget", async () => {
   await using folder = await TempFolder.create();
   const file = await ConsentFile.open(folder.path);
-  await file.add(consent("mine"), never);
   const other = await ConsentFile.open(folder.path);
   await other.add(consent("others"), never);
-  assertEquals(await ids(file), ["mine"]);
-  await file.add(consent("more"), never); // keeps what others wrote, and still takes none of it
-  assertEquals(await ids(file), ["mine", "more"]);
-  assertEquals((await file.read()).map(({ tool }) => tool), ["mine", "others", "more"]);
-
-  const path = `${folder.path}/.ipybox/consents.json`;
-  const text = await Deno.readTextFile(path);
-  await Deno.writeTextFile(path, text.replace('"tool": "mine"', '"tool": "mein"'));
-  assertEquals(await ids(file), ["more"]); // what is changed is another one
-  await Deno.writeTextFile(path, text);
-
-  const [mine] = await file.read();
-  assertEquals((await other.forget(({ id }) => id === mine?.id)).map(({ tool }) => tool), ["mine"]);
-  assertEquals(await ids(file), ["more"]);
-  await file.reload();
-  assertEquals(await ids(file), ["others", "more"]);
+  await file.add(consent("mine"), never);
+  assertEquals(await ids(file), ["others", "mine"]);
+  const forgotten = await other.forget(({ tool }) => tool === "mine");
+  assertEquals(forgotten.map(({ tool }) => tool), ["mine"]);
+  assertEquals(await ids(file), ["others"]);
 });
 
 /** What is in the file, and what is said of it. */
@@ -81,8 +71,7 @@ const BROKEN: readonly (readonly [text: string, said: RegExp])[] = [
 for (const [text, said] of BROKEN) {
   Deno.test(`ConsentFile takes nothing from a file with ${text || "nothing in it"}, and leaves it`, async () => {
     await using folder = await TempFolder.create();
-    const path = `${folder.path}/.ipybox/consents.json`;
-    await Deno.mkdir(`${folder.path}/.ipybox`);
+    const path = `${await stateOf(folder.path)}/consents.json`;
     await Deno.writeTextFile(path, text);
     const { log, errors } = errorLog();
     const file = await ConsentFile.open(folder.path, log);
@@ -98,19 +87,17 @@ Deno.test("ConsentFile takes nothing once the file breaks", async () => {
   const { log, errors } = errorLog();
   const file = await ConsentFile.open(folder.path, log);
   await file.add(consent("a"), never);
-  await Deno.writeTextFile(`${folder.path}/.ipybox/consents.json`, "{");
+  await Deno.writeTextFile(`${await stateOf(folder.path)}/consents.json`, "{");
   assertEquals(await ids(file), []);
   assertEquals(errors.length, 1);
 });
 
 Deno.test("ConsentFile follows no links", async () => {
   await using folder = await TempFolder.create();
-  const path = `${folder.path}/.ipybox/consents.json`;
-  const outside = await ConsentFile.open(`${folder.path}/other`);
-  await Deno.mkdir(`${folder.path}/other`);
-  await outside.add(consent("a"), never);
-  await Deno.mkdir(`${folder.path}/.ipybox`);
-  await Deno.symlink(`${folder.path}/other/.ipybox/consents.json`, path);
+  const outside = `${folder.path}/other`;
+  await (await ConsentFile.open(outside)).add(consent("a"), never);
+  const path = `${await stateOf(folder.path)}/consents.json`;
+  await Deno.symlink(`${await stateOf(outside)}/consents.json`, path);
   const { log, errors } = errorLog();
   const file = await ConsentFile.open(folder.path, log);
   assertEquals(await ids(file), []);
@@ -127,9 +114,9 @@ Deno.test("ConsentFile loses nothing when several processes add at once", async 
   );
   const all = await (await ConsentFile.open(folder.path)).list();
   assertEquals(new Set(all.map(({ tool }) => tool)).size, 20);
-  const left = (await Array.fromAsync(Deno.readDir(`${folder.path}/.ipybox`)))
+  const left = (await Array.fromAsync(Deno.readDir(await stateOf(folder.path))))
     .map(({ name }) => name).sort();
-  assertEquals(left, ["consents.json", "consents.lock"]);
+  assertEquals(left, ["consents.json", "lock", "workspace"]);
 });
 
 Deno.test("ConsentFile refuses to grow beyond what can be read", async () => {

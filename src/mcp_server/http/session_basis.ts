@@ -1,8 +1,9 @@
 import { dirname, join } from "node:path";
+import { ConsentFile } from "../../approval/rules/consent_file.ts";
 import { ConfigError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
 import { folderUsage } from "../../files/folder_usage.ts";
-import { lstatIfPresent, readHostileFile } from "../../files/safe.ts";
+import { lstatIfPresent } from "../../files/safe.ts";
 import { readDotenv } from "../../mcp/env.ts";
 import { withSettingsOf } from "../../mcp/launch.ts";
 import type { ServerParams } from "../../mcp/params.ts";
@@ -70,7 +71,7 @@ export async function basisOf(options: SessionBasisOptions): Promise<string> {
     servers.entries,
     await folderUsage(join(workspace, "mcptools")),
     await readDotenv(workspace),
-    await readHostileFile(join(decided, ".ipybox", "consents.json")),
+    await (await ConsentFile.open(decided)).list(),
     await pythonOf(session),
     await entriesOf(PackageFolder.folder(workspace)),
     await entriesOf(PackageFolder.commonFolder()),

@@ -1,0 +1,62 @@
+import { resolve } from "node:path";
+import { adoptState, statePath } from "../files/workspace_state.ts";
+import { ifPresent } from "../files/safe.ts";
+import { cachePath } from "../kernel/workspace_cache.ts";
+import { PackageFolder } from "../python/packages.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  type ParsedArgs,
+  table,
+  UsageError,
+} from "./command.ts";
+import { printable } from "./terminal/columns.ts";
+import { WORKSPACE, workspaceOf } from "./shared.ts";
+
+export const where: Command = {
+  usage: "[OPTIONS]",
+  options: {
+    adopt: { value: "OLD", help: "Take over the state of a workspace that was at the path OLD" },
+    workspace: WORKSPACE,
+  },
+  notes: [
+    "Prints where ipybox keeps its files about a workspace. The state is your",
+    "permanent decisions, the audit log and the observed results of tools. It belongs",
+    "to the workspace's path: after you moved a workspace, --adopt finds it again.",
+    "",
+    "Example:",
+    "",
+    "  ipybox where --adopt ~/old/place",
+  ].join("\n"),
+  run,
+};
+
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
+  const workspace = await workspaceOf(parsed);
+  const former = parsed.value("adopt");
+  if (former !== undefined) await adopt(workspace, resolve(former));
+  const rows = [
+    ["settings", `${workspace}/.ipybox`],
+    ["state", await statePath(workspace) ?? "none: set HOME or XDG_STATE_HOME"],
+    ["packages", PackageFolder.folder(workspace)],
+    ["cache", cachePath(workspace) ?? "none: set HOME or XDG_CACHE_HOME"],
+  ] as const;
+  const shown = rows.map(([name, path]) => [name, printable(path)] as const);
+  io.out(table(shown).map((line) => `${line.slice(2)}\n`).join(""));
+  return EXIT.ok;
+}
+
+async function adopt(workspace: string, former: string): Promise<void> {
+  if (await ifPresent(Deno.lstat(former)) !== undefined) {
+    throw new UsageError(`"${former}" still exists, and keeps its state`);
+  }
+  switch (await adoptState(workspace, former)) {
+    case "adopted":
+      return;
+    case "missing":
+      throw new UsageError(`There is no state of a workspace at "${former}"`);
+    case "occupied":
+      throw new UsageError(`The workspace "${workspace}" has state of its own already`);
+  }
+}

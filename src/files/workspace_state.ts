@@ -1,0 +1,140 @@
+/**
+ * ipybox's own files about a workspace: permanent decisions, the audit log, and observed results. They
+ * are in the user's state folder, out of reach of code, of repositories, and of agents' file tools.
+ *
+ * @module
+ */
+import { basename, join, resolve } from "node:path";
+import { isRecord } from "../json/exact.ts";
+import { parsedJson } from "../json/plain.ts";
+import { sha256 } from "../json/digest.ts";
+import { OwnEntries } from "./own_entries.ts";
+import { ifPresent, lockUserFolder, lstatIfPresent, readHostileFile, replaceFile } from "./safe.ts";
+import { isUnwritable, usableState } from "./user_folders.ts";
+
+/** In the folder: the path of its workspace. */
+const WORKSPACE = "workspace";
+/** The files that earlier versions kept in the workspace. */
+const FORMER = /^(audit(\.[1-9]\d{0,5})?\.jsonl|consents\.json|shapes\.json)$/;
+
+/** The folder for a workspace; `undefined` if there is none yet. Takes over what earlier versions kept. */
+export async function workspaceState(workspace: string): Promise<string | undefined> {
+  const place = await placeOf(workspace);
+  if (place === undefined) return undefined;
+  if (await lstatIfPresent(place.folder) !== undefined) return place.folder;
+  return await takeOver(place) ? place.folder : undefined;
+}
+
+/** Makes the folder for a workspace; `undefined` if the user's state folder cannot be used. */
+export async function makeWorkspaceState(workspace: string): Promise<string | undefined> {
+  const present = await workspaceState(workspace);
+  if (present !== undefined) return present;
+  const place = await placeOf(workspace);
+  try {
+    return place && await make(place, async () => {});
+  } catch (error) {
+    if (!isUnwritable(error)) throw error;
+    return undefined;
+  }
+}
+
+/** Where the state of a workspace would be, whether it exists or not. */
+export async function statePath(workspace: string): Promise<string | undefined> {
+  return (await placeOf(workspace))?.folder;
+}
+
+/** Gives a workspace the state of the one that was at another path. */
+export async function adoptState(
+  workspace: string,
+  former: string,
+): Promise<"adopted" | "missing" | "occupied"> {
+  const [place, old] = [await placeOf(workspace), await placeOf(former)];
+  if (place === undefined || old === undefined) return "missing";
+  using _lock = await lockUserFolder(place.root);
+  if (await lstatIfPresent(old.folder) === undefined) return "missing";
+  if (await lstatIfPresent(place.folder) !== undefined) return "occupied";
+  await Deno.rename(old.folder, place.folder);
+  await replaceFile(join(place.folder, WORKSPACE), place.workspace);
+  return "adopted";
+}
+
+/** Finds the state of workspaces that no longer exist. */
+export async function abandonedStates(): Promise<{ path: string; workspace: string }[]> {
+  const root = usableState(ROOT);
+  const found: { path: string; workspace: string }[] = [];
+  if (root === undefined || await lstatIfPresent(root) === undefined) return found;
+  for await (const { name, isDirectory } of Deno.readDir(root)) {
+    const path = join(root, name);
+    const workspace = isDirectory ? await readHostileFile(join(path, WORKSPACE)) : undefined;
+    if (workspace === undefined || await ifPresent(Deno.lstat(workspace)) !== undefined) continue;
+    found.push({ path, workspace });
+  }
+  return found;
+}
+
+const ROOT = "workspaces";
+
+interface Place {
+  /** The workspace's real path. */
+  readonly workspace: string;
+  readonly root: string;
+  readonly folder: string;
+}
+
+async function placeOf(path: string): Promise<Place | undefined> {
+  const root = usableState(ROOT);
+  if (root === undefined) return undefined;
+  const workspace = await ifPresent(Deno.realPath(path)) ?? resolve(path);
+  return { workspace, root, folder: join(root, sha256(workspace).slice(0, 32)) };
+}
+
+/** Makes the folder as a whole, unless another process has. */
+async function make(
+  { workspace, root, folder }: Place,
+  fill: (fresh: string) => Promise<void>,
+): Promise<string> {
+  using _lock = await lockUserFolder(root);
+  if (await lstatIfPresent(folder) !== undefined) return folder;
+  const fresh = join(root, `.${crypto.randomUUID()}`);
+  try {
+    await Deno.mkdir(fresh, { mode: 0o700 });
+    await Deno.writeTextFile(join(fresh, WORKSPACE), workspace, { mode: 0o600 });
+    await fill(fresh);
+    await Deno.rename(fresh, folder);
+    return folder;
+  } catch (error) {
+    await ifPresent(Deno.remove(fresh, { recursive: true }));
+    throw error;
+  }
+}
+
+/** Whether there was anything to take over. */
+async function takeOver(place: Place): Promise<boolean> {
+  const former = join(place.workspace, ".ipybox");
+  const names: string[] = [];
+  if (!(await lstatIfPresent(former))?.isDirectory) return false;
+  for await (const { name, isFile } of Deno.readDir(former)) {
+    if (isFile && FORMER.test(name)) names.push(name);
+  }
+  if (names.length === 0) return false;
+  try {
+    await make(place, async (fresh) => {
+      for (const name of names) await copy(place.workspace, join(former, name), join(fresh, name));
+    });
+    for (const name of names) await ifPresent(Deno.remove(join(former, name)));
+    return true;
+  } catch (error) {
+    if (!isUnwritable(error)) throw error;
+    return false;
+  }
+}
+
+async function copy(workspace: string, from: string, to: string): Promise<void> {
+  if (basename(from) !== "consents.json") return await Deno.copyFile(from, to);
+  const file = parsedJson(await readHostileFile(from) ?? "");
+  const all = isRecord(file) && Array.isArray(file.consents) ? file.consents : [];
+  // It may have come with a repository.
+  const own = await OwnEntries.open(workspace, "consents");
+  const consents = all.filter((one) => isRecord(one) && own.has(String(one.id), one));
+  await replaceFile(to, JSON.stringify({ version: 1, consents }, null, 2) + "\n");
+}
