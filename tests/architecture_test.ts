@@ -67,8 +67,7 @@ const BASE = ["base", "json", "std"];
 
 /** The one place in which each of these packages is imported. */
 const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[] = [
-  [/^@modelcontextprotocol\/client$/, /^src\/mcp\/sdk\.ts$/],
-  [/^@modelcontextprotocol\/client\//, /^src\/mcp\/arguments_check\.ts$/],
+  [/^@modelcontextprotocol\/client/, /^src\/mcp\/sdk\.ts$/],
   [/^@modelcontextprotocol\/server/, /^src\/mcp_server\/sdk\.ts$/],
   [/^@modelcontextprotocol\/sdk/, /^tests\//],
   [/^@jupyterlab\//, /^src\/kernel\//],

@@ -250,8 +250,8 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
    *
    * @param options Edited arguments, and how to remember the decision.
    * @returns Whether this decision counted: `false` after another one, or if it came too late.
-   * @throws {TypeError} The edited arguments are not a JSON object or do not match the tool's
-   * schema, or the decision cannot be remembered this way. The request stays undecided.
+   * @throws {TypeError} The edited arguments are not a JSON object or not allowed here, or the decision
+   * cannot be remembered this way. The request stays undecided.
    */
   async accept(options: AcceptOptions = {}): Promise<boolean> {
     const { arguments: edited, remember } = options;

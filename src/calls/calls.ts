@@ -8,7 +8,6 @@ import { nearestNames } from "../base/nearest.ts";
 import type { McpRequest } from "../base/telemetry.ts";
 import { sha256 } from "../json/digest.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
-import { checkArguments } from "../mcp/arguments_check.ts";
 import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
 import type { SendToolOptions } from "../mcp/connection.ts";
 import type { CallToolOptions, ToolProgress } from "../mcp/hooks.ts";
@@ -92,8 +91,8 @@ interface ServerRequest<T> {
   readonly entry?: JournalEntry;
   /** Gets the server's description of the tool, for the approver. */
   readonly findTool?: () => Promise<Tool | undefined>;
-  /** Returns what is wrong with arguments that an approver edited. */
-  readonly check: (edited: ExactObject, tool: Tool | undefined) => string | undefined;
+  /** Returns the problem with edited arguments. Without it, only the server checks them. */
+  readonly check?: (edited: ExactObject) => string | undefined;
   /** Sends the request, if `compare`, given the tool as it is then, does not throw. */
   readonly send: (
     args: ExactObject,
@@ -183,7 +182,7 @@ export class Calls {
             ...serverFacets(params),
             ...(findTool === undefined ? [] : toolFacets(tool)),
           ],
-          check: (edited) => check(edited, tool),
+          check,
           earlier: entry?.decisionFor(observed.target),
         });
         observed.obey(decision);
@@ -263,7 +262,6 @@ export class Calls {
       needsApproval: true,
       entry,
       findTool: () => this.#findTool(serverName, toolName, signal),
-      check: (edited, tool) => tool && checkArguments(tool.inputSchema, edited),
       send,
       hasFailed: ({ isError }) => isError === true,
     });

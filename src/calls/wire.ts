@@ -3,7 +3,8 @@
  *
  * A call is a line `{"token": …, "call": "run" | "catalog" | "approve", "size": …, "line": …, "id": …}`
  * followed by a JSON body of `size` bytes. The answer is any number of lines `{"progress": …}` and then
- * one with `result`, `approved`, `error`, or, if the call was not processed, `refused`.
+ * one with `result`, `response` (of a tool's server), `approved`, `error`, or, if the call was not
+ * processed, `refused`.
  *
  * @module
  */
@@ -15,7 +16,7 @@ import { checkJson, JsonLimitError, type JsonLimits } from "../json/measure.ts";
 import { problemLines } from "../json/problems.ts";
 import type { ToolProgress } from "../mcp/hooks.ts";
 import { CATALOG_METHODS, checkCatalogParams } from "../mcp/catalog.ts";
-import type { ToolResult } from "../mcp/results.ts";
+import { responseOf, type ToolResult } from "../mcp/results.ts";
 import type { CatalogCall, ToolCall } from "./calls.ts";
 import { MAX_VALUES, Refused } from "./door.ts";
 
@@ -128,9 +129,12 @@ export function parseApproveRequest(body: Uint8Array): ApprovalCall {
   return { kind, serverName: "ipybox", toolName: kind, arguments: sealed(args) };
 }
 
-/** Writes the answer to a successful call. */
+/** Writes the answer to a successful call, with a tool's result as its server wrote it. */
 export function resultText(result: ToolResult | Readonly<Record<string, unknown>>): string {
-  return JSON.stringify({ result }); // all of it was parsed from JSON, or exact
+  const response = responseOf(result);
+  return response === undefined
+    ? JSON.stringify({ result }) // all of it was parsed from JSON, or exact
+    : `{"response":${response}}`;
 }
 
 /** Writes the answer to an approved request, with the arguments to use. */

@@ -1,15 +1,6 @@
 import { assert, assertEquals, assertFalse, assertThrows } from "@std/assert";
-import { withPlainNames } from "./plain.ts";
 import fc from "fast-check";
-import {
-  markNumbers,
-  parseExact,
-  sealObject,
-  stringifyExact,
-  toExact,
-  toPlain,
-  unmarkNumbers,
-} from "./exact.ts";
+import { parseExact, sealObject, stringifyExact, toExact, toPlain } from "./exact.ts";
 
 const UNUSUAL =
   '{"one":1.0,"big":12345678901234567890,"zero":-0,"exp":1E+2,"usual":[1,0.5,"x",null,true]}';
@@ -27,29 +18,6 @@ Deno.test("parseExact() keeps the spelling of every number", () => {
     const text = `[${numbers.map((parts) => parts.join("")).join(",")}]`;
     assertEquals(stringifyExact(parseExact(text)), text);
   }));
-});
-
-Deno.test("markNumbers() marks only the numbers that a path leads to", () => {
-  const at = (text: string) => markNumbers(text, "#", ["a", "b"]);
-  const unchanged = [
-    '{"b":1.0,"a":1.0,"c":{"b":1.0}}',
-    '{"a":[{"b":1.0}],"b":{"a":{"b":1.0}}}',
-    '{"a":{"a":{"b":1.0},"b":"1.0,","c":1.0},"b":1.0}',
-    '[{"a":{"b":1.0}}]',
-    '{"a":{"b":{1.0:2}}}',
-    '{"a":{"b":01.0}}',
-    '{"a":{"b":"\\"1.0',
-  ];
-  for (const text of unchanged) assertEquals(at(text), text);
-  assertEquals(
-    at(' {"x":{"b":[]},"a" : {"c":1.0,"\\u0062":\t-0 ,"b":{"a":[1.0,{"b":1}]},"d":1.0},"e":1.0}'),
-    ' {"x":{"b":[]},"a" : {"c":1.0,"\\u0062":\t"#-0" ,"b":{"a":["#1.0",{"b":1}]},"d":1.0},"e":1.0}',
-  );
-});
-
-Deno.test("unmarkNumbers() leaves strings alone that only begin with the mark", () => {
-  const strings = ["#", "#x", '#"', "#01", "#1 ", "x#1.0"];
-  assertEquals(unmarkNumbers(strings, "#"), strings);
 });
 
 Deno.test("what is no JSON is none for parseExact(), whose error quotes the text", () => {
@@ -125,12 +93,4 @@ Deno.test("parseExact() reads each name, whatever names V8 has met in its place"
   }
   const doubled = '{"\\u0061":1,"a":2,"b":3,"\\u0062":4,"\\u0031":5,"__proto__":6,"\\u005f":7}';
   assertEquals(stringifyExact(parseExact(doubled)), '{"1":5,"a":2,"b":4,"__proto__":6,"_":7}');
-});
-
-Deno.test("withPlainNames() writes names as they are, and leaves other texts alone", () => {
-  const escaped = String.raw`{"\u00e9t\u00e9": "\u00e9", "a": [{"\u0062": 1.5}]}`;
-  assertEquals(withPlainNames(escaped), '{"été":"é","a":[{"b":1.5}]}');
-  for (const text of ['{"a": "\\u00e9"}', '{"\\u00e9": ', "no JSON"]) {
-    assertEquals(withPlainNames(text), text);
-  }
 });

@@ -11,7 +11,7 @@ import type { ExactJson } from "./exact.ts";
  */
 export function parseJson(text: string): ExactJson {
   const value = JSON.parse(text);
-  return ESCAPED_NAME.test(text) ? readNames(text) : value;
+  return ESCAPED_NAME.test(text) ? readJson(text, Number) : value;
 }
 
 /** Parses JSON whose numbers need not keep their spelling; `undefined` for any other text. */
@@ -21,12 +21,6 @@ export function parsedJson(text: string): ExactJson | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** The same JSON for other parsers, without escapes of letters in names: see {@linkcode parseJson}. */
-export function withPlainNames(text: string): string {
-  const value = ESCAPED_NAME.test(text) ? parsedJson(text) : undefined;
-  return value === undefined ? text : JSON.stringify(value);
 }
 
 /** Matches every JSON text with an escape in a name. */
@@ -39,8 +33,8 @@ interface Open {
   readonly values: ExactJson[];
 }
 
-/** Reads a text that is JSON. */
-function readNames(text: string): ExactJson {
+/** Reads a text that is JSON. The caller decides what becomes of each number. */
+export function readJson(text: string, toNumber: (source: string) => ExactJson): ExactJson {
   const whole: Open = { names: undefined, values: [] };
   const open = [whole];
   for (let at = 0; at < text.length; at++) {
@@ -62,7 +56,8 @@ function readNames(text: string): ExactJson {
       case '"': {
         const start = at;
         at = endOfString(text, start);
-        const string: string = JSON.parse(text.slice(start, at + 1));
+        const inner = text.slice(start + 1, at);
+        const string: string = inner.includes("\\") ? JSON.parse(`"${inner}"`) : inner;
         if (names?.length === values.length) names.push(string);
         else values.push(string);
         break;
@@ -77,7 +72,8 @@ function readNames(text: string): ExactJson {
       default: {
         END_OF_SCALAR.lastIndex = at;
         const end = END_OF_SCALAR.exec(text)?.index ?? text.length;
-        values.push(JSON.parse(text.slice(at, end)));
+        const scalar = text.slice(at, end);
+        values.push(/^[a-z]/.test(scalar) ? JSON.parse(scalar) : toNumber(scalar));
         at = end - 1;
       }
     }

@@ -27,6 +27,7 @@ import {
 import { listenForChanges, LOG_REQUEST, requestLog } from "./client.ts";
 import type { CallToolOptions, ListToolsOptions, ServerHooks } from "./hooks.ts";
 import type { OAuthSession } from "./oauth/session.ts";
+import { responseText } from "./message.ts";
 import { parseElicitation } from "./questions.ts";
 import { parseToolResult, type ToolResult } from "./results.ts";
 import {
@@ -231,7 +232,7 @@ export class McpConnection implements AsyncDisposable {
       if (compare !== undefined) {
         compare(this.knownTool(name) ?? await this.findTool(name, request.signal));
       }
-      return parseToolResult(await this.#send(name, args, request));
+      return parseToolResult(responseText(await this.#send(name, args, request)));
     };
     try {
       return await send().catch(async (error) => {

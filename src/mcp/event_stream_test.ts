@@ -22,7 +22,7 @@ const STREAMS: readonly (readonly [sent: string, read: string])[] = [
   ["data:1\r\n\r\ndata:2\n\ndata: 3\n\n", "data: 1\n\ndata: 2\n\ndata: 3\n\n"],
   ["event: a\nid: 7\ndata: 1\n\n", "id: 7\nevent: a\ndata: 1\n\n"],
   ["id: 7\ndata: \n\n", "id: 7\ndata: \n\n"],
-  ['data: {\ndata:  "a"\ndata: :1}\n\n', 'data: {\ndata:  "a"\ndata: :1}\n\n'],
+  ['data: {\ndata:  "a"\ndata: :1}\n\n', 'data: {"a":1}\n\n'],
   [": hello\nother: 1\nretry: 500\n\n\n\n", "retry: 500\n\n"],
   ["retry: 0\n\nretry: 0x\n\n", "retry: 250\n\n"],
   ['\ufeffdata: "é\ufeff"\n\n', 'data: "é\ufeff"\n\n'],

@@ -1,6 +1,6 @@
-import { type ExactJson, isRecord, markNumbers, mayName, unmarkNumbers } from "../json/exact.ts";
+import { isRecord } from "../json/exact.ts";
 import { checkJson, JsonLimitError } from "../json/measure.ts";
-import { endOfString, parseJson, withPlainNames } from "../json/plain.ts";
+import { endOfString, parseJson } from "../json/plain.ts";
 import type { JSONRPCMessage } from "./sdk.ts";
 
 /** A server's message exceeds a limit. */
@@ -35,20 +35,6 @@ export function checkMessage(message: Uint8Array): void {
   }
 }
 
-/** Marks text that carries numbers of structured content through the SDK, which would round them. */
-const MARK = `${crypto.randomUUID()}:`;
-const CONTENT: readonly string[] = ["result", "structuredContent"];
-
-/** Marks the numbers in a message's structured content that the SDK would round. */
-function markContent(text: string): string {
-  return mayName(text, "structuredContent") ? markNumbers(text, MARK, CONTENT) : text;
-}
-
-/** Restores structured content as it was written. */
-export function unmarkContent(value: unknown): ExactJson {
-  return unmarkNumbers(value as ExactJson, MARK); // it was parsed from JSON
-}
-
 /** A request's id. */
 export type RequestId = string | number;
 
@@ -79,15 +65,31 @@ export function parseLine(
 /** What every message has, and few other lines. */
 const MESSAGE = '"jsonrpc"';
 
-/** Parses a message. Numbers in structured content are marked. */
+/** Parses a message for the SDK. */
 export function parseMessage(text: string): JSONRPCMessage {
-  const message: unknown = parseJson(markContent(text));
+  const message = forSdk(parseJson(text), text);
   if (!isRecord(message)) throw new TypeError("A message is an object");
+  return message as JSONRPCMessage; // the SDK checks it
+}
+
+/**
+ * A message as the SDK gets it. The text of the message replaces a tool's result, which the SDK would copy
+ * and check, and whose numbers it would round.
+ */
+function forSdk(message: unknown, text: string): unknown {
+  if (Array.isArray(message)) return message.map((each) => forSdk(each, JSON.stringify(each)));
+  if (!isRecord(message) || !("result" in message)) return message;
+  const { id, result } = message;
   // The SDK would not treat this as a response, and the request would never settle.
-  if ("result" in message && !isRecord(message.result)) {
-    return { jsonrpc: "2.0", id: message.id, error: NO_RESULT } as JSONRPCMessage;
-  }
-  return message as JSONRPCMessage; // the SDK checks both
+  if (!isRecord(result)) return { jsonrpc: "2.0", id, error: NO_RESULT };
+  if (!("content" in result || "structuredContent" in result)) return message;
+  return { ...message, result: { ...result, content: [], structuredContent: text } };
+}
+
+/** The text of the response with a tool's result, given what the SDK returns of it. */
+export function responseText(result: unknown): string {
+  const text = isRecord(result) ? result.structuredContent : undefined;
+  return typeof text === "string" ? text : JSON.stringify({ result });
 }
 
 /**
@@ -100,14 +102,13 @@ export function textForSdk(
 ): string {
   checkMessage(new TextEncoder().encode(text));
   try {
-    JSON.parse(text);
+    return JSON.stringify(forSdk(parseJson(text), text));
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     const { id = request(), isRequest } = topOf(text);
     const isAnswer = text.includes(MESSAGE) && !isRequest && id !== undefined;
     return isAnswer ? JSON.stringify(errorAnswer(id, notJson(error))) : text;
   }
-  return withPlainNames(markContent(text));
 }
 
 /** The message to deliver in place of an answer that cannot be used. */

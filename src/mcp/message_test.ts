@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { parseLine, type RequestId, textForSdk } from "./message.ts";
+import { parseLine, parseMessage, type RequestId, responseText, textForSdk } from "./message.ts";
 
 const waiting = new Map<string, RequestId>([["1", 1], ["2", 2], ["a", "a"]]);
 
@@ -46,4 +46,26 @@ Deno.test("textForSdk() puts an error in the place of an answer that is not JSON
   assertEquals(id('{"jsonrpc":"2.0","result":{"x":NaN}}'), undefined);
   assertEquals(id('{"jsonrpc":"2.0","method":"x","params":NaN}', 7), undefined);
   assertEquals(id("[DONE]", 7), undefined);
+});
+
+Deno.test("the text of a tool's result passes the SDK, and all other messages are as they were", () => {
+  const answer = '{"jsonrpc":"2.0","id":1,"result":{"content":[1],"isError":true,"n":1.0}}';
+  const resultOf = (message: unknown) => Object(message).result;
+  for (const read of [parseMessage, (text: string) => JSON.parse(textForSdk(text))]) {
+    assertEquals(resultOf(read(answer)), {
+      content: [],
+      structuredContent: answer,
+      isError: true,
+      n: 1,
+    });
+    assertEquals(responseText(resultOf(read(answer))), answer);
+    const others = [
+      '{"jsonrpc":"2.0","id":1,"result":{"tools":[{"content":1}]}}',
+      '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":{"content":1}}}',
+      '{"jsonrpc":"2.0","method":"m","params":{"result":{"content":1}}}',
+    ];
+    for (const other of others) assertEquals(read(other), JSON.parse(other));
+  }
+  const [first] = JSON.parse(textForSdk(`[${answer}]`));
+  assertEquals(JSON.parse(responseText(resultOf(first))), JSON.parse(answer));
 });

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
-import type { ExactJson } from "../json/exact.ts";
-import { parsedJson } from "../json/plain.ts";
+import { type ExactJson, type ExactObject, parseExact } from "../json/exact.ts";
+import { parsedJson, parseJson } from "../json/plain.ts";
 
 /** A block of a tool's result, as the server sent it. Blocks of unknown types are passed on. */
 export interface ContentBlock {
@@ -44,23 +44,42 @@ const rawResult = z.looseObject({
   _meta: z.record(z.string(), z.unknown()).optional(),
 });
 
-/** Validates a tool's result, which comes from a server and is untrusted. */
-export function parseToolResult(raw: unknown): ToolResult {
-  const parsed = rawResult.safeParse(raw);
+/** The response that each result came in, on one line. */
+const responses = new WeakMap<object, string>();
+
+/** Reads a response with a tool's result, which comes from a server and is untrusted. */
+export function parseToolResult(response: string): ToolResult {
+  const parsed = rawResult.safeParse(resultIn(parseJson(response)));
   if (!parsed.success) throw malformed(problemOf(parsed.error));
   const { content, isError, _meta, structuredContent } = parsed.data;
   for (const block of content) {
     const problem = KNOWN_BLOCKS.get(block.type)?.safeParse(block).error;
     if (problem !== undefined) throw malformed(`${block.type}: ${problemOf(problem)}`);
   }
-  return {
+  const result: ToolResult = {
     content,
-    ...(structuredContent === undefined
-      ? {}
-      : { structuredContent: structuredContent as ExactJson }),
     ...(isError === undefined ? {} : { isError }),
     ...(_meta === undefined ? {} : { _meta }),
   };
+  let exact: ExactObject | undefined;
+  const whole: ToolResult = structuredContent === undefined ? result : {
+    ...result,
+    // Only for those who look: the kernel parses the response itself.
+    get structuredContent() {
+      return (exact ??= resultIn(parseExact(response))).structuredContent!;
+    },
+  };
+  responses.set(whole, response.replaceAll("\n", " "));
+  return whole;
+}
+
+/** The response that a result came in, unless the result was made here. */
+export function responseOf(result: object): string | undefined {
+  return responses.get(result);
+}
+
+function resultIn(response: ExactJson): ExactObject {
+  return Object(response).result;
 }
 
 function malformed(problem: string): ToolCallError {

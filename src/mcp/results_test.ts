@@ -1,6 +1,11 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import { ToolCallError } from "../base/errors.ts";
-import { messageOf, parseToolResult } from "./results.ts";
+import { stringifyExact } from "../json/exact.ts";
+import { messageOf, parseToolResult, responseOf } from "./results.ts";
+
+function read(result: unknown): ReturnType<typeof parseToolResult> {
+  return parseToolResult(JSON.stringify({ jsonrpc: "2.0", id: 1, result }));
+}
 
 Deno.test("parseToolResult() passes on what the server sent, of known and unknown kinds", () => {
   const result = {
@@ -16,17 +21,27 @@ Deno.test("parseToolResult() passes on what the server sent, of known and unknow
     isError: true,
     _meta: { trace: "x" },
   };
-  assertEquals(parseToolResult(result), result);
+  assertEquals(read(result), result);
 });
 
 Deno.test("parseToolResult() keeps structured content that looks like nothing", () => {
   for (const value of [0, false, "", null, [], {}]) {
-    assertEquals(parseToolResult({ content: [], structuredContent: value }), {
+    assertEquals(read({ content: [], structuredContent: value }), {
       content: [],
       structuredContent: value,
     });
   }
-  assertEquals("structuredContent" in parseToolResult({ content: [] }), false);
+  assertEquals("structuredContent" in read({ content: [] }), false);
+});
+
+Deno.test("a result has its numbers as they were written, and its response is one line", () => {
+  const content = '{"one":1.0,"big":12345678901234567890}';
+  const result = parseToolResult(`{"result":\n{"structuredContent":${content}},\n"id":1}`);
+  assertEquals(stringifyExact(result.structuredContent), content);
+  assertStrictEquals(result.structuredContent, result.structuredContent);
+  assertEquals(JSON.stringify(result), `{"content":[],"structuredContent":${content}}`);
+  assertEquals(responseOf(result), `{"result": {"structuredContent":${content}}, "id":1}`);
+  assertEquals(responseOf({ ...result }), undefined);
 });
 
 Deno.test("parseToolResult() refuses what is no tool's result", () => {
@@ -42,7 +57,7 @@ Deno.test("parseToolResult() refuses what is no tool's result", () => {
     { content: [], isError: "yes" },
   ];
   for (const raw of wrong) {
-    const error = assertThrows(() => parseToolResult(raw), ToolCallError, "malformed");
+    const error = assertThrows(() => read(raw), ToolCallError, "malformed");
     assertEquals(error.type, "protocol_error");
   }
 });

@@ -8,7 +8,6 @@ import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { isRecord, toExact } from "../json/exact.ts";
-import { unmarkContent } from "./message.ts";
 import { sealQuestion } from "./questions.ts";
 import type { Client, JSONRPCMessage, RequestOptions, Transport } from "./sdk.ts";
 
@@ -109,7 +108,7 @@ export class SealedEntry {
   }
 }
 
-/** Passes tool lists, questions and exact numbers through the SDK. */
+/** Passes tool lists and questions through the SDK. */
 export function sealMessages(transport: Transport): void {
   const { onmessage } = transport;
   if (onmessage === undefined) return;
@@ -118,11 +117,8 @@ export function sealMessages(transport: Transport): void {
 
 function sealed<Message extends JSONRPCMessage>(message: Message): Message {
   if (!("result" in message)) return sealQuestion(message);
-  const { tools, inputRequests, structuredContent } = message.result;
+  const { tools, inputRequests } = message.result;
   const seals = {
-    ...(structuredContent === undefined
-      ? {}
-      : { structuredContent: unmarkContent(structuredContent) }),
     ...(Array.isArray(tools) ? { tools: tools.map((entry) => new SealedEntry(entry)) } : {}),
     ...(isRecord(inputRequests) ? { inputRequests: sealedQuestions(inputRequests) } : {}),
   };

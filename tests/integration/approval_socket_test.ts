@@ -1,5 +1,5 @@
 /** The approval WebSocket: `ApprovalClient` on one side, the application's door on the other. */
-import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ApprovalClient } from "../../src/approval/client.ts";
 import { ApprovalRequest } from "../../src/approval/request.ts";
 import { ToolCallError } from "../../src/base/errors.ts";
@@ -315,15 +315,14 @@ Deno.test("ApprovalClient shows no call whose id is that of another one, and rej
   assertEquals(seen, []);
 });
 
-Deno.test("arguments that an approver edited must be what the tool takes", async () => {
+Deno.test("arguments that an approver edited are judged by the server alone", async () => {
   await using server = await start();
-  const inputSchema = { type: "object", properties: { json: { type: "string" } } };
+  const inputSchema = { type: "object", properties: { n: { type: "integer" } } };
   await using _client = await approve(server, async (request) => {
-    const isCall = request.toolName === "result";
-    await request.accept(isCall ? { arguments: { json: 1 } } : {});
+    const isCall = request.toolName === "echo";
+    await request.accept(isCall ? { arguments: { n: "one" } } : {});
   });
-  await server.runner.run("raw", "define", { tool: { name: "result", inputSchema } });
-  const [type, reason = ""] = await refusal(server.runner.run("raw", "result", { json: "{}" }));
-  assertEquals(type, "approval_rejected");
-  assertMatch(reason, /^The approver's answer cannot be used: Invalid arguments for raw\.result: /);
+  await server.runner.run("raw", "define", { tool: { name: "echo", inputSchema } });
+  const { content: [block] } = await server.runner.run("raw", "echo", { n: 1 });
+  assertEquals(JSON.parse(String(block?.text)).params.arguments, { n: "one" });
 });

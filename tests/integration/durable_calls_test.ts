@@ -123,8 +123,8 @@ function newId(): string {
 }
 
 function textOf(answer: unknown): unknown {
-  const { result } = answer as { result?: { content: { text: string }[] } };
-  return result?.content[0]?.text ?? answer;
+  const { response } = answer as { response?: { result: { content: { text: string }[] } } };
+  return response?.result.content[0]?.text ?? answer;
 }
 
 function typeOf(answer: unknown): unknown {

@@ -39,10 +39,16 @@ function serve(
         const result = { protocolVersion, capabilities: { tools: {} }, serverInfo };
         return send(JSON.stringify({ jsonrpc: "2.0", id, result }));
       }
-      case "tools/call":
-        return send(
-          `{"jsonrpc":"2.0","id":${id},"result":{"content":[],"structuredContent":${params.arguments.json}}}`,
-        );
+      case "server/discover": {
+        const supportedVersions = ["2026-07-28"];
+        const result = { resultType: "complete", supportedVersions, capabilities: {} };
+        return send(JSON.stringify({ jsonrpc: "2.0", id, result }));
+      }
+      case "tools/call": {
+        const { json } = params.arguments;
+        const result = `{"resultType":"complete","content":[],"structuredContent":${json}}`;
+        return send(`{"jsonrpc":"2.0","id":${id},"result":${result}}`);
+      }
       default:
         return send(JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32601, message: "no" } }));
     }
@@ -53,10 +59,12 @@ for (const [name, send] of Object.entries(WAYS)) {
   Deno.test(`structured content arrives as it was written, as ${name}`, async () => {
     await using server = serve(send);
     const url = `http://127.0.0.1:${server.addr.port}/mcp`;
-    await using connection = await connectMcp("exact", { url, protocol: "legacy" });
-    for (const json of [NUMBERS, "1.0", "[]", "null", '"text"', '"structuredContent"']) {
-      const { structuredContent } = await connection.callTool("any", sealObject({ json }));
-      assertEquals(stringifyExact(structuredContent), json);
+    for (const protocol of ["legacy", "2026-07-28"] as const) {
+      await using connection = await connectMcp("exact", { url, protocol });
+      for (const json of [NUMBERS, "1.0", "[]", "null", '"text"', '"structuredContent"']) {
+        const { structuredContent } = await connection.callTool("any", sealObject({ json }));
+        assertEquals(stringifyExact(structuredContent), json);
+      }
     }
   });
 }

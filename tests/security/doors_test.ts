@@ -265,7 +265,7 @@ Deno.test("A9: the arguments that run are the bytes that were shown", async () =
   for (const args of hostile) {
     const body = `{"server":"raw","tool":"echo","arguments":${args}}`;
     const answer = JSON.stringify(await callDoor(server.kernelDoor, "run", body));
-    const line = JSON.parse(answer).result.content[0].text;
+    const line = JSON.parse(answer).response.result.content[0].text;
     const sent = /"arguments":(.*)},"jsonrpc"/.exec(line)?.[1];
     assertEquals(sent, shown.at(-1));
   }

@@ -179,5 +179,5 @@ Deno.test("a call that is under way ends when its kernel's token does", async ()
   assertEquals(await hanging, undefined);
   await told("notifications/cancelled");
   assertEquals(await call(token, "count"), { refused: "Wrong token" });
-  assertEquals(Object.keys(await call(fresh, "count") ?? {}), ["result"]);
+  assertEquals(Object.keys(await call(fresh, "count") ?? {}), ["response"]);
 });

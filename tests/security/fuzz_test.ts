@@ -107,7 +107,7 @@ const TEXTS: Readonly<Record<string, Parser<string>>> = {
     seeds: ['{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"a":1.0},"content":[]}}'],
   },
   "results of tools": {
-    parse: (text) => parseToolResult(json(text)),
+    parse: (text) => parseToolResult(JSON.stringify({ result: json(text) })),
     throws: [ToolCallError],
     seeds: ['{"content":[{"type":"text","text":"a"},{"type":"image","data":"","mimeType":"x"}]}'],
   },

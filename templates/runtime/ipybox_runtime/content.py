@@ -199,7 +199,7 @@ class ToolResult:
     def __init__(self, result: Mapping[str, Any]) -> None:
         #: The content blocks in order.
         self.content: tuple[ToolContent, ...] = tuple(
-            content_block(item) for item in result["content"]
+            content_block(item) for item in result.get("content", ())
         )
         texts = [block.text for block in self.content if isinstance(block, TextBlock)]
         #: Whether the server sent structured content, which may be ``None``, ``{}`` or ``0``.

@@ -88,7 +88,7 @@ class ToolRunner:
         error = answer.get("error")
         if error is not None:
             raise error_from_wire(error)
-        result = ToolResult(answer["result"])
+        result = ToolResult(answer.get("response", answer)["result"])
         for block in result.content:
             if isinstance(block, ResourceLink):
                 block.server = self.server
