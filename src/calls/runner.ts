@@ -15,7 +15,7 @@ import { requirePositive } from "../base/numbers.ts";
 import { stage } from "../base/stages.ts";
 import type { Waiting } from "../base/time_budget.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
+import type { CodeExecutorOptions, OwnOptions } from "../executor/options.ts";
 import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions } from "../mcp/hooks.ts";
@@ -158,8 +158,8 @@ export class ToolRunner implements AsyncDisposable {
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
     using _stage = stage("read the registry");
-    requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs", "callTimeoutMs"]);
-    requirePositive(options, ["maxConcurrentCalls", "serverIdleMs"]);
+    requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs"]);
+    requirePositive(options, ["callTimeoutMs", "serverIdleMs"]);
     const { workspace, servers, log = stderrLogger() } = options;
     await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers });
@@ -409,11 +409,10 @@ interface WorkspaceFiles extends Pick<ToolRunner, "variables" | "settingsFiles">
 }
 
 async function openConsents(
-  { workspace, consents = true }: ToolRunnerOptions,
+  { workspace, parentWorkspace: folder = workspace, consents = true }: OwnRunnerOptions,
   log: Logger,
 ): Promise<ConsentFile | undefined> {
-  const folder = typeof consents === "string" ? consents : workspace;
-  if (folder === undefined || consents === false) return undefined;
+  if (folder === undefined || !consents) return undefined;
   return await ConsentFile.open(folder, log);
 }
 
@@ -438,8 +437,8 @@ export interface ToolRunnerOptions extends
     | "roots"
   > {}
 
-/** What the host of a durable session sets beside them. */
-export interface OwnRunnerOptions extends ToolRunnerOptions {
+/** What an executor sets beside them. */
+export interface OwnRunnerOptions extends ToolRunnerOptions, Pick<OwnOptions, "parentWorkspace"> {
   /** The settings files that already running code cannot write to; by default those that exist now. */
   settingsFiles?: readonly string[];
 }

@@ -9,7 +9,7 @@ import { type Logger, stderrLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { DurableOptions, NotedOptions } from "../executor/durable.ts";
-import type { CodeExecutorOptions, OwnExecutorOptions } from "../executor/options.ts";
+import type { CodeExecutorOptions, OwnExecutorOptions, OwnOptions } from "../executor/options.ts";
 import { optionsToStart } from "../executor/option_keys.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { FarWorkspace } from "../kernel/far_workspace.ts";
@@ -100,8 +100,7 @@ export interface McpServerOptions
   version?: string;
 }
 
-export interface SessionOptions
-  extends McpServerOptions, Pick<OwnExecutorOptions, "elsewhere" | "shownPath"> {
+export interface SessionOptions extends McpServerOptions, OwnOptions {
   durable?: NotedOptions & { readonly name: string };
   /** Whether another process has run the durable session before: its workspace already has its files. */
   continues?: boolean;

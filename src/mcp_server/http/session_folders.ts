@@ -184,7 +184,9 @@ export class SessionCleanup implements AsyncDisposable {
         }
       });
     } catch (error) {
-      if (!signal.aborted) this.#log.warn(`Cannot look for the folders of ended sessions: ${error}`);
+      if (!signal.aborted) {
+        this.#log.warn(`Cannot look for the folders of ended sessions: ${error}`);
+      }
     }
   }
 }

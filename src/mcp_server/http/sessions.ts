@@ -355,9 +355,8 @@ export class SessionPool implements AsyncDisposable {
       workspace: folder,
       servers: await sessionServers(this.#options),
       variables: await this.#variables(folder),
-      consents: session.consents ?? workspace, // a file in its own folder must not count
+      parentWorkspace: workspace, // decisions in its own folder must not count
       auditLog: { workspace, session: id }, // which outlives the session, and which its servers cannot write to
-      packages: session.packages ?? workspace, // in addition to its own, which are removed with it
       label: `session ${id}`,
       shownPath: (path) => filePathOf({ id, folder }, path),
       ...this.#shared(),
