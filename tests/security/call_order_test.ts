@@ -302,6 +302,7 @@ Deno.test("a call whose tool changes while it waits for its turn is not sent", a
     log: silentLogger,
   });
   const sent = async () => (await Deno.readTextFile(journal)).match(/tools\/call/g)?.length;
+  await runner.listTools("raw"); // starts it
   const cancel = new AbortController();
   const others = Array.from({ length: 63 }, () => { // all the turns but one
     const { signal } = cancel;
