@@ -17,6 +17,7 @@ import type { Waiting } from "../base/time_budget.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
 import type { CodeExecutorOptions, OwnOptions } from "../executor/options.ts";
 import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
+import type { ConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions } from "../mcp/hooks.ts";
 import { presentSettings } from "../mcp/launch.ts";
@@ -25,7 +26,7 @@ import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
 import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
 import { FirstStarts } from "../servers/first_starts.ts";
-import { McpPool, type ServerPoolOptions } from "../servers/pool.ts";
+import { McpPool } from "../servers/pool.ts";
 import { ResultShapes } from "../servers/shapes.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { type ApproveOptions, Calls, type CatalogCall, type ToolCall } from "./calls.ts";
@@ -424,7 +425,7 @@ function withoutSecrets(call: ApprovalCall, names: readonly string[] | undefined
 
 /** Options of `ToolRunner.start()`. */
 export interface ToolRunnerOptions extends
-  ServerPoolOptions,
+  ConnectOptions,
   Pick<
     CodeExecutorOptions,
     | "servers"
@@ -434,6 +435,7 @@ export interface ToolRunnerOptions extends
     | "consents"
     | "callTimeoutMs"
     | "sampling"
+    | "serverIdleMs"
     | "roots"
   > {}
 

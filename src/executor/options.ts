@@ -212,7 +212,7 @@ export interface CodeExecutorOptions {
 
 /** What ipybox's own programs set beside the options. */
 export interface OwnOptions {
-  /** The workspace whose permanent decisions count instead, and whose packages code can import, too. */
+  /** The workspace of a session's folder: its permanent decisions count, and its packages, too. */
   parentWorkspace?: string;
   /** Whether a second kernel is kept ready for a reset, or a death of the first; `true` by default. */
   spareKernel?: boolean;

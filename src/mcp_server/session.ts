@@ -1,7 +1,7 @@
-import { join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import type { z } from "zod";
 import type { ToolIndex, ToolMatches } from "../apigen/search.ts";
-import type { AuditLog, AuditLogOptions } from "../approval/audit/log.ts";
+import type { AuditLog } from "../approval/audit/log.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { EnvironmentNotReadyError, SessionEndedError, SessionTakenError } from "../base/errors.ts";
@@ -110,8 +110,6 @@ export interface SessionOptions extends McpServerOptions, OwnOptions {
   fixed?: boolean;
   /** The session's name in the log, for servers with several. */
   label?: string;
-  /** The audit log to write instead of the workspace's own. */
-  auditLog?: Pick<AuditLogOptions, "workspace" | "session">;
 }
 
 /**
@@ -405,9 +403,15 @@ export class Session implements AsyncDisposable {
   }
 
   async #openAudit(): Promise<AuditLog> {
-    const { auditLog = { workspace: await this.workspace }, policy } = this.#options;
+    const { parentWorkspace, policy } = this.#options;
+    const own = await this.workspace;
     const { AuditLog } = await import("../approval/audit/log.ts");
-    return new AuditLog({ ...auditLog, redact: policy?.redact, log: this.log });
+    return new AuditLog({
+      workspace: parentWorkspace ?? own,
+      session: parentWorkspace && basename(own),
+      redact: policy?.redact,
+      log: this.log,
+    });
   }
 
   async #start(): Promise<SessionParts> {

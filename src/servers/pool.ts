@@ -16,12 +16,12 @@ import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
 import type { ServerRegistry } from "./registry.ts";
 
-/** Options for the use of MCP servers. */
-export interface ServerPoolOptions
-  extends ConnectOptions, Pick<CodeExecutorOptions, "serverIdleMs"> {}
-
 /** Options of {@linkcode McpPool}. */
-interface McpPoolOptions extends ServerPoolOptions, Pick<SessionConnectOptions, "settingsFiles"> {
+interface McpPoolOptions
+  extends
+    ConnectOptions,
+    Pick<SessionConnectOptions, "settingsFiles">,
+    Pick<CodeExecutorOptions, "serverIdleMs"> {
   /** The servers. */
   readonly registry: ServerRegistry;
   /** Handles what servers report and ask. */

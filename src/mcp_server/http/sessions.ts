@@ -355,8 +355,7 @@ export class SessionPool implements AsyncDisposable {
       workspace: folder,
       servers: await sessionServers(this.#options),
       variables: await this.#variables(folder),
-      parentWorkspace: workspace, // decisions in its own folder must not count
-      auditLog: { workspace, session: id }, // which outlives the session, and which its servers cannot write to
+      parentWorkspace: workspace, // its decisions count, and its audit log outlives the session
       label: `session ${id}`,
       shownPath: (path) => filePathOf({ id, folder }, path),
       ...this.#shared(),
