@@ -45,10 +45,8 @@ async function main(): Promise<void> {
 async function start(workspace: string, placement: Placement | undefined): Promise<CodeExecutor> {
   // Python of this machine, which ssh to it finds, too; an image has its own.
   const own = placement === undefined || placement.type === "ssh" ? { python } : {};
-  return await CodeExecutor.start({
-    ...{ workspace: await workspaceIn(workspace), placement, ...own },
-    spareKernel: false,
-  });
+  const options = { workspace: await workspaceIn(workspace), placement, spareKernel: false };
+  return await CodeExecutor.start({ ...options, ...own });
 }
 
 /** Makes a workspace that belongs to whom the folder belongs: code in containers must not be root. */

@@ -112,7 +112,8 @@ asyncio.run(main())`;
 
 async function timeExecutor(workspace: string): Promise<{ start: number; end: number }> {
   const begin = performance.now();
-  const executor = await CodeExecutor.start({ workspace, spareKernel: false });
+  const options = { workspace, spareKernel: false };
+  const executor = await CodeExecutor.start(options);
   await executor.execute("1 + 1");
   const result = performance.now();
   await executor[Symbol.asyncDispose]();
@@ -228,7 +229,8 @@ async function weigh(count: number, workspace: string): Promise<void> {
   for (let number = 0; number < count; number++) {
     const own = `${workspace}/${number}`;
     await Deno.mkdir(own, { recursive: true });
-    const executor = await CodeExecutor.start({ workspace: own, spareKernel: false });
+    const options = { workspace: own, spareKernel: false };
+    const executor = await CodeExecutor.start(options);
     executors.use(executor);
     if ((await executor.execute("6 * 7")).text !== "42") throw new Error("It does not answer");
   }

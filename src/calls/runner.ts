@@ -15,9 +15,10 @@ import { requirePositive } from "../base/numbers.ts";
 import { stage } from "../base/stages.ts";
 import type { Waiting } from "../base/time_budget.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
+import type { CodeExecutorOptions, OwnOptions } from "../executor/options.ts";
 import { statePath } from "../files/workspace_state.ts";
 import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
+import type { ConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions } from "../mcp/hooks.ts";
 import { presentSettings } from "../mcp/launch.ts";
@@ -26,7 +27,7 @@ import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
 import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
 import { FirstStarts } from "../servers/first_starts.ts";
-import { McpPool, type ServerPoolOptions } from "../servers/pool.ts";
+import { McpPool } from "../servers/pool.ts";
 import { ResultShapes } from "../servers/shapes.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { type ApproveOptions, Calls, type CatalogCall, type ToolCall } from "./calls.ts";
@@ -159,8 +160,8 @@ export class ToolRunner implements AsyncDisposable {
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
     using _stage = stage("read the registry");
-    requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs", "callTimeoutMs"]);
-    requirePositive(options, ["maxConcurrentCalls", "serverIdleMs"]);
+    requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs"]);
+    requirePositive(options, ["callTimeoutMs", "serverIdleMs"]);
     const { workspace, servers, log = stderrLogger() } = options;
     await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers });
@@ -410,11 +411,10 @@ interface WorkspaceFiles extends Pick<ToolRunner, "variables" | "settingsFiles">
 }
 
 async function openConsents(
-  { workspace, consents = true }: ToolRunnerOptions,
+  { workspace, parentWorkspace: folder = workspace, consents = true }: OwnRunnerOptions,
   log: Logger,
 ): Promise<ConsentFile | undefined> {
-  const folder = typeof consents === "string" ? consents : workspace;
-  if (folder === undefined || consents === false) return undefined;
+  if (folder === undefined || !consents) return undefined;
   if (await statePath(folder) === undefined) return undefined;
   return await ConsentFile.open(folder, log);
 }
@@ -427,7 +427,7 @@ function withoutSecrets(call: ApprovalCall, names: readonly string[] | undefined
 
 /** Options of `ToolRunner.start()`. */
 export interface ToolRunnerOptions extends
-  ServerPoolOptions,
+  ConnectOptions,
   Pick<
     CodeExecutorOptions,
     | "servers"
@@ -437,11 +437,12 @@ export interface ToolRunnerOptions extends
     | "consents"
     | "callTimeoutMs"
     | "sampling"
+    | "serverIdleMs"
     | "roots"
   > {}
 
-/** What the host of a durable session sets beside them. */
-export interface OwnRunnerOptions extends ToolRunnerOptions {
+/** What an executor sets beside them. */
+export interface OwnRunnerOptions extends ToolRunnerOptions, Pick<OwnOptions, "parentWorkspace"> {
   /** The settings files that already running code cannot write to; by default those that exist now. */
   settingsFiles?: readonly string[];
 }

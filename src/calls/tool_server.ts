@@ -1,10 +1,5 @@
 import { ApprovalPage } from "../approval/page/page.ts";
-import {
-  type ApprovalPageOptions,
-  type CallEnd,
-  PageDesk,
-  type PersonDesks,
-} from "../approval/page/desk.ts";
+import { type CallEnd, PageDesk, type PageTimes, type PersonDesks } from "../approval/page/desk.ts";
 import { settledWithin } from "../base/signals.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { LastingServer } from "../base/lasting_server.ts";
@@ -38,8 +33,6 @@ export interface ToolServerOptions extends ToolRunnerOptions {
    * @default {undefined} a new one
    */
   kernelToken?: string;
-  /** Time limits of the approval page, in milliseconds. */
-  approvalPage?: ApprovalPageOptions;
 }
 
 /** What an executor sets beside them. */
@@ -51,6 +44,8 @@ export interface OwnServerOptions extends ToolServerOptions, OwnRunnerOptions {
   journal?: CallJournal;
   /** Looks for other sessions and calls that wait there, which pages name. */
   elsewhere?: PersonDesks["elsewhere"];
+  /** Time limits of the approval page. */
+  page?: PageTimes;
 }
 
 /** The address of a door of a {@linkcode ToolServer}, and its token. */
@@ -131,7 +126,7 @@ export class ToolServer implements AsyncDisposable {
     const folder = stack.use(await socketFolder(log))?.path; // first, as it may fail
     const runner = await ToolRunner.start({ ...options, log });
     const own: OwnServerOptions = options;
-    const { workspace, approvalPage, elsewhere, journal, kernelToken } = own;
+    const { workspace, page: times, elsewhere, journal, kernelToken } = own;
     const { channel, elicitations } = runner;
     const desk = stack.use(
       new PageDesk({
@@ -140,7 +135,7 @@ export class ToolServer implements AsyncDisposable {
         workspace,
         elsewhere,
         followEnds: (follower) => followEnds(runner, follower),
-      }, approvalPage),
+      }, times),
     );
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };

@@ -26,6 +26,7 @@ import { checkSandbox, checkSessionLimits, type Prerequisite } from "../sandbox/
 import { checkSrt } from "../sandbox/srt.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
+import { withOneKernel } from "./executor_options.ts";
 import { workspaceOf } from "./shared.ts";
 import { printable } from "./terminal/columns.ts";
 import { ownStart, stageRows } from "./timings.ts";
@@ -155,15 +156,14 @@ async function checkKernel(
     await using folder = await HeldFolder.create();
     const workspace = `${folder.path}/workspace`;
     await Deno.mkdir(workspace);
-    await using executor = await CodeExecutor.start({
+    await using executor = await CodeExecutor.start(withOneKernel({
       workspace,
       python,
       packages: false,
       approval: "deny",
-      spareKernel: false,
       log: silentLogger,
       signal,
-    });
+    }));
     await executor.execute("pass", { signal });
     const seconds = ((performance.now() - start) / 1000).toFixed(1);
     return { ...row, state: "ok", detail: `runs code in the sandbox (${seconds} s)`, fix: null };

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
 import { isShell } from "../approval/request.ts";
-import type { OwnExecutorOptions } from "../executor/options.ts";
+import type { CodeExecutorOptions, OwnExecutorOptions } from "../executor/options.ts";
 import { readDotenv } from "../mcp/env.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
@@ -109,11 +109,17 @@ export async function executorOptions(
   const { policy, ...modes } = await approvalOf(parsed, workspace, io.log);
   return {
     ...kernelOptions(parsed, io, workspace),
+    installer: "command",
     placement: await placementOf(parsed, workspace),
     approval: policy ?? modes,
     kernelEnv: await kernelEnvOf(workspace, io.log),
     signal: io.signal,
   };
+}
+
+/** The executor's options for a command that needs one kernel only. */
+export function withOneKernel(options: OwnExecutorOptions): OwnExecutorOptions {
+  return { ...options, spareKernel: false };
 }
 
 /** The options of the kernel alone, without approvals and variables. */
@@ -124,9 +130,8 @@ export function kernelOptions(parsed: ParsedArgs, io: CommandIo, workspace: stri
     sandbox: sandboxOf(parsed),
     limits: limitsOf(parsed),
     check: parsed.choice("check", CHECK_MODES),
-    installer: "command",
     log: parsed.has("verbose") ? io.verboseLog : io.log,
-  } satisfies OwnExecutorOptions;
+  } satisfies CodeExecutorOptions;
 }
 
 /** The approval settings of the command line and the policy files. */

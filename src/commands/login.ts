@@ -1,36 +1,17 @@
 import type { ApprovalRequest } from "../approval/request.ts";
 import { ConfigError, McpConnectionError, ToolCallError } from "../base/errors.ts";
-import { messageOf } from "../base/message_of.ts";
 import { ToolRunner } from "../calls/runner.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { HttpServerParams } from "../mcp/params.ts";
-import { requireProgram } from "../process/program.ts";
-import { startProgram } from "../process/run_program.ts";
-import {
-  type Command,
-  type CommandIo,
-  EXIT,
-  type OptionSpec,
-  type ParsedArgs,
-  UsageError,
-} from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import type { ServerRegistry } from "../servers/registry.ts";
 import { requireServerName, unknownServer, WORKSPACE, workspaceOf } from "./shared.ts";
 import { TerminalApprover } from "./terminal/approver.ts";
 import { printable } from "./terminal/columns.ts";
 
-export const LOGIN_OPTIONS: Readonly<Record<string, OptionSpec>> = {
-  open: { help: "At a terminal, also open the login page in the browser" },
-  "login-timeout": {
-    value: "SECONDS",
-    help: "How long to wait for the login in the browser (default: 300)",
-  },
-};
-
-export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
+export function loginAt(io: CommandIo): LoginOptions {
   return {
-    timeoutMs: parsed.milliseconds("login-timeout"),
-    show: async ({ serverName, serverHost, url }) => {
+    show: ({ serverName, serverHost, url }) => {
       if (serverHost !== url.host) {
         io.err(
           `What you allow at ${url.host} is given to ${serverHost}, the server ${serverName}.`,
@@ -38,26 +19,15 @@ export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
       }
       io.err(`To log in to ${serverName}, open this page of ${url.host} in a browser here:`);
       io.err(`\n  ${printable(url.href)}\n`);
-      if (parsed.has("open") && io.interactive) await openInBrowser(url, io);
       io.err("Waiting for the login in the browser. Press Ctrl-C to cancel.");
     },
   };
 }
 
-async function openInBrowser(url: URL, io: CommandIo): Promise<void> {
-  const program = Deno.build.os === "darwin" ? "open" : "xdg-open";
-  try {
-    await startProgram(await requireProgram(program), [url.href]); // some browsers do not exit
-  } catch (error) {
-    const reason = messageOf(error);
-    io.err(`${reason}: open the page yourself.`);
-  }
-}
-
 export const login: Command = {
   usage: "NAME [OPTIONS]",
   positional: { min: 1, max: 1 },
-  options: { ...LOGIN_OPTIONS, workspace: WORKSPACE },
+  options: { workspace: WORKSPACE },
   notes: [
     "Prints the login page's address: open it in a browser on this machine. `ipybox",
     "register` logs in too; use this command after a login has expired, or if it",
@@ -75,7 +45,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   requireServerName(name);
   const workspace = await workspaceOf(parsed);
   let asked = false;
-  const page = loginAt(io, parsed);
+  const page = loginAt(io);
   // As for calls of code: a server from a repository needs approval before it is contacted.
   await using runner = await ToolRunner.start({
     workspace,

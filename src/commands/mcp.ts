@@ -79,11 +79,6 @@ export const mcp: Command = {
       help:
         "With --http, sessions outlive the server: clients find them again when it is restarted; needs --token-file or --no-token",
     },
-    "keep-sessions": {
-      value: "N",
-      help:
-        "With --http, how many folders of ended sessions to keep of each token, each for at most 30 days after its last change (default: 100)",
-    },
     "share-workspace": {
       value: "HOW",
       choices: SHARES,
@@ -245,7 +240,6 @@ async function httpOf(
     allowRegistrations: parsed.has("allow-registrations"),
     durable,
     sessionIdleMs: parsed.milliseconds("session-idle"),
-    keepSessions: parsed.positiveNumber("keep-sessions"),
     shareWorkspace: parsed.choice("share-workspace", SHARES),
     pool: poolOf(parsed),
   };
@@ -267,7 +261,6 @@ const HTTP_ONLY = [
   "allow-registrations",
   "durable",
   "session-idle",
-  "keep-sessions",
   "share-workspace",
 ] as const;
 

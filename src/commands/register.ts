@@ -19,7 +19,7 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
-import { LOGIN_OPTIONS, loginAt } from "./login.ts";
+import { loginAt } from "./login.ts";
 import { foreignText } from "./foreign_rows.ts";
 import { widthOf } from "../base/terminal.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
@@ -40,12 +40,10 @@ const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
     value: "URL",
     help: "The authorization server that may receive the secret or use the key",
   },
-  scope: { value: "SCOPES", help: "The scopes to request instead of those the server names" },
   "callback-port": {
     value: "PORT",
     help: "The port the browser is redirected to (default: any)",
   },
-  "client-metadata": { value: "URL", help: "A client ID metadata document to identify as" },
   "client-credentials": { help: "Log in as the client itself, without a user" },
 };
 
@@ -79,7 +77,6 @@ export const register: Command = {
     login: {
       help: "Log in even without a terminal: print the login page and wait for the browser",
     },
-    ...LOGIN_OPTIONS,
     "connect-timeout": {
       value: "SECONDS",
       help: "How long the server may take to start, now and later (default: 60)",
@@ -126,7 +123,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   // First, because a registry that cannot be read could not be extended.
   const registry = await ServerRegistry.open({ workspace });
   const { servers, unusable } = await serversOf(parsed, workspace, io);
-  const login = io.interactive || parsed.has("login") ? loginAt(io, parsed) : undefined;
+  const login = io.interactive || parsed.has("login") ? loginAt(io) : undefined;
   for (const error of unusable) io.err(`ipybox: ${printable(error.message)}`);
   let failed = unusable.length;
   for (const [name, params] of servers) {
@@ -375,8 +372,6 @@ function oauthOf(parsed: ParsedArgs): OAuthParams | undefined {
     clientSecret: parsed.value("client-secret"),
     privateKey: parsed.value("private-key"),
     issuer: parsed.value("issuer"),
-    scope: parsed.value("scope"),
-    clientMetadataUrl: parsed.value("client-metadata"),
     callbackPort: parsed.positiveNumber("callback-port"),
     grant: parsed.has("client-credentials") ? "client_credentials" as const : undefined,
   };

@@ -6,7 +6,7 @@ import type { PersonRequest } from "../approval/wire.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { runAction, type RunActionOptions } from "./actions/code_action.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
-import { executorOptions, FOLLOW, PLACEMENT, SESSION } from "./executor_options.ts";
+import { executorOptions, FOLLOW, PLACEMENT, SESSION, withOneKernel } from "./executor_options.ts";
 import { codeCellsOf, isNotebook } from "./notebook.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
@@ -65,11 +65,9 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       "Option --detach takes no notebook: its cells run one after the other here",
     );
   }
-  await using executor = await CodeExecutor.start({
-    ...options,
-    durable: detach ? {} : undefined,
-    spareKernel: false, // one execution needs no second kernel
-  });
+  await using executor = await CodeExecutor.start(
+    withOneKernel({ ...options, durable: detach ? {} : undefined }),
+  );
   // A separate execution, so that the code keeps its line numbers.
   const names = file === undefined ? "" : `; __file__ = ${JSON.stringify(file)}; ${NAME_NEXT}`;
   const setUp = `__import__("sys").argv = ${JSON.stringify(argv)}${names}`;

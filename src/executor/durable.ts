@@ -116,7 +116,6 @@ const keptSchema = z.object({
   kernel: z.object({ id: z.string(), session: z.string() }),
   toolToken: z.string(),
   shell: z.enum(["none", "approval", "escape"]),
-  restoreWorkingDir: z.boolean(),
   /** The settings files of servers' sandboxes, which code cannot write. */
   settingsFiles: z.array(z.string()).readonly(),
   execution: z.object({

@@ -11,13 +11,14 @@ import type {
   InstallPackagesOptions,
   OptionalEvent,
   OwnExecutorOptions,
+  OwnOptions,
   RegisterServerOptions,
   ResumeOptions,
   StreamOptions,
 } from "./options.ts";
 
 /** The keys of a type. The compiler refuses a list that is not complete. */
-function keysOf<T>(keys: Readonly<Record<keyof T, true>>): readonly string[] {
+export function keysOf<T>(keys: Readonly<Record<keyof T, true>>): readonly string[] {
   return Object.keys(keys);
 }
 
@@ -27,9 +28,7 @@ const FIXED = keysOf<Omit<CodeExecutorOptions, keyof AttachOptions>>({
   kernelEnv: true,
   limits: true,
   placement: true,
-  restoreWorkingDir: true,
   sandbox: true,
-  spareKernel: true,
   workspace: true,
 });
 
@@ -44,11 +43,11 @@ const ATTACH = keysOf<AttachOptions>({
   imagesDir: true,
   log: true,
   login: true,
-  maxConcurrentCalls: true,
   maxOutputBytes: true,
   packages: true,
   python: true,
   requireShellEscape: true,
+  restoreWorkingDir: true,
   roots: true,
   sampling: true,
   serverIdleMs: true,
@@ -59,12 +58,15 @@ const ATTACH = keysOf<AttachOptions>({
   variables: true,
 });
 
-const START = [...ATTACH, ...FIXED];
+/** The keys of `CodeExecutorOptions`. */
+export const START: readonly string[] = [...ATTACH, ...FIXED];
 
-const OWN = keysOf<Omit<OwnExecutorOptions, keyof CodeExecutorOptions>>({
+const OWN = keysOf<OwnOptions>({
   elsewhere: true,
   installer: true,
+  parentWorkspace: true,
   shownPath: true,
+  spareKernel: true,
 });
 
 /** The options whose values are options, too, if nothing else checks these. */
@@ -131,7 +133,8 @@ export function checkAttach(options: AttachOptions): void {
   checkInner(options);
 }
 
-function checkInner(options: CodeExecutorOptions): void {
+/** Throws if an option has a key that its value does not know. */
+export function checkInner(options: object): void {
   for (const [name, value] of Object.entries<unknown>({ ...options })) {
     const known = INNER[name];
     if (known === undefined || typeof value !== "object" || value === null) continue;

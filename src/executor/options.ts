@@ -42,12 +42,11 @@ export interface CodeExecutorOptions {
    */
   approvalTimeoutMs?: number;
   /**
-   * Whether to use and extend the user's permanent decisions for the workspace; or the path of another
-   * workspace whose decisions to use.
+   * Whether to use and extend the user's permanent decisions for the workspace.
    *
    * @default {true}
    */
-  consents?: boolean | string;
+  consents?: boolean;
   /**
    * Whether to write each request to the workspace's audit log; or the log to write to, which stays
    * open.
@@ -88,12 +87,6 @@ export interface CodeExecutorOptions {
    * @default {60000}
    */
   connectTimeoutMs?: number;
-  /**
-   * How many concurrent requests one MCP server receives; others wait.
-   *
-   * @default {64}
-   */
-  maxConcurrentCalls?: number;
   /**
    * How long an MCP server keeps running without requests, in milliseconds. Stopping it loses its
    * in-memory state; the next request starts it again.
@@ -154,12 +147,11 @@ export interface CodeExecutorOptions {
   python?: string;
   /**
    * Whether code can import the packages that `installPackages()` or `ipybox install` installed for its
-   * workspace, and those of `ipybox setup --data`; with a path, also those of the workspace there. Code
-   * cannot change them.
+   * workspace, and those of `ipybox setup --data`. Code cannot change them.
    *
    * @default {true}
    */
-  packages?: boolean | string;
+  packages?: boolean;
   /**
    * Environment variables of the kernel. Of the host's, it inherits `PATH`, and on this machine those for
    * the user's name, the time zone, the language and Git's author.
@@ -181,19 +173,11 @@ export interface CodeExecutorOptions {
   maxOutputBytes?: number;
   /**
    * Whether each execution starts in its first directory again, wherever the one before went. One
-   * that left it says so in its text.
+   * that left it says so in its text. It applies to the kernels that this program starts.
    *
    * @default {false}
    */
   restoreWorkingDir?: boolean;
-  /**
-   * Whether a second kernel is kept ready, so that `reset()` takes milliseconds and a kernel that died
-   * is replaced immediately. It costs the memory of one idle kernel, some 45 MB, and is started half a
-   * second after the first code has begun.
-   *
-   * @default {true}
-   */
-  spareKernel?: boolean;
   /**
    * Lets the session outlive this process: its kernel keeps running when the process exits or is
    * killed, and `CodeExecutor.attach()` continues it. Disposing the executor ends it.
@@ -227,7 +211,11 @@ export interface CodeExecutorOptions {
 }
 
 /** What ipybox's own programs set beside the options. */
-export interface OwnExecutorOptions extends CodeExecutorOptions {
+export interface OwnOptions {
+  /** The workspace of a session's folder: its permanent decisions count, and its packages, too. */
+  parentWorkspace?: string;
+  /** Whether a second kernel is kept ready for a reset, or a death of the first; `true` by default. */
+  spareKernel?: boolean;
   /** How the reader of the code's output installs packages; `"method"` by default. */
   installer?: Installer;
   /** How the text names a file of a display, by its path; that path by default. */
@@ -236,6 +224,9 @@ export interface OwnExecutorOptions extends CodeExecutorOptions {
   elsewhere?: PersonDesks["elsewhere"];
 }
 
+/** The options of an executor of ipybox's own programs. */
+export interface OwnExecutorOptions extends CodeExecutorOptions, OwnOptions {}
+
 /** Options of `CodeExecutor.attach()`. All others were fixed when the session was started. */
 export type AttachOptions = Omit<
   CodeExecutorOptions,
@@ -243,9 +234,7 @@ export type AttachOptions = Omit<
   | "kernelEnv"
   | "limits"
   | "placement"
-  | "restoreWorkingDir"
   | "sandbox"
-  | "spareKernel"
   | "workspace"
 >;
 

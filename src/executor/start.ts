@@ -85,7 +85,7 @@ export async function startParts(
   if (sandboxed) await refuseUnfit(workspace);
   const { placement } = options;
   await makeOwnFolders(workspace);
-  const { durable, restoreWorkingDir = false } = options;
+  const { durable } = options;
   const python = placement === undefined ? await findPython({ ...options, workspace }) : undefined;
   await using _name = durable?.name === undefined
     ? undefined
@@ -116,7 +116,7 @@ export async function startParts(
     ? undefined
     : parts.use(await explained(KernelGateway.startLasting(gateway, session)));
   if (lasting && journal) leaveWith(lasting, journal);
-  const state = lasting && new SessionState(lasting, { shell, restoreWorkingDir, settingsFiles });
+  const state = lasting && new SessionState(lasting, { shell, settingsFiles });
   const kernel = parts.use(
     await explained(KernelHost.start({
       ...options,
@@ -196,7 +196,6 @@ export async function attachParts(
       await KernelHost.start({
         ...options,
         ...kernelOptions(options, { workspace, isFar: where !== undefined, tools, state }),
-        restoreWorkingDir: kept.restoreWorkingDir,
         installer: packages && (options.installer ?? "method"),
         gateway,
         endGateway: () => gateway[Symbol.asyncDispose](),
@@ -263,7 +262,7 @@ function foundRun(
 }
 
 function kernelOptions(
-  { imagesDir = "images", spareKernel }: CodeExecutorOptions,
+  { imagesDir = "images", spareKernel }: OwnExecutorOptions,
   { workspace, isFar, tools, state }: {
     readonly workspace: string;
     readonly isFar: boolean;
@@ -336,16 +335,16 @@ function otherShell(id: string, shell: ShellGuard): ConfigError {
 
 /** The package folders that code can import from, and the one that packages are installed into. */
 async function openPackages(
-  { packages = true, sandbox, log }: CodeExecutorOptions,
+  { packages = true, parentWorkspace, sandbox, log }: OwnExecutorOptions,
   workspace: string,
   python: PythonEnvironment,
 ): Promise<{ packages: PackageFolder | undefined; importable: readonly string[] }> {
   // Code can change a Python in the workspace, which also has packages of its own.
   const isOwn = await isOwnProgram(python.executable, workspace);
-  if (packages === false || !isOwn) return { packages: undefined, importable: [] };
-  const others = packages === true ? [] : [await PackageFolder.find(packages, python)];
+  if (!packages || !isOwn) return { packages: undefined, importable: [] };
+  const parent = parentWorkspace && await PackageFolder.find(parentWorkspace, python);
   const common = await PackageFolder.common(python);
-  const shared = [...others.filter((path) => path !== undefined), ...common];
+  const shared = parent ? [parent, ...common] : common;
   if (PackageFolder.isPermitted()) {
     const own = await PackageFolder.open(workspace, python, { sandbox, shared, log });
     return { packages: own, importable: [own.path, ...shared] };

@@ -133,7 +133,7 @@ export class KernelClient implements AsyncDisposable {
 export interface KernelClientOptions
   extends
     Pick<KernelGatewayOptions, "startTimeoutMs" | "signal" | "log">,
-    Pick<CodeExecutorOptions, "maxOutputBytes" | "restoreWorkingDir" | "spareKernel"> {
+    Pick<CodeExecutorOptions, "maxOutputBytes" | "restoreWorkingDir"> {
   /** The kernel gateway: a running `KernelGateway` is one. */
   readonly gateway: GatewayAddress;
   /**

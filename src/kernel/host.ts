@@ -33,6 +33,8 @@ interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> {
   readonly gateway: GatewayAddress | KernelGatewayOptions;
   /** How the text names a file of a display, by its path. */
   readonly shownPath?: ((path: string) => string) | undefined;
+  /** Whether a second kernel is kept ready; `true` by default. */
+  readonly spareKernel?: boolean | undefined;
   /** How a missing package is installed, if it can be. */
   readonly installer?: Installer | undefined;
   /** Called with each kernel that is to be used, before code runs in it. */

@@ -4,6 +4,7 @@ import { randomToken } from "../base/tokens.ts";
 import { realWorkspace } from "../sandbox/workspace.ts";
 import type { HttpToken } from "./http/bearer_tokens.ts";
 import type { HttpSessionsOptions } from "./http/sessions.ts";
+import { checkHttp, checkStdio } from "./option_keys.ts";
 import type { McpServerOptions } from "./session.ts";
 
 /** Options of {@linkcode McpServer.serveHttp}. */
@@ -87,8 +88,10 @@ export class McpServer implements AsyncDisposable {
    *
    * @param options The workspace, the sandbox, and how calls are approved.
    * @returns The running server.
+   * @throws {TypeError} An option is unknown.
    */
   static serveStdio(options: McpServerOptions = {}): McpServer {
+    checkStdio(options);
     // What serves is large, and programs that only execute code import this module, too.
     const serving = import("./stdio.ts").then(({ StdioServer }) => new StdioServer(options));
     const parts = new AsyncDisposableStack();
@@ -103,14 +106,15 @@ export class McpServer implements AsyncDisposable {
    * @param options The workspace, the address and the tokens.
    * @returns The running server; {@linkcode McpServer.http} has its address.
    * @throws {Deno.errors.AddrInUse} The port is taken.
-   * @throws {TypeError} There is no token, one is too easy to guess or given twice with settings,
-   * sessions are durable and no tokens were given, or `pool` is combined with an option that sessions
-   * started ahead cannot have.
+   * @throws {TypeError} An option is unknown; there is no token, one is too easy to guess or given twice
+   * with settings, sessions are durable and no tokens were given, or `pool` is combined with an option
+   * that sessions started ahead cannot have.
    * @throws {RangeError} A number of sessions or a time limit is not positive.
    * @throws {ConfigError} The workspace must not be shared with sessions, or a
    * token's placement cannot be used.
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
+    checkHttp(options);
     requirePositive(options, ["maxSessions", "sessionIdleMs"]);
     // Not imported on stdio, where it would delay the first answer.
     const { BearerTokens, EVERYBODY } = await import("./http/bearer_tokens.ts");

@@ -1,7 +1,7 @@
-import { join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import type { z } from "zod";
 import type { ToolIndex, ToolMatches } from "../apigen/search.ts";
-import type { AuditLog, AuditLogOptions } from "../approval/audit/log.ts";
+import type { AuditLog } from "../approval/audit/log.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { EnvironmentNotReadyError, SessionEndedError, SessionTakenError } from "../base/errors.ts";
@@ -9,7 +9,7 @@ import { type Logger, stderrLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { DurableOptions, NotedOptions } from "../executor/durable.ts";
-import type { CodeExecutorOptions, OwnExecutorOptions } from "../executor/options.ts";
+import type { CodeExecutorOptions, OwnExecutorOptions, OwnOptions } from "../executor/options.ts";
 import { optionsToStart } from "../executor/option_keys.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { FarWorkspace } from "../kernel/far_workspace.ts";
@@ -100,8 +100,7 @@ export interface McpServerOptions
   version?: string;
 }
 
-export interface SessionOptions
-  extends McpServerOptions, Pick<OwnExecutorOptions, "elsewhere" | "shownPath"> {
+export interface SessionOptions extends McpServerOptions, OwnOptions {
   durable?: NotedOptions & { readonly name: string };
   /** Whether another process has run the durable session before: its workspace already has its files. */
   continues?: boolean;
@@ -111,8 +110,6 @@ export interface SessionOptions
   fixed?: boolean;
   /** The session's name in the log, for servers with several. */
   label?: string;
-  /** The audit log to write instead of the workspace's own. */
-  auditLog?: Pick<AuditLogOptions, "workspace" | "session">;
 }
 
 /**
@@ -406,9 +403,15 @@ export class Session implements AsyncDisposable {
   }
 
   async #openAudit(): Promise<AuditLog> {
-    const { auditLog = { workspace: await this.workspace }, policy } = this.#options;
+    const { parentWorkspace, policy } = this.#options;
+    const own = await this.workspace;
     const { AuditLog } = await import("../approval/audit/log.ts");
-    return new AuditLog({ ...auditLog, redact: policy?.redact, log: this.log });
+    return new AuditLog({
+      workspace: parentWorkspace ?? own,
+      session: parentWorkspace && basename(own),
+      redact: policy?.redact,
+      log: this.log,
+    });
   }
 
   async #start(): Promise<SessionParts> {

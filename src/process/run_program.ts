@@ -67,12 +67,6 @@ export async function runProgram(
   return { success, code, stdout, stderr };
 }
 
-/** Starts a program in the background, without its output. */
-export async function startProgram(program: ProgramPath, args: readonly string[]): Promise<void> {
-  const command = await commandOf(program, { args }, "null");
-  command.spawn().unref();
-}
-
 /** The most that a program may write to stdout, and to stderr: it is kept in memory. */
 const MAX_OUTPUT = 64 << 20;
 
@@ -110,7 +104,7 @@ async function outputOf(
 async function commandOf(
   program: ProgramPath,
   { args = [], cwd = "/", env = {}, clearEnv = false, input, signal }: RunProgramOptions,
-  stdio: "inherit" | "piped" | "null",
+  stdio: "inherit" | "piped",
 ): Promise<Deno.Command> {
   return new Deno.Command(program, {
     args: [...args],

@@ -16,12 +16,12 @@ import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
 import type { ServerRegistry } from "./registry.ts";
 
-/** Options for the use of MCP servers. */
-export interface ServerPoolOptions
-  extends ConnectOptions, Pick<CodeExecutorOptions, "maxConcurrentCalls" | "serverIdleMs"> {}
-
 /** Options of {@linkcode McpPool}. */
-interface McpPoolOptions extends ServerPoolOptions, Pick<SessionConnectOptions, "settingsFiles"> {
+interface McpPoolOptions
+  extends
+    ConnectOptions,
+    Pick<SessionConnectOptions, "settingsFiles">,
+    Pick<CodeExecutorOptions, "serverIdleMs"> {
   /** The servers. */
   readonly registry: ServerRegistry;
   /** Handles what servers report and ask. */
@@ -35,6 +35,7 @@ interface McpPoolOptions extends ServerPoolOptions, Pick<SessionConnectOptions, 
 /** A request on a connection. */
 type Use<T> = (connection: McpConnection, signal: AbortSignal) => Promise<T>;
 
+/** The concurrent requests that one server receives; others wait. */
 const MAX_CONCURRENT_CALLS = 64;
 /** How many servers start ahead at a time: their starts must leave room for the kernel's. */
 const MAX_STARTS_AHEAD = 2;
@@ -283,7 +284,6 @@ export class McpPool implements AsyncDisposable {
       serverName,
       params,
       connect: { ...connect, log: this.#log, hooks: hooks?.(serverName) },
-      maxConcurrentCalls: connect.maxConcurrentCalls ?? MAX_CONCURRENT_CALLS,
       idleMs: connect.serverIdleMs ?? IDLE_MS,
     });
     this.#servers.set(serverName, server);
@@ -333,8 +333,6 @@ interface PooledServerOptions {
   readonly params: ServerParams;
   /** How to connect. */
   readonly connect: Omit<SessionConnectOptions, "signal">;
-  /** How many concurrent requests it receives; others wait. */
-  readonly maxConcurrentCalls: number;
   /** How long it keeps running without requests, in milliseconds. */
   readonly idleMs: number;
 }
@@ -352,7 +350,7 @@ class PooledServer implements AsyncDisposable {
   readonly wanted: string;
 
   readonly #options: PooledServerOptions;
-  readonly #turns: Semaphore;
+  readonly #turns = new Semaphore(MAX_CONCURRENT_CALLS);
   readonly #ended = new AbortController();
   readonly #watched = new Set<Promise<void>>();
   #current: Promise<McpConnection> | undefined;
@@ -366,7 +364,6 @@ class PooledServer implements AsyncDisposable {
     this.#options = options;
     this.params = options.params;
     this.wanted = JSON.stringify(options.params);
-    this.#turns = new Semaphore(options.maxConcurrentCalls);
   }
 
   /** Waits for a turn, and keeps the server from being stopped as idle until the turn ends. */

@@ -88,13 +88,6 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
     assertMatch(stderr, /ipybox: interrupted\n$/);
   });
 
-  await step("a login that nobody makes ends", async () => {
-    const args = ["login", "remote", "--login-timeout", "0.2", ...at];
-    const { code, stderr } = await withPerson(args, env, () => {});
-    assertEquals(code, 1);
-    assertMatch(stderr, /cannot be logged in to: the login timed out\n$/);
-  });
-
   await step("logout revokes and deletes it", async () => {
     const first = await ipybox(["logout", "remote", ...at], { env });
     const second = await ipybox(["logout", "remote", ...at], { env });

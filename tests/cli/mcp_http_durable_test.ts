@@ -6,6 +6,7 @@ import { ServerRegistry } from "../../src/servers/registry.ts";
 import { untilReady } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
 import { ipybox } from "../support/cli.ts";
+import { leaveEndedSessions } from "../support/ended_sessions.ts";
 import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -108,9 +109,9 @@ class Scene implements AsyncDisposable {
 const idIn = (folder: string) => folder.split("/").at(-1) ?? "";
 
 Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) => {
-  await using scene = await Scene.create(
-    ...["--max-sessions", "4", "--keep-sessions", "1"],
-  );
+  await using scene = await Scene.create("--max-sessions", "4");
+  const tomorrow = new Date(Date.now() + 86_400_000);
+  await leaveEndedSessions(scene.workspace, ALICE, tomorrow); // her others are the first to go
   const step = stepsOf(t);
   await using alice = await scene.join(ALICE);
   const id = idIn(await alice.execute(FOLDER));

@@ -297,7 +297,6 @@ Deno.test("A session that nobody uses is closed, and its kernel with it", async 
     workspace: workspace.path,
     sessionIdleMs: 3000,
     structured: true,
-    spareKernel: false,
     python: testPython(),
     log: silentLogger,
   });

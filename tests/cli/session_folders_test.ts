@@ -1,4 +1,5 @@
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
+import { leaveEndedSessions } from "../support/ended_sessions.ts";
 import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { INITIALIZE } from "../support/initialize.ts";
@@ -35,37 +36,36 @@ async function foldersOf(workspace: string): Promise<Set<string>> {
   return new Set(entries.map(({ name }) => name));
 }
 
-Deno.test("ipybox mcp --http keeps the folders of as many ended sessions as it is told", async () => {
+Deno.test("ipybox mcp --http keeps the folders of the last hundred ended sessions", async () => {
   await using workspace = await TempFolder.create();
-  const args = ["--no-token", "--workspace", workspace.path, "--keep-sessions", "2"];
+  const args = ["--no-token", "--workspace", workspace.path];
+  const ended = await leaveEndedSessions(workspace.path);
+  await using server = await HttpMcp.start(args);
+  const { url } = server.address;
+  const live = await open(url); // longer than the others
   const sessions: string[] = [];
-  {
-    await using server = await HttpMcp.start(args);
-    const { url } = server.address;
-    const live = await open(url); // longer than the others
-    for (let i = 0; i < 4; i++) {
-      const session = await open(url);
-      sessions.push(session);
-      await close(url, session);
-    }
-    const expected = new Set([live, ...sessions.slice(2)]);
-    await until(
-      "two ended sessions are left",
-      async () => (await foldersOf(workspace.path)).size <= expected.size,
-    );
-    assertEquals(await foldersOf(workspace.path), expected);
-
-    // Another server leaves the sessions of this one alone, too.
-    await using other = await HttpMcp.start([...args.slice(0, -1), "1"]);
-    await until("one is left", async () => (await foldersOf(workspace.path)).size <= 2);
-    assertEquals(await foldersOf(workspace.path), new Set([live, ...sessions.slice(3)]));
-    await close(other.address.url, await open(other.address.url));
-    await until(
-      "a later one took its place",
-      async () => !(await foldersOf(workspace.path)).has(sessions[3] ?? ""),
-    );
-    assert((await foldersOf(workspace.path)).has(live));
+  for (let i = 0; i < 2; i++) {
+    const session = await open(url);
+    sessions.push(session);
+    await close(url, session);
   }
+  const expected = new Set([live, ...ended.slice(2), ...sessions]);
+  await until(
+    "a hundred ended sessions are left",
+    async () => (await foldersOf(workspace.path)).size <= expected.size,
+  );
+  assertEquals(await foldersOf(workspace.path), expected);
+
+  // Another server leaves the sessions of this one alone, too.
+  await using other = await HttpMcp.start(args);
+  const session = await open(other.address.url);
+  await close(other.address.url, session);
+  const others = new Set([live, ...ended.slice(3), ...sessions, session]);
+  await until(
+    "a later one took the place of the oldest",
+    async () => (await foldersOf(workspace.path)).size <= others.size,
+  );
+  assertEquals(await foldersOf(workspace.path), others);
 });
 
 Deno.test("Ended sessions of one token remove no folder of another's, also after a restart", async () => {
@@ -73,7 +73,8 @@ Deno.test("Ended sessions of one token remove no folder of another's, also after
   const tokens = `${workspace.path}.tokens`;
   await using _tokens = { [Symbol.asyncDispose]: () => Deno.remove(tokens) };
   const [alice, bob] = ["alice-alice-alice-alice", "bob-bob-bob-bob-bob-bob"];
-  const args = ["--token-file", tokens, "--workspace", workspace.path, "--keep-sessions", "1"];
+  const ended = await leaveEndedSessions(workspace.path, bob);
+  const args = ["--token-file", tokens, "--workspace", workspace.path];
   let kept = "";
   for (const text of [`${alice}\n${bob}`, `${bob}\n${alice}`]) {
     await Deno.writeTextFile(tokens, text);
@@ -81,11 +82,13 @@ Deno.test("Ended sessions of one token remove no folder of another's, also after
     const { url } = server.address;
     kept ||= await open(url, alice);
     if (text.startsWith(alice)) await close(url, kept, alice);
-    const sessions = [await open(url, bob), await open(url, bob)];
-    for (const session of sessions) await close(url, session, bob);
-    const expected = new Set([kept, sessions[1]]);
+    const session = await open(url, bob);
+    await close(url, session, bob);
+    ended.push(session);
+    ended.shift();
+    const expected = new Set([kept, ...ended]);
     await until(
-      "one session of each is left",
+      "bob's oldest session is gone",
       async () => (await foldersOf(workspace.path)).size <= expected.size,
     );
     assertEquals(await foldersOf(workspace.path), expected);

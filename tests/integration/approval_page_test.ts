@@ -307,7 +307,6 @@ browserTest("nothing that a server says keeps the arguments out of view", async 
   const long = "Shows the weather. Read-only. ".repeat(700);
   await using server = await ToolServer.start({
     servers: { raw: rawServer("wordy") },
-    approvalPage: { graceMs: 60_000 },
     log: silentLogger,
   });
   const page = await openPage(browser, server);

@@ -5,7 +5,7 @@ import type { ApprovalRequest, Remember } from "../../src/approval/request.ts";
 import { readAuditLog } from "../../src/approval/audit/reader.ts";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { ToolRunner, type ToolRunnerOptions } from "../../src/calls/runner.ts";
+import { type OwnRunnerOptions, ToolRunner } from "../../src/calls/runner.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -28,7 +28,7 @@ class Session implements AsyncDisposable {
     });
   }
 
-  static async start(workspace: string, options: ToolRunnerOptions = {}): Promise<Session> {
+  static async start(workspace: string, options: OwnRunnerOptions = {}): Promise<Session> {
     const servers = { raw: rawServer() };
     return new Session(
       await ToolRunner.start({ workspace, servers, log: silentLogger, ...options }),
@@ -83,6 +83,21 @@ Deno.test("what is allowed always is not asked about in another session, and the
   await using strict = await Session.start(folder.path, { consents: false });
   assertEquals(await strict.asks("count"), true);
   assertEquals(strict.asked[0]?.scopes, ["session"]);
+});
+
+Deno.test("a session in a folder of its own uses its parent workspace's decisions, and adds to them", async () => {
+  await using parent = await TempFolder.create();
+  await using own = await TempFolder.create();
+  {
+    await using session = await Session.start(own.path, { parentWorkspace: parent.path });
+    await session.allow("count", ALWAYS);
+    assertEquals(await session.asks("count"), false);
+  }
+  await using child = await Session.start(own.path, { parentWorkspace: parent.path });
+  await using other = await Session.start(parent.path);
+  await using alone = await Session.start(own.path);
+  const asked = [child, other, alone].map((session) => session.asks("count"));
+  assertEquals(await Promise.all(asked), [false, false, true]);
 });
 
 Deno.test("a server that gives a tool another description is asked about again", async () => {

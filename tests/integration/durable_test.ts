@@ -149,6 +149,17 @@ Deno.test("output of code that ran without a host is there, and a result is give
   }
 });
 
+Deno.test("a host that attaches decides where the code of its kernels starts", async () => {
+  await using session = await TestSession.create();
+  const started = await session.start();
+  const { sessionId: id = "" } = started;
+  await started.detach();
+  const executor = await session.attach(id, { restoreWorkingDir: true });
+  await executor.reset();
+  const { text } = await executor.execute("%cd -q /");
+  assertEquals(text, `[ipybox] cwd reset to ${session.workspace}`);
+});
+
 Deno.test("more output than is kept without a host is left out in the middle, and said so", async () => {
   await using session = await TestSession.create();
   const started = await session.start();

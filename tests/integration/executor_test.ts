@@ -253,7 +253,6 @@ Deno.test("CodeExecutor.start() refuses numbers that no limit can be", async (t)
     "approvalTimeoutMs",
     "callTimeoutMs",
     "connectTimeoutMs",
-    "maxConcurrentCalls",
     "serverIdleMs",
     "startTimeoutMs",
   ] as const;

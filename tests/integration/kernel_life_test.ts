@@ -57,11 +57,9 @@ Deno.test("Kernels that come and go leave nothing behind at their gateway's end"
   await using own = await TestGateway.start();
   const { url, token, exited } = own.gateway;
   const counted = new CountedPromise(exited);
-  await using client = await KernelClient.start({
-    gateway: { url, token, exited: counted },
-    imagesDir: `${own.workspace}/images`,
-    spareKernel: false,
-  });
+  const options = { imagesDir: `${own.workspace}/images`, spareKernel: false };
+  const gateway = { url, token, exited: counted };
+  await using client = await KernelClient.start({ gateway, ...options });
   const before = counted.reactions;
   for (let round = 0; round < 3; round++) await client.reset();
   assertEquals(counted.reactions, before);

@@ -32,7 +32,7 @@ Deno.test("A kernel that ends as it starts is an error at once, with its last wo
 Deno.test("A kernel that ends as it starts is started again", async () => {
   await using own = await TestGateway.start();
   const script = `${own.gateway.sessionDir}/launcher/kernel.py`;
-  const starting = KernelClient.start({ gateway: own.gateway, spareKernel: false });
+  const starting = KernelClient.start({ gateway: own.gateway });
   let first: number[] = [];
   await until("it starts", async () => (first = await processesWith(script)).length > 0);
   for (const pid of first) Deno.kill(pid, "SIGKILL");

@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import { fileURLToPath } from "node:url";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
+import { McpServer } from "../../src/mcp_server/mcp_server.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { runProgram } from "../support/program.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -45,6 +46,45 @@ Deno.test("CodeExecutor.start() names an option that it does not know, before an
     await step(JSON.stringify(given), async () => {
       const options: CodeExecutorOptions = { workspace: folder.path, ...untyped(given) };
       const error = await rejection(CodeExecutor.start(options));
+      assertEquals(`${error}`, `TypeError: ${said}`);
+    });
+  }
+});
+
+Deno.test("McpServer names an option that it does not know, before anything starts", async (t) => {
+  await using folder = await TempFolder.create();
+  const step = stepsOf(t);
+  const http = (given: object) => async () =>
+    await McpServer.serveHttp({ workspace: folder.path, ...untyped(given) });
+  const refused: readonly (readonly [call: () => Promise<unknown>, said: string])[] = [
+    [
+      async () => await McpServer.serveStdio(untyped({ aprove: "deny" })).closed,
+      'Unknown key "aprove" in the options of McpServer.serveStdio(): did you mean "approve"?',
+    ],
+    [
+      async () => await McpServer.serveStdio(untyped({ maxSessions: 1 })).closed,
+      'Unknown key "maxSessions" in the options of McpServer.serveStdio(): did you mean "maxOutputBytes"?',
+    ],
+    [
+      http({ approval: "deny" }),
+      'Unknown key "approval" in the options of McpServer.serveHttp(): did you mean "approve"?',
+    ],
+    [
+      http({ sandbox: { conf: {} } }),
+      'Unknown key "conf" in the option "sandbox": did you mean "config"?',
+    ],
+    [
+      http({ pool: { sizes: 1 } }),
+      'Unknown key "sizes" in the option "pool": did you mean "size"?',
+    ],
+    [
+      http({ tokens: [{ token: "0123456789abcdef", placment: { type: "docker" } }] }),
+      'Unknown key "placment" in an entry of the option "tokens": did you mean "placement"?',
+    ],
+  ];
+  for (const [call, said] of refused) {
+    await step(said, async () => {
+      const error = await rejection(call());
       assertEquals(`${error}`, `TypeError: ${said}`);
     });
   }

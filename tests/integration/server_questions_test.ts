@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
 import { silentLogger } from "../../src/base/log.ts";
 import { abortable } from "../../src/base/signals.ts";
-import { ToolServer } from "../../src/calls/tool_server.ts";
+import { type OwnServerOptions, ToolServer } from "../../src/calls/tool_server.ts";
 import { auditedQuestions } from "../support/audited_questions.ts";
 import { openPage, untilReady, untilWaiting } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
@@ -35,13 +35,14 @@ const FORM = {
 const RIGHT = { name: "Ada", seats: 2, size: "l" };
 
 async function start(workspace?: string): Promise<ToolServer> {
-  return await ToolServer.start({
+  const own: OwnServerOptions = {
     servers: { raw: rawServer() },
     approval: "allow",
     workspace,
-    approvalPage: { graceMs: 60_000 },
+    page: { graceMs: 60_000 },
     log: silentLogger,
-  });
+  };
+  return await ToolServer.start(own);
 }
 
 /** Has the server ask; gives how it was answered. */

@@ -299,9 +299,18 @@ Deno.test("a call whose tool changes while it waits for its turn is not sent", a
   const journal = `${folder.path}/journal`;
   await using runner = await ToolRunner.start({
     servers: { raw: rawServer("normal", journal) },
-    maxConcurrentCalls: 1,
     log: silentLogger,
   });
+  const sent = async () => (await Deno.readTextFile(journal)).match(/tools\/call/g)?.length;
+  await runner.listTools("raw"); // starts it
+  const cancel = new AbortController();
+  const others = Array.from({ length: 63 }, () => { // all the turns but one
+    const { signal } = cancel;
+    return assertRejects(() => runner.run("raw", "sleep", { ms: 60_000 }, { signal }));
+  });
+  using approver = runner.channel.attach((request) => void request.accept());
+  await until(async () => await sent() === 63);
+  approver[Symbol.dispose]();
   const asked: ApprovalRequest[] = [];
   using _approver = runner.channel.attach((request) => void asked.push(request));
   const tool = { name: "sleep", inputSchema: { type: "object" }, annotations: { title: "Other" } };
@@ -313,7 +322,9 @@ Deno.test("a call whose tool changes while it waits for its turn is not sent", a
   await first;
   const { message } = await second;
   assertEquals(message, "MCP server \"raw\" changed its tool 'sleep' before the call was sent");
-  assertEquals((await Deno.readTextFile(journal)).match(/tools\/call/g)?.length, 1);
+  assertEquals(await sent(), 64);
+  cancel.abort();
+  await Promise.all(others);
 });
 
 Deno.test("a call whose tool changes while a person opens a page for it is not sent again", async () => {

@@ -348,7 +348,7 @@ Deno.test("a link is good for one visit by a person, and for some minutes", asyn
       `/page/open?code=x&code=${code}`,
     ]
   ) assertEquals(await status(new URL(wrong, siege.page)), 403, wrong);
-  await using hasty = await askingServer({ page: { linkTimeoutMs: 1 } });
+  await using hasty = await askingServer({ page: { linkMs: 1 } });
   const void_ = hasty.approvalPage();
   await until(() => hasty.page.state === "away");
   assertEquals(await status(void_), 403);

@@ -6,30 +6,31 @@
 import type { BrowserContextOptions, Page } from "playwright-core";
 import type { ApprovalCall, ApprovalResponse, RememberScope } from "../../src/approval/request.ts";
 import { settledWithin } from "../../src/base/signals.ts";
-import type { ApprovalPageOptions } from "../../src/approval/page/desk.ts";
+import type { PageTimes } from "../../src/approval/page/desk.ts";
 import { type ExactObject, parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { ToolServer } from "../../src/calls/tool_server.ts";
+import { type OwnServerOptions, ToolServer } from "../../src/calls/tool_server.ts";
 import { rawServer } from "./mcp.ts";
 import type { TestBrowser } from "./browser.ts";
 
 /** Starts a tool server that asks about everything, with the server `raw`. */
 export async function askingServer(
   options: {
-    page?: ApprovalPageOptions;
+    page?: PageTimes;
     approvalTimeoutMs?: number;
     journal?: string;
     workspace?: string;
   } = {},
 ): Promise<ToolServer> {
-  return await ToolServer.start({
+  const own: OwnServerOptions = {
     workspace: options.workspace,
     servers: { raw: rawServer("normal", options.journal) },
     approvalTimeoutMs: options.approvalTimeoutMs,
     // Machines under load take long to load a page again.
-    approvalPage: { graceMs: 60_000, ...options.page },
+    page: { graceMs: 60_000, ...options.page },
     log: silentLogger,
-  });
+  };
+  return await ToolServer.start(own);
 }
 
 /** Opens the approval page of a tool server by a link, and waits until it is connected. */

@@ -6,7 +6,7 @@
 import { silentLogger } from "../../src/base/log.ts";
 import { settledWithin } from "../../src/base/signals.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import type { CodeExecutorOptions } from "../../src/executor/options.ts";
+import type { AttachOptions, CodeExecutorOptions } from "../../src/executor/options.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { ownProgram } from "../../src/process/program.ts";
 import { rawServer } from "./mcp.ts";
@@ -70,9 +70,9 @@ export class TestSession implements AsyncDisposable {
     return { servers: { raw: rawServer("normal", this.effects) }, log: silentLogger };
   }
 
-  async attach(id: string): Promise<CodeExecutor> {
+  async attach(id: string, more: AttachOptions = {}): Promise<CodeExecutor> {
     return this.#parts.use(
-      await CodeExecutor.attach(id, { ...this.options(), python: this.#python }),
+      await CodeExecutor.attach(id, { ...this.options(), python: this.#python, ...more }),
     );
   }
 

@@ -5,7 +5,7 @@
  */
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import type { CodeExecutorOptions, StreamOptions } from "../../src/executor/options.ts";
+import type { OwnExecutorOptions, StreamOptions } from "../../src/executor/options.ts";
 import type { ExecutionResult } from "../../src/kernel/outputs.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { testPython } from "./python.ts";
@@ -30,7 +30,7 @@ export class TestExecutor implements AsyncDisposable {
    *   kernel unless it is asked for, as few tests live long enough to use it.
    * @returns The executor and its workspace.
    */
-  static async start(options: CodeExecutorOptions = {}): Promise<TestExecutor> {
+  static async start(options: OwnExecutorOptions = {}): Promise<TestExecutor> {
     await using parts = new AsyncDisposableStack();
     const workspace = options.workspace ?? parts.use(await TempFolder.create()).path;
     const defaults = { python: testPython(), log: silentLogger, workspace, spareKernel: false };

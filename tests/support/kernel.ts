@@ -35,7 +35,10 @@ export class TestKernel implements AsyncDisposable {
   }
 
   static async start(
-    options: Partial<KernelClientOptions> & { kernelEnv?: Record<string, string> } = {},
+    options: Partial<KernelClientOptions> & {
+      kernelEnv?: Record<string, string>;
+      spareKernel?: boolean;
+    } = {},
   ): Promise<TestKernel> {
     const { kernelEnv = {}, ...clientOptions } = options;
     await using stack = new AsyncDisposableStack();

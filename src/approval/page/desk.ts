@@ -16,23 +16,15 @@ import {
 } from "../request.ts";
 import { callJson, type PersonRequest, questionJson, readAnswer } from "../wire.ts";
 
-/** Options of the approval page. */
-export interface ApprovalPageOptions {
-  /**
-   * How long a link can be opened, in milliseconds.
-   *
-   * @default {300000}
-   */
-  linkTimeoutMs?: number;
-  /**
-   * How long a page that has gone is expected back, in milliseconds, since people reload pages.
-   *
-   * @default {5000}
-   */
-  graceMs?: number;
+/** Time limits of the approval page. */
+export interface PageTimes {
+  /** How long a link can be opened. */
+  readonly linkMs?: number;
+  /** How long a page that has gone is expected back, since people reload pages. */
+  readonly graceMs?: number;
 }
 
-const LINK_TIMEOUT_MS = 5 * 60_000;
+const LINK_MS = 5 * 60_000;
 const GRACE_MS = 5000;
 /** How long a page may take to load once its link was opened: browsers may have to start first. */
 const LOAD_MS = 30_000;
@@ -112,7 +104,7 @@ export class PageDesk implements Disposable {
   readonly sessions: PageSessions = new PageSessions();
 
   readonly #stack = new DisposableStack();
-  readonly #linkTimeoutMs: number;
+  readonly #linkMs: number;
   readonly #graceMs: number;
   readonly #desks: PersonDesks;
   #deputy: Disposable | undefined;
@@ -122,9 +114,9 @@ export class PageDesk implements Disposable {
   readonly #closed = Promise.withResolvers<void>();
   #looking: Promise<void> | undefined;
 
-  constructor(desks: PersonDesks, options: ApprovalPageOptions = {}) {
-    this.#linkTimeoutMs = options.linkTimeoutMs ?? LINK_TIMEOUT_MS;
-    this.#graceMs = options.graceMs ?? GRACE_MS;
+  constructor(desks: PersonDesks, { linkMs = LINK_MS, graceMs = GRACE_MS }: PageTimes = {}) {
+    this.#linkMs = linkMs;
+    this.#graceMs = graceMs;
     this.#desks = desks;
     this.board = this.#stack.use(new RequestBoard(desks));
     this.#stack.use(this.presence.onChange((state) => this.#stand(state)));
@@ -140,8 +132,8 @@ export class PageDesk implements Disposable {
 
   /** Makes a one-time code, and expects a page until it is void. */
   invite(): string {
-    const expected = this.presence.expect(this.#linkTimeoutMs);
-    return this.sessions.invite(this.#linkTimeoutMs, (used) => {
+    const expected = this.presence.expect(this.#linkMs);
+    return this.sessions.invite(this.#linkMs, (used) => {
       if (used) { // the page itself comes next
         this.#loading?.[Symbol.dispose]();
         this.#loading = this.presence.expect(LOAD_MS);

@@ -103,7 +103,7 @@ Deno.test("a call that was left to a page that nobody opened was not decided by 
 
 Deno.test("a code opens one page, once, and only in time", () => {
   using time = new FakeTime();
-  using desk = new PageDesk(desks(), { linkTimeoutMs: 1000 });
+  using desk = new PageDesk(desks(), { linkMs: 1000 });
   const [early, late] = [desk.invite(), desk.invite()];
   assertMatch(early, /^[0-9A-HJ-KM-NP-TV-Z]{4}(-[0-9A-HJ-KM-NP-TV-Z]{4}){3}$/);
   assertEquals(desk.sessions.redeem(early.slice(1)), undefined);

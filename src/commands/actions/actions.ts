@@ -28,6 +28,7 @@ import {
   executorOptions,
   kernelOptions,
   SESSION,
+  withOneKernel,
 } from "../executor_options.ts";
 import { printable } from "../../base/log.ts";
 import { workspaceOf } from "../shared.ts";
@@ -196,12 +197,12 @@ async function structureOf(
   parsed: ParsedArgs,
   io: CommandIo,
 ): Promise<Map<string, string[]>> {
-  await using executor = await CodeExecutor.start({
+  await using executor = await CodeExecutor.start(withOneKernel({
     ...kernelOptions(parsed, io, workspace),
     approval: "deny",
-    spareKernel: false,
+    installer: "command",
     signal: io.signal,
-  });
+  }));
   const names = saved.map(({ name }) => name);
   const { outputs } = await executor.execute(checkCode(names), { signal: io.signal });
   const found = checkedIn(outputs) ?? {};
@@ -219,10 +220,9 @@ async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<
   const timeoutMs = parsed.milliseconds("timeout");
   const code = runCode(name, argumentsOf(parsed));
   if (await readAction(workspace, name, "api") === undefined) throw unknown(name);
-  await using executor = await CodeExecutor.start({
-    ...await executorOptions(parsed, io, workspace),
-    spareKernel: false,
-  });
+  await using executor = await CodeExecutor.start(
+    withOneKernel(await executorOptions(parsed, io, workspace)),
+  );
   return await runAction(executor, code, {
     io,
     json: parsed.has("json"),

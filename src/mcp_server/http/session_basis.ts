@@ -22,7 +22,7 @@ export interface SessionBasisOptions {
   readonly workspace: string;
   readonly session: Pick<
     SessionOptions,
-    "servers" | "python" | "placement" | "sandbox" | "consents" | "log"
+    "servers" | "python" | "placement" | "sandbox" | "log"
   >;
 }
 
@@ -64,14 +64,13 @@ export async function sessionServers(
 export async function basisOf(options: SessionBasisOptions): Promise<string> {
   const { workspace, session } = options;
   const servers = await sessionServers({ ...options, session: { ...session, log: silentLogger } });
-  const { sandbox, consents } = session;
+  const { sandbox } = session;
   const { config, project } = typeof sandbox === "object" ? sandbox : {};
-  const decided = typeof consents === "string" ? consents : workspace;
   return JSON.stringify([
     servers.entries,
     await folderUsage(join(workspace, "mcptools")),
     await readDotenv(workspace),
-    await (await ConsentFile.open(decided)).list(),
+    await (await ConsentFile.open(workspace)).list(),
     await pythonOf(session),
     await entriesOf(PackageFolder.folder(workspace)),
     await entriesOf(PackageFolder.commonFolder()),

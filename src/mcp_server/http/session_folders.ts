@@ -10,6 +10,8 @@ import { PackageFolder } from "../../python/packages.ts";
 
 /** The days without a change after which the folder of an ended session is old. */
 export const KEPT_DAYS = 30;
+/** The folders of ended sessions that a server keeps for each owner. */
+export const KEPT_FOLDERS = 100;
 
 /** The folder of a session. Disposing marks the session as ended, and keeps the folder. */
 export interface SessionFolder extends Disposable {
@@ -138,25 +140,20 @@ async function takeEnded(
   return { owner: new TextDecoder().decode(owner.subarray(0, await lock.read(owner) ?? 0)) };
 }
 
-interface SessionCleanupOptions {
-  readonly workspace: string;
-  /** How many folders of ended sessions to keep for each owner. */
-  readonly keep: number;
-  readonly log: Logger | undefined;
-}
-
 const DAY_MS = 86_400_000;
 
 /** Removes the old folders of ended sessions, one pass at a time. Disposing stops it. */
 export class SessionCleanup implements AsyncDisposable {
-  readonly #options: SessionCleanupOptions;
+  readonly #workspace: string;
+  readonly #log: Logger;
   readonly #stop = new AbortController();
   #pass: Promise<void> = Promise.resolve();
   /** Whether a pass waits for the one that runs. */
   #isDue = false;
 
-  constructor(options: SessionCleanupOptions) {
-    this.#options = options;
+  constructor(workspace: string, log: Logger) {
+    this.#workspace = workspace;
+    this.#log = log;
   }
 
   /** Starts a pass after the current one. */
@@ -173,22 +170,23 @@ export class SessionCleanup implements AsyncDisposable {
 
   async #run(): Promise<void> {
     this.#isDue = false;
-    const { workspace, keep, log } = this.#options;
     const { signal } = this.#stop;
-    const old = { before: Date.now() - KEPT_DAYS * DAY_MS, keep };
+    const old = { before: Date.now() - KEPT_DAYS * DAY_MS, keep: KEPT_FOLDERS };
     try {
-      await forEachOldSession(workspace, old, async (path) => {
+      await forEachOldSession(this.#workspace, old, async (path) => {
         signal.throwIfAborted();
         try {
           await PackageFolder.remove(path); // of a session that was killed
-          await removeFromWorkspace(path, workspace, signal);
+          await removeFromWorkspace(path, this.#workspace, signal);
         } catch (error) {
           signal.throwIfAborted();
-          log?.warn(`Cannot remove all of ${path}, left by an ended session: ${error}`);
+          this.#log.warn(`Cannot remove all of ${path}, left by an ended session: ${error}`);
         }
       });
     } catch (error) {
-      if (!signal.aborted) log?.warn(`Cannot look for the folders of ended sessions: ${error}`);
+      if (!signal.aborted) {
+        this.#log.warn(`Cannot look for the folders of ended sessions: ${error}`);
+      }
     }
   }
 }

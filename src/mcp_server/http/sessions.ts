@@ -37,8 +37,7 @@ export interface HttpSessionsOptions {
   maxSessions?: number;
   /**
    * How sessions get the workspace's files, except its secrets and the state of ipybox: with
-   * `"read-only"`, their code can read them in place, which needs the sandbox; with `"copy"`, each
-   * session's folder starts with copies.
+   * `"read-only"`, their code can read them in place, which needs the sandbox.
    *
    * @default {undefined} they do not
    */
@@ -53,8 +52,7 @@ export interface HttpSessionsOptions {
   /**
    * How many unused sessions to keep ready for new clients, each with a folder and a running kernel.
    * They are replaced when the workspace's servers, their modules, its settings or its Python change,
-   * or when their kernel dies. While memory is short, none are kept. Cannot be combined with `durable`
-   * or with copies of the workspace.
+   * or when their kernel dies. While memory is short, none are kept. Cannot be combined with `durable`.
    *
    * @default {{ size: 0 }}
    */
@@ -65,13 +63,6 @@ export interface HttpSessionsOptions {
    * @default {3600000}
    */
   sessionIdleMs?: number;
-  /**
-   * How many folders of ended sessions to keep for each token. Older ones are removed when the server
-   * starts and when a session ends, and so are those without a change for 30 days.
-   *
-   * @default {100}
-   */
-  keepSessions?: number;
 }
 
 const IDLE_MS = 3_600_000;
@@ -193,9 +184,9 @@ export class SessionPool implements AsyncDisposable {
 
   constructor(options: SessionPoolOptions) {
     this.#options = options;
-    const { workspace, keepSessions: keep = 100, pool: { size } = { size: 0 } } = options;
+    const { workspace, pool: { size } = { size: 0 } } = options;
     const { log = silentLogger } = options.session;
-    this.#cleanup = new SessionCleanup({ workspace, keep, log });
+    this.#cleanup = new SessionCleanup(workspace, log);
     this.#cleanup.begin();
     if (size === 0) return;
     this.#ready = new ReadyPool({
@@ -364,9 +355,7 @@ export class SessionPool implements AsyncDisposable {
       workspace: folder,
       servers: await sessionServers(this.#options),
       variables: await this.#variables(folder),
-      consents: session.consents ?? workspace, // a file in its own folder must not count
-      auditLog: { workspace, session: id }, // which outlives the session, and which its servers cannot write to
-      packages: session.packages ?? workspace, // in addition to its own, which are removed with it
+      parentWorkspace: workspace, // its decisions count, and its audit log outlives the session
       label: `session ${id}`,
       shownPath: (path) => filePathOf({ id, folder }, path),
       ...this.#shared(),
