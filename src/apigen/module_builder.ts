@@ -23,8 +23,27 @@ import { settled } from "./settle.ts";
 import { TypeBuilder } from "./type_builder.ts";
 import { unionOf } from "./value_types.ts";
 
-/** Builds the model of a module. Observed results are used only if the tool declares no schema. */
-export function buildModule(
+/** The model of a module; if its schema is too deep or too large, one that takes any arguments. */
+export function modelOf(
+  origin: ModuleOrigin,
+  definition: JsonObject,
+  results?: ObservedResults,
+): ModuleModel {
+  try {
+    return buildModule(origin, definition, results);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    const reason =
+      `The schema is too deep or too large: arguments are not checked (${error.message})`;
+    const bare = new Map(definition);
+    bare.set("inputSchema", new Map());
+    bare.delete("outputSchema");
+    return { ...buildModule(origin, bare), warnings: [reason] };
+  }
+}
+
+/** Builds the model. Observed results are used only if the tool declares no schema. */
+function buildModule(
   origin: ModuleOrigin,
   definition: JsonObject,
   results?: ObservedResults,
@@ -54,18 +73,6 @@ export function buildModule(
     rebuild,
     warnings: [...warnings],
   };
-}
-
-/** Builds a model without schemas, for a tool whose schema is too deep or too large. */
-export function openModule(
-  origin: ModuleOrigin,
-  definition: JsonObject,
-  reason: string,
-): ModuleModel {
-  const bare = new Map(definition);
-  bare.set("inputSchema", new Map());
-  bare.delete("outputSchema");
-  return { ...buildModule(origin, bare), warnings: [reason] };
 }
 
 interface Side {
