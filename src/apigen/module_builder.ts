@@ -5,7 +5,7 @@
  */
 import type { ObservedResults } from "../json/shape.ts";
 import { checkSchema } from "./check_schema.ts";
-import { defineClass, isTextEnvelope } from "./class_builder.ts";
+import { isTextEnvelope } from "./class_parts.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf, textOf } from "./json.ts";
 import {
   type ClassDefinition,
@@ -103,7 +103,7 @@ function buildParams(
     );
     object = {};
   }
-  defineClass(builder, object, "Params");
+  builder.defineClass(object, "Params");
   const definitions = [...builder.definitions];
   if (builder.inexact && isPossible) {
     const schema = checkSchema(root);
@@ -134,7 +134,7 @@ function buildResult(
   const builder = new TypeBuilder(root, "Result", names);
   const flat = builder.flatten(root);
   if (typeof flat === "object" && describesObject(flat)) {
-    defineClass(builder, rootObject(root, builder), "Result");
+    builder.defineClass(rootObject(root, builder), "Result");
   } else {
     defineRoot(builder, root);
   }
