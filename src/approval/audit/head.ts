@@ -11,7 +11,13 @@ import { usableState } from "../../files/user_folders.ts";
 import { sha256 } from "../../json/digest.ts";
 import { isRecord } from "../../json/exact.ts";
 import { parsedJson } from "../../json/plain.ts";
-import type { ChainEnd } from "./file.ts";
+
+/** The end of a chain of lines. */
+export interface ChainEnd {
+  /** The number of the last line; 0 before the first. */
+  readonly seq: number;
+  readonly hash: string;
+}
 
 /** The last line that was written for a workspace. */
 export class LogHead {
