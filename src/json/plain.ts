@@ -1,4 +1,11 @@
-import type { ExactJson } from "./exact.ts";
+/** A JSON value whose numbers are doubles. */
+export type ParsedJson =
+  | null
+  | boolean
+  | number
+  | string
+  | readonly ParsedJson[]
+  | { readonly [name: string]: ParsedJson };
 
 /**
  * Parses JSON whose numbers need not keep their spelling.
@@ -9,13 +16,13 @@ import type { ExactJson } from "./exact.ts";
  *
  * @see {@link https://issues.chromium.org/issues/521080746}
  */
-export function parseJson(text: string): ExactJson {
+export function parseJson(text: string): ParsedJson {
   const value = JSON.parse(text);
   return ESCAPED_NAME.test(text) ? readNames(text) : value;
 }
 
 /** Parses JSON whose numbers need not keep their spelling; `undefined` for any other text. */
-export function parsedJson(text: string): ExactJson | undefined {
+export function parsedJson(text: string): ParsedJson | undefined {
   try {
     return parseJson(text);
   } catch {
@@ -36,11 +43,11 @@ const END_OF_SCALAR = /[\s,\]}]|$/g;
 /** A list or an object while it is read. An object has as many names as values, or one more. */
 interface Open {
   readonly names: string[] | undefined;
-  readonly values: ExactJson[];
+  readonly values: ParsedJson[];
 }
 
 /** Reads a text that is JSON. */
-function readNames(text: string): ExactJson {
+function readNames(text: string): ParsedJson {
   const whole: Open = { names: undefined, values: [] };
   const open = [whole];
   for (let at = 0; at < text.length; at++) {
