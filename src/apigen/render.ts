@@ -294,13 +294,13 @@ const SOURCES: ReadonlyMap<string, readonly string[]> = new Map([
 const GROUPS = [["typing"], ["pydantic", "typing_extensions"], ["ipybox_runtime.models"]];
 
 /** A docstring or another string. */
-const STRING = /"""(?:[^"\\]|\\[^]|"(?!""))*"""|"(?:[^"\\]|\\.)*"/g;
-/** A name that is neither a field's nor a keyword argument's. No field or class has an imported name. */
-const USED_NAME = /\p{XID_Continue}+(?![\p{XID_Continue}=:])/gu;
+const STRING = /"""(?:"{0,2}(?:[^"\\]|\\[^]))*(?:""")?|"(?:[^"\\]|\\.)*"?/g;
+/** A name; of a field or a keyword argument with its mark, because that is not imported. */
+const NAME = /\p{XID_Continue}+[=:]?/gu;
 
 /** The import statements for code that is formatted as here. */
 function importLines(code: string): string {
-  const used = new Set<string>(code.replaceAll(STRING, "").match(USED_NAME));
+  const used = new Set<string>(code.replaceAll(STRING, "").match(NAME));
   const groups = GROUPS.map((sources) =>
     sources.map((source) => {
       const names = SOURCES.get(source)?.filter((name) => used.has(name)) ?? [];

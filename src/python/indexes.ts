@@ -99,15 +99,20 @@ export async function readPipOptions(
       `Cannot read pip's configuration: ${stderr.trim().replaceAll("\n", " ")}`,
     );
   }
-  return Object.fromEntries(PIP_SECTIONS.flatMap((section) => {
-    const lines = stdout.matchAll(new RegExp(`^${section}\\.(\\S+?)=(['"])(.*)\\2$`, "gm"));
-    return Array.from(lines, ([, name = "", , value = ""]) => [name, unquoted(value)] as const);
-  }));
+  const options: Record<string, string> = {};
+  const lines = stdout.split("\n");
+  for (const section of PIP_SECTIONS) {
+    for (const line of lines.filter((line) => line.startsWith(`${section}.`))) {
+      const at = line.indexOf("=");
+      options[line.slice(section.length + 1, at)] = unquoted(line.slice(at + 1));
+    }
+  }
+  return options;
 }
 
 /** The text of a string as Python shows it. */
 function unquoted(text: string): string {
-  return text.replace(/\\(.)/g, (_, escaped: string) => escaped === "n" ? "\n" : escaped);
+  return text.slice(1, -1).replace(/\\(.)/g, (_, mark: string) => mark === "n" ? "\n" : mark);
 }
 
 const urls = z.union([z.string(), z.array(z.string())]).optional();
