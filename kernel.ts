@@ -4,7 +4,8 @@
  * @module
  */
 export { KernelGateway } from "./src/kernel/gateway.ts";
-export type { KernelDoorTarget, KernelGatewayOptions } from "./src/kernel/gateway.ts";
+export type { KernelGatewayOptions } from "./src/kernel/gateway.ts";
+export type { KernelDoorTarget } from "./src/kernel/launch.ts";
 export { KernelClient } from "./src/kernel/client.ts";
 export type { KernelClientOptions } from "./src/kernel/client.ts";
 export { Execution } from "./src/kernel/execution.ts";

@@ -86,9 +86,20 @@ Deno.test("Folders of src/ import only what DESIGN allows them", async () => {
   assertEquals(edges.filter((edge) => !isAllowed(edge.from, edge.to)).map(describe), []);
 });
 
-Deno.test("Modules of src/ import each other without cycles", async () => {
-  const edges = (await importsOfSources()).filter(({ typeOnly }) => !typeOnly);
-  assertEquals(findCycle(edges), []);
+/** Types that still come from a module that imports this one. A row goes when its type moves. */
+const TYPES_AGAINST: readonly string[] = [
+  "src/kernel/gateway.ts imports ../executor/options.ts",
+  "src/kernel/host.ts imports ./client.ts",
+  "src/kernel/place.ts imports ./gateway.ts",
+  "src/kernel/place_far.ts imports ./gateway.ts",
+  "src/mcp_server/cell_report.ts imports ./session.ts",
+  "src/mcp_server/tasks.ts imports ./session.ts",
+];
+
+Deno.test("Modules of src/ import each other without cycles, of values and of types", async () => {
+  const edges = await importsOfSources();
+  const isAgainst = (edge: Edge) => edge.typeOnly && TYPES_AGAINST.includes(describe(edge));
+  assertEquals(findCycle(edges.filter((edge) => !isAgainst(edge))), []);
 });
 
 Deno.test("Each SDK is imported in one place", async () => {

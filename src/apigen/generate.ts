@@ -13,8 +13,8 @@ import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import type { ObservedResults } from "../json/shape.ts";
 import { withAdditions } from "./additions.ts";
 import { isObject, type Json, type JsonObject, readDefinition, textOf, writeJson } from "./json.ts";
-import type { ModuleModel, ModuleOrigin } from "./model.ts";
-import { modelOf } from "./signature.ts";
+import type { ModuleOrigin } from "./model.ts";
+import { modelOf } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
 import {
   compareTools,
@@ -166,9 +166,9 @@ function* renderTools(
     }
     const module = modules.get(tool) ?? "";
     const origin: ModuleOrigin = { server: serverName, tool, module };
-    const { model, text } = renderTool(origin, entry.definition, results?.get(tool));
+    const model = modelOf(origin, entry.definition, results?.get(tool));
     definitions.push(entry.definition);
-    files.set(`${module}.py`, text);
+    files.set(`${module}.py`, renderModule(model));
     summaries.push({ module, summary: firstSentence(model.description || model.title) });
     const { warning } = entry;
     const warnings = warning === undefined ? model.warnings : [warning, ...model.warnings];
@@ -195,16 +195,6 @@ const MAX_NAME = 1_000;
 
 /** The longest instructions that a package's docstring shows. Real ones have a few thousand characters. */
 const MAX_INSTRUCTIONS = 100_000;
-
-/** Renders a tool: without its schema if that is too deep or too large. */
-function renderTool(
-  origin: ModuleOrigin,
-  definition: JsonObject,
-  results: ObservedResults | undefined,
-): { model: ModuleModel; text: string } {
-  const model = modelOf(origin, definition, results);
-  return { model, text: renderModule(model) };
-}
 
 type ToolEntry =
   | { readonly name: string; readonly definition: JsonObject; readonly warning?: string }
@@ -325,7 +315,7 @@ class FormerPackage {
     if (known === undefined) return undefined;
     const { name: tool, module, definition, results } = known;
     const origin = { server: this.#server, tool, module };
-    return renderTool(origin, definition, results).text;
+    return renderModule(modelOf(origin, definition, results));
   }
 }
 

@@ -5,7 +5,7 @@
  */
 import type { ObservedResults } from "../json/shape.ts";
 import { checkSchema } from "./check_schema.ts";
-import { defineClass, isTextEnvelope } from "./class_builder.ts";
+import { isTextEnvelope } from "./class_parts.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf, textOf } from "./json.ts";
 import {
   type ClassDefinition,
@@ -23,8 +23,27 @@ import { settled } from "./settle.ts";
 import { TypeBuilder } from "./type_builder.ts";
 import { unionOf } from "./value_types.ts";
 
-/** Builds the model of a module. Observed results are used only if the tool declares no schema. */
-export function buildModule(
+/** The model of a module; if its schema is too deep or too large, one that takes any arguments. */
+export function modelOf(
+  origin: ModuleOrigin,
+  definition: JsonObject,
+  results?: ObservedResults,
+): ModuleModel {
+  try {
+    return buildModule(origin, definition, results);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    const reason =
+      `The schema is too deep or too large: arguments are not checked (${error.message})`;
+    const bare = new Map(definition);
+    bare.set("inputSchema", new Map());
+    bare.delete("outputSchema");
+    return { ...buildModule(origin, bare), warnings: [reason] };
+  }
+}
+
+/** Builds the model. Observed results are used only if the tool declares no schema. */
+function buildModule(
   origin: ModuleOrigin,
   definition: JsonObject,
   results?: ObservedResults,
@@ -56,18 +75,6 @@ export function buildModule(
   };
 }
 
-/** Builds a model without schemas, for a tool whose schema is too deep or too large. */
-export function openModule(
-  origin: ModuleOrigin,
-  definition: JsonObject,
-  reason: string,
-): ModuleModel {
-  const bare = new Map(definition);
-  bare.set("inputSchema", new Map());
-  bare.delete("outputSchema");
-  return { ...buildModule(origin, bare), warnings: [reason] };
-}
-
 interface Side {
   readonly definitions: readonly Definition[];
   readonly recursive: boolean;
@@ -96,7 +103,7 @@ function buildParams(
     );
     object = {};
   }
-  defineClass(builder, object, "Params");
+  builder.defineClass(object, "Params");
   const definitions = [...builder.definitions];
   if (builder.inexact && isPossible) {
     const schema = checkSchema(root);
@@ -127,7 +134,7 @@ function buildResult(
   const builder = new TypeBuilder(root, "Result", names);
   const flat = builder.flatten(root);
   if (typeof flat === "object" && describesObject(flat)) {
-    defineClass(builder, rootObject(root, builder), "Result");
+    builder.defineClass(rootObject(root, builder), "Result");
   } else {
     defineRoot(builder, root);
   }

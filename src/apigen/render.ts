@@ -13,19 +13,27 @@ import {
   type Field,
   type ModuleModel,
   type ObservedResult,
-  partsOf,
   type PyType,
 } from "./model.ts";
 import { observedIn, typedDicts } from "./observed.ts";
 import { callExample, observedClasses } from "./signature.ts";
-import { hasLiteralBase, typeLayout, typeText } from "./value_types.ts";
+import { typeLayout, typeText } from "./value_types.ts";
 
 export function renderModule(model: ModuleModel): string {
+  const definitions = renderDefinitionsOf(model);
+  const returns = model.returns === "result" ? "Result" : "ToolText";
+  const observed = model.observed === undefined
+    ? ""
+    : `\n\n${renderObserved(model, model.observed)}`;
+  // The type of an alias is text, which Python evaluates later.
+  const aliased = model.definitions.flatMap((part) =>
+    part.kind === "alias" ? [typeText(part.type)] : []
+  );
   const text = fill("module", {
     DOCSTRING: docstring(header(model), 0, WIDTH),
-    IMPORTS: importLines(model).trimEnd(),
-    DEFINITIONS: renderDefinitionsOf(model),
-    RETURNS: model.returns === "result" ? "Result" : "ToolText",
+    IMPORTS: importLines(["tool invoke", returns, definitions, observed, ...aliased].join(" ")),
+    DEFINITIONS: definitions,
+    RETURNS: returns,
     RUN_DOCSTRING: docstring(model.description || model.title || model.tool, 4, WIDTH),
     CALL: laidOut(
       breakable("invoke(", ["CLIENT", literal(model.tool), "params", ...CLASS[model.returns]], ")"),
@@ -33,9 +41,7 @@ export function renderModule(model: ModuleModel): string {
       4,
     ),
   });
-  return model.observed === undefined
-    ? text
-    : `${text}\n\n${renderObserved(model, model.observed)}`;
+  return text + observed;
 }
 
 /** Renders `run_json()` with its types. */
@@ -287,19 +293,21 @@ const SOURCES: ReadonlyMap<string, readonly string[]> = new Map([
 /** Import groups, separated by blank lines. */
 const GROUPS = [["typing"], ["pydantic", "typing_extensions"], ["ipybox_runtime.models"]];
 
-/** The import statements of a module. */
-function importLines(model: ModuleModel): string {
-  const used = new Set<string>(["invoke", "tool"]);
-  if (model.returns !== "result") used.add("ToolText");
-  for (const definition of model.definitions) useDefinition(definition, used);
-  if (model.observed !== undefined) useObserved(model.observed, used);
+/** A docstring or another string. */
+const STRING = /"""(?:"{0,2}(?:[^"\\]|\\[^]))*(?:""")?|"(?:[^"\\]|\\.)*"?/g;
+/** A name; of a field or a keyword argument with its mark, because that is not imported. */
+const NAME = /\p{XID_Continue}+[=:]?/gu;
+
+/** The import statements for code that is formatted as here. */
+function importLines(code: string): string {
+  const used = new Set<string>(code.replaceAll(STRING, "").match(NAME));
   const groups = GROUPS.map((sources) =>
     sources.map((source) => {
       const names = SOURCES.get(source)?.filter((name) => used.has(name)) ?? [];
       return names.length === 0 ? "" : importLine(source, names);
     }).join("")
   );
-  return groups.filter((group) => group !== "").join("\n");
+  return groups.filter((group) => group !== "").join("\n").trimEnd();
 }
 
 function importLine(source: string, names: readonly string[]): string {
@@ -309,59 +317,3 @@ function importLine(source: string, names: readonly string[]): string {
   if (line.length <= 88) return `${line}\n`;
   return `${start}(\n${names.map((name) => `    ${name},\n`).join("")})\n`;
 }
-
-function useDefinition(definition: Definition, used: Set<string>): void {
-  if (definition.kind !== "class") {
-    if (definition.kind === "alias") used.add("TypeAliasType");
-    if (definition.kind === "root") used.add("ResultRoot");
-    return useType(definition.type, used);
-  }
-  used.add(definition.base);
-  if (definition.schema !== undefined) used.add("ClassVar");
-  definition.fields.forEach((field) => useField(field, used));
-  if (definition.extra !== undefined) {
-    used.add("Field");
-    useType(definition.extra, used);
-  }
-}
-
-function useObserved({ type, classes }: ObservedResult, used: Set<string>): void {
-  used.add("invoke_json");
-  useType(type, used);
-  for (const { fields } of classes) {
-    used.add("TypedDict");
-    if (fields.some(({ always }) => !always)) used.add("NotRequired");
-    for (const field of fields) useType(field.type, used);
-  }
-}
-
-function useField(field: Field, used: Set<string>): void {
-  if (field.name !== field.wire) used.add("Annotated").add("Field");
-  if (field.sent) used.add("sent");
-  useType(field.type, used);
-}
-
-function useType(type: PyType, used: Set<string>): void {
-  switch (type.kind) {
-    case "name":
-      used.add(type.name);
-      break;
-    case "literal":
-      used.add("Literal");
-      break;
-    case "oneOf":
-      used.add("Annotated").add("one_of").add(hasLiteralBase(type.values) ? "Literal" : "Any");
-      break;
-    case "annotated":
-      used.add("Annotated");
-      for (const constraint of type.constraints) used.add(CONSTRAINT_NAMES[constraint.kind]);
-  }
-  for (const part of partsOf(type)) useType(part, used);
-}
-
-const CONSTRAINT_NAMES = {
-  field: "Field",
-  pattern: "pattern",
-  multipleOf: "multiple_of",
-  unique: "unique",
-} as const;

@@ -4,14 +4,13 @@
  * @module
  */
 import type { ObservedResults } from "../json/shape.ts";
-import { buildModule, openModule } from "./module_builder.ts";
+import { modelOf } from "./module_builder.ts";
 import { type Json, JsonNumber, type JsonObject } from "./json.ts";
 import {
   type ClassDefinition,
   classNamed,
   type Definition,
   type Field,
-  mapParts,
   type ModuleModel,
   type ModuleOrigin,
   type ObservedField,
@@ -20,7 +19,7 @@ import {
 } from "./model.ts";
 import { observedIn } from "./observed.ts";
 import { breakable, laidOut, type Layout, literal } from "./python.ts";
-import { typeText } from "./value_types.ts";
+import { plain, typeText } from "./value_types.ts";
 
 /** How many characters of nested classes a signature shows. */
 const MAX_NESTED = 300;
@@ -181,39 +180,9 @@ const LIMITS: Readonly<Record<string, string>> = {
   pattern: "matches",
 };
 
-/** The model of a module; if its schema is too deep or too large, one that takes any arguments. */
-export function modelOf(
-  origin: ModuleOrigin,
-  definition: JsonObject,
-  results?: ObservedResults,
-): ModuleModel {
-  try {
-    return buildModule(origin, definition, results);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    const reason =
-      `The schema is too deep or too large: arguments are not checked (${error.message})`;
-    return openModule(origin, definition, reason);
-  }
-}
-
 function argument({ name, type, required, default: preset }: Field): string {
   const text = `${name}: ${typeText(plain(type))}`;
   return required ? text : `${text} = ${literal(preset ?? null)}`;
-}
-
-const PLAIN_NAMES = new Map([
-  ["Int", "int"],
-  ["Num", "float"],
-  ["Bool", "bool"],
-  ["Null", "None"],
-]);
-
-/** A type in plain Python. */
-function plain(type: PyType): PyType {
-  if (type.kind === "annotated") return plain(type.base);
-  const name = type.kind === "name" ? PLAIN_NAMES.get(type.name) : undefined;
-  return name === undefined ? mapParts(type, plain) : { kind: "class", name };
 }
 
 // Example calls, with the required arguments.

@@ -10,16 +10,18 @@ import {
   classNamed,
   type Definition,
   type Field,
+  mapParts,
   type ModuleModel,
   type ModuleOrigin,
+  NEVER,
   partsOf,
   type PyType,
 } from "./model.ts";
+import { modelOf } from "./module_builder.ts";
 import { KEYWORDS } from "./names.ts";
 import type { PackageTool } from "./package.ts";
-import { literal } from "./python.ts";
-import { modelOf } from "./signature.ts";
-import { hasLiteralBase, typeText } from "./value_types.ts";
+import { joined, literal } from "./python.ts";
+import { oneOfBase, plain, typeText } from "./value_types.ts";
 
 /** The names of a tool that the checker's messages can contain. */
 export interface StubbedTool extends ModuleOrigin {
@@ -257,34 +259,28 @@ class ModuleStub {
 
   /** The stub's type; in a keyed one, dictionaries that stand for objects have only their keys. */
   #type(type: PyType, isKeyed = false): string {
-    switch (type.kind) {
-      case "name":
-        return NAMES[type.name];
-      case "class":
-        return this.#named(type.name, isKeyed);
-      case "literal":
-        return `Literal[${type.values.map(literal).join(", ")}]`;
-      case "oneOf":
-        return hasLiteralBase(type.values)
-          ? `Literal[${type.values.map(literal).join(", ")}]`
-          : "Any";
-      case "list":
-        return `list[${this.#type(type.item, isKeyed)}]`;
-      case "dict":
-        return `dict[str, ${this.#type(type.value, isKeyed)}]`;
-      case "tuple":
-        return `tuple[${type.items.map((item) => this.#type(item)).join(", ")}] | list[Any]`;
-      case "union":
-        return this.#union(type.members, isKeyed);
-      case "annotated":
-        return this.#type(type.base, isKeyed);
-    }
+    return typeText(this.#stubType(type, isKeyed));
   }
 
-  /** A dictionary that may stand for one of several objects is not compared with one of them. */
-  #union(members: readonly PyType[], isKeyed: boolean): string {
-    const isSingle = members.filter((member) => this.#mayHoldObjects(member)).length <= 1;
-    return members.map((member) => this.#type(member, isKeyed && isSingle)).join(" | ");
+  #stubType(type: PyType, isKeyed: boolean): PyType {
+    switch (type.kind) {
+      case "class":
+        return { kind: "class", name: this.#named(type.name, isKeyed) };
+      case "oneOf":
+        return { kind: "class", name: joined(oneOfBase(type.values)) };
+      case "tuple": {
+        const tuple = mapParts(type, (item) => this.#stubType(item, false));
+        return { kind: "union", members: [tuple, { kind: "list", item: ANY }] };
+      }
+      case "annotated":
+        return this.#stubType(type.base, isKeyed);
+      case "name":
+        return type === NEVER ? ANY : plain(type);
+    }
+    // A dictionary that may stand for one of several objects is not compared with one of them.
+    const holders = partsOf(type).filter((part) => this.#mayHoldObjects(part));
+    const isPartKeyed = isKeyed && (type.kind !== "union" || holders.length <= 1);
+    return mapParts(type, (part) => this.#stubType(part, isPartKeyed));
   }
 
   #mayHoldObjects(type: PyType): boolean {
@@ -324,14 +320,3 @@ function membersOf(type: PyType): readonly PyType[] {
   if (type.kind === "annotated") return membersOf(type.base);
   return type.kind === "union" ? type.members.flatMap(membersOf) : [type];
 }
-
-const NAMES = {
-  str: "str",
-  Int: "int",
-  Num: "float",
-  Bool: "bool",
-  None: "None",
-  Null: "None",
-  Any: "Any",
-  Never: "Any",
-} as const;

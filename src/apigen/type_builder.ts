@@ -1,22 +1,34 @@
 /**
- * Builds Python types from schemas.
+ * Builds Python types and classes from schemas.
  *
  * @module
  */
-import { areApart, distinctiveNames, followReference, Merger, tagHint, tagOf } from "./merge.ts";
-import { defineClass, itemHint, undeclared } from "./class_builder.ts";
+import {
+  allowsNull,
+  areApart,
+  distinctiveNames,
+  followReference,
+  Merger,
+  tagHint,
+  tagOf,
+} from "./merge.ts";
+import { itemHint, notesOf, outputBase, uncheckedPatterns, undeclared } from "./class_parts.ts";
 import {
   annotated,
   ANY,
   BOOL,
   type Constraint,
   type Definition,
+  type Field,
   membersOf,
   NEVER,
   NONE,
+  NULL,
+  optional,
   type PyType,
 } from "./model.ts";
-import { type ClassNames, singular } from "./names.ts";
+import { type ClassNames, fieldNames, singular } from "./names.ts";
+import { quoted } from "./python.ts";
 import {
   ANNOTATIONS,
   ARRAY_KEYWORDS,
@@ -31,6 +43,7 @@ import {
 } from "./schema.ts";
 import {
   field,
+  fits,
   listedTypes,
   type Mode,
   numberType,
@@ -55,6 +68,9 @@ const MAX_TEXT = 2 ** 22;
 /** The most members of a union: Python needs a larger stack to parse longer ones. */
 const MAX_MEMBERS = 300;
 
+/** What a field takes besides its own words. */
+const FIELD_TEXT = 64;
+
 /** Builds the types of one schema document. */
 export class TypeBuilder {
   readonly #merger: Merger = new Merger(() => this.noteInexact());
@@ -64,7 +80,7 @@ export class TypeBuilder {
   #text = 0;
 
   /** The names of the classes whose fields are being built. */
-  readonly openClasses: Set<string> = new Set();
+  readonly #openClasses = new Set<string>();
   /** The definitions so far, inner ones first. */
   readonly definitions: Definition[] = [];
   /** Whether the types allow more than the schema does. */
@@ -91,7 +107,7 @@ export class TypeBuilder {
   }
 
   /** Counts the text of a field. */
-  addText(length: number): void {
+  #addText(length: number): void {
     this.#text += length;
     if (this.#text > MAX_TEXT) throw new RangeError("its fields have too much text");
   }
@@ -110,7 +126,7 @@ export class TypeBuilder {
     if (typeof schema === "boolean") return schema ? ANY : NEVER;
     const known = this.#types.get(schema);
     if (known !== undefined) {
-      if (known.kind === "class" && this.openClasses.has(known.name)) this.recursive = true;
+      if (known.kind === "class" && this.#openClasses.has(known.name)) this.recursive = true;
       return known;
     }
     const active = this.#active.get(schema);
@@ -347,8 +363,76 @@ export class TypeBuilder {
     const type: PyType = { kind: "class", name: this.names.next(hint) };
     // Registered before its fields are built, so that they can refer to it.
     if (identity !== undefined) this.#types.set(identity, type);
-    defineClass(this, schema, type.name);
+    this.defineClass(schema, type.name);
     return type;
+  }
+
+  /** Defines the class of an object's schema. */
+  defineClass(schema: SchemaNode, name: string): void {
+    const { required = [], additionalProperties, patternProperties } = schema;
+    const { properties = new Map<string, Schema>() } = schema;
+    const unexpressed = [...BEYOND_TYPES, "minProperties", "maxProperties"] as const;
+    if (unexpressed.some((keyword) => schema[keyword] !== undefined)) this.noteInexact();
+    if (required.some((property) => !properties.has(property))) this.noteInexact();
+    this.#addText(schema.description?.length ?? 0);
+    this.#openClasses.add(name);
+    const fields = this.#fieldsOf(schema);
+    const rest = undeclared(schema, this.mode);
+    const extra = rest === undefined || rest === false
+      ? undefined
+      : this.typeOf(rest, `${name === this.className ? "" : name} Extra`);
+    this.#openClasses.delete(name);
+    if (fields.length < properties.size) this.noteInexact();
+    const isInput = this.mode === "input";
+    this.definitions.push({
+      kind: "class",
+      name,
+      base: isInput ? "InputModel" : outputBase(fields, name),
+      description: schema.description ?? "",
+      fields,
+      closed: isInput && additionalProperties === false && patternProperties === undefined &&
+        fields.length === properties.size,
+      open: patternProperties !== undefined || (additionalProperties ?? false) !== false,
+      extra: extra === ANY ? undefined : extra,
+      schema: undefined,
+    });
+  }
+
+  #fieldsOf(schema: SchemaNode): Field[] {
+    const isInput = this.mode === "input";
+    const { properties = new Map<string, Schema>() } = schema;
+    // Pydantic cannot represent lone surrogates; such properties stay undeclared.
+    const names = fieldNames([...properties.keys()].filter((name) => name.isWellFormed()));
+    const required = new Set(schema.required);
+    const fields: Field[] = [];
+    for (const [wire, part] of properties) {
+      const name = names.get(wire);
+      if (name === undefined) continue;
+      const type = this.typeOf(part, wire);
+      const { description = "", default: preset } = typeof part === "object" ? notesOf(part) : {};
+      const shown = preset !== undefined && preset !== null && fits(preset, type);
+      const sent = isInput && shown && required.has(wire);
+      const isRequired = required.has(wire) && !sent;
+      const none = isInput && allowsNull(part) ? NULL : NONE;
+      const told = preset === undefined || preset === null ? "" : quoted(preset);
+      this.#addText(
+        FIELD_TEXT + wire.length + typeText(type).length + description.length + told.length,
+      );
+      fields.push({
+        name,
+        wire,
+        type: isRequired || sent ? type : optional(type, none),
+        required: isRequired,
+        default: shown && isInput && !isRequired ? preset : undefined,
+        sent,
+        description: [
+          description.trimEnd(),
+          ...(isInput && !shown && told !== "" ? [`Default: ${told}`] : []),
+          ...(isInput ? uncheckedPatterns(part).map((source) => `Not checked: ${source}`) : []),
+        ].filter((line) => line.trim() !== "").join("\n"),
+      });
+    }
+    return fields;
   }
 }
 

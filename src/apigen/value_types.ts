@@ -12,6 +12,7 @@ import {
   type Constraint,
   type FieldArgument,
   INT,
+  mapParts,
   membersOf,
   NEVER,
   NONE,
@@ -223,7 +224,7 @@ export function typeLayout(type: PyType): Layout {
 type Values = Extract<PyType, { kind: "oneOf" }>["values"];
 
 /** Whether values can form a `Literal`: no floats or containers, and True equals 1 in one. */
-export function hasLiteralBase(values: Values): boolean {
+function hasLiteralBase(values: Values): boolean {
   const isText = (value: Json) => typeof value === "string" && value.isWellFormed();
   const isInteger = (value: Json) =>
     value instanceof JsonNumber && /^(?:0|-?[1-9]\d*)$/.test(value.source);
@@ -231,7 +232,8 @@ export function hasLiteralBase(values: Values): boolean {
     values.every((value) => isText(value) || typeof value === "boolean");
 }
 
-function oneOfBase(values: Values): Layout {
+/** The type of enumerated values, without the check of `one_of`. */
+export function oneOfBase(values: Values): Layout {
   return hasLiteralBase(values) ? breakable("Literal[", values.map(literal), "]") : "Any";
 }
 
@@ -254,4 +256,18 @@ function constraintLayout(constraint: Constraint): Layout {
     case "unique":
       return "unique";
   }
+}
+
+const PLAIN_NAMES = new Map([
+  ["Int", "int"],
+  ["Num", "float"],
+  ["Bool", "bool"],
+  ["Null", "None"],
+]);
+
+/** A type in plain Python, without constraints. */
+export function plain(type: PyType): PyType {
+  if (type.kind === "annotated") return plain(type.base);
+  const name = type.kind === "name" ? PLAIN_NAMES.get(type.name) : undefined;
+  return name === undefined ? mapParts(type, plain) : { kind: "class", name };
 }

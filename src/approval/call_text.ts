@@ -1,15 +1,32 @@
 import { sha256 } from "../json/digest.ts";
 import {
   type ExactJson,
+  type ExactObject,
   isExactObject,
   isRawNumber,
   parseExact,
   stringifyExact,
 } from "../json/exact.ts";
-import type { ApprovalCall, ApprovalRequest } from "./request.ts";
+
+/** The name of a call: server and tool. */
+interface CallName {
+  readonly serverName: string;
+  readonly toolName: string;
+}
+
+/** Everything of a call that runs. */
+interface CallContent extends CallName {
+  readonly kind: string;
+  readonly arguments: ExactObject;
+}
+
+/** A request, whose arguments are text. */
+interface RequestText extends Omit<CallContent, "arguments"> {
+  readonly argumentsJson: string;
+}
 
 /** Formats a call as Python would, and escapes all that could mislead a terminal or a reader. */
-export function describeCall(call: ApprovalCall): string {
+export function describeCall(call: CallContent): string {
   const named: string[] = [];
   const others: string[] = [];
   for (const [name, value] of Object.entries(call.arguments)) {
@@ -26,27 +43,21 @@ export function describeArgument(name: string, value: ExactJson): string {
     : `${quoted(name)}: ${describeValue(value)}`;
 }
 
-/** The name of a call: server and tool. */
-interface CallName {
-  readonly serverName: string;
-  readonly toolName: string;
-}
-
 export function callName({ serverName, toolName }: CallName): string {
   return `${plainName(serverName)}.${plainName(toolName)}`;
 }
 
 /** The call of a request, optionally with other arguments. */
 export function callOf(
-  { kind, serverName, toolName, argumentsJson: asked }: ApprovalRequest,
+  { kind, serverName, toolName, argumentsJson: asked }: RequestText,
   argumentsJson: string = asked,
-): ApprovalCall {
+): CallContent {
   const args = parseExact(argumentsJson);
   return { kind, serverName, toolName, arguments: isExactObject(args) ? args : {} };
 }
 
 /** Formats a call with each argument on its own line, so that no value can imitate another argument. */
-export function callLines(call: ApprovalCall): string[] {
+export function callLines(call: CallContent): string[] {
   const args = Object.entries(call.arguments);
   if (args.length === 0) return [`${callName(call)}()`];
   const lines = args.map(([name, value]) => `  ${describeArgument(name, value)}`);
@@ -61,6 +72,17 @@ export function visible(text: string): string {
     const isIndentation = found.length <= MAX_INDENTATION && (at === 0 || text[at - 1] === "\n");
     return isIndentation ? found : `⟨${found.length} blanks⟩`;
   });
+}
+
+/**
+ * Quotes text of code or a server within a text for a person, so that it cannot pass for ours and
+ * nothing in it is hidden.
+ *
+ * Each line begins with four spaces and a mark. Markdown renders that as a code block: comments, links
+ * and quotes in it have no effect, and nothing in it can end the block.
+ */
+export function foreignBlock(lines: readonly string[]): string {
+  return lines.map((line) => `    | ${visible(line)}`).join("\n");
 }
 
 /** Like {@linkcode visible}, for code: also escapes characters that look like quotes. */
@@ -156,17 +178,17 @@ function escapeCharacter(character: string): string {
 }
 
 /** Creates a random id that contains the call's hash, so that an answer refers to exactly that call. */
-export function requestId(call: ApprovalCall): string {
+export function requestId(call: CallContent): string {
   return `${crypto.randomUUID()}.${callHash(call)}`;
 }
 
-export function isIdOf(id: string, call: ApprovalCall): boolean {
+export function isIdOf(id: string, call: CallContent): boolean {
   const [, hash] = id.split(".", 2);
   return hash === undefined || hash === callHash(call);
 }
 
 /** The hash of everything that runs: kind, server, tool, and the arguments as sent. */
-export function callHash({ kind, serverName, toolName, arguments: args }: ApprovalCall): string {
+export function callHash({ kind, serverName, toolName, arguments: args }: CallContent): string {
   return sha256(stringifyExact([kind, serverName, toolName, args]));
 }
 
@@ -174,7 +196,7 @@ export function callHash({ kind, serverName, toolName, arguments: args }: Approv
 export const MAX_SHOWN_BYTES: number = 256 * 1024;
 
 /** Whether a call is too large to show to a person. Fast for calls of any size. */
-export function isTooLargeToShow({ serverName, toolName, arguments: args }: ApprovalCall): boolean {
+export function isTooLargeToShow({ serverName, toolName, arguments: args }: CallContent): boolean {
   const shown = [serverName, toolName, args];
   if (lengthUpTo(MAX_SHOWN_BYTES, shown) > MAX_SHOWN_BYTES) return true;
   return new TextEncoder().encode(stringifyExact(shown)).length > MAX_SHOWN_BYTES;

@@ -5,7 +5,8 @@ import { directClient } from "../base/http.ts";
 import type { Approver } from "./channel.ts";
 import { describeCall, isIdOf } from "./call_text.ts";
 import { type Answerer, ElicitationRequest } from "./questions.ts";
-import { ApprovalRequest, type Refusal } from "./request.ts";
+import type { Refusal } from "./desk.ts";
+import { ApprovalRequest } from "./request.ts";
 import {
   answerText,
   APPROVAL_PROTOCOL,

@@ -1,6 +1,22 @@
 import { type Logger, silentLogger } from "../base/log.ts";
 import { abortable, LONGEST_TIMER_MS } from "../base/signals.ts";
-import type { Refusal } from "./request.ts";
+
+/** Why a call was refused: a decision, the time limit, a missing approver, or the end of the call. */
+export type RefusalType =
+  | "approval_rejected"
+  | "approval_timeout"
+  | "approval_unavailable"
+  | "cancelled";
+
+/** The refusal of a call and its reason. */
+export interface Refusal {
+  /** A refusal accepts nothing. */
+  readonly accepted: false;
+  /** What kind of refusal it is. */
+  readonly type: RefusalType;
+  /** The reason, in words for the calling code. */
+  readonly reason: string;
+}
 
 /** A question to a person. The first answer counts; later ones change nothing. */
 export abstract class Question<Answer> {

@@ -3,11 +3,11 @@ import { type ExactObject, stringifyExact } from "../json/exact.ts";
 import { Mutex } from "../base/mutex.ts";
 import { anySignal } from "../base/signals.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "./channel.ts";
-import { DECIDED } from "./desk.ts";
+import { DECIDED, type RefusalType } from "./desk.ts";
 import { type Cell, Consents, type Facet, isFor } from "./consents.ts";
 import { isTooLargeToShow, MAX_SHOWN_BYTES } from "./call_text.ts";
 import type { ApprovalPolicy, PolicyVerdict } from "./policy.ts";
-import type { ApprovalCall, ApprovalResponse, RefusalType } from "./request.ts";
+import type { ApprovalCall, ApprovalResponse } from "./request.ts";
 
 /** The decision on a call, and who made it. */
 export interface GateDecision {

@@ -5,9 +5,8 @@ import {
   type ElicitationQuestion,
   type FormValue,
 } from "../mcp/questions.ts";
-import { Desk, Question } from "./desk.ts";
+import { Desk, Question, type Refusal, type RefusalType } from "./desk.ts";
 import type { ExactObject } from "../json/exact.ts";
-import type { Refusal, RefusalType } from "./request.ts";
 
 /** Receives each question and answers it, immediately or later. */
 export type Answerer = (request: ElicitationRequest) => void | Promise<void>;

@@ -8,7 +8,7 @@ import {
 } from "../json/exact.ts";
 import type { ToolAnnotations } from "../mcp/tools.ts";
 import { describeCall, requestId } from "./call_text.ts";
-import { Question } from "./desk.ts";
+import { Question, type Refusal } from "./desk.ts";
 
 /**
  * The subject of an approval request: a tool call, a shell command, a cell magic that runs a shell,
@@ -103,13 +103,6 @@ export interface Remember {
   readonly match: RememberMatch;
 }
 
-/** Why a call was refused: a decision, the time limit, a missing approver, or the end of the call. */
-export type RefusalType =
-  | "approval_rejected"
-  | "approval_timeout"
-  | "approval_unavailable"
-  | "cancelled";
-
 /** The answer to a request. */
 export type ApprovalResponse =
   | {
@@ -119,17 +112,10 @@ export type ApprovalResponse =
     /** How to remember the decision. */
     readonly remember?: Remember;
   }
-  | {
-    readonly accepted: false;
-    readonly type: RefusalType;
-    /** The reason, in words for the calling code. */
-    readonly reason: string;
+  | (Refusal & {
     /** How to remember the decision. */
     readonly remember?: Remember;
-  };
-
-/** The refusal of a call and its reason. */
-export type Refusal = ApprovalResponse & { readonly accepted: false };
+  });
 
 /** What the calling code gets where an approver gave no reason. */
 export const NO_REASON = "no reason was given";

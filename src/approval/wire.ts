@@ -15,12 +15,12 @@ import {
   toPlain,
 } from "../json/exact.ts";
 import { elicitationAnswer, type ElicitationQuestion, parseElicitation } from "../mcp/questions.ts";
+import type { Refusal } from "./desk.ts";
 import { ElicitationRequest, type ElicitationSource, type QuestionEnd } from "./questions.ts";
 import type {
   ApprovalCall,
   ApprovalRequest,
   ApprovalResponse,
-  Refusal,
   Remember,
   RememberScope,
 } from "./request.ts";

@@ -1,6 +1,7 @@
 import { messageOf } from "../base/message_of.ts";
 import type { ApprovalPage } from "../approval/page/page.ts";
-import { ApprovalRequest, type Refusal } from "../approval/request.ts";
+import type { Refusal } from "../approval/desk.ts";
+import { ApprovalRequest } from "../approval/request.ts";
 import {
   APPROVAL_PROTOCOL,
   parseAnswer,

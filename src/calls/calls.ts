@@ -1,6 +1,11 @@
 import { quoted, shortened } from "../approval/call_text.ts";
-import type { ApprovalGate, DecideOptions } from "../approval/gate.ts";
-import { type CallObserver, Cell, ObservedCall } from "../approval/observed_call.ts";
+import type { ApprovalGate, DecideOptions, GateDecision } from "../approval/gate.ts";
+import {
+  type CallObserver,
+  type CallTarget,
+  Cell,
+  ObservedCall,
+} from "../approval/observed_call.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { ToolCallError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
@@ -14,7 +19,6 @@ import type { CallToolOptions, ToolProgress } from "../mcp/hooks.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import { parametersOf, type Tool, toolHash } from "../mcp/tools.ts";
-import type { JournalEntry } from "./journal.ts";
 import type { ToolChanges } from "../servers/changes.ts";
 import type { ServerEvents } from "../servers/events.ts";
 import { launchText, serverFacets, toolFacets } from "../servers/facets.ts";
@@ -31,6 +35,18 @@ export interface ToolCall {
   readonly arguments: ExactObject;
   /** The calling line, as the code reports it; not to be trusted. */
   readonly source?: CallSource;
+}
+
+/** What a journal has of a call that is made now. It follows the call's steps, and writes them down. */
+export interface JournalEntry extends CallObserver {
+  /** The call's id, which was made in the kernel. */
+  readonly id: string;
+  /** When the call was first asked for, if that was before. */
+  readonly askedAt: Date | undefined;
+  /** Throws if the call may have been sent before. */
+  requireUnsent(): void;
+  /** What a person decided before the call could be sent. A decision on another target does not count. */
+  decisionFor(target: CallTarget | undefined): GateDecision | undefined;
 }
 
 /** A tool call that a durable session may make again. */

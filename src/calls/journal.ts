@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers";
 import { z } from "zod";
-import type { CallObserver, CallTarget, ObservedCall } from "../approval/observed_call.ts";
+import type { CallTarget, ObservedCall } from "../approval/observed_call.ts";
 import type { WaitingRequest } from "../approval/page/desk.ts";
 import type { GateDecision } from "../approval/gate.ts";
 import { ToolCallError } from "../base/errors.ts";
@@ -9,6 +9,7 @@ import { messageOf } from "../base/message_of.ts";
 import { abortable, settledWithin } from "../base/signals.ts";
 import { sha256 } from "../json/digest.ts";
 import { parseExact, sealObject, stringifyExact } from "../json/exact.ts";
+import type { JournalEntry } from "./calls.ts";
 import { type IncomingCall, LOST } from "./door_server.ts";
 import {
   type CallRecord,
@@ -17,18 +18,6 @@ import {
   type WaitingRecord,
 } from "./journal_file.ts";
 import { errorText } from "./wire.ts";
-
-/** What a journal has of a call that is made now. It follows the call's steps, and writes them down. */
-export interface JournalEntry extends CallObserver {
-  /** The call's id, which was made in the kernel. */
-  readonly id: string;
-  /** When the call was first asked for, if that was before. */
-  readonly askedAt: Date | undefined;
-  /** Throws if the call may have been sent before. */
-  requireUnsent(): void;
-  /** What a person decided before the call could be sent. A decision on another target does not count. */
-  decisionFor(target: CallTarget | undefined): GateDecision | undefined;
-}
 
 export interface WaitingCall extends WaitingRequest {
   readonly id: string;

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { visible } from "../approval/call_text.ts";
 import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
-import type { RefusalType } from "../approval/request.ts";
+import type { RefusalType } from "../approval/desk.ts";
 import type { PersonRequest } from "../approval/wire.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { runAction, type RunActionOptions } from "./actions/code_action.ts";

@@ -1,4 +1,14 @@
-import type { ExactJson } from "./exact.ts";
+/** A JSON value with numbers of a type. */
+type JsonOf<N> =
+  | null
+  | boolean
+  | N
+  | string
+  | readonly JsonOf<N>[]
+  | { readonly [name: string]: JsonOf<N> };
+
+/** A JSON value whose numbers are doubles. */
+export type ParsedJson = JsonOf<number>;
 
 /**
  * Parses JSON whose numbers need not keep their spelling.
@@ -9,13 +19,13 @@ import type { ExactJson } from "./exact.ts";
  *
  * @see {@link https://issues.chromium.org/issues/521080746}
  */
-export function parseJson(text: string): ExactJson {
+export function parseJson(text: string): ParsedJson {
   const value = JSON.parse(text);
   return ESCAPED_NAME.test(text) ? readJson(text, Number) : value;
 }
 
 /** Parses JSON whose numbers need not keep their spelling; `undefined` for any other text. */
-export function parsedJson(text: string): ExactJson | undefined {
+export function parsedJson(text: string): ParsedJson | undefined {
   try {
     return parseJson(text);
   } catch {
@@ -28,14 +38,14 @@ const ESCAPED_NAME = /\\.[^"\\]*"[ \t\n\r]*:/;
 const END_OF_SCALAR = /[\s,\]}]|$/g;
 
 /** A list or an object while it is read. An object has as many names as values, or one more. */
-interface Open {
+interface Open<N> {
   readonly names: string[] | undefined;
-  readonly values: ExactJson[];
+  readonly values: JsonOf<N>[];
 }
 
 /** Reads a text that is JSON. The caller decides what becomes of each number. */
-export function readJson(text: string, toNumber: (source: string) => ExactJson): ExactJson {
-  const whole: Open = { names: undefined, values: [] };
+export function readJson<N>(text: string, toNumber: (source: string) => N): JsonOf<N> {
+  const whole: Open<N> = { names: undefined, values: [] };
   const open = [whole];
   for (let at = 0; at < text.length; at++) {
     const { names, values } = open.at(-1) ?? whole;

@@ -6,7 +6,7 @@ import {
 } from "../base/errors.ts";
 import { abortable, anySignal, settledWithin } from "../base/signals.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
-import { type JsonObject, KernelRequest, type RequestListeners } from "./jupyter.ts";
+import { END_OF_INPUT, type JsonObject, KernelRequest, type RequestListeners } from "./jupyter.ts";
 import type { Kernel } from "./kernel.ts";
 import { type CollectorOptions, OutputCollector } from "./output_collector.ts";
 import type { ExecutionResult } from "./outputs.ts";
@@ -366,9 +366,6 @@ export interface InputEnd {
 
 /** The longest prompt that is shown, in characters. */
 const MAX_PROMPT = 2000;
-
-/** The kernel treats this as the end of the input. */
-export const END_OF_INPUT = "\x04";
 
 /** Reads an input request, which code may have forged. */
 function inputQuestion(content: Readonly<Record<string, unknown>>): InputQuestion {

@@ -14,12 +14,19 @@ import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { hasLandlock } from "../sandbox/selftest.ts";
 import { type CopiedFolders, FarFiles } from "./far_files.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
-import { type Launched, type LauncherProcess, linkTo, untilReady, untilUp } from "./launch.ts";
-import type { Place } from "./place.ts";
+import {
+  type KernelDoorTarget,
+  type Launched,
+  type LauncherProcess,
+  linkTo,
+  untilReady,
+  untilUp,
+} from "./launch.ts";
+import type { LastingSession, Place } from "./place.ts";
 import { explainFar, placeFar } from "./place_far.ts";
 import { explainHere, placeHere } from "./place_here.ts";
 import { KERNEL_FOLDERS } from "./session_folder.ts";
-import type { SessionAddress, SupervisedLauncher } from "./supervisor.ts";
+import type { SupervisedLauncher } from "./supervisor.ts";
 
 /**
  * A running Jupyter Kernel Gateway, in the sandbox unless told otherwise. Disposing it ends it with
@@ -173,20 +180,6 @@ export class KernelGateway implements AsyncDisposable {
     using _stage = stage("end the gateway");
     await (this.#disposing ??= this.#parts.disposeAsync());
   }
-}
-
-/** Where a session that outlives its host has its state. */
-export interface LastingSession extends Omit<SessionAddress, "socket" | "where"> {
-  /** The Python that runs its supervisor, where kernels are elsewhere. */
-  readonly python?: string | undefined;
-  /** Its folder. It exists, and only the host sees it. */
-  readonly folder: string;
-  /** How long it lasts without a host, in milliseconds. */
-  readonly idleMs: number;
-  /** How long it lasts at all. */
-  readonly maxMs: number;
-  /** Called with its address, before it can be found there. */
-  readonly onSocket: (address: SessionAddress) => Promise<void>;
 }
 
 /** What another host has to know of a gateway. */
@@ -465,8 +458,3 @@ export interface KernelGatewayOptions extends
    */
   log?: Logger;
 }
-
-/** Where connections of code in kernels lead: to an address of the host, or to a function. */
-export type KernelDoorTarget =
-  | { readonly hostname: string; readonly port: number }
-  | ((stream: ByteStream) => Promise<void>);

@@ -69,6 +69,9 @@ export function encodeRequest(
   return { id: message.header.msg_id, data: serialize(message, KERNEL_PROTOCOL) };
 }
 
+/** As the answer to a question of code, the kernel treats this as the end of the input. */
+export const END_OF_INPUT = "\x04";
+
 /** Makes the message that answers a question of code. */
 export function encodeInputReply(value: string, session: string): string | ArrayBuffer {
   const content = { status: "ok", value } as const;

@@ -15,12 +15,12 @@ import {
   lookAnswer,
   lookCode,
 } from "./bootstrap.ts";
-import { END_OF_INPUT } from "./execution.ts";
 import type { GatewayConnection } from "./gateway_connection.ts";
 import {
   decodeMessage,
   encodeInputReply,
   encodeRequest,
+  END_OF_INPUT,
   type JsonObject,
   type JupyterMessage,
   KernelRequest,

@@ -11,7 +11,11 @@ import { Link } from "../link/link.ts";
 import { type ByteStream, joinStreams, SocketStream } from "../base/streams.ts";
 import type { ManagedProcess } from "../process/managed_process.ts";
 import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
-import type { KernelDoorTarget } from "./gateway.ts";
+
+/** Where connections of code in kernels lead: to an address of the host, or to a function. */
+export type KernelDoorTarget =
+  | { readonly hostname: string; readonly port: number }
+  | ((stream: ByteStream) => Promise<void>);
 
 /** The process of a launcher, whether this process or a supervisor has started it. */
 export interface LauncherProcess

@@ -2,10 +2,24 @@ import type { EffectiveLimits, Rlimits } from "../sandbox/limits.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
 import type { CopiedFolders } from "./far_files.ts";
-import type { KernelGatewayOptions, LastingSession } from "./gateway.ts";
+import type { KernelGatewayOptions } from "./gateway.ts";
 import type { LauncherProcess } from "./launch.ts";
 import type { SessionPaths } from "./session_folder.ts";
-import type { SupervisedLauncher } from "./supervisor.ts";
+import type { SessionAddress, SupervisedLauncher } from "./supervisor.ts";
+
+/** Where a session that outlives its host has its state. */
+export interface LastingSession extends Omit<SessionAddress, "socket" | "where"> {
+  /** The Python that runs its supervisor, where kernels are elsewhere. */
+  readonly python?: string | undefined;
+  /** Its folder. It exists, and only the host sees it. */
+  readonly folder: string;
+  /** How long it lasts without a host, in milliseconds. */
+  readonly idleMs: number;
+  /** How long it lasts at all. */
+  readonly maxMs: number;
+  /** Called with its address, before it can be found there. */
+  readonly onSocket: (address: SessionAddress) => Promise<void>;
+}
 
 /** What starts a launcher in a place. */
 export interface PlaceOptions {

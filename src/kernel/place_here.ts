@@ -25,9 +25,8 @@ import {
   sandboxFix,
 } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
-import type { LastingSession } from "./gateway.ts";
 import { howEnded } from "./launch.ts";
-import type { Place, PlaceOptions } from "./place.ts";
+import type { LastingSession, Place, PlaceOptions } from "./place.ts";
 import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
 import { startSupervisor, SupervisedLauncher, type SupervisorOptions } from "./supervisor.ts";

@@ -7,12 +7,10 @@
 import { z } from "zod";
 import { ElicitationRequest } from "../approval/questions.ts";
 import type { PersonRequest } from "../approval/wire.ts";
-import { callLines, callOf, visible, visibleCode } from "../approval/call_text.ts";
+import { callLines, callOf, foreignBlock, visible, visibleCode } from "../approval/call_text.ts";
 import { type ApprovalRequest, isShell } from "../approval/request.ts";
 import { elicitationAnswer, type FormField } from "../mcp/questions.ts";
-import { foreignBlock } from "./cell_report.ts";
 import type { CellDecision, CellRun } from "./cell_run.ts";
-import type { ClientAbilities } from "./client_abilities.ts";
 import {
   acceptedContent,
   createRequestStateCodec,
@@ -24,7 +22,6 @@ import {
   type ServerContext,
   type ServerOptions,
 } from "./sdk.ts";
-import type { Session } from "./session.ts";
 import { defined } from "../json/plain.ts";
 
 /** The signed state that travels to the client and back. */
@@ -244,22 +241,6 @@ export async function takeAnswers<Cell extends AskingCell>(
       await run.decide(request, decisionsOn(request).get(answer?.decision ?? "deny") ?? "deny");
     }
   }
-}
-
-/** Leaves the requests that the client cannot or must not show to the approval page, and gives the others. */
-export async function leaveUnaskable(
-  run: CellRun,
-  requests: readonly PersonRequest[],
-  { can, session }: { readonly can: ClientAbilities; readonly session: Session },
-): Promise<PersonRequest[]> {
-  const { page } = await session.parts; // already there
-  const askable: PersonRequest[] = [];
-  for (const request of requests) {
-    const kind = request instanceof ElicitationRequest ? request.question.kind : "form";
-    if (can[kind] && !session.prefersPage) askable.push(request);
-    else run.leave(request, page.decide(request));
-  }
-  return askable;
 }
 
 /** Whether a client answered without its user: it cancelled, or declined faster than one reads. */

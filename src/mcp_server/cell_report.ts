@@ -1,7 +1,6 @@
 /** The result of a cell for the client: text and images, and the same as structured content. */
 import { basename } from "node:path";
 import { z } from "zod";
-import { visible } from "../approval/call_text.ts";
 import {
   CodeExecutionError,
   ExecutionTimeoutError,
@@ -16,9 +15,8 @@ import type { OutputImage } from "../kernel/outputs.ts";
 import { isLowSurrogate } from "../kernel/text.ts";
 import { missingServer } from "../kernel/traceback.ts";
 import { callRecordSchema } from "./call_records.ts";
-import type { CellOutcome, CellRun } from "./cell_run.ts";
+import { type CellOutcome, type CellRun, shownActivity } from "./cell_run.ts";
 import { type Artifact, inlineImage } from "./images.ts";
-import { shownActivity } from "./request_progress.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 import type { Session } from "./session.ts";
 
@@ -270,15 +268,4 @@ function wholeUntil(text: string, index: number): number {
 /** The first cut at or after `index` that splits no surrogate pair. */
 function wholeFrom(text: string, index: number): number {
   return isLowSurrogate(text, index) ? index + 1 : index;
-}
-
-/**
- * Quotes text of code or a server within a text for a person, so that it cannot pass for ours and
- * nothing in it is hidden.
- *
- * Each line begins with four spaces and a mark. Markdown renders that as a code block: comments, links
- * and quotes in it have no effect, and nothing in it can end the block.
- */
-export function foreignBlock(lines: readonly string[]): string {
-  return lines.map((line) => `    | ${visible(line)}`).join("\n");
 }

@@ -1,3 +1,4 @@
+import { visible } from "../approval/call_text.ts";
 import { ElicitationRequest } from "../approval/questions.ts";
 import type { PersonRequest } from "../approval/wire.ts";
 import type { ApprovalRequest, RememberScope } from "../approval/request.ts";
@@ -7,6 +8,19 @@ import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { ElicitationAnswer } from "../mcp/questions.ts";
 import { CallRecords } from "./call_records.ts";
+
+const MAX_MESSAGE = 200;
+
+/** Work that a client waits for. */
+export interface Work {
+  /** The current step, in one line. */
+  readonly activity: string;
+}
+
+/** The current step, shortened and without hidden characters. */
+export function shownActivity({ activity }: Work): string {
+  return visible(activity.slice(0, MAX_MESSAGE)).slice(0, MAX_MESSAGE).toWellFormed();
+}
 
 /** What happens to a cell next: it waits for a person, goes on beyond the time given, or ends. */
 export type CellStep =

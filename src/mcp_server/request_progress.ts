@@ -1,5 +1,5 @@
-import { visible } from "../approval/call_text.ts";
 import type { Logger } from "../base/log.ts";
+import { shownActivity, type Work } from "./cell_run.ts";
 import type { ServerContext } from "./sdk.ts";
 import type { Session, SessionParts } from "./session.ts";
 
@@ -7,18 +7,6 @@ import type { Session, SessionParts } from "./session.ts";
 const INTERVAL_MS = 250;
 /** The longest interval between reports; clients abandon requests without progress. */
 const HEARTBEAT_MS = 5000;
-const MAX_MESSAGE = 200;
-
-/** Work that a client waits for. */
-export interface Work {
-  /** The current step, in one line. */
-  readonly activity: string;
-}
-
-/** The current step, shortened and without hidden characters. */
-export function shownActivity({ activity }: Work): string {
-  return visible(activity.slice(0, MAX_MESSAGE)).slice(0, MAX_MESSAGE).toWellFormed();
-}
 
 /** The work of a tool that may have to wait for the session's kernel. */
 export class Preparation implements Work {

@@ -4,6 +4,7 @@ import type { ToolIndex, ToolMatches } from "../apigen/search.ts";
 import type { AuditLog } from "../approval/audit/log.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
+import { ElicitationRequest } from "../approval/questions.ts";
 import { EnvironmentNotReadyError, SessionEndedError, SessionTakenError } from "../base/errors.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
@@ -17,12 +18,12 @@ import { bindsWorkspace } from "../placement/carrier.ts";
 import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { ApprovalRounds } from "./approvals.ts";
-import { CellRun, type Patience } from "./cell_run.ts";
+import { CellRun, type Patience, shownActivity } from "./cell_run.ts";
+import type { ClientAbilities } from "./client_abilities.ts";
 import { type Artifact, Artifacts } from "./images.ts";
 import type { WaitingRequest } from "../approval/page/desk.ts";
 import type { PersonRequest } from "../approval/wire.ts";
 import type { PageAsker } from "./page_asker.ts";
-import { shownActivity } from "./request_progress.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 import { CellTasks } from "./tasks.ts";
 
@@ -346,6 +347,22 @@ export class Session implements AsyncDisposable {
   /** Leaves a request to the approval page because the client asked nobody. */
   leaveToPage(run: CellRun, request: PersonRequest): void {
     run.leave(request, this.parts.then(({ page }) => page.decide(request, true)));
+  }
+
+  /** Leaves the requests that the client cannot or must not show to the approval page, and gives the others. */
+  async leaveUnaskable(
+    run: CellRun,
+    requests: readonly PersonRequest[],
+    can: ClientAbilities,
+  ): Promise<PersonRequest[]> {
+    const { page } = await this.parts; // already there
+    const askable: PersonRequest[] = [];
+    for (const request of requests) {
+      const kind = request instanceof ElicitationRequest ? request.question.kind : "form";
+      if (can[kind] && !this.prefersPage) askable.push(request);
+      else run.leave(request, page.decide(request));
+    }
+    return askable;
   }
 
   /** Makes a cell's full text a resource. */

@@ -6,11 +6,10 @@
  */
 import { z } from "zod";
 import type { PersonRequest } from "../approval/wire.ts";
-import { ABANDONED_MS, formsOf, leaveUnaskable, takeAnswers } from "./approvals.ts";
+import { ABANDONED_MS, formsOf, takeAnswers } from "./approvals.ts";
 import { reportCell, reportRunning } from "./cell_report.ts";
-import type { CellRun } from "./cell_run.ts";
+import { type CellRun, shownActivity } from "./cell_run.ts";
 import { abilitiesOf, TASKS } from "./client_abilities.ts";
-import { shownActivity } from "./request_progress.ts";
 import {
   type CallToolResult,
   MissingRequiredClientCapabilityError,
@@ -82,8 +81,8 @@ class CellTask implements Disposable {
           return { ...this.#state("completed"), result };
         }
         case "waiting": {
-          const by = { can: abilitiesOf(server, ctx), session: this.#session };
-          const askable = await leaveUnaskable(run, step.requests, by);
+          const can = abilitiesOf(server, ctx);
+          const askable = await this.#session.leaveUnaskable(run, step.requests, can);
           if (askable.length === 0) continue;
           const { shown, inputRequests } = formsOf(askable);
           this.#shown = shown;

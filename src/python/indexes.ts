@@ -64,7 +64,7 @@ type Lists = Readonly<Record<string, readonly string[]>>;
 
 /** Reads the configuration of pip and of uv from their files and variables. What uv's says counts more. */
 export async function readIndexSettings(
-  python: Pick<PythonEnvironment, "executable" | "prefix">,
+  python: Pick<PythonEnvironment, "executable">,
   { uv, signal }: { readonly uv: ProgramPath; readonly signal?: AbortSignal },
 ): Promise<IndexSettings> {
   const env = installerEnvironment();
@@ -76,50 +76,43 @@ export async function readIndexSettings(
   return indexSettings({ pip, configs, env, main });
 }
 
-/** pip's options for all commands and for `install`, and above them its variables, by name. */
+/** pip's options by name. */
 type PipOptions = Readonly<Record<string, string>>;
 
-/**
- * Prints them. pip itself takes half a second to say the same, and an environment that uv made has none.
- * The argument is the folder of the environment.
- */
-const PIP_OPTIONS = `
-import configparser, json, os, sys
-env, home, is_mac = os.environ, os.path.expanduser("~"), sys.platform == "darwin"
-support = "/Library/Application Support"
-own = env.get("XDG_CONFIG_HOME") or home + "/.config"
-if is_mac and os.path.isdir(home + support + "/pip"):
-    own = home + support
-shared = [support] if is_mac else (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
-files = [*(folder + "/pip/pip.conf" for folder in shared), "/etc/pip.conf"]
-named = env.get("PIP_CONFIG_FILE", "")
-if not os.path.exists(named):
-    files += [home + "/.pip/pip.conf", own + "/pip/pip.conf"]
-files += [sys.argv[1] + "/pip.conf", named]
-parser, options = configparser.RawConfigParser(), {}
-try:
-    parser.read([] if named == os.devnull else files)
-except configparser.Error as error:
-    sys.exit(" ".join(str(error).split()))
-for section in ("global", "install"):
-    options |= dict(parser[section]) if section in parser else {}
-options |= {name[4:].lower(): value for name, value in env.items() if name.startswith("PIP_") and value}
-json.dump({name.replace("_", "-"): value for name, value in options.items()}, sys.stdout)
-`;
+/** pip's sections, as `pip config list` names them; later ones count more. */
+const PIP_SECTIONS = ["global", "install", ":env:"];
 
-/** Reads pip's configuration for a Python. */
+/** Asks pip for its configuration. A Python without pip, such as one that uv made, has no options of pip. */
 export async function readPipOptions(
-  { executable, prefix }: Pick<PythonEnvironment, "executable" | "prefix">,
+  { executable }: Pick<PythonEnvironment, "executable">,
   signal?: AbortSignal,
 ): Promise<PipOptions> {
   const { success, stdout, stderr } = await runProgram(namedProgram(executable), {
-    args: ["-I", "-S", "-c", PIP_OPTIONS, prefix],
+    args: ["-I", "-m", "pip", "config", "list", "-vvv"], // a configuration can make pip quiet
     env: installerEnvironment(),
     clearEnv: true,
     signal,
   });
-  if (success) return z.record(z.string(), z.string()).parse(JSON.parse(stdout));
-  throw new ConfigError(`Cannot read pip's configuration: ${stderr.trim().split("\n").at(-1)}`);
+  if (!success && stderr.includes("No module named pip")) return {};
+  if (!success) {
+    throw new ConfigError(
+      `Cannot read pip's configuration: ${stderr.trim().replaceAll("\n", " ")}`,
+    );
+  }
+  const options: Record<string, string> = {};
+  const lines = stdout.split("\n");
+  for (const section of PIP_SECTIONS) {
+    for (const line of lines.filter((line) => line.startsWith(`${section}.`))) {
+      const at = line.indexOf("=");
+      options[line.slice(section.length + 1, at)] = unquoted(line.slice(at + 1));
+    }
+  }
+  return options;
+}
+
+/** The text of a string as Python shows it. */
+function unquoted(text: string): string {
+  return text.slice(1, -1).replace(/\\(.)/g, (_, mark: string) => mark === "n" ? "\n" : mark);
 }
 
 const urls = z.union([z.string(), z.array(z.string())]).optional();

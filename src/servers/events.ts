@@ -3,7 +3,6 @@ import type { CallObserver, ObservedCall } from "../approval/observed_call.ts";
 import type { ApprovalCall, ApprovalKind } from "../approval/request.ts";
 import type { Logger } from "../base/log.ts";
 import { RateLimit } from "../base/rate_limit.ts";
-import type { ToolRunnerOptions } from "../calls/runner.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ServerHooks } from "../mcp/hooks.ts";
 import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/questions.ts";
@@ -210,7 +209,9 @@ export class CallEvents implements CallObserver {
 }
 
 /** Options of {@linkcode ServerMessages}. */
-interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "roots"> {
+interface ServerMessagesOptions {
+  readonly sampling: ServerHooks["sample"];
+  readonly roots: ServerHooks["roots"];
   /** Receives logs and changed tools. */
   readonly events: ServerEvents;
   /** Receives changed tools, and servers that start. */

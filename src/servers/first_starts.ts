@@ -1,8 +1,8 @@
+import type { DecideOptions } from "../approval/gate.ts";
 import type { ApprovalCall } from "../approval/request.ts";
 import { ConfigError, ToolCallError } from "../base/errors.ts";
 import { limitedLogger, type Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
-import type { Calls } from "../calls/calls.ts";
 import { sealObject, toExact } from "../json/exact.ts";
 import { startFailure } from "../mcp/start_errors.ts";
 import type { ServerParams, VariableLookup } from "../mcp/params.ts";
@@ -19,7 +19,10 @@ interface FirstStartsOptions {
   /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
   readonly variables: VariableLookup | undefined;
   /** Asks for approval of the others. */
-  readonly approve: Calls["approve"];
+  readonly approve: (
+    call: ApprovalCall,
+    options: Pick<DecideOptions, "signal" | "check"> & { readonly noted: ApprovalCall },
+  ) => Promise<unknown>;
   /** Receives the servers that were not started. */
   readonly log: Logger;
 }

@@ -10,9 +10,9 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { rejection } from "../support/wait.ts";
 import { namedProgram } from "../../src/process/program.ts";
 
-const [executable, prefix] = [testPython(), dirname(dirname(testPython()))];
-const uv = namedProgram(`${prefix}/bin/uv`);
-const { indexes, hosts } = await readIndexSettings({ executable, prefix }, { uv });
+const executable = testPython();
+const uv = namedProgram(`${dirname(executable)}/uv`);
+const { indexes, hosts } = await readIndexSettings({ executable }, { uv });
 /** Where the files of `six` are; nowhere, if the index cannot be reached from here at all. */
 const files = await fileHosts(indexes, "six");
 

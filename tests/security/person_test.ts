@@ -7,12 +7,11 @@ import {
   assertStringIncludes,
 } from "@std/assert";
 import { AuditLog } from "../../src/approval/audit/log.ts";
-import { describeCall, visibleCode } from "../../src/approval/call_text.ts";
+import { describeCall, foreignBlock, visibleCode } from "../../src/approval/call_text.ts";
 import { sealObject, toExact } from "../../src/json/exact.ts";
 import { ElicitationRequest } from "../../src/approval/questions.ts";
 import { parseElicitation } from "../../src/mcp/questions.ts";
 import { formsOf } from "../../src/mcp_server/approvals.ts";
-import { foreignBlock } from "../../src/mcp_server/cell_report.ts";
 import { shellWord } from "../../src/base/shell_word.ts";
 import { cliArguments } from "../support/cli.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";

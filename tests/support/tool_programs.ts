@@ -12,9 +12,9 @@ import {
   type JsonObject,
 } from "../../src/apigen/json.ts";
 import type { ClassDefinition, Field, ModuleModel, PyType } from "../../src/apigen/model.ts";
+import { modelOf } from "../../src/apigen/module_builder.ts";
 import { KEYWORDS } from "../../src/apigen/names.ts";
 import { literal } from "../../src/apigen/python.ts";
-import { modelOf } from "../../src/apigen/signature.ts";
 
 /** A mistake that a program can have. */
 export const MISTAKES = [

@@ -5,7 +5,7 @@ import { sha256 } from "../../json/digest.ts";
 import { isRecord } from "../../json/exact.ts";
 import { parsedJson } from "../../json/plain.ts";
 import type { AuditFolder, RotatedFile } from "./folder.ts";
-import type { LogHead } from "./head.ts";
+import type { ChainEnd, LogHead } from "./head.ts";
 
 /** How long files are kept. */
 interface Retention {
@@ -242,12 +242,6 @@ async function readTail(file: Deno.FsFile, size: number): Promise<Uint8Array> {
 
 /** The predecessor hash of the first line. */
 export const GENESIS: string = "0".repeat(64);
-
-export interface ChainEnd {
-  /** The number of the last line; 0 before the first. */
-  readonly seq: number;
-  readonly hash: string;
-}
 
 /** The end of a chain without lines. */
 const NOTHING: ChainEnd = { seq: 0, hash: GENESIS };

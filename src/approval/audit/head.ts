@@ -8,7 +8,13 @@ import type { Logger } from "../../base/log.ts";
 import { readHostileFile, replaceFile } from "../../files/safe.ts";
 import { isRecord } from "../../json/exact.ts";
 import { parsedJson } from "../../json/plain.ts";
-import type { ChainEnd } from "./file.ts";
+
+/** The end of a chain of lines. */
+export interface ChainEnd {
+  /** The number of the last line; 0 before the first. */
+  readonly seq: number;
+  readonly hash: string;
+}
 
 /** The last line that was written. */
 export class LogHead {

@@ -2,9 +2,9 @@ import { basename } from "node:path";
 import { sha256 } from "../../json/digest.ts";
 import { isRecord } from "../../json/exact.ts";
 import type { Fields } from "./entry.ts";
-import { type ChainEnd, GENESIS, LineSplitter, readChainLine } from "./file.ts";
+import { GENESIS, LineSplitter, readChainLine } from "./file.ts";
 import { AuditFolder } from "./folder.ts";
-import { LogHead } from "./head.ts";
+import { type ChainEnd, LogHead } from "./head.ts";
 
 /** The result of {@linkcode verifyAuditLog}. */
 export interface AuditVerdict {

@@ -1,7 +1,8 @@
 import { visible } from "../../approval/call_text.ts";
 import type { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
-import { END_OF_INPUT, type InputRequest } from "../../kernel/execution.ts";
+import type { InputRequest } from "../../kernel/execution.ts";
+import { END_OF_INPUT } from "../../kernel/jupyter.ts";
 import type { CommandIo } from "../command.ts";
 import { terminalSize, widthOf } from "../../base/terminal.ts";
 import { foreignText } from "../foreign_rows.ts";

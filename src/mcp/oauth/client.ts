@@ -1,18 +1,21 @@
 import {
   type AuthorizationServerMetadata,
   checkResourceAllowed,
+  ClientCredentialsProvider,
   createPrivateKeyJwtAuth,
   discoverAuthorizationServerMetadata,
   discoverOAuthProtectedResourceMetadata,
   type FetchLike,
+  fetchToken,
   type OAuthClientProvider,
   type OAuthProtectedResourceMetadata,
+  type OAuthTokens,
+  refreshAuthorization,
   registerClient,
 } from "../sdk.ts";
 import { isAtOrBelow, OAuthHttpError } from "./http.ts";
 import type { OAuthParams } from "./params.ts";
-import type { Challenge } from "./session.ts";
-import type { Login } from "./store.ts";
+import { type Login, TOKEN } from "./store.ts";
 
 /** The client's registration with an authorization server. */
 type OAuthClient = Pick<
@@ -136,11 +139,11 @@ export interface Authority {
 /** Discovers the authorization server by the metadata of the server (RFC 9728) and its own (RFC 8414). */
 export async function discoverAuthority(
   server: URL,
-  challenge: Challenge,
+  { resourceMetadataUrl }: { readonly resourceMetadataUrl?: URL },
   params: OAuthParams,
   fetchFn: FetchLike,
 ): Promise<Authority> {
-  const resource = await protectedResource(server, challenge, fetchFn);
+  const resource = await protectedResource(server, resourceMetadataUrl, fetchFn);
   const named = resource?.authorization_servers ?? [];
   const url = chooseServer(named, params.issuer) ?? new URL("/", server).href;
   const metadata = await discoverAuthorizationServerMetadata(url, { fetchFn });
@@ -180,7 +183,7 @@ export function sameIssuer(one: string, other: string): boolean {
 
 async function protectedResource(
   server: URL,
-  { resourceMetadataUrl }: Challenge,
+  resourceMetadataUrl: URL | undefined,
   fetchFn: FetchLike,
 ): Promise<OAuthProtectedResourceMetadata | undefined> {
   const metadata = await discoverOAuthProtectedResourceMetadata(
@@ -219,4 +222,62 @@ function wrongIssuer(named: string): never {
 function requirePkce({ code_challenge_methods_supported: methods }: AuthorizationServerMetadata) {
   if (methods?.includes("S256")) return;
   throw new OAuthHttpError("its authorization server does not advertise PKCE with S256");
+}
+
+// Tokens.
+
+/** The part of a token response that is kept. */
+type Tokens = Pick<Login, "accessToken" | "refreshToken">;
+
+/** Validates a token response. */
+export function checkTokens(tokens: OAuthTokens): Tokens {
+  const { access_token: accessToken, refresh_token: refreshToken, token_type } = tokens;
+  const isBearer = token_type.toLowerCase() === "bearer";
+  const areTokens = [accessToken, refreshToken].every((text) =>
+    text === undefined || TOKEN.test(text)
+  );
+  if (isBearer && areTokens) return { accessToken, refreshToken };
+  throw new OAuthHttpError("its authorization server did not return a bearer token");
+}
+
+/** Exchanges a refresh token for new tokens. */
+export async function refreshLogin(
+  login: Login & { readonly refreshToken: string },
+  authority: Authority,
+  params: OAuthParams,
+  fetchFn: FetchLike,
+): Promise<Login> {
+  const { issuer, metadata, resource } = authority;
+  const addClientAuthentication = keyAuthentication(params);
+  const tokens = await refreshAuthorization(issuer, {
+    clientInformation: clientInformation({
+      ...login,
+      clientSecret: params.clientSecret ?? login.clientSecret,
+    }),
+    refreshToken: login.refreshToken,
+    fetchFn,
+    metadata,
+    resource,
+    addClientAuthentication,
+  });
+  return { ...login, ...checkTokens(tokens) };
+}
+
+/** Requests a token for the client itself, with its secret or key. */
+export async function fetchClientToken(
+  authority: Authority,
+  params: OAuthParams,
+  scope: string | undefined,
+  fetchFn: FetchLike,
+): Promise<string | undefined> {
+  const { issuer, metadata, resource } = authority;
+  const { clientId = "", clientSecret = "" } = params;
+  const provider: OAuthClientProvider = new ClientCredentialsProvider({
+    clientId,
+    clientSecret,
+    expectedIssuer: issuer,
+  });
+  provider.addClientAuthentication = keyAuthentication(params);
+  const tokens = await fetchToken(provider, issuer, { metadata, resource, scope, fetchFn });
+  return checkTokens(tokens).accessToken;
 }

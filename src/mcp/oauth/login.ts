@@ -7,10 +7,16 @@ import {
   startAuthorization,
   validateAuthorizationResponseIssuer,
 } from "../sdk.ts";
-import { type Authority, chooseClient, clientInformation, keyAuthentication } from "./client.ts";
+import {
+  type Authority,
+  checkTokens,
+  chooseClient,
+  clientInformation,
+  keyAuthentication,
+} from "./client.ts";
 import { codeOf, isAtOrBelow, OAuthHttpError, trustedUrl } from "./http.ts";
 import type { OAuthParams } from "./params.ts";
-import { checkTokens, type Login } from "./store.ts";
+import type { Login } from "./store.ts";
 
 /** A login page to show to a person. */
 export interface LoginRequest {

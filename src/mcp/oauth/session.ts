@@ -11,11 +11,17 @@ import {
   isStrictScopeSuperset,
   OAuthError,
 } from "../sdk.ts";
-import { type Authority, discoverAuthority, sameIssuer } from "./client.ts";
+import {
+  type Authority,
+  discoverAuthority,
+  fetchClientToken,
+  refreshLogin,
+  sameIssuer,
+} from "./client.ts";
 import type { OAuthParams } from "./params.ts";
 import { isLoopback, oauthFetch, refusalOf } from "./http.ts";
 import { logIn, type LoginOptions } from "./login.ts";
-import { fetchClientToken, type Login, LoginStore, refreshLogin } from "./store.ts";
+import { type Login, LoginStore } from "./store.ts";
 
 /** Options of {@linkcode OAuthSession.open}. */
 interface OAuthSessionOptions {

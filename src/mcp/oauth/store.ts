@@ -7,21 +7,10 @@ import { loginsFolder } from "../../files/user_folders.ts";
 import { sha256 } from "../../json/digest.ts";
 import { parsedJson } from "../../json/plain.ts";
 import { isInside } from "../../process/trusted_path.ts";
-import {
-  ClientCredentialsProvider,
-  type FetchLike,
-  fetchToken,
-  type OAuthClientProvider,
-  type OAuthTokens,
-  refreshAuthorization,
-} from "../sdk.ts";
-import { type Authority, clientInformation, keyAuthentication } from "./client.ts";
 import { LoginFileError } from "../start_errors.ts";
-import { OAuthHttpError } from "./http.ts";
-import type { OAuthParams } from "./params.ts";
 
 /** A token that can be sent in a header. */
-const TOKEN: RegExp = /^[\x21-\x7e]{1,32768}$/;
+export const TOKEN: RegExp = /^[\x21-\x7e]{1,32768}$/;
 
 const token = z.string().regex(TOKEN);
 
@@ -139,60 +128,4 @@ export class LoginStore {
       });
     }
   }
-}
-
-/** The part of a token response that is kept. */
-type Tokens = Pick<Login, "accessToken" | "refreshToken">;
-
-/** Validates a token response. */
-export function checkTokens(tokens: OAuthTokens): Tokens {
-  const { access_token: accessToken, refresh_token: refreshToken, token_type } = tokens;
-  const isBearer = token_type.toLowerCase() === "bearer";
-  const areTokens = [accessToken, refreshToken].every((text) =>
-    text === undefined || TOKEN.test(text)
-  );
-  if (isBearer && areTokens) return { accessToken, refreshToken };
-  throw new OAuthHttpError("its authorization server did not return a bearer token");
-}
-
-/** Exchanges a refresh token for new tokens. */
-export async function refreshLogin(
-  login: Login & { readonly refreshToken: string },
-  authority: Authority,
-  params: OAuthParams,
-  fetchFn: FetchLike,
-): Promise<Login> {
-  const { issuer, metadata, resource } = authority;
-  const addClientAuthentication = keyAuthentication(params);
-  const tokens = await refreshAuthorization(issuer, {
-    clientInformation: clientInformation({
-      ...login,
-      clientSecret: params.clientSecret ?? login.clientSecret,
-    }),
-    refreshToken: login.refreshToken,
-    fetchFn,
-    metadata,
-    resource,
-    addClientAuthentication,
-  });
-  return { ...login, ...checkTokens(tokens) };
-}
-
-/** Requests a token for the client itself, with its secret or key. */
-export async function fetchClientToken(
-  authority: Authority,
-  params: OAuthParams,
-  scope: string | undefined,
-  fetchFn: FetchLike,
-): Promise<string | undefined> {
-  const { issuer, metadata, resource } = authority;
-  const { clientId = "", clientSecret = "" } = params;
-  const provider: OAuthClientProvider = new ClientCredentialsProvider({
-    clientId,
-    clientSecret,
-    expectedIssuer: issuer,
-  });
-  provider.addClientAuthentication = keyAuthentication(params);
-  const tokens = await fetchToken(provider, issuer, { metadata, resource, scope, fetchFn });
-  return checkTokens(tokens).accessToken;
 }

@@ -1,4 +1,3 @@
-import { relative } from "node:path";
 import { ConfigError, EnvironmentNotReadyError } from "../../base/errors.ts";
 import type { RateLimit } from "../../base/rate_limit.ts";
 import { abortable, anySignal, Deadline } from "../../base/signals.ts";
@@ -12,7 +11,6 @@ import {
   writeBeneath,
 } from "../../files/beneath.ts";
 import type { FarWorkspace } from "../../kernel/far_workspace.ts";
-import { isInside } from "../../process/trusted_path.ts";
 import { untilSent } from "./answers.ts";
 import type { RequestBudget } from "./request_budget.ts";
 import type { SessionPool } from "./sessions.ts";
@@ -25,17 +23,6 @@ interface FileServices {
 /** The host's own state, which clients cannot access. */
 const OWN_STATE = ".ipybox";
 const GENERATED = "mcptools";
-
-/** The path of a session's file on this server. */
-export function filePathOf(
-  { id, folder }: { readonly id: string; readonly folder: string },
-  path: string,
-): string {
-  if (!isInside(path, folder)) return path; // images go elsewhere
-  return `/sessions/${id}/files/${
-    relative(folder, path).split("/").map(encodeURIComponent).join("/")
-  }`;
-}
 
 /**
  * Answers requests for a session's files, at `/sessions/ID/files/PATH`: `GET` and `PUT`. `GET` of a path

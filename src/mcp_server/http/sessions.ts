@@ -1,5 +1,5 @@
 import { cp } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { basename, join, relative } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import type { Elsewhere } from "../../approval/page/desk.ts";
@@ -12,10 +12,10 @@ import { removeFromWorkspace } from "../../files/remove_tree.ts";
 import { isPlainFolder } from "../../files/safe.ts";
 import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../mcp/params.ts";
 import { parsePlacement } from "../../placement/placement.ts";
+import { isInside } from "../../process/trusted_path.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { Session, type SessionOptions } from "../session.ts";
 import type { OwnerSettings } from "./bearer_tokens.ts";
-import { filePathOf } from "./session_files.ts";
 import { basisOf, type SessionBasisOptions, sessionServers } from "./session_basis.ts";
 import {
   durableSessions,
@@ -592,4 +592,15 @@ async function endUnattached(folder: string): Promise<void> {
   for (const { id, status } of await listSessions(folder)) {
     if (!status?.attached) await endDurable(id);
   }
+}
+
+/** The path of a session's file on this server. */
+function filePathOf(
+  { id, folder }: { readonly id: string; readonly folder: string },
+  path: string,
+): string {
+  if (!isInside(path, folder)) return path; // images go elsewhere
+  return `/sessions/${id}/files/${
+    relative(folder, path).split("/").map(encodeURIComponent).join("/")
+  }`;
 }

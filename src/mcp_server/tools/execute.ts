@@ -1,7 +1,6 @@
 import { z } from "zod";
 import type { PersonRequest } from "../../approval/wire.ts";
 import { anySignal, Deadline } from "../../base/signals.ts";
-import { leaveUnaskable } from "../approvals.ts";
 import { cellReportSchema, reportCell, reportRunning } from "../cell_report.ts";
 import type { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
@@ -108,7 +107,7 @@ async function follow(
         session.leaveCell(run);
         return reportRunning(run, session);
       case "waiting": {
-        const askable = await leaveUnaskable(run, step.requests, { can, session });
+        const askable = await session.leaveUnaskable(run, step.requests, can);
         if (askable.length === 0) continue;
         if (prefix !== undefined) return reportTask(run, session, prefix);
         progress.keep();

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { parseRequirement } from "../../python/requirement.ts";
-import { foreignBlock } from "../cell_report.ts";
+import { foreignBlock } from "../../approval/call_text.ts";
 import { addTool, type ToolHost } from "../tool.ts";
 
 const FROM_GIT = ', or, if the user agrees, "git+https://HOST/OWNER/REPO@TAG"';

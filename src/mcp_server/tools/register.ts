@@ -9,7 +9,7 @@ import {
   type StdioServerParams,
 } from "../../mcp/params.ts";
 import { launchText } from "../../servers/facets.ts";
-import { foreignBlock } from "../cell_report.ts";
+import { foreignBlock } from "../../approval/call_text.ts";
 import { addTool, type ToolHost } from "../tool.ts";
 import { isRecord } from "../../json/exact.ts";
 
