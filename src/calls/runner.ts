@@ -166,11 +166,13 @@ export class ToolRunner implements AsyncDisposable {
     const own: OwnRunnerOptions = options;
     const settingsFiles = own.settingsFiles ??
       (workspace === undefined ? [] : await presentSettings(registry.entries, workspace));
-    return new ToolRunner(registry, {
+    const runner = new ToolRunner(registry, {
       variables: options.variables,
       settingsFiles,
       consentFile: await openConsents(options, log),
     }, options);
+    await runner.#starts.rememberGiven();
+    return runner;
   }
 
   /**

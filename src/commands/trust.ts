@@ -140,7 +140,10 @@ async function servers(workspace: string, io: CommandIo): Promise<Untrusted[]> {
         const what = isOwn
           ? "its files in the workspace, or its sandbox settings, have changed since you registered it"
           : "you have not registered it";
-        io.err([`MCP server "${name}": ${what}`, ...launchRows(name, params, evidence)].join("\n"));
+        io.err(
+          [`MCP server "${name}": ${what}`, ...launchRows([name, params], evidence, workspace)]
+            .join("\n"),
+        );
       },
       question: `Let code call ${name}?`,
       accepted: `Accepted MCP server "${name}"`,
