@@ -20,7 +20,7 @@ import { type ExactObject, isExactObject, sealObject, toExact } from "../json/ex
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions } from "../mcp/hooks.ts";
 import { presentSettings } from "../mcp/launch.ts";
-import type { ServerParams, VariableLookup } from "../mcp/params.ts";
+import { type ServerParams, type VariableLookup, variableLookup } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
 import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
@@ -160,14 +160,15 @@ export class ToolRunner implements AsyncDisposable {
     using _stage = stage("read the registry");
     requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs", "callTimeoutMs"]);
     requirePositive(options, ["maxConcurrentCalls", "serverIdleMs"]);
-    const { workspace, servers, log = stderrLogger() } = options;
+    const { workspace, servers, trust, log = stderrLogger() } = options;
     await loadTelemetry();
-    const registry = await ServerRegistry.open({ workspace, servers });
+    const registry = await ServerRegistry.open({ workspace, servers, trust });
     const own: OwnRunnerOptions = options;
     const settingsFiles = own.settingsFiles ??
       (workspace === undefined ? [] : await presentSettings(registry.entries, workspace));
     const runner = new ToolRunner(registry, {
-      variables: options.variables,
+      variables: options.variables ??
+        (trust === "all" ? await variableLookup(workspace, { trust, log }) : undefined),
       settingsFiles,
       consentFile: await openConsents(options, log),
     }, options);
@@ -438,6 +439,7 @@ export interface ToolRunnerOptions extends
     | "callTimeoutMs"
     | "sampling"
     | "roots"
+    | "trust"
   > {}
 
 /** What the host of a durable session sets beside them. */

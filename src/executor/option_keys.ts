@@ -56,6 +56,7 @@ const ATTACH = keysOf<AttachOptions>({
   signal: true,
   startServers: true,
   startTimeoutMs: true,
+  trust: true,
   variables: true,
 });
 

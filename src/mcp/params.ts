@@ -10,6 +10,7 @@ import { isRecord } from "../json/exact.ts";
 import { oneLine } from "../json/problems.ts";
 import { defined } from "../json/plain.ts";
 import { trustedPath } from "../process/trusted_path.ts";
+import type { TrustSetting } from "../executor/options.ts";
 import { readDotenv } from "./env.ts";
 import { type OAuthParams, oauthParams } from "./oauth/params.ts";
 
@@ -320,6 +321,8 @@ const INHERITED: readonly string[] = [
 interface VariableLookupOptions {
   /** Whether to read the workspace's `.env`, as by default. */
   readonly dotenv?: boolean;
+  /** Which of its variables count. */
+  readonly trust?: TrustSetting | undefined;
   /** Receives a warning if a `.env` is ignored. */
   readonly log?: Logger;
 }
@@ -334,8 +337,8 @@ export async function variableLookup(
   workspace?: string,
   options: VariableLookupOptions = {},
 ): Promise<VariableLookup> {
-  const { dotenv: read = true, log } = options;
-  const file = workspace === undefined || !read ? {} : await readDotenv(workspace, log);
+  const { dotenv: read = true, log, trust } = options;
+  const file = workspace === undefined || !read ? {} : await readDotenv(workspace, log, trust);
   const dotenv = new Map(Object.entries(file));
   return (name) => {
     if (name === WORKSPACE_VARIABLE && workspace !== undefined) return resolve(workspace);

@@ -12,6 +12,7 @@ import {
 } from "../files/safe.ts";
 import { checkServerName, parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { OwnEntries } from "../files/own_entries.ts";
+import type { TrustSetting } from "../executor/options.ts";
 import { forgetShapes } from "./shapes.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
@@ -20,6 +21,8 @@ export interface ServerRegistryOptions {
   workspace?: string;
   /** Servers that are registered for this process only. They override those of the file. */
   servers?: GivenServers;
+  /** Whether the servers that are in the file now count as if they were registered for this process. */
+  trust?: TrustSetting | undefined;
 }
 
 /** Servers by name, in addition to those of the file; or a registry to use instead. */
@@ -88,6 +91,9 @@ export class ServerRegistry {
       checked(Object.entries(servers)),
     );
     await registry.reload();
+    if (options.trust === "all") {
+      for (const [name, params] of registry.entries) registry.#given.set(name, { params });
+    }
     return registry;
   }
 
