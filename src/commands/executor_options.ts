@@ -107,6 +107,10 @@ export async function executorOptions(
   workspace: string,
 ): Promise<OwnExecutorOptions & { readonly workspace: string }> {
   const trust = parsed.has("trust") ? "all" : "recorded";
+  if (io.interactive && trust === "recorded") {
+    const { review } = await import("./trust.ts"); // only a person is asked
+    await review(workspace, parsed, io);
+  }
   const { policy, ...modes } = await approvalOf(parsed, workspace, io.log);
   return {
     ...kernelOptions(parsed, io, workspace),

@@ -55,6 +55,19 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [folder = "."] = parsed.positional;
   if (parsed.has("revoke")) return await revoke(folder, io);
   const workspace = await workspaceAt(folder);
+  const { seen, failed } = await review(workspace, parsed, io);
+  if (seen + failed === 0) {
+    io.err(`Nothing to accept: all settings in ${printable(workspace)} count`);
+  }
+  return failed === 0 ? EXIT.ok : EXIT.failed;
+}
+
+/** Shows and asks about all that does not count yet. A setting that is refused counts as before. */
+export async function review(
+  workspace: string,
+  parsed: ParsedArgs,
+  io: CommandIo,
+): Promise<{ readonly seen: number; readonly failed: number }> {
   const asking = (settings: readonly Untrusted[]) =>
     settings.map((setting) => () => decide(setting, parsed, io));
   const policy = async () => {
@@ -85,10 +98,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       }
     });
   }
-  if (seen + failed === 0) {
-    io.err(`Nothing to accept: all settings in ${printable(workspace)} count`);
-  }
-  return failed === 0 ? EXIT.ok : EXIT.failed;
+  return { seen, failed };
 }
 
 /** Lists what is accepted. */

@@ -52,6 +52,7 @@ Deno.test("ipybox trust --list shows what was accepted, and --revoke takes it ba
   assertEquals((await trust("--list")).stdout, all);
   assertEquals((await trust("--revoke", folder.path)).code, 0);
   assertEquals((await trust("--list")).stdout, "");
+  await Deno.mkdir(folder.path); // to be removed with the test
 });
 
 Deno.test("a damaged record is reported once, and what it says does not count", async () => {
@@ -88,6 +89,31 @@ Deno.test("with trust: all, what is there at the start counts, and nothing is re
   assertEquals(await counting(workspace), NONE);
   await using runner = await ToolRunner.start({ ...options, trust: "recorded" });
   await assertRejects(() => runner.run("raw", "count"), ToolCallError, "was not started");
+});
+
+Deno.test("ipybox run asks about new settings at a terminal, once, and runs without those refused", async () => {
+  await using folder = await changedWorkspace();
+  const cwd = folder.path;
+  const run = async (answers: readonly (readonly [string, string])[]) => {
+    const { code, output } = await ipyboxAtTerminal(["run", "-c", "print(6 * 7)"], answers, {
+      cwd,
+    });
+    assertEquals(code, 0, output);
+    assertStringIncludes(output, "42");
+    return output;
+  };
+  const first = await run([
+    ["use them? [y/N]", "n\n"],
+    ["call raw? [y/N]", "y\n"],
+    ["Accept it? [y/N]", "y\n"],
+  ]);
+  assertStringIncludes(first, "were not accepted");
+  assertEquals(await counting(cwd), { ...ALL, variables: { OLD: "2" } });
+  await run([["use them? [y/N]", "y\n"]]);
+  assertEquals((await run([])).includes("[y/N]"), false);
+  await Deno.writeTextFile(`${cwd}/.ipybox/policy.json`, POLICY.replace("raw.count", "raw.*"));
+  await run([["Accept it? [y/N]", "y\n"]]); // an editor's change
+  assertEquals((await run([])).includes("[y/N]"), false);
 });
 
 Deno.test("ipybox run --trust lets the settings of a workspace count once", async () => {
