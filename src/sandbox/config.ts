@@ -5,7 +5,7 @@ import { messageOf } from "../base/message_of.ts";
 import { problemLines } from "../json/problems.ts";
 import { isInside, realPathIfSeen } from "../process/trusted_path.ts";
 import { STATE_FOLDER } from "./hidden.ts";
-import { settingsPath } from "./workspace.ts";
+import { requireOwnProgram, settingsPath } from "./workspace.ts";
 
 /**
  * A user's additions to the sandbox settings, in the format of `srt`'s settings file. Lists extend
@@ -140,6 +140,17 @@ export async function readSandboxConfig(
     throw new ConfigError(`Invalid sandbox config ${path}: not JSON: ${reason}`, { cause });
   }
   return parseSandboxConfig(value, { allowUnsafe, source: `sandbox config ${path}` });
+}
+
+/** Reads the configuration for code's own sandbox, from a file that code of no workspace can change. */
+export async function readOwnConfig(
+  path: string,
+  options: ReadSandboxConfigOptions,
+): Promise<SandboxConfig> {
+  const config = await readSandboxConfig(path, options);
+  const { workspace } = options;
+  await requireOwnProgram(resolve(path), { workspace, what: "sandbox settings" });
+  return config;
 }
 
 /** Refuses settings in a project, which may have come with it: clients name the same file in each. */
