@@ -1,6 +1,7 @@
 import { join, resolve } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
+import { readHostileFile } from "../files/safe.ts";
 import { messageOf } from "../base/message_of.ts";
 import { problemLines } from "../json/problems.ts";
 import { isInside, realPathIfSeen } from "../process/trusted_path.ts";
@@ -125,12 +126,9 @@ export async function readSandboxConfig(
     await refuseOfProject(paths, { project, workspace });
   }
   const file = await settingsPath(path, { workspace, what: "sandbox settings" });
-  let text: string;
-  try {
-    text = await Deno.readTextFile(file);
-  } catch (cause) {
-    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-    throw new ConfigError(`Cannot read the sandbox config: ${path} does not exist`, { cause });
+  const text = await readHostileFile(file);
+  if (text === undefined) {
+    throw new ConfigError(`Cannot read the sandbox config: ${path} does not exist`);
   }
   let value: unknown;
   try {
