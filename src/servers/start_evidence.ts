@@ -12,7 +12,7 @@ import {
   variableLookup,
   WORKSPACE_VARIABLE,
 } from "../mcp/params.ts";
-import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
+import { isInside, lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 import { isOwnProgram } from "../sandbox/workspace.ts";
 import type { ServerRegistry } from "./registry.ts";
 
@@ -61,7 +61,7 @@ export async function startEvidence(
   if (!("command" in filled) || workspace === undefined) {
     return { params: shown, settings: undefined, files: {} };
   }
-  const base = await Deno.realPath(workspace);
+  const base = await realPathIfSeen(resolve(workspace));
   const settings = settingsFileOf(wantedSandbox(serverName, filled), base);
   const { command, args = [], env = {}, cwd = "." } = filled;
   const texts = [command, ...args, ...Object.values(env), cwd];
