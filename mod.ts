@@ -55,6 +55,7 @@ export type {
   ResultEvent,
   ResumeOptions,
   StreamOptions,
+  TrustSetting,
 } from "./src/executor/options.ts";
 export type {
   CallEndedEvent,

@@ -14,6 +14,7 @@
  */
 export { loadPolicy } from "./src/approval/rules/file.ts";
 export { parsePolicy } from "./src/approval/rules/parse.ts";
+export type { TrustSetting } from "./src/executor/options.ts";
 export type { LoadPolicyOptions } from "./src/approval/rules/file.ts";
 export type { Match } from "./src/approval/rules/match.ts";
 export type { PathJudgeOptions } from "./src/approval/rules/paths.ts";

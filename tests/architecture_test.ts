@@ -18,7 +18,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "approval/page": ["approval", "assets"],
   "approval/rules": ["approval", "files", "process", "sandbox"],
   "approval/audit": ["approval", "approval/rules", "files"],
-  servers: ["approval", "files", "mcp", "process"],
+  servers: ["approval", "files", "mcp", "process", "sandbox"],
   calls: [
     "approval",
     "approval/audit",

@@ -22,7 +22,7 @@ import type { ConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions } from "../mcp/hooks.ts";
 import { presentSettings } from "../mcp/launch.ts";
-import type { ServerParams, VariableLookup } from "../mcp/params.ts";
+import { type ServerParams, type VariableLookup, variableLookup } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
 import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
@@ -162,17 +162,20 @@ export class ToolRunner implements AsyncDisposable {
     using _stage = stage("read the registry");
     requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs"]);
     requirePositive(options, ["callTimeoutMs", "serverIdleMs"]);
-    const { workspace, servers, log = stderrLogger() } = options;
+    const { workspace, servers, trust, log = stderrLogger() } = options;
     await loadTelemetry();
-    const registry = await ServerRegistry.open({ workspace, servers });
+    const registry = await ServerRegistry.open({ workspace, servers, trust });
     const own: OwnRunnerOptions = options;
     const settingsFiles = own.settingsFiles ??
       (workspace === undefined ? [] : await presentSettings(registry.entries, workspace));
-    return new ToolRunner(registry, {
-      variables: options.variables,
+    const runner = new ToolRunner(registry, {
+      variables: options.variables ??
+        (trust === "all" ? await variableLookup(workspace, { trust, log }) : undefined),
       settingsFiles,
       consentFile: await openConsents(options, log),
     }, options);
+    await runner.#starts.rememberGiven();
+    return runner;
   }
 
   /**
@@ -439,6 +442,7 @@ export interface ToolRunnerOptions extends
     | "sampling"
     | "serverIdleMs"
     | "roots"
+    | "trust"
   > {}
 
 /** What an executor sets beside them. */

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
 import { isShell } from "../approval/request.ts";
-import type { CodeExecutorOptions, OwnExecutorOptions } from "../executor/options.ts";
+import type { CodeExecutorOptions, OwnExecutorOptions, TrustSetting } from "../executor/options.ts";
 import { readDotenv } from "../mcp/env.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
@@ -106,13 +106,19 @@ export async function executorOptions(
   io: CommandIo,
   workspace: string,
 ): Promise<OwnExecutorOptions & { readonly workspace: string }> {
+  const trust = parsed.has("trust") ? "all" : "recorded";
+  if (io.interactive && trust === "recorded") {
+    const { review } = await import("./trust.ts"); // only a person is asked
+    await review(workspace, parsed, io);
+  }
   const { policy, ...modes } = await approvalOf(parsed, workspace, io.log);
   return {
     ...kernelOptions(parsed, io, workspace),
+    trust,
     installer: "command",
     placement: await placementOf(parsed, workspace),
     approval: policy ?? modes,
-    kernelEnv: await kernelEnvOf(workspace, io.log),
+    kernelEnv: await kernelEnvOf(workspace, io.log, trust),
     signal: io.signal,
   };
 }
@@ -163,7 +169,8 @@ export async function approvalOf(
     );
   }
   const file = isMode ? undefined : resolve(approve);
-  const rules = await loadPolicy({ workspace, file, log });
+  const trust = args.has("trust") ? "all" : "recorded";
+  const rules = await loadPolicy({ workspace, file, log, trust });
   const policy = approve === "reads" ? await withReads(rules, { workspace, log }) : rules;
   const asking = { tools: "ask", resources: "ask", ...modes } as const;
   if (policy === undefined) return asking;
@@ -254,9 +261,10 @@ async function readPlacement(where: string, workspace: string): Promise<Placemen
 export async function kernelEnvOf(
   workspace: string,
   log: Logger,
+  trust?: TrustSetting,
 ): Promise<Record<string, string>> {
   const prefix = "KERNEL_ENV_";
-  const file = await readDotenv(workspace, log);
+  const file = await readDotenv(workspace, log, trust);
   return Object.fromEntries(
     Object.entries({ ...file, ...Deno.env.toObject() })
       .filter(([name]) => name.startsWith(prefix) && name.length > prefix.length)

@@ -6,7 +6,7 @@ import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import type { OAuthParams } from "../mcp/oauth/params.ts";
 import { parseServerParams, type ServerParams } from "../mcp/params.ts";
-import { type StartEvidence, startEvidence } from "../servers/start_evidence.ts";
+import { reachText, type StartEvidence, startEvidence } from "../servers/start_evidence.ts";
 import { parseServersFile } from "../servers/foreign.ts";
 import { launchText } from "../servers/facets.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -94,8 +94,8 @@ export const register: Command = {
     "",
     "By default, code cannot read the files that a server writes to its working",
     "directory, and they are removed with the server. --cwd '${workspaceFolder}' puts",
-    "them in the workspace, unless the server would load its code from there: such a",
-    "server is rejected. A relative DIR is relative to the workspace.",
+    "them in the workspace, where code could put files that the server loads. A",
+    "relative DIR is relative to the workspace.",
     "",
     "If a remote server requires a login, the page's address is printed: open it in",
     "a browser on this machine. The login is stored outside the workspace.",
@@ -150,7 +150,11 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     if (own !== undefined && startAlike(own, wanted)) return wanted;
     const isFromFile = parsed.value("from") !== undefined;
     const shown = isFromFile && io.interactive && !parsed.has("yes")
-      ? launchRows(name, wanted, await startEvidence(name, wanted, { workspace, log: io.log }))
+      ? launchRows(
+        [name, wanted],
+        await startEvidence(name, wanted, { workspace, log: io.log }),
+        workspace,
+      )
       : [];
     // If no person reads it, nothing that may be secret is printed.
     if (shown.length > 0) io.err(shown.join("\n"));
@@ -179,6 +183,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   }
 
   async function registerOne(name: string, params: ServerParams): Promise<void> {
+    let reach: string | undefined;
     const tools = await generateMcpSources(name, params, {
       rootDir: mcptoolsOf(workspace),
       workspace,
@@ -187,6 +192,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       log: io.log,
       beforeWrite: async () => {
         const run = await startEvidence(name, params, { workspace, isOwn: true, log: io.log });
+        reach = reachText(name, run, workspace);
         return await registry.register(name, params, run);
       },
     }).catch((error: unknown) => {
@@ -197,6 +203,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       throw new McpLoginRequiredError(name, error.what, again);
     });
     report(name, tools, io);
+    if (reach !== undefined) io.err(printable(reach));
     if (namesWorkspace(params, workspace)) {
       io.err(
         `${name} has the whole workspace as an argument: its tools may read and change your settings ` +
@@ -222,7 +229,12 @@ function namesWorkspace(params: ServerParams, workspace: string): boolean {
 }
 
 /** How a server of a file is started, for the person to check. */
-export function launchRows(name: string, params: ServerParams, shown: StartEvidence): string[] {
+export function launchRows(
+  [name, params]: readonly [string, ServerParams],
+  shown: StartEvidence,
+  workspace: string,
+): string[] {
+  const reach = reachText(name, shown, workspace);
   const { columns } = terminalSize();
   const rowsOf = (text: string) => foreignText(text, columns).trimEnd().split("\n");
   return [
@@ -230,6 +242,7 @@ export function launchRows(name: string, params: ServerParams, shown: StartEvide
     ...rowsOf(JSON.stringify(shown, null, 2)),
     `${name} starts or connects to, outside the code's sandbox:`,
     ...rowsOf(launchText(shown.params)),
+    ...(reach === undefined ? [] : rowsOf(reach)),
     ...(launchText(params) === launchText(shown.params) ? [] : [
       `It is written like this, and the workspace's .env fills it in at each start:`,
       ...rowsOf(launchText(params)),

@@ -22,6 +22,7 @@ export const run: Command = {
     detach: {
       help: "Print the id of a session that continues without this command: see `ipybox attach`",
     },
+    trust: { help: "Let all settings of the workspace count, this time: see `ipybox trust`" },
     ...SESSION,
     placement: PLACEMENT,
   },

@@ -13,7 +13,12 @@ export const WORKSPACE: OptionSpec = {
 
 /** The workspace that the command line names, as an absolute path. */
 export async function workspaceOf(args: ParsedArgs): Promise<string> {
-  const workspace = absolute(args.value("workspace") ?? ".");
+  return await workspaceAt(args.value("workspace") ?? ".");
+}
+
+/** The workspace at a path, as an absolute path. */
+export async function workspaceAt(path: string): Promise<string> {
+  const workspace = absolute(path);
   const info = await ifPresent(Deno.stat(workspace));
   if (info === undefined) {
     throw new UsageError(`Workspace "${workspace}" does not exist: create it or name another`);

@@ -1,4 +1,6 @@
+import { resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
+import { OwnEntries, ownRecords } from "../files/own_entries.ts";
 import { acceptVariables, ownVariables, readVariables } from "../sandbox/own_variables.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { startEvidence } from "../servers/start_evidence.ts";
@@ -6,14 +8,16 @@ import { agrees, type Command, type CommandIo, EXIT, type ParsedArgs } from "./c
 import { foreignText } from "./foreign_rows.ts";
 import { acceptFound, unacceptedPolicy } from "./policy_file.ts";
 import { launchRows } from "./register.ts";
-import { WORKSPACE, workspaceOf } from "./shared.ts";
+import { workspaceAt } from "./shared.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
 
 export const trust: Command = {
-  usage: "[OPTIONS]",
+  usage: "[DIR] [OPTIONS]\n--list",
+  positional: { max: 1 },
   options: {
     yes: { help: "Accept everything without asking" },
-    workspace: WORKSPACE,
+    revoke: { help: "Accept nothing there any more" },
+    list: { help: "List what you accepted or registered, in all workspaces" },
   },
   notes: [
     "Settings in a workspace count once you have seen them: they may have come with a",
@@ -21,15 +25,19 @@ export const trust: Command = {
     "asks about each: new variables in .env, the policy, servers that you have not",
     "registered, and those whose files in the workspace have changed since.",
     "",
-    "What you accept is recorded on this machine, outside the workspace.",
+    "What you accept is recorded on this machine, outside the workspace. DIR is the",
+    "workspace (default: .).",
     "",
     "Examples:",
     "",
     "  ipybox trust",
     "  ipybox trust --yes   # in CI, where you wrote the settings yourself",
+    "  ipybox trust --revoke ~/old-project",
   ].join("\n"),
   run,
 };
+
+const UNWRITABLE = "the state folder (~/.local/state/ipybox) is not writable";
 
 /** A setting that does not count yet. */
 interface Untrusted {
@@ -43,7 +51,23 @@ interface Untrusted {
 }
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
-  const workspace = await workspaceOf(parsed);
+  if (parsed.has("list")) return await list(io);
+  const [folder = "."] = parsed.positional;
+  if (parsed.has("revoke")) return await revoke(folder, io);
+  const workspace = await workspaceAt(folder);
+  const { seen, failed } = await review(workspace, parsed, io);
+  if (seen + failed === 0) {
+    io.err(`Nothing to accept: all settings in ${printable(workspace)} count`);
+  }
+  return failed === 0 ? EXIT.ok : EXIT.failed;
+}
+
+/** Shows and asks about all that does not count yet. A setting that is refused counts as before. */
+export async function review(
+  workspace: string,
+  parsed: ParsedArgs,
+  io: CommandIo,
+): Promise<{ readonly seen: number; readonly failed: number }> {
   const asking = (settings: readonly Untrusted[]) =>
     settings.map((setting) => () => decide(setting, parsed, io));
   const policy = async () => {
@@ -74,10 +98,35 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       }
     });
   }
-  if (seen + failed === 0) {
-    io.err(`Nothing to accept: all settings in ${printable(workspace)} count`);
+  return { seen, failed };
+}
+
+/** Lists what is accepted. */
+async function list(io: CommandIo): Promise<number> {
+  for (const { workspace, own } of await ownRecords()) {
+    const { registrations = {}, policies = {}, variables = {} } = own;
+    const names = (entries: object) => Object.keys(entries).filter((name) => !name.includes(" "));
+    const rows = [
+      ["servers", names(registrations)],
+      ["variables", names(variables)],
+      ["policy", names(policies)],
+    ] as const;
+    const shown = rows.flatMap(([what, found]) =>
+      found.length === 0 ? [] : [`  ${what}: ${printable(found.sort().join(", "))}\n`]
+    );
+    if (shown.length > 0) io.out(`${printable(workspace)}\n${shown.join("")}`);
   }
-  return failed === 0 ? EXIT.ok : EXIT.failed;
+  return EXIT.ok;
+}
+
+/** Accepts nothing in a folder any more, which need not exist. */
+async function revoke(folder: string, io: CommandIo): Promise<number> {
+  for (const kind of ["registrations", "policies", "variables"] as const) {
+    const own = await OwnEntries.open(folder, kind);
+    if (!await own.replace({})) throw new ConfigError(`Nothing was revoked: ${UNWRITABLE}`);
+  }
+  io.err(`Settings in ${printable(resolve(folder))} count once you accept them again`);
+  return EXIT.ok;
 }
 
 async function decide(setting: Untrusted, parsed: ParsedArgs, io: CommandIo): Promise<void> {
@@ -91,9 +140,7 @@ async function decide(setting: Untrusted, parsed: ParsedArgs, io: CommandIo): Pr
     if (!await agrees(io, setting.question)) throw new ConfigError(setting.refused);
   }
   if (!await setting.accept()) {
-    throw new ConfigError(
-      `${setting.refused}: the state folder (~/.local/state/ipybox) is not writable`,
-    );
+    throw new ConfigError(`${setting.refused}: ${UNWRITABLE}`);
   }
   io.err(setting.accepted);
 }
@@ -140,7 +187,10 @@ async function servers(workspace: string, io: CommandIo): Promise<Untrusted[]> {
         const what = isOwn
           ? "its files in the workspace, or its sandbox settings, have changed since you registered it"
           : "you have not registered it";
-        io.err([`MCP server "${name}": ${what}`, ...launchRows(name, params, evidence)].join("\n"));
+        io.err(
+          [`MCP server "${name}": ${what}`, ...launchRows([name, params], evidence, workspace)]
+            .join("\n"),
+        );
       },
       question: `Let code call ${name}?`,
       accepted: `Accepted MCP server "${name}"`,

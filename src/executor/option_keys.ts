@@ -55,6 +55,7 @@ const ATTACH = keysOf<AttachOptions>({
   signal: true,
   startServers: true,
   startTimeoutMs: true,
+  trust: true,
   variables: true,
 });
 

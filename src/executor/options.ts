@@ -18,6 +18,9 @@ import type { CallEvent, ServerEvent } from "../servers/events.ts";
 import type { GivenServers } from "../servers/registry.ts";
 import type { DurableOptions } from "./durable.ts";
 
+/** Which settings in a workspace count: those that the user made or accepted, or all that are there. */
+export type TrustSetting = "recorded" | "all";
+
 /** Options of `CodeExecutor.start()`. */
 export interface CodeExecutorOptions {
   /**
@@ -27,6 +30,14 @@ export interface CodeExecutorOptions {
    * @default {Deno.cwd()}
    */
   workspace?: string;
+  /**
+   * Which settings in the workspace count: its `.env` and its registered servers. With `"recorded"`, those
+   * that the user made or accepted on this machine, with `ipybox trust` for example. With `"all"`, what is
+   * there at the start; nothing is recorded.
+   *
+   * @default {"recorded"}
+   */
+  trust?: TrustSetting;
   /** MCP servers by name; they take precedence over the workspace's registered ones. */
   servers?: GivenServers;
   /**

@@ -1,111 +1,211 @@
 import { join, resolve } from "node:path";
 import { z } from "zod";
+import { ConfigError } from "../base/errors.ts";
+import { stderrLogger } from "../base/log.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
+import { parsedJson } from "../json/plain.ts";
+import { realPathIfSeen } from "../process/trusted_path.ts";
 import { ifPresent, lockUserFolder, readHostileFile, replaceHostileFile } from "./safe.ts";
-import { isUnwritable, usableState } from "./user_folders.ts";
+import { isUnwritable, stateFolder, usableIn } from "./user_folders.ts";
 
 const digests = z.record(z.string(), z.string());
 
 /** The parts of a workspace that a person can decide on. */
-type OwnKind = "registrations" | "policies" | "consents";
+const KINDS = ["registrations", "policies", "consents", "variables"] as const;
+
+type OwnKind = typeof KINDS[number];
+
+/** The entry among the variables that says which file they are in. No variable has this name. */
+export const FILE_IDENTITY = "the file";
+
+const recordSchema = z.object({
+  workspace: z.string(),
+  own: z.partialRecord(z.enum(KINDS), digests),
+});
+
+/** What a person made or accepted in a workspace: digests by name. */
+export type OwnRecord = Readonly<z.infer<typeof recordSchema>>;
+
+type Digests = Readonly<Record<string, string>>;
+
+/** Records that the user's state folder could not take. */
+const unkept = new Map<string, OwnRecord>();
+
+/** Damaged records that were reported. */
+const reported = new Set<string>();
 
 /**
  * The entries of a workspace's files that the user made or accepted on this machine, such as
- * registered servers, recorded as digests of their content. The record is in the user's state
- * folder, which code cannot reach, so it contains nothing that came with a repository or was
- * written by code.
+ * registered servers, recorded as digests of their content. The record, one file for each workspace, is in
+ * the user's state folder, which code cannot reach, so it contains nothing that came with a repository or
+ * was written by code.
  *
  * If that folder cannot be used, the record exists only in this process.
  */
 export class OwnEntries {
   readonly #workspace: string;
-  /** The record's folder and path, if they can be used. */
-  readonly #place: { readonly folder: string; readonly path: string } | undefined;
-  #digests: Readonly<Record<string, string>> = {};
+  readonly #kind: OwnKind;
+  readonly #state: string | undefined;
+  #digests: Digests | undefined;
 
-  private constructor(workspace: string, folder: string | undefined) {
+  private constructor(workspace: string, kind: OwnKind, state: string | undefined) {
     this.#workspace = workspace;
-    this.#place = folder === undefined
-      ? undefined
-      : { folder, path: join(folder, `${sha256(workspace).slice(0, 32)}.json`) };
+    this.#kind = kind;
+    this.#state = state;
   }
 
   /** Reads the record of a workspace. */
   static async open(
     workspace: string,
     kind: OwnKind,
-    state?: string,
+    state: string | undefined = stateFolder(),
   ): Promise<OwnEntries> {
-    const real = await ifPresent(Deno.realPath(workspace)) ?? resolve(workspace);
-    const own = new OwnEntries(real, usableState(kind, state));
+    const own = new OwnEntries(await realPathIfSeen(resolve(workspace)), kind, state);
     await own.reload();
     return own;
   }
 
+  /** Whether anything was ever recorded. */
+  get exists(): boolean {
+    return this.#digests !== undefined;
+  }
+
   /** Reads what other processes have written since. */
   async reload(): Promise<void> {
-    if (this.#place !== undefined) this.#digests = await readDigests(this.#place.path);
+    const record = unkept.get(this.#workspace) ?? await readRecord(this.#workspace, this.#state);
+    this.#digests = record.own[this.#kind];
   }
 
   /** Whether an entry is unchanged since the user made or accepted it. */
   has(name: string, value: unknown): boolean {
-    return Object.hasOwn(this.#digests, name) &&
-      this.#digests[name] === this.#digest(name, value);
+    return this.digestOf(name) === digestOf(this.#workspace, name, value);
   }
 
   /** What is recorded of an entry, to {@linkcode restore}. */
   digestOf(name: string): string | undefined {
-    return Object.hasOwn(this.#digests, name) ? this.#digests[name] : undefined;
+    const all = this.#digests ?? {};
+    return Object.hasOwn(all, name) ? all[name] : undefined;
   }
 
   /** Records again what was recorded. */
   async restore(name: string, digest: string | undefined): Promise<void> {
-    await this.#record(name, digest);
+    await this.#record((all) => changed(all, name, digest));
   }
 
   /** Records that an entry is the user's own; `undefined` removes it. Whether other processes see that. */
   async set(name: string, value: unknown): Promise<boolean> {
-    return await this.#record(name, value === undefined ? undefined : this.#digest(name, value));
+    const digest = value === undefined ? undefined : digestOf(this.#workspace, name, value);
+    return await this.#record((all) => changed(all, name, digest));
   }
 
-  async #record(name: string, digest: string | undefined): Promise<boolean> {
-    this.#digests = changed(this.#digests, name, digest);
-    if (this.#place === undefined) return false;
-    const { folder, path } = this.#place;
+  /** Records entries instead of all earlier ones, or only if there are none. */
+  async replace(values: Readonly<Record<string, unknown>>, ifNone = false): Promise<boolean> {
+    const entries = Object.entries(values).map(([name, value]) =>
+      [name, digestOf(this.#workspace, name, value)] as const
+    );
+    return await this.#record((all) => ifNone && all || Object.fromEntries(entries));
+  }
+
+  async #record(change: (all: Digests | undefined) => Digests): Promise<boolean> {
+    const [workspace, kind] = [this.#workspace, this.#kind];
+    const after = ({ own }: OwnRecord): OwnRecord => ({
+      workspace,
+      own: { ...own, [kind]: change(own[kind]) },
+    });
+    const folder = recordsIn(this.#state);
     try {
-      using _lock = await lockUserFolder(folder);
-      this.#digests = changed(await readDigests(path), name, digest);
-      await replaceHostileFile(path, JSON.stringify(this.#digests, null, 2) + "\n");
-      return true;
+      if (folder !== undefined) {
+        using _lock = await lockUserFolder(folder);
+        const record = after(await readRecord(workspace, this.#state));
+        await replaceHostileFile(join(folder, nameOf(workspace)), JSON.stringify(record) + "\n");
+        this.#digests = record.own[kind];
+        return true;
+      }
     } catch (error) {
-      if (!isUnwritable(error)) throw error;
-      return false; // the next process asks again
+      if (!isUnwritable(error)) throw error; // the next process asks again
     }
-  }
-
-  #digest(name: string, value: unknown): string {
-    return sha256(canonicalJson(toExact([this.#workspace, name, value])));
+    const record = after(unkept.get(workspace) ?? await readRecord(workspace, this.#state));
+    unkept.set(workspace, record);
+    this.#digests = record.own[kind];
+    return false;
   }
 }
 
-function changed(
-  all: Readonly<Record<string, string>>,
-  name: string,
-  digest: string | undefined,
-): Readonly<Record<string, string>> {
+function digestOf(workspace: string, name: string, value: unknown): string {
+  return sha256(canonicalJson(toExact([workspace, name, value])));
+}
+
+function changed(all: Digests = {}, name: string, digest: string | undefined): Digests {
   const others = Object.entries(all).filter(([other]) => other !== name);
   return Object.fromEntries([...others, ...digest === undefined ? [] : [[name, digest] as const]]);
 }
 
-/** Reads digests. A damaged file has none: the user is asked again. */
-async function readDigests(path: string): Promise<Readonly<Record<string, string>>> {
+/** What is recorded of all workspaces. */
+export async function ownRecords(): Promise<OwnRecord[]> {
+  const folder = recordsIn(stateFolder());
+  if (folder === undefined || await ifPresent(Deno.stat(folder)) === undefined) return [];
+  const records: OwnRecord[] = [];
+  for await (const { name } of Deno.readDir(folder)) {
+    const text = name.endsWith(".json") ? await readHostileFile(join(folder, name)) : undefined;
+    const record = text === undefined ? undefined : parsedRecord(text);
+    if (record !== undefined) records.push(record);
+  }
+  return records.sort((one, other) => one.workspace < other.workspace ? -1 : 1);
+}
+
+function recordsIn(state: string | undefined): string | undefined {
+  return usableIn(state, "trust");
+}
+
+function nameOf(workspace: string): string {
+  return `${sha256(workspace).slice(0, 32)}.json`;
+}
+
+/** Reads a workspace's record. A damaged one accepts nothing: the user is asked again. */
+async function readRecord(workspace: string, state: string | undefined): Promise<OwnRecord> {
+  const folder = recordsIn(state);
+  if (folder === undefined) return { workspace, own: {} };
+  const path = join(folder, nameOf(workspace));
   try {
     const text = await readHostileFile(path);
-    if (text === undefined) return {};
-    return digests.safeParse(JSON.parse(text)).data ?? {};
+    if (text === undefined) return await earlierRecord(workspace, state);
+    const record = parsedRecord(text);
+    if (record?.workspace === workspace) return record;
   } catch (error) {
-    if (error instanceof SyntaxError || error instanceof Deno.errors.PermissionDenied) return {};
-    throw error;
+    if (error instanceof Deno.errors.PermissionDenied) return { workspace, own: {} }; // another user's
+    if (!(error instanceof ConfigError)) throw error; // no plain file
   }
+  if (!reported.has(path)) {
+    reported.add(path);
+    stderrLogger().warn(
+      `${path} is damaged, so no setting in ${workspace} counts: accept them again with \`ipybox trust\``,
+    );
+  }
+  return { workspace, own: Object.fromEntries(KINDS.map((kind) => [kind, {}])) };
+}
+
+function parsedRecord(text: string): OwnRecord | undefined {
+  return recordSchema.safeParse(parsedJson(text)).data;
+}
+
+/** What earlier versions recorded, in a folder for each kind. */
+async function earlierRecord(workspace: string, state: string | undefined): Promise<OwnRecord> {
+  const own: Partial<Record<OwnKind, Digests>> = {};
+  for (const kind of KINDS) {
+    const folder = usableIn(state, kind);
+    const text = folder && await readHostileFile(join(folder, nameOf(workspace)));
+    if (!text) continue;
+    own[kind] = kind === "variables"
+      ? earlierVariables(workspace, parsedJson(text))
+      : digests.safeParse(parsedJson(text)).data ?? {};
+  }
+  return { workspace, own };
+}
+
+function earlierVariables(workspace: string, value: unknown): Digests {
+  const schema = z.object({ values: digests, identity: z.string().nullable() });
+  const { data } = schema.safeParse(value);
+  if (data === undefined) return {};
+  return { ...data.values, [FILE_IDENTITY]: digestOf(workspace, FILE_IDENTITY, data.identity) };
 }

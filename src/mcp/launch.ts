@@ -12,7 +12,6 @@ import {
 import { isInside, reliablePath, stateOf, trustedPath } from "../process/trusted_path.ts";
 import { sandboxServer, type ServerProgram } from "../sandbox/servers.ts";
 import { requireOwnProgram, settingsPath } from "../sandbox/workspace.ts";
-import { requireOwnArguments } from "./own_arguments.ts";
 import { inheritedEnvironment, type ServerParams, type StdioServerParams } from "./params.ts";
 
 /** What {@linkcode launchStdio} needs besides the server's parameters. */
@@ -62,12 +61,8 @@ export async function launchStdio(
   if (wanted.sandbox === "none") {
     const cwd = given ?? await makeFolder();
     const command = await programIn(cwd);
-    const { args } = wanted;
-    const { env: set = {} } = params;
-    const isOwnFolder = given === undefined;
-    await requireOwnArguments({ serverName, command, args, env: set, cwd, isOwnFolder, workspace });
-    const start = { command, args, env };
-    if (isOwnFolder) return { ...start, cwd, ownFolder: cwd, sandboxed: false };
+    const start = { command, args: wanted.args, env };
+    if (given === undefined) return { ...start, cwd, ownFolder: cwd, sandboxed: false };
     const there = await startedThere(given, start, base);
     return { ...there, cwd, ownFolder: undefined, sandboxed: false };
   }

@@ -10,6 +10,7 @@ import { isRecord } from "../json/exact.ts";
 import { oneLine } from "../json/problems.ts";
 import { defined } from "../json/plain.ts";
 import { trustedPath } from "../process/trusted_path.ts";
+import type { TrustSetting } from "../executor/options.ts";
 import { readDotenv } from "./env.ts";
 import { type OAuthParams, oauthParams } from "./oauth/params.ts";
 
@@ -203,38 +204,13 @@ class UnsetVariablesError extends ConfigError {}
 /** A server took too long to start. The message quotes none of the server's parameters. */
 export class SlowStartError extends McpConnectionError {}
 
-/**
- * Variables that tell interpreters, package runners and the loader where to find code: themselves, or
- * in settings and caches below the folders that they name.
- */
-const CODE_VARIABLES = "HOME XDG_(?:CACHE|CONFIG|DATA)_HOME LD_.* DYLD_.* GCONV_PATH " +
-  "OPENSSL_(?:CONF|ENGINES|MODULES) GIT_(?:CONFIG_GLOBAL|EXEC_PATH|TEMPLATE_DIR) " +
-  "BASH_ENV ENV ZDOTDIR CLASSPATH (?:JAVA_TOOL|_JAVA|JDK_JAVA)_OPTIONS " +
-  "PYTHON(?:PATH|HOME|USERBASE|STARTUP|PYCACHEPREFIX) PIPX_HOME " +
-  "UV_(?:PROJECT|PROJECT_ENVIRONMENT|WORKING_DIRECTORY|CONFIG_FILE|CACHE_DIR|TOOL_DIR|PYTHON) " +
-  "UV_(?:PYTHON_INSTALL_DIR|FIND_LINKS) PIP_(?:CONFIG_FILE|CACHE_DIR|FIND_LINKS) " +
-  "NODE_(?:PATH|OPTIONS) (?:npm_config|NPM_CONFIG)_.* BUN_INSTALL.* DENO_DIR " +
-  "RUBY(?:LIB|OPT) GEM_(?:HOME|PATH) PERL5?(?:LIB|OPT) CARGO_HOME " +
-  "GO(?:PATH|CACHE|MODCACHE|FLAGS) TMPDIR COMPOSE_FILE DOCKER_CONFIG KUBECONFIG VIRTUAL_ENV " +
-  "UV_(?:(?:DEFAULT_|EXTRA_)?INDEX(?:_URL)?|OVERRIDE|(?:BUILD_)?CONSTRAINT) " +
-  "PIP_(?:(?:EXTRA_)?INDEX_URL|CONSTRAINT|REQUIREMENT) PIPX_DEFAULT_PYTHON BUNDLE_GEMFILE " +
-  "LUA_(?:C?PATH|INIT).* PHPRC PHP_INI_SCAN_DIR R_PROFILE(?:_USER)? R_LIBS.* " +
-  "JULIA_(?:LOAD|DEPOT)_PATH PSModulePath ERL_(?:LIBS|.*FLAGS) AWK(?:LIB)?PATH " +
-  "GIT_(?:SSH|SSH_COMMAND|CONFIG.*|EXEC_PATH|ASKPASS|EDITOR|PAGER|PROXY_COMMAND) SSH_ASKPASS " +
-  "MAKE(?:FILES|FLAGS) DOTNET_STARTUP_HOOKS CORECLR_PROFILER_PATH.* RUSTC.* GTK_(?:MODULES|PATH) " +
-  "PUPPETEER_EXECUTABLE_PATH COREPACK_HOME PNPM_HOME YARN_RC_FILENAME NODE_REPL_EXTERNAL_MODULE";
-
-/** Matches the name of such a variable. */
-export const CODE_VARIABLE = new RegExp(`^(?:${CODE_VARIABLES.replaceAll(" ", "|")})$`);
-
 /** Whether an error of a server's start may quote values of variables in its parameters. */
 export function mayQuoteSecrets(params: ServerParams, error: Error): boolean {
   if (error instanceof UnsetVariablesError || error instanceof SlowStartError) return false;
   if (error instanceof EnvironmentNotReadyError) return false; // it concerns this machine only
-  // Errors quote no environment variables except those that locate programs and code.
-  const env = Object.entries("command" in params ? params.env ?? {} : {})
-    .filter(([name]) => name === "PATH" || CODE_VARIABLE.test(name));
-  const quotable = "command" in params ? { ...params, env: Object.fromEntries(env) } : params;
+  // Errors quote no environment variables except the search path.
+  const { PATH = "" } = "command" in params ? params.env ?? {} : {};
+  const quotable = "command" in params ? { ...params, env: { PATH } } : params;
   let found = false;
   mapStrings<unknown>(quotable, (text) =>
     replaceVariables(text, (body) => {
@@ -345,6 +321,8 @@ const INHERITED: readonly string[] = [
 interface VariableLookupOptions {
   /** Whether to read the workspace's `.env`, as by default. */
   readonly dotenv?: boolean;
+  /** Which of its variables count. */
+  readonly trust?: TrustSetting | undefined;
   /** Receives a warning if a `.env` is ignored. */
   readonly log?: Logger;
 }
@@ -359,8 +337,8 @@ export async function variableLookup(
   workspace?: string,
   options: VariableLookupOptions = {},
 ): Promise<VariableLookup> {
-  const { dotenv: read = true, log } = options;
-  const file = workspace === undefined || !read ? {} : await readDotenv(workspace, log);
+  const { dotenv: read = true, log, trust } = options;
+  const file = workspace === undefined || !read ? {} : await readDotenv(workspace, log, trust);
   const dotenv = new Map(Object.entries(file));
   return (name) => {
     if (name === WORKSPACE_VARIABLE && workspace !== undefined) return resolve(workspace);

@@ -1,11 +1,12 @@
 import { join, resolve } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
+import { readHostileFile } from "../files/safe.ts";
 import { messageOf } from "../base/message_of.ts";
 import { problemLines } from "../json/problems.ts";
 import { isInside, realPathIfSeen } from "../process/trusted_path.ts";
 import { STATE_FOLDER } from "./hidden.ts";
-import { settingsPath } from "./workspace.ts";
+import { requireOwnProgram, settingsPath } from "./workspace.ts";
 
 /**
  * A user's additions to the sandbox settings, in the format of `srt`'s settings file. Lists extend
@@ -125,12 +126,9 @@ export async function readSandboxConfig(
     await refuseOfProject(paths, { project, workspace });
   }
   const file = await settingsPath(path, { workspace, what: "sandbox settings" });
-  let text: string;
-  try {
-    text = await Deno.readTextFile(file);
-  } catch (cause) {
-    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-    throw new ConfigError(`Cannot read the sandbox config: ${path} does not exist`, { cause });
+  const text = await readHostileFile(file);
+  if (text === undefined) {
+    throw new ConfigError(`Cannot read the sandbox config: ${path} does not exist`);
   }
   let value: unknown;
   try {
@@ -140,6 +138,17 @@ export async function readSandboxConfig(
     throw new ConfigError(`Invalid sandbox config ${path}: not JSON: ${reason}`, { cause });
   }
   return parseSandboxConfig(value, { allowUnsafe, source: `sandbox config ${path}` });
+}
+
+/** Reads the configuration for code's own sandbox, from a file that code of no workspace can change. */
+export async function readOwnConfig(
+  path: string,
+  options: ReadSandboxConfigOptions,
+): Promise<SandboxConfig> {
+  const config = await readSandboxConfig(path, options);
+  const { workspace } = options;
+  await requireOwnProgram(resolve(path), { workspace, what: "sandbox settings" });
+  return config;
 }
 
 /** Refuses settings in a project, which may have come with it: clients name the same file in each. */

@@ -1,14 +1,7 @@
 import { dirname, join, resolve } from "node:path";
-import { z } from "zod";
 import { parse } from "@std/dotenv";
-import {
-  lockUserFolder,
-  lstatIfPresent,
-  readHostileFile,
-  replaceHostileFile,
-} from "../files/safe.ts";
-import { isUnwritable, usableState } from "../files/user_folders.ts";
-import { sha256 } from "../json/digest.ts";
+import { FILE_IDENTITY, OwnEntries } from "../files/own_entries.ts";
+import { lstatIfPresent, readHostileFile } from "../files/safe.ts";
 import { lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 
 /** The file in a workspace whose presence says that code could write to it. It must stay hidden from code. */
@@ -40,30 +33,36 @@ export async function readVariables(workspace: string): Promise<DotenvFile> {
  */
 export async function ownVariables(
   workspace: string,
-  file: DotenvFile,
+  { variables, identity }: DotenvFile,
 ): Promise<Readonly<Record<string, string>>> {
-  const real = await realPathIfSeen(resolve(workspace));
-  const own = await recorded(real);
-  if (own === undefined) return await couldWrite(real) ? {} : file.variables;
-  const isSame = file.identity !== null && file.identity === own.identity &&
-    !await couldWriteAbove(real); // code of a workspace around it may see this file
+  const own = await recordOf(workspace);
+  if (!own.exists) return await couldWrite(workspace) ? {} : variables;
+  const isSame = identity !== null && own.has(FILE_IDENTITY, identity) &&
+    !await couldWriteAbove(workspace); // code of a workspace around it may see this file
   const counts = ([name, value]: [string, string]) =>
-    Object.hasOwn(own.values, name) && (isSame || own.values[name] === digestOf(real, name, value));
-  return Object.fromEntries(Object.entries(file.variables).filter(counts));
+    own.has(name, value) || (isSame && own.digestOf(name) !== undefined);
+  return Object.fromEntries(Object.entries(variables).filter(counts));
 }
 
 /** Records, before code can write to a workspace for the first time, which variables are the user's. */
 export async function recordVariables(workspace: string): Promise<void> {
-  const real = await realPathIfSeen(resolve(workspace));
-  if (await recorded(real) !== undefined) return;
-  const file = await couldWrite(real) ? NO_FILE : await readVariables(real);
-  await record(real, (earlier) => earlier ?? recordOf(real, file));
+  const own = await recordOf(workspace);
+  if (own.exists) return;
+  const file = await couldWrite(workspace) ? NO_FILE : await readVariables(workspace);
+  await own.replace(entriesOf(file), true);
 }
 
 /** Accepts the variables of a file as they are; whether that could be recorded. */
 export async function acceptVariables(workspace: string, file: DotenvFile): Promise<boolean> {
-  const real = await realPathIfSeen(resolve(workspace));
-  return await record(real, () => recordOf(real, file));
+  return await (await recordOf(workspace)).replace(entriesOf(file));
+}
+
+function entriesOf({ variables, identity }: DotenvFile): Readonly<Record<string, string | null>> {
+  return { ...variables, [FILE_IDENTITY]: identity };
+}
+
+async function recordOf(workspace: string): Promise<OwnEntries> {
+  return await OwnEntries.open(workspace, "variables");
 }
 
 /** Whether code could write to a folder: it ran there, or in a workspace around it. */
@@ -73,82 +72,10 @@ async function couldWrite(workspace: string): Promise<boolean> {
 }
 
 async function couldWriteAbove(workspace: string): Promise<boolean> {
-  for (let folder = dirname(workspace); folder !== dirname(folder); folder = dirname(folder)) {
-    if (await recorded(folder) !== undefined) return true;
+  const real = await realPathIfSeen(resolve(workspace));
+  for (let folder = dirname(real); folder !== dirname(folder); folder = dirname(folder)) {
+    if ((await recordOf(folder)).exists) return true;
     if (await lstatIfAllowed(join(folder, CODE_NOTE)) !== undefined) return true;
   }
-  return false;
-}
-
-/** What is recorded of a workspace's `.env`, in the user's state folder, which code cannot reach. */
-const recordSchema = z.object({
-  workspace: z.string(),
-  identity: z.string().nullable(),
-  /** Digests of the values by name. */
-  values: z.record(z.string(), z.string()),
-});
-
-type VariablesRecord = Readonly<z.infer<typeof recordSchema>>;
-
-/** Records where the user's state folder cannot be used, for this process. */
-const unkept = new Map<string, VariablesRecord>();
-
-function recordOf(workspace: string, { variables, identity }: DotenvFile): VariablesRecord {
-  const values = Object.entries(variables)
-    .map(([name, value]) => [name, digestOf(workspace, name, value)] as const);
-  return { workspace, identity, values: Object.fromEntries(values) };
-}
-
-function digestOf(...texts: readonly string[]): string {
-  return sha256(JSON.stringify(texts));
-}
-
-function placeOf(
-  workspace: string,
-): { readonly folder: string; readonly path: string } | undefined {
-  const folder = usableState("variables");
-  if (folder === undefined) return undefined;
-  return { folder, path: join(folder, `${sha256(workspace).slice(0, 32)}.json`) };
-}
-
-/** A damaged record accepts nothing. */
-async function recorded(workspace: string): Promise<VariablesRecord | undefined> {
-  const text = await recordText(placeOf(workspace)?.path);
-  if (text === undefined) return unkept.get(workspace);
-  const nothing = recordOf(workspace, NO_FILE);
-  try {
-    const { success, data } = recordSchema.safeParse(JSON.parse(text));
-    return success && data.workspace === workspace ? data : nothing;
-  } catch (error) {
-    if (error instanceof SyntaxError) return nothing;
-    throw error;
-  }
-}
-
-async function recordText(path: string | undefined): Promise<string | undefined> {
-  try {
-    return path && await readHostileFile(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.PermissionDenied) return undefined; // a folder of another user
-    throw error;
-  }
-}
-
-async function record(
-  workspace: string,
-  change: (earlier: VariablesRecord | undefined) => VariablesRecord,
-): Promise<boolean> {
-  const place = placeOf(workspace);
-  try {
-    if (place !== undefined) {
-      using _lock = await lockUserFolder(place.folder);
-      const text = JSON.stringify(change(await recorded(workspace))) + "\n";
-      await replaceHostileFile(place.path, text);
-      return true;
-    }
-  } catch (error) {
-    if (!isUnwritable(error)) throw error;
-  }
-  unkept.set(workspace, change(unkept.get(workspace)));
   return false;
 }

@@ -56,7 +56,7 @@ Deno.test("a damaged record accepts no variable", async () => {
   const code = `
 const { ownVariables, readVariables, recordVariables } = await load("src/sandbox/own_variables.ts");
 const workspace = ${JSON.stringify(folder.path)};
-const records = ${JSON.stringify(`${state.path}/ipybox/variables/`)};
+const records = ${JSON.stringify(`${state.path}/ipybox/trust/`)};
 const counting = async () => await ownVariables(workspace, await readVariables(workspace));
 await recordVariables(workspace);
 const before = await counting();

@@ -7,7 +7,7 @@ import { stage } from "../base/stages.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
-import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
+import { parseSandboxConfig, readOwnConfig, type SandboxConfig } from "./config.ts";
 import { devicesOf } from "./devices.ts";
 import { findHidden } from "./hidden.ts";
 import type { EffectiveLimits } from "./limits.ts";
@@ -259,15 +259,14 @@ export function sandboxFix(stderr: string): string {
 async function userConfig(options: SandboxOptions, workspace: string): Promise<SandboxConfig> {
   const { config = {}, project, allowUnsafe = false } = options;
   return typeof config === "string"
-    ? await readSandboxConfig(config, { allowUnsafe, workspace, project })
+    ? await readOwnConfig(config, { allowUnsafe, workspace, project })
     : parseSandboxConfig(config, { allowUnsafe });
 }
 
-/** The paths in the workspace that code must not change, such as the settings of the next sandbox. */
+/** The paths in the workspace that code must not change, such as the settings of servers' sandboxes. */
 async function readOnlyInside(options: SandboxOptions, workspace: string): Promise<string[]> {
-  const { config, readOnly = [] } = options;
-  const files = [...readOnly, ...(typeof config === "string" ? [config] : [])];
-  const paths = await Promise.all(files.map(async (file) => {
+  const { readOnly = [] } = options;
+  const paths = await Promise.all(readOnly.map(async (file) => {
     const real = await Deno.realPath(file).catch(() => undefined);
     return real === undefined ? [] : [resolve(file), real]; // a missing path would be created
   }));

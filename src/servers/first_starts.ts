@@ -8,7 +8,7 @@ import { startFailure } from "../mcp/start_errors.ts";
 import type { ServerParams, VariableLookup } from "../mcp/params.ts";
 import { launchText } from "./facets.ts";
 import type { ServerRegistry } from "./registry.ts";
-import { type StartEvidence, startEvidence, startsUnasked } from "./start_evidence.ts";
+import { reachText, type StartEvidence, startEvidence, startsUnasked } from "./start_evidence.ts";
 
 /** Options of {@linkcode FirstStarts}. */
 interface FirstStartsOptions {
@@ -40,8 +40,7 @@ export class FirstStarts {
 
   /** Throws if a server may not be started. A yes is remembered until its evidence changes. */
   async admit(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
-    const { registry, approve } = this.#options;
-    if (registry.isGiven(serverName, params)) return;
+    const { registry, workspace, approve } = this.#options;
     const isOwn = registry.isOwn(serverName, params);
     // Without a registry file, the approver may be the very client that wants the server started.
     if (!isOwn && registry.path === undefined) {
@@ -51,6 +50,11 @@ export class FirstStarts {
     const evidence = await this.#evidence(serverName, params, isOwn);
     if (isOwn && registry.isUnchanged(serverName, evidence)) return;
     if (!isOwn && registry.isAccepted(serverName, evidence)) return;
+    if (registry.path === undefined) {
+      const message = `MCP server "${serverName}" was not started: ${RUNS_OTHER} the session began`;
+      throw new ToolCallError("server_unreachable", message);
+    }
+    const reach = workspace && reachText(serverName, evidence, workspace);
     const call: ApprovalCall = {
       kind: "change",
       serverName: "ipybox",
@@ -58,6 +62,7 @@ export class FirstStarts {
       arguments: sealObject(toExact({ server_name: serverName, ...shownOf(evidence) })),
       description: `Starts or connects to this, outside the code's sandbox: ` +
         `${launchText(evidence.params)}\n` + (isOwn ? CHANGED : unregistered(registry.path)) +
+        (reach === undefined ? "" : ` ${reach}.`) +
         " Only variables from your own environment are shown as ${VAR}.",
     };
     // Without the values of variables and headers, which may be secret.
@@ -71,13 +76,25 @@ export class FirstStarts {
       this.#log.warn(`MCP server "${serverName}" was not started: ${launch}`);
       const { reason = error.message } = error.details;
       const why = isOwn
-        ? "Its files in the workspace, or its sandbox settings, have changed since the user registered it"
+        ? `I${RUNS_OTHER.slice(1)} the user registered it`
         : "It is in the workspace's registry, but the user has not registered it";
       const message = `MCP server "${serverName}" was not started: ${reason}. ${why}. They can ` +
         "review and accept it with `ipybox trust`";
       throw new ToolCallError(error.type, message, { reason }, { cause: error });
     }
     await (isOwn ? registry.keep(serverName, evidence) : registry.accept(serverName, evidence));
+  }
+
+  /** Remembers what the application's servers run, before code can change it. */
+  async rememberGiven(): Promise<void> {
+    const { registry } = this.#options;
+    for (const [name, params] of registry.unseen) {
+      try {
+        await registry.keep(name, await this.evidence(name, params, true));
+      } catch (error) {
+        if (!(error instanceof ConfigError)) throw error; // starting it reports this
+      }
+    }
   }
 
   /** Whether a server starts without a question. */
@@ -113,6 +130,8 @@ export class FirstStarts {
     }
   }
 }
+
+const RUNS_OTHER = "its files in the workspace, or its sandbox settings, have changed since";
 
 const CHANGED =
   "You registered it, and its files in the workspace, or the settings of its sandbox, have changed " +

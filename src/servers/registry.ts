@@ -2,7 +2,8 @@ import { dirname, join } from "node:path";
 import { Mutex } from "../base/mutex.ts";
 import { ConfigError } from "../base/errors.ts";
 import { parseFile } from "../json/document.ts";
-import { isRecord } from "../json/exact.ts";
+import { canonicalJson } from "../json/digest.ts";
+import { isRecord, toExact } from "../json/exact.ts";
 import {
   isPlainFolder,
   lockPlainFolder,
@@ -11,6 +12,7 @@ import {
 } from "../files/safe.ts";
 import { checkServerName, parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { OwnEntries } from "../files/own_entries.ts";
+import type { TrustSetting } from "../executor/options.ts";
 import { forgetShapes } from "./shapes.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
@@ -19,6 +21,8 @@ export interface ServerRegistryOptions {
   workspace?: string;
   /** Servers that are registered for this process only. They override those of the file. */
   servers?: GivenServers;
+  /** Whether the servers that are in the file now count as if they were registered for this process. */
+  trust?: TrustSetting | undefined;
 }
 
 /** Servers by name, in addition to those of the file; or a registry to use instead. */
@@ -30,6 +34,13 @@ export interface RunFiles {
   readonly files: Readonly<Record<string, string>>;
   /** The content of its sandbox's settings file. */
   readonly settings?: string | undefined;
+}
+
+/** A server of this process. */
+interface GivenServer {
+  readonly params: ServerParams;
+  /** What it ran in the workspace when it was given. */
+  readonly run?: RunFiles;
 }
 
 /** The file. Only its `mcpServers` are ours. */
@@ -46,7 +57,7 @@ export class ServerRegistry {
   readonly path: string | undefined;
 
   readonly #folder: string | undefined;
-  readonly #given: Map<string, ServerParams>;
+  readonly #given: Map<string, GivenServer>;
   /** Which of the file's servers the user registered; absent without a file. */
   readonly #own: OwnEntries | undefined;
   readonly #edits = new Mutex();
@@ -60,7 +71,7 @@ export class ServerRegistry {
     this.#own = own;
     this.#folder = workspace === undefined ? undefined : join(workspace, ".ipybox");
     this.path = this.#folder === undefined ? undefined : join(this.#folder, "mcp.json");
-    this.#given = given;
+    this.#given = new Map([...given].map(([name, params]) => [name, { params }]));
   }
 
   /**
@@ -80,6 +91,9 @@ export class ServerRegistry {
       checked(Object.entries(servers)),
     );
     await registry.reload();
+    if (options.trust === "all") {
+      for (const [name, params] of registry.entries) registry.#given.set(name, { params });
+    }
     return registry;
   }
 
@@ -98,6 +112,11 @@ export class ServerRegistry {
     return [...this.#servers].sort(([a], [b]) => a < b ? -1 : 1);
   }
 
+  /** The servers of this process that nobody has looked at yet. */
+  get unseen(): (readonly [string, ServerParams])[] {
+    return [...this.#given].flatMap(([name, { params, run }]) => run ? [] : [[name, params]]);
+  }
+
   /**
    * Whether the application gave a server for this process.
    *
@@ -107,7 +126,7 @@ export class ServerRegistry {
    */
   isGiven(name: string, params: ServerParams): boolean {
     const given = this.#given.get(name);
-    return given !== undefined && sameParams(given, params);
+    return given !== undefined && sameParams(given.params, params);
   }
 
   /**
@@ -122,14 +141,17 @@ export class ServerRegistry {
   }
 
   /**
-   * Whether a server that the user registered runs the files of the workspace that it ran then.
+   * Whether a server runs the files of the workspace that it ran when it was registered or given.
    *
    * @param name The server's name.
    * @param run What it runs now.
    * @returns `true` also for a server that runs none.
    */
   isUnchanged(name: string, run: RunFiles): boolean {
-    return !runsAny(run) || (this.#own?.has(filesOf(name), filesIn(run)) ?? false);
+    if (!runsAny(run)) return true;
+    const given = this.#given.get(name);
+    if (given === undefined) return this.#own?.has(filesOf(name), filesIn(run)) ?? false;
+    return given.run !== undefined && sameRun(given.run, run);
   }
 
   /**
@@ -146,13 +168,15 @@ export class ServerRegistry {
   }
 
   /**
-   * Remembers what the user's own server runs in the workspace.
+   * Remembers what a server of the user or the application runs in the workspace.
    *
    * @param name The server's name.
    * @param run What it runs.
    */
   async keep(name: string, run: RunFiles): Promise<void> {
-    await this.#own?.set(filesOf(name), runsAny(run) ? filesIn(run) : undefined);
+    const given = this.#given.get(name);
+    if (given !== undefined) this.#given.set(name, { ...given, run });
+    else await this.#own?.set(filesOf(name), runsAny(run) ? filesIn(run) : undefined);
   }
 
   /**
@@ -181,7 +205,8 @@ export class ServerRegistry {
     await this.#own?.reload();
     const file = await this.#read();
     const fromFile = checked(Object.entries(file.mcpServers), this.path);
-    this.#servers = new Map([...fromFile, ...this.#given]);
+    this.#servers = new Map(fromFile);
+    for (const [name, { params }] of this.#given) this.#servers.set(name, params);
   }
 
   /**
@@ -205,10 +230,10 @@ export class ServerRegistry {
     const wasOwn = before.known !== undefined && this.isOwn(name, before.known);
     const files = this.#own?.digestOf(filesOf(name));
     await this.#own?.set(name, parsed);
-    await this.keep(name, run);
     const inFile = await this.#edit(name, parsed);
-    if (this.path === undefined) this.#given.set(name, parsed);
+    if (this.path === undefined) this.#given.set(name, { params: parsed });
     else this.#given.delete(name); // the newer registration counts, also after a reload
+    await this.keep(name, run);
     this.#servers.set(name, parsed);
     return async () => {
       await this.#edit(name, inFile);
@@ -229,7 +254,7 @@ export class ServerRegistry {
   async unregister(name: string): Promise<boolean> {
     await this.#edit(name, undefined);
     await this.#own?.set(name, undefined);
-    await this.keep(name, { files: {} });
+    await this.#own?.set(filesOf(name), undefined);
     if (this.#folder !== undefined) await forgetShapes(dirname(this.#folder), name);
     this.#given.delete(name);
     return this.#servers.delete(name);
@@ -287,6 +312,11 @@ function checked(
 
 function sameParams(one: ServerParams, other: ServerParams): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
+}
+
+function sameRun(one: RunFiles, other: RunFiles): boolean {
+  const text = (run: RunFiles) => canonicalJson(toExact(filesIn(run)));
+  return text(one) === text(other);
 }
 
 /** The name of the record of a server's files: no server can have it. */

@@ -5,7 +5,6 @@ import { mayRead } from "../base/permission.ts";
 import { ifPresent } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
 import { settingsFileOf, wantedSandbox } from "../mcp/launch.ts";
-import { namesCode, namesData } from "../mcp/own_arguments.ts";
 import {
   fillVariables,
   type ServerParams,
@@ -13,7 +12,8 @@ import {
   variableLookup,
   WORKSPACE_VARIABLE,
 } from "../mcp/params.ts";
-import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
+import { isInside, lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
+import { isOwnProgram } from "../sandbox/workspace.ts";
 import type { ServerRegistry } from "./registry.ts";
 
 /** What decides what is started or reached: the registration, and everything it refers to. */
@@ -22,7 +22,7 @@ export interface StartEvidence {
   readonly params: ServerParams;
   /** The content of its sandbox's settings file. */
   readonly settings: string | undefined;
-  /** Digests of the files and folders in the workspace that it names and may run, by relative path. */
+  /** Digests of the files and folders that it names, may run, and that code could change, by path. */
   readonly files: Readonly<Record<string, string>>;
 }
 
@@ -61,7 +61,7 @@ export async function startEvidence(
   if (!("command" in filled) || workspace === undefined) {
     return { params: shown, settings: undefined, files: {} };
   }
-  const base = await Deno.realPath(workspace);
+  const base = await realPathIfSeen(resolve(workspace));
   const settings = settingsFileOf(wantedSandbox(serverName, filled), base);
   const { command, args = [], env = {}, cwd = "." } = filled;
   const texts = [command, ...args, ...Object.values(env), cwd];
@@ -82,16 +82,33 @@ export async function startEvidence(
   };
 }
 
-/** Whether a server starts without a question: the application gave it, or the user registered what it runs now. */
+/** Whether a server starts without a question: it runs what it ran when the user or the application registered it. */
 export async function startsUnasked(
   registry: ServerRegistry,
   [serverName, params]: readonly [string, ServerParams],
   options: Omit<StartEvidenceOptions, "isOwn">,
 ): Promise<boolean> {
-  if (registry.isGiven(serverName, params)) return true;
   if (!registry.isOwn(serverName, params)) return false;
   const run = await startEvidence(serverName, params, { ...options, isOwn: true });
   return registry.isUnchanged(serverName, run);
+}
+
+/** A warning about what executed code can change of a server that runs with the user's rights. */
+export function reachText(
+  serverName: string,
+  { params, files }: Pick<StartEvidence, "params" | "files">,
+  workspace: string,
+): string | undefined {
+  if (!("command" in params) || wantedSandbox(serverName, params).sandbox !== "none") return;
+  const { cwd = ".ipybox" } = params;
+  const folder = relative(workspace, resolve(workspace, cwd)) || ".";
+  const open = [...Object.keys(files), ...folder.startsWith("..") ? [] : [folder]]
+    .filter((path) => path !== ".ipybox" && !path.startsWith(".ipybox/"));
+  if (open.length === 0) return;
+  return `Code that runs here can change ${
+    open.slice(0, 5).join(", ")
+  }, and ${serverName} runs with ` +
+    "your rights: move it out of the workspace, or use a sandbox (--sandbox)";
 }
 
 async function settingsText(serverName: string, path: string): Promise<string | undefined> {
@@ -105,7 +122,7 @@ async function settingsText(serverName: string, path: string): Promise<string | 
 
 class TooMuchError extends ConfigError {}
 
-/** Digests of the files in a workspace that a registration names and that may be code. */
+/** Digests of the files that a registration names, may run, and that code could change. */
 class NamedFiles {
   readonly digests = new Map<string, string>();
   readonly #serverName: string;
@@ -133,25 +150,21 @@ class NamedFiles {
     }
   }
 
-  /** Adds a file that may be code: anything in `.ipybox`, elsewhere what has the name or mode of code. */
+  /** Adds a file that may run and that code can change, or that is in `.ipybox`, with those beside it. */
   async #addPath(path: string): Promise<void> {
     const hidden = join(this.#workspace, ".ipybox");
     if (isInside(path, hidden)) {
-      // Files beside a program may be part of it.
       const [name] = relative(hidden, path).split("/");
       if (name === undefined || name === "") throw this.#tooMuch();
       return await this.#addRoot(join(hidden, name));
     }
-    if (!isInside(path, this.#workspace)) return;
     const status = await lstatIfAllowed(path);
     if (status === undefined || status.isDirectory) return;
-    if ((status.isFile && ((status.mode ?? 0) & 0o111) !== 0) || await namesCode(path)) {
-      await this.#addRoot(path);
-    }
+    if (!await isOwnProgram(path, this.#workspace)) await this.#addRoot(path);
   }
 
   async #addRoot(path: string): Promise<void> {
-    const name = relative(this.#workspace, path);
+    const name = isInside(path, this.#workspace) ? relative(this.#workspace, path) : path;
     if (this.digests.has(name)) return;
     this.digests.set(name, ""); // links may lead back here
     const digest = await this.#digestOf(path);
@@ -159,7 +172,7 @@ class NamedFiles {
     else this.digests.set(name, digest);
   }
 
-  /** The digest of what may be code; `undefined` where there is only data, which a server may write. */
+  /** The digest of what may run; `undefined` where there is only data, which a server may write. */
   async #digestOf(path: string): Promise<string | undefined> {
     if (++this.#files > MAX_FILES) throw this.#tooMuch();
     const status = await Deno.lstat(path);
@@ -186,15 +199,24 @@ class NamedFiles {
 
   #tooMuch(): TooMuchError {
     return new TooMuchError(
-      `Cannot start MCP server "${this.#serverName}": it names too many files in .ipybox/ to ask about. ` +
+      `Cannot start MCP server "${this.#serverName}": it names too many files to ask about. ` +
         "If you trust it, register it with `ipybox register`, or put its program into its own folder " +
         "in .ipybox/",
     );
   }
 }
 
+/** Names of data. A file with any other name may run, as a script needs none of its own. */
+const DATA = new RegExp(
+  "\\.((db|sqlite3?)(-(wal|shm|journal))?|duckdb(\\.wal)?|json|jsonl|ndjson|geojson|csv|tsv|parquet|arrow|feather|avro|xls|xlsx|ods|" +
+    "doc|docx|odt|ppt|pptx|odp|pdf|epub|txt|text|md|markdown|rst|log|bib|eml|mbox|ics|vcf|png|jpe?g|gif|" +
+    "svg|webp|bmp|tiff?|ico|mp3|wav|ogg|flac|m4a|mp4|webm|mov|mkv|npy|npz|h5|hdf5|gpkg|shp|kml|gpx|" +
+    "zip|gz|bz2|xz|zst|tar|7z|pem|crt|key)$",
+  "i",
+);
+
 function isData(path: string, { isFile, mode }: Deno.FileInfo): boolean {
-  return isFile && namesData(path) && ((mode ?? 0) & 0o111) === 0;
+  return isFile && DATA.test(path) && ((mode ?? 0) & 0o111) === 0;
 }
 
 async function realOrNone(path: string): Promise<string | undefined> {

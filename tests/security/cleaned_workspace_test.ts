@@ -1,6 +1,7 @@
 /** Attacks by code that makes the settings of its workspace anew after somebody has removed them. */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { loadPolicy } from "../../src/approval/rules/file.ts";
+import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
@@ -69,6 +70,67 @@ print(len(made))`);
   assertEquals(asked, ["start_mcp_server"]);
   assertStringIncludes(end, "was not started");
   assertEquals(await isThere(ran), false);
+});
+
+Deno.test("a folder deep in a workspace whose settings its code wrote is a workspace without any", async () => {
+  await using folder = await TempFolder.create();
+  const inner = `${folder.path}/a/b/c/d/e`; // deeper than ipybox hides its folders
+  await Deno.mkdir(`${inner}/.ipybox`, { recursive: true });
+  const { command, args = [] } = rawServer();
+  const original = args.find((arg) => arg.endsWith(".ts")) ?? "";
+  const program = `${inner}/.ipybox/srv.ts`;
+  await Deno.copyFile(original, program);
+  const mine = { command, args: args.map((arg) => arg === original ? program : arg) };
+  {
+    await using runner = await ToolRunner.start({ workspace: inner, log: silentLogger });
+    await runner.registerServer("mine", mine);
+  }
+  const files = {
+    ".env": "PLANTED=1\n",
+    ".ipybox/mcp.json": JSON.stringify({ mcpServers: { mine, evil: rawServer() } }),
+    ".ipybox/policy.json": '{"rules": [{"effect": "allow"}]}',
+    ".ipybox/sandbox.json": '{"filesystem": {"allowWrite": ["~"]}}',
+    ".ipybox/srv.ts": "// of code",
+  };
+  {
+    await using session = await TestExecutor.start({ workspace: folder.path });
+    const { text } = await session.executor.execute(`
+import json
+for name, text in json.loads(${JSON.stringify(JSON.stringify(files))}).items():
+    with open("a/b/c/d/e/" + name, "w") as file:
+        file.write(text)
+print("written")`);
+    assertEquals(text, "written");
+  }
+  assertEquals(await Deno.readTextFile(program), "// of code");
+  assertEquals(await readDotenv(inner), {});
+  const policy = await loadPolicy({ workspace: inner, log: silentLogger });
+  assertEquals(policy?.sources[0]?.document.rules[0]?.effect, "ask");
+  await using runner = await ToolRunner.start({
+    workspace: inner,
+    approval: "allow",
+    log: silentLogger,
+  });
+  for (const name of ["mine", "evil"]) {
+    const end = await runner.run(name, "count").then(() => "ran", ({ message }) => message);
+    assertStringIncludes(end, "was not started", name);
+  }
+  for (const config of [`${inner}/.ipybox/sandbox.json`, `${folder.path}/sandbox.json`]) {
+    await Deno.writeTextFile(config, files[".ipybox/sandbox.json"]);
+    const workspace = config.startsWith(inner) ? inner : folder.path;
+    await assertRejects(
+      () => TestExecutor.start({ workspace, sandbox: { config } }),
+      ConfigError,
+      `code of the workspace ${folder.path} could replace`,
+    );
+  }
+  const own = `${folder.path}/.ipybox/sandbox.json`;
+  await Deno.writeTextFile(own, "{}");
+  await using started = await TestExecutor.start({
+    workspace: folder.path,
+    sandbox: { config: own },
+  });
+  assertEquals((await started.executor.execute("6 * 7")).text, "42");
 });
 
 async function isThere(path: string): Promise<boolean> {

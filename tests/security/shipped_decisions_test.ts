@@ -144,7 +144,7 @@ Deno.test("what a shipped policy allows stands before the question, however it i
     await t.step(name, async () => {
       await using folder = await clone("policy.json", text);
       const { code, output } = await ipyboxAtTerminal(
-        ["trust", "--workspace", folder.path],
+        ["trust", folder.path],
         [["Accept it?", "n\n"]],
       );
       assertEquals(code === 0, false);
@@ -173,7 +173,7 @@ Deno.test("a shipped policy cannot put out of sight that it allows all kinds of 
     const trustedServers = Array.from({ length: 100 }, (_, n) => `server_${n}`);
     await using folder = await clone("policy.json", JSON.stringify({ rules, trustedServers }));
     return await ipyboxAtTerminal(
-      ["trust", "--workspace", folder.path],
+      ["trust", folder.path],
       [["Accept it?", "n\n"]],
     );
   };

@@ -250,7 +250,7 @@ try:
 except Exception as error:
     print(error)
 `);
-  assertMatch(text ?? "", /executed code can write to/);
+  assertMatch(text ?? "", /was not started: .* its sandbox settings, have changed since/);
 });
 
 Deno.test("code sees and changes nothing of a workspace in its own", async () => {

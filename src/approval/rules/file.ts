@@ -3,6 +3,7 @@ import { ConfigError } from "../../base/errors.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
 import { ifPresent, isPlainFolder, readHostileFile, replaceHostileFile } from "../../files/safe.ts";
 import { OwnEntries } from "../../files/own_entries.ts";
+import type { TrustSetting } from "../../executor/options.ts";
 import { isInReach } from "../../process/trusted_path.ts";
 import { settingsFolder } from "../../files/user_folders.ts";
 import { refuseInOther } from "../../sandbox/workspace.ts";
@@ -15,6 +16,12 @@ export interface LoadPolicyOptions {
   readonly workspace?: string;
   /** A file to use instead of the workspace's and the user's. */
   readonly file?: string;
+  /**
+   * Which text of the workspace's policy counts: one that the user accepted on this machine, or any.
+   *
+   * @default {"recorded"}
+   */
+  readonly trust?: TrustSetting;
   /** Receives a warning if the workspace's policy has not been accepted yet. */
   readonly log?: Logger;
 }
@@ -63,7 +70,7 @@ export async function loadPolicy(
 
 /** Finds the policies that {@linkcode loadPolicy} joins, with the rules as written. */
 export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPolicy[]> {
-  const { workspace, file } = options;
+  const { workspace, file, trust } = options;
   if (file !== undefined) {
     const text = await readNamed(file);
     const { parsePolicy } = await reading();
@@ -81,7 +88,8 @@ export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPol
     const { parsePolicy } = await reading();
     const source = parsePolicy(name, text);
     await requireOutOfReach(path, workspace);
-    const accepted = folder === undefined || await isAcceptedPolicy(folder, text);
+    const accepted = folder === undefined || trust === "all" ||
+      await isAcceptedPolicy(folder, text);
     found.push({ source, path, text, accepted });
   }
   return found;

@@ -44,7 +44,8 @@ export async function sessionServers(
   for (const entry of own) {
     const [name] = entry;
     try {
-      if (!await startsUnasked(registry, entry, { workspace, log: silentLogger })) {
+      const isGiven = registry.isGiven(...entry);
+      if (!isGiven && !await startsUnasked(registry, entry, { workspace, log: silentLogger })) {
         log?.warn(
           `Not available in sessions: ${name}. Its files in the workspace, or its sandbox settings, ` +
             "have changed since you registered it. Review and accept them with `ipybox trust`",

@@ -7,8 +7,10 @@ import {
   parseServerParams,
   type ServerParams,
   type StdioServerParams,
+  WORKSPACE_VARIABLE,
 } from "../../mcp/params.ts";
 import { launchText } from "../../servers/facets.ts";
+import { reachText, startEvidence } from "../../servers/start_evidence.ts";
 import { foreignBlock } from "../../approval/call_text.ts";
 import { addTool, type ToolHost } from "../tool.ts";
 import { isRecord } from "../../json/exact.ts";
@@ -50,6 +52,11 @@ export function registerRegister(host: ToolHost): void {
     checkServerName(name);
     const params = parseServerParams(name, server_params);
     const launch = launchText(params);
+    const workspace = await request.session.workspace;
+    const variables = (name: string) => name === WORKSPACE_VARIABLE ? workspace : `\${${name}}`;
+    const log = request.session.log;
+    const evidence = await startEvidence(name, params, { workspace, variables, isOwn: true, log });
+    const reach = reachText(name, evidence, workspace);
     const change = {
       tool: "register_mcp_server",
       parameters: { server_name: name, server_params: params },
@@ -59,7 +66,7 @@ export function registerRegister(host: ToolHost): void {
         description: `Register the MCP server "${name}"? It is started or reached like this, ` +
           `outside the code's sandbox:\n\n${
             foreignBlock(JSON.stringify(params, null, 2).split("\n"))
-          }`,
+          }${reach === undefined ? "" : `\n\n${reach}`}`,
         what: `Registering the server "${name}"`,
         byHand: byHand(name, params),
         effect:

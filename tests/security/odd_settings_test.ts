@@ -1,0 +1,94 @@
+/** Settings files of a workspace that are none, and records of what was accepted that are no longer about them. */
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { acceptPolicy, loadPolicy } from "../../src/approval/rules/file.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { readDotenv } from "../../src/mcp/env.ts";
+import { readOwnConfig } from "../../src/sandbox/config.ts";
+import { acceptVariables, CODE_NOTE, readVariables } from "../../src/sandbox/own_variables.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const log = silentLogger;
+
+/** How each file is read, by its path in the workspace. */
+const READERS: Readonly<Record<string, (workspace: string) => Promise<unknown>>> = {
+  ".ipybox/mcp.json": (workspace) => ServerRegistry.open({ workspace }),
+  ".ipybox/policy.json": (workspace) => loadPolicy({ workspace, log }),
+  ".ipybox/sandbox.json": (workspace) =>
+    readOwnConfig(`${workspace}/.ipybox/sandbox.json`, { workspace }),
+  ".env": (workspace) => readDotenv(workspace, log),
+};
+
+/** What a settings file can be, and the words about it; the first of `.env`, which is ignored or empty. */
+const ODD: Readonly<Record<string, [(path: string) => Promise<unknown>, RegExp, boolean]>> = {
+  "a link to itself": [(path) => Deno.symlink(path, path), /plain file|symbolic links/, true],
+  "a folder": [(path) => Deno.mkdir(path), /not a plain file/, true],
+  "a pipe": [
+    (path) => new Deno.Command("mkfifo", { args: [path] }).output(),
+    /not a plain file/,
+    true,
+  ],
+  "100 MB": [(path) => Deno.create(path).then(truncate), /larger than 4 MiB/, false],
+  "not JSON": [(path) => Deno.writeTextFile(path, "{"), /\.json/, true],
+  "not UTF-8": [(path) => Deno.writeFile(path, new Uint8Array([0xff, 0xfe, 0x7b])), /\.json/, true],
+};
+
+async function truncate(file: Deno.FsFile): Promise<void> {
+  using open = file;
+  await open.truncate(100_000_000);
+}
+
+for (const [what, [make, words, isNoVariables]] of Object.entries(ODD)) {
+  Deno.test(`a settings file that is ${what} is named, or counts as none`, async () => {
+    for (const [name, read] of Object.entries(READERS)) {
+      await using folder = await TempFolder.create();
+      const workspace = await Deno.realPath(folder.path);
+      await Deno.mkdir(`${workspace}/.ipybox`);
+      const path = `${workspace}/${name}`;
+      await make(path);
+      if (name === ".env" && isNoVariables) {
+        assertEquals(await read(workspace), {}, name);
+        continue;
+      }
+      const { message } = await assertRejects(() => read(workspace), ConfigError, undefined, name);
+      assertStringIncludes(message, name.replace(".ipybox/", ""));
+      assertEquals(words.test(message), true, `${name}: ${message}`);
+    }
+  });
+}
+
+Deno.test("what was accepted counts for what was shown, in that workspace, by whatever path", async () => {
+  await using folder = await TempFolder.create();
+  await using other = await TempFolder.create();
+  const workspace = `${folder.path}/workspace`;
+  await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
+  const policy = '{"rules": [{"effect": "allow"}]}';
+  await Deno.writeTextFile(`${workspace}/.ipybox/policy.json`, policy);
+  await Deno.writeTextFile(`${workspace}/.env`, "A=1");
+  await Deno.writeTextFile(`${workspace}/${CODE_NOTE}`, "");
+  const counting = async (path: string): Promise<unknown[]> => [
+    (await loadPolicy({ workspace: path, log }))?.sources[0]?.document.rules[0]?.effect,
+    await readDotenv(path, log),
+  ];
+  const [all, none] = [["allow", { A: "1" }], ["ask", {}]];
+  assertEquals(await counting(workspace), none);
+  const shown = await readVariables(workspace);
+  // They change between the question and the answer.
+  await Deno.writeTextFile(`${workspace}/.env`, "B=2");
+  await Deno.writeTextFile(`${workspace}/.ipybox/policy.json`, policy + " ");
+  await Promise.all([acceptPolicy(workspace, policy), acceptVariables(workspace, shown)]);
+  assertEquals(await counting(workspace), none);
+  await Deno.writeTextFile(`${workspace}/.env`, "A=1");
+  await Deno.writeTextFile(`${workspace}/.ipybox/policy.json`, policy);
+  assertEquals(await counting(workspace), all);
+  await Deno.symlink(workspace, `${other.path}/link`);
+  assertEquals(await counting(`${other.path}/link`), all);
+  const copied = await new Deno.Command("cp", {
+    args: ["-a", workspace, `${other.path}/copy`],
+  }).output();
+  assertEquals(copied.success, true);
+  assertEquals(await counting(`${other.path}/copy`), none);
+  await Deno.rename(workspace, `${folder.path}/moved`);
+  assertEquals(await counting(`${folder.path}/moved`), none);
+});
