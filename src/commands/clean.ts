@@ -2,13 +2,14 @@ import { abandonedHeads } from "../approval/audit/head.ts";
 import { folderUsage } from "../files/folder_usage.ts";
 import { forEachOldSession, KEPT_DAYS } from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, removeHeld, runFolders } from "../files/private_folder.ts";
+import { isPlainFolder } from "../files/safe.ts";
 import { removeFromWorkspace } from "../files/remove_tree.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { abandonedCaches, discardCache } from "../kernel/workspace_cache.ts";
 import { formatBytes } from "../kernel/text.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, table } from "./command.ts";
 import { printable } from "./terminal/columns.ts";
-import { WORKSPACE, workspaceOf } from "./shared.ts";
+import { workspaceOf } from "./shared.ts";
 
 export const clean: Command = {
   usage: "[OPTIONS]",
@@ -18,12 +19,14 @@ export const clean: Command = {
       value: "N",
       help: "Remove sessions without a changed file for N days (default: 30)",
     },
-    workspace: WORKSPACE,
+    data: { help: "Also remove the packages of `ipybox setup --data`" },
+    workspace: { value: "DIR", help: "The workspace whose sessions are removed (default: .)" },
   },
   notes: [
-    "Removes temporary folders of killed processes, old session folders of",
-    "`ipybox mcp --http` in the workspace, and packages and caches of workspaces that",
-    "no longer exist. Sessions in use are kept.",
+    "Removes old session folders of `ipybox mcp --http` in the workspace, except those",
+    "in use. For all workspaces, whatever --workspace says, it removes temporary",
+    "folders of killed processes, and packages, caches and ends of audit logs of",
+    "workspaces that no longer exist.",
     "",
     "Example:",
     "",
@@ -43,6 +46,8 @@ const DAY_MS = 86_400_000;
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   const days = parsed.positiveNumber("days") ?? KEPT_DAYS;
+  const verb = parsed.has("dry-run") ? "Would remove" : "Removing";
+  io.err(printable(`${verb} old sessions of ${workspace}, and leftovers of all workspaces`));
   const found: Leftover[] = [];
   let failed = false;
   const take = async (leftover: Omit<Leftover, "bytes">, remove: () => Promise<void>) => {
@@ -79,6 +84,11 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   for (const { path, workspace: gone } of await abandonedHeads()) {
     const what = `end of the audit log of ${gone}, which no longer exists`;
     await take({ path, what }, () => Deno.remove(path));
+  }
+  const common = PackageFolder.commonFolder();
+  if (parsed.has("data") && await isPlainFolder(common)) {
+    const what = "packages of all workspaces";
+    await take({ path: common, what }, () => PackageFolder.removeCommon());
   }
   report(found, parsed.has("dry-run"), io);
   return failed ? EXIT.failed : EXIT.ok;
