@@ -256,7 +256,9 @@ Deno.test("where a rule may deny a call, a permission for a pattern does not cou
   gate.remember("session", "pattern");
   assertEquals(await gate.ask(file("in/a")), "allowed, asked");
   gate.answer = (request) => request.reject("no");
-  assertEquals(await gate.ask(file("in/b%2f")), "denied, asked");
+  const doubtful = call('{"path":"/data/in/b","text":"/root/x%2f../.ssh/id"}');
+  assertEquals(await gate.ask(doubtful), "denied, asked");
+  assertEquals(await gate.ask(call('{"path":"/data/in/b","text":"/tmp/b"}')), "allowed");
 });
 
 Deno.test("a decision for a pattern that nobody proposed is refused, and leaves the call undecided", async () => {
