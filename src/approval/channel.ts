@@ -11,7 +11,8 @@ import {
 export type Approver = (request: ApprovalRequest) => void | Promise<void>;
 
 /** Options of {@linkcode ApprovalChannel.request}. */
-export interface ApprovalWaitOptions extends Pick<ApprovalRequestOptions, "scopes" | "check"> {
+export interface ApprovalWaitOptions
+  extends Pick<ApprovalRequestOptions, "scopes" | "pattern" | "check"> {
   /** Withdraws the request when its call ends. */
   signal?: AbortSignal;
   /** Is asked instead of the attached approver. */
@@ -50,8 +51,8 @@ export class ApprovalChannel extends Desk<ApprovalRequest, ApprovalResponse> {
    */
   async request(call: ApprovalCall, options: ApprovalWaitOptions = {}): Promise<ApprovalResponse> {
     using span = startSpan("approval", { attributes: { "ipybox.approval.kind": call.kind } });
-    const { signal, approver: instead, scopes, check } = options;
-    const request = new ApprovalRequest(call, { scopes, check });
+    const { signal, approver: instead, scopes, pattern, check } = options;
+    const request = new ApprovalRequest(call, { scopes, pattern, check });
     const response = await this.wait(request, { signal, instead });
     span.set({
       "ipybox.approval.decision": response.accepted ? "allow" : "deny",

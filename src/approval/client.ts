@@ -168,10 +168,11 @@ export class ApprovalClient implements AsyncDisposable {
       const onAnswer = (answer: unknown) => this.#send(id, answer);
       return new ElicitationRequest(message.source, message.question, { id, onAnswer });
     }
-    const { call, scopes } = message;
+    const { call, scopes, pattern } = message;
     return new ApprovalRequest(call, {
       id,
       scopes,
+      pattern,
       onAnswer: (answer) => {
         const edited = answer.accepted && answer.arguments !== call.arguments;
         return Promise.resolve(this.#send(id, decisionJson(answer, edited)));

@@ -3,6 +3,7 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import type { ExactObject } from "../json/exact.ts";
 import { describeCall, isTooLargeToShow, quoted, shortened } from "./call_text.ts";
+import { type Pattern, type PatternJudge, patternText } from "./pattern.ts";
 import type { ApprovalCall, ApprovalKind, Remember, RememberScope } from "./request.ts";
 
 /** A store for consents that outlive the process. */
@@ -19,6 +20,8 @@ interface ConsentsOptions {
   readonly store?: ConsentStore;
   /** Formats a call for people, without secrets. */
   readonly describe?: (call: ApprovalCall) => string;
+  /** Proposes patterns and judges by them; without it, there are none. */
+  readonly patterns?: PatternJudge;
   /** Receives decisions that cannot be remembered. */
   readonly log?: Logger;
 }
@@ -81,6 +84,16 @@ export class Consents {
     ];
   }
 
+  /** The pattern that a decision on a call can be remembered for. */
+  propose(call: ApprovalCall): Pattern | undefined {
+    return this.#options.patterns?.propose(call);
+  }
+
+  /** Whether a consent applies to a call, as long as server and tool are unchanged. */
+  isFor(consent: Consent, call: ApprovalCall): boolean {
+    return isFor(consent, call, this.#options.patterns);
+  }
+
   /** Begins an execution. */
   enterCell(): Disposable {
     const cell = Symbol("cell");
@@ -116,7 +129,7 @@ export class Consents {
     let allowed: Recollection | undefined;
     let changes: readonly string[] | undefined;
     for (const { consent, scope } of all) {
-      if (!isFor(consent, call)) continue;
+      if (!this.isFor(consent, call)) continue;
       if (exactly && consent.decision === "allow" && consent.arguments === undefined) continue;
       const since = changesSince(consent, facets);
       if (since.length > 0) changes = since;
@@ -140,7 +153,7 @@ export class Consents {
       return;
     }
     const consent = makeConsent(decided, match, this.#options.describe);
-    const stays = (earlier: Consent) => !isReplaced(earlier, decided.call, match);
+    const stays = (earlier: Consent) => !isReplaced(earlier, consent, decided.call);
     const withIt = (earlier: readonly Consent[]) => {
       const all = [...earlier.filter(stays), consent];
       if (all.length <= MAX_REMEMBERED) return all;
@@ -212,8 +225,10 @@ export interface Consent {
   readonly tool: string;
   /** The call as decided, for people; only if exactly these arguments count. */
   readonly call?: string;
-  /** The salted hash of the arguments; absent if any arguments count. */
+  /** The salted hash of the arguments; absent unless exactly these count. */
   readonly arguments?: string;
+  /** The pattern of the calls that count; absent if any arguments count, or exactly these. */
+  readonly where?: Pattern;
   /** Why calls are denied. */
   readonly reason?: string;
   /** When it was decided, in ISO 8601 format. */
@@ -232,6 +247,8 @@ interface Decided {
   readonly decision: "allow" | "deny";
   /** Why calls are denied. */
   readonly reason?: string;
+  /** The pattern that was proposed with the call. */
+  readonly pattern?: Pattern | undefined;
 }
 
 /** The most characters of a facet to show. */
@@ -245,7 +262,11 @@ export function makeConsent(
   match: Remember["match"],
   describe: (call: ApprovalCall) => string = describeCall,
 ): Consent {
-  const { call, facets, decision, reason } = decided;
+  const { call, facets, decision, reason, pattern } = decided;
+  if (match === "pattern" && pattern === undefined) {
+    throw new TypeError("No pattern was proposed for this call");
+  }
+  const isExact = match === "arguments";
   const salt = crypto.randomUUID();
   const bound = facets.map(({ name, about, value, shown }): [string, KeptFacet] => [
     name,
@@ -257,8 +278,9 @@ export function makeConsent(
     kind: call.kind,
     server: call.serverName,
     tool: call.toolName,
-    call: match === "tool" ? undefined : shortened(describe(call), MAX_CALL),
-    arguments: match === "tool" ? undefined : argumentsHash(salt, call),
+    call: isExact ? shortened(describe(call), MAX_CALL) : undefined,
+    arguments: isExact ? argumentsHash(salt, call) : undefined,
+    where: match === "pattern" ? pattern : undefined,
     reason,
     since: new Date().toISOString(),
     salt,
@@ -267,19 +289,26 @@ export function makeConsent(
 }
 
 /** Whether a consent applies to a call, as long as server and tool are unchanged. */
-export function isFor(consent: Consent, call: ApprovalCall): boolean {
-  return consent.kind === call.kind && consent.server === call.serverName &&
-    consent.tool === call.toolName &&
-    (consent.arguments === undefined || consent.arguments === argumentsHash(consent.salt, call));
+export function isFor(consent: Consent, call: ApprovalCall, patterns?: PatternJudge): boolean {
+  return isForTool(consent, call) && isForArguments(consent, call) &&
+    (consent.where === undefined || patterns?.matches(consent, call) === true);
 }
 
-/** Whether a new decision on a call replaces a consent. */
-function isReplaced(
-  earlier: Consent,
-  call: ApprovalCall,
-  match: Remember["match"],
-): boolean {
-  return (earlier.arguments === undefined) === (match === "tool") && isFor(earlier, call);
+function isForTool(consent: Consent, call: ApprovalCall): boolean {
+  return consent.kind === call.kind && consent.server === call.serverName &&
+    consent.tool === call.toolName;
+}
+
+function isForArguments(consent: Consent, call: ApprovalCall): boolean {
+  return consent.arguments === undefined ||
+    consent.arguments === argumentsHash(consent.salt, call);
+}
+
+/** Whether a new consent, for a call, replaces an earlier one. */
+function isReplaced(earlier: Consent, consent: Consent, call: ApprovalCall): boolean {
+  return isForTool(earlier, call) && isForArguments(earlier, call) &&
+    (earlier.arguments === undefined) === (consent.arguments === undefined) &&
+    JSON.stringify(earlier.where) === JSON.stringify(consent.where);
 }
 
 /** Lists what has changed since a consent was given. It counts only if nothing has. */
@@ -303,10 +332,12 @@ export function changesSince(consent: Consent, facets: readonly Facet[]): string
 
 /** Describes a consent for logs and for the calling code. */
 export function consentRule(consent: Consent, scope: RememberScope): string {
-  const match = consent.arguments === undefined ? "any" : "exactly these";
+  const calls = consent.where !== undefined
+    ? patternText(consent.where)
+    : `${consent.arguments === undefined ? "any" : "exactly these"} arguments`;
   const why = consent.reason === undefined ? "" : `: ${consent.reason}`;
   const how = scope === "always" ? `always (${consent.id})` : `for this ${scope}`;
-  return `remembered ${how}, for ${match} arguments${why}`;
+  return `remembered ${how}, for ${calls}${why}`;
 }
 
 /** The hash of a call's arguments; `undefined` if nobody could have seen them. */

@@ -14,6 +14,7 @@ import {
 import { ApprovalGate, type GateDecision } from "./gate.ts";
 import { approvalPolicy, type ApprovalSetting } from "./policy.ts";
 import { parsePolicy } from "./rules/parse.ts";
+import { patternJudge } from "./rules/patterns.ts";
 import { PolicyRules } from "./rules/rules.ts";
 import type { ApprovalCall, ApprovalRequest, Remember } from "./request.ts";
 
@@ -171,7 +172,7 @@ class TestGate {
       warn: nothing,
       error: (text) => this.errors.push(text),
     };
-    this.consents = new Consents({ store: this.store, log });
+    this.consents = new Consents({ store: this.store, patterns: patternJudge(), log });
     this.#gate = new ApprovalGate(approvalPolicy(mode), this.channel, this.consents);
     this.channel.attach((request) => {
       this.asked.push(request);
@@ -210,6 +211,65 @@ Deno.test("where a rule may deny a call, a permission counts for exactly its arg
   gate.remember("session", "arguments");
   assertEquals(await gate.ask(doubtful), "allowed, asked");
   assertEquals(await gate.ask(doubtful), "allowed");
+});
+
+/** A call of a file in a folder of data. */
+function file(path: string): ApprovalCall {
+  return call(JSON.stringify({ path: `/data/${path}`, text: path }));
+}
+
+Deno.test("a decision for a pattern counts for the calls that match it", async () => {
+  const gate = new TestGate();
+  gate.remember("always", "pattern");
+  assertEquals(await gate.ask(file("in/a")), "allowed, asked");
+  assertEquals(gate.asked[0]?.pattern, "any `path` below /data/in (other arguments: any)");
+  gate.answer = (request) => request.reject("no");
+  assertEquals(await gate.ask(file("in/b")), "allowed");
+  assertMatch(
+    String(gate.decisions[1]?.reason),
+    /^remembered always \([0-9a-f]{8}\), for any `path` below \/data\/in \(other arguments: any\)$/,
+  );
+  assertEquals(await gate.ask(file("out/a")), "denied, asked");
+  assertEquals(await gate.ask({ ...file("in/b"), toolName: "read" }), "denied, asked");
+  const changed = FACETS.map((facet) => ({ ...facet, value: `${facet.value}, changed` }));
+  assertEquals(await gate.ask(file("in/b"), changed), "denied, asked");
+});
+
+Deno.test("a decision for a pattern replaces the one for the same pattern, and overrides no refusal", async () => {
+  const gate = new TestGate();
+  gate.remember("always", "pattern");
+  await gate.ask(file("in/a"));
+  await gate.ask(file("out/a"));
+  await gate.ask(file("in/a"), []);
+  const paths = gate.store.all.map(({ where }) => Object.values(where?.arguments ?? {}));
+  assertEquals(paths, [[{ path: "/data/out" }], [{ path: "/data/in" }]]);
+  const refused = { scope: "always", match: "arguments" } as const;
+  const decided = { call: file("in/x"), facets: [], decision: "deny", reason: "never" } as const;
+  await gate.consents.remember(decided, refused, undefined);
+  assertEquals(await gate.ask(file("in/x"), []), "denied");
+  assertEquals(await gate.ask(file("in/y"), []), "allowed");
+});
+
+Deno.test("where a rule may deny a call, a permission for a pattern does not count", async () => {
+  const rules = [{ effect: "deny", arguments: { "/text": { path: "/root/.ssh" } } }];
+  const gate = new TestGate(new PolicyRules([parsePolicy("p.json", JSON.stringify({ rules }))]));
+  gate.remember("session", "pattern");
+  assertEquals(await gate.ask(file("in/a")), "allowed, asked");
+  gate.answer = (request) => request.reject("no");
+  const doubtful = call('{"path":"/data/in/b","text":"/root/x%2f../.ssh/id"}');
+  assertEquals(await gate.ask(doubtful), "denied, asked");
+  assertEquals(await gate.ask(call('{"path":"/data/in/b","text":"/tmp/b"}')), "allowed");
+});
+
+Deno.test("a decision for a pattern that nobody proposed is refused, and leaves the call undecided", async () => {
+  const gate = new TestGate();
+  gate.answer = async (request: ApprovalRequest) => {
+    const remember = { scope: "session", match: "pattern" } as const;
+    await assertRejects(() => request.accept({ remember }), TypeError, 'use "tool" or "arguments"');
+    await request.reject("no");
+  };
+  assertEquals(await gate.ask(ASKED), "denied, asked");
+  assertEquals(gate.asked[0]?.pattern, undefined);
 });
 
 Deno.test("a decision without memory counts once", async () => {

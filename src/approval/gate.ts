@@ -3,8 +3,9 @@ import { type ExactObject, stringifyExact } from "../json/exact.ts";
 import { anySignal } from "../base/signals.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "./channel.ts";
 import { DECIDED, type RefusalType } from "./desk.ts";
-import { type Cell, Consents, type Facet, isFor } from "./consents.ts";
+import { type Cell, Consents, type Facet } from "./consents.ts";
 import { isTooLargeToShow, MAX_SHOWN_BYTES } from "./call_text.ts";
+import { type Pattern, patternText } from "./pattern.ts";
 import type { ApprovalPolicy } from "./policy.ts";
 import type { ApprovalCall, ApprovalResponse } from "./request.ts";
 
@@ -20,7 +21,7 @@ export interface GateDecision {
 }
 
 /** Options of {@linkcode ApprovalGate.decide}. */
-export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes"> {
+export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes" | "pattern"> {
   /** Returns what a remembered decision is bound to. Without it, server and tool count as unchanging. */
   readonly facets?: () => readonly Facet[];
   /** A person's earlier decision on this very call, which could not be sent then. */
@@ -84,6 +85,7 @@ export class ApprovalGate {
     const { cell } = this.consents;
     // Consents are for repeated calls of a tool, which changes are not.
     const scopes = call.kind === "change" ? [] : this.consents.scopes;
+    let pattern: Pattern | undefined;
     for (;;) {
       const found = await recall();
       if (found.decision !== undefined) {
@@ -95,20 +97,22 @@ export class ApprovalGate {
       // An answer to another request may also decide this one.
       const decided = new AbortController();
       using _watch = this.consents.watch(async (consent) => {
-        if (!isFor(consent, call)) return;
+        if (!this.consents.isFor(consent, call)) return;
         // A failure here repeats in the next lookup, which reports it.
         const isOver = await recall()
           .then(({ decision }) => decision !== undefined, () => true);
         if (isOver) decided.abort(DECIDED);
       });
+      if (scopes.length > 0) pattern ??= this.consents.propose(call);
       const response = await this.#channel.request({ ...call, changes: found.changes }, {
         signal: anySignal(signal, decided.signal),
         scopes,
+        pattern: pattern && patternText(pattern),
         check,
       });
       const cancelled = !response.accepted && response.type === "cancelled";
       if (cancelled && decided.signal.aborted && !signal?.aborted) continue;
-      return await this.#take(call, response, { facets, cell });
+      return await this.#take(call, response, { facets, cell, pattern });
     }
   }
 
@@ -116,13 +120,18 @@ export class ApprovalGate {
   async #take(
     call: ApprovalCall,
     response: ApprovalResponse,
-    { facets, cell }: { readonly facets: readonly Facet[]; readonly cell: Cell | undefined },
+    { facets, cell, pattern }: {
+      readonly facets: readonly Facet[];
+      readonly cell: Cell | undefined;
+      readonly pattern: Pattern | undefined;
+    },
   ): Promise<GateDecision> {
     const { remember } = response;
     if (!response.accepted) {
       const { type, reason } = response;
       if (remember !== undefined) {
-        await this.consents.remember({ call, facets, decision: "deny", reason }, remember, cell);
+        const denied = { call, facets, decision: "deny", reason, pattern } as const;
+        await this.consents.remember(denied, remember, cell);
       }
       return { decision: "deny", by: type === "approval_rejected" ? "approver" : type, reason };
     }
@@ -134,7 +143,8 @@ export class ApprovalGate {
     const denial = edited === undefined ? undefined : await this.judge(allowed);
     if (denial !== undefined) return denial;
     if (remember !== undefined) {
-      await this.consents.remember({ call: allowed, facets, decision: "allow" }, remember, cell);
+      const accepted = { call: allowed, facets, decision: "allow", pattern } as const;
+      await this.consents.remember(accepted, remember, cell);
     }
     return { decision: "allow", by: "approver", edited };
   }

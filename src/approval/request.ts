@@ -92,8 +92,11 @@ export interface CallSource {
  */
 export type RememberScope = "cell" | "session" | "always";
 
-/** The calls that a decision applies to: all calls of the tool, or those with exactly these arguments. */
-export type RememberMatch = "tool" | "arguments";
+/**
+ * The calls that a decision applies to: all calls of the tool, those that the request's pattern
+ * describes, or those with exactly these arguments.
+ */
+export type RememberMatch = "tool" | "pattern" | "arguments";
 
 /** How to remember a decision. */
 export interface Remember {
@@ -144,6 +147,8 @@ export interface ApprovalRequestOptions {
    * @default {[]} for this call only
    */
   scopes?: readonly RememberScope[];
+  /** The pattern that a decision can be remembered for, in words. */
+  pattern?: string | undefined;
   /** Returns the problem with edited arguments, if any. */
   check?: ((edited: ExactObject) => string | undefined) | undefined;
   /** Passes an answer on, for example to another process. Returns whether it came in time. */
@@ -198,6 +203,12 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   readonly askedAt: Date | undefined;
   /** For how long a decision can be remembered. */
   readonly scopes: readonly RememberScope[];
+  /**
+   * The calls that a decision with `match: "pattern"` applies to, such as "any `path` below
+   * /data/reports (other arguments: any)"; absent if there is no such match. It contains texts of the
+   * calling code.
+   */
+  readonly pattern: string | undefined;
 
   readonly #call: ApprovalCall;
   readonly #onAnswer: (answer: ApprovalResponse) => Promise<boolean>;
@@ -229,6 +240,7 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
     this.changes = call.changes;
     this.askedAt = call.askedAt;
     this.scopes = options.scopes ?? [];
+    this.pattern = options.pattern;
   }
 
   /**
@@ -288,8 +300,10 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   #memory(remember: Remember | undefined): { remember?: Remember } {
     if (remember === undefined) return {};
     const { scope, match } = remember;
-    if (match !== "tool" && match !== "arguments") {
-      throw new TypeError(`Unknown match ${JSON.stringify(match)}: use "tool" or "arguments"`);
+    const matches = ["tool", ...(this.pattern === undefined ? [] : ["pattern"]), "arguments"];
+    if (!matches.includes(match)) {
+      const fix = matches.map((known) => JSON.stringify(known)).join(" or ");
+      throw new TypeError(`Unknown match ${JSON.stringify(match)}: use ${fix}`);
     }
     if (this.scopes.includes(scope)) return { remember: { scope, match } };
     const fix = this.scopes.length === 0

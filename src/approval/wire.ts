@@ -40,6 +40,7 @@ export type ServerMessage =
     readonly id: string;
     readonly call: ApprovalCall;
     readonly scopes: readonly RememberScope[];
+    readonly pattern: string | undefined;
   }
   | {
     readonly method: "elicit";
@@ -78,6 +79,7 @@ const callSchema = z.object({
   changes: z.array(z.string()).optional(),
   asked_at: z.iso.datetime().optional(),
   scopes: z.array(scope).default([]),
+  pattern: z.string().optional(),
 });
 
 const questionSchema = z.object({
@@ -114,7 +116,7 @@ const answerMessage = z.object({
 
 const remember: z.ZodType<Remember> = z.strictObject({
   scope,
-  match: z.enum(["tool", "arguments"]),
+  match: z.enum(["tool", "pattern", "arguments"]),
 });
 
 /** A decision on a call. Nothing else counts as approval. */
@@ -150,6 +152,7 @@ export function callJson<Arguments>(
     changes: request.changes,
     asked_at: request.askedAt?.toISOString(),
     scopes: request.scopes.length === 0 ? undefined : request.scopes,
+    pattern: request.pattern,
   };
 }
 
@@ -206,7 +209,7 @@ export function parseServerMessage(text: string): ServerMessage | undefined {
     }
     case "approve": {
       const { params, id, method } = message;
-      const { server_launch: launch, asked_at: askedAt, scopes } = params;
+      const { server_launch: launch, asked_at: askedAt, scopes, pattern } = params;
       const call: ApprovalCall = {
         kind: params.kind,
         serverName: params.server_name,
@@ -221,7 +224,7 @@ export function parseServerMessage(text: string): ServerMessage | undefined {
         changes: params.changes,
         askedAt: askedAt === undefined ? undefined : new Date(askedAt),
       };
-      return { method, id, call, scopes };
+      return { method, id, call, scopes, pattern };
     }
   }
 }

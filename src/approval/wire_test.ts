@@ -68,10 +68,11 @@ Deno.test("A call reaches an approver with all that a request shows", () => {
     callId: "c",
     annotations: { readOnlyHint: true },
   };
+  const options = { scopes: SCOPES, pattern: "any `path` below /data" };
   const message = parseServerMessage(
-    requestText(new ApprovalRequest(call, { id: "1", scopes: SCOPES })),
+    requestText(new ApprovalRequest(call, { id: "1", ...options })),
   );
-  assertEquals(message, { method: "approve", id: "1", call, scopes: SCOPES });
+  assertEquals(message, { method: "approve", id: "1", call, ...options });
 });
 
 Deno.test("A server's question reaches an approver whole", () => {

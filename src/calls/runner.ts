@@ -10,6 +10,7 @@ import { approvalPolicy } from "../approval/policy.ts";
 import { ElicitationChannel, type EndedQuestion } from "../approval/questions.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { ConsentFile } from "../approval/rules/consent_file.ts";
+import { patternJudge } from "../approval/rules/patterns.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { stage } from "../base/stages.ts";
@@ -91,8 +92,13 @@ export class ToolRunner implements AsyncDisposable {
     const policy = approvalPolicy(options.approval ?? {});
     this.channel = new ApprovalChannel({ timeoutMs, log });
     this.elicitations = new ElicitationChannel({ timeoutMs, log });
+    const patterns = patternJudge({ workspace });
     this.#consents = new Consents({
       store: consentFile,
+      patterns: {
+        ...patterns,
+        propose: (call) => patterns.propose(withoutSecrets(call, policy.redact)),
+      },
       describe: (call) => describeCall(withoutSecrets(call, policy.redact)),
       log,
     });

@@ -2,13 +2,14 @@ import { abandonedStates } from "../files/workspace_state.ts";
 import { folderUsage } from "../files/folder_usage.ts";
 import { forEachOldSession, KEPT_DAYS } from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, removeHeld, runFolders } from "../files/private_folder.ts";
+import { isPlainFolder } from "../files/safe.ts";
 import { removeFromWorkspace } from "../files/remove_tree.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { abandonedCaches, discardCache } from "../kernel/workspace_cache.ts";
 import { formatBytes } from "../kernel/text.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, table } from "./command.ts";
 import { printable } from "./terminal/columns.ts";
-import { WORKSPACE, workspaceOf } from "./shared.ts";
+import { workspaceOf } from "./shared.ts";
 
 export const clean: Command = {
   usage: "[OPTIONS]",
@@ -18,13 +19,15 @@ export const clean: Command = {
       value: "N",
       help: "Remove sessions and state without a changed file for N days (default: 30)",
     },
-    workspace: WORKSPACE,
+    data: { help: "Also remove the packages of `ipybox setup --data`" },
+    workspace: { value: "DIR", help: "The workspace whose sessions are removed (default: .)" },
   },
   notes: [
-    "Removes temporary folders of killed processes, old session folders of",
-    "`ipybox mcp --http` in the workspace, and the packages, caches, decisions and",
-    "audit logs of workspaces that no longer exist. Sessions in use are kept. After",
-    "you moved a workspace, run `ipybox where --adopt OLD` first.",
+    "Removes old session folders of `ipybox mcp --http` in the workspace, except",
+    "those in use. For all workspaces, whatever --workspace says, it removes",
+    "temporary folders of killed processes, and the packages, caches, decisions and",
+    "audit logs of workspaces that no longer exist. After you moved a workspace, run",
+    "`ipybox where --adopt OLD` first.",
     "",
     "Example:",
     "",
@@ -44,6 +47,8 @@ const DAY_MS = 86_400_000;
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   const days = parsed.positiveNumber("days") ?? KEPT_DAYS;
+  const verb = parsed.has("dry-run") ? "Would remove" : "Removing";
+  io.err(printable(`${verb} old sessions of ${workspace}, and leftovers of all workspaces`));
   const found: Leftover[] = [];
   let failed = false;
   const take = async (leftover: Omit<Leftover, "bytes">, remove: () => Promise<void>) => {
@@ -81,6 +86,11 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     if ((await folderUsage(path)).changedAt >= before) continue; // it may have moved, or be unmounted
     const what = `decisions and audit log of ${gone}, which no longer exists`;
     await take({ path, what }, () => Deno.remove(path, { recursive: true }));
+  }
+  const common = PackageFolder.commonFolder();
+  if (parsed.has("data") && await isPlainFolder(common)) {
+    const what = "packages of all workspaces";
+    await take({ path: common, what }, () => PackageFolder.removeCommon());
   }
   report(found, parsed.has("dry-run"), io);
   return failed ? EXIT.failed : EXIT.ok;

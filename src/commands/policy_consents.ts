@@ -2,9 +2,11 @@
 import { callName, visible } from "../approval/call_text.ts";
 import { changesSince, type Consent, consentRule, isFor } from "../approval/consents.ts";
 import type { ApprovalCall } from "../approval/request.ts";
+import { patternText } from "../approval/pattern.ts";
 import { startsPrograms } from "../approval/rules/commands.ts";
 import { ConsentFile } from "../approval/rules/consent_file.ts";
 import { many } from "../approval/rules/match.ts";
+import { patternJudge } from "../approval/rules/patterns.ts";
 import type { PolicyDocument, PolicyRule } from "../approval/rules/schema.ts";
 import { serverFacets } from "../servers/facets.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -56,7 +58,8 @@ export async function findConsents(
 ): Promise<ConsentFinding[]> {
   const consents = await (await ConsentFile.open(workspace)).read();
   const params = (await ServerRegistry.open({ workspace })).get(call.serverName);
-  return consents.filter((consent) => isFor(consent, call)).map((consent) => {
+  const patterns = patternJudge({ workspace });
+  return consents.filter((consent) => isFor(consent, call, patterns)).map((consent) => {
     const ofServer = Object.entries(consent.bound).filter(([, { about }]) => about === "server");
     const changes = params === undefined
       ? [] // a program may register it
@@ -70,16 +73,16 @@ export async function findConsents(
 }
 
 function line(consent: Consent): string {
-  const { id, decision, call, reason, since } = consent;
-  const what = visible(
-    call ?? `${callName({ serverName: consent.server, toolName: consent.tool })}(…)`,
-  );
+  const { id, decision, call, where, reason, since } = consent;
+  const name = `${callName({ serverName: consent.server, toolName: consent.tool })}(…)`;
+  const what = visible(where === undefined ? call ?? name : `${name}, ${patternText(where)}`);
   const why = reason === undefined ? "" : `: ${visible(reason)}`;
   return `${visible(id)}  ${visible(since).slice(0, 10)}  ${decision}  ${what}${why}`;
 }
 
 function shown({ salt: _salt, bound: _bound, arguments: args, ...consent }: Consent): unknown {
-  return { ...consent, arguments: args === undefined ? "any" : "exactly these" };
+  const any = consent.where === undefined ? "any" : "matching";
+  return { ...consent, arguments: args === undefined ? any : "exactly these" };
 }
 
 // What a policy allows without asking, for the person who is to accept it.

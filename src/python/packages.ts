@@ -228,6 +228,12 @@ export class PackageFolder {
     }
   }
 
+  /** Removes the packages that all workspaces share, for every Python. Sandboxes that run lose them. */
+  static async removeCommon(): Promise<void> {
+    using _lock = await lockBuilds(managedDirectory(), {});
+    await PackageFolder.discard(PackageFolder.commonFolder());
+  }
+
   /** Whether Deno's permissions allow installing: making links takes unscoped read and write access. */
   static isPermitted(): boolean {
     return hasManagedDirectory() && isGranted({ name: "read" }) && isGranted({ name: "write" });

@@ -7,6 +7,7 @@ import { openEditor } from "./arguments_editor.js";
 import { byId, el } from "./dom.js";
 import { GuardedForm, label } from "./guard.js";
 import { isChange, isShell } from "./request.js";
+import { foreign } from "./visible.js";
 
 /** What stands behind "Allow" and "Deny". */
 const SUFFIX = { once: "", cell: " · cell", session: " · session", always: " · always" };
@@ -29,10 +30,11 @@ export class DecisionForm extends GuardedForm {
     id: "reason",
     maxlength: 2000,
     autocomplete: "off",
-    placeholder: "Reason, if you deny (optional)",
+    placeholder: "Reason, if you deny",
   });
   #scope = el("select", { id: "scope", "aria-label": "For how long" });
   #match = el("select", { id: "match", "aria-label": "For which calls" });
+  #pattern = el("p", { class: "note", hidden: true });
   #remember = el("div", { class: "remember" }, this.#scope, this.#match);
   #editor;
 
@@ -41,6 +43,7 @@ export class DecisionForm extends GuardedForm {
     super(send, "Decision", "arguments");
     this.element.append(
       el("div", { class: "buttons" }, this.#allow, this.#deny, this.#edit),
+      this.#pattern,
       el("label", { class: "unseen", for: "reason" }, "Reason"),
       this.#reason,
       this.#remember,
@@ -57,7 +60,11 @@ export class DecisionForm extends GuardedForm {
     this.#editor = undefined;
     this.#reason.value = "";
     fill(this.#scope, ["once", ...request.scopes ?? []].map((scope) => [scope, SCOPES[scope]]));
-    fill(this.#match, isShell(request) ? SHELL_MATCHES : MATCHES);
+    const [any, exact] = isShell(request) ? SHELL_MATCHES : MATCHES;
+    const { pattern } = request;
+    const between = pattern === undefined ? [] : [["pattern", "This pattern"]];
+    fill(this.#match, [any, ...between, exact]);
+    this.#pattern.replaceChildren("Pattern: ", foreign(pattern ?? ""));
     this.#edit.hidden = isChange(request);
     super.show(request);
   }
@@ -157,6 +164,7 @@ export class DecisionForm extends GuardedForm {
     this.#deny.disabled = !usable;
     this.#remember.hidden = this.#scope.options.length < 2;
     this.#match.hidden = scope === "once";
+    this.#pattern.hidden = scope === "once" || this.request?.pattern === undefined;
   }
 }
 

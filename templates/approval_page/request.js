@@ -164,18 +164,19 @@ export function requestView(request, outcome) {
 function outcomeView(request, outcome) {
   const { result, reason, remember, byPage, endedAt } = outcome;
   const how = byPage ? " here" : "";
-  const long = remember === undefined
-    ? ""
-    : ` ${SCOPES[remember.scope]}, for ${
-      remember.match === "tool" ? "all its arguments" : "these arguments"
-    }`;
+  const calls = remember?.match === "pattern"
+    ? foreign(request.pattern)
+    : remember?.match === "tool"
+    ? "all its arguments"
+    : "these arguments";
+  const long = remember === undefined ? [] : [` ${SCOPES[remember.scope]}, for `, calls];
   const children = [
     el(
       "p",
       {},
       el("strong", { "data-result": result }, resultText(outcome)),
       how,
-      long,
+      ...long,
       " at ",
       timeView(endedAt),
     ),

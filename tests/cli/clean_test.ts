@@ -80,5 +80,7 @@ Deno.test("ipybox clean removes what is left over, and nothing else", async () =
   assertEquals([done.code, done.stdout], [0, dry.stdout], done.stderr);
   for (const path of leftovers) assert(!await exists(path), path);
   for (const path of needed) assert(await exists(path), path);
-  assertEquals((await ipybox(["clean"], options)).stderr, "Nothing to remove\n");
+  const { stderr } = await ipybox(["clean"], options);
+  const scope = `Removing old sessions of ${cwd}, and leftovers of all workspaces\n`;
+  assertEquals(stderr, `${scope}Nothing to remove\n`);
 });

@@ -54,7 +54,14 @@ class Machine implements AsyncDisposable {
 
   async ipybox(args: readonly string[], { index = true } = {}): Promise<CliEnd> {
     const links: Record<string, string> = index ? { PIP_FIND_LINKS: this.wheels.path } : {};
-    return await ipybox(args, { env: { ...this.cache.env, PIP_NO_INDEX: "1", ...links } });
+    return await ipybox(args, {
+      env: {
+        ...this.cache.env,
+        XDG_STATE_HOME: `${this.cache.path}/state`,
+        PIP_NO_INDEX: "1",
+        ...links,
+      },
+    });
   }
 
   /** Runs code in a workspace, and gives what it prints. */
@@ -186,6 +193,22 @@ Deno.test("ipybox setup --data installs packages for the code of all workspaces"
     const at = ["--workspace", other, "--json"];
     const { stdout } = await machine.ipybox(["packages", "--python", python, ...at]);
     assertEquals(JSON.parse(stdout).shared, []);
+  });
+
+  await step("until `ipybox clean --data` removes them", async () => {
+    const at = ["--workspace", other];
+    const common = `${machine.cache.path}/ipybox/python/common`;
+    const kept = await machine.ipybox(["clean", ...at]);
+    assert(!kept.stdout.includes(common), kept.stdout);
+    const dry = await machine.ipybox(["clean", "--data", "--dry-run", ...at]);
+    assertStringIncludes(dry.stdout, common);
+    assertEquals(await machine.run(VERSION, other), "2");
+    const { code, stdout, stderr } = await machine.ipybox(["clean", "--data", ...at]);
+    assertEquals(code, 0, stderr);
+    assertStringIncludes(stdout, common);
+    const { code: failed, stderr: error } = await machine.ipybox(["run", "-c", VERSION, ...at]);
+    assertEquals(failed, 1);
+    assertStringIncludes(error, "No module named 'openpyxl'");
   });
 });
 

@@ -572,6 +572,44 @@ browserTest("everything can be done by keys alone", async (browser) => {
   assertEquals(browser.problems, []);
 });
 
+browserTest(
+  "a decision can be remembered for a pattern, which is shown in full",
+  async (browser) => {
+    await using server = await askingServer();
+    const page = await openPage(browser, server, { viewport: { width: 360, height: 740 } });
+    const pattern = "any `path` below /data/\u202ereports/of/the/year (other arguments: any)";
+    const call = ask(server, { scopes: ["session"], pattern });
+    await untilReady(page);
+    const match = page.getByLabel("For which calls");
+    const shown = page.locator("#decision").getByText("of/the/year");
+    assertEquals(await shown.locator("visible=true").count(), 0);
+    await page.getByLabel("For how long").selectOption("session");
+    assertEquals(await match.locator("option").allTextContents(), [
+      "Any arguments",
+      "This pattern",
+      "These arguments",
+    ]);
+    const text = "any `path` below /data/U+202Ereports/of/the/year (other arguments: any)";
+    assertEquals(await shown.locator("visible=true").innerText(), text);
+    assertEquals(await page.evaluate(layoutFaults), []);
+    await match.selectOption("pattern");
+    await page.getByRole("button", { name: "Allow · session" }).click();
+    assertEquals(await answerOf(call), "allowed {} session pattern");
+    await page.locator("#settled button").click();
+    await page.getByText(`Allowed here for this session, for ${text}`).waitFor();
+
+    const without = ask(server, { scopes: ["session"] });
+    await page.locator("#pending button").click();
+    await untilReady(page);
+    await page.getByLabel("For how long").selectOption("session");
+    assertEquals(await match.locator("option").count(), 2);
+    assertEquals(await shown.locator("visible=true").count(), 0);
+    await page.getByRole("button", { name: "Deny · session" }).click();
+    await without;
+    assertEquals(browser.problems, []);
+  },
+);
+
 browserTest("a key shows what is folded, as at the terminal", async (browser) => {
   await using server = await askingServer();
   const page = await openPage(browser, server);
@@ -917,6 +955,8 @@ browserTest(
         await untilReady(page);
         await untilWaiting(page, 2);
         await look("request");
+        const low = await page.locator("#decision").boundingBox();
+        assert((low?.height ?? 1000) < viewport.height / 5, "the bar is low");
         assert((await page.screenshot()).length !== empty.length);
         await page.getByLabel("For how long").selectOption("session");
         await look("remember");

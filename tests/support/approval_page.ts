@@ -49,11 +49,12 @@ export interface Asked extends Partial<Omit<ApprovalCall, "arguments">> {
   /** The arguments, or their JSON text. */
   readonly arguments?: Readonly<Record<string, unknown>> | string;
   readonly scopes?: readonly RememberScope[];
+  readonly pattern?: string;
 }
 
 /** Asks for a decision on a call of `files.write_file`. */
 export function ask(server: ToolServer, asked: Asked = {}): Promise<ApprovalResponse> {
-  const { arguments: args = {}, scopes, ...others } = asked;
+  const { arguments: args = {}, scopes, pattern, ...others } = asked;
   const text = typeof args === "string" ? args : stringifyExact(args);
   return server.runner.channel.request({
     kind: "tool",
@@ -61,7 +62,7 @@ export function ask(server: ToolServer, asked: Asked = {}): Promise<ApprovalResp
     toolName: "write_file",
     ...others,
     arguments: sealed(text),
-  }, { ...(scopes === undefined ? {} : { scopes }) });
+  }, { ...(scopes === undefined ? {} : { scopes }), pattern });
 }
 
 function sealed(text: string): ExactObject {

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { z } from "zod";
 import type { Consent, ConsentStore } from "../consents.ts";
+import type { Pattern } from "../pattern.ts";
 import { ConfigError } from "../../base/errors.ts";
 import { parseFile } from "../../json/document.ts";
 import { problemLines } from "../../json/problems.ts";
@@ -11,6 +12,15 @@ import { makeWorkspaceState, workspaceState } from "../../files/workspace_state.
 const text = z.string();
 const hash = z.string().regex(/^[0-9a-f]{64}$/);
 
+/** The tests of rules that are proposed for calls. */
+const pattern: z.ZodType<Pattern> = z.strictObject({
+  arguments: z.record(
+    text.regex(/^\/\w+$/),
+    z.union([z.strictObject({ path: text.min(1) }), z.strictObject({ prefix: text.min(1) })]),
+  ).optional(),
+  command: text.min(1).optional(),
+}).refine((given) => Object.keys(given).length === 1, { message: "Specify one of them" });
+
 const consentSchema: z.ZodType<Consent> = z.strictObject({
   id: text.min(1),
   decision: z.enum(["allow", "deny"]),
@@ -19,6 +29,7 @@ const consentSchema: z.ZodType<Consent> = z.strictObject({
   tool: text,
   call: text.optional(),
   arguments: hash.optional(),
+  where: pattern.optional(),
   reason: text.optional(),
   since: text,
   salt: text.min(1),

@@ -92,6 +92,21 @@ Deno.test("ConsentFile takes nothing once the file breaks", async () => {
   assertEquals(errors.length, 1);
 });
 
+Deno.test("ConsentFile keeps the pattern of a consent, and takes no other conditions", async () => {
+  await using folder = await TempFolder.create();
+  const file = await ConsentFile.open(folder.path);
+  const where = { arguments: { "/path": { path: "/data" } } };
+  const { arguments: _exact, ...any } = consent("a");
+  await file.add({ ...any, where }, never);
+  const [kept] = await (await ConsentFile.open(folder.path)).list();
+  assertEquals(kept?.where, where);
+  for (
+    const broken of [{}, { arguments: { "/path": { glob: "*" } } }, { ...where, command: "a" }]
+  ) {
+    await assertRejects(() => file.add({ ...any, where: broken as Consent["where"] }, never));
+  }
+});
+
 Deno.test("ConsentFile follows no links", async () => {
   await using folder = await TempFolder.create();
   const outside = `${folder.path}/other`;

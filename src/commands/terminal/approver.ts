@@ -1,4 +1,4 @@
-import { callName, visible } from "../../approval/call_text.ts";
+import { callName, visible, visibleCode } from "../../approval/call_text.ts";
 import {
   type AcceptOptions,
   type ApprovalRequest,
@@ -10,6 +10,7 @@ import { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
 import { details, type ShownRequest, summary } from "./approval_text.ts";
 import type { CommandIo } from "../command.ts";
+import { marked } from "../foreign_rows.ts";
 import { editArguments } from "./edit_arguments.ts";
 import { terminalSize } from "../../base/terminal.ts";
 
@@ -213,9 +214,18 @@ class Dialogue {
     const [any, exact] = isShell(this.#request)
       ? ["[a]ny", "[e]xactly this one"]
       : ["with [a]ny arguments", "[e]xactly these"];
-    const answer = match ||
-      await this.#ask(`${verb} ${what} ${SCOPES[scope]}: ${any}, or ${exact}? `);
+    const { pattern } = this.#request;
+    const rows = pattern === undefined
+      ? []
+      : ["Pattern:", ...marked(visibleCode(pattern), terminalSize().columns), ""];
+    const middle = pattern === undefined ? "" : ", this [p]attern";
+    const answer = match || await this.#ask(
+      rows.join("\n") + `${verb} ${what} ${SCOPES[scope]}: ${any}${middle}, or ${exact}? `,
+    );
     if (answer === "a" || answer === "any") return { scope, match: "tool" };
+    if (pattern !== undefined && (answer === "p" || answer === "pattern")) {
+      return { scope, match: "pattern" };
+    }
     if (answer === "e" || answer === "exactly") return { scope, match: "arguments" };
     if (answer !== undefined) this.#io.err("No decision made.");
     return null;

@@ -214,6 +214,7 @@ Deno.test("details() leaves nothing out, and marks what others wrote", () => {
 async function ask(
   asked: ApprovalCall,
   answers: readonly (string | null)[],
+  pattern?: string,
 ): Promise<{ response: ApprovalResponse; questions: string[]; said: string }> {
   const questions: string[] = [];
   let said = "";
@@ -229,6 +230,7 @@ async function ask(
   });
   const request = new ApprovalRequest(asked, {
     scopes: ["cell", "session", "always"],
+    pattern,
     check: ({ n }) => n === "bad" ? "n must be a number" : undefined,
   });
   await new TerminalApprover(io, "--approve allow").decide(request);
@@ -282,6 +284,22 @@ Deno.test("TerminalApprover says what is remembered of a shell command", async (
   assertStringIncludes(questions[0] ?? "", "Run:\n  | ls\nRun it? [y]es ");
   assertEquals(questions[1], "Allow every shell command always: [a]ny, or [e]xactly this one? ");
   assertEquals(response.remember, { scope: "always", match: "arguments" });
+});
+
+Deno.test("TerminalApprover offers a pattern between any arguments and exactly these", async () => {
+  const answers = ["s", "p"];
+  const pattern = "any `path` below /data\u202e (other arguments: any)";
+  const { questions, response } = await ask(call('{"n":1}'), answers, pattern);
+  assertEquals(
+    questions[1],
+    "Pattern:\n  | any `path` below /data\\u202e (other arguments: any)\n" +
+      "Allow fs.read in this session: with [a]ny arguments, this [p]attern, or [e]xactly these? ",
+  );
+  assertEquals(response.remember, { scope: "session", match: "pattern" });
+  const refused = await ask(call('{"n":1}'), ["na pattern", "p"], pattern);
+  assertEquals(refused.response.remember, { scope: "always", match: "pattern" });
+  const without = await ask(call('{"n":1}'), ["s p", "y"]);
+  assertEquals([without.response, without.said], [accepted, "No decision made.\n"]);
 });
 
 Deno.test("TerminalApprover offers no edits of a change, which could only be refused", async () => {
