@@ -14,6 +14,7 @@ import { serialize } from "@jupyterlab/services/lib/kernel/serialize.js";
 import { validateMessage } from "@jupyterlab/services/lib/kernel/validate.js";
 import { settledWithin } from "../base/signals.ts";
 import { isRecord } from "../json/exact.ts";
+import { beginWork } from "../base/stalls.ts";
 import { checkJson, JsonLimitError } from "../json/measure.ts";
 
 /** The WebSocket subprotocol with binary messages, whose text is not escaped twice. */
@@ -169,6 +170,7 @@ const OUTPUT: ReadonlySet<string> = new Set([
 const decoder = new TextDecoder();
 
 function parseJson(bytes: Uint8Array, maxValues: number): unknown {
+  beginWork(`a message of a kernel (${bytes.length} bytes)`);
   checkJson(bytes, { maxValues, maxNames: MAX_NAMES });
   return JSON.parse(decoder.decode(bytes));
 }

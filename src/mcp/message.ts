@@ -1,3 +1,4 @@
+import { beginWork } from "../base/stalls.ts";
 import { isRecord } from "../json/exact.ts";
 import { checkJson, JsonLimitError } from "../json/measure.ts";
 import { endOfString, parseJson } from "../json/plain.ts";
@@ -26,6 +27,7 @@ export function tooLong(maxBytes: number = MAX_MESSAGE_BYTES): UnusableMessageEr
 
 /** Checks a whole message before it is parsed: how much it holds, and how deep, as later steps recurse. */
 export function checkMessage(message: Uint8Array): void {
+  beginWork(`a message of an MCP server (${message.length} bytes)`);
   try {
     checkJson(message, { maxValues: MAX_VALUES });
   } catch (error) {

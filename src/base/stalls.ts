@@ -1,0 +1,30 @@
+import type { Logger } from "./log.ts";
+
+/** The longest time without a turn of the event loop that is not logged. */
+const MAX_STALL_MS = 500;
+const TICK_MS = 250;
+
+/** What this process has begun to do last, and since when. */
+let doing = "starting";
+let since = performance.now();
+/** What has taken longest since the last turn. */
+let longest = { what: doing, ms: 0 };
+
+/** Notes what begins now, in case it keeps everything else waiting. */
+export function beginWork(what: string): void {
+  const now = performance.now();
+  if (now - since > longest.ms) longest = { what: doing, ms: now - since };
+  [doing, since] = [what, now];
+}
+
+/** Logs when the event loop has stood still, and what took longest meanwhile, until disposed. */
+export function watchStalls(log: Logger): Disposable {
+  const timer = setInterval(() => {
+    beginWork("waiting");
+    const { what, ms } = longest;
+    longest = { what: doing, ms: 0 };
+    if (ms > MAX_STALL_MS) log.info(`Nothing else could be done for ${Math.round(ms)} ms: ${what}`);
+  }, TICK_MS);
+  Deno.unrefTimer(timer);
+  return { [Symbol.dispose]: () => clearInterval(timer) };
+}
