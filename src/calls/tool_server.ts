@@ -3,7 +3,6 @@ import { type CallEnd, PageDesk, type PageTimes, type PersonDesks } from "../app
 import { settledWithin } from "../base/signals.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { LastingServer } from "../base/lasting_server.ts";
-import { socketFolder } from "../files/private_folder.ts";
 import { ApplicationDoor } from "./application.ts";
 import { randomToken } from "../base/tokens.ts";
 import type { ByteStream } from "../base/streams.ts";
@@ -123,7 +122,6 @@ export class ToolServer implements AsyncDisposable {
   static async start(options: ToolServerOptions = {}): Promise<ToolServer> {
     const { maxBodyBytes = MAX_BODY_BYTES, kernelPort = true, log = stderrLogger() } = options;
     await using stack = new AsyncDisposableStack();
-    const folder = stack.use(await socketFolder(log))?.path; // first, as it may fail
     const runner = await ToolRunner.start({ ...options, log });
     const own: OwnServerOptions = options;
     const { workspace, page: times, elsewhere, journal, kernelToken } = own;
@@ -150,7 +148,7 @@ export class ToolServer implements AsyncDisposable {
       host: () => applicationDoor.url.host,
       token,
     });
-    const listening = { token, log, folder };
+    const listening = { token, log };
     const applicationDoor: Door = listen((request) => door.handle(request), listening, stack);
     stack.defer(async () => void await settledWithin(door.close(), FAREWELL_MS));
     stack.use(runner); // ends first: what it still has to answer must not keep the doors open
@@ -238,10 +236,7 @@ interface Parts {
 
 function listen(
   handler: (request: Request) => Promise<Response>,
-  { token, log, folder }: Pick<Door, "token"> & {
-    readonly log: Logger;
-    readonly folder: string | undefined;
-  },
+  { token, log }: Pick<Door, "token"> & { readonly log: Logger },
   stack: AsyncDisposableStack,
 ): Door {
   const underWay = new Set<Promise<unknown>>();
@@ -256,7 +251,6 @@ function listen(
         return handler(request);
       },
       log,
-      folder,
     }),
   );
   stack.defer(async () => void await settledWithin(Promise.all(underWay), FAREWELL_MS));

@@ -2,7 +2,7 @@ import { dirname, join } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
-import { hostEnv, isAllGranted, mayUse } from "../base/permission.ts";
+import { hostEnv, mayUse } from "../base/permission.ts";
 import { ownId, whyCode } from "../process/trusted_path.ts";
 import type { Held } from "./held_records.ts";
 import { emptyFolder } from "./remove_tree.ts";
@@ -73,11 +73,6 @@ interface HeldFolderOptions {
   readonly parents?: readonly string[];
   /** Receives leftovers of killed processes that could not be removed. */
   readonly log?: Logger;
-}
-
-/** Makes a folder for sockets, if Deno's permissions allow sockets. */
-export async function socketFolder(log: Logger): Promise<HeldFolder | undefined> {
-  return isAllGranted() ? await HeldFolder.create({ log }) : undefined;
 }
 
 /** A new folder that nobody else can read. The next one made beside it removes those of dead processes. */

@@ -118,7 +118,6 @@ export class McpServer implements AsyncDisposable {
     requirePositive(options, ["maxSessions", "sessionIdleMs"]);
     // Not imported on stdio, where it would delay the first answer.
     const { BearerTokens, EVERYBODY } = await import("./http/bearer_tokens.ts");
-    const { socketFolder } = await import("../files/private_folder.ts");
     const { HttpMcpServer } = await import("./http/server.ts");
     const { refuseReady, SessionPool } = await import("./http/sessions.ts");
     const { refuseUnshareable } = await import("./http/workspace_share.ts");
@@ -149,7 +148,6 @@ export class McpServer implements AsyncDisposable {
       }),
     );
     await pool.recall();
-    const folder = parts.use(await socketFolder(log))?.path;
     const server = parts.use(
       new HttpMcpServer({
         pool,
@@ -159,7 +157,6 @@ export class McpServer implements AsyncDisposable {
         allowedHosts,
         version,
         log,
-        folder,
       }),
     );
     parts.defer(() => pool.leave()); // before requests are cancelled
