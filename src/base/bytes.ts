@@ -80,8 +80,6 @@ interface ReadWholeOptions {
   readonly maxBytes: number;
   /** Creates the error for a longer body. */
   readonly tooLong: () => Error;
-  /** Called with the size of each piece before it is added. If it throws, reading stops. */
-  readonly onPiece?: (size: number) => void;
   /** Ends the reading, even if nothing more arrives. */
   readonly signal?: AbortSignal;
   /**
@@ -99,7 +97,7 @@ export async function readWhole(
   body: ReadableStream<Uint8Array> | null,
   options: ReadWholeOptions,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const { maxBytes, tooLong, onPiece, signal, leavesRest = false } = options;
+  const { maxBytes, tooLong, signal, leavesRest = false } = options;
   const whole = new ByteBuffer();
   if (body === null) return whole.take();
   const reader = body.getReader();
@@ -108,7 +106,6 @@ export async function readWhole(
     fairTurns.resume(); // once only: bytes that have arrived are read without a turn for anything else
     for (let read = await next(); !read.done; read = await next()) {
       if (whole.length + read.value.length > maxBytes) throw tooLong();
-      onPiece?.(read.value.length);
       whole.add(read.value);
       await fairTurns.giveWay(); // a few compressed bytes can expand to a lot
     }

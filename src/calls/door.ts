@@ -52,24 +52,23 @@ function requireJson(request: Request): void {
 }
 
 /** Reads a JSON body as text. Its size is counted as it arrives, and its values before it is parsed. */
-export async function readJsonBody(request: Request, maxBytes: number): Promise<string> {
+export async function readJsonBody(
+  request: Request,
+  maxBytes: number,
+  limits: JsonLimits = { maxValues: MAX_VALUES },
+): Promise<string> {
   const body = await readBody(request, maxBytes);
-  checkBody(body, { maxValues: MAX_VALUES });
-  return new TextDecoder().decode(body);
-}
-
-/** Refuses a body that would take too long to parse. The check itself takes some time, too. */
-export function checkBody(body: Uint8Array, limits: JsonLimits): void {
   try {
     checkJson(body, limits);
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
     throw new Refused(413, `Cannot accept the body: ${error.message}`);
   }
+  return new TextDecoder().decode(body);
 }
 
 /** Reads a body that is declared as JSON, without checking it. */
-export async function readBody(request: Request, maxBytes: number): Promise<Uint8Array> {
+async function readBody(request: Request, maxBytes: number): Promise<Uint8Array> {
   requireJson(request);
   const declared = declaredLength(request);
   if (declared !== undefined && declared > maxBytes) throw tooLarge(maxBytes);
@@ -83,24 +82,12 @@ export async function readBody(request: Request, maxBytes: number): Promise<Uint
       throw unread(error, signal);
     });
   }
-  let pieces = 0;
-  let bytes = 0;
-  const onPiece = (size: number) => {
-    bytes += size;
-    if (++pieces <= MAX_PIECES || bytes >= pieces * SMALL_PIECE) return;
-    throw new Refused(400, "The body comes in too many small pieces");
-  };
   const tooLong = () => tooLarge(maxBytes);
-  const options = { maxBytes, tooLong, onPiece, signal, leavesRest: true };
+  const options = { maxBytes, tooLong, signal, leavesRest: true };
   return await readWhole(request.body, options).catch((error) => {
     throw unread(error, signal);
   });
 }
-
-/** Up to this many pieces may be small: each takes Deno 0.1 ms of computing. */
-const MAX_PIECES = 1000;
-/** In bytes: less than what a packet of a network contains. */
-const SMALL_PIECE = 1024;
 
 /** The declared length of a body. Over HTTP/2 there may be several, joined to a text that is no number. */
 export function declaredLength({ headers }: Request): number | undefined {

@@ -54,6 +54,31 @@ export async function usedUntilSent(
   }
 }
 
+/** How much of a response a client may leave unread, besides one message. */
+const MAX_UNREAD = 16 * 2 ** 20;
+
+/** Ends a response of which too much is unread: the SDK keeps any amount for its client. */
+export function withUnreadLimit(response: Response, onExceeded: () => void): Response {
+  const reader = response.body?.getReader();
+  if (reader === undefined) return response;
+  const rest = new ReadableStream<Uint8Array<ArrayBuffer>>({
+    async start(controller) {
+      for (let read = await reader.read(); !read.done; read = await reader.read()) {
+        if ((controller.desiredSize ?? 0) <= 0) {
+          onExceeded();
+          const error = new Error(`More than ${MAX_UNREAD} bytes of the response are unread`);
+          await reader.cancel(error);
+          throw error;
+        }
+        controller.enqueue(read.value);
+      }
+      controller.close();
+    },
+    cancel: (reason) => reader.cancel(reason),
+  }, new ByteLengthQueuingStrategy({ highWaterMark: MAX_UNREAD }));
+  return new Response(rest, response);
+}
+
 /** The error of a request that needs a capability its client has not declared. Its HTTP status must be 400. */
 const MISSING_CAPABILITY = -32021;
 /** How long a response is held back to see its beginning; slower ones are not errors. */

@@ -1,7 +1,8 @@
 import { limitedLogger, type Logger } from "../../base/log.ts";
 import { LastingServer } from "../../base/lasting_server.ts";
+import { beginWork, watchStalls } from "../../base/stalls.ts";
 import { LOOPBACK_HOSTS } from "../../base/tokens.ts";
-import { checkBody, declaredLength, readBody, Refused } from "../../calls/door.ts";
+import { declaredLength, readJsonBody, Refused } from "../../calls/door.ts";
 import type { JsonLimits } from "../../json/measure.ts";
 import { parseJson } from "../../json/plain.ts";
 import type { ServerForOptions } from "../connection.ts";
@@ -9,9 +10,8 @@ import { isLegacyRequest } from "../sdk.ts";
 import { type BearerTokens, EVERYBODY } from "./bearer_tokens.ts";
 import { LegacySessions } from "./legacy.ts";
 import { ModernHandlers } from "./modern.ts";
-import { rpcError, usedUntilSent } from "./answers.ts";
-import { checkMessages, inTurn } from "./messages.ts";
-import { type AnswerOptions, RequestBudget } from "./request_budget.ts";
+import { rpcError, usedUntilSent, withUnreadLimit } from "./answers.ts";
+import { RequestsInFlight } from "./requests_in_flight.ts";
 import { serveFiles } from "./session_files.ts";
 import { type SessionPool, TooManySessionsError } from "./sessions.ts";
 
@@ -26,8 +26,6 @@ export interface HttpMcpServerOptions {
   readonly allowedHosts: readonly string[];
   readonly version: string;
   readonly log: Logger;
-  /** As in {@linkcode LastingServer}. */
-  readonly folder?: string | undefined;
   /** Extends the server of each connection: see {@linkcode ServerForOptions.extend}. */
   readonly extend?: ServerForOptions["extend"];
 }
@@ -53,19 +51,20 @@ export class HttpMcpServer implements AsyncDisposable {
   readonly #legacy: LegacySessions;
   readonly #modern: ModernHandlers;
   readonly #server: LastingServer;
-  readonly #budget: RequestBudget;
+  readonly #stalls: Disposable;
+  readonly #inFlight: RequestsInFlight;
   /** Receives what clients can make fail at will. */
   readonly #log: Logger;
 
   constructor(options: HttpMcpServerOptions) {
-    const { pool, version, extend, log, hostname, port, allowedHosts, folder } = options;
+    const { pool, version, extend, log, hostname, port, allowedHosts } = options;
     this.#options = options;
     this.#log = limitedLogger(log);
-    this.#budget = new RequestBudget(options.tokens?.owners.size ?? 1);
+    this.#inFlight = new RequestsInFlight((owner) => pool.shareOf(owner));
     this.#legacy = new LegacySessions(pool, { version, extend });
     this.#modern = new ModernHandlers(pool, { version, extend }, log);
     const handler = (request: Request) => this.#handle(request);
-    this.#server = new LastingServer({ hostname, port, handler, log, folder });
+    this.#server = new LastingServer({ hostname, port, handler, log });
     // `localhost` has two addresses: another user could have this port of the other one.
     const host = hostname === "localhost" ? this.#server.addr.hostname : hostname;
     const name = host.includes(":") ? `[${host}]` : host;
@@ -73,12 +72,14 @@ export class HttpMcpServer implements AsyncDisposable {
     this.#hosts = new Set(
       [...LOOPBACK_HOSTS, name, ...allowedHosts].map((host) => host.toLowerCase()),
     );
+    this.#stalls = watchStalls(log);
   }
 
   /** Closes all connections and stops listening. Sessions belong to the pool. */
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([this.#modern[Symbol.asyncDispose](), this.#legacy[Symbol.asyncDispose]()]);
     await this.#server[Symbol.asyncDispose]();
+    this.#stalls[Symbol.dispose]();
   }
 
   async #handle(request: Request): Promise<Response> {
@@ -135,64 +136,38 @@ export class HttpMcpServer implements AsyncDisposable {
         "A bearer token is required: one of --token-file, or the one that ipybox printed";
       return rpcError(401, -32000, message, { "www-authenticate": 'Bearer realm="ipybox"' });
     }
+    const length = request.method === "POST" ? declaredLength(request) ?? MAX_BODY_BYTES : 0;
+    const inFlight = this.#inFlight.take(owner, Math.min(length, MAX_BODY_BYTES));
+    return await usedUntilSent(inFlight, () => this.#answer(request, owner));
+  }
+
+  async #answer(request: Request, owner: string): Promise<Response> {
     if (new URL(request.url).pathname !== this.url.pathname) {
-      const services = { pool: this.#options.pool, budget: this.#budget };
-      const file = await serveFiles(request, owner, services);
+      const file = await serveFiles(request, owner, this.#options.pool);
       return file ?? rpcError(404, -32600, `Use ${this.url.pathname}`);
     }
-    if (!METHODS.includes(request.method)) {
+    const { method, headers } = request;
+    if (!METHODS.includes(method)) {
       throw new Refused(405, `Use one of ${METHODS.join(", ")}`); // others cannot be passed on
     }
-    const head = new Request(this.url, { method: request.method, headers: request.headers });
-    const { signal } = request;
-    if (request.method !== "POST") return await this.#answer(head, { owner, length: 0, signal });
-    const { body, length, use } = await this.#read(request, owner);
-    return await usedUntilSent(use, () => this.#answer(head, { owner, length, signal }, body));
-  }
-
-  async #answer(head: Request, came: Came, body?: unknown): Promise<Response> {
-    const { owner } = came;
-    const isLegacy = await isLegacyRequest(head, body);
-    const era = isLegacy ? this.#legacy : this.#modern;
-    const answer = (message: unknown) =>
-      this.#budget.answer({ ...came, message }, () => era.handle(head, owner, message));
-    if (!isLegacy || !Array.isArray(body)) return await answer(body);
-    return await inTurn(body, (message) => answer(message).catch((error) => this.#failure(error)));
-  }
-
-  /** Reads a body and waits for its turn. */
-  async #receive(request: Request, owner: string) {
-    const { signal } = request;
-    const length = declaredLength(request) ?? MAX_BODY_BYTES;
-    using _coming = this.#budget.forBody(owner, Math.min(length, MAX_BODY_BYTES));
-    const bytes = await readBody(request, MAX_BODY_BYTES);
-    return { bytes, turn: await this.#budget.turn(owner, bytes.length, signal) };
-  }
-
-  /** Reads and parses a body. `use` counts its memory until it is disposed. */
-  async #read(request: Request, owner: string): Promise<Body> {
-    const { bytes, turn } = await this.#receive(request, owner);
-    using _turn = turn;
-    checkBody(bytes, MESSAGE_LIMITS);
-    const use = await this.#budget.forRequest(owner, bytes, request.signal);
-    try {
-      const body: unknown = parseJson(new TextDecoder().decode(bytes));
-      checkMessages(body);
-      return { body, length: bytes.length, use };
-    } catch (error) {
-      use[Symbol.dispose]();
-      throw error instanceof Refused ? error : new Refused(400, "The body is not JSON");
-    }
+    const body = method === "POST" ? await bodyOf(request) : undefined;
+    const head = new Request(this.url, { method, headers });
+    const era = await isLegacyRequest(head, body) ? this.#legacy : this.#modern;
+    const response = await era.handle(head, owner, body);
+    return withUnreadLimit(response, () => {
+      this.#log.warn("MCP over HTTP: a client leaves too much of a response unread, which ends");
+    });
   }
 }
 
-/** The context of a message. */
-type Came = Pick<AnswerOptions, "owner" | "length" | "signal">;
-
-interface Body {
-  readonly body: unknown;
-  readonly length: number;
-  readonly use: Disposable;
+async function bodyOf(request: Request): Promise<unknown> {
+  const text = await readJsonBody(request, MAX_BODY_BYTES, MESSAGE_LIMITS);
+  beginWork(`a request of a client (${text.length} characters)`);
+  try {
+    return parseJson(text);
+  } catch {
+    throw new Refused(400, "The body is not JSON");
+  }
 }
 
 /** The name in a `Host` header, without its port. */

@@ -1,7 +1,6 @@
 import { relative } from "node:path";
 import { ConfigError, EnvironmentNotReadyError } from "../../base/errors.ts";
-import type { RateLimit } from "../../base/rate_limit.ts";
-import { abortable, anySignal, Deadline } from "../../base/signals.ts";
+import { abortable, Deadline } from "../../base/signals.ts";
 import { BODY_TIMEOUT_MS, Refused, requireMethod, tooLarge, tooSlow } from "../../calls/door.ts";
 import {
   BeneathError,
@@ -14,13 +13,7 @@ import {
 import type { FarWorkspace } from "../../kernel/far_workspace.ts";
 import { isInside } from "../../process/trusted_path.ts";
 import { untilSent } from "./answers.ts";
-import type { RequestBudget } from "./request_budget.ts";
 import type { SessionPool } from "./sessions.ts";
-
-interface FileServices {
-  readonly pool: SessionPool;
-  readonly budget: RequestBudget;
-}
 
 /** The host's own state, which clients cannot access. */
 const OWN_STATE = ".ipybox";
@@ -44,7 +37,7 @@ export function filePathOf(
 export async function serveFiles(
   request: Request,
   owner: string,
-  { pool, budget }: FileServices,
+  pool: SessionPool,
 ): Promise<Response | undefined> {
   const { pathname } = new URL(request.url);
   const [, id, path] = /^\/sessions\/([^/]+)\/files\/(.*)$/.exec(pathname) ?? [];
@@ -54,7 +47,6 @@ export async function serveFiles(
   using uses = new DisposableStack();
   uses.use(pooled.use());
   try {
-    uses.use(budget.forFile(owner));
     const isFolder = path === "" || path.endsWith("/");
     const parts = path === "" ? [] : pathParts(decoded(isFolder ? path.slice(0, -1) : path));
     if (parts[0] === OWN_STATE) throw new Refused(403, `Clients cannot access ${OWN_STATE}`);
@@ -72,7 +64,7 @@ export async function serveFiles(
     }
     if (parts[0] === GENERATED) throw new Refused(403, `${GENERATED} is generated`);
     const body = request.body ?? new Blob([]).stream();
-    const pieces = uploadedPieces(body, budget.piecesOf(owner));
+    const pieces = uploadedPieces(body);
     if (far === undefined) await writeBeneath(pooled.folder, parts, pieces);
     else await far.write(parts, pieces);
     return new Response(null, { status: 204 });
@@ -142,40 +134,26 @@ function decoded(path: string): string {
 }
 
 const MAX_UPLOAD_BYTES = 2 ** 30;
-/** How much must arrive within the time limit that other bodies have in total. */
-const STEP_BYTES = 64 * 1024;
-/** Handling a smaller piece costs more than its bytes. */
-const SMALL_BYTES = 4096;
 
-/**
- * Yields an upload's bytes, but limits the rate of small pieces, because each delays others. What is not
- * wanted is left, as `readWhole()` says.
- */
+/** Yields an upload's bytes. What is not wanted is left, as `readWhole()` says. */
 export async function* uploadedPieces(
   body: ReadableStream<Uint8Array>,
-  pace: RateLimit,
 ): AsyncGenerator<Uint8Array> {
   const reader = body.getReader();
-  const next = async (signal: AbortSignal): Promise<Uint8Array | undefined> => {
+  const next = async (): Promise<Uint8Array | undefined> => {
+    using deadline = new Deadline(BODY_TIMEOUT_MS);
     try {
-      await pace.settled(signal);
-      return (await abortable(reader.read(), signal)).value;
+      return (await abortable(reader.read(), deadline.signal)).value;
     } catch (error) {
-      throw signal.aborted ? tooSlow() : error;
+      throw deadline.passed ? tooSlow() : error;
     }
   };
+  let size = 0;
   try {
-    for (let size = 0;;) {
-      using deadline = new Deadline(BODY_TIMEOUT_MS);
-      const signal = anySignal(deadline.signal);
-      for (const end = size + STEP_BYTES; size < end;) {
-        const piece = await next(signal);
-        if (piece === undefined) return;
-        size += piece.length;
-        if (size > MAX_UPLOAD_BYTES) throw tooLarge(MAX_UPLOAD_BYTES);
-        if (piece.length < SMALL_BYTES) pace.charge(1);
-        yield piece;
-      }
+    for (let piece = await next(); piece !== undefined; piece = await next()) {
+      size += piece.length;
+      if (size > MAX_UPLOAD_BYTES) throw tooLarge(MAX_UPLOAD_BYTES);
+      yield piece;
     }
   } finally {
     reader.releaseLock();

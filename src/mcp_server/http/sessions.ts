@@ -265,6 +265,16 @@ export class SessionPool implements AsyncDisposable {
     }));
   }
 
+  /** How many sessions an owner may have. Shares are equal, so that no owner can lock out the others. */
+  shareOf(owner: string): number {
+    const { maxSessions = 8, owners } = this.#options;
+    const own = owners.get(owner)?.maxSessions;
+    if (own !== undefined) return own;
+    const given = [...owners.values()].flatMap(({ maxSessions }) => maxSessions ?? []);
+    const left = maxSessions - given.reduce((sum, share) => sum + share, 0);
+    return Math.max(1, Math.floor(left / (owners.size - given.length)));
+  }
+
   /** Closes a session: its kernel and its MCP servers end. */
   async close(owner: string, id: string): Promise<boolean> {
     const entry = await this.find(owner, id);
@@ -472,7 +482,7 @@ export class SessionPool implements AsyncDisposable {
   /** Counts one more session of an owner, if there may be one. */
   async #take(owner: string): Promise<void> {
     const { maxSessions = 8, owners } = this.#options;
-    const share = this.#shareOf(owner);
+    const share = this.shareOf(owner);
     const held = () => this.#held.get(owner) ?? 0;
     const isFull = () =>
       held() >= share || this.#held.values().reduce((sum, held) => sum + held, 0) >= maxSessions;
@@ -493,16 +503,6 @@ export class SessionPool implements AsyncDisposable {
       );
     }
     this.#count(owner, 1);
-  }
-
-  /** How many sessions an owner may have. Shares are equal, so that no owner can lock out the others. */
-  #shareOf(owner: string): number {
-    const { maxSessions = 8, owners } = this.#options;
-    const own = owners.get(owner)?.maxSessions;
-    if (own !== undefined) return own;
-    const given = [...owners.values()].flatMap(({ maxSessions }) => maxSessions ?? []);
-    const left = maxSessions - given.reduce((sum, share) => sum + share, 0);
-    return Math.max(1, Math.floor(left / (owners.size - given.length)));
   }
 
   #count(owner: string, more: number): void {

@@ -1,24 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeTime } from "../../../tests/support/fake_time.ts";
-import { RateLimit } from "../../base/rate_limit.ts";
 import { Refused } from "../../calls/door.ts";
 import { uploadedPieces } from "./session_files.ts";
-
-Deno.test("uploadedPieces() lets no more small pieces through than there may be", async () => {
-  const taken = async (length: number) => {
-    const body = ReadableStream.from((function* () {
-      for (;;) yield new Uint8Array(length);
-    })());
-    const end = performance.now() + 200;
-    let count = 0;
-    for await (const _piece of uploadedPieces(body, new RateLimit(100, 100))) {
-      if (++count === 1000 || performance.now() > end) break;
-    }
-    return count;
-  };
-  assert(await taken(1) < 150);
-  assertEquals(await taken(4096), 1000);
-});
 
 Deno.test("uploadedPieces() refuses a body of which nothing comes, and one without an end", async () => {
   using time = new FakeTime();
@@ -27,7 +10,7 @@ Deno.test("uploadedPieces() refuses a body of which nothing comes, and one witho
     start: (controller) => controller.enqueue(new Uint8Array(10)),
     cancel: () => void (isCancelled = true),
   });
-  const pieces = uploadedPieces(body, new RateLimit(1000, 1000));
+  const pieces = uploadedPieces(body);
   assertEquals((await pieces.next()).value?.length, 10);
   const second = pieces.next();
   const refused = assertRejects(() => second, Refused, "too slowly");
@@ -41,7 +24,7 @@ Deno.test("uploadedPieces() refuses a body of which nothing comes, and one witho
   })());
   await assertRejects(
     async () => {
-      for await (const _piece of uploadedPieces(endless, new RateLimit(1000, 1000)));
+      for await (const _piece of uploadedPieces(endless));
     },
     Refused,
     "exceeds",

@@ -1,0 +1,37 @@
+import { Refused } from "../../calls/door.ts";
+
+/** How many requests a token may have in flight for each session that it may have. */
+const FOR_EACH_SESSION = 64;
+const MIB = 2 ** 20;
+
+/** Counts each token's requests until they are answered. */
+export class RequestsInFlight {
+  readonly #sessionsOf: (owner: string) => number;
+  readonly #counts = new Map<string, number>();
+
+  /** @param sessionsOf How many sessions an owner may have. */
+  constructor(sessionsOf: (owner: string) => number) {
+    this.#sessionsOf = sessionsOf;
+  }
+
+  /** Counts a request, and each MiB of its body as another, until disposed. */
+  take(owner: string, length: number): Disposable {
+    const count = 1 + Math.floor(length / MIB);
+    const most = FOR_EACH_SESSION * this.#sessionsOf(owner);
+    if (this.#held(owner) + count > most) {
+      throw new Refused(
+        429,
+        `Your token has as many requests in flight as it may have, ${most}; each MiB of one counts as ` +
+          "another: wait for their responses",
+      );
+    }
+    this.#counts.set(owner, this.#held(owner) + count);
+    const taken = new DisposableStack();
+    taken.defer(() => void this.#counts.set(owner, this.#held(owner) - count));
+    return taken;
+  }
+
+  #held(owner: string): number {
+    return this.#counts.get(owner) ?? 0;
+  }
+}
