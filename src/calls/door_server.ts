@@ -1,8 +1,8 @@
 import { joinBytes } from "../base/bytes.ts";
 import { acceptAll } from "../base/lasting_server.ts";
 import { Mutex, Semaphore } from "../base/mutex.ts";
-import { RateLimit } from "../base/rate_limit.ts";
-import { settledWithin } from "../base/signals.ts";
+import { pause, settledWithin } from "../base/signals.ts";
+import { beginWork } from "../base/stalls.ts";
 import { type ByteStream, SocketStream } from "../base/streams.ts";
 import { randomToken, sameToken } from "../base/tokens.ts";
 import { measureJson } from "../json/measure.ts";
@@ -56,7 +56,7 @@ const FAREWELL_MS = 2000;
  */
 export class DoorServer implements AsyncDisposable {
   readonly #options: DoorServerOptions;
-  readonly #budget = new DoorBudget();
+  readonly #memory = new DoorMemory();
   readonly #streams = new Map<DoorStream, Promise<void>>();
   #listener: Deno.TcpListener | undefined;
   #accepting: Promise<void> | undefined;
@@ -92,7 +92,7 @@ export class DoorServer implements AsyncDisposable {
     const isFull = count >= maxStreams && !this.#endKept();
     const calls = new DoorStream(stream, {
       ...this.#options,
-      budget: this.#budget,
+      memory: this.#memory,
       isToken: (given) => sameToken(given, this.#token),
     });
     const served = calls.serve(
@@ -143,7 +143,7 @@ export class DoorServer implements AsyncDisposable {
 /** Options of {@linkcode DoorStream}. */
 interface DoorStreamOptions extends DoorServerOptions {
   /** The memory limit that all calls share. */
-  readonly budget: DoorBudget;
+  readonly memory: DoorMemory;
   /** Whether a token is the current kernel's. */
   readonly isToken: (given: string) => boolean;
 }
@@ -252,10 +252,10 @@ class ServedCall implements IncomingCall, Disposable {
   }
 
   async readBody<T>(parse: (body: Uint8Array) => T): Promise<T> {
-    const { incoming, budget, maxBodyBytes } = this.#options;
+    const { incoming, memory, maxBodyBytes } = this.#options;
     const { size } = this.head;
     if (size > maxBodyBytes) throw tooLarge(maxBodyBytes);
-    using _body = await budget.forBody(size, this.signal);
+    using _body = await memory.forBody(size, this.signal);
     const body = await incoming.bytes(size, BODY_TIMEOUT_MS).catch((error) => {
       if (!(error instanceof Refused)) this.abandon(LOST);
       throw error;
@@ -263,7 +263,8 @@ class ServedCall implements IncomingCall, Disposable {
     this.#state = "whole";
     this.#watch();
     this.signal.throwIfAborted();
-    this.#share = await budget.forCall(body, this.signal);
+    this.#share = await memory.forCall(body, this.signal);
+    beginWork(`a call of code (${body.length} bytes)`);
     return parse(body);
   }
 
@@ -273,7 +274,7 @@ class ServedCall implements IncomingCall, Disposable {
 
   /** Answers. Throws {@linkcode Refused} if no other call may follow on the stream. */
   async answer(): Promise<void> {
-    const { handler, budget, outgoing } = this.#options;
+    const { handler, memory, outgoing } = this.#options;
     const answer = await handler(this).catch((error) => {
       if (error instanceof Refused && this.hasCome) return refusedText(error);
       throw error;
@@ -285,7 +286,7 @@ class ServedCall implements IncomingCall, Disposable {
     }
     this.#state = "answered"; // further input is the next call
     const line = lineOf(answer);
-    using share = budget.forAnswer(line.length);
+    using share = memory.forAnswer(line.length);
     if (share === undefined) {
       throw new Refused(503, "Too many large answers are unread; this one was dropped");
     }
@@ -478,27 +479,15 @@ const ANSWERS = 256 * 2 ** 20;
 const PER_BYTE = 3;
 const PER_VALUE = 400;
 
-/** The rate of parsing larger requests, in values per second, and the burst. Names and bytes take time, too. */
-const WORK_PER_SECOND = 100_000;
-const WORK_BURST = 200_000;
-const NAME_WORK = 4;
-const BYTE_WORK = 1 / 16;
-
-/** The memory of a parsed request, in bytes. */
-export function requestCost(body: Uint8Array, values: number): number {
-  return body.length * PER_BYTE + values * PER_VALUE;
-}
-
 /** A share of nothing, which need not be returned. */
 const FREE: Disposable = { [Symbol.dispose]() {} };
 
-/** The host memory that all requests of a kernel may take together. Further ones wait; answers are refused. */
-class DoorBudget {
+/** The host memory that all calls of a kernel may take together. Further ones wait; answers are refused. */
+class DoorMemory {
   readonly #bodies = new Semaphore(BODIES);
   readonly #requests = new Semaphore(REQUESTS);
   readonly #answers = new Semaphore(ANSWERS);
   readonly #turns = new Mutex();
-  readonly #work = new RateLimit(WORK_PER_SECOND, WORK_BURST);
 
   /** Waits until a body may be read. */
   async forBody(length: number, signal: AbortSignal): Promise<Disposable> {
@@ -508,18 +497,15 @@ class DoorBudget {
   /** Waits until a body may be parsed, with all other shares in hand: calls never wait in a circle. */
   async forCall(body: Uint8Array, signal: AbortSignal): Promise<Disposable> {
     if (body.length * (PER_BYTE + PER_VALUE) <= SMALL_REQUEST) return FREE;
-    const { values, names } = measureJson(body);
+    const { values } = measureJson(body);
     if (values > MAX_VALUES) throw new Refused(413, `The body has more than ${MAX_VALUES} values`);
-    await this.#pace(values + names * NAME_WORK + body.length * BYTE_WORK, signal);
-    const cost = requestCost(body, values);
-    return cost <= SMALL_REQUEST ? FREE : await this.#requests.acquire(signal, cost);
-  }
-
-  /** Waits until other sessions have had their turn: parsing a large body delays them. */
-  async #pace(work: number, signal: AbortSignal): Promise<void> {
+    const cost = body.length * PER_BYTE + values * PER_VALUE;
+    if (cost <= SMALL_REQUEST) return FREE;
+    using taken = new DisposableStack();
+    taken.use(await this.#requests.acquire(signal, cost));
     using _turn = await this.#turns.acquire(signal);
-    await this.#work.settled(signal);
-    this.#work.charge(work);
+    await pause(1, signal); // no two are parsed in one turn of the event loop
+    return taken.move();
   }
 
   /** Takes the memory of an answer, until the code in the kernel has read it. */
