@@ -105,8 +105,8 @@ Deno.test("ApprovalGate asks nobody where the policy decides", async () => {
   const deny = new ApprovalGate(approvalPolicy("deny"), channel);
   const denial = await deny.decide(call());
   assertEquals([denial.decision, denial.by], ["deny", "policy"]);
-  assertEquals(await deny.judge(call()), denial);
-  assertEquals(await allow.judge(call()), undefined);
+  assertEquals(deny.judge(call()), denial);
+  assertEquals(allow.judge(call()), undefined);
 });
 
 Deno.test("approvalPolicy() has separate switches for tools and shell", () => {

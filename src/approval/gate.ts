@@ -1,12 +1,11 @@
 import { ToolCallError } from "../base/errors.ts";
 import { type ExactObject, stringifyExact } from "../json/exact.ts";
-import { Mutex } from "../base/mutex.ts";
 import { anySignal } from "../base/signals.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "./channel.ts";
 import { DECIDED } from "./desk.ts";
 import { type Cell, Consents, type Facet, isFor } from "./consents.ts";
 import { isTooLargeToShow, MAX_SHOWN_BYTES } from "./call_text.ts";
-import type { ApprovalPolicy, PolicyVerdict } from "./policy.ts";
+import type { ApprovalPolicy } from "./policy.ts";
 import type { ApprovalCall, ApprovalResponse, RefusalType } from "./request.ts";
 
 /** The decision on a call, and who made it. */
@@ -28,18 +27,12 @@ export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes"> {
   readonly earlier?: GateDecision | undefined;
 }
 
-/** How long a policy may judge without a break, in milliseconds. */
-const MAX_JUDGED_MS = 10;
-
 /** Decides on calls by the policy, and if it says `"ask"`, by a remembered decision or the approver. */
 export class ApprovalGate {
   /** The remembered decisions. */
   readonly consents: Consents;
   readonly #policy: ApprovalPolicy;
   readonly #channel: ApprovalChannel;
-  readonly #turns = new Mutex();
-  /** How long the policy has judged since others had their turn, in milliseconds. */
-  #judgedMs = 0;
 
   constructor(
     policy: ApprovalPolicy,
@@ -52,32 +45,19 @@ export class ApprovalGate {
   }
 
   /** Returns a refusal if the policy denies the call. */
-  async judge(call: ApprovalCall): Promise<GateDecision | undefined> {
-    const { mode, reason } = await this.#judgment(call);
+  judge(call: ApprovalCall): GateDecision | undefined {
+    const { mode, reason } = this.#policy.decide(call);
     return mode === "deny" ? { decision: "deny", by: "policy", reason } : undefined;
   }
 
   async decide(call: ApprovalCall, options: DecideOptions = {}): Promise<GateDecision> {
-    const { mode, reason, mayBeDenied = false } = await this.#judgment(call);
+    const { mode, reason, mayBeDenied = false } = this.#policy.decide(call);
     const { earlier } = options;
     if (earlier !== undefined && mode !== "deny") return await this.#again(call, earlier, options);
     // Code may have written what would change, so only a person can allow it, not a mode or rule.
     const isAsked = mode === "ask" || call.kind === "change" && mode === "allow";
     if (!isAsked) return { decision: mode, by: "policy", reason };
     return await this.#ask(call, { ...options, mayBeDenied });
-  }
-
-  /** The policy's verdict. Code can make many calls that take long to judge: other sessions go between. */
-  async #judgment(call: ApprovalCall): Promise<PolicyVerdict> {
-    using _turn = await this.#turns.acquire();
-    const start = performance.now();
-    const verdict = this.#policy.decide(call);
-    this.#judgedMs += performance.now() - start;
-    if (this.#judgedMs > MAX_JUDGED_MS) {
-      await new Promise((resolve) => setTimeout(resolve));
-      this.#judgedMs = 0;
-    }
-    return verdict;
   }
 
   /** Repeats an earlier decision, unless the call that it allows has been denied since. */

@@ -164,7 +164,7 @@ export class Calls {
       entry?.requireUnsent();
 
       // Judge: a call that the policy denies must not start a server.
-      const denial = await gate.judge(call);
+      const denial = gate.judge(call);
       if (denial !== undefined) observed.obey(denial);
 
       // Describe.

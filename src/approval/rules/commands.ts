@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { type Effort, type Glob, globItems, type Match, matchGlob } from "./match.ts";
+import { type Glob, globItems, type Match, matchGlob } from "./match.ts";
 
 export type ShellText = SimpleCommand | OtherText;
 
@@ -19,7 +19,6 @@ interface SimpleCommand {
   readonly plain: boolean;
   /** Every word in the text, including those in quotes. */
   readonly mentioned: readonly string[];
-  readonly length: number;
 }
 
 /** Anything else. */
@@ -29,11 +28,11 @@ interface OtherText {
   readonly reason: string;
   /** Every word in the text, wherever it is. */
   readonly mentioned: readonly string[];
-  readonly length: number;
 }
 
-/** The longest text to read. */
+/** The longest text to read, and the most words in it. */
 const MAX_LENGTH = 64 * 1024;
+const MAX_WORDS = 10_000;
 /** Folders of system programs, which a rule need not name. */
 const SYSTEM_FOLDER = /^\/(usr\/(local\/)?)?s?bin\/(?=[^/]+$)/;
 /** Characters that every shell takes literally. Some shells treat certain non-ASCII letters as spaces. */
@@ -46,12 +45,12 @@ const BLANKS = /[ \t]+/y;
 
 export function readShell(text: string): ShellText {
   const mentioned = wordsIn(text);
-  const { length } = text;
-  const other = (reason: string): OtherText => ({ type: "other", reason, mentioned, length });
+  const other = (reason: string): OtherText => ({ type: "other", reason, mentioned });
   if (text.length > MAX_LENGTH) return other(`it is longer than ${MAX_LENGTH} characters`);
   const line = text.replace(/^[ \t\n]+/, "").replace(/(?<![ \t\n])[ \t\n]+$/, "");
   const found = splitWords(line);
   if (typeof found === "string") return other(found);
+  if (found.length > MAX_WORDS) return other(`it has more than ${MAX_WORDS} words`);
   const [first, ...rest] = found;
   if (first === undefined) return other("it has no command");
   const name = first.replace(SYSTEM_FOLDER, "");
@@ -60,12 +59,12 @@ export function readShell(text: string): ShellText {
   if (evaluates(name, rest)) return other(`${name} may run what is in its arguments`);
   const words = [name, ...rest];
   const plain = !/['"\\]/.test(line);
-  return { type: "simple", words, starts: startsPrograms(name), plain, mentioned, length };
+  return { type: "simple", words, starts: startsPrograms(name), plain, mentioned };
 }
 
 /** A text for something other than a shell with a known grammar. */
 export function otherText(text: string, reason: string): OtherText {
-  return { type: "other", reason, mentioned: wordsIn(text), length: text.length };
+  return { type: "other", reason, mentioned: wordsIn(text) };
 }
 
 /** The words of a simple command, or why the text is not one. */
@@ -113,12 +112,13 @@ function describePlace(character: string): string {
   return /[!-~]/.test(character) ? `it has a ${character}` : "it has an unusual character";
 }
 
-/** Every word in a text, regardless of grammar: denying `rm` also denies `sh -c 'xargs r\m'`. None if too long. */
+/** Every word in a text, regardless of grammar: denying `rm` also denies `sh -c 'xargs r\m'`. None if too many. */
 function wordsIn(text: string): string[] {
   if (text.length > MAX_LENGTH) return [];
-  return text.replaceAll("\\\n", "").replace(/['"\\]+/g, "")
+  const words = text.replaceAll("\\\n", "").replace(/['"\\]+/g, "")
     .split(/[\s;&|()<>{}[\]$`!,*?~#=]+/)
     .filter((word) => word !== "");
+  return words.length > MAX_WORDS ? [] : words;
 }
 
 /**
@@ -126,9 +126,8 @@ function wordsIn(text: string): string[] {
  * as `git log **` has one item for each word: `*` and `?` stand for characters, and `**` for any
  * number of words.
  */
-export function allowsCommand(pattern: string, text: ShellText, effort: Effort): Match {
+export function allowsCommand(pattern: string, text: ShellText): Match {
   const items = itemsOf(pattern);
-  if (!effort.take(matchingCost(items, text))) return "maybe";
   if (text.type === "other") return mentions(items, text) ? "maybe" : "no";
   const match = matchWords(items, text);
   // A rule allows a program that starts others only if it names that program.
@@ -136,9 +135,8 @@ export function allowsCommand(pattern: string, text: ShellText, effort: Effort):
 }
 
 /** Whether a rule with this pattern restricts a text, because the text contains its words anywhere. */
-export function restrictsCommand(pattern: string, text: ShellText, effort: Effort): Match {
+export function restrictsCommand(pattern: string, text: ShellText): Match {
   const items = itemsOf(pattern);
-  if (!effort.take(matchingCost(items, text))) return "maybe";
   if (text.type === "other") return mentions(items, text) ? "yes" : "maybe";
   const match = matchWords(items, text);
   if (!text.starts || match === "yes") return match;
@@ -162,17 +160,6 @@ const WORDS = itemOf("**");
 function itemsOf(pattern: string): Item[] {
   const [name = "", ...rest] = pattern.trim().split(/\s+/);
   return [name.replace(SYSTEM_FOLDER, ""), ...rest].map(itemOf);
-}
-
-/** The cost of matching a word with an item in all ways. */
-const WORD_COST = 200;
-
-/** What it may cost to match a pattern: an item with stars tries the characters of a word repeatedly. */
-function matchingCost(items: readonly Item[], { mentioned, length }: ShellText): number {
-  return items.reduce((sum, { text, glob }) => {
-    const tries = text.includes("*") && text !== WORDS.text ? glob.length : 0;
-    return sum + mentioned.length * WORD_COST + length * tries;
-  }, 0);
 }
 
 /** Whether a pattern names a program: it may have wildcards only in the program's folder. */

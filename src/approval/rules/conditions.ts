@@ -13,7 +13,6 @@ import {
   all,
   any,
   cleanPath,
-  type Effort,
   hasParentPart,
   many,
   type Match,
@@ -26,36 +25,16 @@ import {
 import type { PathJudge } from "./paths.ts";
 import type { ArgumentCondition, ArgumentTest, PolicyValue } from "./schema.ts";
 
-/** What the values of a call are judged with. */
-export interface ValueJudge {
-  /** Judges where paths lead. */
-  readonly paths: PathJudge;
-  /** The limit of work for all rules together. */
-  readonly effort: Effort;
-}
-
-const VALUE_COST = 16;
-const COMPARISON_COST = 50;
-/** The cost of comparing a name with another one. */
-const NAME_COST = 200;
-/** The cost of comparing a number that keeps its spelling. */
-const RAW_COST = 4000;
-/** The cost of a text for each pattern, besides its characters. */
-const TEXT_COST = 400;
-/** The cost of a character of a text in which some may look like others, and that of parsing a URL. */
-const LOOKALIKE_COST = 10;
-const URL_COST = 1000;
-
-/** Matches a call's arguments. If this is too much work, the result is `"maybe"`. */
+/** Matches a call's arguments. */
 export function matchArguments(
   conditions: Readonly<Record<string, ArgumentCondition>>,
   args: ExactObject,
-  judge: ValueJudge,
+  paths: PathJudge,
 ): Match {
   return all(
     Object.entries(conditions).map(([pointer, condition]) => {
-      const value = resolvePointer(args, pointer, judge);
-      return value === UNKNOWN ? "maybe" : matchValue(condition, value, judge);
+      const value = resolvePointer(args, pointer);
+      return value === UNKNOWN ? "maybe" : matchValue(condition, value, paths);
     }),
   );
 }
@@ -77,12 +56,12 @@ const UNKNOWN = Symbol("unknown");
 type Found = ExactJson | undefined | typeof UNKNOWN;
 
 /** Resolves a JSON pointer. */
-function resolvePointer(root: ExactJson, pointer: string, judge: ValueJudge): Found {
+function resolvePointer(root: ExactJson, pointer: string): Found {
   let value: Found = root;
   for (const key of namesIn(pointer)) {
     if (value === undefined || value === UNKNOWN) return value;
     if (value === null) return undefined;
-    if (isExactObject(value)) value = memberOf(value, key, judge);
+    if (isExactObject(value)) value = memberOf(value, key);
     else value = isExactList(value) && INDEX.test(key) ? value[Number(key)] : UNKNOWN;
   }
   return value;
@@ -103,14 +82,12 @@ export function areOnIgnored(
 const INDEX = /^(0|[1-9]\d*)$/;
 
 /** The member of an object, unless it has another one that servers may take for it, or inherit it from. */
-function memberOf(object: ExactObject, name: string, { effort }: ValueJudge): Found {
-  const names = Object.keys(object);
-  if (!effort.take(names.length * NAME_COST)) return UNKNOWN;
+function memberOf(object: ExactObject, name: string): Found {
   const wanted = folded(name);
   const isOther = (given: string) =>
     given !== name &&
     (given === "__proto__" || (given.length <= 2 * name.length && folded(given) === wanted));
-  if (names.some(isOther)) return UNKNOWN;
+  if (Object.keys(object).some(isOther)) return UNKNOWN;
   return Object.hasOwn(object, name) ? object[name] : undefined;
 }
 
@@ -122,19 +99,18 @@ function folded(name: string): string {
 function matchValue(
   condition: ArgumentCondition,
   value: ExactJson | undefined,
-  judge: ValueJudge,
+  paths: PathJudge,
 ): Match {
-  if (!judge.effort.take(VALUE_COST)) return "maybe";
   if (typeof condition !== "object" || condition === null) {
-    return value === undefined ? "no" : equal(condition, value, judge);
+    return value === undefined ? "no" : equal(condition, value);
   }
-  return all(testsOf(condition, value, judge));
+  return all(testsOf(condition, value, paths));
 }
 
 function* testsOf(
   test: ArgumentTest,
   value: ExactJson | undefined,
-  judge: ValueJudge,
+  paths: PathJudge,
 ): Generator<Match> {
   const { equals, oneOf, glob, prefix, path, min, max, each, some, exists } = test;
   if (exists !== undefined) yield sure((value !== undefined) === exists);
@@ -143,56 +119,44 @@ function* testsOf(
     if (!only || exists === undefined) yield "no";
     return;
   }
-  if (equals !== undefined) yield equal(equals, value, judge);
-  if (oneOf !== undefined) yield any(oneOf.values().map((one) => equal(one, value, judge)));
-  if (glob !== undefined) {
-    yield matchText(value, many(glob), {
-      matches: (pattern, text) => matchesGlob(pattern, text, judge.effort),
-      judge,
-    });
-  }
+  if (equals !== undefined) yield equal(equals, value);
+  if (oneOf !== undefined) yield any(oneOf.values().map((one) => equal(one, value)));
+  if (glob !== undefined) yield matchText(value, many(glob), matchesGlob);
   if (prefix !== undefined) {
     const matches = (start: string, text: string) => sure(text.startsWith(start));
-    yield matchText(value, many(prefix), { matches, judge });
+    yield matchText(value, many(prefix), matches);
   }
   if (path !== undefined) {
-    yield typeof value === "string" ? matchPath(value, many(path), judge) : otherKind(value);
-  }
-  if (min !== undefined) yield matchNumber(value, (number) => compare(number, min) >= 0, judge);
-  if (max !== undefined) yield matchNumber(value, (number) => compare(number, max) <= 0, judge);
-  if (each !== undefined) {
-    yield isExactList(value)
-      ? all(value.values().map((item) => matchValue(each, item, judge)))
+    yield typeof value === "string"
+      ? any(many(path).values().map((folder) => paths.isInside(value, folder)))
       : otherKind(value);
+  }
+  if (min !== undefined) yield matchNumber(value, (number) => compare(number, min) >= 0);
+  if (max !== undefined) yield matchNumber(value, (number) => compare(number, max) <= 0);
+  const items = isExactList(value) && !isTooLong(value) ? value : undefined;
+  if (each !== undefined) {
+    yield items === undefined
+      ? otherKind(value)
+      : all(items.values().map((item) => matchValue(each, item, paths)));
   }
   if (some !== undefined) {
-    yield isExactList(value)
-      ? any(value.values().map((item) => matchValue(some, item, judge)))
-      : otherKind(value);
+    yield items === undefined
+      ? otherKind(value)
+      : any(items.values().map((item) => matchValue(some, item, paths)));
   }
-  if (test.not !== undefined) yield not(matchValue(test.not, value, judge));
+  if (test.not !== undefined) yield not(matchValue(test.not, value, paths));
 }
 
-function matchPath(
-  path: string,
-  folders: readonly string[],
-  { paths, effort }: ValueJudge,
-): Match {
-  if (!effort.take(folders.length * (TEXT_COST + path.length))) return "maybe";
-  return any(folders.values().map((folder) => paths.isInside(path, folder)));
+/** How many characters an item counts as: a list with more than {@linkcode MAX_TEXT} is not examined. */
+const ITEM_SIZE = 32;
+
+function isTooLong(list: readonly ExactJson[]): boolean {
+  const sizes = list.map((item) => ITEM_SIZE + (typeof item === "string" ? item.length : 0));
+  return sizes.reduce((sum, size) => sum + size, 0) > MAX_TEXT;
 }
 
-function matchNumber(
-  value: ExactJson,
-  holds: (number: number | RawNumber) => boolean,
-  { effort }: ValueJudge,
-): Match {
-  if (!isNumber(value)) return otherKind(value);
-  return effort.take(costOf(value)) ? sure(holds(value)) : "maybe";
-}
-
-function costOf(value: ExactJson): number {
-  return isRawNumber(value) ? RAW_COST : COMPARISON_COST;
+function matchNumber(value: ExactJson, holds: (number: number | RawNumber) => boolean): Match {
+  return isNumber(value) ? sure(holds(value)) : otherKind(value);
 }
 
 /** The match of a value of another type: only the server knows what it makes of `"5"` for a number. */
@@ -212,21 +176,14 @@ function otherText(text: string): Match {
 function matchText(
   value: ExactJson,
   patterns: readonly string[],
-  { matches, judge }: {
-    readonly matches: (pattern: string, text: string) => Match;
-    readonly judge: ValueJudge;
-  },
+  matches: (pattern: string, text: string) => Match,
 ): Match {
   if (typeof value !== "string") return otherKind(value);
   if (value.length > MAX_TEXT) return "maybe";
-  const looks = /\P{ASCII}/u.test(value) ? LOOKALIKE_COST * value.length : 0;
-  if (!judge.effort.take(patterns.length * (TEXT_COST + value.length) + looks)) return "maybe";
   const matchAny = (text: string) => any(patterns.map((pattern) => matches(pattern, text)));
   if (hasParentPart(value)) return "maybe";
   const match = matchAny(value);
   if (match !== "no") return match;
-  const isCoded = /[:%]/.test(value);
-  if (isCoded && !judge.effort.take(URL_COST + LOOKALIKE_COST * value.length)) return "maybe";
   const url = urlText(value);
   if (url === "unknown") return "maybe";
   const readings = [cleanPath(value), ...(url === undefined ? [] : [url, cleanPath(url)])];
@@ -235,8 +192,7 @@ function matchText(
 }
 
 /** Whether two values are the same JSON, regardless of how numbers are spelled. */
-function equal(expected: PolicyValue, value: ExactJson, judge: ValueJudge): Match {
-  if (!judge.effort.take(costOf(value))) return "maybe";
+function equal(expected: PolicyValue, value: ExactJson): Match {
   if (value === null) return sure(expected === null);
   if (typeof value === "string" && (expected === null || typeof expected === "string")) {
     return value === expected ? "yes" : otherText(value);
@@ -252,7 +208,7 @@ function equal(expected: PolicyValue, value: ExactJson, judge: ValueJudge): Matc
     if (!isExactList(value)) return otherKind(value);
     return value.length !== expected.length
       ? "no"
-      : all(expected.map((item, index) => equalWhereGiven(item, value[index], judge)));
+      : all(expected.map((item, index) => equalWhereGiven(item, value[index])));
   }
   if (!isExactObject(value)) return otherKind(value);
   const names = Object.keys(expected);
@@ -260,8 +216,8 @@ function equal(expected: PolicyValue, value: ExactJson, judge: ValueJudge): Matc
     names.every((name) => Object.hasOwn(value, name));
   const match = all(
     names.values().map((name) => {
-      const member = hasTheSame ? value[name] : memberOf(value, name, judge);
-      return member === UNKNOWN ? "maybe" : equalWhereGiven(expected[name], member, judge);
+      const member = hasTheSame ? value[name] : memberOf(value, name);
+      return member === UNKNOWN ? "maybe" : equalWhereGiven(expected[name], member);
     }),
   );
   // Servers ignore names that they do not know.
@@ -271,9 +227,8 @@ function equal(expected: PolicyValue, value: ExactJson, judge: ValueJudge): Matc
 function equalWhereGiven(
   expected: PolicyValue | undefined,
   value: ExactJson | undefined,
-  judge: ValueJudge,
 ): Match {
-  return expected === undefined || value === undefined ? "no" : equal(expected, value, judge);
+  return expected === undefined || value === undefined ? "no" : equal(expected, value);
 }
 
 /** Compares two numbers; `NaN` if the value is not a number. */

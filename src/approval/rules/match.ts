@@ -47,11 +47,6 @@ export function many<T>(value: T | readonly T[]): readonly T[] {
 export const MAX_TEXT: number = 2 ** 20;
 /** The most comparisons of a text with a pattern: a few for each character of the longest text. */
 const MAX_STEPS = 2 ** 22;
-/** How many comparisons are paid for at once, and the cost of one. One for each character is free. */
-const PAID_STEPS = 256;
-const STEP_COST = 5;
-/** The cost of reading a character of a pattern. */
-const READ_COST = 15;
 
 /**
  * Matches a text against a pattern: `*` stands for any characters including slashes, `?` for one
@@ -60,18 +55,15 @@ const READ_COST = 15;
  * The text may be hostile, and so may the pattern, which may have come with a repository: nothing is
  * copied, and if matching takes too many steps, the result is `"maybe"`.
  */
-export function matchesGlob(pattern: string, text: string, effort?: Effort): Match {
-  if (effort?.take(pattern.length * READ_COST) === false) return "maybe";
-  return matchGlob(globItems(pattern), text, effort);
+export function matchesGlob(pattern: string, text: string): Match {
+  return matchGlob(globItems(pattern), text);
 }
 
 /** The same for a pattern that was read before, by {@linkcode globItems}. */
-export function matchGlob(items: Glob, text: string, effort?: Effort): Match {
+export function matchGlob(items: Glob, text: string): Match {
   let [item, at, star, resume] = [0, 0, -1, 0];
   for (let steps = 1; at < text.length; steps++) {
     if (steps > MAX_STEPS) return "maybe";
-    const isPaid = steps > text.length && steps % PAID_STEPS === 0;
-    if (isPaid && effort?.take(PAID_STEPS * STEP_COST) === false) return "maybe";
     const wanted = items[item];
     if (wanted === ANY) {
       if (item === items.length - 1) return "yes";
@@ -156,20 +148,4 @@ export function urlText(text: string): string | undefined {
   if (url === null || !URL_SCHEME.test(url.protocol)) return undefined;
   [url.username, url.password] = ["", ""];
   return bare.length > MAX_URL ? "unknown" : url.href;
-}
-
-/** Limits the work of judging one call: code can send lists of 250,000 texts, and a policy have 100,000 rules. */
-export class Effort {
-  #left: number;
-
-  /** @param limit The cost of all steps together. */
-  constructor(limit: number = 4_000_000) {
-    this.#left = limit;
-  }
-
-  /** Spends the cost of a step, about a nanosecond each; `false` if the limit is exceeded. */
-  take(cost: number): boolean {
-    this.#left -= cost;
-    return this.#left >= 0;
-  }
 }

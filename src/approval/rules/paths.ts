@@ -3,7 +3,7 @@ import { isWide } from "../../sandbox/workspace.ts";
 import { isHiddenName, STATE_FOLDER } from "../../sandbox/hidden.ts";
 import { codeOf } from "../../base/message_of.ts";
 import { mayRead } from "../../base/permission.ts";
-import { Effort, type Match, sure } from "./match.ts";
+import { type Match, sure } from "./match.ts";
 
 /** Judges where paths in arguments lead. */
 export interface PathJudge {
@@ -32,9 +32,9 @@ export interface PathJudgeOptions {
  * has access to. And servers may trim, expand or decode other characters.
  */
 export function pathJudge(
-  folders: Iterable<readonly string[]>,
+  folders: Iterable<string>,
   options: PathJudgeOptions,
-): (effort: Effort) => PathJudge {
+): () => PathJudge {
   const { workspace, home } = options;
   const absolute = (path: string): string | undefined => {
     if (path.length > MAX_PATH || MARKS.test(path)) return undefined; // it takes long to normalize
@@ -45,19 +45,15 @@ export function pathJudge(
     return workspace === undefined ? undefined : resolve(workspace, path);
   };
   const known = new Map<string, string>();
-  for (const those of folders) {
-    const effort = new Effort(LOADING_EFFORT);
-    for (const folder of those) {
-      const path = absolute(folder);
-      const real = path && follow(path, effort)?.real;
-      if (real !== undefined) known.set(folder, real);
-    }
+  for (const folder of folders) {
+    const path = absolute(folder);
+    const real = path && follow(path, () => true)?.real;
+    if (real !== undefined) known.set(folder, real);
   }
-  const isInside = (path: string, folder: string, { way, effort }: Looks): Match => {
+  const isInside = (path: string, folder: string, { way, mayLook }: Looks): Match => {
     if (!isPlain(path)) return "maybe"; // first: what follows may take long for other texts
     const [outer, inner] = [absolute(folder), resolve(path)];
     if (outer === undefined) return "maybe";
-    if (!effort.take((inner.length + outer.length) * CHARACTER_COST)) return "maybe";
     const [innerWay, outerWay] = [way(inner), way(outer)];
     if (innerWay === undefined || innerWay.ofProcess || outerWay === undefined) return "maybe";
     const [realInner, realOuter, meant] = [innerWay.real, outerWay.real, known.get(folder)];
@@ -68,7 +64,7 @@ export function pathJudge(
     if (real && isHidden(realInner.slice(realOuter.length))) return "maybe";
     const written = contains(outer, inner) || contains(realOuter, inner);
     if (
-      realOuter !== meant || outerWay.links.some((link) => isCodes(link, { workspace, effort }))
+      realOuter !== meant || outerWay.links.some((link) => isCodes(link, { workspace, mayLook }))
     ) {
       const wasIn = meant !== undefined && contains(meant, realInner);
       return real || written || wasIn ? "maybe" : "no";
@@ -76,21 +72,27 @@ export function pathJudge(
     // The path leads through a link, which may lead elsewhere when it is used
     return written === real ? sure(real) : "maybe";
   };
-  return (effort) => {
+  return () => {
+    let looks = 0;
+    // Systems walk all of a path each time.
+    const mayLook = (path: string) => (looks += 1 + path.length / LOOK_CHARACTERS) <= MAX_LOOKS;
     const ways = new Map<string, Way | undefined>();
-    const way = (path: string) => ways.getOrInsertComputed(path, () => follow(path, effort));
-    return { isInside: (path, folder) => isInside(path, folder, { way, effort }) };
+    const way = (path: string) => ways.getOrInsertComputed(path, () => follow(path, mayLook));
+    return { isInside: (path, folder) => isInside(path, folder, { way, mayLook }) };
   };
 }
 
 /** How paths of one call are looked up. */
 interface Looks {
   readonly way: (path: string) => Way | undefined;
-  readonly effort: Effort;
+  /** Counts a look at a path; `false` after too many. */
+  readonly mayLook: (path: string) => boolean;
 }
 
-/** The limit of work for the folders of one policy, which are looked up once: 0.4 s. */
-const LOADING_EFFORT = 400_000_000;
+/** The most folders and links to look at for one call: code can make thousands of links. */
+const MAX_LOOKS = 5000;
+/** So many characters of a path count as another look. */
+const LOOK_CHARACTERS = 100;
 /** Systems do not accept longer paths. */
 const MAX_PATH = 4096;
 /** More links than systems follow. */
@@ -109,16 +111,8 @@ interface Way {
   readonly links: readonly string[];
 }
 
-/** The cost of a character of two paths that are compared. */
-const CHARACTER_COST = 20;
-
-/** The cost of looking up a path: systems walk all of it each time. */
-function lookupCost(path: string): number {
-  return 2000 + path.length * 25;
-}
-
-/** Follows a path link by link; `undefined` if that takes too much work: code can make thousands of links. */
-function follow(path: string, effort: Effort): Way | undefined {
+/** Follows a path link by link; `undefined` if that takes too many looks. */
+function follow(path: string, mayLook: Looks["mayLook"]): Way | undefined {
   const names = namesOf(path);
   const links: string[] = [];
   let [real, ofProcess, isUnseen] = ["/", false, false];
@@ -133,7 +127,7 @@ function follow(path: string, effort: Effort): Way | undefined {
     }
     const next = join(real, name);
     ofProcess ||= OF_PROCESS.test(next);
-    if (!effort.take(lookupCost(next))) return undefined;
+    if (!mayLook(next)) return undefined;
     const target = targetOf(next);
     if (target === "unknown") return undefined;
     if (target === "missing") {
@@ -166,11 +160,11 @@ function namesOf(path: string): string[] {
 /** Whether code may have created a link: in this workspace or another one. */
 function isCodes(
   link: string,
-  { workspace, effort }: { readonly workspace: string | undefined; readonly effort: Effort },
+  { workspace, mayLook }: Pick<Looks, "mayLook"> & { readonly workspace: string | undefined },
 ): boolean {
   const own = workspace === undefined ? undefined : realPath(workspace);
   if (own !== undefined && contains(own, link)) return true;
-  for (let folder = dirname(link); effort.take(lookupCost(folder)); folder = dirname(folder)) {
+  for (let folder = dirname(link); mayLook(folder); folder = dirname(folder)) {
     if (folder === dirname(folder)) return false;
     if (!isWide(folder) && isFolder(join(folder, STATE_FOLDER))) return true;
   }

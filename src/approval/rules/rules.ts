@@ -8,8 +8,8 @@ import {
   restrictsCommand,
   type ShellText,
 } from "./commands.ts";
-import { areOnIgnored, foldersOf, matchArguments, type ValueJudge } from "./conditions.ts";
-import { all, any, Effort, many, type Match, matchesGlob, sure } from "./match.ts";
+import { areOnIgnored, foldersOf, matchArguments } from "./conditions.ts";
+import { all, any, many, type Match, matchesGlob, sure } from "./match.ts";
 import { type PathJudge, pathJudge, type PathJudgeOptions } from "./paths.ts";
 import {
   type AnnotationName,
@@ -78,7 +78,7 @@ export class PolicyRules implements ApprovalPolicy {
   /** The policies. */
   readonly sources: readonly PolicySource[];
   readonly #trusted: ReadonlySet<string>;
-  readonly #paths: (effort: Effort) => PathJudge;
+  readonly #paths: () => PathJudge;
   readonly #isAboutShell: boolean;
 
   /**
@@ -90,7 +90,7 @@ export class PolicyRules implements ApprovalPolicy {
   constructor(sources: readonly PolicySource[], options: PathJudgeOptions = {}) {
     this.sources = sources;
     this.#trusted = new Set(sources.flatMap(({ document }) => document.trustedServers));
-    const folders = sources.map(({ document }) =>
+    const folders = sources.flatMap(({ document }) =>
       document.rules.flatMap((rule) => Object.values(rule.arguments ?? {}).flatMap(foldersOf))
     );
     this.#paths = pathJudge(folders, options);
@@ -123,9 +123,8 @@ export class PolicyRules implements ApprovalPolicy {
     const text = isShell(call) ? shellText(call) : undefined;
     const findings: RuleFinding[] = [];
     for (const { name, document } of this.sources) {
-      // Each has its own, so that a repository's rules leave enough for the user's.
-      const effort = new Effort();
-      const judge = { paths: this.#paths(effort), effort, text };
+      // Each has its own count of looks, so that a repository's rules leave enough for the user's.
+      const judge = { paths: this.#paths(), text };
       for (const [index, rule] of document.rules.entries()) {
         const { match, doubt } = this.#match(rule, call, judge);
         if (match === "no") continue;
@@ -150,15 +149,15 @@ export class PolicyRules implements ApprovalPolicy {
   #match(
     rule: PolicyRule,
     call: ApprovalCall,
-    { text, ...judge }: ValueJudge & { readonly text: ShellText | undefined },
+    { text, paths }: { readonly text: ShellText | undefined; readonly paths: PathJudge },
   ): { readonly match: Match; readonly doubt?: string } {
-    const named = all(matchNames(rule, call, judge.effort));
+    const named = all(matchNames(rule, call));
     const hints = matchHints(rule, call);
     if (named === "no" || hints === "no") return { match: "no" };
-    const byCommand = matchCommand(rule, text, judge.effort);
+    const byCommand = matchCommand(rule, text);
     const args = rule.arguments === undefined
       ? "yes"
-      : matchArguments(rule.arguments, call.arguments, judge);
+      : matchArguments(rule.arguments, call.arguments, paths);
     const match = all([named, byCommand, hints, args]);
     const { serverName } = call;
     const doubt = named === "maybe"
@@ -191,12 +190,11 @@ function mayDeny({ effect, match, doubt }: RuleFinding): boolean {
 function matchCommand(
   { command, effect }: PolicyRule,
   text: ShellText | undefined,
-  effort: Effort,
 ): Match {
   if (command === undefined) return "yes";
   if (text === undefined) return "no";
   const match = effect === "allow" ? allowsCommand : restrictsCommand;
-  return any(many(command).map((pattern) => match(pattern, text, effort)));
+  return any(many(command).map((pattern) => match(pattern, text)));
 }
 
 /** Why a command rule is uncertain. */
@@ -210,20 +208,18 @@ function doubtOf(text: ShellText | undefined): string {
 function* matchNames(
   { kind, server, tool }: PolicyRule,
   call: ApprovalCall,
-  effort: Effort,
 ): Generator<Match> {
   yield sure(kind === undefined || many(kind).some((one) => one === call.kind));
-  yield matchName(server, call.serverName, effort);
-  yield matchName(tool, call.toolName, effort);
+  yield matchName(server, call.serverName);
+  yield matchName(tool, call.toolName);
 }
 
 function matchName(
   patterns: string | readonly string[] | undefined,
   name: string,
-  effort?: Effort,
 ): Match {
   if (patterns === undefined) return "yes";
-  return any(many(patterns).values().map((pattern) => matchesGlob(pattern, name, effort)));
+  return any(many(patterns).values().map((pattern) => matchesGlob(pattern, name)));
 }
 
 /** Only tools have annotations. A missing hint may be either value. */
