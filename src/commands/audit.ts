@@ -76,7 +76,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
 
 async function verify(workspace: string, io: CommandIo, json: boolean): Promise<number> {
   const verdict = await verifyAuditLog(workspace);
-  const { ok, entries, first, sealed, unfinished, leftOut, bad } = verdict;
+  const { ok, entries, first, sealed, unfinished, bad } = verdict;
   if (json) io.out(JSON.stringify(verdict, null, 2) + "\n");
   else {
     if (bad !== undefined) io.out(`${bad.file}:${bad.line}: ${bad.problem}\n`);
@@ -84,7 +84,6 @@ async function verify(workspace: string, io: CommandIo, json: boolean): Promise<
     if (first !== undefined && first > 1) parts.push(`they begin with number ${first}`);
     if (sealed > 0) parts.push(`torn ones, sealed off: ${sealed}`);
     if (unfinished > 0) parts.push(`calls without an outcome: ${unfinished}`);
-    if (leftOut > 0) parts.push(`requests that were only counted: ${leftOut}`);
     io.out(`${parts.join(", ")}\n`);
   }
   return ok ? EXIT.ok : EXIT.failed;
@@ -173,9 +172,8 @@ function duration(ms: number): string {
 const LOCAL_TIME = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" });
 
 /** Describes a line about the log itself. */
-function incident({ sealed, leftOut, removed, lost }: Fields): string {
+function incident({ sealed, removed, lost }: Fields): string {
   if (sealed !== undefined) return "a torn line was sealed off";
-  if (leftOut !== undefined) return `too many requests to list them: ${JSON.stringify(leftOut)}`;
   if (removed !== undefined) return `old files were removed: ${JSON.stringify(removed)}`;
   if (lost !== undefined) return `lines were missing here: ${JSON.stringify(lost)}`;
   return "something unknown";

@@ -1,6 +1,6 @@
 import type { ExactObject } from "../../json/exact.ts";
 import { sha256 } from "../../json/digest.ts";
-import { redactArguments, type RedactOptions, summaryOf } from "./redact.ts";
+import { redactArguments, type RedactOptions } from "./redact.ts";
 
 /** A request: what was requested, what was decided and, if known already, how it ended. */
 export interface AuditEntry {
@@ -93,18 +93,8 @@ export function outcomeFields({ id, time, status, durationMs }: AuditOutcome): F
   return { time: time.toISOString(), outcome: id, status, durationMs: tenths(durationMs) };
 }
 
-/** Shortens the line of a request: only size and hash of its arguments remain. */
-export function withoutDetails(fields: Fields): Fields {
-  const { arguments: args, edited } = fields;
-  return {
-    ...fields,
-    arguments: summaryOf(args),
-    edited: edited === undefined ? undefined : summaryOf(edited),
-  };
-}
-
 /** Truncates a name that executed code made up, and appends its length and a hash of all of it. */
-export function boundedName(name: string): string {
+function boundedName(name: string): string {
   if (name.length <= MAX_NAME) return name;
   return `${name.slice(0, MAX_NAME)}…[cut:${name.length}:${sha256(name).slice(0, 16)}]`;
 }

@@ -18,8 +18,6 @@ export interface AuditVerdict {
   readonly sealed: number;
   /** The number of calls without an outcome: those in progress, and those whose process was killed. */
   readonly unfinished: number;
-  /** The number of requests that were only counted, because there were too many. */
-  readonly leftOut: number;
   /** The first bad line. */
   readonly bad?: {
     /** The file's name. */
@@ -77,7 +75,6 @@ class ChainCheck {
   #hash = GENESIS;
   #entries = 0;
   #sealed = 0;
-  #leftOut = 0;
   #removedUpTo = 0;
   #first: { readonly seq: number; readonly line: FileLine } | undefined;
   #torn: FileLine | undefined;
@@ -120,7 +117,6 @@ class ChainCheck {
       first: first?.seq,
       sealed: this.#sealed,
       unfinished: this.#unfinished.size,
-      leftOut: this.#leftOut,
       ...(this.#bad === undefined ? {} : { bad: this.#bad }),
     };
   }
@@ -160,10 +156,9 @@ class ChainCheck {
     return undefined;
   }
 
-  #note({ id, status, outcome, leftOut, removed }: Fields): void {
+  #note({ id, status, outcome, removed }: Fields): void {
     if (id !== undefined && status === undefined) this.#unfinished.add(id);
     if (outcome !== undefined) this.#unfinished.delete(outcome);
-    this.#leftOut += numberIn(leftOut, "count");
     this.#removedUpTo = Math.max(this.#removedUpTo, numberIn(removed, "upTo"));
   }
 

@@ -118,7 +118,7 @@ function redactAll(args: ExactObject, { names = [], key }: RedactOptions): Exact
 }
 
 /** The length and hash of a value's JSON. */
-export function summaryOf(value: unknown): ExactObject {
+function summaryOf(value: unknown): ExactObject {
   const text = JSON.stringify(value);
   return { omitted: `${text.length} characters of JSON`, sha256: sha256(text) };
 }
