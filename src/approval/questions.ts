@@ -1,4 +1,3 @@
-import { RateLimit } from "../base/rate_limit.ts";
 import {
   checkForm,
   type ElicitationAnswer,
@@ -202,17 +201,14 @@ export function declined(
 const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]+/gu;
 
 /** The most open questions of one server: more would overwhelm a person. */
-const QUESTIONS_AT_ONCE = 10;
-const QUESTIONS_PER_SECOND = 0.2;
+const MAX_OPEN = 10;
 
 /**
  * Passes the questions of MCP servers to a person: through a handler in this process, a client in
- * another process, or the approval page. If there is none, or a server asks too often, questions
- * are declined.
+ * another process, or the approval page. If there is none, or too many questions of a server are
+ * open, questions are declined.
  */
 export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnswer> {
-  readonly #limits = new Map<string, RateLimit>();
-
   /**
    * Asks a question.
    *
@@ -235,11 +231,6 @@ export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnsw
   #refusalOf({ serverName }: ElicitationSource): string | undefined {
     if (!this.staffed) return "nobody can be asked";
     const open = [...this.waiting].filter((question) => question.serverName === serverName);
-    if (open.length >= QUESTIONS_AT_ONCE) return "too many of its questions are unanswered";
-    const limit = this.#limits.getOrInsertComputed(
-      serverName,
-      () => new RateLimit(QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE),
-    );
-    return limit.take() ? undefined : "it asks too many questions";
+    return open.length >= MAX_OPEN ? "too many of its questions are unanswered" : undefined;
   }
 }

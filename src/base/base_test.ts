@@ -1,7 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStrictEquals, assertThrows } from "@std/assert";
 import { Mutex, Semaphore } from "./mutex.ts";
 import { AsyncQueue } from "./queue.ts";
-import { RateLimit } from "./rate_limit.ts";
 import { abortable, fairTurns, settledWithin } from "./signals.ts";
 
 Deno.test("Mutex gives turns in the order in which they were asked for", async () => {
@@ -99,19 +98,6 @@ Deno.test("Semaphore lets the next one in when a waiter gives up", async () => {
   await gaveUp;
   using _small = await small;
   held[Symbol.dispose]();
-});
-
-Deno.test("RateLimit lets what was charged beyond the burst be waited for", async () => {
-  const limit = new RateLimit(100, 10);
-  limit.charge(10);
-  const before = performance.now();
-  await limit.settled(); // nothing is owed
-  limit.charge(20);
-  assertEquals(limit.take(), false);
-  await limit.settled();
-  assert(performance.now() - before >= 190);
-  limit.charge(1000);
-  await assertRejects(() => limit.settled(AbortSignal.timeout(10)), DOMException);
 });
 
 Deno.test("much work leaves everything else its turn, also in many streams that seem to wait", async () => {

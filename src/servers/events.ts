@@ -2,7 +2,6 @@ import type { ApprovalGate } from "../approval/gate.ts";
 import type { CallObserver, ObservedCall } from "../approval/observed_call.ts";
 import type { ApprovalCall, ApprovalKind } from "../approval/request.ts";
 import type { Logger } from "../base/log.ts";
-import { RateLimit } from "../base/rate_limit.ts";
 import type { ToolRunnerOptions } from "../calls/runner.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ServerHooks } from "../mcp/hooks.ts";
@@ -97,16 +96,11 @@ export interface CallEndedEvent {
 /** The beginning or the end of a call. */
 export type CallEvent = CallStartedEvent | CallEndedEvent;
 
-/** How many events of one server are forwarded: more would only fill memory. */
-const EVENTS_PER_SECOND = 100;
-const EVENTS_AT_ONCE = 500;
-
 /** Forwards what servers report to watchers, and knows which calls are running. */
 export class ServerEvents {
   readonly #watchers = new Set<(event: ServerEvent) => void>();
   readonly #followers = new Set<(event: CallEvent) => void>();
   readonly #calls = new Map<string, Set<string>>();
-  readonly #limits = new Map<string, RateLimit>();
 
   /** Whether there are watchers. */
   get watched(): boolean {
@@ -114,7 +108,7 @@ export class ServerEvents {
   }
 
   /**
-   * Calls back with each event until disposed. Bursts of one server are cut short.
+   * Calls back with each event until disposed.
    *
    * @param watcher Called with each event. It must not throw.
    * @returns Disposing it ends the calls.
@@ -130,7 +124,6 @@ export class ServerEvents {
    * @param event What happened.
    */
   tell(event: ServerEvent): void {
-    if (!this.watched || !this.#limit(event.serverName).take()) return;
     for (const watcher of this.#watchers) watcher(event);
   }
 
@@ -171,13 +164,6 @@ export class ServerEvents {
   onlyCall(serverName: string): string | undefined {
     const calls = this.#calls.get(serverName);
     return calls?.size === 1 ? [...calls][0] : undefined;
-  }
-
-  #limit(serverName: string): RateLimit {
-    return this.#limits.getOrInsertComputed(
-      serverName,
-      () => new RateLimit(EVENTS_PER_SECOND, EVENTS_AT_ONCE),
-    );
   }
 }
 
@@ -262,7 +248,7 @@ export class ServerMessages {
     const source = { serverName, callId: events.onlyCall(serverName) };
     const call = questionCall(source, question);
     const time = new Date();
-    const denial = await gate.judge(call);
+    const denial = gate.judge(call);
     const { answer, end } = denial === undefined
       ? await elicitations.ask(source, question, signal)
       : declined("policy", denial.reason ?? "Denied by the approval policy");

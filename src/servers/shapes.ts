@@ -7,7 +7,6 @@ import type { CallObserver, ObservedCall } from "../approval/observed_call.ts";
 import { Alarm } from "../base/alarm.ts";
 import type { Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
-import { RateLimit } from "../base/rate_limit.ts";
 import {
   lockUserFolder,
   lstatIfPresent,
@@ -39,11 +38,6 @@ interface ToolShape {
 
 /** Longer texts are not parsed for their shape. */
 const MAX_TEXT = 2 ** 19;
-/** How many characters of results are analyzed: the burst, and the rate per second. */
-const BURST = 2 ** 22;
-const PER_SECOND = 2 ** 18;
-/** The cost of a result that is already parsed. */
-const PARSED = 2 ** 13;
 /** How long results are collected before they are saved. */
 const SAVE_MS = 5000;
 /** The size limit of the file, in characters. The most recently called tools are kept. */
@@ -55,8 +49,6 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
   readonly #log: Logger;
   readonly #writing = new Mutex();
   readonly #saving = new Alarm(() => void this.flush());
-  /** Limits the analysis of results: one process serves all sessions. */
-  readonly #budget = new RateLimit(PER_SECOND, BURST);
   #fresh = new Map<string, ToolShape>();
   #failed = false;
 
@@ -70,7 +62,7 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
     const hash = target?.toolHash;
     if (status !== "ok" || result === undefined || hash === undefined) return;
     if (tool?.outputSchema !== undefined) return;
-    const json = this.#jsonOf(result);
+    const json = jsonOf(result);
     if (json === undefined) return;
     const { serverName: server, toolName } = call;
     const results = { calls: 1, shape: shapeOf(json) };
@@ -103,19 +95,15 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
     await this.flush();
     this.#saving[Symbol.dispose]();
   }
+}
 
-  /** The JSON of a result, as the runtime's `run_json()` returns it to code. */
-  #jsonOf({ structuredContent, content }: ToolResult): ExactJson | undefined {
-    if (structuredContent !== undefined) {
-      return this.#budget.take(PARSED) ? structuredContent : undefined;
-    }
-    const texts = content.flatMap(({ type, text }) => type === "text" ? [String(text)] : []);
-    const size = texts.reduce((sum, { length }) => sum + length, 0);
-    if (size > MAX_TEXT) return undefined;
-    const text = texts.join("\n");
-    if (!/^\s*[[{]/.test(text) || !this.#budget.take(size)) return undefined;
-    return parsedJson(text);
-  }
+/** The JSON of a result, as the runtime's `run_json()` returns it to code. */
+function jsonOf({ structuredContent, content }: ToolResult): ExactJson | undefined {
+  if (structuredContent !== undefined) return structuredContent;
+  const texts = content.flatMap(({ type, text }) => type === "text" ? [String(text)] : []);
+  if (texts.reduce((sum, { length }) => sum + length, 0) > MAX_TEXT) return undefined;
+  const text = texts.join("\n");
+  return /^\s*[[{]/.test(text) ? parsedJson(text) : undefined;
 }
 
 /** Runs a function with what is known about results, if anything, while other processes wait. */
