@@ -5,7 +5,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { generatePackage } from "../../src/apigen/generate.ts";
 import { removePackage } from "../../src/apigen/package.ts";
-import { AuditFolder } from "../../src/approval/audit/folder.ts";
 import { ConfigError } from "../../src/base/errors.ts";
 import { lockPlainFolder, replaceHostileFile } from "../../src/files/safe.ts";
 import { realWorkspace } from "../../src/sandbox/workspace.ts";
@@ -26,7 +25,6 @@ async function writeAll(workspace: string): Promise<PromiseSettledResult<unknown
     ServerRegistry.open({ workspace }).then((registry) => registry.register("t", PARAMS)),
     replaceHostileFile(`${state}/file`, "text"),
     lockPlainFolder(state, "lock").then((lock) => lock[Symbol.dispose]()),
-    new AuditFolder(workspace).open().then((file) => file.close()),
   ]);
 }
 
