@@ -458,7 +458,10 @@ class Limit implements Disposable {
 
   /** Waits for a promise, or until the time is up. */
   of<T>(promise: Promise<T>): Promise<T | typeof LATE> {
-    this.#timer ??= setTimeout(() => this.#passed.resolve(LATE), this.#ms);
+    this.#timer ??= setTimeout(() => {
+      // What came while this process was busy is read first.
+      this.#timer = setTimeout(() => this.#passed.resolve(LATE));
+    }, this.#ms);
     return Promise.race([promise, this.#passed.promise]);
   }
 
