@@ -55,8 +55,8 @@ export type {
   ResultEvent,
   ResumeOptions,
   StreamOptions,
-  TrustSetting,
 } from "./src/executor/options.ts";
+export type { TrustSetting } from "./src/files/own_entries.ts";
 export type {
   CallEndedEvent,
   CallEvent,
@@ -129,7 +129,8 @@ export type { Root, SamplingHandler, SamplingRequest, SamplingResult } from "./s
 export type { ContentBlock } from "./src/mcp/results.ts";
 export { McpServer } from "./src/mcp_server/mcp_server.ts";
 export type { HttpToken } from "./src/mcp_server/http/bearer_tokens.ts";
-export type { McpHttpEndpoint, McpHttpServerOptions } from "./src/mcp_server/mcp_server.ts";
+export type { McpHttpEndpoint } from "./src/mcp_server/mcp_server.ts";
+export type { McpHttpServerOptions } from "./src/mcp_server/option_keys.ts";
 export type { HttpSessionsOptions } from "./src/mcp_server/http/sessions.ts";
 export type { McpServerOptions } from "./src/mcp_server/session.ts";
 export type { SandboxConfig } from "./src/sandbox/config.ts";

@@ -14,7 +14,7 @@
  */
 export { loadPolicy } from "./src/approval/rules/file.ts";
 export { parsePolicy } from "./src/approval/rules/parse.ts";
-export type { TrustSetting } from "./src/executor/options.ts";
+export type { TrustSetting } from "./src/files/own_entries.ts";
 export type { LoadPolicyOptions } from "./src/approval/rules/file.ts";
 export type { Match } from "./src/approval/rules/match.ts";
 export type { PathJudgeOptions } from "./src/approval/rules/paths.ts";

@@ -9,7 +9,7 @@ export type { ToolRunnerOptions } from "./src/calls/runner.ts";
 export type { CatalogCall, ToolCall } from "./src/calls/calls.ts";
 export { ToolServer } from "./src/calls/tool_server.ts";
 export type { Door, ToolServerOptions } from "./src/calls/tool_server.ts";
-export type { TrustSetting } from "./src/executor/options.ts";
+export type { TrustSetting } from "./src/files/own_entries.ts";
 export type { ConnectOptions } from "./src/mcp/connect.ts";
 export { ServerEvents } from "./src/servers/events.ts";
 export { ServerRegistry } from "./src/servers/registry.ts";

@@ -48,6 +48,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "approval",
     "approval/audit",
     "approval/page",
+    "approval/rules",
     "assets",
     "calls",
     "executor",

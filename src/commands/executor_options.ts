@@ -1,7 +1,8 @@
 import { resolve } from "node:path";
 import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
 import { isShell } from "../approval/request.ts";
-import type { CodeExecutorOptions, OwnExecutorOptions, TrustSetting } from "../executor/options.ts";
+import type { CodeExecutorOptions, OwnExecutorOptions } from "../executor/options.ts";
+import type { TrustSetting } from "../files/own_entries.ts";
 import { readDotenv } from "../mcp/env.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";

@@ -3,7 +3,8 @@ import { format } from "node:util";
 import config from "../../deno.json" with { type: "json" };
 import type { Logger } from "../base/log.ts";
 import { settledWithin } from "../base/signals.ts";
-import { type McpHttpServerOptions, McpServer } from "../mcp_server/mcp_server.ts";
+import { McpServer } from "../mcp_server/mcp_server.ts";
+import type { McpHttpServerOptions } from "../mcp_server/option_keys.ts";
 import type { McpServerOptions } from "../mcp_server/session.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import {

@@ -1,3 +1,4 @@
+import type { TrustSetting } from "../files/own_entries.ts";
 import type { ApprovalSetting } from "../approval/policy.ts";
 import type { AuditLog } from "../approval/audit/log.ts";
 import type { PersonDesks } from "../approval/page/desk.ts";
@@ -17,9 +18,6 @@ import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import type { CallEvent, ServerEvent } from "../servers/events.ts";
 import type { GivenServers } from "../servers/registry.ts";
 import type { DurableOptions } from "./durable.ts";
-
-/** Which settings in a workspace count: those that the user made or accepted, or all that are there. */
-export type TrustSetting = "recorded" | "all";
 
 /** Options of `CodeExecutor.start()`. */
 export interface CodeExecutorOptions {

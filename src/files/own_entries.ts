@@ -11,6 +11,9 @@ import { isUnwritable, stateFolder, usableIn } from "./user_folders.ts";
 
 const digests = z.record(z.string(), z.string());
 
+/** Which settings in a workspace count: those that the user made or accepted, or all that are there. */
+export type TrustSetting = "recorded" | "all";
+
 /** The parts of a workspace that a person can decide on. */
 const KINDS = ["registrations", "policies", "consents", "variables"] as const;
 

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { type Logger, silentLogger } from "../base/log.ts";
-import type { TrustSetting } from "../executor/options.ts";
+import type { TrustSetting } from "../files/own_entries.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { ownVariables, readVariables } from "../sandbox/own_variables.ts";
 

@@ -10,7 +10,7 @@ import { isRecord } from "../json/exact.ts";
 import { oneLine } from "../json/problems.ts";
 import { defined } from "../json/plain.ts";
 import { trustedPath } from "../process/trusted_path.ts";
-import type { TrustSetting } from "../executor/options.ts";
+import type { TrustSetting } from "../files/own_entries.ts";
 import { readDotenv } from "./env.ts";
 import { type OAuthParams, oauthParams } from "./oauth/params.ts";
 

@@ -2,48 +2,8 @@ import { stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { randomToken } from "../base/tokens.ts";
 import { realWorkspace } from "../sandbox/workspace.ts";
-import type { HttpToken } from "./http/bearer_tokens.ts";
-import type { HttpSessionsOptions } from "./http/sessions.ts";
-import { checkHttp, checkStdio } from "./option_keys.ts";
+import { checkHttp, checkStdio, type McpHttpServerOptions } from "./option_keys.ts";
 import type { McpServerOptions } from "./session.ts";
-
-/** Options of {@linkcode McpServer.serveHttp}. */
-export interface McpHttpServerOptions
-  extends Omit<McpServerOptions, "durable">, HttpSessionsOptions {
-  /**
-   * The port.
-   *
-   * @default {0} any free port
-   */
-  port?: number;
-  /**
-   * The address to listen on. Clients that can reach it and have a token can execute code.
-   *
-   * @default {"127.0.0.1"}
-   */
-  hostname?: string;
-  /**
-   * The bearer tokens that clients may use, optionally with settings. Sessions belong to the token that
-   * opened them. `false` admits everyone who can reach the port.
-   *
-   * @default {undefined} one generated token: see {@linkcode McpHttpEndpoint.token}
-   */
-  tokens?: readonly (string | HttpToken)[] | false;
-  /**
-   * Host names that clients may use in addition to `hostname` and the loopback names.
-   *
-   * @default {[]}
-   */
-  allowedHosts?: readonly string[];
-  /**
-   * Whether clients may register and remove servers and install from Git repositories, as `approve`
-   * says. A registered server runs on this machine with your access, outside the sandbox: a client that
-   * answers for its user can then do everything you can.
-   *
-   * @default {false} clients are not offered these tools
-   */
-  allowRegistrations?: boolean;
-}
 
 /** The address and the token of an MCP server over HTTP. */
 export interface McpHttpEndpoint {

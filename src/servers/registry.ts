@@ -12,7 +12,7 @@ import {
 } from "../files/safe.ts";
 import { checkServerName, parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { OwnEntries } from "../files/own_entries.ts";
-import type { TrustSetting } from "../executor/options.ts";
+import type { TrustSetting } from "../files/own_entries.ts";
 import { forgetShapes } from "./shapes.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */

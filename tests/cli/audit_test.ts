@@ -2,6 +2,7 @@ import { assertEquals, assertMatch } from "@std/assert";
 import { AuditLog, type AuditLogOptions } from "../../src/approval/audit/log.ts";
 import { ipybox, startIpybox } from "../support/cli.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { stateOf } from "../support/workspace_state.ts";
 
 /** A log with calls that were sent, and how they ended. */
 async function record(options: AuditLogOptions, from: number, to: number): Promise<void> {
@@ -135,8 +136,6 @@ Deno.test("ipybox audit --follow waits for the log, and follows it across its fi
   assertEquals((await child.status).code, 130);
   const expected = Array.from({ length: 30 }, (_, n) => [`id-${n + 1}`, `id-${n + 1}`]).flat();
   assertEquals(seen.toSorted(), expected.toSorted());
-  const files = (await Array.fromAsync(Deno.readDir(`${workspace}/.ipybox`))).map(({ name }) =>
-    name
-  );
+  const files = await Array.fromAsync(Deno.readDir(await stateOf(workspace)), ({ name }) => name);
   assertMatch(files.join(" "), /audit\.\d+\.jsonl/);
 });

@@ -9,6 +9,7 @@ import { stepsOf } from "../support/steps.ts";
 import { callDoor } from "../support/door.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { attack, DENIED, Siege, TOOLS } from "./siege.ts";
+import { stateOf } from "../support/workspace_state.ts";
 
 const linux = Deno.build.os === "linux";
 
@@ -28,7 +29,7 @@ attempt("file", lambda: open(other + "/private.txt").read())
 attempt("list", lambda: os.listdir(other))
 attempt("APIs", lambda: os.listdir(other + "/mcptools"))
 attempt("state", lambda: open(other + "/.ipybox/mcp.json").read())
-attempt("log", lambda: open(other + "/.ipybox/audit.jsonl").read())
+attempt("log", lambda: os.listdir("${await stateOf(other.workspace)}"))
 attempt("write", lambda: write(other + "/evil.py"))
 attempt("link", lambda: (os.symlink(other, "other"), os.listdir("other")))
 `,
@@ -158,7 +159,7 @@ for path in ("run", "approval", "servers", "status"):
     connection.request("GET", "/" + path)
     print(connection.getresponse().status)
     connection.close()
-for name in (".ipybox/audit.jsonl", ".ipybox/new"):
+for name in (".ipybox/mcp.json", ".ipybox/new"):
     for mode in ("r", "a"):
         try:
             open("${workspace.path}/" + name, mode).close()

@@ -3,7 +3,8 @@
  * and on what links in there lead to.
  */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { type McpHttpServerOptions, McpServer } from "../../src/mcp_server/mcp_server.ts";
+import { McpServer } from "../../src/mcp_server/mcp_server.ts";
+import type { McpHttpServerOptions } from "../../src/mcp_server/option_keys.ts";
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ipybox } from "../support/cli.ts";

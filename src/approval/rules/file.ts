@@ -3,7 +3,7 @@ import { ConfigError } from "../../base/errors.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
 import { ifPresent, isPlainFolder, readHostileFile, replaceHostileFile } from "../../files/safe.ts";
 import { OwnEntries } from "../../files/own_entries.ts";
-import type { TrustSetting } from "../../executor/options.ts";
+import type { TrustSetting } from "../../files/own_entries.ts";
 import { isInReach } from "../../process/trusted_path.ts";
 import { settingsFolder } from "../../files/user_folders.ts";
 import { refuseInOther } from "../../sandbox/workspace.ts";
