@@ -1,4 +1,4 @@
-import { abandonedStates } from "../files/workspace_state.ts";
+import { abandonedStates, discardState } from "../files/workspace_state.ts";
 import { folderUsage } from "../files/folder_usage.ts";
 import { forEachOldSession, KEPT_DAYS } from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, removeHeld, runFolders } from "../files/private_folder.ts";
@@ -71,7 +71,10 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   }
   const before = Date.now() - days * DAY_MS;
   const live = await forEachOldSession(workspace, { before }, async (path) => {
-    await take({ path, what: "a session's folder" }, () => removeFromWorkspace(path, workspace));
+    await take({ path, what: "a session's folder" }, async () => {
+      await discardState(path);
+      await removeFromWorkspace(path, workspace);
+    });
   });
   if (live > 0) io.err(`Kept ${live} ${live === 1 ? "session" : "sessions"} in use`);
   for (const { path, workspace: gone } of await PackageFolder.abandoned()) {

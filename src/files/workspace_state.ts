@@ -58,6 +58,12 @@ export async function adoptState(
   return "adopted";
 }
 
+/** Removes the state of a workspace that is removed. */
+export async function discardState(workspace: string): Promise<void> {
+  const place = await placeOf(workspace);
+  if (place !== undefined) await ifPresent(Deno.remove(place.folder, { recursive: true }));
+}
+
 /** Finds the state of workspaces that no longer exist. */
 export async function abandonedStates(): Promise<{ path: string; workspace: string }[]> {
   const root = usableState(ROOT);

@@ -1,9 +1,10 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { leaveEndedSessions } from "../support/ended_sessions.ts";
 import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { stateOf } from "../support/workspace_state.ts";
 
 /** Opens a session and gives its id. */
 async function open(url: URL, token?: string): Promise<string> {
@@ -40,6 +41,7 @@ Deno.test("ipybox mcp --http keeps the folders of the last hundred ended session
   await using workspace = await TempFolder.create();
   const args = ["--no-token", "--workspace", workspace.path];
   const ended = await leaveEndedSessions(workspace.path);
+  const state = await stateOf(`${workspace.path}/.ipybox/sessions/${ended[0]}`);
   await using server = await HttpMcp.start(args);
   const { url } = server.address;
   const live = await open(url); // longer than the others
@@ -55,6 +57,7 @@ Deno.test("ipybox mcp --http keeps the folders of the last hundred ended session
     async () => (await foldersOf(workspace.path)).size <= expected.size,
   );
   assertEquals(await foldersOf(workspace.path), expected);
+  await assertRejects(() => Deno.lstat(state), Deno.errors.NotFound);
 
   // Another server leaves the sessions of this one alone, too.
   await using other = await HttpMcp.start(args);

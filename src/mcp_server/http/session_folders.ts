@@ -6,6 +6,7 @@ import { folderUsage } from "../../files/folder_usage.ts";
 import { PinnedFolder } from "../../files/pinned_folder.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
 import { ifPresent, isPlainFolder, lstatIfPresent } from "../../files/safe.ts";
+import { discardState } from "../../files/workspace_state.ts";
 import { PackageFolder } from "../../python/packages.ts";
 
 /** The days without a change after which the folder of an ended session is old. */
