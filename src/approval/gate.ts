@@ -71,7 +71,7 @@ export class ApprovalGate {
     const found = await this.consents.recall(allowed, facets?.() ?? []);
     if (found.decision === "deny") return { decision: "deny", by: "consent", reason: found.rule };
     if (edited === undefined) return decision;
-    return await this.judge(allowed) ?? { ...decision, edited };
+    return this.judge(allowed) ?? { ...decision, edited };
   }
 
   async #ask(

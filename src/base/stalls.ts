@@ -19,6 +19,8 @@ export function beginWork(what: string): void {
 
 /** Logs when the event loop has stood still, and what took longest meanwhile, until disposed. */
 export function watchStalls(log: Logger): Disposable {
+  beginWork("starting");
+  longest = { what: doing, ms: 0 };
   const timer = setInterval(() => {
     beginWork("waiting");
     const { what, ms } = longest;

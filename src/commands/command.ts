@@ -151,7 +151,7 @@ export class ParsedArgs {
     const value = this.value(name);
     const chosen = choices.find((choice) => choice === value);
     if (chosen !== undefined || value === undefined) return chosen;
-    const known = `${choices.slice(0, -1).join(", ")} or ${choices.at(-1)}`;
+    const known = [choices.slice(0, -1).join(", "), choices.at(-1)].filter(Boolean).join(" or ");
     throw new UsageError(`Option --${name} takes ${known}: received "${value}"`);
   }
 

@@ -108,7 +108,7 @@ export async function executorOptions(
   workspace: string,
 ): Promise<OwnExecutorOptions & { readonly workspace: string }> {
   const trust = parsed.has("trust") ? "all" : "recorded";
-  if (io.interactive && trust === "recorded") {
+  if (io.interactive && trust === "recorded" && !parsed.has("page")) {
     const { review } = await import("./trust.ts"); // only a person is asked
     await review(workspace, parsed, io);
   }

@@ -209,7 +209,7 @@ export async function acceptFound(
     if (height > rows - MARGIN_ROWS) {
       throw new ConfigError(
         "The rules that allow any tool or command do not fit on this screen: " +
-          `read ${policy.path}, and add --yes to accept it`,
+          `read ${policy.path}, and accept it with \`ipybox trust --yes\``,
       );
     }
     if (!await agrees(io, "Accept it?")) throw new ConfigError("The policy was not accepted");

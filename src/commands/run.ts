@@ -51,7 +51,6 @@ const NAME_NEXT =
 async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const timeoutMs = parsed.milliseconds("timeout");
   const workspace = await workspaceOf(parsed);
-  const options = await executorOptions(parsed, io, workspace);
   const detach = parsed.has("detach");
   const lost = detach ? HOST_ONLY.find((name) => parsed.given(name)) : undefined;
   if (lost !== undefined) {
@@ -66,6 +65,8 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       "Option --detach takes no notebook: its cells run one after the other here",
     );
   }
+  // After stdin was read: the questions read it, too.
+  const options = await executorOptions(parsed, io, workspace);
   await using executor = await CodeExecutor.start(
     withOneKernel({ ...options, durable: detach ? {} : undefined }),
   );

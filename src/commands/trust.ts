@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { OwnEntries, ownRecords } from "../files/own_entries.ts";
+import { readHostileFile } from "../files/safe.ts";
 import { acceptVariables, ownVariables, readVariables } from "../sandbox/own_variables.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { startEvidence } from "../servers/start_evidence.ts";
@@ -23,7 +24,8 @@ export const trust: Command = {
     "Settings in a workspace count once you have seen them: they may have come with a",
     "repository, or from code that ran there. This shows what does not count yet, and",
     "asks about each: new variables in .env, the policy, servers that you have not",
-    "registered, and those whose files in the workspace have changed since.",
+    "registered, those whose files in the workspace have changed since, and changed",
+    "files in .ipybox that you used with --sandbox-config.",
     "",
     "What you accept is recorded on this machine, outside the workspace. DIR is the",
     "workspace (default: .).",
@@ -71,6 +73,7 @@ export async function review(
   const asking = (settings: readonly Untrusted[]) =>
     settings.map((setting) => () => decide(setting, parsed, io));
   const policy = async () => {
+    if (!["ask", "reads"].includes(parsed.value("approve") ?? "ask")) return []; // it is not read
     const found = await unacceptedPolicy(workspace);
     return found === undefined ? [] : [() => acceptFound(workspace, found, parsed, io)];
   };
@@ -80,6 +83,7 @@ export async function review(
     try {
       await work();
     } catch (error) {
+      io.signal.throwIfAborted(); // Ctrl-C answers no question
       if (!(error instanceof ConfigError)) throw error; // one setting must not prevent the others
       failed++;
       io.err(`ipybox: ${printable(error.message)}`);
@@ -88,6 +92,7 @@ export async function review(
   const finders = [ // in this order: variables say what servers run
     async () => asking(await variables(workspace, io)),
     async () => asking(await servers(workspace, io)),
+    async () => asking(await sandboxSettings(workspace, io)),
     policy,
   ];
   for (const find of finders) {
@@ -104,10 +109,11 @@ export async function review(
 /** Lists what is accepted. */
 async function list(io: CommandIo): Promise<number> {
   for (const { workspace, own } of await ownRecords()) {
-    const { registrations = {}, policies = {}, variables = {} } = own;
+    const { registrations = {}, settings = {}, policies = {}, variables = {} } = own;
     const names = (entries: object) => Object.keys(entries).filter((name) => !name.includes(" "));
     const rows = [
       ["servers", names(registrations)],
+      ["sandbox settings", names(settings)],
       ["variables", names(variables)],
       ["policy", names(policies)],
     ] as const;
@@ -121,7 +127,7 @@ async function list(io: CommandIo): Promise<number> {
 
 /** Accepts nothing in a folder any more, which need not exist. */
 async function revoke(folder: string, io: CommandIo): Promise<number> {
-  for (const kind of ["registrations", "policies", "variables"] as const) {
+  for (const kind of ["registrations", "settings", "policies", "variables"] as const) {
     const own = await OwnEntries.open(folder, kind);
     if (!await own.replace({})) throw new ConfigError(`Nothing was revoked: ${UNWRITABLE}`);
   }
@@ -196,6 +202,28 @@ async function servers(workspace: string, io: CommandIo): Promise<Untrusted[]> {
       accepted: `Accepted MCP server "${name}"`,
       refused,
       accept: () => registry.adopt(name, params, evidence),
+    });
+  }
+  return found;
+}
+
+/** The settings of code's sandbox that have changed since the user named their file. */
+async function sandboxSettings(workspace: string, io: CommandIo): Promise<Untrusted[]> {
+  const own = await OwnEntries.open(workspace, "settings");
+  const found: Untrusted[] = [];
+  for (const name of own.names) {
+    const path = printable(`${workspace}/${name}`);
+    const text = await readHostileFile(`${workspace}/${name}`);
+    if (text === undefined || own.has(name, text)) continue;
+    found.push({
+      show: () => {
+        io.err(`The sandbox settings in ${path} have changed since you used them last:`);
+        io.err(foreignText(text, terminalSize().columns).trimEnd());
+      },
+      question: "Use them for code's sandbox?",
+      accepted: `Accepted the sandbox settings in ${path}`,
+      refused: `The sandbox settings in ${path} were not accepted`,
+      accept: () => own.set(name, text),
     });
   }
   return found;

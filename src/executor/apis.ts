@@ -70,8 +70,8 @@ export class ServerApis {
   async learn(): Promise<void> {
     using _stage = stage("learn from results");
     const { workspace, runner, log = stderrLogger() } = this.#options;
+    using _turn = await this.#writing.acquire(); // before the lock on the shapes, as in remove()
     await withShapes(workspace, async (shapes) => {
-      using _turn = await this.#writing.acquire();
       for (const [name, known] of Map.groupBy(shapes, ({ server }) => server)) {
         if (runner.registry.get(name) === undefined) continue;
         await learnResults(this.#mcptools, name, known);

@@ -19,6 +19,7 @@ import { SupervisedLauncher } from "../kernel/supervisor.ts";
 import { findPython, type PythonEnvironment, retryPython } from "../python/environment.ts";
 import { callsElsewhere } from "./elsewhere.ts";
 import { PackageFolder } from "../python/packages.ts";
+import { readOwnConfig, readSandboxConfig } from "../sandbox/config.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { isOwnProgram, makeOwnFolders, realWorkspace, refuseUnfit } from "../sandbox/workspace.ts";
 import { CodeInputs, type RunEvent } from "./code_inputs.ts";
@@ -77,12 +78,13 @@ interface FoundRun {
 /** Starts the tool server, then the kernel. */
 export async function startParts(
   parts: AsyncDisposableStack,
-  options: OwnExecutorOptions,
+  given: OwnExecutorOptions,
 ): Promise<RunningParts> {
-  const shell = shellGuard(options);
-  const workspace = await realWorkspace(options.workspace ?? ".");
-  const sandboxed = options.sandbox !== false && options.placement === undefined;
+  const shell = shellGuard(given);
+  const workspace = await realWorkspace(given.workspace ?? ".");
+  const sandboxed = given.sandbox !== false && given.placement === undefined;
   if (sandboxed) await refuseUnfit(workspace);
+  const options = sandboxed ? await withConfig(given, workspace) : given;
   const { placement } = options;
   await makeOwnFolders(workspace);
   const { durable } = options;
@@ -361,6 +363,19 @@ function shellGuard({ approval, requireShellEscape = false }: CodeExecutorOption
     "Cannot require shell escapes if they need no approval: " +
       'set approval.shell to "ask" or "deny", or remove requireShellEscape',
   );
+}
+
+/** Reads the settings of the sandbox, for the kernel and for installers. */
+async function withConfig(
+  options: OwnExecutorOptions,
+  workspace: string,
+): Promise<OwnExecutorOptions> {
+  const { sandbox, trust } = options;
+  if (typeof sandbox !== "object" || typeof sandbox.config !== "string") return options;
+  const { project, allowUnsafe = false } = sandbox;
+  const read = trust === "all" ? readSandboxConfig : readOwnConfig;
+  const config = await read(sandbox.config, { workspace, project, allowUnsafe });
+  return { ...options, sandbox: { ...sandbox, config } };
 }
 
 /** Makes the settings files of servers' sandboxes read-only for code. */

@@ -15,7 +15,7 @@ const digests = z.record(z.string(), z.string());
 export type TrustSetting = "recorded" | "all";
 
 /** The parts of a workspace that a person can decide on. */
-const KINDS = ["registrations", "policies", "consents", "variables"] as const;
+const KINDS = ["registrations", "policies", "settings", "consents", "variables"] as const;
 
 type OwnKind = typeof KINDS[number];
 
@@ -72,6 +72,11 @@ export class OwnEntries {
   /** Whether anything was ever recorded. */
   get exists(): boolean {
     return this.#digests !== undefined;
+  }
+
+  /** The names of all entries. */
+  get names(): readonly string[] {
+    return Object.keys(this.#digests ?? {});
   }
 
   /** Reads what other processes have written since. */

@@ -9,20 +9,31 @@ import { isRecord } from "../json/exact.ts";
 import { parsedJson } from "../json/plain.ts";
 import { sha256 } from "../json/digest.ts";
 import { OwnEntries } from "./own_entries.ts";
-import { ifPresent, lockUserFolder, lstatIfPresent, readHostileFile, replaceFile } from "./safe.ts";
+import {
+  ifPresent,
+  lockUserFolder,
+  lstatIfPresent,
+  readHostileBytes,
+  readHostileFile,
+  replaceFile,
+} from "./safe.ts";
 import { isUnwritable, usableState } from "./user_folders.ts";
 
-/** In the folder: the path of its workspace. */
+/** In the folder: the path of its workspace, and what identifies the folder there. */
 const WORKSPACE = "workspace";
+const CONSENTS = "consents.json";
 /** The files that earlier versions kept in the workspace. */
-const FORMER = /^(audit(\.[1-9]\d{0,5})?\.jsonl|consents\.json|shapes\.json)$/;
+const FORMER = /^(audit(\.[1-9]\d{0,5})?\.jsonl|audit\.head\.json|consents\.json|shapes\.json)$/;
 
 /** The folder for a workspace; `undefined` if there is none yet. Takes over what earlier versions kept. */
 export async function workspaceState(workspace: string): Promise<string | undefined> {
   const place = await placeOf(workspace);
   if (place === undefined) return undefined;
-  if (await lstatIfPresent(place.folder) !== undefined) return place.folder;
-  return await takeOver(place) ? place.folder : undefined;
+  if (await lstatIfPresent(place.folder) === undefined) {
+    return await takeOver(place) ? place.folder : undefined;
+  }
+  await forgetDecisionsOfAnother(place);
+  return place.folder;
 }
 
 /** Makes the folder for a workspace; `undefined` if the user's state folder cannot be used. */
@@ -54,7 +65,7 @@ export async function adoptState(
   if (await lstatIfPresent(old.folder) === undefined) return "missing";
   if (await lstatIfPresent(place.folder) !== undefined) return "occupied";
   await Deno.rename(old.folder, place.folder);
-  await replaceFile(join(place.folder, WORKSPACE), place.workspace);
+  await replaceFile(join(place.folder, WORKSPACE), await aboutOf(place.workspace));
   return "adopted";
 }
 
@@ -71,9 +82,9 @@ export async function abandonedStates(): Promise<{ path: string; workspace: stri
   if (root === undefined || await lstatIfPresent(root) === undefined) return found;
   for await (const { name, isDirectory } of Deno.readDir(root)) {
     const path = join(root, name);
-    const workspace = isDirectory ? await readHostileFile(join(path, WORKSPACE)) : undefined;
-    if (workspace === undefined || await ifPresent(Deno.lstat(workspace)) !== undefined) continue;
-    found.push({ path, workspace });
+    const about = isDirectory ? await readHostileFile(join(path, WORKSPACE)) : undefined;
+    const [workspace] = about?.split("\n") ?? [];
+    if (workspace !== undefined && !await isThere(workspace)) found.push({ path, workspace });
   }
   return found;
 }
@@ -104,12 +115,41 @@ async function make(
   const fresh = join(root, `.${crypto.randomUUID()}`);
   try {
     await Deno.mkdir(fresh, { mode: 0o700 });
-    await Deno.writeTextFile(join(fresh, WORKSPACE), workspace, { mode: 0o600 });
+    await replaceFile(join(fresh, WORKSPACE), await aboutOf(workspace));
     await fill(fresh);
     await Deno.rename(fresh, folder);
     return folder;
   } catch (error) {
     await ifPresent(Deno.remove(fresh, { recursive: true }));
+    throw error;
+  }
+}
+
+/** A workspace's path, and what identifies its folder: another one may take its place. */
+async function aboutOf(workspace: string): Promise<string> {
+  const info = await ifPresent(Deno.stat(workspace));
+  return info === undefined
+    ? `${workspace}\n`
+    : `${workspace}\n${info.ino}:${info.birthtime?.getTime() ?? ""}\n`;
+}
+
+/** Puts the decisions aside that were made for another folder at this path, such as an earlier clone. */
+async function forgetDecisionsOfAnother({ workspace, root, folder }: Place): Promise<void> {
+  const path = join(folder, WORKSPACE);
+  const [, identity] = (await readHostileFile(path) ?? "").split("\n");
+  const about = await aboutOf(workspace);
+  if (!identity || about === `${workspace}\n` || about === `${workspace}\n${identity}\n`) return;
+  using _lock = await lockUserFolder(root);
+  const former = join(folder, `former-${CONSENTS}`);
+  await ifPresent(Deno.rename(join(folder, CONSENTS), former));
+  await replaceFile(path, about);
+}
+
+async function isThere(path: string): Promise<boolean> {
+  try {
+    return await lstatIfPresent(path) !== undefined;
+  } catch (error) {
+    if (error instanceof Deno.errors.PermissionDenied) return true; // nobody knows
     throw error;
   }
 }
@@ -123,11 +163,15 @@ async function takeOver(place: Place): Promise<boolean> {
     if (isFile && FORMER.test(name)) names.push(name);
   }
   if (names.length === 0) return false;
+  const taken: string[] = [];
   try {
     await make(place, async (fresh) => {
-      for (const name of names) await copy(place.workspace, join(former, name), join(fresh, name));
+      for (const name of names) {
+        const path = join(former, name);
+        if (await copy(place.workspace, path, join(fresh, name))) taken.push(path);
+      }
     });
-    for (const name of names) await ifPresent(Deno.remove(join(former, name)));
+    for (const path of taken) await ifPresent(Deno.remove(path));
     return true;
   } catch (error) {
     if (!isUnwritable(error)) throw error;
@@ -135,12 +179,19 @@ async function takeOver(place: Place): Promise<boolean> {
   }
 }
 
-async function copy(workspace: string, from: string, to: string): Promise<void> {
-  if (basename(from) !== "consents.json") return await Deno.copyFile(from, to);
-  const file = parsedJson(await readHostileFile(from) ?? "");
-  const all = isRecord(file) && Array.isArray(file.consents) ? file.consents : [];
-  // It may have come with a repository.
+/** Copies a file: of decisions, which may have come with a repository, the user's own. */
+async function copy(workspace: string, from: string, to: string): Promise<boolean> {
+  if (basename(from) !== CONSENTS) {
+    await Deno.copyFile(from, to);
+    return true;
+  }
+  const file = parsedJson(new TextDecoder().decode(await readHostileBytes(from, MAX_CONSENTS)));
+  if (!isRecord(file) || !Array.isArray(file.consents)) return false;
   const own = await OwnEntries.open(workspace, "consents");
-  const consents = all.filter((one) => isRecord(one) && own.has(String(one.id), one));
+  const consents = file.consents.filter((one) => isRecord(one) && own.has(String(one.id), one));
   await replaceFile(to, JSON.stringify({ version: 1, consents }, null, 2) + "\n");
+  return true;
 }
+
+/** The largest file of decisions that was ever written. */
+const MAX_CONSENTS = 4 * 2 ** 20;

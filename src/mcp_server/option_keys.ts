@@ -7,7 +7,7 @@ import type { McpServerOptions } from "./session.ts";
 
 /** Options of {@linkcode McpServer.serveHttp}. */
 export interface McpHttpServerOptions
-  extends Omit<McpServerOptions, "durable">, HttpSessionsOptions {
+  extends Omit<McpServerOptions, "durable" | "trust">, HttpSessionsOptions {
   /**
    * The port.
    *
@@ -63,7 +63,7 @@ const SERVER = [
 ];
 
 const HTTP = [
-  ...SERVER,
+  ...SERVER.filter((name) => name !== "trust"), // sessions have what you registered
   ...keysOf<Omit<McpHttpServerOptions, keyof McpServerOptions>>({
     allowRegistrations: true,
     allowedHosts: true,

@@ -104,7 +104,8 @@ export async function readPipOptions(
   for (const section of PIP_SECTIONS) {
     for (const line of lines.filter((line) => line.startsWith(`${section}.`))) {
       const at = line.indexOf("=");
-      options[line.slice(section.length + 1, at)] = unquoted(line.slice(at + 1));
+      const value = unquoted(line.slice(at + 1));
+      if (value !== "") options[line.slice(section.length + 1, at)] = value; // as pip does
     }
   }
   return options;

@@ -1,8 +1,10 @@
 import { join, resolve } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
-import { readHostileFile } from "../files/safe.ts";
+import { stderrLogger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
+import { OwnEntries } from "../files/own_entries.ts";
+import { readHostileFile } from "../files/safe.ts";
 import { problemLines } from "../json/problems.ts";
 import { isInside, realPathIfSeen } from "../process/trusted_path.ts";
 import { STATE_FOLDER } from "./hidden.ts";
@@ -119,17 +121,30 @@ interface ReadSandboxConfigOptions {
 /** Reads a user's sandbox configuration from a JSON file. */
 export async function readSandboxConfig(
   path: string,
-  { workspace, project, allowUnsafe }: ReadSandboxConfigOptions,
+  options: ReadSandboxConfigOptions,
 ): Promise<SandboxConfig> {
+  return parseText(path, await readText(path, options), options);
+}
+
+async function readText(
+  path: string,
+  { workspace, project }: ReadSandboxConfigOptions,
+): Promise<string> {
   if (project !== undefined) {
     const paths = [resolve(path), await realPathIfSeen(path)];
     await refuseOfProject(paths, { project, workspace });
   }
   const file = await settingsPath(path, { workspace, what: "sandbox settings" });
   const text = await readHostileFile(file);
-  if (text === undefined) {
-    throw new ConfigError(`Cannot read the sandbox config: ${path} does not exist`);
-  }
+  if (text !== undefined) return text;
+  throw new ConfigError(`Cannot read the sandbox config: ${path} does not exist`);
+}
+
+function parseText(
+  path: string,
+  text: string,
+  { allowUnsafe }: ReadSandboxConfigOptions,
+): SandboxConfig {
   let value: unknown;
   try {
     value = JSON.parse(text.replace(/^\ufeff/, "")); // Windows' editors write it
@@ -140,14 +155,33 @@ export async function readSandboxConfig(
   return parseSandboxConfig(value, { allowUnsafe, source: `sandbox config ${path}` });
 }
 
-/** Reads the configuration for code's own sandbox, from a file that code of no workspace can change. */
+/**
+ * Reads the configuration for code's own sandbox, from a file that code of no workspace can change.
+ *
+ * Naming a file of a workspace accepts it as it is then; without a new acceptance, another text is left out.
+ */
 export async function readOwnConfig(
   path: string,
   options: ReadSandboxConfigOptions,
 ): Promise<SandboxConfig> {
-  const config = await readSandboxConfig(path, options);
+  const text = await readText(path, options);
+  const config = parseText(path, text, options);
   const { workspace } = options;
   await requireOwnProgram(resolve(path), { workspace, what: "sandbox settings" });
+  const file = await realPathIfSeen(resolve(path));
+  const end = file.lastIndexOf(`/${STATE_FOLDER}/`);
+  if (end < 0) return config;
+  const name = file.slice(end + 1);
+  const own = await OwnEntries.open(file.slice(0, end), "settings");
+  if (own.has(name, text)) return config;
+  if (own.digestOf(name) !== undefined) {
+    stderrLogger().warn(
+      `Left out the sandbox settings in ${path}: they have changed since you used them last. ` +
+        "Review and accept them with `ipybox trust`",
+    );
+    return parseSandboxConfig({});
+  }
+  await own.set(name, text);
   return config;
 }
 

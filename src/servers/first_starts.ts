@@ -85,12 +85,12 @@ export class FirstStarts {
     await (isOwn ? registry.keep(serverName, evidence) : registry.accept(serverName, evidence));
   }
 
-  /** Remembers what the application's servers run, before code can change it. */
+  /** Remembers what the application's servers run, before code can change it, from their first session on. */
   async rememberGiven(): Promise<void> {
     const { registry } = this.#options;
     for (const [name, params] of registry.unseen) {
       try {
-        await registry.keep(name, await this.evidence(name, params, true));
+        await registry.keepFirst(name, await this.evidence(name, params, true));
       } catch (error) {
         if (!(error instanceof ConfigError)) throw error; // starting it reports this
       }

@@ -2,7 +2,7 @@ import { dirname, join } from "node:path";
 import { Mutex } from "../base/mutex.ts";
 import { ConfigError } from "../base/errors.ts";
 import { parseFile } from "../json/document.ts";
-import { canonicalJson } from "../json/digest.ts";
+import { canonicalJson, sha256 } from "../json/digest.ts";
 import { isRecord, toExact } from "../json/exact.ts";
 import {
   isPlainFolder,
@@ -39,8 +39,8 @@ export interface RunFiles {
 /** A server of this process. */
 interface GivenServer {
   readonly params: ServerParams;
-  /** What it ran in the workspace when it was given. */
-  readonly run?: RunFiles;
+  /** What it ran in the workspace when it was given; `"any"` if all that is there counts. */
+  readonly run?: RunFiles | "any";
 }
 
 /** The file. Only its `mcpServers` are ours. */
@@ -92,7 +92,9 @@ export class ServerRegistry {
     );
     await registry.reload();
     if (options.trust === "all") {
-      for (const [name, params] of registry.entries) registry.#given.set(name, { params });
+      for (const [name, params] of registry.entries) {
+        registry.#given.set(name, { params, run: "any" });
+      }
     }
     return registry;
   }
@@ -151,7 +153,10 @@ export class ServerRegistry {
     if (!runsAny(run)) return true;
     const given = this.#given.get(name);
     if (given === undefined) return this.#own?.has(filesOf(name), filesIn(run)) ?? false;
-    return given.run !== undefined && sameRun(given.run, run);
+    if (given.run === undefined || given.run === "any") return given.run === "any";
+    // What code changed since an earlier session is not what the application gave.
+    return sameRun(given.run, run) &&
+      (this.#own?.has(givenFilesOf(name, given.params), filesIn(run)) ?? true);
   }
 
   /**
@@ -175,8 +180,24 @@ export class ServerRegistry {
    */
   async keep(name: string, run: RunFiles): Promise<void> {
     const given = this.#given.get(name);
-    if (given !== undefined) this.#given.set(name, { ...given, run });
-    else await this.#own?.set(filesOf(name), runsAny(run) ? filesIn(run) : undefined);
+    const record = runsAny(run) ? filesIn(run) : undefined;
+    if (given === undefined) return void await this.#own?.set(filesOf(name), record);
+    this.#given.set(name, { ...given, run });
+    await this.#own?.set(givenFilesOf(name, given.params), record);
+  }
+
+  /**
+   * Remembers what a server of the application runs, unless an earlier session has.
+   *
+   * @param name The server's name.
+   * @param run What it runs.
+   */
+  async keepFirst(name: string, run: RunFiles): Promise<void> {
+    const given = this.#given.get(name);
+    if (given === undefined) return;
+    const known = this.#own?.digestOf(givenFilesOf(name, given.params));
+    if (known === undefined) await this.keep(name, run);
+    else this.#given.set(name, { ...given, run });
   }
 
   /**
@@ -322,6 +343,11 @@ function sameRun(one: RunFiles, other: RunFiles): boolean {
 /** The name of the record of a server's files: no server can have it. */
 function filesOf(name: string): string {
   return `${name} files`;
+}
+
+/** The same for a server of the application: with other parameters, it is another one. */
+function givenFilesOf(name: string, params: ServerParams): string {
+  return `${filesOf(name)} as given: ${sha256(canonicalJson(toExact(params))).slice(0, 32)}`;
 }
 
 function filesIn({ files, settings }: RunFiles): object {

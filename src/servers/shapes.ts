@@ -23,7 +23,7 @@ import {
   shapeOf,
 } from "../json/shape.ts";
 import { parsedJson } from "../json/plain.ts";
-import type { ToolResult } from "../mcp/results.ts";
+import { responseOf, type ToolResult } from "../mcp/results.ts";
 
 /** What is known about a tool's results. */
 interface ToolShape {
@@ -98,7 +98,9 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
 }
 
 /** The JSON of a result, as the runtime's `run_json()` returns it to code. */
-function jsonOf({ structuredContent, content }: ToolResult): ExactJson | undefined {
+function jsonOf(result: ToolResult): ExactJson | undefined {
+  if ((responseOf(result)?.length ?? 0) > 2 * MAX_TEXT) return undefined; // it takes a while to read
+  const { structuredContent, content } = result;
   if (structuredContent !== undefined) return structuredContent;
   const texts = content.flatMap(({ type, text }) => type === "text" ? [String(text)] : []);
   if (texts.reduce((sum, { length }) => sum + length, 0) > MAX_TEXT) return undefined;

@@ -209,9 +209,9 @@ class NamedFiles {
 /** Names of data. A file with any other name may run, as a script needs none of its own. */
 const DATA = new RegExp(
   "\\.((db|sqlite3?)(-(wal|shm|journal))?|duckdb(\\.wal)?|json|jsonl|ndjson|geojson|csv|tsv|parquet|arrow|feather|avro|xls|xlsx|ods|" +
-    "doc|docx|odt|ppt|pptx|odp|pdf|epub|txt|text|md|markdown|rst|log|bib|eml|mbox|ics|vcf|png|jpe?g|gif|" +
+    "doc|docx|odt|ppt|pptx|odp|pdf|epub|md|markdown|rst|log|bib|eml|mbox|ics|vcf|png|jpe?g|gif|" +
     "svg|webp|bmp|tiff?|ico|mp3|wav|ogg|flac|m4a|mp4|webm|mov|mkv|npy|npz|h5|hdf5|gpkg|shp|kml|gpx|" +
-    "zip|gz|bz2|xz|zst|tar|7z|pem|crt|key)$",
+    "pem|crt|key)$",
   "i",
 );
 

@@ -3,7 +3,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { z } from "zod";
 import { ApprovalRequest } from "../../src/approval/request.ts";
 import { endDurable, listSessions } from "../../src/executor/durable.ts";
-import { StdioTransport } from "../../src/mcp/stdio.ts";
+import { PlainStdioTransport } from "../support/plain_stdio.ts";
 import { CellRun } from "../../src/mcp_server/cell_run.ts";
 import { Session } from "../../src/mcp_server/session.ts";
 import { ownProgram } from "../../src/process/program.ts";
@@ -100,10 +100,10 @@ class TaskClient {
 
 /** A server on stdio. Disposing ends it. */
 class StdioServer implements AsyncDisposable {
-  readonly #transport: StdioTransport;
+  readonly #transport: PlainStdioTransport;
   readonly client: TaskClient;
 
-  private constructor(transport: StdioTransport) {
+  private constructor(transport: PlainStdioTransport) {
     this.#transport = transport;
     const waiting = new Map<unknown, (answer: unknown) => void>();
     transport.onmessage = (message) => {
@@ -118,7 +118,7 @@ class StdioServer implements AsyncDisposable {
   }
 
   static async start(args: readonly string[], cache: TempCache): Promise<StdioServer> {
-    const transport = new StdioTransport({
+    const transport = new PlainStdioTransport({
       command: ownProgram(),
       args: [...cliArguments, "mcp", "--no-sandbox", ...args],
       env: { ...Deno.env.toObject(), NO_COLOR: "1", ...cache.env },

@@ -7,7 +7,7 @@ import mcpb from "../../packaging/mcpb/manifest.json" with { type: "json" };
 import npm from "../../packaging/npm/package.json" with { type: "json" };
 import registry from "../../server.json" with { type: "json" };
 import { SRT_PACKAGE, SRT_VERSION } from "../../src/sandbox/srt.ts";
-import { StdioTransport } from "../../src/mcp/stdio.ts";
+import { PlainStdioTransport } from "../support/plain_stdio.ts";
 import { Client } from "@modelcontextprotocol/client";
 import { INITIALIZE } from "../support/initialize.ts";
 import { runProgram } from "../support/program.ts";
@@ -26,7 +26,7 @@ async function toolsOf(command: string, args: readonly string[], cwd: string): P
   const client = new Client({ name: "host", version: "1" });
   const env = { ...Deno.env.toObject(), ...cache.env };
   await client.connect(
-    new StdioTransport({ command: await programOf(command), args: [...args], env, cwd }),
+    new PlainStdioTransport({ command: await programOf(command), args: [...args], env, cwd }),
   );
   try {
     return (await client.listTools()).tools.map(({ name }) => name);

@@ -4,9 +4,10 @@ import { acceptPolicy, loadPolicy } from "../../src/approval/rules/file.ts";
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
-import { readOwnConfig } from "../../src/sandbox/config.ts";
+import { readOwnConfig, readSandboxConfig } from "../../src/sandbox/config.ts";
 import { acceptVariables, CODE_NOTE, readVariables } from "../../src/sandbox/own_variables.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
+import { ipybox } from "../support/cli.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const log = silentLogger;
@@ -91,4 +92,27 @@ Deno.test("what was accepted counts for what was shown, in that workspace, by wh
   assertEquals(await counting(`${other.path}/copy`), none);
   await Deno.rename(workspace, `${folder.path}/moved`);
   assertEquals(await counting(`${folder.path}/moved`), none);
+});
+
+Deno.test("a domain that is added to sandbox settings counts once the user has accepted it", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = await Deno.realPath(folder.path);
+  const path = `${workspace}/.ipybox/sandbox.json`;
+  const write = (...allowedDomains: string[]) =>
+    Deno.writeTextFile(path, JSON.stringify({ network: { allowedDomains } }));
+  const domains = async () =>
+    (await readOwnConfig(path, { workspace })).network?.allowedDomains ?? [];
+  await Deno.mkdir(`${workspace}/.ipybox`);
+  await write("example.com");
+  assertEquals(await domains(), ["example.com"]); // naming the file accepts it
+
+  await write("example.com", "evil.example");
+  assertEquals(await domains(), []);
+  const config = await readSandboxConfig(path, { workspace });
+  assertEquals(config.network?.allowedDomains?.length, 2); // as `run --trust` reads it
+  const { code, stderr } = await ipybox(["trust", "--yes"], { cwd: workspace });
+  assertEquals(code, 0, stderr);
+  assertStringIncludes(stderr, "evil.example");
+  assertEquals(await domains(), ["example.com", "evil.example"]);
+  assertStringIncludes((await ipybox(["trust", "--list"])).stdout, ".ipybox/sandbox.json");
 });

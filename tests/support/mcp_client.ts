@@ -16,7 +16,7 @@ import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/cli
 import { z } from "zod";
 import { bodyOf } from "../../src/base/http.ts";
 import { allDone } from "../../src/base/signals.ts";
-import { StdioTransport } from "../../src/mcp/stdio.ts";
+import { PlainStdioTransport } from "./plain_stdio.ts";
 import { cliArguments } from "./cli.ts";
 import { TempCache } from "./temp_cache.ts";
 import { ownProgram, type ProgramPath } from "../../src/process/program.ts";
@@ -154,12 +154,12 @@ export interface HttpAddress {
 /** An MCP client, and the `ipybox mcp` that it has started or found. */
 export class McpHost implements AsyncDisposable {
   readonly #client: OlderClient | Client;
-  readonly #process: StdioTransport | undefined;
+  readonly #process: PlainStdioTransport | undefined;
   readonly #parts: AsyncDisposableStack;
 
   private constructor(
     client: OlderClient | Client,
-    process: StdioTransport | undefined,
+    process: PlainStdioTransport | undefined,
     parts: AsyncDisposableStack,
   ) {
     this.#client = client;
@@ -179,7 +179,7 @@ export class McpHost implements AsyncDisposable {
       { command: ownProgram(), args: [...cliArguments, "mcp"] };
     await using parts = new AsyncDisposableStack();
     const cache = parts.use(await TempCache.create());
-    const transport = new StdioTransport({
+    const transport = new PlainStdioTransport({
       command,
       args: [...own, ...args],
       env: { ...Deno.env.toObject(), NO_COLOR: "1", ...cache.env, ...env },

@@ -1,5 +1,6 @@
 import { dirname } from "node:path";
-import type { ExactJson } from "../../json/exact.ts";
+import { mayRead } from "../../base/permission.ts";
+import { type ExactJson, isExactList, isExactObject } from "../../json/exact.ts";
 import { isWide } from "../../sandbox/workspace.ts";
 import { visibleCode } from "../call_text.ts";
 import type { Pattern, PatternJudge, PatternTest } from "../pattern.ts";
@@ -40,13 +41,20 @@ const MAX_LENGTH = 200;
 function placesOf({ arguments: args }: ApprovalCall): Pattern | undefined {
   const tests: [pointer: string, test: PatternTest][] = [];
   for (const [name, value] of Object.entries(args)) {
+    if (!namesPlace(value)) continue;
     const test = placeOf(value);
-    if (test === undefined) continue;
-    if (!/^\w{1,60}$/.test(name)) return undefined;
+    if (test === undefined || !/^\w{1,60}$/.test(name)) return undefined;
     tests.push([`/${name}`, test]);
   }
   if (tests.length === 0 || tests.length > MAX_TESTS) return undefined;
   return { arguments: Object.fromEntries(tests) };
+}
+
+/** Whether a value has a path or a URL in it. */
+function namesPlace(value: ExactJson): boolean {
+  if (typeof value === "string") return /^\s*(\/|~|\.\.?\/|[a-z][a-z0-9+.-]*:[/\\])/i.test(value);
+  if (isExactList(value)) return value.some(namesPlace);
+  return isExactObject(value) && Object.values(value).some(namesPlace);
 }
 
 function placeOf(value: ExactJson): PatternTest | undefined {
@@ -61,6 +69,7 @@ function placeOf(value: ExactJson): PatternTest | undefined {
 }
 
 function isFolder(path: string): boolean {
+  if (!mayRead(path)) return false; // asking for the permission is not for code to decide
   try {
     return Deno.lstatSync(path).isDirectory;
   } catch {

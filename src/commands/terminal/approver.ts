@@ -219,7 +219,8 @@ class Dialogue {
       ? []
       : ["Pattern:", ...marked(visibleCode(pattern), terminalSize().columns), ""];
     const middle = pattern === undefined ? "" : ", this [p]attern";
-    const answer = match || await this.#ask(
+    const shown = match === "p" || match === "pattern" ? "" : match; // a pattern is seen first
+    const answer = shown || await this.#ask(
       rows.join("\n") + `${verb} ${what} ${SCOPES[scope]}: ${any}${middle}, or ${exact}? `,
     );
     if (answer === "a" || answer === "any") return { scope, match: "tool" };

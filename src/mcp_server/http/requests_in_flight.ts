@@ -14,9 +14,9 @@ export class RequestsInFlight {
     this.#sessionsOf = sessionsOf;
   }
 
-  /** Counts a request, and each MiB of its body as another, until disposed. */
-  take(owner: string, length: number): Disposable {
-    const count = 1 + Math.floor(length / MIB);
+  /** Counts requests, and each MiB of their body as another, until disposed. */
+  take(owner: string, length: number, requests = 1): Disposable {
+    const count = requests + Math.floor(length / MIB);
     const most = FOR_EACH_SESSION * this.#sessionsOf(owner);
     if (this.#held(owner) + count > most) {
       throw new Refused(

@@ -153,7 +153,9 @@ export class HttpMcpServer implements AsyncDisposable {
     const body = method === "POST" ? await bodyOf(request) : undefined;
     const head = new Request(this.url, { method, headers });
     const era = await isLegacyRequest(head, body) ? this.#legacy : this.#modern;
-    const response = await era.handle(head, owner, body);
+    // The SDK answers all messages of a batch at once.
+    const others = this.#inFlight.take(owner, 0, Array.isArray(body) ? body.length : 0);
+    const response = await usedUntilSent(others, () => era.handle(head, owner, body));
     return withUnreadLimit(response, () => {
       this.#log.warn("MCP over HTTP: a client leaves too much of a response unread, which ends");
     });

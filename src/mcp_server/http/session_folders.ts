@@ -178,6 +178,7 @@ export class SessionCleanup implements AsyncDisposable {
         signal.throwIfAborted();
         try {
           await PackageFolder.remove(path); // of a session that was killed
+          await discardState(path);
           await removeFromWorkspace(path, this.#workspace, signal);
         } catch (error) {
           signal.throwIfAborted();
