@@ -94,6 +94,32 @@ Deno.test("a moved workspace gets its state back, and never that of another", as
   assertEquals(gone.length, 1);
 });
 
+Deno.test("files of a repository that are no decisions stay, and prevent nothing", async () => {
+  for (const consents of ["{", "[]", " ".repeat(5 * 2 ** 20)]) {
+    await using folder = await TempFolder.create();
+    await formerly(folder.path, { "consents.json": consents, "shapes.json": "{}" });
+    const state = await workspaceState(folder.path) ?? "";
+    assertEquals(await namesIn(state), ["shapes.json", "workspace"]);
+    assertEquals(await namesIn(`${folder.path}/.ipybox`), ["consents.json"]);
+  }
+});
+
+Deno.test("another folder at the path of a workspace has the log, and none of the decisions", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = `${folder.path}/workspace`;
+  await Deno.mkdir(workspace);
+  const state = await stateOf(workspace);
+  for (const name of ["audit.jsonl", "consents.json"]) {
+    await Deno.writeTextFile(`${state}/${name}`, "");
+  }
+  assertEquals(await stateOf(workspace), state);
+  await Deno.lstat(`${state}/consents.json`);
+  await Deno.rename(workspace, `${folder.path}/former`);
+  await Deno.mkdir(workspace); // as by another clone
+  assertEquals(await stateOf(workspace), state);
+  assertEquals(await namesIn(state), ["audit.jsonl", "former-consents.json", "workspace"]);
+});
+
 Deno.test("without a state folder of the user's, there is no state", async () => {
   await using folder = await TempFolder.create();
   const code = `

@@ -76,10 +76,12 @@ export class FirstStarts {
       this.#log.warn(`MCP server "${serverName}" was not started: ${launch}`);
       const { reason = error.message } = error.details;
       const why = isOwn
-        ? `I${RUNS_OTHER.slice(1)} the user registered it`
+        ? `I${RUNS_OTHER.slice(1)} it was registered`
         : "It is in the workspace's registry, but the user has not registered it";
-      const message = `MCP server "${serverName}" was not started: ${reason}. ${why}. They can ` +
-        "review and accept it with `ipybox trust`";
+      const remedy = registry.isGiven(serverName, params)
+        ? "" // by the application, whose approver decides
+        : " The user can review and accept it with `ipybox trust`";
+      const message = `MCP server "${serverName}" was not started: ${reason}. ${why}.${remedy}`;
       throw new ToolCallError(error.type, message, { reason }, { cause: error });
     }
     await (isOwn ? registry.keep(serverName, evidence) : registry.accept(serverName, evidence));
@@ -134,7 +136,7 @@ export class FirstStarts {
 const RUNS_OTHER = "its files in the workspace, or its sandbox settings, have changed since";
 
 const CHANGED =
-  "You registered it, and its files in the workspace, or the settings of its sandbox, have changed " +
+  "It is registered, and its files in the workspace, or the settings of its sandbox, have changed " +
   "since: you, a tool of yours, or a repository may have changed them.";
 
 function unregistered(path: string | undefined): string {

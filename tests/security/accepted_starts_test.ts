@@ -118,8 +118,8 @@ Deno.test("a registered server is asked about once another clone has brought its
     await change();
     const { asked, text } = await start(workspace, "reject");
     assertEquals(asked.length, 1, name);
-    assertStringIncludes(asked[0] ?? "", "You registered it, and its files in the workspace");
-    assertMatch(text, /was not started: .* have changed since the user registered it/);
+    assertStringIncludes(asked[0] ?? "", "It is registered, and its files in the workspace");
+    assertMatch(text, /was not started: .* have changed since it was registered/);
     await using server = await HttpMcp.start(["--workspace", workspace]);
     await using _host = await McpHost.join(server.address);
     assertMatch(server.stderr, /Not available in sessions: raw\. Its files .* have changed/);
