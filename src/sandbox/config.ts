@@ -168,9 +168,11 @@ export async function readOwnConfig(
   const config = parseText(path, text, options);
   const { workspace } = options;
   await requireOwnProgram(resolve(path), { workspace, what: "sandbox settings" });
-  const file = await realPathIfSeen(resolve(path));
-  const end = file.lastIndexOf(`/${STATE_FOLDER}/`);
-  if (end < 0) return config;
+  const inside = `/${STATE_FOLDER}/`;
+  const file = [resolve(path), await realPathIfSeen(resolve(path))]
+    .find((each) => each.includes(inside));
+  if (file === undefined) return config;
+  const end = file.lastIndexOf(inside);
   const name = file.slice(end + 1);
   const own = await OwnEntries.open(file.slice(0, end), "settings");
   if (own.has(name, text)) return config;

@@ -105,6 +105,7 @@ Deno.test("settings of a sandbox that a link in the workspace leads to are not r
     await assertRejects(() => packages.install([parseRequirement("x")]), ConfigError, reason);
   }
   // Those in the folder that no code reaches may be kept elsewhere.
+  await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
   await Deno.symlink(`${outside.path}/sandbox.json`, `${workspace}/.ipybox/sandbox.json`);
   const config = `${workspace}/.ipybox/sandbox.json`;
   await using started = await TestExecutor.start({ workspace, sandbox: { config } });
