@@ -60,7 +60,7 @@ Deno.test("ipybox approvals asks at a terminal what a client cannot ask", async 
   await host[Symbol.asyncDispose]();
   const { code, output } = await terminal;
 
-  assertEquals(await auditedQuestions(workspace.path), [
+  assertEquals(await auditedQuestions(workspace.path, state.path), [
     "raw.elicitation/create elicitation application accept",
   ]);
   assertEquals(code, 0, output);

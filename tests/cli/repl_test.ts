@@ -398,7 +398,13 @@ Deno.test("ipybox repl keeps what was typed for the next session", async () => {
 Deno.test("ipybox repl keeps no history where executed code could read and write it", async () => {
   await using home = await Home.create();
 
-  const { output, code } = await home.repl([["In [1]: ", "1\r"], ["In [2]: ", LEAVE]], 80, {
+  // Nor does the record of who registered the server count from there.
+  const script: readonly Typing[] = [
+    ["Let code call raw? [y/N] ", "n\r"],
+    ["In [1]: ", "1\r"],
+    ["In [2]: ", LEAVE],
+  ];
+  const { output, code } = await home.repl(script, 80, {
     XDG_STATE_HOME: join(home.workspace, "state"),
   });
 

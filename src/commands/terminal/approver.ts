@@ -219,7 +219,8 @@ class Dialogue {
       ? []
       : ["Pattern:", ...marked(visibleCode(pattern), terminalSize().columns), ""];
     const middle = pattern === undefined ? "" : ", this [p]attern";
-    const shown = match === "p" || match === "pattern" ? "" : match; // a pattern is seen first
+    // A pattern is seen before it is accepted.
+    const shown = pattern !== undefined && (match === "p" || match === "pattern") ? "" : match;
     const answer = shown || await this.#ask(
       rows.join("\n") + `${verb} ${what} ${SCOPES[scope]}: ${any}${middle}, or ${exact}? `,
     );
