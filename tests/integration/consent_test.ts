@@ -171,30 +171,16 @@ Deno.test("what code writes to the file allows nothing, and what it breaks there
   assertEquals(await session.asks("count"), true);
 });
 
-Deno.test("edited arguments must be what the tool takes", async () => {
+Deno.test("edited arguments must be a JSON object", async () => {
   await using folder = await TempFolder.create();
   await using session = await Session.start(folder.path);
-  const inputSchema = {
-    type: "object",
-    properties: { json: { type: "string" } },
-    required: ["json"],
-    additionalProperties: false,
-  };
-  await session.runner.run("raw", "define", { tool: { name: "result", inputSchema } });
-  const problems: string[] = [];
+  const problems: unknown[] = [];
   session.answer = async (request) => {
-    for (const edited of [{}, { json: 1 }, { json: "{}", more: 1 }, { json: NaN }]) {
-      const error = await rejection(request.accept({ arguments: edited }));
-      problems.push(error instanceof TypeError ? error.message : `${error}`);
-    }
+    problems.push(await rejection(request.accept({ arguments: { json: NaN } })));
     await request.accept({ arguments: { json: '{"content":[]}' } });
   };
   await session.runner.run("raw", "result", { json: "1" });
-  assertEquals(problems.length, 4);
-  for (const problem of problems.slice(0, 3)) {
-    assertMatch(problem, /^Invalid arguments for raw\.result: /);
-  }
-  assertMatch(problems[1] ?? "", /json.*string/s);
+  assertEquals(problems.map((problem) => problem instanceof TypeError), [true]);
 });
 
 Deno.test("an ApprovalClient is shown all, and can have its answer remembered", async () => {
