@@ -29,11 +29,16 @@ const FORMER = /^(audit(\.[1-9]\d{0,5})?\.jsonl|audit\.head\.json|consents\.json
 export async function workspaceState(workspace: string): Promise<string | undefined> {
   const place = await placeOf(workspace);
   if (place === undefined) return undefined;
-  if (await lstatIfPresent(place.folder) === undefined) {
-    return await takeOver(place) ? place.folder : undefined;
+  try {
+    if (await lstatIfPresent(place.folder) === undefined) {
+      return await takeOver(place) ? place.folder : undefined;
+    }
+    await forgetDecisionsOfAnother(place);
+    return place.folder;
+  } catch (error) {
+    if (!isUnwritable(error)) throw error; // or closed to this user
+    return undefined;
   }
-  await forgetDecisionsOfAnother(place);
-  return place.folder;
 }
 
 /** Makes the folder for a workspace; `undefined` if the user's state folder cannot be used. */
