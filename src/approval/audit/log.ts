@@ -76,9 +76,7 @@ const GATHER_MS = 20;
 export class AuditLog implements AsyncDisposable {
   readonly #options: AuditLogOptions;
   readonly #log: Logger;
-  #folder: Promise<AuditFolder> | undefined;
-  #file: AuditFile | undefined;
-  #key: Promise<Uint8Array> | undefined;
+  #opened: Promise<OpenLog> | undefined;
   #waiting: Waiting[] = [];
   #writing: Promise<void> | undefined;
   readonly #gathering = new Alarm(() => this.#begin(), { keepsAlive: true });
@@ -104,9 +102,8 @@ export class AuditLog implements AsyncDisposable {
   async append(entry: AuditEntry): Promise<boolean> {
     let key: Uint8Array;
     try {
-      key = await (this.#key ??= this.#open().then((folder) => folder.key()));
+      ({ key } = await this.#open());
     } catch (error) {
-      this.#key = undefined;
       this.#reportLost(error, 1);
       return false;
     }
@@ -129,7 +126,7 @@ export class AuditLog implements AsyncDisposable {
 
   /** Waits until all lines are written or have failed. */
   async flush(): Promise<void> {
-    await this.#key?.catch(() => {}); // its first caller handles the error
+    await this.#opened?.catch(() => {}); // its first caller handles the error
     if (this.#waiting.length > 0) this.#begin();
     while (this.#writing !== undefined) await this.#writing;
   }
@@ -139,23 +136,16 @@ export class AuditLog implements AsyncDisposable {
     this.#closed = true;
     await this.flush();
     this.#gathering[Symbol.dispose]();
-    this.#file?.[Symbol.dispose]();
+    (await this.#opened)?.file[Symbol.dispose]();
   }
 
-  async #open(): Promise<AuditFolder> {
+  async #open(): Promise<OpenLog> {
     try {
-      return await (this.#folder ??= AuditFolder.make(this.#options.workspace));
+      return await (this.#opened ??= openLog(this.#options, this.#log));
     } catch (error) {
-      this.#folder = undefined; // the next line tries again
+      this.#opened = undefined; // the next line tries again
       throw error;
     }
-  }
-
-  async #opened(): Promise<AuditFile> {
-    const folder = await this.#open();
-    const { maxBytes = 16 * 2 ** 20, maxTotalBytes = 2 ** 30 } = this.#options;
-    const head = new LogHead(folder.path, this.#log);
-    return this.#file ??= new AuditFile(folder, head, { maxBytes, maxTotalBytes });
   }
 
   #queue(text: string): Promise<boolean> {
@@ -176,13 +166,13 @@ export class AuditLog implements AsyncDisposable {
       const done = await this.#write(batch.map(({ text }) => text));
       for (const { written } of batch) written.resolve(done);
     }
-    if (this.#closed) this.#file?.[Symbol.dispose](); // a call may end later than the log
+    if (this.#closed) (await this.#opened)?.file[Symbol.dispose](); // a call may end later than the log
     this.#writing = undefined;
   }
 
   async #write(lines: readonly string[]): Promise<boolean> {
     try {
-      await (await this.#opened()).write(lines);
+      await (await this.#open()).file.write(lines);
       this.#failed = false;
       return true;
     } catch (error) {
@@ -196,4 +186,18 @@ export class AuditLog implements AsyncDisposable {
     else this.#log.debug(`Audit log: lost ${lines} more lines: ${error}`);
     this.#failed = true;
   }
+}
+
+/** What lines are written with. */
+interface OpenLog {
+  readonly file: AuditFile;
+  /** The key of the hashes that replace secrets. */
+  readonly key: Uint8Array;
+}
+
+async function openLog(options: AuditLogOptions, log: Logger): Promise<OpenLog> {
+  const { workspace, maxBytes = 16 * 2 ** 20, maxTotalBytes = 2 ** 30 } = options;
+  const folder = await AuditFolder.make(workspace);
+  const file = new AuditFile(folder, new LogHead(folder.path, log), { maxBytes, maxTotalBytes });
+  return { file, key: await folder.key() };
 }
