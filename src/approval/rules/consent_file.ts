@@ -80,32 +80,38 @@ export class ConsentFile implements ConsentStore {
   /** Adds a consent. Once this resolves, it is written completely. */
   async add(consent: Consent, replaced: (earlier: Consent) => boolean): Promise<void> {
     const parsed = consentSchema.parse(JSON.parse(JSON.stringify(consent)));
-    this.#folder ??= await makeWorkspaceState(this.#workspace);
-    if (this.#folder === undefined) {
+    const folder = this.#folder ??= await makeWorkspaceState(this.#workspace);
+    if (folder === undefined) {
       throw new ConfigError("Cannot keep decisions: the user's state folder cannot be written to");
     }
-    await this.#edit(
-      this.#folder,
-      (all) => [...all.filter((earlier) => !replaced(earlier)), parsed],
-    );
+    await this.#edit(folder, (all) => [...all.filter((earlier) => !replaced(earlier)), parsed]);
   }
 
   /** Removes consents and returns them. */
   async forget(isForgotten: (consent: Consent) => boolean): Promise<Consent[]> {
-    const forgotten = (await this.read()).filter(isForgotten);
-    if (this.#folder === undefined || forgotten.length === 0) return forgotten;
-    await this.#edit(this.#folder, (all) => all.filter((consent) => !isForgotten(consent)));
+    const forgotten: Consent[] = [];
+    const folder = await this.#find();
+    if (folder === undefined) return forgotten;
+    await this.#edit(folder, (all) => {
+      forgotten.push(...all.filter(isForgotten));
+      return all.filter((consent) => !isForgotten(consent));
+    });
     return forgotten;
   }
 
   /** Reads all consents in the file. */
   async read(): Promise<readonly Consent[]> {
-    this.#folder ??= await workspaceState(this.#workspace);
-    const path = this.#folder && pathIn(this.#folder);
-    const text = path && await readHostileFile(path);
-    if (!path || text === undefined) return [];
+    const folder = await this.#find();
+    if (folder === undefined) return [];
+    const path = pathIn(folder);
+    const text = await readHostileFile(path);
+    if (text === undefined) return [];
     if (this.#lastRead?.text !== text) this.#lastRead = { text, all: parseConsents(path, text) };
     return this.#lastRead.all;
+  }
+
+  async #find(): Promise<string | undefined> {
+    return this.#folder ??= await workspaceState(this.#workspace);
   }
 
   async #edit(folder: string, change: (all: readonly Consent[]) => Consent[]): Promise<void> {
