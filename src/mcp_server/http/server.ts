@@ -153,9 +153,10 @@ export class HttpMcpServer implements AsyncDisposable {
     const body = method === "POST" ? await bodyOf(request) : undefined;
     const head = new Request(this.url, { method, headers });
     const era = await isLegacyRequest(head, body) ? this.#legacy : this.#modern;
-    // The SDK answers all messages of a batch at once.
-    const others = this.#inFlight.take(owner, 0, Array.isArray(body) ? body.length : 0);
-    const response = await usedUntilSent(others, () => era.handle(head, owner, body));
+    const handle = () => era.handle(head, owner, body);
+    const response = Array.isArray(body) // the SDK answers all messages of a batch at once
+      ? await usedUntilSent(this.#inFlight.take(owner, 0, body.length), handle)
+      : await handle();
     return withUnreadLimit(response, () => {
       this.#log.warn("MCP over HTTP: a client leaves too much of a response unread, which ends");
     });
