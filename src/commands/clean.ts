@@ -1,9 +1,8 @@
-import { abandonedStates, discardState } from "../files/workspace_state.ts";
+import { abandonedStates } from "../files/workspace_state.ts";
 import { folderUsage } from "../files/folder_usage.ts";
-import { forEachOldSession, KEPT_DAYS } from "../mcp_server/http/session_folders.ts";
+import { forEachOldSession, KEPT_DAYS, removeSession } from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, removeHeld, runFolders } from "../files/private_folder.ts";
 import { isPlainFolder } from "../files/safe.ts";
-import { removeFromWorkspace } from "../files/remove_tree.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { abandonedCaches, discardCache } from "../kernel/workspace_cache.ts";
 import { formatBytes } from "../kernel/text.ts";
@@ -71,10 +70,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   }
   const before = Date.now() - days * DAY_MS;
   const live = await forEachOldSession(workspace, { before }, async (path) => {
-    await take({ path, what: "a session's folder" }, async () => {
-      await discardState(path);
-      await removeFromWorkspace(path, workspace);
-    });
+    await take({ path, what: "a session's folder" }, () => removeSession(path, workspace));
   });
   if (live > 0) io.err(`Kept ${live} ${live === 1 ? "session" : "sessions"} in use`);
   for (const { path, workspace: gone } of await PackageFolder.abandoned()) {

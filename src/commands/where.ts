@@ -11,7 +11,7 @@ import {
   table,
   UsageError,
 } from "./command.ts";
-import { printable } from "./terminal/columns.ts";
+import { outputColumns, printable } from "./terminal/columns.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 
 export const where: Command = {
@@ -43,7 +43,9 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     ["cache", cachePath(workspace) ?? "none: set HOME or XDG_CACHE_HOME"],
   ] as const;
   const shown = rows.map(([name, path]) => [name, printable(path)] as const);
-  io.out(table(shown).map((line) => `${line.slice(2)}\n`).join(""));
+  // A path is not broken where a program reads it.
+  const lines = table(shown, outputColumns(io) ?? Infinity);
+  io.out(lines.map((line) => `${line.slice(2)}\n`).join(""));
   return EXIT.ok;
 }
 

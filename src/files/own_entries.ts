@@ -8,6 +8,7 @@ import { parsedJson } from "../json/plain.ts";
 import { realPathIfSeen } from "../process/trusted_path.ts";
 import { ifPresent, lockUserFolder, readHostileFile, replaceHostileFile } from "./safe.ts";
 import { isUnwritable, stateFolder, usableIn } from "./user_folders.ts";
+import { nameFor } from "./workspace_folders.ts";
 
 const digests = z.record(z.string(), z.string());
 
@@ -167,7 +168,7 @@ function recordsIn(state: string | undefined): string | undefined {
 }
 
 function nameOf(workspace: string): string {
-  return `${sha256(workspace).slice(0, 32)}.json`;
+  return `${nameFor(workspace)}.json`;
 }
 
 /** Reads a workspace's record. A damaged one accepts nothing: the user is asked again. */

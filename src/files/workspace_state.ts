@@ -7,7 +7,6 @@
 import { basename, join, resolve } from "node:path";
 import { isRecord } from "../json/exact.ts";
 import { parsedJson } from "../json/plain.ts";
-import { sha256 } from "../json/digest.ts";
 import { OwnEntries } from "./own_entries.ts";
 import {
   ifPresent,
@@ -18,9 +17,10 @@ import {
   replaceFile,
 } from "./safe.ts";
 import { isUnwritable, usableState } from "./user_folders.ts";
+import { abandonedIn, nameFor, WORKSPACE } from "./workspace_folders.ts";
 
-/** In the folder: the path of its workspace, and what identifies the folder there. */
-const WORKSPACE = "workspace";
+/** The file that identifies the workspace's folder: another one may take its place. */
+const IDENTITY = "identity";
 const CONSENTS = "consents.json";
 /** The files that earlier versions kept in the workspace. */
 const FORMER = /^(audit(\.[1-9]\d{0,5})?\.jsonl|audit\.head\.json|consents\.json|shapes\.json)$/;
@@ -70,7 +70,7 @@ export async function adoptState(
   if (await lstatIfPresent(old.folder) === undefined) return "missing";
   if (await lstatIfPresent(place.folder) !== undefined) return "occupied";
   await Deno.rename(old.folder, place.folder);
-  await replaceFile(join(place.folder, WORKSPACE), await aboutOf(place.workspace));
+  await identify(place.folder, place.workspace);
   return "adopted";
 }
 
@@ -81,17 +81,11 @@ export async function discardState(workspace: string): Promise<void> {
 }
 
 /** Finds the state of workspaces that no longer exist. */
-export async function abandonedStates(): Promise<{ path: string; workspace: string }[]> {
+export async function abandonedStates(): Promise<
+  { readonly path: string; readonly workspace: string }[]
+> {
   const root = usableState(ROOT);
-  const found: { path: string; workspace: string }[] = [];
-  if (root === undefined || await lstatIfPresent(root) === undefined) return found;
-  for await (const { name, isDirectory } of Deno.readDir(root)) {
-    const path = join(root, name);
-    const about = isDirectory ? await readHostileFile(join(path, WORKSPACE)) : undefined;
-    const [workspace] = about?.split("\n") ?? [];
-    if (workspace !== undefined && !await isThere(workspace)) found.push({ path, workspace });
-  }
-  return found;
+  return root === undefined ? [] : await Array.fromAsync(abandonedIn(root));
 }
 
 const ROOT = "workspaces";
@@ -107,7 +101,7 @@ async function placeOf(path: string): Promise<Place | undefined> {
   const root = usableState(ROOT);
   if (root === undefined) return undefined;
   const workspace = await ifPresent(Deno.realPath(path)) ?? resolve(path);
-  return { workspace, root, folder: join(root, sha256(workspace).slice(0, 32)) };
+  return { workspace, root, folder: join(root, nameFor(workspace)) };
 }
 
 /** Makes the folder as a whole, unless another process has. */
@@ -120,7 +114,7 @@ async function make(
   const fresh = join(root, `.${crypto.randomUUID()}`);
   try {
     await Deno.mkdir(fresh, { mode: 0o700 });
-    await replaceFile(join(fresh, WORKSPACE), await aboutOf(workspace));
+    await identify(fresh, workspace);
     await fill(fresh);
     await Deno.rename(fresh, folder);
     return folder;
@@ -130,33 +124,25 @@ async function make(
   }
 }
 
-/** A workspace's path, and what identifies its folder: another one may take its place. */
-async function aboutOf(workspace: string): Promise<string> {
+/** Writes down whose state a folder has. */
+async function identify(folder: string, workspace: string): Promise<void> {
+  await replaceFile(join(folder, WORKSPACE), workspace);
+  await replaceFile(join(folder, IDENTITY), await identityOf(workspace) ?? "");
+}
+
+async function identityOf(workspace: string): Promise<string | undefined> {
   const info = await ifPresent(Deno.stat(workspace));
-  return info === undefined
-    ? `${workspace}\n`
-    : `${workspace}\n${info.ino}:${info.birthtime?.getTime() ?? ""}\n`;
+  return info && `${info.ino}:${info.birthtime?.getTime() ?? ""}`;
 }
 
 /** Puts the decisions aside that were made for another folder at this path, such as an earlier clone. */
 async function forgetDecisionsOfAnother({ workspace, root, folder }: Place): Promise<void> {
-  const path = join(folder, WORKSPACE);
-  const [, identity] = (await readHostileFile(path) ?? "").split("\n");
-  const about = await aboutOf(workspace);
-  if (!identity || about === `${workspace}\n` || about === `${workspace}\n${identity}\n`) return;
+  const known = await readHostileFile(join(folder, IDENTITY));
+  const identity = await identityOf(workspace);
+  if (!known || identity === undefined || identity === known) return;
   using _lock = await lockUserFolder(root);
-  const former = join(folder, `former-${CONSENTS}`);
-  await ifPresent(Deno.rename(join(folder, CONSENTS), former));
-  await replaceFile(path, about);
-}
-
-async function isThere(path: string): Promise<boolean> {
-  try {
-    return await lstatIfPresent(path) !== undefined;
-  } catch (error) {
-    if (error instanceof Deno.errors.PermissionDenied) return true; // nobody knows
-    throw error;
-  }
+  await ifPresent(Deno.rename(join(folder, CONSENTS), join(folder, `former-${CONSENTS}`)));
+  await identify(folder, workspace);
 }
 
 /** Whether there was anything to take over. */
@@ -169,19 +155,14 @@ async function takeOver(place: Place): Promise<boolean> {
   }
   if (names.length === 0) return false;
   const taken: string[] = [];
-  try {
-    await make(place, async (fresh) => {
-      for (const name of names) {
-        const path = join(former, name);
-        if (await copy(place.workspace, path, join(fresh, name))) taken.push(path);
-      }
-    });
-    for (const path of taken) await ifPresent(Deno.remove(path));
-    return true;
-  } catch (error) {
-    if (!isUnwritable(error)) throw error;
-    return false;
-  }
+  await make(place, async (fresh) => {
+    for (const name of names) {
+      const path = join(former, name);
+      if (await copy(place.workspace, path, join(fresh, name))) taken.push(path);
+    }
+  });
+  for (const path of taken) await ifPresent(Deno.remove(path));
+  return true;
 }
 
 /** Copies a file: of decisions, which may have come with a repository, the user's own. */

@@ -50,6 +50,7 @@ Deno.test("what earlier versions kept in a workspace is taken over once, and onl
     "audit.1.jsonl",
     "audit.jsonl",
     "consents.json",
+    "identity",
     "shapes.json",
     "workspace",
   ]);
@@ -99,7 +100,7 @@ Deno.test("files of a repository that are no decisions stay, and prevent nothing
     await using folder = await TempFolder.create();
     await formerly(folder.path, { "consents.json": consents, "shapes.json": "{}" });
     const state = await workspaceState(folder.path) ?? "";
-    assertEquals(await namesIn(state), ["shapes.json", "workspace"]);
+    assertEquals(await namesIn(state), ["identity", "shapes.json", "workspace"]);
     assertEquals(await namesIn(`${folder.path}/.ipybox`), ["consents.json"]);
   }
 });
@@ -117,7 +118,12 @@ Deno.test("another folder at the path of a workspace has the log, and none of th
   await Deno.rename(workspace, `${folder.path}/former`);
   await Deno.mkdir(workspace); // as by another clone
   assertEquals(await stateOf(workspace), state);
-  assertEquals(await namesIn(state), ["audit.jsonl", "former-consents.json", "workspace"]);
+  assertEquals(await namesIn(state), [
+    "audit.jsonl",
+    "former-consents.json",
+    "identity",
+    "workspace",
+  ]);
 });
 
 Deno.test("without a state folder of the user's, there is no state", async () => {

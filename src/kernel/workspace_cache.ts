@@ -6,9 +6,8 @@
  */
 import { join } from "node:path";
 import { removeTree } from "../files/remove_tree.ts";
-import { lstatIfPresent } from "../files/safe.ts";
 import { cacheFolder, isUnwritable, usableIn } from "../files/user_folders.ts";
-import { sha256 } from "../json/digest.ts";
+import { abandonedIn, nameFor, WORKSPACE } from "../files/workspace_folders.ts";
 
 /** The variables that lead programs there, and where in it. */
 const VARIABLES: Readonly<Record<string, string>> = {
@@ -20,12 +19,9 @@ const VARIABLES: Readonly<Record<string, string>> = {
   TRITON_CACHE_DIR: "triton",
 };
 
-/** In the folder of a workspace's cache: its path. */
-const WORKSPACE = "workspace";
-
 /** Where the cache of a workspace is, by its real path; `undefined` if the user's cache cannot be used. */
 export function cachePath(workspace: string): string | undefined {
-  return usableIn(cachesFolder(), sha256(workspace).slice(0, 32));
+  return usableIn(cachesFolder(), nameFor(workspace));
 }
 
 /** Makes the folder, for a workspace's real path; `undefined` if the user's cache cannot be used. */
@@ -55,16 +51,7 @@ export async function abandonedCaches(): Promise<
   { readonly path: string; readonly workspace: string }[]
 > {
   const root = cachesFolder();
-  if (root === undefined || await lstatIfPresent(root) === undefined) return [];
-  const found = [];
-  for await (const { name } of Deno.readDir(root)) {
-    const path = join(root, name);
-    const workspace = await Deno.readTextFile(join(path, WORKSPACE)).catch(() => undefined);
-    if (workspace !== undefined && await lstatIfPresent(workspace) === undefined) {
-      found.push({ path, workspace });
-    }
-  }
-  return found;
+  return root === undefined ? [] : await Array.fromAsync(abandonedIn(root));
 }
 
 /** Removes one of them. */

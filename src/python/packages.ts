@@ -16,7 +16,7 @@ import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import { HeldFolder, PrivateFolder } from "../files/private_folder.ts";
 import { emptyFolder } from "../files/remove_tree.ts";
 import { ifPresent } from "../files/safe.ts";
-import { sha256 } from "../json/digest.ts";
+import { abandonedIn, isThere, nameFor, WORKSPACE } from "../files/workspace_folders.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readOwnConfig, type SandboxConfig } from "../sandbox/config.ts";
@@ -268,8 +268,7 @@ export class PackageFolder {
 
   /** Finds the packages of workspaces that no longer exist. */
   static async abandoned(): Promise<{ readonly path: string; readonly workspace: string }[]> {
-    const root = join(managedDirectory(), "packages");
-    return await isThere(root) ? await Array.fromAsync(abandonedIn(root)) : [];
+    return await Array.fromAsync(abandonedIn(join(managedDirectory(), "packages")));
   }
 
   /**
@@ -594,7 +593,7 @@ const ONLY_WHEELS =
 
 /** The folder of a workspace's packages for all Pythons. */
 function folderOf(workspace: string, cacheDir: string = managedDirectory()): string {
-  return join(cacheDir, "packages", sha256(workspace).slice(0, 32));
+  return join(cacheDir, "packages", nameFor(workspace));
 }
 
 /** The packages for a Python in a folder for all Pythons, if Deno's permissions allow looking for them. */
@@ -609,9 +608,6 @@ async function foundIn(folder: string, python: PythonEnvironment): Promise<strin
   if (judgement === "missing") return undefined;
   throw notPlain(judgement, prefix);
 }
-
-/** The file that names the workspace of the packages beside it. */
-const WORKSPACE = "workspace";
 
 /** Makes the folder of a workspace's packages, with the file that names it; whether it was missing. */
 async function madeFolder(path: string, workspace: string): Promise<boolean> {
@@ -662,22 +658,6 @@ async function removeAbandoned(root: string): Promise<void> {
 }
 
 const FRESH_MS = 60 * 60_000;
-
-async function* abandonedIn(root: string): AsyncGenerator<{ path: string; workspace: string }> {
-  for await (const { name } of Deno.readDir(root)) {
-    const path = join(root, name);
-    const workspace = await Deno.readTextFile(join(path, WORKSPACE)).catch(() => undefined);
-    if (workspace?.startsWith("/") && !await isThere(workspace)) yield { path, workspace };
-  }
-}
-
-/** Whether a path exists, or may exist if this cannot be determined. */
-async function isThere(path: string): Promise<boolean> {
-  return await Deno.lstat(path).then(
-    () => true,
-    (error) => !(error instanceof Deno.errors.NotFound),
-  );
-}
 
 /** Whether the user's cache directory is known and Deno's permissions allow asking. */
 function hasManagedDirectory(): boolean {

@@ -131,7 +131,7 @@ Deno.test("ConsentFile loses nothing when several processes add at once", async 
   assertEquals(new Set(all.map(({ tool }) => tool)).size, 20);
   const left = (await Array.fromAsync(Deno.readDir(await stateOf(folder.path))))
     .map(({ name }) => name).sort();
-  assertEquals(left, ["consents.json", "lock", "workspace"]);
+  assertEquals(left, ["consents.json", "identity", "lock", "workspace"]);
 });
 
 Deno.test("ConsentFile refuses to grow beyond what can be read", async () => {

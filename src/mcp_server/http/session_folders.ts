@@ -126,6 +126,16 @@ export async function forEachOldSession(
   return live;
 }
 
+/** Removes the folder of a session that has ended, with its state. */
+export async function removeSession(
+  path: string,
+  workspace: string,
+  signal?: AbortSignal,
+): Promise<void> {
+  await discardState(path);
+  await removeFromWorkspace(path, workspace, signal);
+}
+
 /** Determines whether a session has ended, and if so, keeps others from cleaning it up. */
 async function takeEnded(
   path: string,
@@ -178,8 +188,7 @@ export class SessionCleanup implements AsyncDisposable {
         signal.throwIfAborted();
         try {
           await PackageFolder.remove(path); // of a session that was killed
-          await discardState(path);
-          await removeFromWorkspace(path, this.#workspace, signal);
+          await removeSession(path, this.#workspace, signal);
         } catch (error) {
           signal.throwIfAborted();
           this.#log.warn(`Cannot remove all of ${path}, left by an ended session: ${error}`);
