@@ -108,7 +108,9 @@ export function confinedPythonArgs(program: string): string[] {
   return ["-I", "-S", "-c", enter("") + program];
 }
 
-/** The arguments with which Python makes an environment, before those of `venv`. */
-export function venvArgs(): string[] {
-  return pythonArgs('import runpy\nrunpy.run_module("venv", run_name="__main__", alter_sys=True)');
+/** The arguments with which the host runs a module of a Python, such as `venv`, before the module's own. */
+export function moduleArgs(module: string): string[] {
+  return pythonArgs(
+    `import runpy\nrunpy.run_module(${JSON.stringify(module)}, run_name="__main__", alter_sys=True)`,
+  );
 }

@@ -4,7 +4,7 @@ import { abortable, pause } from "../base/signals.ts";
 import { bytesOf, type ByteStream } from "../base/streams.ts";
 import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
-import { venvArgs } from "../process/python_args.ts";
+import { moduleArgs } from "../process/python_args.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { findBaseInterpreter, inspectInterpreter, type Interpreter } from "./interpreter.ts";
@@ -179,7 +179,7 @@ async function install({ base, uv, directory, python, requirements, step }: Buil
   if (uv !== undefined) {
     await runStep(uv, ["venv", "--no-project", "--python", base, directory], step);
   } else {
-    await runStep(namedProgram(base), [...venvArgs(), directory], step);
+    await runStep(namedProgram(base), [...moduleArgs("venv"), directory], step);
   }
   const file = join(directory, "requirements.txt");
   await Deno.writeTextFile(file, requirements);

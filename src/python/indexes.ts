@@ -11,6 +11,7 @@ import { messageOf } from "../base/message_of.ts";
 import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import { ifPresent } from "../files/safe.ts";
+import { moduleArgs } from "../process/python_args.ts";
 import { namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import type { PythonEnvironment } from "./managed.ts";
@@ -88,7 +89,7 @@ export async function readPipOptions(
   signal?: AbortSignal,
 ): Promise<PipOptions> {
   const { success, stdout, stderr } = await runProgram(namedProgram(executable), {
-    args: ["-I", "-m", "pip", "config", "list", "-vvv"], // a configuration can make pip quiet
+    args: [...moduleArgs("pip"), "config", "list", "-vvv"], // a configuration can make pip quiet
     env: installerEnvironment(),
     clearEnv: true,
     signal,

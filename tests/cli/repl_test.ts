@@ -400,7 +400,7 @@ Deno.test("ipybox repl keeps no history where executed code could read and write
 
   // Nor does the record of who registered the server count from there.
   const script: readonly Typing[] = [
-    ["Let code call raw? [y/N] ", "n\r"],
+    ["Let code call raw? [y/N] ", "n\n"],
     ["In [1]: ", "1\r"],
     ["In [2]: ", LEAVE],
   ];

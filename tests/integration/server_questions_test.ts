@@ -8,10 +8,12 @@ import { type OwnServerOptions, ToolServer } from "../../src/calls/tool_server.t
 import { auditedQuestions } from "../support/audited_questions.ts";
 import { openPage, untilReady, untilWaiting } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
+import { filesBelow } from "../support/files.ts";
 import { layoutFaults } from "../support/in_page.js";
 import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { until } from "../support/wait.ts";
+import { stateOf } from "../support/workspace_state.ts";
 
 const client = fileURLToPath(new URL("../fixtures/answering_client.ts", import.meta.url));
 
@@ -123,9 +125,7 @@ browserTest(
     await page.getByRole("heading", { name: "raw asks" }).waitFor();
     assert(!(await page.content()).includes("s3cret"));
     await server[Symbol.asyncDispose]();
-    for await (const { name, isFile } of Deno.readDir(`${folder.path}/.ipybox`)) {
-      if (!isFile) continue;
-      const text = await Deno.readTextFile(`${folder.path}/.ipybox/${name}`);
+    for (const [name, text] of await filesBelow(await stateOf(folder.path))) {
       assert(!text.includes("s3cret"), name);
     }
     assertEquals(await auditedQuestions(folder.path), [

@@ -134,5 +134,5 @@ import ipybox_runtime
 ipybox_runtime.ToolRunner("later").run_sync("anything")
 `));
   assert(error instanceof CodeExecutionError);
-  assertStringIncludes(error.message, "later.json");
+  assertStringIncludes(error.message, "or its sandbox settings, have changed");
 });

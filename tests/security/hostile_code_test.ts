@@ -212,26 +212,18 @@ display({"text/html": "<b>"}, raw=True)
   });
 });
 
-Deno.test("hostile code cannot change what the host relies on in the workspace", async () => {
+Deno.test("hostile code cannot change the packages that are installed for it", async () => {
   await using workspace = await TempFolder.create();
-  const config = `${workspace.path}/sandbox.json`;
-  await Deno.writeTextFile(config, "{}");
-  await using started = await TestExecutor.start({
-    workspace: workspace.path,
-    sandbox: { config },
-  });
+  await using started = await TestExecutor.start({ workspace: workspace.path });
   const results = await attack(
     started.executor,
     `${TOOLS}
 import sys
 def installed_packages():
     return next(path for path in sys.path if "/ipybox/python/packages/" in path)
-attempt("config", lambda: write("sandbox.json"))
-attempt("another config", lambda: (write("other"), os.rename("other", "sandbox.json")))
 attempt("package", lambda: write(installed_packages() + "/numpy.py"))`,
   );
   for (const [name, outcome] of Object.entries(results)) assertMatch(outcome, DENIED, name);
-  assertEquals(await Deno.readTextFile(config), "{}");
 });
 
 Deno.test("hostile code without the sandbox still gets no approval and no token", async (t) => {

@@ -187,7 +187,7 @@ Deno.test("a shipped policy cannot put out of sight that it allows all kinds of 
   const many = Array.from({ length: 200 }, (_, n) => ({ effect: "allow", server: `server_${n}` }));
   const end = await accept([...wide, ...many]);
   assertEquals(end.output.includes("Accept it?"), false);
-  assertMatch(end.output, /do not fit on this screen: read .*policy\.json, and add --yes/);
+  assertMatch(end.output, /do not fit on this screen: read .*policy\.json, and accept it with/);
 });
 
 Deno.test("login contacts no server that came with a repository before it is accepted", async () => {
