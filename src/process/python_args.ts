@@ -111,6 +111,6 @@ export function confinedPythonArgs(program: string): string[] {
 /** The arguments with which the host runs a module of a Python, such as `venv`, before the module's own. */
 export function moduleArgs(module: string): string[] {
   return pythonArgs(
-    `import runpy\nrunpy.run_module(${JSON.stringify(module)}, run_name="__main__", alter_sys=True)`,
+    `import runpy\nrunpy.run_module("${module}", run_name="__main__", alter_sys=True)`,
   );
 }
