@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# ipybox as an MCP server in a container: docs/docker.md says how to run it.
+# ipybox as an MCP server in a container: docs/placements.md says how to run it.
 
 FROM node:22.20.0-bookworm-slim AS build
 WORKDIR /src

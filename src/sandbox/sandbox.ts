@@ -227,7 +227,7 @@ export function requireSandbox(
   throw new SandboxUnavailableError(
     `The sandbox does not hold, so no code was run: ${failures.join("; ")}`,
     failures.some((failure) => failure.startsWith("the network is open"))
-      ? "Deny all traffic by a NetworkPolicy, in a cluster that enforces them: docs/kubernetes.md"
+      ? "Deny all traffic by a NetworkPolicy, in a cluster that enforces them: docs/placements.md"
       : elsewhere
       ? "Have the place deny this to code: docs/placements.md says what each kind has to deny"
       : "ipybox doctor",

@@ -128,8 +128,8 @@ print(attempt(lambda: open("/app/x", "w")), attempt(lambda: os.listdir("/home/ip
 async function documentedArgs(
   { workspace, volume }: { readonly workspace: string; readonly volume: string },
 ): Promise<readonly string[]> {
-  const text = await Deno.readTextFile(`${root}docs/docker.md`);
-  const json = /```json\n([\s\S]*?)```/.exec(text)?.[1] ?? "";
+  const text = await Deno.readTextFile(`${root}docs/placements.md`);
+  const json = /```json\n(\{\s*"mcpServers"[\s\S]*?)```/.exec(text)?.[1] ?? "";
   const args: readonly string[] = JSON.parse(json).mcpServers.ipybox.args;
   return args.map((arg) =>
     arg === "ipybox"
