@@ -2,7 +2,7 @@
 /**
  * A code action that calls two tools of a real MCP server in a loop, each call after its approval.
  *
- * docs/permissions.md says which permissions it needs, and why. Its argument is the workspace, a folder that
+ * docs/typescript.md says which permissions it needs, and why. Its argument is the workspace, a folder that
  * exists; by default the current one.
  *
  * @module

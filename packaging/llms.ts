@@ -10,9 +10,6 @@ import config from "../deno.json" with { type: "json" };
 
 const root = new URL("../", import.meta.url);
 
-/** A row of the README's table of documents. */
-const ROW = /^\| \[(docs\/[\w-]+\.md)\]\([^)]*\)\s*\| (.*?)\s*\|$/gm;
-
 async function read(path: string): Promise<string> {
   return await Deno.readTextFile(new URL(path, root));
 }
@@ -29,26 +26,33 @@ async function api(): Promise<string> {
   }).join("\n").replaceAll(root.href, "").trim(); // a checkout may be anywhere
 }
 
+/** What a document is about: its title and its chapters. */
+function headingsOf(text: string): string[] {
+  const code = /^```.*?^```$/gms; // whose comments look like headings
+  return [...text.replaceAll(code, "").matchAll(/^##? (.+)$/gm)].map(([, heading = ""]) => heading);
+}
+
 async function build(): Promise<Record<string, string>> {
   const readme = await read("README.md");
   const [title = "", summary = ""] = readme.split("\n\n");
-  const documents = [...readme.matchAll(ROW)].map(([, path = "", about = ""]) => ({ path, about }));
-  const links = documents.map(({ path, about }) =>
-    `- [${path.slice("docs/".length)}](${path.slice("docs/".length)}): ${about}`
+  const pages = await Array.fromAsync(Deno.readDir(new URL("docs/", root)), ({ name }) => name);
+  const names = pages.filter((name) => name.endsWith(".md")).toSorted();
+  const texts = await Promise.all(names.map((name) => read(`docs/${name}`)));
+  const links = texts.map((text, i) =>
+    `- [${names[i]}](${names[i]}): ${headingsOf(text).join("; ")}`
   );
   const short = [
     title,
     `> ${summary.replaceAll("\n", " ")}`,
     "## Documents",
     [
-      "- [README.md](../README.md): installation, first steps, what is guarded and by what",
+      "- [README.md](../README.md): what ipybox is, installation, first steps",
       ...links,
     ]
       .join("\n"),
     "## Everything in one file",
     "- [llms-full.txt](llms-full.txt): these documents, and the API of the modules",
   ];
-  const texts = await Promise.all(documents.map(({ path }) => read(path)));
   const full = [readme, ...texts, `# API of the modules\n\n${await api()}`];
   return {
     "docs/llms.txt": `${short.join("\n\n")}\n`,

@@ -77,7 +77,7 @@ const NEXT = `Next, in this checkout:
   ipybox repl --workspace ~/ipybox-work
   claude mcp add ipybox -- ipybox mcp --project .
 
-README.md says how to register your own MCP servers.`;
+docs/start.md says how to register your own MCP servers.`;
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const yes = parsed.has("yes");

@@ -551,7 +551,7 @@ export class CodeExecutor implements AsyncDisposable {
         `Cannot install packages: the program runs without ${lacking.join(" and ")}`,
         `Run it with ${
           lacking.join(" ")
-        }, without paths or names; docs/permissions.md lists what else it takes`,
+        }, without paths or names; docs/typescript.md lists what else it takes`,
       );
     }
     if (this.#packages === undefined) {

@@ -193,10 +193,10 @@ Deno.test("ipybox actions check knows the workspace's packages, and their types"
   assertStringIncludes(stdout, "expected `str`, found `dict[str, int]`");
 });
 
-Deno.test("docs/actions.md shows an action that passes the check and runs", async () => {
+Deno.test("docs/python.md shows an action that passes the check and runs", async () => {
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
-  const text = await Deno.readTextFile(new URL("../../docs/actions.md", import.meta.url));
+  const text = await Deno.readTextFile(new URL("../../docs/python.md", import.meta.url));
   assertEquals((await writePythonBlocks(cwd, text)).length, 3);
   await Deno.writeTextFile(`${cwd}/sales.csv`, "region,units\nnorth,2\nsouth,3\nnorth,4\n");
 

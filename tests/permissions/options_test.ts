@@ -1,4 +1,4 @@
-/** The rows of docs/permissions.md that need more than the example does. */
+/** The rows of docs/typescript.md that need more than the example does. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { createMcpHandler, McpServer } from "@modelcontextprotocol/server";
 import { fileURLToPath } from "node:url";

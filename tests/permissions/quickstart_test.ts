@@ -36,7 +36,7 @@ async function asUserOf(machine: Machine): Promise<ProgramEnd> {
   });
 }
 
-Deno.test("examples/quickstart.ts runs with the permissions of docs/permissions.md", async () => {
+Deno.test("examples/quickstart.ts runs with the permissions of docs/typescript.md", async () => {
   await using machine = await Machine.create();
 
   const { code, stdout, stderr } = await machine.run(machine.permissions);

@@ -61,7 +61,7 @@ export class Machine implements AsyncDisposable {
     );
   }
 
-  /** What the example needs, as docs/permissions.md says it. */
+  /** What the example needs, as docs/typescript.md says it. */
   get permissions(): readonly Permission[] {
     const { workspace, cache, python, denoDir } = this;
     const [npm, run] = [`${denoDir}/npm`, `${cache}/ipybox/run`];
