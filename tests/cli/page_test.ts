@@ -1,7 +1,7 @@
 /** `ipybox run --page`: a person decides in a browser, without a terminal. */
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ServerRegistry } from "../../src/servers/registry.ts";
-import { untilReady } from "../support/approval_page.ts";
+import { pageLinkIn, untilReady } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
 import { startIpybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -25,7 +25,7 @@ browserTest("ipybox run --page prints a link, and asks there", async (browser) =
   const [early, rest] = child.stderr.tee();
   const stderr = new Response(rest).text();
   const stdout = new Response(child.stdout).text();
-  const page = await browser.open(await linkIn(early));
+  const page = await browser.open(await pageLinkIn(early));
   await page.getByRole("heading", { name: "raw.count" }).waitFor();
   await untilReady(page);
   await page.keyboard.press("y");
@@ -41,14 +41,3 @@ browserTest("ipybox run --page prints a link, and asks there", async (browser) =
   assertStringIncludes(await stderr, "Refused raw.count(): once is enough");
   await page.getByText("ipybox has stopped").waitFor();
 });
-
-/** Waits for a link in a stream, and leaves the rest of the stream alone. */
-async function linkIn(stream: ReadableStream<Uint8Array>): Promise<string> {
-  let text = "";
-  for await (const chunk of stream.pipeThrough(new TextDecoderStream())) {
-    text += chunk;
-    const link = /^Approvals: (http:\S+)\n/m.exec(text)?.[1];
-    if (link !== undefined) return link;
-  }
-  throw new Error(`There is no link: ${text}`);
-}

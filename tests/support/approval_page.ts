@@ -44,6 +44,17 @@ export async function openPage(
   return page;
 }
 
+/** Waits for the link of `ipybox run --page` in its stderr, and leaves the rest of the stream alone. */
+export async function pageLinkIn(stream: ReadableStream<Uint8Array>): Promise<string> {
+  let text = "";
+  for await (const chunk of stream.pipeThrough(new TextDecoderStream())) {
+    text += chunk;
+    const link = /^Approvals: (http:\S+)\n/m.exec(text)?.[1];
+    if (link !== undefined) return link;
+  }
+  throw new Error(`There is no link: ${text}`);
+}
+
 /** What is asked about; the rest is that of a usual tool call. */
 export interface Asked extends Partial<Omit<ApprovalCall, "arguments">> {
   /** The arguments, or their JSON text. */

@@ -37,6 +37,15 @@ export async function installChromium(
   options.onProgress("Tests of pages are left out");
 }
 
+/** Uses a browser outside of tests. */
+export async function withBrowser<T>(use: (browser: TestBrowser) => Promise<T>): Promise<T> {
+  const program = findChromium();
+  if (program === undefined) throw new Error("There is no Chromium: apt-get install chromium");
+  await using parts = new AsyncDisposableStack();
+  const running = parts.adopt(await launch(program, []), (own) => own.close());
+  return await use(parts.use(new TestBrowser(running)));
+}
+
 /** What the tests of a file share. It starts before the first of them, and ends after the last. */
 let shared: Promise<Browser> | undefined;
 

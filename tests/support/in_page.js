@@ -249,3 +249,28 @@ export function notifications() {
 export function loseFocus() {
   document.hasFocus = () => false;
 }
+
+/**
+ * Shows one time of the day wherever the page shows any.
+ *
+ * @param {string} time The time.
+ */
+export function showTime(time) {
+  for (const element of document.querySelectorAll("time")) element.textContent = time;
+}
+
+/**
+ * The texts of a picture that are shown at a time of its animation, where it has one.
+ *
+ * @param {number | null} seconds The time; `null` leaves it as it is.
+ * @returns {string[]} The texts.
+ */
+export function textsAt(seconds) {
+  for (const animation of document.getAnimations()) {
+    animation.pause();
+    animation.currentTime = seconds * 1000;
+  }
+  return [...document.querySelectorAll("g > text")]
+    .filter((text) => getComputedStyle(text.parentNode).opacity === "1")
+    .map((text) => text.textContent);
+}
