@@ -75,9 +75,7 @@ const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[
   [/^@eslint-community\//, /^src\/apigen\/pattern\.ts$/],
   [/^@opentelemetry\//, /^src\/base\/telemetry\.ts$/],
   [/^deno-std\//, /^src\/std\//],
-  [/^fast-check$/, /_test\.ts$|^tests\//],
-  [/^playwright-core$/, /^tests\//],
-  [/^recheck/, /^tests\//],
+  [/^npm:/, /^tests\//],
 ];
 
 const root = resolve(import.meta.dirname ?? ".", "..");
