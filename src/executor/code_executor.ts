@@ -36,6 +36,7 @@ import type {
   ExecutionEvent,
   InstallPackagesOptions,
   NoteEvent,
+  OwnExecutorOptions,
   RegisterServerOptions,
   ResumeOptions,
   StreamOptions,
@@ -54,6 +55,10 @@ import { findSession, type LeftTime } from "./durable.ts";
 
 /** The files of an executor's workspace, with a placement that does not show this machine's. */
 export let farWorkspaceOf: (executor: CodeExecutor) => FarWorkspace;
+/** `CodeExecutor.start()` for ipybox's own programs, which hand on all their options. */
+export let startOwn: (options: OwnExecutorOptions) => Promise<CodeExecutor>;
+/** `CodeExecutor.attach()` for them. The place stays what the session was started with. */
+export let attachOwn: (id: string, options: OwnExecutorOptions) => Promise<CodeExecutor>;
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it stops
@@ -102,6 +107,8 @@ export class CodeExecutor implements AsyncDisposable {
 
   static {
     farWorkspaceOf = (executor) => executor.#kernel.farWorkspace;
+    startOwn = (options) => CodeExecutor.#start(options);
+    attachOwn = (id, options) => CodeExecutor.#attach(id, options);
   }
 
   private constructor(
@@ -137,6 +144,10 @@ export class CodeExecutor implements AsyncDisposable {
    */
   static async start(options: CodeExecutorOptions = {}): Promise<CodeExecutor> {
     checkStart(options);
+    return await CodeExecutor.#start(options);
+  }
+
+  static async #start(options: OwnExecutorOptions): Promise<CodeExecutor> {
     await using parts = new AsyncDisposableStack();
     const logged = { ...options, log: options.log ?? stderrLogger() };
     const running = await startParts(parts, logged);
@@ -160,6 +171,10 @@ export class CodeExecutor implements AsyncDisposable {
    */
   static async attach(id: string, options: AttachOptions = {}): Promise<CodeExecutor> {
     checkAttach(options);
+    return await CodeExecutor.#attach(id, options);
+  }
+
+  static async #attach(id: string, options: OwnExecutorOptions): Promise<CodeExecutor> {
     await using parts = new AsyncDisposableStack();
     const record = await findSession(id);
     const logged = { ...options, log: options.log ?? stderrLogger() };

@@ -10,8 +10,6 @@ import type {
   ExecuteOptions,
   InstallPackagesOptions,
   OptionalEvent,
-  OwnExecutorOptions,
-  OwnOptions,
   RegisterServerOptions,
   ResumeOptions,
   StreamOptions,
@@ -62,14 +60,6 @@ const ATTACH = keysOf<AttachOptions>({
 /** The keys of `CodeExecutorOptions`. */
 export const START: readonly string[] = [...ATTACH, ...FIXED];
 
-const OWN = keysOf<OwnOptions>({
-  elsewhere: true,
-  installer: true,
-  parentWorkspace: true,
-  shownPath: true,
-  spareKernel: true,
-});
-
 /** The options whose values are options, too, if nothing else checks these. */
 const INNER: Readonly<Record<string, readonly string[]>> = {
   durable: keysOf<NotedOptions>({ idleMs: true, maxMs: true, name: true, note: true }),
@@ -117,7 +107,7 @@ const OTHERS = {
 /** Throws if `CodeExecutor.start()` does not know one of the options. */
 export function checkStart(options: CodeExecutorOptions): void {
   const place = "the options of CodeExecutor.start()";
-  refuseUnknownKeys(options, { known: [...START, ...OWN], place });
+  refuseUnknownKeys(options, { known: START, place });
   checkInner(options);
 }
 
@@ -130,7 +120,7 @@ export function checkAttach(options: AttachOptions): void {
     );
   }
   const place = "the options of CodeExecutor.attach()";
-  refuseUnknownKeys(options, { known: [...ATTACH, ...OWN], place });
+  refuseUnknownKeys(options, { known: ATTACH, place });
   checkInner(options);
 }
 
@@ -171,19 +161,4 @@ function checkEvents(options: ResumeOptions): void {
 /** Throws if a method does not know one of the options. */
 export function checkOptions(method: keyof typeof OTHERS, options: object): void {
   refuseUnknownKeys(options, { known: OTHERS[method], place: `the options of ${method}` });
-}
-
-/** Takes an executor's options out of those of a program of ipybox's own. */
-export function optionsToStart<T extends OwnExecutorOptions>(options: T): OwnExecutorOptions {
-  return only(options, [...START, ...OWN]);
-}
-
-/** Takes those that a session has not got already. */
-export function optionsToAttach(options: OwnExecutorOptions): AttachOptions {
-  return only(options, [...ATTACH, ...OWN]);
-}
-
-function only<T extends object>(options: T, keys: readonly string[]): Partial<T> {
-  const entries = Object.entries(options).filter(([key]) => keys.includes(key));
-  return Object.fromEntries(entries) as Partial<T>;
 }

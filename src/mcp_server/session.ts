@@ -9,9 +9,13 @@ import { EnvironmentNotReadyError, SessionEndedError, SessionTakenError } from "
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
-import type { DurableOptions, NotedOptions } from "../executor/durable.ts";
-import type { CodeExecutorOptions, OwnExecutorOptions, OwnOptions } from "../executor/options.ts";
-import { optionsToStart } from "../executor/option_keys.ts";
+import type { NotedOptions } from "../executor/durable.ts";
+import type {
+  CodeExecutorOptions,
+  DurableOptions,
+  OwnExecutorOptions,
+  OwnOptions,
+} from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { FarWorkspace } from "../kernel/far_workspace.ts";
 import { bindsWorkspace } from "../placement/carrier.ts";
@@ -485,8 +489,8 @@ export class Session implements AsyncDisposable {
   ): Promise<CodeExecutor> {
     const name = this.#name;
     if (name === undefined) {
-      const { CodeExecutor } = await import("../executor/code_executor.ts");
-      return parts.use(await CodeExecutor.start(optionsToStart(options)));
+      const { startOwn } = await import("../executor/code_executor.ts");
+      return parts.use(await startOwn(options));
     }
     const { startNamed } = await import("../executor/named.ts");
     const { executor, before } = await startNamed(name, { ...options, replacesLost: true });

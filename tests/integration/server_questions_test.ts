@@ -40,7 +40,7 @@ async function start(workspace?: string): Promise<ToolServer> {
     servers: { raw: rawServer() },
     approval: "allow",
     workspace,
-    page: { graceMs: 60_000 },
+    pageTimes: { graceMs: 60_000 },
     log: silentLogger,
   };
   return await ToolServer.start(own);

@@ -26,7 +26,7 @@ export async function askingServer(
     servers: { raw: rawServer("normal", options.journal) },
     approvalTimeoutMs: options.approvalTimeoutMs,
     // Machines under load take long to load a page again.
-    page: { graceMs: 60_000, ...options.page },
+    pageTimes: { graceMs: 60_000, ...options.page },
     log: silentLogger,
   };
   return await ToolServer.start(own);
