@@ -41,14 +41,7 @@ import type {
   ResumeOptions,
   StreamOptions,
 } from "./options.ts";
-import {
-  checkAttach,
-  checkExecute,
-  checkOptions,
-  checkResume,
-  checkStart,
-  checkStream,
-} from "./option_keys.ts";
+import { checkAttach, checkOptions, checkStart } from "./option_keys.ts";
 import { undisposed } from "./undisposed.ts";
 import { attachParts, type DurableParts, type RunningParts, startParts } from "./start.ts";
 import { findSession, type LeftTime } from "./durable.ts";
@@ -266,7 +259,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {KernelDiedError} The kernel died, possibly while no process was attached.
    */
   async *resume(options: ResumeOptions = {}): AsyncGenerator<ExecutionEvent, void, undefined> {
-    checkResume(options);
+    checkOptions("resume()", options);
     const found = this.#found;
     if (found === undefined) return;
     this.#found = undefined;
@@ -361,7 +354,7 @@ export class CodeExecutor implements AsyncDisposable {
     code: string,
     options: StreamOptions = {},
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
-    checkStream(options);
+    checkOptions("stream()", options);
     const result = yield* this.#run(code, options);
     if (result !== undefined) yield { type: "result", result };
   }
@@ -392,7 +385,7 @@ export class CodeExecutor implements AsyncDisposable {
    * ```
    */
   async execute(code: string, options: ExecuteOptions = {}): Promise<ExecutionResult> {
-    checkExecute(options);
+    checkOptions("execute()", options);
     const { approve, ...limits } = options;
     let result: ExecutionResult = NO_OUTPUT;
     for await (const event of this.stream(code, limits)) {

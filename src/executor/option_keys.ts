@@ -79,15 +79,22 @@ const INNER: Readonly<Record<string, readonly string[]>> = {
   }),
 };
 
-const EXECUTE = keysOf<ExecuteOptions>({ timeoutMs: true, signal: true, approve: true });
-const STREAM = keysOf<StreamOptions>({
-  timeoutMs: true,
-  signal: true,
-  id: true,
-  events: true,
-  storeHistory: true,
-});
-const RESUME = keysOf<ResumeOptions>({ timeoutMs: true, events: true });
+const METHODS = {
+  "check()": ["signal"],
+  "detach()": keysOf<DetachOptions>({ code: true }),
+  "execute()": keysOf<ExecuteOptions>({ timeoutMs: true, signal: true, approve: true }),
+  "installPackages()": keysOf<InstallPackagesOptions>({ signal: true, onLine: true }),
+  "registerServer()": keysOf<RegisterServerOptions>({ signal: true }),
+  "resume()": keysOf<ResumeOptions>({ timeoutMs: true, events: true }),
+  "stream()": keysOf<StreamOptions>({
+    timeoutMs: true,
+    signal: true,
+    id: true,
+    events: true,
+    storeHistory: true,
+  }),
+} as const;
+
 const EVENTS = keysOf<Record<OptionalEvent, true>>({
   chunk: true,
   call_started: true,
@@ -95,14 +102,6 @@ const EVENTS = keysOf<Record<OptionalEvent, true>>({
   elicitation: true,
   input: true,
 });
-
-/** The options of methods that take few. */
-const OTHERS = {
-  "check()": ["signal"],
-  "detach()": keysOf<DetachOptions>({ code: true }),
-  "installPackages()": keysOf<InstallPackagesOptions>({ signal: true, onLine: true }),
-  "registerServer()": keysOf<RegisterServerOptions>({ signal: true }),
-} as const;
 
 /** Throws if `CodeExecutor.start()` does not know one of the options. */
 export function checkStart(options: CodeExecutorOptions): void {
@@ -133,32 +132,13 @@ export function checkInner(options: object): void {
   }
 }
 
-/** Throws if `execute()` does not know one of the options. */
-export function checkExecute(options: ExecuteOptions): void {
-  refuseUnknownKeys(options, { known: EXECUTE, place: "the options of execute()" });
-}
-
-/** Throws if `stream()` does not know one of the options. */
-export function checkStream(options: StreamOptions): void {
-  refuseUnknownKeys(options, { known: STREAM, place: "the options of stream()" });
-  checkEvents(options);
-}
-
-/** Throws if `resume()` does not know one of the options. */
-export function checkResume(options: ResumeOptions): void {
-  refuseUnknownKeys(options, { known: RESUME, place: "the options of resume()" });
-  checkEvents(options);
-}
-
-function checkEvents(options: ResumeOptions): void {
-  const wrong = options.events?.find((type) => !EVENTS.includes(type));
+/** Throws if a method does not know one of the options, or one of the events to deliver. */
+export function checkOptions(method: keyof typeof METHODS, options: object): void {
+  refuseUnknownKeys(options, { known: METHODS[method], place: `the options of ${method}` });
+  const { events }: ResumeOptions = options;
+  const wrong = events?.find((type) => !EVENTS.includes(type));
   if (wrong === undefined) return;
   throw new TypeError(
     `Unknown type "${wrong}" in the option "events": ${insteadOf(wrong, EVENTS)}`,
   );
-}
-
-/** Throws if a method does not know one of the options. */
-export function checkOptions(method: keyof typeof OTHERS, options: object): void {
-  refuseUnknownKeys(options, { known: OTHERS[method], place: `the options of ${method}` });
 }
