@@ -4,10 +4,10 @@
  * @module
  */
 export { KernelGateway } from "./src/kernel/gateway.ts";
-export type { KernelGatewayOptions } from "./src/kernel/gateway.ts";
+export type { KernelGatewayOptions } from "./src/kernel/place.ts";
 export type { KernelDoorTarget } from "./src/kernel/launch.ts";
 export { KernelClient } from "./src/kernel/client.ts";
-export type { KernelClientOptions } from "./src/kernel/client.ts";
+export type { KernelClientOptions } from "./src/kernel/host.ts";
 export { Execution } from "./src/kernel/execution.ts";
 export type { ExecuteOptions as KernelExecuteOptions } from "./src/kernel/execution.ts";
 export type { OutputChunk } from "./src/kernel/spill_file.ts";

@@ -35,7 +35,6 @@ export { CheckReport } from "./src/check/report.ts";
 export type { NamedTool } from "./src/check/report.ts";
 export type { CodeProblem } from "./src/check/problems.ts";
 export type { CellRange } from "./src/check/language_server.ts";
-export type { DurableOptions } from "./src/executor/durable.ts";
 export type {
   ApprovalEvent,
   AttachOptions,
@@ -44,6 +43,7 @@ export type {
   ChunkEvent,
   CodeExecutorOptions,
   DetachOptions,
+  DurableOptions,
   ElicitationEvent,
   ExecuteOptions,
   ExecutionEvent,

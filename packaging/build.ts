@@ -65,8 +65,7 @@ async function declareTypes(lib: string): Promise<void> {
   const whole = await Deno.makeTempDir({ prefix: "ipybox-types-" });
   try {
     const options = ["--quiet", "--allow-dirty", "--no-source-maps", "--output", `${whole}/it.tgz`];
-    const others = "--ignore=benchmarks,dist,docs,examples,packaging,plugin,templates,tests";
-    await run(ownProgram(), ["pack", ...options, others]);
+    await run(ownProgram(), ["pack", ...options]);
     await run(await requireProgram("tar"), ["-xzf", `${whole}/it.tgz`, "-C", whole]);
     const filter = async (from: string) =>
       from.endsWith(".d.ts") || (await Deno.lstat(from)).isDirectory;

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { ClassNames, fieldNames, moduleNames, singular } from "./names.ts";
 

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { assert, assertEquals } from "@std/assert";
 import { toJson } from "./json.ts";
 import { docstring, literal } from "./python.ts";

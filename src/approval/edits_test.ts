@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { parseExact, sealObject } from "../json/exact.ts";
 import { argumentRows, hasEdits, lineDiff } from "./edits.ts";
 import { lineDiff as lineDiffOfPage, withEdits } from "../../templates/approval_page/edits.js";

@@ -1,6 +1,6 @@
 /** The parts of the page's scripts that need no browser. */
 import { assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { parseExact, stringifyExact } from "../json/exact.ts";
 import { formatJson, parseJson } from "../../templates/approval_page/json.js";
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { ByteBuffer, inBlocks, joinBytes, readWhole } from "./bytes.ts";
 
 const MIB = 2 ** 20;

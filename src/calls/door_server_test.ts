@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { settledWithin } from "../base/signals.ts";
 import { Refused } from "./door.ts";
 import { DoorServer, type DoorServerOptions, type IncomingCall, MAX_HEAD } from "./door_server.ts";

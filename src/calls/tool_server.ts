@@ -44,7 +44,7 @@ export interface OwnServerOptions extends ToolServerOptions, OwnRunnerOptions {
   /** Looks for other sessions and calls that wait there, which pages name. */
   elsewhere?: PersonDesks["elsewhere"];
   /** Time limits of the approval page. */
-  page?: PageTimes;
+  pageTimes?: PageTimes;
 }
 
 /** The address of a door of a {@linkcode ToolServer}, and its token. */
@@ -124,7 +124,7 @@ export class ToolServer implements AsyncDisposable {
     await using stack = new AsyncDisposableStack();
     const runner = await ToolRunner.start({ ...options, log });
     const own: OwnServerOptions = options;
-    const { workspace, page: times, elsewhere, journal, kernelToken } = own;
+    const { workspace, pageTimes, elsewhere, journal, kernelToken } = own;
     const { channel, elicitations } = runner;
     const desk = stack.use(
       new PageDesk({
@@ -133,7 +133,7 @@ export class ToolServer implements AsyncDisposable {
         workspace,
         elsewhere,
         followEnds: (follower) => followEnds(runner, follower),
-      }, times),
+      }, pageTimes),
     );
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };

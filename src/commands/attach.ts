@@ -1,7 +1,6 @@
-import { optionsToAttach } from "../executor/option_keys.ts";
 import { onAbort } from "../base/signals.ts";
 import { CodeExecutionError, ExecutionTimeoutError } from "../base/errors.ts";
-import { CodeExecutor } from "../executor/code_executor.ts";
+import { attachOwn } from "../executor/code_executor.ts";
 import { findSession, refuseOfClient } from "../executor/durable.ts";
 import { runAction } from "./actions/code_action.ts";
 import { type Command, type CommandIo, type ParsedArgs, UsageError } from "./command.ts";
@@ -44,7 +43,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const { workspace } = record;
   refuseOfClient(record);
   const options = await executorOptions(parsed, io, workspace);
-  const executor = await CodeExecutor.attach(id, optionsToAttach(options));
+  const executor = await attachOwn(id, options);
   let leaving: Promise<void> | undefined;
   const leave = () => leaving ??= executor.detach();
   const close = async () => {

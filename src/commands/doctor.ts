@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { listenToStages, type Stage } from "../base/stages.ts";
-import { CodeExecutor } from "../executor/code_executor.ts";
+import { startOwn } from "../executor/code_executor.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 import { wantedSandbox } from "../mcp/launch.ts";
 import {
@@ -26,7 +26,6 @@ import { checkSandbox, checkSessionLimits, type Prerequisite } from "../sandbox/
 import { checkSrt } from "../sandbox/srt.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
-import { withOneKernel } from "./executor_options.ts";
 import { workspaceOf } from "./shared.ts";
 import { printable } from "./terminal/columns.ts";
 import { ownStart, stageRows } from "./timings.ts";
@@ -156,14 +155,15 @@ async function checkKernel(
     await using folder = await HeldFolder.create();
     const workspace = `${folder.path}/workspace`;
     await Deno.mkdir(workspace);
-    await using executor = await CodeExecutor.start(withOneKernel({
+    await using executor = await startOwn({
+      spareKernel: false,
       workspace,
       python,
       packages: false,
       approval: "deny",
       log: silentLogger,
       signal,
-    }));
+    });
     await executor.execute("pass", { signal });
     const seconds = ((performance.now() - start) / 1000).toFixed(1);
     return { ...row, state: "ok", detail: `runs code in the sandbox (${seconds} s)`, fix: null };

@@ -124,11 +124,6 @@ export async function executorOptions(
   };
 }
 
-/** The executor's options for a command that needs one kernel only. */
-export function withOneKernel(options: OwnExecutorOptions): OwnExecutorOptions {
-  return { ...options, spareKernel: false };
-}
-
 /** The options of the kernel alone, without approvals and variables. */
 export function kernelOptions(parsed: ParsedArgs, io: CommandIo, workspace: string) {
   return {

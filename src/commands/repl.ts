@@ -1,5 +1,5 @@
 import { basename, dirname, join, resolve } from "node:path";
-import { CodeExecutor } from "../executor/code_executor.ts";
+import { startOwn } from "../executor/code_executor.ts";
 import { startNamed } from "../executor/named.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
@@ -96,7 +96,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const log = asideOf(session, parsed.has("verbose"));
   const signal = AbortSignal.any([io.signal, ending.signal]);
   const started = name === undefined
-    ? CodeExecutor.start({ ...options, log, signal })
+    ? startOwn({ ...options, log, signal })
     : startNamed(name, { ...options, log, signal }).then(({ executor }) => executor);
   parts.defer(async () => {
     ending.abort();

@@ -3,10 +3,10 @@ import { visible } from "../approval/call_text.ts";
 import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
 import type { RefusalType } from "../approval/desk.ts";
 import type { PersonRequest } from "../approval/wire.ts";
-import { CodeExecutor } from "../executor/code_executor.ts";
+import { type CodeExecutor, startOwn } from "../executor/code_executor.ts";
 import { runAction, type RunActionOptions } from "./actions/code_action.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
-import { executorOptions, FOLLOW, PLACEMENT, SESSION, withOneKernel } from "./executor_options.ts";
+import { executorOptions, FOLLOW, PLACEMENT, SESSION } from "./executor_options.ts";
 import { codeCellsOf, isNotebook } from "./notebook.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
@@ -67,9 +67,11 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   }
   // After stdin was read: the questions read it, too.
   const options = await executorOptions(parsed, io, workspace);
-  await using executor = await CodeExecutor.start(
-    withOneKernel({ ...options, durable: detach ? {} : undefined }),
-  );
+  await using executor = await startOwn({
+    ...options,
+    durable: detach ? {} : undefined,
+    spareKernel: false,
+  });
   // A separate execution, so that the code keeps its line numbers.
   const names = file === undefined ? "" : `; __file__ = ${JSON.stringify(file)}; ${NAME_NEXT}`;
   const setUp = `__import__("sys").argv = ${JSON.stringify(argv)}${names}`;

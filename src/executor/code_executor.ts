@@ -36,24 +36,22 @@ import type {
   ExecutionEvent,
   InstallPackagesOptions,
   NoteEvent,
+  OwnExecutorOptions,
   RegisterServerOptions,
   ResumeOptions,
   StreamOptions,
 } from "./options.ts";
-import {
-  checkAttach,
-  checkExecute,
-  checkOptions,
-  checkResume,
-  checkStart,
-  checkStream,
-} from "./option_keys.ts";
+import { checkAttach, checkOptions, checkStart } from "./option_keys.ts";
 import { undisposed } from "./undisposed.ts";
 import { attachParts, type DurableParts, type RunningParts, startParts } from "./start.ts";
 import { findSession, type LeftTime } from "./durable.ts";
 
 /** The files of an executor's workspace, with a placement that does not show this machine's. */
 export let farWorkspaceOf: (executor: CodeExecutor) => FarWorkspace;
+/** `CodeExecutor.start()` for ipybox's own programs, which hand on all their options. */
+export let startOwn: (options: OwnExecutorOptions) => Promise<CodeExecutor>;
+/** `CodeExecutor.attach()` for them. The place stays what the session was started with. */
+export let attachOwn: (id: string, options: OwnExecutorOptions) => Promise<CodeExecutor>;
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it stops
@@ -102,6 +100,8 @@ export class CodeExecutor implements AsyncDisposable {
 
   static {
     farWorkspaceOf = (executor) => executor.#kernel.farWorkspace;
+    startOwn = (options) => CodeExecutor.#start(options);
+    attachOwn = (id, options) => CodeExecutor.#attach(id, options);
   }
 
   private constructor(
@@ -137,6 +137,10 @@ export class CodeExecutor implements AsyncDisposable {
    */
   static async start(options: CodeExecutorOptions = {}): Promise<CodeExecutor> {
     checkStart(options);
+    return await CodeExecutor.#start(options);
+  }
+
+  static async #start(options: OwnExecutorOptions): Promise<CodeExecutor> {
     await using parts = new AsyncDisposableStack();
     const logged = { ...options, log: options.log ?? stderrLogger() };
     const running = await startParts(parts, logged);
@@ -160,6 +164,10 @@ export class CodeExecutor implements AsyncDisposable {
    */
   static async attach(id: string, options: AttachOptions = {}): Promise<CodeExecutor> {
     checkAttach(options);
+    return await CodeExecutor.#attach(id, options);
+  }
+
+  static async #attach(id: string, options: OwnExecutorOptions): Promise<CodeExecutor> {
     await using parts = new AsyncDisposableStack();
     const record = await findSession(id);
     const logged = { ...options, log: options.log ?? stderrLogger() };
@@ -251,7 +259,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {KernelDiedError} The kernel died, possibly while no process was attached.
    */
   async *resume(options: ResumeOptions = {}): AsyncGenerator<ExecutionEvent, void, undefined> {
-    checkResume(options);
+    checkOptions("resume()", options);
     const found = this.#found;
     if (found === undefined) return;
     this.#found = undefined;
@@ -346,7 +354,7 @@ export class CodeExecutor implements AsyncDisposable {
     code: string,
     options: StreamOptions = {},
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
-    checkStream(options);
+    checkOptions("stream()", options);
     const result = yield* this.#run(code, options);
     if (result !== undefined) yield { type: "result", result };
   }
@@ -377,7 +385,7 @@ export class CodeExecutor implements AsyncDisposable {
    * ```
    */
   async execute(code: string, options: ExecuteOptions = {}): Promise<ExecutionResult> {
-    checkExecute(options);
+    checkOptions("execute()", options);
     const { approve, ...limits } = options;
     let result: ExecutionResult = NO_OUTPUT;
     for await (const event of this.stream(code, limits)) {

@@ -24,24 +24,7 @@ import {
   statusOf,
 } from "../kernel/supervisor.ts";
 import { realWorkspace } from "../sandbox/workspace.ts";
-
-/** How long a durable session lasts. */
-export interface DurableOptions {
-  /**
-   * How long it waits for a program to attach, in milliseconds.
-   *
-   * @default {86400000} a day
-   */
-  readonly idleMs?: number;
-  /**
-   * How long it lasts in total, in milliseconds.
-   *
-   * @default {604800000} a week
-   */
-  readonly maxMs?: number;
-  /** Its name: letters, digits, `.`, `_` and `-`. Names are unique in a workspace. */
-  readonly name?: string;
-}
+import type { DurableOptions } from "./options.ts";
 
 /** Options of a durable session that its program finds by a note. */
 export interface NotedOptions extends DurableOptions {

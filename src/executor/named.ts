@@ -1,10 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
 import { ConfigError } from "../base/errors.ts";
 import { SessionGoneError, statusOf } from "../kernel/supervisor.ts";
-import { CodeExecutor } from "./code_executor.ts";
+import { attachOwn, type CodeExecutor, startOwn } from "./code_executor.ts";
 import { endDurable, findSession, keptState, NameTakenError, refuseOfClient } from "./durable.ts";
 import type { NotedOptions } from "./durable.ts";
-import { optionsToAttach, optionsToStart } from "./option_keys.ts";
 import type { OwnExecutorOptions } from "./options.ts";
 
 interface NamedSessionOptions extends OwnExecutorOptions {
@@ -26,15 +25,14 @@ export async function startNamed(
   name: string,
   { replacesLost = false, ...options }: NamedSessionOptions,
 ): Promise<NamedSession> {
-  const start = () =>
-    CodeExecutor.start(optionsToStart({ ...options, durable: { ...options.durable, name } }));
+  const start = () => startOwn({ ...options, durable: { ...options.durable, name } });
   try {
     return { executor: await start(), before: "nothing" };
   } catch (error) {
     if (!(error instanceof NameTakenError)) throw error;
     try {
       await requireSame(error.id, options);
-      const executor = await CodeExecutor.attach(error.id, optionsToAttach(options));
+      const executor = await attachOwn(error.id, options);
       return { executor, before: "itself" };
     } catch (lost) {
       if (!replacesLost || !(lost instanceof SessionGoneError)) throw lost;

@@ -10,8 +10,6 @@ import type {
   ExecuteOptions,
   InstallPackagesOptions,
   OptionalEvent,
-  OwnExecutorOptions,
-  OwnOptions,
   RegisterServerOptions,
   ResumeOptions,
   StreamOptions,
@@ -62,14 +60,6 @@ const ATTACH = keysOf<AttachOptions>({
 /** The keys of `CodeExecutorOptions`. */
 export const START: readonly string[] = [...ATTACH, ...FIXED];
 
-const OWN = keysOf<OwnOptions>({
-  elsewhere: true,
-  installer: true,
-  parentWorkspace: true,
-  shownPath: true,
-  spareKernel: true,
-});
-
 /** The options whose values are options, too, if nothing else checks these. */
 const INNER: Readonly<Record<string, readonly string[]>> = {
   durable: keysOf<NotedOptions>({ idleMs: true, maxMs: true, name: true, note: true }),
@@ -89,15 +79,22 @@ const INNER: Readonly<Record<string, readonly string[]>> = {
   }),
 };
 
-const EXECUTE = keysOf<ExecuteOptions>({ timeoutMs: true, signal: true, approve: true });
-const STREAM = keysOf<StreamOptions>({
-  timeoutMs: true,
-  signal: true,
-  id: true,
-  events: true,
-  storeHistory: true,
-});
-const RESUME = keysOf<ResumeOptions>({ timeoutMs: true, events: true });
+const METHODS = {
+  "check()": ["signal"],
+  "detach()": keysOf<DetachOptions>({ code: true }),
+  "execute()": keysOf<ExecuteOptions>({ timeoutMs: true, signal: true, approve: true }),
+  "installPackages()": keysOf<InstallPackagesOptions>({ signal: true, onLine: true }),
+  "registerServer()": keysOf<RegisterServerOptions>({ signal: true }),
+  "resume()": keysOf<ResumeOptions>({ timeoutMs: true, events: true }),
+  "stream()": keysOf<StreamOptions>({
+    timeoutMs: true,
+    signal: true,
+    id: true,
+    events: true,
+    storeHistory: true,
+  }),
+} as const;
+
 const EVENTS = keysOf<Record<OptionalEvent, true>>({
   chunk: true,
   call_started: true,
@@ -106,18 +103,10 @@ const EVENTS = keysOf<Record<OptionalEvent, true>>({
   input: true,
 });
 
-/** The options of methods that take few. */
-const OTHERS = {
-  "check()": ["signal"],
-  "detach()": keysOf<DetachOptions>({ code: true }),
-  "installPackages()": keysOf<InstallPackagesOptions>({ signal: true, onLine: true }),
-  "registerServer()": keysOf<RegisterServerOptions>({ signal: true }),
-} as const;
-
 /** Throws if `CodeExecutor.start()` does not know one of the options. */
 export function checkStart(options: CodeExecutorOptions): void {
   const place = "the options of CodeExecutor.start()";
-  refuseUnknownKeys(options, { known: [...START, ...OWN], place });
+  refuseUnknownKeys(options, { known: START, place });
   checkInner(options);
 }
 
@@ -130,7 +119,7 @@ export function checkAttach(options: AttachOptions): void {
     );
   }
   const place = "the options of CodeExecutor.attach()";
-  refuseUnknownKeys(options, { known: [...ATTACH, ...OWN], place });
+  refuseUnknownKeys(options, { known: ATTACH, place });
   checkInner(options);
 }
 
@@ -143,47 +132,13 @@ export function checkInner(options: object): void {
   }
 }
 
-/** Throws if `execute()` does not know one of the options. */
-export function checkExecute(options: ExecuteOptions): void {
-  refuseUnknownKeys(options, { known: EXECUTE, place: "the options of execute()" });
-}
-
-/** Throws if `stream()` does not know one of the options. */
-export function checkStream(options: StreamOptions): void {
-  refuseUnknownKeys(options, { known: STREAM, place: "the options of stream()" });
-  checkEvents(options);
-}
-
-/** Throws if `resume()` does not know one of the options. */
-export function checkResume(options: ResumeOptions): void {
-  refuseUnknownKeys(options, { known: RESUME, place: "the options of resume()" });
-  checkEvents(options);
-}
-
-function checkEvents(options: ResumeOptions): void {
-  const wrong = options.events?.find((type) => !EVENTS.includes(type));
+/** Throws if a method does not know one of the options, or one of the events to deliver. */
+export function checkOptions(method: keyof typeof METHODS, options: object): void {
+  refuseUnknownKeys(options, { known: METHODS[method], place: `the options of ${method}` });
+  const { events }: ResumeOptions = options;
+  const wrong = events?.find((type) => !EVENTS.includes(type));
   if (wrong === undefined) return;
   throw new TypeError(
     `Unknown type "${wrong}" in the option "events": ${insteadOf(wrong, EVENTS)}`,
   );
-}
-
-/** Throws if a method does not know one of the options. */
-export function checkOptions(method: keyof typeof OTHERS, options: object): void {
-  refuseUnknownKeys(options, { known: OTHERS[method], place: `the options of ${method}` });
-}
-
-/** Takes an executor's options out of those of a program of ipybox's own. */
-export function optionsToStart<T extends OwnExecutorOptions>(options: T): OwnExecutorOptions {
-  return only(options, [...START, ...OWN]);
-}
-
-/** Takes those that a session has not got already. */
-export function optionsToAttach(options: OwnExecutorOptions): AttachOptions {
-  return only(options, [...ATTACH, ...OWN]);
-}
-
-function only<T extends object>(options: T, keys: readonly string[]): Partial<T> {
-  const entries = Object.entries(options).filter(([key]) => keys.includes(key));
-  return Object.fromEntries(entries) as Partial<T>;
 }

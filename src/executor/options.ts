@@ -17,7 +17,6 @@ import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import type { CallEvent, ServerEvent } from "../servers/events.ts";
 import type { GivenServers } from "../servers/registry.ts";
-import type { DurableOptions } from "./durable.ts";
 
 /** Options of `CodeExecutor.start()`. */
 export interface CodeExecutorOptions {
@@ -217,6 +216,24 @@ export interface CodeExecutorOptions {
    * @default {stderrLogger()}
    */
   log?: Logger;
+}
+
+/** How long a durable session lasts. */
+export interface DurableOptions {
+  /**
+   * How long it waits for a program to attach, in milliseconds.
+   *
+   * @default {86400000} a day
+   */
+  readonly idleMs?: number;
+  /**
+   * How long it lasts in total, in milliseconds.
+   *
+   * @default {604800000} a week
+   */
+  readonly maxMs?: number;
+  /** Its name: letters, digits, `.`, `_` and `-`. Names are unique in a workspace. */
+  readonly name?: string;
 }
 
 /** What ipybox's own programs set beside the options. */

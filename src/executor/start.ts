@@ -12,9 +12,10 @@ import { type OwnServerOptions, ToolServer } from "../calls/tool_server.ts";
 import { CodeChecker } from "../check/checker.ts";
 import type { ShellGuard } from "../kernel/bootstrap.ts";
 import type { Run } from "../kernel/execution.ts";
-import { KernelGateway, type KernelGatewayOptions } from "../kernel/gateway.ts";
+import { KernelGateway } from "../kernel/gateway.ts";
 import { KernelHost } from "../kernel/host.ts";
 import type { KernelReference } from "../kernel/kernel.ts";
+import type { KernelGatewayOptions } from "../kernel/place.ts";
 import { SupervisedLauncher } from "../kernel/supervisor.ts";
 import { findPython, type PythonEnvironment, retryPython } from "../python/environment.ts";
 import { callsElsewhere } from "./elsewhere.ts";
@@ -160,7 +161,11 @@ export async function attachParts(
   const { workspace, id, where } = record;
   const { log = silentLogger } = options;
   const packages = where === undefined
-    ? (await openPackages(options, workspace, await findPython({ ...options, workspace }))).packages
+    ? (await openPackages(
+      { ...options, sandbox: undefined },
+      workspace,
+      await findPython({ ...options, workspace }),
+    )).packages
     : undefined;
   const detached = { value: false };
   const launcher = await SupervisedLauncher.attach(record, log);

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { JsonPlaceError, parseDocument } from "./document.ts";
 
 const BROKEN: Record<string, [line: number, column: number, message: string]> = {

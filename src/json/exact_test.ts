@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertFalse, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { parseExact, sealObject, stringifyExact, toExact, toPlain } from "./exact.ts";
 
 const UNUSUAL =

@@ -1,9 +1,5 @@
-import type { CodeExecutorOptions } from "../executor/options.ts";
-import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, Execution } from "./execution.ts";
-import type { KernelGatewayOptions } from "./gateway.ts";
-import type { GatewayAddress } from "./gateway_connection.ts";
-import { KernelHost } from "./host.ts";
+import { type KernelClientOptions, KernelHost } from "./host.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./typed_code.ts";
 
 /**
@@ -127,56 +123,4 @@ export class KernelClient implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#host[Symbol.asyncDispose]();
   }
-}
-
-/** Options of `KernelClient.start()`. */
-export interface KernelClientOptions
-  extends
-    Pick<KernelGatewayOptions, "startTimeoutMs" | "signal" | "log">,
-    Pick<CodeExecutorOptions, "maxOutputBytes" | "restoreWorkingDir"> {
-  /** The kernel gateway: a running `KernelGateway` is one. */
-  readonly gateway: GatewayAddress;
-  /**
-   * The folder for files of displays, such as images, created with the first.
-   *
-   * @default {"images"}
-   */
-  readonly imagesDir?: string;
-  /**
-   * The folder for the whole text of executions whose text is too long, created with the first.
-   *
-   * @default the folder for images
-   */
-  readonly spillDir?: string;
-  /** Where code starts; relative to the gateway's working directory, which is also the default. */
-  readonly workingDir?: string;
-  /**
-   * What holds for shell commands. With `"approval"`, `!cmd`, `%%bash` and the like ask the tool
-   * server that the gateway's kernels know; with `"escape"`, all other ways to start a process also
-   * raise an exception.
-   *
-   * @default {"none"}
-   */
-  readonly shell?: ShellGuard;
-  /**
-   * Makes the token that code shows to the tool server, from `IPYBOX_TOOL_TOKEN`; the one before ends
-   * with that. It is called as soon as a kernel is given up, before its processes have ended.
-   *
-   * @default {undefined} what the gateway gives to all its kernels
-   */
-  readonly toolToken?: () => string;
-  /**
-   * Ends the gateway. It is asked to where a kernel that is given up is not ended by its gateway, or
-   * where no kernel can be started in its place.
-   *
-   * @default {undefined} such a gateway is tried again
-   */
-  readonly endGateway?: () => Promise<void>;
-  /**
-   * How long interrupted code may take to end before its kernel is replaced. One that says that the
-   * code has ended gets ten seconds more to be ready for other code.
-   *
-   * @default {2000}
-   */
-  readonly interruptGraceMs?: number;
 }

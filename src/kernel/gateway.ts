@@ -1,28 +1,20 @@
 import { basename } from "node:path";
 import { fill } from "../base/bytes.ts";
 import { GatewayStartError, type ProcessEvidence } from "../base/errors.ts";
-import { type Logger, silentLogger } from "../base/log.ts";
+import { silentLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { abortable, allDone, anySignal, onAbort } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { randomToken } from "../base/tokens.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
 import { LinkPort } from "../link/link.ts";
 import { programsOf } from "../sandbox/installation.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { hasLandlock } from "../sandbox/selftest.ts";
 import { type CopiedFolders, FarFiles } from "./far_files.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
-import {
-  type KernelDoorTarget,
-  type Launched,
-  type LauncherProcess,
-  linkTo,
-  untilReady,
-  untilUp,
-} from "./launch.ts";
-import type { LastingSession, Place } from "./place.ts";
+import { type Launched, type LauncherProcess, linkTo, untilReady, untilUp } from "./launch.ts";
+import type { KernelGatewayOptions, LastingSession, Place } from "./place.ts";
 import { explainFar, placeFar } from "./place_far.ts";
 import { explainHere, placeHere } from "./place_here.ts";
 import { KERNEL_FOLDERS } from "./session_folder.ts";
@@ -417,44 +409,4 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
       durable,
     },
   };
-}
-
-/** Options of `KernelGateway.start()`. */
-export interface KernelGatewayOptions extends
-  Pick<
-    CodeExecutorOptions,
-    "placement" | "sandbox" | "limits" | "kernelEnv" | "startTimeoutMs" | "signal"
-  > {
-  /**
-   * The path of a Python that has `jupyter_kernel_gateway` and `ipykernel`: where the placement leads,
-   * if there is one.
-   *
-   * @default with a placement, the one of the image, or `python3`; required without
-   */
-  python?: string;
-  /** The working directory of kernels. It exists. */
-  workspace: string;
-  /**
-   * Folders with further Python packages for kernels, which can only read them. They exist. Of an
-   * environment's `site-packages`, code also finds the programs.
-   *
-   * @default {[]}
-   */
-  packages?: readonly string[];
-  /**
-   * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`, such as
-   * `tcp://127.0.0.1:41234`; or what takes their connections without there being an address.
-   */
-  kernelDoor?: KernelDoorTarget;
-  /**
-   * What code in all its kernels shows there, from `IPYBOX_TOOL_TOKEN`. One for each kernel is what
-   * `KernelClientOptions.toolToken` gives.
-   */
-  kernelToken?: string;
-  /**
-   * Receives log messages, such as warnings about weaker protection.
-   *
-   * @default nothing is logged
-   */
-  log?: Logger;
 }

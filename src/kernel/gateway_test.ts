@@ -19,7 +19,8 @@ import {
 } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import type { Logger } from "../base/log.ts";
-import { KernelGateway, type KernelGatewayOptions } from "./gateway.ts";
+import { KernelGateway } from "./gateway.ts";
+import type { KernelGatewayOptions } from "./place.ts";
 
 /** A log that can be asked what was said. */
 class Recorder implements Logger {

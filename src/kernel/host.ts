@@ -5,11 +5,11 @@ import { messageOf } from "../base/message_of.ts";
 import { Mutex } from "../base/mutex.ts";
 import { abortable, anySignal, Deadline } from "../base/signals.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
-import type { Installer } from "./bootstrap.ts";
-import type { KernelClientOptions } from "./client.ts";
+import type { CodeExecutorOptions } from "../executor/options.ts";
+import type { Installer, ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
 import { FarWorkspace } from "./far_workspace.ts";
-import { KernelGateway, type KernelGatewayOptions } from "./gateway.ts";
+import { KernelGateway } from "./gateway.ts";
 import {
   type CheckerProcess,
   type GatewayAddress,
@@ -17,6 +17,7 @@ import {
 } from "./gateway_connection.ts";
 import type { JsonObject, KernelRequest, RequestContent } from "./jupyter.ts";
 import { Kernel, type KernelReference } from "./kernel.ts";
+import type { KernelGatewayOptions } from "./place.ts";
 import {
   type CodeCompletions,
   codeCompletions,
@@ -26,6 +27,58 @@ import {
   TYPED_CODE_TIMEOUT_MS,
   type TypedCodeOptions,
 } from "./typed_code.ts";
+
+/** Options of `KernelClient.start()`. */
+export interface KernelClientOptions
+  extends
+    Pick<KernelGatewayOptions, "startTimeoutMs" | "signal" | "log">,
+    Pick<CodeExecutorOptions, "maxOutputBytes" | "restoreWorkingDir"> {
+  /** The kernel gateway: a running `KernelGateway` is one. */
+  readonly gateway: GatewayAddress;
+  /**
+   * The folder for files of displays, such as images, created with the first.
+   *
+   * @default {"images"}
+   */
+  readonly imagesDir?: string;
+  /**
+   * The folder for the whole text of executions whose text is too long, created with the first.
+   *
+   * @default the folder for images
+   */
+  readonly spillDir?: string;
+  /** Where code starts; relative to the gateway's working directory, which is also the default. */
+  readonly workingDir?: string;
+  /**
+   * What holds for shell commands. With `"approval"`, `!cmd`, `%%bash` and the like ask the tool
+   * server that the gateway's kernels know; with `"escape"`, all other ways to start a process also
+   * raise an exception.
+   *
+   * @default {"none"}
+   */
+  readonly shell?: ShellGuard;
+  /**
+   * Makes the token that code shows to the tool server, from `IPYBOX_TOOL_TOKEN`; the one before ends
+   * with that. It is called as soon as a kernel is given up, before its processes have ended.
+   *
+   * @default {undefined} what the gateway gives to all its kernels
+   */
+  readonly toolToken?: () => string;
+  /**
+   * Ends the gateway. It is asked to where a kernel that is given up is not ended by its gateway, or
+   * where no kernel can be started in its place.
+   *
+   * @default {undefined} such a gateway is tried again
+   */
+  readonly endGateway?: () => Promise<void>;
+  /**
+   * How long interrupted code may take to end before its kernel is replaced. One that says that the
+   * code has ended gets ten seconds more to be ready for other code.
+   *
+   * @default {2000}
+   */
+  readonly interruptGraceMs?: number;
+}
 
 /** Options of {@linkcode KernelHost}. */
 interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> {

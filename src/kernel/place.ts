@@ -1,11 +1,52 @@
 import type { EffectiveLimits, Rlimits } from "../sandbox/limits.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import type { CodeExecutorOptions } from "../executor/options.ts";
 import type { CopiedFolders } from "./far_files.ts";
-import type { KernelGatewayOptions } from "./gateway.ts";
-import type { LauncherProcess } from "./launch.ts";
+import type { KernelDoorTarget, LauncherProcess } from "./launch.ts";
 import type { SessionPaths } from "./session_folder.ts";
 import type { SessionAddress, SupervisedLauncher } from "./supervisor.ts";
+
+/** Options of `KernelGateway.start()`. */
+export interface KernelGatewayOptions extends
+  Pick<
+    CodeExecutorOptions,
+    "placement" | "sandbox" | "limits" | "kernelEnv" | "startTimeoutMs" | "signal"
+  > {
+  /**
+   * The path of a Python that has `jupyter_kernel_gateway` and `ipykernel`: where the placement leads,
+   * if there is one.
+   *
+   * @default with a placement, the one of the image, or `python3`; required without
+   */
+  python?: string;
+  /** The working directory of kernels. It exists. */
+  workspace: string;
+  /**
+   * Folders with further Python packages for kernels, which can only read them. They exist. Of an
+   * environment's `site-packages`, code also finds the programs.
+   *
+   * @default {[]}
+   */
+  packages?: readonly string[];
+  /**
+   * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`, such as
+   * `tcp://127.0.0.1:41234`; or what takes their connections without there being an address.
+   */
+  kernelDoor?: KernelDoorTarget;
+  /**
+   * What code in all its kernels shows there, from `IPYBOX_TOOL_TOKEN`. One for each kernel is what
+   * `KernelClientOptions.toolToken` gives.
+   */
+  kernelToken?: string;
+  /**
+   * Receives log messages, such as warnings about weaker protection.
+   *
+   * @default nothing is logged
+   */
+  log?: Logger;
+}
 
 /** Where a session that outlives its host has its state. */
 export interface LastingSession extends Omit<SessionAddress, "socket" | "where"> {

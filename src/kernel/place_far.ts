@@ -58,9 +58,8 @@ import {
   type StepOptions,
   trustedEnvironment,
 } from "./far_steps.ts";
-import type { KernelGatewayOptions } from "./gateway.ts";
 import { howEnded, type LauncherProcess } from "./launch.ts";
-import type { LastingSession, Place, PlaceOptions } from "./place.ts";
+import type { KernelGatewayOptions, LastingSession, Place, PlaceOptions } from "./place.ts";
 import { launchLasting } from "./place_here.ts";
 import { programs, SessionPaths } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import {
   creditOf,
   encodeCredit,

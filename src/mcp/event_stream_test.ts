@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { EventStream } from "./exact_fetch.ts";
 import { MAX_MESSAGE_BYTES } from "./message.ts";
 

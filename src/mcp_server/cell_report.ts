@@ -14,11 +14,18 @@ import { readHostileBytes } from "../files/safe.ts";
 import type { OutputImage } from "../kernel/outputs.ts";
 import { isLowSurrogate } from "../kernel/text.ts";
 import { missingServer } from "../kernel/traceback.ts";
+import type { Answers } from "./answers.ts";
 import { callRecordSchema } from "./call_records.ts";
 import { type CellOutcome, type CellRun, shownActivity } from "./cell_run.ts";
-import { type Artifact, inlineImage } from "./images.ts";
+import { type Artifact, type Artifacts, inlineImage } from "./images.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
-import type { Session } from "./session.ts";
+
+/** The parts of a session that reports on its cells need. */
+export interface ReportingSession {
+  readonly answers: Answers;
+  readonly artifacts: Artifacts;
+  saveOutput(whole: string | { readonly text: string }): Promise<Artifact | undefined>;
+}
 
 /** The structured content of `execute_ipython_cell`. */
 export const cellReportSchema = () =>
@@ -43,7 +50,7 @@ export const cellReportSchema = () =>
   });
 
 /** Reports that a cell is still running. */
-export function reportRunning(cell: CellRun, session: Session): CallToolResult {
+export function reportRunning(cell: CellRun, session: ReportingSession): CallToolResult {
   const text = `Cell ${cell.id} still runs (${shownActivity(cell)}). Get its result with ` +
     `wait_for_cell, cell "${cell.id}"`;
   const report: CellReport = { ...reportOn(cell), status: "running", cell: cell.id };
@@ -72,7 +79,7 @@ function reportOn({ calls, durationMs }: Pick<CellRun, "calls" | "durationMs">):
 /** Reports the end of a cell. */
 export async function reportCell(
   outcome: CellOutcome,
-  session: Session,
+  session: ReportingSession,
   limit: number,
 ): Promise<CallToolResult> {
   const error = "error" in outcome.end ? outcome.end.error : undefined;
@@ -177,7 +184,10 @@ const MAX_SCALING_MS = 2000;
 const saved = new WeakMap<PartialResult, Promise<Artifact | undefined>>();
 const reported = new WeakMap<PartialResult, Promise<readonly ReportedImage[]>>();
 
-async function saveOutput(partial: PartialResult, session: Session): Promise<Artifact | undefined> {
+async function saveOutput(
+  partial: PartialResult,
+  session: ReportingSession,
+): Promise<Artifact | undefined> {
   const { text, wholeText } = partial;
   return await saved.getOrInsertComputed(
     partial,
@@ -193,7 +203,7 @@ interface ReportedImage {
 
 async function reportImages(
   found: readonly Pick<OutputImage, "path" | "mimeType">[],
-  session: Session,
+  session: ReportingSession,
 ): Promise<readonly ReportedImage[]> {
   if (found.length === 0) return [];
   using _turn = await session.artifacts.turn(); // so that those of other sessions come between

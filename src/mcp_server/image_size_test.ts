@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { joinBytes } from "../base/bytes.ts";
 import { imageSize, inlineImage, pixelsOf } from "./images.ts";
 import { Stalls } from "../../tests/support/stalls.ts";

@@ -1,5 +1,4 @@
 import { basename, join, resolve } from "node:path";
-import type { z } from "zod";
 import type { ToolIndex, ToolMatches } from "../apigen/search.ts";
 import type { AuditLog } from "../approval/audit/log.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
@@ -9,14 +8,19 @@ import { EnvironmentNotReadyError, SessionEndedError, SessionTakenError } from "
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
-import type { DurableOptions, NotedOptions } from "../executor/durable.ts";
-import type { CodeExecutorOptions, OwnExecutorOptions, OwnOptions } from "../executor/options.ts";
-import { optionsToStart } from "../executor/option_keys.ts";
+import type { NotedOptions } from "../executor/durable.ts";
+import type {
+  CodeExecutorOptions,
+  DurableOptions,
+  OwnExecutorOptions,
+  OwnOptions,
+} from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { FarWorkspace } from "../kernel/far_workspace.ts";
 import { bindsWorkspace } from "../placement/carrier.ts";
 import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
+import { Answers } from "./answers.ts";
 import { ApprovalRounds } from "./approvals.ts";
 import { CellRun, type Patience, shownActivity } from "./cell_run.ts";
 import type { ClientAbilities } from "./client_abilities.ts";
@@ -24,7 +28,6 @@ import { type Artifact, Artifacts } from "./images.ts";
 import type { WaitingRequest } from "../approval/page/desk.ts";
 import type { PersonRequest } from "../approval/wire.ts";
 import type { PageAsker } from "./page_asker.ts";
-import type { CallToolResult, ContentBlock } from "./sdk.ts";
 import { CellTasks } from "./tasks.ts";
 
 /** The parts of a running session that its tools use. */
@@ -485,8 +488,8 @@ export class Session implements AsyncDisposable {
   ): Promise<CodeExecutor> {
     const name = this.#name;
     if (name === undefined) {
-      const { CodeExecutor } = await import("../executor/code_executor.ts");
-      return parts.use(await CodeExecutor.start(optionsToStart(options)));
+      const { startOwn } = await import("../executor/code_executor.ts");
+      return parts.use(await startOwn(options));
     }
     const { startNamed } = await import("../executor/named.ts");
     const { executor, before } = await startNamed(name, { ...options, replacesLost: true });
@@ -558,44 +561,3 @@ const MAX_LEFT = 4;
 /** How many cells of a session may run or be queued, and how long their code may be in total. */
 const MAX_CELLS = 32;
 const MAX_CODE = 16 * 2 ** 20;
-
-interface Answer<Report> {
-  /** For the model. */
-  readonly text: string;
-  readonly images?: readonly ContentBlock[];
-  /** The same for programs. */
-  readonly report: Report;
-  readonly isError?: boolean;
-}
-
-type Declared<Report> = { outputSchema?: z.ZodType<Report> };
-
-/**
- * How tools answer: one text, then images, which is what every client shows its model.
- *
- * Structured content is sent only on request: clients that support it show it instead of the text and
- * the images, or in addition to them, and send output schemas to the model with every request. Some also
- * show `_meta`. Links to resources are not sent at all: some clients read them into the context, or
- * break.
- */
-class Answers {
-  readonly #structured: boolean;
-
-  constructor(structured: boolean) {
-    this.#structured = structured;
-  }
-
-  declare<Report>(outputSchema: () => z.ZodType<Report>): Declared<Report> {
-    return this.#structured ? { outputSchema: outputSchema() } : {};
-  }
-
-  of<Report extends object>(
-    { text, images = [], report, isError = false }: Answer<Report>,
-  ): CallToolResult {
-    return {
-      content: [{ type: "text", text }, ...images],
-      ...(this.#structured ? { structuredContent: { ...report } } : {}),
-      ...(isError ? { isError } : {}),
-    };
-  }
-}

@@ -7,9 +7,9 @@
 import { z } from "zod";
 import type { PersonRequest } from "../approval/wire.ts";
 import { ABANDONED_MS, formsOf, takeAnswers } from "./approvals.ts";
-import { reportCell, reportRunning } from "./cell_report.ts";
+import { reportCell, type ReportingSession, reportRunning } from "./cell_report.ts";
 import { type CellRun, shownActivity } from "./cell_run.ts";
-import { abilitiesOf, TASKS } from "./client_abilities.ts";
+import { abilitiesOf, type ClientAbilities, TASKS } from "./client_abilities.ts";
 import {
   type CallToolResult,
   MissingRequiredClientCapabilityError,
@@ -18,7 +18,6 @@ import {
   type SdkMcpServer,
   type ServerContext,
 } from "./sdk.ts";
-import type { Session } from "./session.ts";
 
 /** How long a cell runs before its client gets a task. */
 export const TASK_AFTER_MS = 5000;
@@ -40,7 +39,7 @@ interface TaskState {
 /** A cell whose client polls for the result. */
 class CellTask implements Disposable {
   readonly run: CellRun;
-  readonly #session: Session;
+  readonly #session: TaskSession;
   readonly #createdAt = Date.now();
   /** When the client first received each question. */
   readonly #askedAt = new Map<string, number>();
@@ -51,7 +50,7 @@ class CellTask implements Disposable {
   #isCancelled = false;
   #abandoning: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(run: CellRun, session: Session) {
+  constructor(run: CellRun, session: TaskSession) {
     this.run = run;
     this.#session = session;
   }
@@ -150,12 +149,24 @@ class CellTask implements Disposable {
 
 const NO_PATIENCE = AbortSignal.abort();
 
+/** The parts of a session that tasks need. */
+interface TaskSession extends ReportingSession {
+  readonly tasks: CellTasks;
+  leaveToPage(run: CellRun, request: PersonRequest): void;
+  leaveUnaskable(
+    run: CellRun,
+    requests: readonly PersonRequest[],
+    can: ClientAbilities,
+  ): Promise<PersonRequest[]>;
+  runOf(execution: string): Promise<CellRun | undefined>;
+}
+
 /** The tasks of a session. The last ended ones are kept with their results. */
 export class CellTasks implements Disposable {
-  readonly #session: Session;
+  readonly #session: TaskSession;
   readonly #tasks = new Map<string, CellTask>();
 
-  constructor(session: Session) {
+  constructor(session: TaskSession) {
     this.#session = session;
   }
 
@@ -202,7 +213,7 @@ export class CellTasks implements Disposable {
 }
 
 /** Answers with a task instead of a cell's result. Its id begins with the session's prefix. */
-export function reportTask(run: CellRun, session: Session, prefix: string): CallToolResult {
+export function reportTask(run: CellRun, session: TaskSession, prefix: string): CallToolResult {
   const { structuredContent } = reportRunning(run, session); // the SDK requires what the tool declares
   return {
     content: [],
@@ -218,7 +229,7 @@ const idParams = z.object({ taskId: z.string() });
 /** Serves the tasks of a session; without a session, none are found. */
 export function registerTasks(
   server: SdkMcpServer,
-  session: Session | undefined,
+  session: TaskSession | undefined,
   prefix: string = "",
 ): void {
   const { server: low } = server;

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { truncateMiddle } from "./cell_report.ts";
 
 Deno.test("truncateMiddle() keeps a text within the limit as it is", () => {

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { OutputTail, stripTerminalEscapes } from "./managed_process.ts";
 
 const encoder = new TextEncoder();

@@ -1,7 +1,6 @@
 /** What `ipybox mcp` costs a model, in tokens of OpenAI's o200k. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-// @ts-types="npm:gpt-tokenizer@3.4.0/encoding/o200k_base"
-import { encode } from "gpt-tokenizer/encoding/o200k_base";
+import { encode } from "npm:gpt-tokenizer@3.4.0/encoding/o200k_base";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { npmServer, rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";

@@ -7,11 +7,10 @@ import {
   assertStringIncludes,
 } from "@std/assert";
 import { join } from "node:path";
-import type { Page } from "playwright-core";
 import { ConsentFile } from "../../src/approval/rules/consent_file.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { untilReady } from "../support/approval_page.ts";
-import { browserTest, type TestBrowser } from "../support/browser.ts";
+import { browserTest, type Page, type TestBrowser } from "../support/browser.ts";
 import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";

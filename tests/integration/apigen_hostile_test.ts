@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import fc from "../support/fast_check.ts";
 import { assert, assertEquals, assertFalse } from "@std/assert";
 import { generatePackage, renderFiles } from "../../src/apigen/generate.ts";
 import {

@@ -97,7 +97,7 @@ Deno.test("ExecutorPool hands out executors whose kernels ran before", async (t)
 
 Deno.test("An executor says whether it can run code", async () => {
   await using workspace = await TempFolder.create();
-  const options = { python: testPython(), sandbox: false, spareKernel: false, log: silentLogger };
+  const options = { python: testPython(), sandbox: false, log: silentLogger };
   await using executor = await CodeExecutor.start({ ...options, workspace: workspace.path });
   assertEquals(await executor.isReady(), true);
   for await (

@@ -19,9 +19,9 @@ Deno.test("No output is lost", async (t) => {
   await using kernel = await TestKernel.start();
   const { client } = kernel;
 
-  await t.step("1000 trivial executions have their output", async () => {
+  await t.step("300 trivial executions have their output", async () => {
     const lost: number[] = [];
-    for (let i = 0; i < 1000; i++) if (await kernel.text(`print(${i})`) !== `${i}`) lost.push(i);
+    for (let i = 0; i < 300; i++) if (await kernel.text(`print(${i})`) !== `${i}`) lost.push(i);
     assertEquals(lost, []);
   });
 

@@ -148,7 +148,7 @@ Deno.test("a program that ends with executors that were not disposed is told so 
   const root = new URL("../../", import.meta.url);
   const program = `
     const { CodeExecutor } = await import(${JSON.stringify(new URL("mod.ts", root).href)});
-    const options = { workspace: ${JSON.stringify(folder.path)}, check: "off", spareKernel: false };
+    const options = { workspace: ${JSON.stringify(folder.path)}, check: "off" };
     for (let n = 0; n < 2; n++) await CodeExecutor.start(options);
     { await using _disposed = await CodeExecutor.start(options); }
     Deno.exit(3);`;

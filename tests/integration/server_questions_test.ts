@@ -1,13 +1,12 @@
 /** Questions of MCP servers, answered by a person: on the approval page, or in another process. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { fileURLToPath } from "node:url";
-import type { Page } from "playwright-core";
 import { silentLogger } from "../../src/base/log.ts";
 import { abortable } from "../../src/base/signals.ts";
 import { type OwnServerOptions, ToolServer } from "../../src/calls/tool_server.ts";
 import { auditedQuestions } from "../support/audited_questions.ts";
 import { openPage, untilReady, untilWaiting } from "../support/approval_page.ts";
-import { browserTest } from "../support/browser.ts";
+import { browserTest, type Page } from "../support/browser.ts";
 import { filesBelow } from "../support/files.ts";
 import { layoutFaults } from "../support/in_page.js";
 import { rawServer } from "../support/mcp.ts";
@@ -41,7 +40,7 @@ async function start(workspace?: string): Promise<ToolServer> {
     servers: { raw: rawServer() },
     approval: "allow",
     workspace,
-    page: { graceMs: 60_000 },
+    pageTimes: { graceMs: 60_000 },
     log: silentLogger,
   };
   return await ToolServer.start(own);

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { parse as parseDotenv } from "@std/dotenv";
-import fc from "fast-check";
+import fc from "../support/fast_check.ts";
 import { renderFiles } from "../../src/apigen/generate.ts";
 import { describeCall, visible } from "../../src/approval/call_text.ts";
 import { ElicitationRequest } from "../../src/approval/questions.ts";

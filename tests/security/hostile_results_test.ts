@@ -1,6 +1,6 @@
 /** Results of tools are hostile: what is learnt of them must not become code, grow, or keep data. */
 import { assert, assertEquals, assertFalse, assertStringIncludes } from "@std/assert";
-import fc from "fast-check";
+import fc from "../support/fast_check.ts";
 import { generatePackage } from "../../src/apigen/generate.ts";
 import { parseListing, readPackage } from "../../src/apigen/package.ts";
 import { signatureOf } from "../../src/apigen/signature.ts";

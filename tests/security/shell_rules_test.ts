@@ -1,6 +1,6 @@
 /** Texts that rules for shell commands must not be led astray by. */
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../support/fast_check.ts";
 import { approvalCall, PolicyRules } from "../../src/approval/rules/rules.ts";
 import { parsePolicy } from "../../src/approval/rules/parse.ts";
 import type { PolicyEffect } from "../../src/approval/rules/schema.ts";

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import type { BrowserContextOptions, Page } from "playwright-core";
 import type { ApprovalCall, ApprovalResponse, RememberScope } from "../../src/approval/request.ts";
 import { settledWithin } from "../../src/base/signals.ts";
 import type { PageTimes } from "../../src/approval/page/desk.ts";
@@ -11,7 +10,7 @@ import { type ExactObject, parseExact, sealObject, stringifyExact } from "../../
 import { silentLogger } from "../../src/base/log.ts";
 import { type OwnServerOptions, ToolServer } from "../../src/calls/tool_server.ts";
 import { rawServer } from "./mcp.ts";
-import type { TestBrowser } from "./browser.ts";
+import type { BrowserContextOptions, Page, TestBrowser } from "./browser.ts";
 
 /** Starts a tool server that asks about everything, with the server `raw`. */
 export async function askingServer(
@@ -27,7 +26,7 @@ export async function askingServer(
     servers: { raw: rawServer("normal", options.journal) },
     approvalTimeoutMs: options.approvalTimeoutMs,
     // Machines under load take long to load a page again.
-    page: { graceMs: 60_000, ...options.page },
+    pageTimes: { graceMs: 60_000, ...options.page },
     log: silentLogger,
   };
   return await ToolServer.start(own);

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import fc from "./fast_check.ts";
 
 /** Names that schemas of the same document share, so that keywords meet. Some are awkward in Python. */
 const NAMES = [

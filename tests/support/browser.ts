@@ -10,9 +10,11 @@ import {
   type BrowserContextOptions,
   chromium,
   type Page,
-} from "playwright-core";
+} from "npm:playwright-core@1.65.1";
 import { findPackageManager, installPackages } from "../../src/sandbox/system_packages.ts";
 import { testIf } from "./skip.ts";
+
+export type { BrowserContextOptions, Page };
 
 const PROGRAMS = ["chromium-headless-shell", "chromium", "google-chrome", "google-chrome-stable"];
 const PACKAGES = ["chromium-headless-shell", "chromium"]; // not every release has the first

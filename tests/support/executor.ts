@@ -4,7 +4,7 @@
  * @module
  */
 import type { ApprovalRequest } from "../../src/approval/request.ts";
-import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { type CodeExecutor, startOwn } from "../../src/executor/code_executor.ts";
 import type { OwnExecutorOptions, StreamOptions } from "../../src/executor/options.ts";
 import type { ExecutionResult } from "../../src/kernel/outputs.ts";
 import { silentLogger } from "../../src/base/log.ts";
@@ -34,7 +34,7 @@ export class TestExecutor implements AsyncDisposable {
     await using parts = new AsyncDisposableStack();
     const workspace = options.workspace ?? parts.use(await TempFolder.create()).path;
     const defaults = { python: testPython(), log: silentLogger, workspace, spareKernel: false };
-    const executor = parts.use(await CodeExecutor.start({ ...defaults, ...options }));
+    const executor = parts.use(await startOwn({ ...defaults, ...options }));
     return new TestExecutor(parts.move(), executor, workspace);
   }
 

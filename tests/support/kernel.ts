@@ -1,5 +1,6 @@
 import { join } from "node:path";
-import { KernelClient, type KernelClientOptions } from "../../src/kernel/client.ts";
+import { KernelClient } from "../../src/kernel/client.ts";
+import type { KernelClientOptions } from "../../src/kernel/host.ts";
 import type { Execution } from "../../src/kernel/execution.ts";
 import { KernelGateway } from "../../src/kernel/gateway.ts";
 import { testPython } from "./python.ts";

@@ -14,6 +14,9 @@ import { TempFolder } from "./temp_folder.ts";
 
 const quickstart = fileURLToPath(new URL("../../examples/quickstart.ts", import.meta.url));
 
+/** The tests' Python, which takes seconds to import what kernels need. */
+let inspected: ReturnType<typeof inspectInterpreter> | undefined;
+
 /** A flag of Deno's with one value, what it is for, and what the error without it says. */
 export type Permission = readonly [
   flag: string,
@@ -43,7 +46,7 @@ export class Machine implements AsyncDisposable {
     const cache = parts.use(await TempFolder.create());
     const environments = `${cache.path}/ipybox/python`;
     await Deno.mkdir(environments, { recursive: true });
-    const interpreter = await inspectInterpreter(testPython(), KERNEL_MODULES);
+    const interpreter = await (inspected ??= inspectInterpreter(testPython(), KERNEL_MODULES));
     await Deno.symlink(interpreter.prefix, `${environments}/tests`);
     const python = `${environments}/tests/bin/python`;
     await writeMarker(kernelRecipe(), environments, { ...interpreter, executable: python });

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/support/fast_check.ts";
 import type { ApprovalCall } from "../request.ts";
 import { ConfigError } from "../../base/errors.ts";
 import { parseExact, sealObject } from "../../json/exact.ts";

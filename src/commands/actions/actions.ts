@@ -7,7 +7,7 @@ import {
 } from "../../apigen/saved_actions.ts";
 import { visible } from "../../approval/call_text.ts";
 import { checkTypes, type TypeProblem } from "./type_check.ts";
-import { CodeExecutor } from "../../executor/code_executor.ts";
+import { startOwn } from "../../executor/code_executor.ts";
 import { isRecord } from "../../json/exact.ts";
 import { parsedJson } from "../../json/plain.ts";
 import { findPython } from "../../python/environment.ts";
@@ -28,7 +28,6 @@ import {
   executorOptions,
   kernelOptions,
   SESSION,
-  withOneKernel,
 } from "../executor_options.ts";
 import { printable } from "../../base/log.ts";
 import { workspaceOf } from "../shared.ts";
@@ -197,12 +196,13 @@ async function structureOf(
   parsed: ParsedArgs,
   io: CommandIo,
 ): Promise<Map<string, string[]>> {
-  await using executor = await CodeExecutor.start(withOneKernel({
+  await using executor = await startOwn({
     ...kernelOptions(parsed, io, workspace),
+    spareKernel: false,
     approval: "deny",
     installer: "command",
     signal: io.signal,
-  }));
+  });
   const names = saved.map(({ name }) => name);
   const { outputs } = await executor.execute(checkCode(names), { signal: io.signal });
   const found = checkedIn(outputs) ?? {};
@@ -220,9 +220,10 @@ async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<
   const timeoutMs = parsed.milliseconds("timeout");
   const code = runCode(name, argumentsOf(parsed));
   if (await readAction(workspace, name, "api") === undefined) throw unknown(name);
-  await using executor = await CodeExecutor.start(
-    withOneKernel(await executorOptions(parsed, io, workspace)),
-  );
+  await using executor = await startOwn({
+    ...await executorOptions(parsed, io, workspace),
+    spareKernel: false,
+  });
   return await runAction(executor, code, {
     io,
     json: parsed.has("json"),

@@ -20,10 +20,7 @@ import { sessionFolders } from "./session_folders.ts";
 /** What a workspace's sessions are created from. */
 export interface SessionBasisOptions {
   readonly workspace: string;
-  readonly session: Pick<
-    SessionOptions,
-    "servers" | "python" | "placement" | "sandbox" | "log"
-  >;
+  readonly session: SessionOptions;
 }
 
 /** The workspace's servers. The registry has no file, because a server could write to it. */

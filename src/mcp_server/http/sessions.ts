@@ -85,7 +85,7 @@ export function refuseReady(
 interface SessionPoolOptions extends HttpSessionsOptions {
   /** The workspace, whose servers sessions get, and which contains their folders. */
   readonly workspace: string;
-  readonly session: Omit<SessionOptions, "workspace">;
+  readonly session: SessionOptions;
   /** The owners of sessions and their settings. */
   readonly owners: ReadonlyMap<string, OwnerSettings>;
 }
@@ -378,7 +378,7 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /** Where a session's kernel runs, and by which Python there. */
-  #placed(owner: string, absent: Absent | undefined): Pick<SessionOptions, "placement" | "python"> {
+  #placed(owner: string, absent: Absent | undefined): SessionOptions {
     const { owners, session } = this.#options;
     const { placement: found } = absent ?? {};
     const placement = absent === undefined
@@ -462,7 +462,7 @@ export class SessionPool implements AsyncDisposable {
     return { workspace, session: { ...session, ...this.#shared() } };
   }
 
-  #durably(id: string, note: Note): Pick<SessionOptions, "durable" | "onEnded"> {
+  #durably(id: string, note: Note): SessionOptions {
     const { durable, sessionIdleMs: idleMs = IDLE_MS } = this.#options;
     if (!durable) return {};
     const onEnded = () => {
@@ -473,7 +473,7 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /** The options by which a session gets the workspace's files. */
-  #shared(): Pick<SessionOptions, "sandbox"> {
+  #shared(): SessionOptions {
     const { workspace, shareWorkspace, session: { sandbox } } = this.#options;
     if (shareWorkspace === undefined) return {};
     return { sandbox: { ...(typeof sandbox === "object" ? sandbox : {}), project: workspace } };
