@@ -2,8 +2,8 @@
 /**
  * A code action that calls two tools of a real MCP server in a loop, each call after its approval.
  *
- * docs/typescript.md says which permissions it needs, and why. Its argument is the workspace, a folder that
- * exists; by default the current one.
+ * Run it with `deno run -A examples/quickstart.ts [WORKSPACE]`, or with the permissions that
+ * docs/typescript.md lists. The workspace is a folder that exists; by default the current one.
  *
  * @module
  */
