@@ -3,6 +3,7 @@
  * those that may write to a session's folder, and those whose settings name the workspace around it.
  */
 import { assertEquals, assertMatch } from "@std/assert";
+import { makeSessionFolders } from "../../src/mcp_server/http/session_folders.ts";
 import { basename } from "node:path";
 import { readAuditLog, verifyAuditLog } from "../../src/approval/audit/reader.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
@@ -33,7 +34,7 @@ class Tenant implements AsyncDisposable {
   static async join(server: HttpMcp): Promise<Tenant> {
     const host = await McpHost.join(server.address, {});
     const folder = /'(.*)'/.exec(await host.execute("import os; os.getcwd()"))?.[1] ?? "";
-    assertMatch(folder, /\.ipybox\/sessions\//);
+    assertMatch(folder, /\/sessions\//);
     return new Tenant(host, folder);
   }
 
@@ -71,7 +72,8 @@ Deno.test("what sessions over HTTP do is in the workspace's audit log, which out
       assertEquals(files.filter((path) => path.includes("audit")), []);
     }
   }
-  await Deno.remove(`${workspace.path}/.ipybox/sessions`, { recursive: true }); // as clean-up does
+  const folders = await makeSessionFolders(workspace.path);
+  await Deno.remove(folders, { recursive: true }); // as clean-up does
 
   const lines = await Array.fromAsync(readAuditLog(workspace.path));
 
@@ -144,7 +146,7 @@ Deno.test("no server's settings open the state of the workspace around a session
     own: `write("${tenant.folder}/own")`,
     state: `open("${workspace.path}/.ipybox/mcp.json").read()`,
     others: `os.listdir("${other.folder}")`,
-    list: `[name for name in os.listdir("${workspace.path}/.ipybox") if name != "sessions"]`,
+    list: `os.listdir("${workspace.path}/.ipybox")`,
     "own state": `write("${tenant.folder}/.ipybox/planted")`,
   };
 
