@@ -24,9 +24,9 @@ export const clean: Command = {
   notes: [
     "Removes old session folders of `ipybox mcp --http` for the workspace, except",
     "those in use. For all workspaces, whatever --workspace says, it removes",
-    "temporary folders of killed processes, and the packages, caches, decisions and",
-    "audit logs of workspaces that no longer exist. After you moved a workspace, run",
-    "`ipybox where --adopt OLD` first.",
+    "temporary folders of killed processes, and the packages, caches, decisions,",
+    "session folders and audit logs of workspaces that no longer exist. After you",
+    "moved a workspace, run `ipybox where --adopt OLD` first.",
     "",
     "Example:",
     "",

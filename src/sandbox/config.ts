@@ -184,7 +184,7 @@ export async function readOwnConfig(
     );
     return parseSandboxConfig({});
   }
-  await own.set(name, text);
+  await own.set(name, text, text);
   return config;
 }
 
