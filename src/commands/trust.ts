@@ -141,8 +141,7 @@ async function list(io: CommandIo): Promise<number> {
 
 /** Accepts nothing in a folder any more, which need not exist. */
 async function revoke(folder: string, io: CommandIo): Promise<number> {
-  const kinds = ["registrations", "settings", "policies", "variables", "refused"] as const;
-  for (const kind of kinds) {
+  for (const kind of ["registrations", "settings", "policies", "variables"] as const) {
     const own = await OwnEntries.open(folder, kind);
     if (!await own.replace({})) throw new ConfigError(`Nothing was revoked: ${UNWRITABLE}`);
   }

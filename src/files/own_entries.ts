@@ -178,9 +178,9 @@ function digestOf(workspace: string, name: string, value: unknown): string {
   return sha256(canonicalJson(toExact([workspace, name, value])));
 }
 
-function changed(all: Digests = {}, name: string, digest: string | undefined): Digests {
+function changed(all: Digests = {}, name: string, value: string | undefined): Digests {
   const others = Object.entries(all).filter(([other]) => other !== name);
-  return Object.fromEntries([...others, ...digest === undefined ? [] : [[name, digest] as const]]);
+  return Object.fromEntries([...others, ...value === undefined ? [] : [[name, value] as const]]);
 }
 
 /** What is recorded of all workspaces. */

@@ -117,7 +117,6 @@ Deno.test("ipybox run asks about new settings at a terminal once, and runs witho
   assertStringIncludes(second, "ignored ADDED");
   await Deno.writeTextFile(`${cwd}/.env`, "OLD=2\nADDED=another value\n");
   await run([["use them? [y/N]", "n\n"]]);
-  assertEquals((await run([])).includes("[y/N]"), false);
   const trusted = await ipyboxAtTerminal(["trust"], [["use them? [y/N]", "y\n"]], { cwd });
   assertEquals(trusted.code, 0, trusted.output);
   assertEquals((await run([])).includes("[y/N]"), false);
@@ -243,6 +242,8 @@ testIf(
 Deno.test("where the state folder cannot be written to, each session asks, and goes by the answers", async () => {
   await using folder = await changedWorkspace();
   const [cwd, env] = [folder.path, { XDG_STATE_HOME: "/sys" }];
+  const policy = '{"rules": [{"effect": "allow", "server": "raw", "tool": "count"}]}';
+  await Deno.writeTextFile(`${cwd}/.ipybox/policy.json`, policy);
   const code = `
 from ipybox_runtime import ToolRunner
 print(ToolRunner("raw").run_sync("count").text, "call")`;

@@ -122,6 +122,31 @@ Deno.test("what servers write to a session's .ipybox decides on no server's code
   assertEquals([...(await filesBelow(outside.path)).keys()], []);
 });
 
+Deno.test("sessions have the settings of the workspace that is served, and leave no record of their own", async () => {
+  await using outside = await TempFolder.create();
+  await using state = await TempFolder.create();
+  await using workspace = await workspaceWith({ closed: { ...prober(), sandbox: "closed.json" } });
+  const settings = JSON.stringify({ filesystem: { allowWrite: [outside.path] } });
+  await Deno.writeTextFile(`${workspace.path}/closed.json`, settings);
+  await Deno.writeTextFile(`${workspace.path}/.ipybox/sandbox.json`, settings);
+  const env = { XDG_STATE_HOME: state.path };
+  const trusted = await ipybox(["trust", "--yes"], { cwd: workspace.path, env });
+  assertEquals(trusted.code, 0, trusted.stderr);
+  await using server = await HttpMcp.start([
+    ...["--workspace", workspace.path, "--approve", "allow", "--share-workspace", "read-only"],
+    ...["--sandbox-config", `${workspace.path}/.ipybox/sandbox.json`],
+  ], { env });
+  await using tenant = await Tenant.join(server);
+
+  const written = await tenant.host.execute(`open("${outside.path}/by-code", "w").write("x")`);
+  const probed = await tenant.probe("closed", { write: `write("${outside.path}/by-server")` });
+
+  assertEquals(written, "1");
+  assertMatch(probed, /^\{"write": "written"\}/);
+  const names = await Array.fromAsync(Deno.readDir(`${state.path}/ipybox/trust`));
+  assertEquals(names.filter(({ name }) => name.endsWith(".json")).length, 1);
+});
+
 Deno.test("no server's settings open the state of the workspace around a session", async () => {
   await using outside = await TempFolder.create();
   await using workspace = await TempFolder.create();
