@@ -8,7 +8,6 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
 import { loadPolicy } from "../../src/approval/rules/file.ts";
-import { OwnEntries } from "../../src/files/own_entries.ts";
 import { readOwnConfig } from "../../src/sandbox/config.ts";
 import { CODE_NOTE, recordVariables } from "../../src/sandbox/own_variables.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
@@ -181,19 +180,18 @@ Deno.test("ipybox trust shows how a setting differs from what was accepted befor
 Deno.test("two processes that ask about the same settings keep what both are told", async () => {
   await using folder = await changedWorkspace();
   const workspace = folder.path;
-  await Deno.writeTextFile(`${workspace}/.ipybox/sandbox.json`, "{}");
+  const mcpServers = { raw: rawServer(), more: rawServer() };
+  await Deno.writeTextFile(`${workspace}/.ipybox/mcp.json`, JSON.stringify({ mcpServers }));
   // This one has read what counts, and asks.
   const registry = await ServerRegistry.open({ workspace });
   const params = registry.get("raw");
   if (params === undefined) throw new Error("It is not in the file");
   const evidence = await startEvidence("raw", params, { workspace, log: silentLogger });
-  const settings = await OwnEntries.open(workspace, "settings");
   // Others ask, too, and are told earlier.
   const others = await Promise.all(
     [1, 2, 3].map(() => ipybox(["trust", "--yes"], { cwd: workspace })),
   );
   assertEquals(others.map(({ code }) => code), [0, 0, 0]);
-  await settings.set(".ipybox/sandbox.json", "{}");
   await registry.adopt("raw", params, evidence);
   assertEquals(await counting(workspace), ALL);
   const { stderr } = await ipybox(["trust"], { cwd: workspace });
