@@ -1,4 +1,4 @@
-import { abandonedStates } from "../files/workspace_state.ts";
+import { abandonedStates, discardAbandoned } from "../files/workspace_state.ts";
 import { folderUsage } from "../files/folder_usage.ts";
 import { forEachOldSession, KEPT_DAYS, removeSession } from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, removeHeld, runFolders } from "../files/private_folder.ts";
@@ -22,11 +22,11 @@ export const clean: Command = {
     workspace: { value: "DIR", help: "The workspace whose sessions are removed (default: .)" },
   },
   notes: [
-    "Removes old session folders of `ipybox mcp --http` in the workspace, except",
+    "Removes old session folders of `ipybox mcp --http` for the workspace, except",
     "those in use. For all workspaces, whatever --workspace says, it removes",
-    "temporary folders of killed processes, and the packages, caches, decisions and",
-    "audit logs of workspaces that no longer exist. After you moved a workspace, run",
-    "`ipybox where --adopt OLD` first.",
+    "temporary folders of killed processes, and the packages, caches, decisions,",
+    "session folders and audit logs of workspaces that no longer exist. After you",
+    "moved a workspace, run `ipybox where --adopt OLD` first.",
     "",
     "Example:",
     "",
@@ -70,7 +70,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   }
   const before = Date.now() - days * DAY_MS;
   const live = await forEachOldSession(workspace, { before }, async (path) => {
-    await take({ path, what: "a session's folder" }, () => removeSession(path, workspace));
+    await take({ path, what: "a session's folder" }, () => removeSession(path));
   });
   if (live > 0) io.err(`Kept ${live} ${live === 1 ? "session" : "sessions"} in use`);
   for (const { path, workspace: gone } of await PackageFolder.abandoned()) {
@@ -83,8 +83,8 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   }
   for (const { path, workspace: gone } of await abandonedStates()) {
     if ((await folderUsage(path)).changedAt >= before) continue; // it may have moved, or be unmounted
-    const what = `decisions and audit log of ${gone}, which no longer exists`;
-    await take({ path, what }, () => Deno.remove(path, { recursive: true }));
+    const what = `decisions, sessions and audit log of ${gone}, which no longer exists`;
+    await take({ path, what }, () => discardAbandoned(path));
   }
   const common = PackageFolder.commonFolder();
   if (parsed.has("data") && await isPlainFolder(common)) {

@@ -4,6 +4,7 @@
  */
 
 import { visible } from "../approval/call_text.ts";
+import { lineDiff } from "../approval/edits.ts";
 import { wordRows, wrapped } from "../base/terminal.ts";
 
 /** The mark before text of others. */
@@ -23,4 +24,20 @@ export function prose(text: string, columns: number): string[] {
 export function foreignText(text: string, columns: number): string {
   return text.split("\n").flatMap((line) => prose(visible(line), columns))
     .map((row) => `${row}\n`).join("");
+}
+
+/** How many lines around a change are shown. */
+const CONTEXT = 2;
+
+/** Formats how a text has changed; all of it, if what it was is not known. */
+export function foreignChange(before: string | undefined, now: string, columns: number): string {
+  if (before === undefined) return foreignText(now.trimEnd(), columns);
+  const lines = lineDiff(`${before.trimEnd()}\n`, `${now.trimEnd()}\n`);
+  const isNear = (at: number) =>
+    lines.slice(Math.max(0, at - CONTEXT), at + CONTEXT + 1).some(({ change }) => change !== " ");
+  const shown = lines.flatMap(({ change, text }, at) => {
+    if (isNear(at)) return [`${change} ${text.trimEnd()}`];
+    return at === 0 || isNear(at - 1) ? ["…"] : [];
+  });
+  return foreignText(shown.join("\n"), columns);
 }

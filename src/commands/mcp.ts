@@ -98,7 +98,7 @@ export const mcp: Command = {
     "Speaks MCP on stdin and stdout, and exits when stdin closes. With --http, serves",
     "http://127.0.0.1:PORT/mcp to clients that send the bearer token, which it",
     "prints. Each HTTP session has its own kernel, and its own empty folder in",
-    ".ipybox/sessions/.",
+    "~/.local/state/ipybox.",
     "",
     "Clients with elicitation, such as Claude Code, VS Code or Cursor, ask their",
     "user. For other clients, or with --page, ipybox asks on a local web page. Its",

@@ -1,11 +1,13 @@
 /** `ipybox policy init` and `edit`, and the policy's part of `trust`. */
 import { join } from "node:path";
 import {
+  acceptedPolicy,
   acceptPolicy,
   findPolicies,
   type FoundPolicy,
   isAcceptedPolicy,
   readWorkspacePolicy,
+  shownPolicy,
   writeWorkspacePolicy,
 } from "../approval/rules/file.ts";
 import { parsePolicy } from "../approval/rules/parse.ts";
@@ -14,8 +16,9 @@ import { ConfigError } from "../base/errors.ts";
 import { terminalSize } from "../base/terminal.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { agrees, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
-import { foreignText } from "./foreign_rows.ts";
+import { foreignChange, foreignText } from "./foreign_rows.ts";
 import { grantsOf, isUnconditional } from "./policy_consents.ts";
+import { askAbout, type SettingQuestion, UNWRITABLE } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
 import { editText } from "./terminal/editor.ts";
 
@@ -170,7 +173,8 @@ export async function acceptPolicyOf(
   io: CommandIo,
 ): Promise<void> {
   const policy = await unacceptedPolicy(workspace);
-  if (policy !== undefined) await acceptFound(workspace, policy, parsed, io);
+  if (policy === undefined) return;
+  requireKept(await askAbout(aboutPolicy(workspace, policy, parsed, io), parsed, io));
 }
 
 /** The workspace's policy, if there is one that does not count yet. */
@@ -181,49 +185,51 @@ export async function unacceptedPolicy(workspace: string): Promise<FoundPolicy |
   );
 }
 
-/** Shows a policy of a workspace, and records that the person accepts it. */
-export async function acceptFound(
+/** How a person is asked about a policy of a workspace. */
+export function aboutPolicy(
   workspace: string,
   policy: FoundPolicy,
   parsed: ParsedArgs,
   io: CommandIo,
-): Promise<void> {
-  const { document } = policy.source;
+): SettingQuestion {
+  const { source, path, text } = policy;
   const { columns, rows } = terminalSize();
-  const show = (text: string) => io.err(foreignText(text, columns).trimEnd());
-  const { narrow, wide } = grantsOf(document);
-  // As it was parsed, not as it is written: the file's layout could hide what counts.
-  io.err(`${printable(policy.path)} says:`);
-  show(JSON.stringify(document, null, 2));
-  for (const warning of warningsOf(new PolicyRules([policy.source]))) io.log.warn(warning);
-  for (const { heading, items } of [...narrow, ...wide]) {
-    io.err(`${heading} (${items.length}):`);
-    show(items.join("\n"));
-  }
-  if (!parsed.has("yes")) {
-    if (!io.interactive) {
-      throw new ConfigError("There is no terminal to ask on: add --yes to accept");
+  const { narrow, wide } = grantsOf(source.document);
+  const show = async () => {
+    const former = await acceptedPolicy(workspace);
+    const verb = former === undefined ? "says" : "has changed since you accepted it";
+    io.err(`${printable(path)} ${verb}:`);
+    io.err(foreignChange(former, shownPolicy(source), columns).trimEnd());
+    for (const warning of warningsOf(new PolicyRules([source]))) io.log.warn(warning);
+    for (const { heading, items } of [...narrow, ...wide]) {
+      io.err(`${heading} (${items.length}):`);
+      io.err(foreignText(items.join("\n"), columns).trimEnd());
     }
+    if (parsed.has("yes") || !io.interactive) return;
     const height = wide.flatMap(({ items }) => items)
       .reduce((sum, item) => sum + foreignText(item, columns).split("\n").length - 1, 0);
-    if (height > rows - MARGIN_ROWS) {
-      throw new ConfigError(
-        "The rules that allow any tool or command do not fit on this screen: " +
-          `read ${policy.path}, and accept it with \`ipybox trust --yes\``,
-      );
-    }
-    if (!await agrees(io, "Accept it?")) throw new ConfigError("The policy was not accepted");
-  }
-  await recordAccepted(workspace, policy.text, io);
+    if (height <= rows - MARGIN_ROWS) return;
+    throw new ConfigError(
+      "The rules that allow any tool or command do not fit on this screen: " +
+        `read ${path}, and accept it with \`ipybox trust --yes\``,
+    );
+  };
+  return {
+    show,
+    question: "Accept it?",
+    accepted: `Accepted ${printable(path)}`,
+    refused: "The policy was not accepted",
+    accept: () => acceptPolicy(workspace, text),
+  };
 }
 
 async function recordAccepted(workspace: string, text: string, io: CommandIo): Promise<void> {
-  if (!await acceptPolicy(workspace, text)) {
-    throw new ConfigError(
-      "Cannot save this: the state folder (~/.local/state/ipybox) is not writable",
-    );
-  }
+  requireKept(await acceptPolicy(workspace, text));
   io.err(`Accepted ${printable(pathOf(workspace))}`);
+}
+
+function requireKept(isKept: boolean): void {
+  if (!isKept) throw new ConfigError(`Cannot save this: ${UNWRITABLE}`);
 }
 
 /** Warns about rules that do something other than they seem to. */

@@ -5,10 +5,11 @@ import { readHostileFile } from "../files/safe.ts";
 import { acceptVariables, ownVariables, readVariables } from "../sandbox/own_variables.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { startEvidence } from "../servers/start_evidence.ts";
-import { agrees, type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
-import { foreignText } from "./foreign_rows.ts";
-import { acceptFound, unacceptedPolicy } from "./policy_file.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
+import { foreignChange, foreignText } from "./foreign_rows.ts";
+import { aboutPolicy, unacceptedPolicy } from "./policy_file.ts";
 import { launchRows } from "./register.ts";
+import { askAbout, RefusedError, type SettingQuestion, UNWRITABLE } from "./setting_question.ts";
 import { workspaceAt } from "./shared.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
 
@@ -39,17 +40,11 @@ export const trust: Command = {
   run,
 };
 
-const UNWRITABLE = "the state folder (~/.local/state/ipybox) is not writable";
-
 /** A setting that does not count yet. */
-interface Untrusted {
-  /** Shows it. */
-  show(): Promise<void> | void;
-  readonly question: string;
-  readonly accepted: string;
-  readonly refused: string;
-  /** Whether that could be recorded. */
-  accept(): Promise<boolean>;
+interface Untrusted extends SettingQuestion {
+  readonly name: string;
+  /** A person who refused it is asked again once this has changed. */
+  readonly value: unknown;
 }
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
@@ -57,28 +52,42 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [folder = "."] = parsed.positional;
   if (parsed.has("revoke")) return await revoke(folder, io);
   const workspace = await workspaceAt(folder);
-  const { seen, failed } = await review(workspace, parsed, io);
+  const { seen, failed } = await review(workspace, parsed, io, { again: true });
   if (seen + failed === 0) {
     io.err(`Nothing to accept: all settings in ${printable(workspace)} count`);
   }
   return failed === 0 ? EXIT.ok : EXIT.failed;
 }
 
-/** Shows and asks about all that does not count yet. A setting that is refused counts as before. */
+/**
+ * Shows and asks about all that does not count yet; with `again`, also about what the person has refused. A
+ * setting that is refused counts as before.
+ */
 export async function review(
   workspace: string,
   parsed: ParsedArgs,
   io: CommandIo,
+  { again = false } = {},
 ): Promise<{ readonly seen: number; readonly failed: number }> {
-  const asking = (settings: readonly Untrusted[]) =>
-    settings.map((setting) => () => decide(setting, parsed, io));
-  const policy = async () => {
+  const refusals = await OwnEntries.open(workspace, "refused");
+  const policy = async (): Promise<Untrusted[]> => {
     if (!["ask", "reads"].includes(parsed.value("approve") ?? "ask")) return []; // it is not read
     const found = await unacceptedPolicy(workspace);
-    return found === undefined ? [] : [() => acceptFound(workspace, found, parsed, io)];
+    if (found === undefined) return [];
+    return [{ name: "policy", value: found.text, ...aboutPolicy(workspace, found, parsed, io) }];
+  };
+  const ask = async (setting: Untrusted) => {
+    try {
+      if (!await askAbout(setting, parsed, io)) isKept = false;
+      if (refusals.digestOf(setting.name)) await refusals.set(setting.name, undefined);
+    } catch (error) {
+      if (error instanceof RefusedError) await refusals.set(setting.name, setting.value);
+      throw error;
+    }
   };
   let seen = 0;
   let failed = 0;
+  let isKept = true;
   const attempt = async (work: () => Promise<void>) => {
     try {
       await work();
@@ -90,18 +99,23 @@ export async function review(
     }
   };
   const finders = [ // in this order: variables say what servers run
-    async () => asking(await variables(workspace, io)),
-    async () => asking(await servers(workspace, io)),
-    async () => asking(await sandboxSettings(workspace, io)),
+    () => variables(workspace, io),
+    () => servers(workspace, io),
+    () => sandboxSettings(workspace, io),
     policy,
   ];
   for (const find of finders) {
     await attempt(async () => {
-      for (const decision of await find()) {
+      for (const setting of await find()) {
+        if (!again && refusals.has(setting.name, setting.value)) continue;
         seen++;
-        await attempt(decision);
+        await attempt(() => ask(setting));
       }
     });
+  }
+  if (!isKept) {
+    failed++;
+    io.err(`ipybox: What you accepted counts in this process only: ${UNWRITABLE}`);
   }
   return { seen, failed };
 }
@@ -135,33 +149,20 @@ async function revoke(folder: string, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-async function decide(setting: Untrusted, parsed: ParsedArgs, io: CommandIo): Promise<void> {
-  await setting.show();
-  if (!parsed.has("yes")) {
-    if (!io.interactive) {
-      throw new ConfigError(
-        `${setting.refused}: there is no terminal to ask on. Add --yes to accept`,
-      );
-    }
-    if (!await agrees(io, setting.question)) throw new ConfigError(setting.refused);
-  }
-  if (!await setting.accept()) {
-    throw new ConfigError(`${setting.refused}: ${UNWRITABLE}`);
-  }
-  io.err(setting.accepted);
-}
-
 /** The variables in the `.env` that code may have written. Values may be secret. */
 async function variables(workspace: string, io: CommandIo): Promise<Untrusted[]> {
   const file = await readVariables(workspace);
   const own = await ownVariables(workspace, file);
-  const others = Object.keys(file.variables).filter((name) => !Object.hasOwn(own, name));
+  const others = Object.entries(file.variables).filter(([name]) => !Object.hasOwn(own, name));
   if (others.length === 0) return [];
   const path = printable(`${workspace}/.env`);
   return [{
+    name: "variables",
+    value: others,
     show: () => {
       io.err(`${path} has variables that you or code which ran here wrote (${others.length}):`);
-      io.err(foreignText(others.join("\n"), terminalSize().columns).trimEnd());
+      const names = others.map(([name]) => name).join("\n");
+      io.err(foreignText(names, terminalSize().columns).trimEnd());
     },
     question: "Let MCP servers and kernels use them?",
     accepted: `Accepted the variables in ${path}`,
@@ -184,11 +185,14 @@ async function servers(workspace: string, io: CommandIo): Promise<Untrusted[]> {
       });
     if (evidence instanceof ConfigError) {
       // What it would start is not known: its own variables are not set.
-      if (!isOwn) found.push(unknown(evidence, refused));
+      if (!isOwn) found.push(unknown(name, evidence, refused));
       continue;
     }
     if (isOwn && registry.isUnchanged(name, evidence)) continue;
+    const change = registry.changeOf(name, params, evidence);
     found.push({
+      name: `server ${name}`,
+      value: [params, evidence],
       show: () => {
         const what = isOwn
           ? "its files in the workspace, or its sandbox settings, have changed since you registered it"
@@ -197,6 +201,9 @@ async function servers(workspace: string, io: CommandIo): Promise<Untrusted[]> {
           [`MCP server "${name}": ${what}`, ...launchRows([name, params], evidence, workspace)]
             .join("\n"),
         );
+        if (change === undefined) return;
+        io.err("This has changed since you accepted it:");
+        io.err(foreignChange(change.before, change.now, terminalSize().columns).trimEnd());
       },
       question: `Let code call ${name}?`,
       accepted: `Accepted MCP server "${name}"`,
@@ -216,22 +223,25 @@ async function sandboxSettings(workspace: string, io: CommandIo): Promise<Untrus
     const text = await readHostileFile(`${workspace}/${name}`);
     if (text === undefined || own.has(name, text)) continue;
     found.push({
+      name: `settings ${name}`,
+      value: text,
       show: () => {
         io.err(`The sandbox settings in ${path} have changed since you used them last:`);
-        io.err(foreignText(text, terminalSize().columns).trimEnd());
+        io.err(foreignChange(own.textOf(name), text, terminalSize().columns).trimEnd());
       },
       question: "Use them for code's sandbox?",
       accepted: `Accepted the sandbox settings in ${path}`,
       refused: `The sandbox settings in ${path} were not accepted`,
-      accept: () => own.set(name, text),
+      accept: () => own.set(name, text, text),
     });
   }
   return found;
 }
 
-function unknown(error: ConfigError, refused: string): Untrusted {
+function unknown(name: string, error: ConfigError, refused: string): Untrusted {
   const show = () => {
     throw error;
   };
-  return { show, question: "", accepted: "", refused, accept: () => Promise.resolve(false) };
+  const accept = () => Promise.resolve(false);
+  return { name, value: error.message, show, question: "", accepted: "", refused, accept };
 }

@@ -22,8 +22,9 @@ export const where: Command = {
   },
   notes: [
     "Prints where ipybox keeps its files about a workspace. The state is your",
-    "permanent decisions, the audit log and the observed results of tools. It belongs",
-    "to the workspace's path: after you moved a workspace, --adopt finds it again.",
+    "permanent decisions, the audit log, the observed results of tools and the",
+    "folders of sessions over HTTP. It belongs to the workspace's path: after you",
+    "moved a workspace, --adopt finds it again.",
     "",
     "Example:",
     "",

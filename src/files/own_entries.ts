@@ -15,20 +15,32 @@ const digests = z.record(z.string(), z.string());
 /** Which settings in a workspace count: those that the user made or accepted, or all that are there. */
 export type TrustSetting = "recorded" | "all";
 
-/** The parts of a workspace that a person can decide on. */
-const KINDS = ["registrations", "policies", "settings", "consents", "variables"] as const;
+/** The parts of a workspace that a person can decide on, and what they refused when they were asked. */
+const KINDS = [
+  "registrations",
+  "policies",
+  "settings",
+  "consents",
+  "variables",
+  "refused",
+] as const;
 
 type OwnKind = typeof KINDS[number];
 
 /** The entry among the variables that says which file they are in. No variable has this name. */
 export const FILE_IDENTITY = "the file";
 
+/** Longer texts are not kept, so that no record gets too large to be read. */
+const MAX_TEXT = 16 * 1024;
+
 const recordSchema = z.object({
   workspace: z.string(),
   own: z.partialRecord(z.enum(KINDS), digests),
+  /** The texts of entries, to show what has changed. */
+  texts: z.partialRecord(z.enum(KINDS), digests).optional(),
 });
 
-/** What a person made or accepted in a workspace: digests by name. */
+/** What a person made or accepted in a workspace: digests, and some texts, by name. */
 export type OwnRecord = Readonly<z.infer<typeof recordSchema>>;
 
 type Digests = Readonly<Record<string, string>>;
@@ -52,6 +64,7 @@ export class OwnEntries {
   readonly #kind: OwnKind;
   readonly #state: string | undefined;
   #digests: Digests | undefined;
+  #texts: Digests = {};
 
   private constructor(workspace: string, kind: OwnKind, state: string | undefined) {
     this.#workspace = workspace;
@@ -82,8 +95,12 @@ export class OwnEntries {
 
   /** Reads what other processes have written since. */
   async reload(): Promise<void> {
-    const record = unkept.get(this.#workspace) ?? await readRecord(this.#workspace, this.#state);
-    this.#digests = record.own[this.#kind];
+    this.#take(unkept.get(this.#workspace) ?? await readRecord(this.#workspace, this.#state));
+  }
+
+  #take({ own, texts }: OwnRecord): void {
+    this.#digests = own[this.#kind];
+    this.#texts = texts?.[this.#kind] ?? {};
   }
 
   /** Whether an entry is unchanged since the user made or accepted it. */
@@ -97,15 +114,27 @@ export class OwnEntries {
     return Object.hasOwn(all, name) ? all[name] : undefined;
   }
 
-  /** Records again what was recorded. */
-  async restore(name: string, digest: string | undefined): Promise<void> {
-    await this.#record((all) => changed(all, name, digest));
+  /** The text of an entry as the user made or accepted it, if it was kept. */
+  textOf(name: string): string | undefined {
+    return Object.hasOwn(this.#texts, name) ? this.#texts[name] : undefined;
   }
 
-  /** Records that an entry is the user's own; `undefined` removes it. Whether other processes see that. */
-  async set(name: string, value: unknown): Promise<boolean> {
+  /** Records again what was recorded. */
+  async restore(name: string, digest: string | undefined): Promise<void> {
+    await this.#record((all) => changed(all, name, digest), (all) => changed(all, name, undefined));
+  }
+
+  /**
+   * Records that an entry is the user's own, and keeps its text; `undefined` removes it. Whether other
+   * processes see that.
+   */
+  async set(name: string, value: unknown, text?: string): Promise<boolean> {
     const digest = value === undefined ? undefined : digestOf(this.#workspace, name, value);
-    return await this.#record((all) => changed(all, name, digest));
+    const kept = text === undefined || text.length > MAX_TEXT ? undefined : text;
+    return await this.#record(
+      (all) => changed(all, name, digest),
+      (all) => changed(all, name, kept),
+    );
   }
 
   /** Records entries instead of all earlier ones, or only if there are none. */
@@ -113,14 +142,18 @@ export class OwnEntries {
     const entries = Object.entries(values).map(([name, value]) =>
       [name, digestOf(this.#workspace, name, value)] as const
     );
-    return await this.#record((all) => ifNone && all || Object.fromEntries(entries));
+    return await this.#record((all) => ifNone && all || Object.fromEntries(entries), () => ({}));
   }
 
-  async #record(change: (all: Digests | undefined) => Digests): Promise<boolean> {
+  async #record(
+    change: (all: Digests | undefined) => Digests,
+    changeTexts: (all: Digests | undefined) => Digests,
+  ): Promise<boolean> {
     const [workspace, kind] = [this.#workspace, this.#kind];
-    const after = ({ own }: OwnRecord): OwnRecord => ({
+    const after = ({ own, texts }: OwnRecord): OwnRecord => ({
       workspace,
       own: { ...own, [kind]: change(own[kind]) },
+      texts: { ...texts, [kind]: changeTexts(texts?.[kind]) },
     });
     const folder = recordsIn(this.#state);
     try {
@@ -128,7 +161,7 @@ export class OwnEntries {
         using _lock = await lockUserFolder(folder);
         const record = after(await readRecord(workspace, this.#state));
         await replaceHostileFile(join(folder, nameOf(workspace)), JSON.stringify(record) + "\n");
-        this.#digests = record.own[kind];
+        this.#take(record);
         return true;
       }
     } catch (error) {
@@ -136,7 +169,7 @@ export class OwnEntries {
     }
     const record = after(unkept.get(workspace) ?? await readRecord(workspace, this.#state));
     unkept.set(workspace, record);
-    this.#digests = record.own[kind];
+    this.#take(record);
     return false;
   }
 }
@@ -145,9 +178,9 @@ function digestOf(workspace: string, name: string, value: unknown): string {
   return sha256(canonicalJson(toExact([workspace, name, value])));
 }
 
-function changed(all: Digests = {}, name: string, digest: string | undefined): Digests {
+function changed(all: Digests = {}, name: string, value: string | undefined): Digests {
   const others = Object.entries(all).filter(([other]) => other !== name);
-  return Object.fromEntries([...others, ...digest === undefined ? [] : [[name, digest] as const]]);
+  return Object.fromEntries([...others, ...value === undefined ? [] : [[name, value] as const]]);
 }
 
 /** What is recorded of all workspaces. */

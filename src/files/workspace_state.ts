@@ -1,13 +1,16 @@
 /**
- * ipybox's own files about a workspace: permanent decisions, the audit log, and observed results. They
- * are in the user's state folder, out of reach of code, of repositories, and of agents' file tools.
+ * ipybox's own files about a workspace: permanent decisions, the audit log, observed results, and the
+ * folders of sessions over HTTP. They are in the user's state folder, out of reach of repositories, of
+ * agents' file tools, and of code, which sees only the folder of its own session.
  *
  * @module
  */
-import { basename, join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { isRecord } from "../json/exact.ts";
 import { parsedJson } from "../json/plain.ts";
+import { realPathIfSeen } from "../process/trusted_path.ts";
 import { OwnEntries } from "./own_entries.ts";
+import { removeTree } from "./remove_tree.ts";
 import {
   ifPresent,
   lockUserFolder,
@@ -74,6 +77,22 @@ export async function adoptState(
   return "adopted";
 }
 
+/** Where the folders of a workspace's sessions over HTTP are, whether they exist or not. */
+export async function sessionsPath(workspace: string): Promise<string | undefined> {
+  const state = await statePath(workspace);
+  return state && join(state, SESSIONS);
+}
+
+/** The real path of the workspace whose session has this folder; `undefined` if it is no session's. */
+export async function workspaceOfSession(folder: string): Promise<string | undefined> {
+  const sessions = dirname(await realPathIfSeen(resolve(folder)));
+  const root = usableState(ROOT);
+  if (root === undefined || basename(sessions) !== SESSIONS) return undefined;
+  const state = dirname(sessions);
+  if (dirname(state) !== await realPathIfSeen(root)) return undefined;
+  return await readHostileFile(join(state, WORKSPACE));
+}
+
 /** Removes the state of a workspace that is removed. */
 export async function discardState(workspace: string): Promise<void> {
   const place = await placeOf(workspace);
@@ -88,7 +107,13 @@ export async function abandonedStates(): Promise<
   return root === undefined ? [] : await Array.fromAsync(abandonedIn(root));
 }
 
+/** Removes one of them. Code wrote what is in its sessions' folders. */
+export async function discardAbandoned(path: string): Promise<void> {
+  await removeTree(path, { through: join(path, "../.removed") });
+}
+
 const ROOT = "workspaces";
+const SESSIONS = "sessions";
 
 interface Place {
   /** The workspace's real path. */
@@ -98,8 +123,9 @@ interface Place {
 }
 
 async function placeOf(path: string): Promise<Place | undefined> {
-  const root = usableState(ROOT);
-  if (root === undefined) return undefined;
+  const usable = usableState(ROOT);
+  if (usable === undefined) return undefined;
+  const root = await realPathIfSeen(usable);
   const workspace = await ifPresent(Deno.realPath(path)) ?? resolve(path);
   return { workspace, root, folder: join(root, nameFor(workspace)) };
 }

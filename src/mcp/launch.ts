@@ -239,7 +239,7 @@ async function requireTrusted(
   });
   if (settingsFiles === undefined || settingsFiles.includes(settings)) return;
   if (!isInside(settings, workspace)) return;
-  if (stateOf(workspace).some((state) => isInside(settings, state))) return;
+  if (isInside(settings, stateOf(workspace))) return;
   throw new ConfigError(
     `Cannot start MCP server "${serverName}": executed code can write to ${settings}. Move ` +
       "these settings to .ipybox/ or out of the workspace, or restart with the server registered",

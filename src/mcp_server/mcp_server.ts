@@ -61,7 +61,7 @@ export class McpServer implements AsyncDisposable {
 
   /**
    * Serves MCP, of both protocol eras, over streamable HTTP. Each client session has a kernel and a
-   * separate folder, `.ipybox/sessions/<id>` in the workspace, and starts with the workspace's servers.
+   * separate folder, in the user's state folder, and starts with the workspace's servers.
    *
    * @param options The workspace, the address and the tokens.
    * @returns The running server; {@linkcode McpServer.http} has its address.
@@ -70,8 +70,8 @@ export class McpServer implements AsyncDisposable {
    * with settings, sessions are durable and no tokens were given, or `pool` is combined with an option
    * that sessions started ahead cannot have.
    * @throws {RangeError} A number of sessions or a time limit is not positive.
-   * @throws {ConfigError} The workspace must not be shared with sessions, or a
-   * token's placement cannot be used.
+   * @throws {ConfigError} The workspace must not be shared with sessions, a token's placement cannot be
+   * used, or the user's state folder cannot be written to.
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
     checkHttp(options);
@@ -80,6 +80,7 @@ export class McpServer implements AsyncDisposable {
     const { BearerTokens, EVERYBODY } = await import("./http/bearer_tokens.ts");
     const { HttpMcpServer } = await import("./http/server.ts");
     const { refuseReady, SessionPool } = await import("./http/sessions.ts");
+    const { makeSessionFolders } = await import("./http/session_folders.ts");
     const { refuseUnshareable } = await import("./http/workspace_share.ts");
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
     const { version = "0", allowRegistrations = false, workspace, durable, ...session } = more;
@@ -98,6 +99,7 @@ export class McpServer implements AsyncDisposable {
     await using parts = new AsyncDisposableStack();
     const root = await realWorkspace(workspace ?? ".");
     if (share !== undefined) await refuseUnshareable(root, session.sandbox);
+    await makeSessionFolders(root);
     const pool = parts.use(
       new SessionPool({
         ...session,

@@ -126,7 +126,7 @@ interface Way {
 export async function reliablePath(path: string, options: ReliablePathOptions): Promise<string> {
   const workspace = await realOr(resolve(options.workspace));
   const { steps, real } = await follow(resolve(path), options.workspace, workspace);
-  const anchors = options.anchors ?? [real, ...stateOf(workspace)];
+  const anchors = options.anchors ?? [real, stateOf(workspace)];
   const loose = steps.filter((step) => isLoose(step, workspace, anchors));
   const bad = loose.find(({ isLink }) => isLink) ?? loose[0];
   if (bad === undefined) return real;
@@ -146,16 +146,12 @@ export async function reliablePath(path: string, options: ReliablePathOptions): 
 export async function isInReach(path: string, folder: string): Promise<boolean> {
   const workspace = await realOr(resolve(folder));
   const { steps } = await follow(resolve(path), folder, workspace);
-  return steps.some((step) => isLoose(step, workspace, stateOf(workspace)));
+  return steps.some((step) => isLoose(step, workspace, [stateOf(workspace)]));
 }
 
-/**
- * The folder of a workspace for files that the host relies on. A session over HTTP, whose folder is in
- * that of its workspace, has none: only its code, and servers that code calls, create files there.
- */
-export function stateOf(workspace: string): readonly string[] {
-  const isSession = resolve(workspace).split("/").includes(WORKSPACE_STATE);
-  return isSession ? [] : [join(workspace, WORKSPACE_STATE)];
+/** The folder of a workspace for files that the host relies on. */
+export function stateOf(workspace: string): string {
+  return join(workspace, WORKSPACE_STATE);
 }
 
 function isLoose({ path, isLink }: Step, workspace: string, anchors: readonly string[]): boolean {

@@ -5,6 +5,7 @@ import { stderrLogger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { OwnEntries } from "../files/own_entries.ts";
 import { readHostileFile } from "../files/safe.ts";
+import { workspaceOfSession } from "../files/workspace_state.ts";
 import { problemLines } from "../json/problems.ts";
 import { isInside, realPathIfSeen } from "../process/trusted_path.ts";
 import { STATE_FOLDER } from "./hidden.ts";
@@ -183,7 +184,7 @@ export async function readOwnConfig(
     );
     return parseSandboxConfig({});
   }
-  await own.set(name, text);
+  await own.set(name, text, text);
   return config;
 }
 
@@ -193,8 +194,8 @@ async function refuseOfProject(
   { project, workspace }: { readonly project: string; readonly workspace: string },
 ): Promise<void> {
   const folders = [resolve(project), await Deno.realPath(project)];
-  // The folders of sessions over HTTP, which read the workspace that ipybox serves.
-  if (folders.some((folder) => isInside(workspace, join(folder, STATE_FOLDER)))) return;
+  const served = await workspaceOfSession(workspace);
+  if (served !== undefined && folders.includes(served)) return; // its sessions share its settings
   const path = paths.find((path) => folders.some((folder) => isInside(path, folder)));
   if (path === undefined) return;
   throw new ConfigError(

@@ -7,6 +7,7 @@ import { PinnedFolder, settlePath } from "../files/pinned_folder.ts";
 import { runFolders } from "../files/private_folder.ts";
 import { ifPresent, lstatIfPresent } from "../files/safe.ts";
 import { cacheFolder, dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
+import { workspaceOfSession } from "../files/workspace_state.ts";
 import { sha256 } from "../json/digest.ts";
 import { ownProgram, type ProgramPath } from "../process/program.ts";
 import {
@@ -16,7 +17,6 @@ import {
   pathsOnWay,
   realPathIfSeen,
   reliablePath,
-  stateOf,
 } from "../process/trusted_path.ts";
 import { CODE_NOTE, recordVariables } from "./own_variables.ts";
 import { STATE_FOLDER } from "./hidden.ts";
@@ -60,13 +60,14 @@ interface ObeyedFileOptions {
 
 /**
  * Refuses a file that code of another workspace could change, or where its path leads. In a workspace
- * around this one, only the text of a file counts, which its user accepts.
+ * around this one, or that of a session, only the text of a file counts, which its user accepts.
  */
 export async function refuseInOther(
   path: string,
   { workspace, what }: ObeyedFileOptions,
 ): Promise<void> {
-  const own = workspace && await realPathIfSeen(resolve(workspace));
+  const own = workspace &&
+    (await workspaceOfSession(workspace) ?? await realPathIfSeen(resolve(workspace)));
   for (const folder of await workspacesOn(path)) {
     if (own !== undefined && isInside(own, folder)) continue;
     if (!await isInReach(path, folder)) continue;
@@ -99,9 +100,14 @@ export async function realWorkspace(path: string): Promise<string> {
   );
 }
 
-/** Finds ipybox's state of the workspaces around one, which no settings open to its code. */
+/**
+ * Finds ipybox's folders in the workspaces around one, or in and around that of a session, which no settings
+ * open to its code.
+ */
 export async function statesAround(workspace: string): Promise<string[]> {
-  return (await workspacesAbove(workspace)).map((folder) => join(folder, STATE_FOLDER));
+  const served = await workspaceOfSession(workspace);
+  const inside = served === undefined ? workspace : join(served, STATE_FOLDER);
+  return (await workspacesAbove(inside)).map((folder) => join(folder, STATE_FOLDER));
 }
 
 /**
@@ -120,15 +126,10 @@ export async function refuseUnfit(workspace: string): Promise<void> {
   await refuseUserFoldersIn(workspace);
 }
 
-/**
- * The real path of a project, which code reads and must not change.
- *
- * The workspace may be in the project's own `.ipybox`, which is hidden: those of HTTP sessions are.
- */
+/** The real path of a project, which code reads and must not change. */
 export async function projectPath(project: string, workspace: string): Promise<string> {
   const folder = await Deno.realPath(project);
-  const isOwn = isInside(workspace, join(folder, STATE_FOLDER));
-  if (!isOwn && (isInside(workspace, folder) || isInside(folder, workspace))) {
+  if (isInside(workspace, folder) || isInside(folder, workspace)) {
     throw new ConfigError(
       `Cannot use ${folder} as project: code writes to the workspace ${workspace}, and must not write to ` +
         "the project; choose a workspace outside it",
@@ -340,8 +341,8 @@ async function refuseIgnoredCase(workspace: string): Promise<void> {
 
 /** Notes that code can write to a workspace from now on, and which variables are the user's. */
 export async function beginWriting(workspace: string): Promise<void> {
-  // What a session over HTTP has in its folder is code's.
-  if (stateOf(workspace).length > 0) await recordVariables(workspace);
+  // What is in a session's folder is code's.
+  if (await workspaceOfSession(workspace) === undefined) await recordVariables(workspace);
   await makeNote(join(workspace, CODE_NOTE));
 }
 

@@ -55,11 +55,16 @@ export class FirstStarts {
       throw new ToolCallError("server_unreachable", message);
     }
     const reach = workspace && reachText(serverName, evidence, workspace);
+    const change = registry.changeOf(serverName, params, evidence);
     const call: ApprovalCall = {
       kind: "change",
       serverName: "ipybox",
       toolName: "start_mcp_server",
-      arguments: sealObject(toExact({ server_name: serverName, ...shownOf(evidence) })),
+      arguments: sealObject(toExact({
+        server_name: serverName,
+        ...shownOf(evidence),
+        ...(change && { since_accepted: { old_text: change.before, new_text: change.now } }),
+      })),
       description: `Starts or connects to this, outside the code's sandbox: ` +
         `${launchText(evidence.params)}\n` + (isOwn ? CHANGED : unregistered(registry.path)) +
         (reach === undefined ? "" : ` ${reach}.`) +

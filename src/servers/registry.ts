@@ -13,6 +13,7 @@ import {
 import { checkServerName, parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { OwnEntries } from "../files/own_entries.ts";
 import type { TrustSetting } from "../files/own_entries.ts";
+import { launchText } from "./facets.ts";
 import { forgetShapes } from "./shapes.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
@@ -169,7 +170,7 @@ export class ServerRegistry {
    */
   async adopt(name: string, params: ServerParams, run: RunFiles): Promise<boolean> {
     await this.keep(name, run);
-    return await this.#own?.set(name, params) ?? false;
+    return await this.#own?.set(name, params, launchText(params)) ?? false;
   }
 
   /**
@@ -181,7 +182,9 @@ export class ServerRegistry {
   async keep(name: string, run: RunFiles): Promise<void> {
     const given = this.#given.get(name);
     const record = runsAny(run) ? filesIn(run) : undefined;
-    if (given === undefined) return void await this.#own?.set(filesOf(name), record);
+    if (given === undefined) {
+      return void await this.#own?.set(filesOf(name), record, record && runText(run));
+    }
     this.#given.set(name, { ...given, run });
     await this.#own?.set(givenFilesOf(name, given.params), record);
   }
@@ -198,6 +201,26 @@ export class ServerRegistry {
     const known = this.#own?.digestOf(givenFilesOf(name, given.params));
     if (known === undefined) await this.keep(name, run);
     else this.#given.set(name, { ...given, run });
+  }
+
+  /**
+   * How a server of the file has changed since the user registered it, in lines of text.
+   *
+   * @param name Its name.
+   * @param params How it is started or reached now.
+   * @param run What it runs now.
+   * @returns The two texts; `undefined` if the former one was not kept.
+   */
+  changeOf(
+    name: string,
+    params: ServerParams,
+    run: RunFiles,
+  ): { readonly before: string; readonly now: string } | undefined {
+    if (this.isGiven(name, params)) return undefined;
+    const isOwn = this.isOwn(name, params);
+    const before = this.#own?.textOf(isOwn ? filesOf(name) : name);
+    const now = isOwn ? runText(run) : launchText(params);
+    return before === undefined || before === now ? undefined : { before, now };
   }
 
   /**
@@ -250,7 +273,7 @@ export class ServerRegistry {
     const before = { given: this.#given.get(name), known: this.#servers.get(name) };
     const wasOwn = before.known !== undefined && this.isOwn(name, before.known);
     const files = this.#own?.digestOf(filesOf(name));
-    await this.#own?.set(name, parsed);
+    await this.#own?.set(name, parsed, launchText(parsed));
     const inFile = await this.#edit(name, parsed);
     if (this.path === undefined) this.#given.set(name, { params: parsed });
     else this.#given.delete(name); // the newer registration counts, also after a reload
@@ -352,6 +375,12 @@ function givenFilesOf(name: string, params: ServerParams): string {
 
 function filesIn({ files, settings }: RunFiles): object {
   return { files, settings: settings ?? null };
+}
+
+/** What a server runs, for people: which files have changed is seen in the beginning of their digests. */
+function runText({ files, settings }: RunFiles): string {
+  const lines = Object.entries(files).map(([path, digest]) => `${path}: ${digest.slice(0, 12)}`);
+  return [...lines, ...settings === undefined ? [] : ["sandbox settings:", settings]].join("\n");
 }
 
 function runsAny({ files, settings }: RunFiles): boolean {

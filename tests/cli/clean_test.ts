@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { makeSessionFolders } from "../../src/mcp_server/http/session_folders.ts";
 import { HeldFolder } from "../../src/files/private_folder.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { ipybox } from "../support/cli.ts";
@@ -11,7 +12,7 @@ Deno.test("ipybox clean leaves sessions in use alone", async () => {
   const options = { cwd: folder.path, env: { TMPDIR: folder.path, XDG_CACHE_HOME: folder.path } };
   await Deno.mkdir(`${folder.path}/ws`);
   const args = ["clean", "--days", "0.000001", "--workspace", `${folder.path}/ws`];
-  const sessions = `${folder.path}/ws/.ipybox/sessions`;
+  const sessions = await makeSessionFolders(`${folder.path}/ws`);
   {
     await using server = await HttpMcp.start(["--no-token", "--workspace", `${folder.path}/ws`]);
     const answer = await fetch(server.address.url, {
@@ -46,7 +47,7 @@ Deno.test("ipybox clean removes what is left over, and nothing else", async () =
   const young = `${parents[0]}/young`; // without a lock: it has just been made
   const cloned = `${temporary}/ipybox-examples`; // a repository with a file of that name
   const packages = `${cache}/ipybox/python/packages`;
-  const [old, used] = [`${cwd}/.ipybox/sessions/old`, `${cwd}/.ipybox/sessions/used`];
+  const [old, used] = [`${cwd}/.ipybox/sessions/old`, `${cwd}/.ipybox/sessions/used`]; // as formerly
   const [gone, kept] = [`${packages}/gone`, `${packages}/kept`];
   const caches = `${cache}/ipybox/workspaces`;
   const [goneCache, keptCache] = [`${caches}/gone`, `${caches}/kept`];

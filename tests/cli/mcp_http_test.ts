@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { makeSessionFolders } from "../../src/mcp_server/http/session_folders.ts";
 import { McpServer } from "../../src/mcp_server/mcp_server.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { silentLogger } from "../../src/base/log.ts";
@@ -32,7 +33,7 @@ Deno.test("Clients over HTTP keep their state and do not see each other's", asyn
       });
       const [folder = "", others = ""] = text.split("\n");
       assertEquals(others, `['${folder.split("/").at(-1)}'] True`);
-      assertStringIncludes(folder, `${workspace.path}/.ipybox/sessions/`);
+      assertStringIncludes(folder, `${await makeSessionFolders(workspace.path)}/`);
       folders.push(folder);
     });
   }
@@ -274,7 +275,7 @@ for (const kind of CLIENT_KINDS) {
     assertStringIncludes(asked[0] ?? "", "raw.count");
 
     const cancel = new AbortController();
-    const mark = `${workspace.path}/.ipybox/sessions`;
+    const mark = await makeSessionFolders(workspace.path);
     const running = host.call(CELL, {
       code: "kept = 1\nopen('begun', 'w').close()\nimport time\ntime.sleep(1000)",
     }, { signal: cancel.signal });

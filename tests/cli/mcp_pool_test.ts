@@ -5,6 +5,7 @@ import {
   assertNotEquals,
   assertStringIncludes,
 } from "@std/assert";
+import { makeSessionFolders } from "../../src/mcp_server/http/session_folders.ts";
 import { join } from "node:path";
 import { runningSessions } from "../../src/mcp_server/running_sessions.ts";
 import { ipybox } from "../support/cli.ts";
@@ -47,8 +48,9 @@ class PoolServer implements AsyncDisposable {
   }
 
   async folders(): Promise<string[]> {
-    const sessions = Deno.readDir(join(this.workspace, ".ipybox", "sessions"));
-    return (await Array.fromAsync(sessions)).map(({ name }) => name);
+    const sessions = Deno.readDir(await makeSessionFolders(this.workspace));
+    const folders = (await Array.fromAsync(sessions)).filter(({ isDirectory }) => isDirectory);
+    return folders.map(({ name }) => name);
   }
 
   async connect(token: string = ALICE): Promise<McpHost> {
@@ -64,7 +66,7 @@ class PoolServer implements AsyncDisposable {
 async function selfOf(host: McpHost): Promise<{ id: string; startedAt: number }> {
   const { text } = await host.call(CELL, { code: SELF });
   const [folder = "", ticks] = text.split("\n");
-  assertMatch(folder, /\/\.ipybox\/sessions\/[\da-f-]{36}$/, text);
+  assertMatch(folder, /\/ipybox\/workspaces\/[\da-f]{32}\/sessions\/[\da-f-]{36}$/, text);
   return { id: folder.split("/").at(-1) ?? "", startedAt: Number(ticks) };
 }
 

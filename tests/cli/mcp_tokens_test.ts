@@ -1,5 +1,6 @@
 /** `ipybox mcp --http`: tokens with settings of their own, and what an owner's sessions know of each other. */
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { makeSessionFolders } from "../../src/mcp_server/http/session_folders.ts";
 import { dirname } from "node:path";
 import { silentLogger } from "../../src/base/log.ts";
 import { endDurable, listSessions } from "../../src/executor/durable.ts";
@@ -109,7 +110,7 @@ Deno.test("Kernels of a token with a placement run there, also where sessions ar
   await using alice = await McpHost.join({ url, token: ALICE }, { kind: "2.x legacy" });
   await using bob = await McpHost.join({ url, token: BOB }, { kind: "2.x legacy" });
   assertMatch(await alice.execute(FOLDER), FAR);
-  assertStringIncludes(await bob.execute(FOLDER), `${folder.path}/.ipybox/sessions/`);
+  assertStringIncludes(await bob.execute(FOLDER), await makeSessionFolders(folder.path));
   await assertRejects(
     () => serve(folder, [{ token: ALICE, placement: { type: "docker", cpus: -1 } }]),
     Error,
@@ -119,12 +120,13 @@ Deno.test("Kernels of a token with a placement run there, also where sessions ar
 
 Deno.test("A durable session stays where it is when the placement of its token changes", async () => {
   await using folder = await TempFolder.create();
+  const folders = await makeSessionFolders(folder.path);
   const first = await serve(folder, [{ token: ALICE, placement: THERE }, BOB], { durable: true });
   const { url = new URL("http://127.0.0.1") } = first.http ?? {};
   const port = Number(url.port);
   await using _sessions = {
     [Symbol.asyncDispose]: async () => {
-      const left = await listSessions((one) => one.workspace.startsWith(folder.path));
+      const left = await listSessions((one) => one.workspace.startsWith(folders));
       for (const { id } of left) await endDurable(id);
     },
   };
@@ -145,7 +147,7 @@ Deno.test("A durable session stays where it is when the placement of its token c
   assertMatch(await bob.execute("print(y)"), news);
   assertEquals(await bob.execute(FOLDER), near);
   await using next = await McpHost.join({ url, token: ALICE }, { kind: "2.x legacy" });
-  assertStringIncludes(await next.execute(FOLDER), folder.path);
+  assertStringIncludes(await next.execute(FOLDER), folders);
 });
 
 browserTest(

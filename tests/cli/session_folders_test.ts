@@ -1,4 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import { lockOf, makeSessionFolders } from "../../src/mcp_server/http/session_folders.ts";
 import { leaveEndedSessions } from "../support/ended_sessions.ts";
 import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
@@ -33,15 +34,16 @@ function authorization(token: string | undefined): Record<string, string> {
 }
 
 async function foldersOf(workspace: string): Promise<Set<string>> {
-  const entries = await Array.fromAsync(Deno.readDir(`${workspace}/.ipybox/sessions`));
-  return new Set(entries.map(({ name }) => name));
+  const entries = await Array.fromAsync(Deno.readDir(await makeSessionFolders(workspace)));
+  return new Set(entries.flatMap(({ name, isDirectory }) => isDirectory ? [name] : []));
 }
 
 Deno.test("ipybox mcp --http keeps the folders of the last hundred ended sessions", async () => {
   await using workspace = await TempFolder.create();
   const args = ["--no-token", "--workspace", workspace.path];
   const ended = await leaveEndedSessions(workspace.path);
-  const state = await stateOf(`${workspace.path}/.ipybox/sessions/${ended[0]}`);
+  const folders = await makeSessionFolders(workspace.path);
+  const state = await stateOf(`${folders}/${ended[0]}`);
   await using server = await HttpMcp.start(args);
   const { url } = server.address;
   const live = await open(url); // longer than the others
@@ -57,7 +59,9 @@ Deno.test("ipybox mcp --http keeps the folders of the last hundred ended session
     async () => (await foldersOf(workspace.path)).size <= expected.size,
   );
   assertEquals(await foldersOf(workspace.path), expected);
-  await assertRejects(() => Deno.lstat(state), Deno.errors.NotFound);
+  for (const path of [state, lockOf(`${folders}/${ended[0]}`)]) {
+    await assertRejects(() => Deno.lstat(path), Deno.errors.NotFound);
+  }
 
   // Another server leaves the sessions of this one alone, too.
   await using other = await HttpMcp.start(args);
@@ -100,7 +104,7 @@ Deno.test("Ended sessions of one token remove no folder of another's, also after
 
 Deno.test("ipybox mcp --http removes the folders of old sessions when it starts", async () => {
   await using workspace = await TempFolder.create();
-  const folders = `${workspace.path}/.ipybox/sessions`;
+  const folders = await makeSessionFolders(workspace.path);
   const long = new Date(Date.now() - 40 * 86_400_000);
   for (const name of ["old", "used"]) {
     await Deno.mkdir(`${folders}/${name}/deep`, { recursive: true });

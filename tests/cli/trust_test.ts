@@ -1,12 +1,14 @@
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
-import { ipybox } from "../support/cli.ts";
+import { cliArguments, ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
+import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
 import { loadPolicy } from "../../src/approval/rules/file.ts";
+import { readOwnConfig } from "../../src/sandbox/config.ts";
 import { CODE_NOTE, recordVariables } from "../../src/sandbox/own_variables.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { startEvidence } from "../../src/servers/start_evidence.ts";
@@ -91,7 +93,7 @@ Deno.test("with trust: all, what is there at the start counts, and nothing is re
   await assertRejects(() => runner.run("raw", "count"), ToolCallError, "was not started");
 });
 
-Deno.test("ipybox run asks about new settings at a terminal, once, and runs without those refused", async () => {
+Deno.test("ipybox run asks about new settings at a terminal once, and runs without those refused", async () => {
   await using folder = await changedWorkspace();
   const cwd = folder.path;
   const run = async (answers: readonly (readonly [string, string])[]) => {
@@ -109,11 +111,149 @@ Deno.test("ipybox run asks about new settings at a terminal, once, and runs with
   ]);
   assertStringIncludes(first, "were not accepted");
   assertEquals(await counting(cwd), { ...ALL, variables: { OLD: "2" } });
-  await run([["use them? [y/N]", "y\n"]]);
+  const second = await run([]);
+  assertEquals(second.includes("[y/N]"), false);
+  assertStringIncludes(second, "ignored ADDED");
+  await Deno.writeTextFile(`${cwd}/.env`, "OLD=2\nADDED=another value\n");
+  await run([["use them? [y/N]", "n\n"]]);
+  const trusted = await ipyboxAtTerminal(["trust"], [["use them? [y/N]", "y\n"]], { cwd });
+  assertEquals(trusted.code, 0, trusted.output);
   assertEquals((await run([])).includes("[y/N]"), false);
   await Deno.writeTextFile(`${cwd}/.ipybox/policy.json`, POLICY.replace("raw.count", "raw.*"));
   await run([["Accept it? [y/N]", "y\n"]]); // an editor's change
   assertEquals((await run([])).includes("[y/N]"), false);
+});
+
+Deno.test("what was refused is asked about again once it was accepted and revoked", async () => {
+  await using folder = await changedWorkspace();
+  const cwd = folder.path;
+  const refuse = async () =>
+    await ipyboxAtTerminal(["run", "-c", "1"], [
+      ["use them? [y/N]", "y\n"],
+      ["call raw? [y/N]", "n\n"],
+      ["Accept it? [y/N]", "n\n"],
+    ], { cwd });
+  assertEquals((await refuse()).code, 0);
+  assertEquals((await ipybox(["trust", "--yes"], { cwd })).code, 0);
+  assertEquals((await ipybox(["trust", "--revoke"], { cwd })).code, 0);
+  assertEquals((await refuse()).code, 0);
+});
+
+Deno.test("ipybox trust shows how a setting differs from what was accepted before", async () => {
+  await using folder = await changedWorkspace();
+  const cwd = await Deno.realPath(folder.path);
+  const write = async (allowed: string, arg: string, domain: string) => {
+    const denied = Array.from({ length: 20 }, (_, at) => ({ effect: "deny", tool: `no.${at}` }));
+    const rules = [...denied, { effect: "allow", tool: allowed }];
+    const raw = { ...rawServer(), env: { TOKEN: `secret of ${arg}`, ARG: arg } };
+    const network = { allowedDomains: ["example.com", domain] };
+    const files = { policy: { rules }, mcp: { mcpServers: { raw } }, sandbox: { network } };
+    for (const [name, content] of Object.entries(files)) {
+      await Deno.writeTextFile(`${cwd}/.ipybox/${name}.json`, JSON.stringify(content, null, 1));
+    }
+  };
+  await write("raw.one", "old", "old.example");
+  await readOwnConfig(`${cwd}/.ipybox/sandbox.json`, { workspace: cwd });
+  assertEquals((await ipybox(["trust", "--yes"], { cwd })).code, 0);
+  await write("raw.two", "new", "new.example");
+
+  const { stderr } = await ipybox(["trust", "--yes"], { cwd });
+
+  const changes = [...stderr.matchAll(/^ {2}\| [-+] .*$/gm)].map(([row]) => row.slice(4));
+  const expected = [
+    /^-.*ARG=old/,
+    /^\+.*ARG=new/,
+    /old\.example/,
+    /new\.example/,
+    /raw\.one/,
+    /raw\.two/,
+  ];
+  for (const [at, sign] of ["-", "+", "-", "+", "-", "+"].entries()) {
+    const found = changes.filter((text) => text.startsWith(sign) && expected[at]?.test(text));
+    assertEquals(found.length, 1, `${expected[at]} in ${changes.join("\n")}`);
+  }
+  for (const unchanged of ["no.3", "secret of old"]) {
+    assertEquals(stderr.includes(unchanged), false, unchanged);
+  }
+});
+
+Deno.test("two processes that ask about the same settings keep what both are told", async () => {
+  await using folder = await changedWorkspace();
+  const workspace = folder.path;
+  const mcpServers = { raw: rawServer(), more: rawServer() };
+  await Deno.writeTextFile(`${workspace}/.ipybox/mcp.json`, JSON.stringify({ mcpServers }));
+  // This one has read what counts, and asks.
+  const registry = await ServerRegistry.open({ workspace });
+  const params = registry.get("raw");
+  if (params === undefined) throw new Error("It is not in the file");
+  const evidence = await startEvidence("raw", params, { workspace, log: silentLogger });
+  // Others ask, too, and are told earlier.
+  const others = await Promise.all(
+    [1, 2, 3].map(() => ipybox(["trust", "--yes"], { cwd: workspace })),
+  );
+  assertEquals(others.map(({ code }) => code), [0, 0, 0]);
+  await registry.adopt("raw", params, evidence);
+  assertEquals(await counting(workspace), ALL);
+  const { stderr } = await ipybox(["trust"], { cwd: workspace });
+  assertStringIncludes(stderr, "Nothing to accept");
+});
+
+testIf(
+  Deno.build.os === "linux",
+  "only bwrap mounts anything without being root",
+  {
+    name:
+      "settings on a read-only disk count once they were accepted, as far as that can be recorded",
+    fn: async () => {
+      await using folder = await changedWorkspace();
+      await using state = await TempFolder.create();
+      const workspace = await Deno.realPath(folder.path);
+      const on = async (disk: string, ...args: string[]) => {
+        const mounts = ["--dev-bind", "/", "/", "--ro-bind", disk, disk, "--"];
+        const { code, stderr } = await new Deno.Command("bwrap", {
+          args: [...mounts, Deno.execPath(), ...cliArguments, ...args],
+          cwd: workspace,
+          env: { XDG_STATE_HOME: state.path, NO_COLOR: "1" },
+        }).output();
+        return [code, new TextDecoder().decode(stderr)] as const;
+      };
+      const unkept = /counts in this process only: the state folder .* is not writable/g;
+      const env = { XDG_STATE_HOME: state.path };
+      for (const _again of [1, 2]) {
+        const [code, stderr] = await on(state.path, "trust", "--yes");
+        assertEquals([code, stderr.match(unkept)?.length], [1, 1], stderr);
+        assertMatch(stderr, /Accepted MCP server "raw"/);
+      }
+      const [accepted, stderr] = await on(workspace, "trust", "--yes");
+      assertEquals(accepted, 0, stderr);
+      assertStringIncludes((await ipybox(["trust"], { cwd: workspace, env })).stderr, "Nothing to");
+      const [refused, why] = await on(workspace, "run", "-c", "1");
+      assertEquals(refused, 2, why);
+      assertMatch(why, /cannot be written to: .*only read this folder: ipybox mcp --project/);
+      const [unserved, reason] = await on(state.path, "mcp", "--http", "0");
+      assertEquals(unserved, 2, reason);
+      assertStringIncludes(reason, "Set XDG_STATE_HOME to a folder that can");
+    },
+  },
+);
+
+Deno.test("where the state folder cannot be written to, each session asks, and goes by the answers", async () => {
+  await using folder = await changedWorkspace();
+  const [cwd, env] = [folder.path, { XDG_STATE_HOME: "/sys" }];
+  const policy = '{"rules": [{"effect": "allow", "server": "raw", "tool": "count"}]}';
+  await Deno.writeTextFile(`${cwd}/.ipybox/policy.json`, policy);
+  const code = `
+from ipybox_runtime import ToolRunner
+print(ToolRunner("raw").run_sync("count").text, "call")`;
+  for (const _session of [1, 2]) {
+    const { output } = await ipyboxAtTerminal(["run", "-c", code], [
+      ["use them? [y/N]", "y\n"],
+      ["call raw? [y/N]", "y\n"],
+      ["Accept it? [y/N]", "y\n"],
+    ], { cwd, env });
+    assertEquals(output.match(/counts in this process only/g)?.length, 1, output);
+    assertStringIncludes(output, "1 call"); // neither the server nor the call is asked about
+  }
 });
 
 Deno.test("ipybox run --trust lets the settings of a workspace count once", async () => {

@@ -119,6 +119,10 @@ Deno.test("a registered server is asked about once another clone has brought its
     const { asked, text } = await start(workspace, "reject");
     assertEquals(asked.length, 1, name);
     assertStringIncludes(asked[0] ?? "", "It is registered, and its files in the workspace");
+    assertMatch(
+      asked[0] ?? "",
+      /"old_text":"\.ipybox\/w: (.{12})","new_text":"\.ipybox\/w: (?!\1)/,
+    );
     assertMatch(text, /was not started: .* have changed since it was registered/);
     await using server = await HttpMcp.start(["--workspace", workspace]);
     await using _host = await McpHost.join(server.address);

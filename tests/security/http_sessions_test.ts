@@ -3,6 +3,7 @@
  * from inside another session's kernel.
  */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { makeSessionFolders } from "../../src/mcp_server/http/session_folders.ts";
 import { z } from "zod";
 import { exists, filesBelow } from "../support/files.ts";
 import { INITIALIZE } from "../support/initialize.ts";
@@ -307,7 +308,7 @@ for (const approve of ["ask", "allow"]) {
     };
     await using tenant = await McpHost.join(server.address, { answer });
     const folder = /'(.*)'/.exec(await tenant.execute("import os; os.getcwd()"))?.[1] ?? "";
-    assertMatch(folder, /\.ipybox\/sessions\//);
+    assertMatch(folder, /\/sessions\//);
     // As a server does that may write to ${workspaceFolder}, and is called by the tenant's code.
     const proof = `${outside.path}/ran`;
     const evil = { command: "sh", args: ["-c", `id > ${proof}; cat`] };
@@ -396,6 +397,8 @@ class Siege implements AsyncDisposable {
     journal: string,
     readonly url: URL,
     readonly workspace: string,
+    /** The folder of its sessions. */
+    readonly folders: string,
     /** The file with the tokens. */
     readonly tokens: string,
     /** In a session of the older era. */
@@ -447,6 +450,7 @@ class Siege implements AsyncDisposable {
       journal,
       url,
       workspace,
+      await makeSessionFolders(workspace),
       tokens,
       alice,
       aliceModern,
@@ -458,7 +462,7 @@ class Siege implements AsyncDisposable {
 
   /** The folder of a session. */
   folder(session: string): string {
-    return `${this.workspace}/.ipybox/sessions/${session}`;
+    return `${this.folders}/${session}`;
   }
 
   /** How often alice's server was called. */

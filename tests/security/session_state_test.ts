@@ -3,6 +3,7 @@
  * those that may write to a session's folder, and those whose settings name the workspace around it.
  */
 import { assertEquals, assertMatch } from "@std/assert";
+import { makeSessionFolders } from "../../src/mcp_server/http/session_folders.ts";
 import { basename } from "node:path";
 import { readAuditLog, verifyAuditLog } from "../../src/approval/audit/reader.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
@@ -33,7 +34,7 @@ class Tenant implements AsyncDisposable {
   static async join(server: HttpMcp): Promise<Tenant> {
     const host = await McpHost.join(server.address, {});
     const folder = /'(.*)'/.exec(await host.execute("import os; os.getcwd()"))?.[1] ?? "";
-    assertMatch(folder, /\.ipybox\/sessions\//);
+    assertMatch(folder, /\/sessions\//);
     return new Tenant(host, folder);
   }
 
@@ -71,7 +72,8 @@ Deno.test("what sessions over HTTP do is in the workspace's audit log, which out
       assertEquals(files.filter((path) => path.includes("audit")), []);
     }
   }
-  await Deno.remove(`${workspace.path}/.ipybox/sessions`, { recursive: true }); // as clean-up does
+  const folders = await makeSessionFolders(workspace.path);
+  await Deno.remove(folders, { recursive: true }); // as clean-up does
 
   const lines = await Array.fromAsync(readAuditLog(workspace.path));
 
@@ -120,6 +122,31 @@ Deno.test("what servers write to a session's .ipybox decides on no server's code
   assertEquals([...(await filesBelow(outside.path)).keys()], []);
 });
 
+Deno.test("sessions have the settings of the workspace that is served, and leave no record of their own", async () => {
+  await using outside = await TempFolder.create();
+  await using state = await TempFolder.create();
+  await using workspace = await workspaceWith({ closed: { ...prober(), sandbox: "closed.json" } });
+  const settings = JSON.stringify({ filesystem: { allowWrite: [outside.path] } });
+  await Deno.writeTextFile(`${workspace.path}/closed.json`, settings);
+  await Deno.writeTextFile(`${workspace.path}/.ipybox/sandbox.json`, settings);
+  const env = { XDG_STATE_HOME: state.path };
+  const trusted = await ipybox(["trust", "--yes"], { cwd: workspace.path, env });
+  assertEquals(trusted.code, 0, trusted.stderr);
+  await using server = await HttpMcp.start([
+    ...["--workspace", workspace.path, "--approve", "allow", "--share-workspace", "read-only"],
+    ...["--sandbox-config", `${workspace.path}/.ipybox/sandbox.json`],
+  ], { env });
+  await using tenant = await Tenant.join(server);
+
+  const written = await tenant.host.execute(`open("${outside.path}/by-code", "w").write("x")`);
+  const probed = await tenant.probe("closed", { write: `write("${outside.path}/by-server")` });
+
+  assertEquals(written, "1");
+  assertMatch(probed, /^\{"write": "written"\}/);
+  const names = await Array.fromAsync(Deno.readDir(`${state.path}/ipybox/trust`));
+  assertEquals(names.filter(({ name }) => name.endsWith(".json")).length, 1);
+});
+
 Deno.test("no server's settings open the state of the workspace around a session", async () => {
   await using outside = await TempFolder.create();
   await using workspace = await TempFolder.create();
@@ -144,7 +171,7 @@ Deno.test("no server's settings open the state of the workspace around a session
     own: `write("${tenant.folder}/own")`,
     state: `open("${workspace.path}/.ipybox/mcp.json").read()`,
     others: `os.listdir("${other.folder}")`,
-    list: `[name for name in os.listdir("${workspace.path}/.ipybox") if name != "sessions"]`,
+    list: `os.listdir("${workspace.path}/.ipybox")`,
     "own state": `write("${tenant.folder}/.ipybox/planted")`,
   };
 

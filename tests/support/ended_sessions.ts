@@ -1,5 +1,9 @@
 import { BearerTokens, EVERYBODY } from "../../src/mcp_server/http/bearer_tokens.ts";
-import { KEPT_FOLDERS, makeSessionFolder } from "../../src/mcp_server/http/session_folders.ts";
+import {
+  KEPT_FOLDERS,
+  lockOf,
+  makeSessionFolder,
+} from "../../src/mcp_server/http/session_folders.ts";
 
 /**
  * Leaves as many folders of ended sessions in a workspace as a server keeps of a token.
@@ -23,7 +27,7 @@ export async function leaveEndedSessions(
     const { path, [Symbol.dispose]: end } = await makeSessionFolder(workspace, name, { owner });
     end();
     const endedAt = new Date(last.getTime() - after * 1000);
-    await Deno.utime(`${path}/.ipybox/in-use`, endedAt, endedAt);
+    await Deno.utime(lockOf(path), endedAt, endedAt);
     names.push(name);
   }
   return names;

@@ -6,6 +6,8 @@ import { TempCache } from "./temp_cache.ts";
 export interface HttpMcpOptions {
   /** The user's cache folder, where a test looks into it. */
   readonly cache?: TempCache;
+  /** Variables beside those of the tests. */
+  readonly env?: Readonly<Record<string, string>>;
   /** Its port, where a server before had it. */
   readonly port?: string;
   /** How many files and connections it may have open. */
@@ -44,7 +46,7 @@ export class HttpMcp implements AsyncDisposable {
    */
   static async start(args: readonly string[], options: HttpMcpOptions = {}): Promise<HttpMcp> {
     await using parts = new AsyncDisposableStack();
-    const { maxFiles, port = "0" } = options;
+    const { env, maxFiles, port = "0" } = options;
     const cache = options.cache ?? parts.use(await TempCache.create());
     const command = [Deno.execPath(), ...cliArguments, "mcp", "--http", port, ...args];
     const [program = "", ...rest] = maxFiles === undefined
@@ -52,7 +54,7 @@ export class HttpMcp implements AsyncDisposable {
       : ["sh", "-c", `ulimit -n ${maxFiles} && exec "$@"`, "sh", ...command];
     const process = new Deno.Command(program, {
       args: rest,
-      env: { NO_COLOR: "1", ...cache.env },
+      env: { NO_COLOR: "1", ...cache.env, ...env },
       stdin: "null",
       stdout: "null",
       stderr: "piped",

@@ -111,7 +111,19 @@ export async function writeWorkspacePolicy(workspace: string, text: string): Pro
 
 /** Records that the user accepts the text of a workspace's policy; whether that could be recorded. */
 export async function acceptPolicy(workspace: string, text: string): Promise<boolean> {
-  return await (await OwnEntries.open(workspace, "policies")).set(WORKSPACE_POLICY, text);
+  const { parsePolicy } = await reading();
+  const shown = shownPolicy(parsePolicy(WORKSPACE_POLICY, text));
+  return await (await OwnEntries.open(workspace, "policies")).set(WORKSPACE_POLICY, text, shown);
+}
+
+/** The policy that the user accepted last, as it was shown, if it was kept. */
+export async function acceptedPolicy(workspace: string): Promise<string | undefined> {
+  return (await OwnEntries.open(workspace, "policies")).textOf(WORKSPACE_POLICY);
+}
+
+/** A policy as it was parsed, not as it is written: the file's layout could hide what counts. */
+export function shownPolicy({ document }: PolicySource): string {
+  return JSON.stringify(document, null, 2);
 }
 
 /** The warning about a policy that is not accepted. */

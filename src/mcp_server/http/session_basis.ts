@@ -11,11 +11,9 @@ import { readManaged } from "../../python/managed.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { findHidden } from "../../sandbox/hidden.ts";
 import { hostPython } from "../../sandbox/wall.ts";
-import { projectPath } from "../../sandbox/workspace.ts";
 import { ServerRegistry } from "../../servers/registry.ts";
 import { startsUnasked } from "../../servers/start_evidence.ts";
 import type { SessionOptions } from "../session.ts";
-import { sessionFolders } from "./session_folders.ts";
 
 /** What a workspace's sessions are created from. */
 export interface SessionBasisOptions {
@@ -79,7 +77,7 @@ export async function basisOf(options: SessionBasisOptions): Promise<string> {
 
 /** What a session hides. A file that was replaced since is another one, and not hidden. */
 async function hiddenIn(project: string, workspace: string): Promise<readonly unknown[]> {
-  const folder = await projectPath(project, sessionFolders(workspace));
+  const folder = await Deno.realPath(project);
   const python = await hostPython(workspace);
   const { paths } = await findHidden(folder, { python });
   return await Promise.all(paths.map(async (path) => [path, await fileOf(path)]));

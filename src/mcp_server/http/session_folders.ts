@@ -1,12 +1,14 @@
 import { basename, dirname, join } from "node:path";
+import { ConfigError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { randomToken } from "../../base/tokens.ts";
 import { isRunning, type ListedSession, listSessions } from "../../executor/durable.ts";
 import { folderUsage } from "../../files/folder_usage.ts";
 import { PinnedFolder } from "../../files/pinned_folder.ts";
-import { removeFromWorkspace } from "../../files/remove_tree.ts";
+import { removeTree } from "../../files/remove_tree.ts";
 import { ifPresent, isPlainFolder, lstatIfPresent } from "../../files/safe.ts";
-import { discardState } from "../../files/workspace_state.ts";
+import { isUnwritable } from "../../files/user_folders.ts";
+import { discardState, makeWorkspaceState, sessionsPath } from "../../files/workspace_state.ts";
 import { PackageFolder } from "../../python/packages.ts";
 
 /** The days without a change after which the folder of an ended session is old. */
@@ -29,20 +31,36 @@ interface OldSessions {
   readonly keep?: number;
 }
 
-/** A session's process locks it, out of code's reach. It has the time of the end, and the owner. */
-const LOCK = ".ipybox/in-use";
 const MAX_OWNER = 100;
 /** The owner of sessions that were started ahead. Nobody needs their folders once they have ended. */
 export const NOBODY = "nobody";
 
-/** The folder of a workspace's sessions, which neither its own code nor other sessions see. */
-export function sessionFolders(workspace: string): string {
-  return join(workspace, ".ipybox", "sessions");
+/** The file that a session's process locks, beside its folder. It has the time of the end, and the owner. */
+export function lockOf(session: string): string {
+  return `${session}.in-use`;
+}
+
+/** Makes the folder of a workspace's sessions. */
+export async function makeSessionFolders(workspace: string): Promise<string> {
+  try {
+    await makeWorkspaceState(workspace);
+    const folders = await sessionsPath(workspace);
+    if (folders !== undefined) {
+      await Deno.mkdir(folders, { recursive: true, mode: 0o700 });
+      return folders;
+    }
+  } catch (error) {
+    if (!isUnwritable(error)) throw error;
+  }
+  throw new ConfigError(
+    "Cannot keep the folders of sessions: the state folder (~/.local/state/ipybox) cannot be written to. " +
+      "Set XDG_STATE_HOME to a folder that can",
+  );
 }
 
 /** The durable sessions of a workspace's clients; no others are asked for their status. */
 export async function durableSessions(workspace: string): Promise<ListedSession[]> {
-  const folders = sessionFolders(workspace);
+  const folders = await sessionsPath(workspace);
   return await listSessions(({ workspace }) => dirname(workspace) === folders);
 }
 
@@ -52,19 +70,14 @@ export async function makeSessionFolder(
   id: string,
   { owner, continues = false }: { readonly owner: string; readonly continues?: boolean },
 ): Promise<SessionFolder> {
-  const folders = sessionFolders(workspace);
-  const path = join(folders, id);
-  await using state = await PinnedFolder.open(dirname(folders));
-  await using sessions = await state.child(basename(folders));
-  if (!continues) await Deno.mkdir(join(sessions.path, id));
-  await using session = await sessions.child(id, { create: false });
-  await using own = await session.child(dirname(LOCK));
-  const making = join(own.path, `${basename(LOCK)}.${randomToken().slice(0, 12)}`);
+  const path = join(await makeSessionFolders(workspace), id);
+  if (!continues) await Deno.mkdir(path);
+  const making = `${lockOf(path)}.${randomToken().slice(0, 12)}`;
   const lock = await Deno.open(making, { createNew: true, write: true, mode: 0o600 });
   try {
     await lock.lock(true);
     write(lock, owner);
-    await Deno.rename(making, join(own.path, basename(LOCK))); // it is never seen unlocked
+    await Deno.rename(making, lockOf(path)); // it is never seen unlocked
   } catch (error) {
     lock.close();
     throw error;
@@ -86,29 +99,34 @@ function write(lock: Deno.FsFile, owner: string): void {
   lock.writeSync(new TextEncoder().encode(owner));
 }
 
-/** Visits the old folders of a workspace's ended sessions. Returns how many sessions are in use. */
+/**
+ * Visits the old folders of a workspace's ended sessions, also those that earlier versions kept in the
+ * workspace. Returns how many sessions are in use.
+ */
 export async function forEachOldSession(
   workspace: string,
   { before, keep = Infinity }: OldSessions,
   visit: (path: string) => Promise<void>,
 ): Promise<number> {
-  const folders = sessionFolders(workspace);
-  if (!await isPlainFolder(dirname(folders)) || !await isPlainFolder(folders)) return 0;
-  const sessions: { readonly path: string; readonly endedAt: number; readonly lock: string }[] = [];
-  for await (const { name, isDirectory } of Deno.readDir(folders)) {
-    const path = join(folders, name);
-    const lock = join(path, LOCK);
-    const info = isDirectory ? await lstatIfPresent(lock) ?? await lstatIfPresent(path) : undefined;
-    if (info !== undefined) sessions.push({ path, lock, endedAt: info.mtime?.getTime() ?? 0 });
+  const sessions: { readonly path: string; readonly endedAt: number }[] = [];
+  for (const folders of [await sessionsPath(workspace), join(workspace, ".ipybox", "sessions")]) {
+    if (folders === undefined) continue;
+    if (!await isPlainFolder(dirname(folders)) || !await isPlainFolder(folders)) continue;
+    for await (const { name, isDirectory } of Deno.readDir(folders)) {
+      const path = join(folders, name);
+      const info = isDirectory &&
+        (await lstatIfPresent(lockOf(path)) ?? await lstatIfPresent(path));
+      if (info) sessions.push({ path, endedAt: info.mtime?.getTime() ?? 0 });
+    }
   }
   sessions.sort((a, b) => b.endedAt - a.endedAt);
   const durable = await durableSessions(workspace);
   const lasting = new Set(durable.filter(isRunning).map(({ record }) => record?.workspace));
   let live = 0;
   const ended = new Map<string, number>();
-  for (const { path, lock, endedAt } of sessions) {
+  for (const { path, endedAt } of sessions) {
     using lease = new DisposableStack();
-    const state = lasting.has(path) ? "live" : await takeEnded(lock, lease);
+    const state = lasting.has(path) ? "live" : await takeEnded(lockOf(path), lease);
     if (state === "live") {
       live++;
       continue;
@@ -127,13 +145,14 @@ export async function forEachOldSession(
 }
 
 /** Removes the folder of a session that has ended, with its state. */
-export async function removeSession(
-  path: string,
-  workspace: string,
-  signal?: AbortSignal,
-): Promise<void> {
+export async function removeSession(path: string, signal?: AbortSignal): Promise<void> {
   await discardState(path);
-  await removeFromWorkspace(path, workspace, signal);
+  await ifPresent(Deno.remove(lockOf(path)));
+  // That of an earlier version is in a workspace, where code may put a link in the place of a folder.
+  await using state = await PinnedFolder.open(dirname(dirname(path)), { create: false });
+  await using sessions = await state.child(basename(dirname(path)), { create: false });
+  await using through = await state.child("removed");
+  await removeTree(`${sessions.path}/${basename(path)}`, { through: through.path, signal });
 }
 
 /** Determines whether a session has ended, and if so, keeps others from cleaning it up. */
@@ -188,7 +207,7 @@ export class SessionCleanup implements AsyncDisposable {
         signal.throwIfAborted();
         try {
           await PackageFolder.remove(path); // of a session that was killed
-          await removeSession(path, this.#workspace, signal);
+          await removeSession(path, signal);
         } catch (error) {
           signal.throwIfAborted();
           this.#log.warn(`Cannot remove all of ${path}, left by an ended session: ${error}`);

@@ -8,7 +8,6 @@ import { ReadyPool } from "../../base/ready_pool.ts";
 import { LONGEST_TIMER_MS, onAbort } from "../../base/signals.ts";
 import { CallJournal } from "../../calls/journal.ts";
 import { endDurable, folderOf, isRunning, listSessions } from "../../executor/durable.ts";
-import { removeFromWorkspace } from "../../files/remove_tree.ts";
 import { isPlainFolder } from "../../files/safe.ts";
 import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../mcp/params.ts";
 import { parsePlacement } from "../../placement/placement.ts";
@@ -21,6 +20,7 @@ import {
   durableSessions,
   makeSessionFolder,
   NOBODY,
+  removeSession,
   SessionCleanup,
   type SessionFolder,
 } from "./session_folders.ts";
@@ -83,7 +83,7 @@ export function refuseReady(
 }
 
 interface SessionPoolOptions extends HttpSessionsOptions {
-  /** The workspace, whose servers sessions get, and which contains their folders. */
+  /** The workspace, whose servers sessions get. */
   readonly workspace: string;
   readonly session: SessionOptions;
   /** The owners of sessions and their settings. */
@@ -433,7 +433,6 @@ export class SessionPool implements AsyncDisposable {
   async #prepare(signal: AbortSignal): Promise<ReadySession> {
     const basis = await basisOf(this.#basis);
     const { id, session, place } = await this.#create(crypto.randomUUID());
-    const { workspace } = this.#options;
     const end = async () => {
       try {
         await session[Symbol.asyncDispose]();
@@ -441,7 +440,7 @@ export class SessionPool implements AsyncDisposable {
       } finally {
         place[Symbol.dispose]();
       }
-      await removeFromWorkspace(place.path, workspace);
+      await removeSession(place.path);
     };
     // end() waits for it and gets its errors
     using _stop = onAbort(signal, () => void session[Symbol.asyncDispose]().catch(() => {}));

@@ -1,7 +1,6 @@
 import { ConfigError } from "../../base/errors.ts";
-import { projectPath } from "../../sandbox/workspace.ts";
+import { refuseUnfit } from "../../sandbox/workspace.ts";
 import type { SessionOptions } from "../session.ts";
-import { sessionFolders } from "./session_folders.ts";
 
 /** Rejects sharing a workspace that would expose too much. */
 export async function refuseUnshareable(
@@ -19,5 +18,5 @@ export async function refuseUnshareable(
         "one of them",
     );
   }
-  await projectPath(workspace, sessionFolders(workspace));
+  await refuseUnfit(workspace);
 }
