@@ -282,7 +282,13 @@ def connects(family, address, kind=socket.SOCK_STREAM):
 def is_socket(path):
     """Whether there is a socket, whoever may connect to it."""
     nothing = ("ENOENT", "ENOTDIR", "ECONNREFUSED", "EPERM")
-    return connects(socket.AF_UNIX, path) not in nothing
+    outcome = connects(socket.AF_UNIX, path)
+    if outcome == "EACCES":  # of the socket, or of a folder on the way, in which nobody can look
+        try:
+            os.lstat(path)
+        except OSError:
+            return False
+    return outcome not in nothing
 
 
 def confine_sockets():
