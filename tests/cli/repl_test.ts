@@ -398,7 +398,6 @@ Deno.test("ipybox repl keeps what was typed for the next session", async () => {
 Deno.test("ipybox repl keeps no history where executed code could read and write it", async () => {
   await using home = await Home.create();
 
-  // Nor does the record of who registered the server count from there.
   const script: readonly Typing[] = [
     ["Let code call raw? [y/N] ", "n\n"],
     ["In [1]: ", "1\r"],
@@ -410,8 +409,8 @@ Deno.test("ipybox repl keeps no history where executed code could read and write
 
   assertEquals(code, 0, output);
   assertStringIncludes(output, "Input will not be saved");
-  const kept = await Array.fromAsync(Deno.readDir(join(home.workspace, "state", "ipybox")));
-  assertEquals(kept, []);
+  const folder = Deno.readDir(join(home.workspace, "state", "ipybox"));
+  assertEquals(await Array.fromAsync(folder, ({ name }) => name), ["trust"]); // what was refused
 });
 
 Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg", async () => {
