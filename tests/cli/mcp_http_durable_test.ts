@@ -2,6 +2,7 @@
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { CallJournal } from "../../src/calls/journal.ts";
 import { endDurable, folderOf, listSessions } from "../../src/executor/durable.ts";
+import { sessionsPath } from "../../src/files/workspace_state.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { untilReady } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
@@ -93,8 +94,9 @@ class Scene implements AsyncDisposable {
 
   /** The workspace's sessions that have a supervisor. */
   async sessions() {
+    const folders = await sessionsPath(this.workspace);
     return (await listSessions()).filter(({ record, status }) =>
-      status !== undefined && record?.workspace.startsWith(`${this.workspace}/`)
+      status !== undefined && record?.workspace.startsWith(`${folders}/`)
     );
   }
 

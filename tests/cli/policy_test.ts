@@ -203,7 +203,10 @@ Deno.test("ipybox policy edit opens the policy in an editor, checks it and accep
 });
 
 Deno.test("ipybox policy says where a policy is wrong, and that there is none", async () => {
-  await using workspace = await workspaceWith({ rules: [{ effect: "alow" }] });
+  await using workspace = await TempFolder.create();
+  await Deno.mkdir(`${workspace.path}/.ipybox`);
+  const wrongPolicy = JSON.stringify({ rules: [{ effect: "alow" }] }, null, 2);
+  await Deno.writeTextFile(`${workspace.path}/.ipybox/policy.json`, wrongPolicy);
   await using home = await TempFolder.create();
   const options = { cwd: workspace.path, env: { XDG_CONFIG_HOME: home.path } };
   const wrong = await ipybox(["policy", "check"], options);
