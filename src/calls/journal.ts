@@ -107,7 +107,8 @@ export class CallJournal implements Disposable {
   /** Forgets waiting calls that no code asks for any more. Where it does after all, the call is a new one. */
   forgetUnasked(): void {
     if (this.#isLeft) return;
-    this.#attempt(() => this.#file.forgetWaiting([...this.#flights.keys()]));
+    const asked = [...this.#flights.values()].filter(({ isLeft }) => !isLeft).map(({ id }) => id);
+    this.#attempt(() => this.#file.forgetWaiting(asked));
   }
 
   /** Ends all calls for good that were not sent, and cancels the others: their kernel is gone. */
