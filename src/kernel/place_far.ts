@@ -62,7 +62,7 @@ import { howEnded, type LauncherProcess } from "./launch.ts";
 import type { KernelGatewayOptions, LastingSession, Place, PlaceOptions } from "./place.ts";
 import { launchLasting } from "./place_here.ts";
 import { programs, SessionPaths } from "./session_folder.ts";
-import type { SupervisedLauncher } from "./supervisor.ts";
+import type { Reach, SupervisedLauncher } from "./supervisor.ts";
 
 /** Starts a launcher in the place that a placement leads to. */
 export async function placeFar(
@@ -117,10 +117,8 @@ export async function placeFar(
   const modules = `${paths.session}/modules`;
   const filter = isWalled ? filterFor(facts) : new Uint8Array(0);
   // Other users there see the session's folder before this one is made.
-  const holder = {
-    folder: `${paths.root}.${randomToken().slice(0, 16)}`,
-    secret: randomToken(),
-  };
+  const own = `${paths.root}.${randomToken().slice(0, 16)}`;
+  const there = { id: sessionId(), folder: own, socket: `${own}/socket`, secret: randomToken() };
   await boot.finish({
     root: paths.root,
     mounts: isWalled ? await mountsSeen(carrier) : null,
@@ -160,12 +158,12 @@ export async function placeFar(
         shm: null,
       },
     },
-    holder: times === undefined ? null : { ...holder, ...times, beat_seconds: BEAT_SECONDS },
+    supervisor: times === undefined ? null : { ...there, ...times },
   }, facts);
   let lasting: SupervisedLauncher | undefined;
   if (session !== undefined) {
     if (!await boot.held()) await process.failed(deadline);
-    lasting = await launchRelay(session, { carrier, python, holder, folder, held, log, workspace });
+    lasting = await superviseFar(session, { carrier, python, there, folder, held, log, workspace });
     const leaving = process.leave();
     parts.defer(() => leaving);
   }
@@ -232,57 +230,46 @@ export function explainFar(
   return Promise.resolve(new GatewayStartError(message, last, { cause }));
 }
 
-/** The interval of heartbeats on a durable session's connection. */
-const BEAT_SECONDS = 15;
-
-/** Added to time limits, so that the supervisor's apply first. */
+/** Added to time limits there, so that those of the supervisor here apply first. */
 const MARGIN_SECONDS = 60;
 
-interface RelayOptions {
+interface FarSupervisorOptions {
   readonly carrier: Carrier;
   readonly python: string;
-  /** Where the holder listens there, and its secret. */
-  readonly holder: { readonly folder: string; readonly secret: string };
+  /** Where the supervisor there listens, and its secret. */
+  readonly there: Pick<Reach, "socket" | "secret">;
   readonly folder: HeldFolder;
   readonly held: HeldTogether;
   readonly log: Logger;
   readonly workspace: string;
 }
 
-/** Makes a supervisor start a relay here, which stays connected to the holder there. */
-async function launchRelay(
+/** Starts a supervisor here, which reaches the one there. */
+async function superviseFar(
   session: LastingSession,
-  { carrier, python, holder, folder, held, log, workspace }: RelayOptions,
+  { carrier, python, there, folder, held, log, workspace }: FarSupervisorOptions,
 ): Promise<SupervisedLauncher> {
   const untrusted = [workspace];
-  const located = async (command: readonly string[] | undefined) => {
-    if (command === undefined) return null;
-    const [program = "", ...args] = command;
+  const located = async ([program = "", ...args]: readonly string[]) => {
     return [await programOf(program, { untrusted }), ...args];
   };
   const { start, command, reach = command, stop, stopsLasting = false, gone = null } = carrier;
   // It outlives this process, even if that is an MCP server of another host.
   const { [SERVER_MARK]: _, ...env } = await trustedEnvironment(untrusted);
   const own = session.python ?? await programOf("python3", { untrusted });
-  const program = `${folder.path}/resumable.py`;
-  const config = `${folder.path}/relay.json`;
-  const settings = {
-    command: await located(reach(bootCommand(python))),
-    stop: await located(stop),
-    made: start !== undefined || stopsLasting,
-    gone,
-    socket: `${holder.folder}/socket`,
-    secret: holder.secret,
-    idle_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
-    beat_seconds: BEAT_SECONDS,
-  };
-  await Deno.writeTextFile(config, JSON.stringify(settings), { mode: 0o600 });
-  await Deno.writeTextFile(program, asset("launcher/resumable.py"), { mode: 0o600 });
-  const as = (role: string) => [own, "-I", "-S", program, role, config];
   return await launchLasting(session, {
-    command: as("relay"),
-    ender: as("end"),
-    cwd: folder.path,
+    command: [],
+    reach: {
+      command: await located(reach(bootCommand(python))),
+      program: asset("launcher/attach.py"),
+      socket: there.socket,
+      secret: there.secret,
+      stop: stop === undefined ? null : await located(stop),
+      made: start !== undefined || stopsLasting,
+      gone,
+      patience_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
+    },
+    cwd: "/",
     env,
     python: namedProgram(own),
     root: folder.path,
@@ -502,7 +489,7 @@ function requireFit(
 const BUILD =
   `In a checkout of ipybox: docker build --file packaging/kernel-image/Dockerfile --tag ${DEFAULT_IMAGE} .`;
 
-/** How long a command may take to exit after it has left the launcher to a holder. */
+/** How long a command may take to exit after it has left the launcher to a supervisor. */
 const LEAVE_MS = 500;
 
 /** The command that carries a launcher. How it exits says nothing about the launcher's exit. */

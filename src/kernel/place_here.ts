@@ -147,7 +147,7 @@ export async function placeHere(
 }
 
 interface LastingLaunch
-  extends Pick<SupervisorOptions, "cwd" | "env" | "python" | "hostPrivate" | "ender"> {
+  extends Pick<SupervisorOptions, "cwd" | "env" | "python" | "hostPrivate" | "reach"> {
   readonly command: readonly string[];
   /** The session's folder on this machine. */
   readonly root: string;
@@ -160,7 +160,7 @@ interface LastingLaunch
 /** Makes a supervisor start a command, and attaches to it. */
 export async function launchLasting(
   session: LastingSession,
-  { command, cwd, env, python, root, hostPrivate, held, log, where, ender }: LastingLaunch,
+  { command, cwd, env, python, root, hostPrivate, held, log, where, reach }: LastingLaunch,
 ): Promise<SupervisedLauncher> {
   const { id, secret, idleMs, maxMs } = session;
   const address = { id, secret, socket: `${hostPrivate}/socket`, where };
@@ -170,7 +170,7 @@ export async function launchLasting(
     python,
     hostPrivate,
     argv: command,
-    ender,
+    reach,
     cwd,
     env,
     idleMs,

@@ -18,7 +18,12 @@ import { fairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { joinBytes } from "../base/bytes.ts";
 import { encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "../link/frame.ts";
-import { type ExitStatus, ManagedProcess, OutputTail } from "../process/managed_process.ts";
+import {
+  type ExitStatus,
+  ManagedProcess,
+  OutputTail,
+  stripTerminalEscapes,
+} from "../process/managed_process.ts";
 import type { ProgramPath } from "../process/program.ts";
 
 /** The version of the protocol between hosts and supervisors. */
@@ -38,10 +43,9 @@ export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly python: ProgramPath;
   /** A folder that only the host sees, for its program. */
   readonly hostPrivate: string;
-  /** The command that it starts. */
+  /** The command that it starts; none if it reaches another supervisor, which has started it. */
   readonly argv: readonly string[];
-  /** Ends what that one has left elsewhere, if it was killed or failed. */
-  readonly ender?: readonly string[] | undefined;
+  readonly reach?: Reach | undefined;
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
   /** How long the session lasts without a host, in milliseconds. */
@@ -56,12 +60,29 @@ export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly folder: string;
 }
 
+/** What leads to the supervisor beside a launcher elsewhere. */
+export interface Reach {
+  /** The command that runs `program` there, with what follows on its stdin. */
+  readonly command: readonly string[];
+  readonly program: string;
+  /** Where that supervisor listens there, and its secret. */
+  readonly socket: string;
+  readonly secret: string;
+  /** The command that removes the place, and whether it is for each end or only for failures. */
+  readonly stop: readonly string[] | null;
+  readonly made: boolean;
+  /** Matches the command's last line if the place is gone. */
+  readonly gone: string | null;
+  /** How long nothing may lead there. */
+  readonly patience_seconds: number;
+}
+
 /** How long a supervisor may take to listen. */
 const START_MS = 30_000;
 
 /** Starts a supervisor, which starts the session's command. */
 export async function startSupervisor(options: SupervisorOptions): Promise<void> {
-  const { python, hostPrivate, idleMs, maxMs, ender = null, ...spec } = options;
+  const { python, hostPrivate, idleMs, maxMs, reach = null, ...spec } = options;
   const program = `${hostPrivate}/supervisor.py`;
   await Deno.writeTextFile(program, asset("launcher/supervisor.py"), { mode: 0o600 });
   await using process = ManagedProcess.spawn({
@@ -69,7 +90,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<void>
     args: ["-I", "-S", program],
     env: { LANG: "C.UTF-8" },
   });
-  const settings = { ...spec, ender, idle_seconds: idleMs / 1000, max_seconds: maxMs / 1000 };
+  const settings = { ...spec, reach, idle_seconds: idleMs / 1000, max_seconds: maxMs / 1000 };
   await process.pipes.write(new TextEncoder().encode(JSON.stringify(settings)));
   await process.pipes.end();
   await settledWithin(process.exited, START_MS);
@@ -90,7 +111,7 @@ const greetingSchema = z.object({
 export interface SessionStatus {
   /** How many times a host has attached. */
   readonly epoch: number;
-  /** The process that the supervisor started. */
+  /** The process that the supervisor started; itself, if it reaches another supervisor. */
   readonly pid: number;
   readonly attached: boolean;
   /** Whether another host was detached for this one. */
@@ -121,6 +142,8 @@ const refusedSchema = z.object({
   /** The process that has attached instead, if the system reports it. */
   pid: z.number().nullish(),
 });
+
+const noteSchema = z.object({ text: z.string() });
 
 /** A session's supervisor does not answer: the session is over. */
 export class SessionGoneError extends ConfigError {
@@ -302,6 +325,11 @@ export class SupervisedLauncher {
     switch (frame.type) {
       case FrameType.BEAT:
         return [];
+      case FrameType.NOTE: {
+        const { text } = parse(noteSchema, frame, this.#address);
+        this.#log.warn(`${this.#address.where}: ${stripTerminalEscapes(text)}`);
+        return [];
+      }
       case FrameType.REFUSED: {
         const { why, pid } = parse(refusedSchema, frame, this.#address);
         if (why === "left") {
@@ -321,21 +349,11 @@ export class SupervisedLauncher {
   /** Logs the next bytes of stderr, of which code can write any number of lines. */
   async #logLines(bytes: Uint8Array): Promise<void> {
     for (const line of this.#tail.push(bytes)) {
-      this.#tell(line);
+      this.#log.debug(`gateway: ${line}`);
       await fairTurns.giveWay();
     }
   }
-
-  /** Logs a line of stderr. Lines of the relay are about the connection. */
-  #tell(line: string): void {
-    const { where } = this.#address;
-    if (where === undefined || !line.startsWith(RELAY)) return this.#log.debug(`gateway: ${line}`);
-    this.#log.warn(`${where}: ${line.slice(RELAY.length)}`);
-  }
 }
-
-/** The beginning of a relay's lines, and of no others. */
-const RELAY = "relay: ";
 
 export async function statusOf(address: SessionAddress): Promise<SessionStatus> {
   const { line, answer } = await meet(address, "status");

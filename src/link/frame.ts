@@ -41,6 +41,9 @@ export const FrameType = {
   KEEP: 16,
   /** Output on stderr. */
   STDERR: 17,
+  // 18 is only between two supervisors.
+  /** What people should know of the connection to a launcher elsewhere (JSON). */
+  NOTE: 19,
 } as const;
 
 /** One of the numbers of {@linkcode FrameType}. */

@@ -80,14 +80,15 @@ export interface BootAnswer {
   readonly filter: Uint8Array;
   /** The contents of bubblewrap's sandbox, if it is used. */
   readonly wall: WallOrder | null;
-  /** The settings of the process that holds the launcher of a durable session while disconnected. */
-  readonly holder: {
-    /** Its own folder, with its socket. */
+  /** The settings of the supervisor there, which keeps the launcher of a durable session. */
+  readonly supervisor: {
+    readonly id: string;
+    /** Its own folder, which it creates. */
     readonly folder: string;
+    readonly socket: string;
     readonly secret: string;
     readonly idle_seconds: number;
     readonly max_seconds: number;
-    readonly beat_seconds: number;
   } | null;
 }
 
@@ -140,7 +141,7 @@ export class Boot {
     await this.#write(joinBytes(new TextEncoder().encode(`${line}\n`), archive));
   }
 
-  /** Waits until the holder listens, and returns whether it does. */
+  /** Waits until the supervisor listens, and returns whether it does. */
   async held(): Promise<boolean> {
     const line = await abortable(lineOf(this.#pipes), this.#deadline);
     return line.trim() === '{"held": true}';

@@ -2,8 +2,8 @@
 
 The host sends this program over stdin, then a line of JSON with its request. The answer is a line that
 describes this machine; the host's second line has further instructions and the length of the archive
-that follows. From then on, stdin and stdout belong to the launcher. In a durable session they are
-connected to a holder instead, and a last line says that it listens: see `resumable.py`.
+that follows. From then on, stdin and stdout belong to the launcher. In a durable session this becomes its
+supervisor instead, and a last line says that it listens: see `supervisor.py`.
 
 An image may already have the programs: a folder with exactly the files that the host would send.
 """
@@ -16,6 +16,7 @@ import importlib.util
 import json
 import os
 import platform
+import runpy
 import select
 import shutil
 import signal
@@ -307,44 +308,6 @@ def outlive_host(process):
     process.kill()
 
 
-def hold(argv, variables, answer, prepare):
-    """Leaves the launcher to a holder, which confirms that and outlives this connection."""
-    told, tell = os.pipe()
-    if os.getpid() != 1:
-        if os.fork():
-            os.close(tell)
-            while said := os.read(told, 1 << 12):
-                os.write(1, said)
-            os._exit(0)
-        os.setsid()
-        if os.fork():
-            os._exit(0)
-        os.dup2(tell, 1)
-    os.close(tell)
-    (their_in, sink), (source, their_out), (errors, their_errors) = (os.pipe() for _ in range(3))
-    launcher = os.fork()
-    if launcher == 0:
-        os.setsid()
-        for number, end in enumerate((their_in, their_out, their_errors)):
-            os.dup2(end, number)
-        try:
-            prepare()
-            os.execve(argv[0], argv, variables)
-        except BaseException as error:
-            os.write(2, f"{argv[0]}: {error}\n".encode())
-        os._exit(127)
-    settings = {"launcher": launcher, "sink": sink, "source": source, "errors": errors}
-    settings |= {"root": answer["root"], **answer["holder"]}
-    reader, writer = os.pipe()
-    os.write(writer, json.dumps(settings).encode())  # less than a pipe takes
-    os.close(writer)
-    os.dup2(reader, 0)
-    for end in (sink, source, errors):
-        os.set_inheritable(end, True)
-    python, program = real_executable(), f"{answer['programs']}/launcher/resumable.py"
-    os.execve(python, [python, "-I", "-S", program, "hold"], {"LANG": "C.UTF-8"})
-
-
 def check_mounts(expected):
     """Aborts the start if mounts show other files than the host found.
 
@@ -414,8 +377,10 @@ def main():
     if answer["wall"]:
         argv, more = walled(answer["wall"], argv)
         variables |= more
-    if answer["holder"]:
-        hold(argv, variables, answer, prepare)
+    if answer["supervisor"]:
+        program = runpy.run_path(f"{answer['programs']}/launcher/supervisor.py")
+        more = {"argv": argv, "env": variables, "cwd": "/", "locks": [], "remove": [root]}
+        program["serve_beside"]({**answer["supervisor"], **more}, prepare)
     prepare()
     become(argv, variables, root)
 

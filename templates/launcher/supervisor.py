@@ -7,6 +7,10 @@ host, and lets one host at a time attach on a Unix socket in a folder that only 
 Its settings come as one JSON object on stdin, so that the secret is in no argument and no environment.
 When no host was attached for too long, the session is too old, the command exits, or a host says so, it
 ends the command and removes what the session leaves: processes, folders, records, the socket.
+
+Where the launcher is elsewhere, one more runs beside it, which `boot.py` becomes. Its host is the one
+here, by a command that may be cut at any byte: see `attach.py`. Both number the frames, and keep those
+that the other has not acknowledged, so that neither the launcher nor the host here notices.
 """
 
 import collections
@@ -24,6 +28,7 @@ import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 PROTOCOL = 1
@@ -32,6 +37,8 @@ PROTOCOL = 1
 OPEN, DATA, EOF, RST, WIN, READY, START, EXIT, DETACH, ATTACH = range(10)
 # Frames between the host and this process.
 GREETING, HELLO, WELCOME, REFUSED, BEAT, END, KEEP, STDERR = range(10, 18)
+# How many frames were taken, between two of these processes; what the host tells people.
+ACK, NOTE = 18, 19
 
 FROM_HOST = {OPEN, DATA, EOF, RST, WIN, START}
 FROM_LAUNCHER = {OPEN, DATA, EOF, RST, WIN, READY, EXIT}
@@ -49,15 +56,23 @@ BEAT_SECONDS = 15
 DEAD_SECONDS = 45
 HELLO_SECONDS = 10
 FIRST_HOST_SECONDS = 120  # a host that dies while it starts a session must not leave it behind
-# Exit codes of a relay that could not tell the other side to end, and of one that found nothing there: see
-# `resumable.py`.
-LEFT, GONE = 75, 76
-
-EXIT_SECONDS = 20  # the grace periods of a launcher, and of its relay, are shorter
+EXIT_SECONDS = 20  # the grace periods of a launcher are shorter
 KILL_SECONDS = 2
 REMOVE_SECONDS = 600  # how long to keep removing files while leftover code still writes
 LOOK_SECONDS = 20  # how often to check that the record still exists
 MAX_SLEEP_SECONDS = 3600
+
+# Of the command that leads elsewhere.
+WINDOW = 1 << 22  # bytes without acknowledgement beyond which no more are read
+ACK_EVERY = 1 << 16
+FIRST_DELAY = 0.1
+MAX_DELAY = 15
+CONNECT_SECONDS = 60
+WORDS_SECONDS = 0.5  # to say why it exits
+END_SECONDS = 10  # to lead somewhere again, so that the end can be said there
+STOP_SECONDS = 5
+
+PR_SET_DUMPABLE = 4
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -111,8 +126,45 @@ class Host:
         self.outbox_size += len(data)
 
 
+class Numbered:
+    """Frames to the other side and from it, which outlive the connections that carry them."""
+
+    def __init__(self):
+        self.kept = collections.deque()  # sent, and not yet acknowledged
+        self.size = 0
+        self.acked = 0  # how many the other side has taken
+        self.taken = 0  # how many of its frames were taken
+        self.untold = 0  # bytes of those that were not acknowledged
+
+    def keep(self, whole):
+        self.kept.append(whole)
+        self.size += len(whole)
+
+    def ack(self, count):
+        """Forgets what the other side has taken."""
+        if type(count) is not int or not 0 <= count - self.acked <= len(self.kept):
+            raise Broken(f"that it has taken {count!r} frames"[:100])
+        for _ in range(count - self.acked):
+            self.size -= len(self.kept.popleft())
+        self.acked = count
+
+    def take(self, whole):
+        """Counts a frame of the other side. Returns whether to acknowledge."""
+        self.taken += 1
+        self.untold += len(whole)
+        return self.untold >= ACK_EVERY
+
+    def told(self):
+        """The acknowledgement."""
+        self.untold = 0
+        return message(ACK, taken=self.taken)
+
+
 class Supervisor:
     """The event loop: one thread, no blocking calls before the end."""
+
+    ACCEPTS = FROM_HOST | {BEAT, END, KEEP}  # from the host that is attached
+    farewell = None  # what hosts are told at the end
 
     def __init__(self, spec, listener, locks):
         self.spec = spec
@@ -140,6 +192,8 @@ class Supervisor:
         self.out_events = 0
         self.in_events = 0
         self.stderr = b""
+        self.process = None
+        self.over = False
         self.exit = None
         self.ending = None  # since when, and whether it was requested
         self.wake_in, wake_out = os.pipe()
@@ -150,28 +204,42 @@ class Supervisor:
         signal.signal(signal.SIGTERM, lambda *_: self.end(asked=True))
         for name in (signal.SIGINT, signal.SIGHUP):
             signal.signal(name, signal.SIG_IGN)
+        self.selector.register(self.wake_in, READ, self.on_wake)
+        self.selector.register(listener, READ, self.on_listener)
+        self.start()
+
+    def start(self):
+        """Starts the command, which waits until its control group is set up."""
+        self.launch(["/bin/sh", "-c", 'read -r _ && exec "$@"', "sh", *self.spec["argv"]])
+
+    def launch(self, argv):
         self.process = subprocess.Popen(
-            ["/bin/sh", "-c", 'read -r _ && exec "$@"', "sh", *spec["argv"]],
-            cwd=spec["cwd"],
-            env=spec["env"],
+            argv,
+            cwd=self.spec["cwd"],
+            env=self.spec["env"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            close_fds=False,
             start_new_session=True,
-            # Signals that are ignored here must not be ignored where code runs.
-            preexec_fn=lambda: [
-                signal.signal(name, signal.SIG_DFL) for name in (signal.SIGINT, signal.SIGHUP)
-            ],
+            preexec_fn=self.prepare,
         )
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             os.set_blocking(pipe.fileno(), False)
-        self.selector.register(self.wake_in, READ, self.on_wake)
-        self.selector.register(listener, READ, self.on_listener)
         self.selector.register(self.process.stderr, READ, self.on_stderr)
+
+    def prepare(self):
+        """Runs in the command's process: signals that are ignored here must not be where code runs."""
+        for name in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(name, signal.SIG_DFL)
+
+    @property
+    def pid(self):
+        return self.process.pid
 
     def run(self):
         try:
-            while self.process is not None:
+            while not self.over:
                 for key, events in self.selector.select(self.timeout()):
                     key.data(events)
                 self.check_times()
@@ -179,7 +247,7 @@ class Supervisor:
                 self.watch()
         finally:
             # Without this process, nothing would end the session.
-            if self.process is not None:
+            if not self.over:
                 self.kill()
 
     # --- time ---------------------------------------------------------------------------------
@@ -255,7 +323,7 @@ class Supervisor:
             self.stderr = (self.stderr + f"The launcher sent {error}\n".encode())[-MAX_STDERR:]
             self.inbox.clear()
             self.is_broken = True
-            self.end(asked=False)  # leaves a relay time to end the other side
+            self.end(asked=False)  # which leaves it time to end what it has started
 
     def from_launcher(self, kind, sid, whole):
         if kind == EXIT:
@@ -265,8 +333,7 @@ class Supervisor:
                 return
             self.awaits_ready = False
             whole = frame(READY, 0, whole[HEADER.size :])
-        if self.host is not None:
-            self.host.send(whole)
+        self.to_host(whole)
 
     def on_stderr(self, _):
         data = self.read(self.process.stderr.fileno())
@@ -275,10 +342,13 @@ class Supervisor:
         if not data:
             self.selector.unregister(self.process.stderr)
             return
+        self.take_stderr(data)
+
+    def take_stderr(self, data):
         self.stderr = (self.stderr + data)[-MAX_STDERR:]
-        if self.host is not None and self.host.outbox_size < CONGESTED:
+        if self.takes:
             for at in range(0, len(data), MAX_PAYLOAD):
-                self.host.send(frame(STDERR, 0, data[at : at + MAX_PAYLOAD]))
+                self.to_host(frame(STDERR, 0, data[at : at + MAX_PAYLOAD]))
 
     def read(self, fd):
         try:
@@ -293,6 +363,9 @@ class Supervisor:
             os.read(self.wake_in, 4096)
         except BlockingIOError:
             pass
+        self.reap()
+
+    def reap(self):
         if self.process.poll() is not None:
             self.finish()
 
@@ -335,7 +408,7 @@ class Supervisor:
                     self.hello(host, json.loads(whole[HEADER.size :]))
                     break
             elif host is self.host:
-                for kind, _, whole in frames(host.inbox, FROM_HOST | {BEAT, END, KEEP}):
+                for kind, _, whole in frames(host.inbox, self.ACCEPTS):
                     self.from_host(kind, whole)
         except MALFORMED:
             self.lose(host)
@@ -356,9 +429,9 @@ class Supervisor:
         elif type(epoch) is not int or epoch <= self.epoch:
             self.refuse(stranger, "epoch")
         else:
-            self.attach(stranger, epoch)
+            self.attach(stranger, said)
 
-    def attach(self, stranger, epoch):
+    def attach(self, stranger, said):
         other = self.host
         if other is not None:
             # The first frame may have been sent in part. Nobody needs the others.
@@ -366,7 +439,7 @@ class Supervisor:
                 other.outbox.pop()
             self.refuse(other, "taken", pid=process_of(stranger.sock))
             self.leave()
-        self.epoch = epoch
+        self.epoch = said["epoch"]
         self.host = stranger
         self.beat = time.monotonic()
         stranger.send(self.welcome(took_over=other is not None))
@@ -378,7 +451,7 @@ class Supervisor:
         return message(
             WELCOME,
             epoch=self.epoch,
-            pid=self.process.pid,
+            pid=self.pid,
             attached=self.host is not None,
             tookOver=took_over,
             aloneMs=None if self.host is not None else int((now - self.alone_since) * 1000),
@@ -392,6 +465,10 @@ class Supervisor:
         host.send(message(REFUSED, why=why, protocol=PROTOCOL, **more))
         host.heard = time.monotonic()
         self.refused.add(host)
+
+    def to_host(self, whole):
+        if self.host is not None:
+            self.host.send(whole)
 
     def from_host(self, kind, whole):
         if kind in FROM_HOST:
@@ -441,7 +518,7 @@ class Supervisor:
     # --- writing ------------------------------------------------------------------------------
 
     def flush(self):
-        while self.outbox:
+        while self.outbox and self.process is not None:
             try:
                 written = os.write(self.process.stdin.fileno(), self.outbox[0])
             except BlockingIOError:
@@ -476,26 +553,32 @@ class Supervisor:
                 host.outbox[0] = host.outbox[0][written:]
         return True
 
+    @property
+    def takes(self):
+        """Whether it takes what the launcher says. Before the first host, that waits in its pipe."""
+        if self.host is None:
+            return self.resets > 0
+        return self.host.outbox_size < CONGESTED
+
+    @property
+    def backlog(self):
+        """How many bytes wait for the launcher."""
+        return self.outbox_size
+
     def watch(self):
         """Registers for exactly those events that can be handled."""
-        if self.process is None:
+        if self.over:
             return
-        if self.in_events is not None:
-            # Before the first host, the launcher's output waits in its pipe.
-            takes = (self.host is not None or self.resets > 0) and (
-                self.host is None or self.host.outbox_size < CONGESTED
-            )
+        if self.process is not None and self.in_events is not None:
             self.in_events = self.register(
-                self.process.stdout, self.in_events, READ if takes else 0, self.on_launcher
+                self.process.stdout, self.in_events, READ if self.takes else 0, self.on_launcher
             )
-        if not self.process.stdin.closed:
+        if self.process is not None and not self.process.stdin.closed:
             self.out_events = self.register(
                 self.process.stdin, self.out_events, WRITE if self.outbox else 0, lambda _: None
             )
         for host in self.connections():
-            takes = host not in self.refused and (
-                host is not self.host or self.outbox_size < CONGESTED
-            )
+            takes = host not in self.refused and (host is not self.host or self.backlog < CONGESTED)
             events = (READ if takes else 0) | (WRITE if host.outbox else 0)
             host.events = self.register(
                 host.sock, host.events, events, lambda got, host=host: self.on_host(host, got)
@@ -515,7 +598,7 @@ class Supervisor:
 
     def end(self, asked):
         """Makes the launcher end everything that it started."""
-        if self.ending is not None or self.process is None:
+        if self.ending is not None or self.over:
             return
         self.ending = (time.monotonic(), asked)
         if self.out_events:
@@ -541,10 +624,29 @@ class Supervisor:
         self.finish()
 
     def finish(self):
-        """Called when the command has exited: removes what is left, and notes an unrequested end."""
-        process, self.process = self.process, None
-        if process is None:
+        """Removes what is left of the session, and notes an end that nobody asked for."""
+        if self.over:
             return
+        self.over = True
+        self.collect()
+        asked = self.ending is not None and self.ending[1]
+        self.listener.close()
+        for path in self.spec["remove"]:
+            attempt(remove, path)
+        for path in self.folders:
+            attempt(remove_group, path)
+        if asked:
+            attempt(remove, self.spec["folder"])
+        else:
+            attempt(self.bury)
+        for host in self.connections():
+            if self.farewell is not None:
+                host.send(message(REFUSED, why=self.farewell, protocol=PROTOCOL))
+            attempt(self.say_last, host)
+
+    def collect(self):
+        """Ends the command's group, and takes what it said last."""
+        process = self.process
         unsent = b""
         for data in iter(lambda: self.read(process.stderr.fileno()), None):
             if not data:
@@ -565,43 +667,7 @@ class Supervisor:
             os.killpg(process.pid, signal.SIGKILL)
         except OSError:
             pass  # its group is empty, as expected
-        if self.host is not None:
-            self.host.send(frame(STDERR, 0, unsent[-MAX_STDERR:]))
-        asked = self.ending is not None and self.ending[1]
-        self.listener.close()
-        code = process.returncode
-        if self.spec["ender"] is not None and code not in (0, LEFT, GONE):
-            code = self.end_elsewhere()
-        for path in self.spec["remove"]:
-            attempt(remove, path)
-        for path in self.folders:
-            attempt(remove_group, path)
-        if code == LEFT:
-            for host in self.connections():
-                host.send(message(REFUSED, why="left", protocol=PROTOCOL))
-        if asked:
-            attempt(remove, self.spec["folder"])
-        else:
-            attempt(self.bury)
-        for host in self.connections():
-            attempt(self.say_last, host)
-
-    def end_elsewhere(self):
-        """Ends what a relay has left that was killed or failed, and gives the exit code of what did that."""
-        try:
-            done = subprocess.run(
-                self.spec["ender"],
-                check=False,
-                cwd="/",
-                env=self.spec["env"],
-                input=b"",
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=EXIT_SECONDS,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return LEFT
-        return done.returncode
+        self.to_host(frame(STDERR, 0, unsent[-MAX_STDERR:]))
 
     def say_last(self, host):
         host.sock.settimeout(1)
@@ -626,6 +692,334 @@ class Supervisor:
             except OSError:
                 os.unlink(fresh)  # the disk may be full
                 raise
+
+
+class Beside(Supervisor):
+    """The one beside a launcher elsewhere. Its host is the one here, which comes back when it was cut off."""
+
+    ACCEPTS = FROM_HOST | {DETACH, ATTACH, BEAT, END, ACK}
+    farewell = "gone"
+
+    def __init__(self, spec, listener, locks, confine):
+        self.confine = confine  # what the command's process does before it runs
+        self.stream = Numbered()
+        super().__init__(spec, listener, locks)
+
+    def start(self):
+        self.launch(self.spec["argv"])
+
+    def prepare(self):
+        super().prepare()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # to write to its own /proc/self
+        self.confine()
+
+    def look(self):
+        self.looked = time.monotonic()  # the record is here
+
+    @property
+    def takes(self):
+        return self.stream.size < WINDOW
+
+    def attach(self, stranger, said):
+        self.stream.ack(said["received"])
+        if self.host is not None:
+            self.lose(self.host)
+        self.epoch = said["epoch"]
+        self.host = stranger
+        self.beat = time.monotonic()
+        stranger.send(message(WELCOME, received=self.stream.taken))
+        for whole in self.stream.kept:
+            stranger.send(whole)
+
+    def leave(self):
+        self.host = None
+        self.alone_since = time.monotonic()
+
+    def to_host(self, whole):
+        self.stream.keep(whole)
+        super().to_host(whole)
+
+    def from_host(self, kind, whole):
+        if kind == ACK:
+            self.stream.ack(json.loads(whole[HEADER.size :])["taken"])
+            return
+        if kind == BEAT:
+            return
+        if self.stream.take(whole):
+            super().to_host(self.stream.told())
+        if kind == END:
+            self.end(asked=True)
+        else:
+            self.to_launcher(whole)
+
+    def bury(self):
+        remove(self.spec["folder"])
+
+
+class Reaching(Supervisor):
+    """The one here, of a launcher elsewhere. A command leads to the one there, again and again."""
+
+    def __init__(self, spec, listener, locks):
+        self.reach = spec["reach"]
+        self.stream = Numbered()
+        self.attempts = 0
+        self.delay = FIRST_DELAY
+        self.next = self.lost = self.opened = self.heard = self.said = time.monotonic()
+        self.is_met = False  # the one there has answered
+        self.was_met = False
+        self.words = b""  # the open line of the command's stderr
+        self.last_words = ""
+        self.failed = False  # something may be left there
+        self.unreached = False
+        super().__init__(spec, listener, locks)
+
+    def start(self):
+        self.held_back = False  # the command gets no control group
+
+    @property
+    def pid(self):
+        return os.getpid()
+
+    @property
+    def backlog(self):
+        return self.stream.size
+
+    def deadlines(self):
+        yield from super().deadlines()
+        if self.ending is not None and not self.is_met:
+            yield self.ending[0] + END_SECONDS, self.kill
+        if self.process is None:
+            yield self.next, self.connect
+            late = "it has not answered for too long"
+            yield self.lost + self.reach["patience_seconds"], lambda: self.give_up(late)
+        elif not self.is_met:
+            yield self.opened + CONNECT_SECONDS, self.cut
+        else:
+            yield self.heard + DEAD_SECONDS, self.cut
+            yield self.said + BEAT_SECONDS, self.send_sign
+
+    def send_sign(self):
+        self.said = time.monotonic()
+        super().to_launcher(frame(BEAT))
+
+    def say(self, text):
+        self.to_host(message(NOTE, text=text))
+
+    # --- the command --------------------------------------------------------------------------
+
+    def connect(self):
+        self.attempts += 1
+        try:
+            self.launch(self.reach["command"])
+        except OSError as error:
+            self.last_words = str(error)
+            self.put_off()
+            return
+        self.opened = time.monotonic()
+        self.in_events = self.out_events = 0
+        program = f"{self.reach['program']}\0{json.dumps({'socket': self.reach['socket']})}\n"
+        super().to_launcher(program.encode())
+        super().to_launcher(
+            message(
+                HELLO,
+                protocol=PROTOCOL,
+                secret=self.reach["secret"],
+                want="attach",
+                epoch=self.attempts,
+                received=self.stream.taken,
+            )
+        )
+
+    def to_launcher(self, data):
+        self.stream.keep(data)
+        if self.is_met:
+            super().to_launcher(data)
+
+    def on_launcher(self, _):
+        if self.process is None:
+            return  # it was cut by an earlier event in this round
+        data = self.read(self.process.stdout.fileno())
+        if data is None:
+            return
+        if not data:
+            self.cut()
+            return
+        self.heard = time.monotonic()
+        self.inbox += data
+        allowed = FROM_LAUNCHER | {GREETING, WELCOME, REFUSED, BEAT, STDERR, ACK}
+        try:
+            for kind, sid, whole in frames(self.inbox, allowed):
+                self.from_far(kind, sid, whole)
+                if self.over:
+                    break
+        except MALFORMED as error:
+            if self.is_met:
+                self.give_up(f"it said {error}")
+            else:
+                self.last_words = f"something else answered: {error}"
+                self.cut()
+
+    def from_far(self, kind, sid, whole):
+        if kind in (WELCOME, REFUSED, ACK):
+            said = json.loads(whole[HEADER.size :])
+        if kind == REFUSED:
+            self.on_refused(said["why"])
+        elif kind == WELCOME and not self.is_met:
+            self.meet(said["received"])
+        elif kind in (GREETING, BEAT):
+            pass
+        elif not self.is_met:
+            raise Broken(f"a frame of type {kind} before its welcome")
+        elif kind == ACK:
+            self.stream.ack(said["taken"])
+        else:
+            self.delay = FIRST_DELAY  # it leads somewhere
+            if self.stream.take(whole):
+                super().to_launcher(self.stream.told())
+            if kind == STDERR:
+                super().take_stderr(whole[HEADER.size :])
+            else:
+                self.from_launcher(kind, sid, whole)
+
+    def meet(self, received):
+        """Goes on where the one there has taken the frames."""
+        self.is_met = True
+        self.stream.ack(received)
+        for whole in self.stream.kept:
+            super().to_launcher(whole)
+        super().to_launcher(self.stream.told())
+        if self.was_met:
+            away = time.monotonic() - self.lost
+            self.say(f"the connection is attached again after {away:.1f} s")
+        self.was_met = True
+
+    def on_refused(self, why):
+        if self.is_met:
+            self.finish()  # its last words
+        elif why == "gone":
+            self.give_up("it has ended")
+        else:
+            self.give_up(f"it refuses: {why!r}"[:100])
+
+    def on_stderr(self, events):
+        if self.process is not None:
+            super().on_stderr(events)
+
+    def take_stderr(self, data):
+        """Takes the command's own words, of which the last may say why it leads nowhere."""
+        *lines, rest = (self.words + data).split(b"\n")
+        self.words = rest[-MAX_STDERR:]
+        for text in lines:
+            self.last_words = text[:500].decode(errors="replace").strip() or self.last_words
+        super().take_stderr(data)
+
+    def reap(self):
+        pass  # the end of what the command says shows that it has ended
+
+    def watch(self):
+        if not self.in_events:
+            self.heard = time.monotonic()  # nobody listened
+        super().watch()
+
+    def cut(self):
+        """The command has ended or leads nowhere: another one takes its place."""
+        had_met = self.is_met
+        try:
+            self.process.wait(WORDS_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass  # it is ended now
+        self.drop()
+        if self.is_gone():
+            self.give_up(self.last_words)
+            return
+        if had_met:
+            self.lost = time.monotonic()
+            self.say("the connection was lost, and is being attached again")
+        self.put_off()
+
+    def put_off(self):
+        self.next = time.monotonic() + self.delay
+        self.delay = min(2 * self.delay, MAX_DELAY)
+
+    def drop(self):
+        """Ends the command, and takes what it said last."""
+        process = self.process
+        if process is None:
+            return
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except OSError:
+            pass  # it has ended
+        process.wait()
+        for data in iter(lambda: self.read(process.stderr.fileno()), None):
+            if not data:
+                break
+            self.take_stderr(data)
+        for file in (process.stdin, process.stdout, process.stderr):
+            try:
+                self.selector.unregister(file)
+            except KeyError:
+                pass  # it was not watched
+            file.close()
+        self.process = None
+        self.is_met = False
+        self.inbox.clear()
+        self.outbox.clear()
+        self.outbox_size = 0
+
+    def is_gone(self):
+        """Whether the command says that the place is gone."""
+        pattern = self.reach["gone"]
+        return pattern is not None and re.search(pattern, self.last_words) is not None
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def give_up(self, why):
+        """There is nothing left there, or nothing that can be continued."""
+        if self.ending is None:
+            self.failed = True
+            self.say(f"the session is not there any more: {why}")
+        self.finish()
+
+    def end(self, asked):
+        if self.ending is None and not self.over:
+            self.ending = (time.monotonic(), asked)
+            self.to_launcher(frame(END))
+
+    def kill(self):
+        """The one there cannot be told to end, so it will end by itself."""
+        self.failed = self.unreached = True
+        self.finish()
+
+    def collect(self):
+        self.drop()
+        stopped = (self.failed or self.reach["made"]) and self.stop()
+        if self.unreached and not stopped:
+            self.farewell = "left"
+
+    def stop(self):
+        """Removes the place, if there is a command for that. Returns whether it is gone."""
+        command = self.reach["stop"]
+        if command is None:
+            return False
+        with tempfile.TemporaryFile() as said:  # not a pipe, which another process may keep open
+            try:
+                done = subprocess.run(
+                    command,
+                    check=False,
+                    cwd="/",
+                    env=self.spec["env"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    timeout=STOP_SECONDS,
+                )
+            except (OSError, subprocess.TimeoutExpired):
+                return False
+            said.seek(0)
+            self.take_stderr(said.read(MAX_STDERR))
+        return done.returncode == 0 or self.is_gone()
 
 
 def exit_of(said):
@@ -769,32 +1163,46 @@ def close_inherited():
                 pass  # the one that listed the folder, already closed
 
 
+def serve(kind, spec, *more):
+    """Becomes a supervisor and says so, apart from what has started this, unless a container ends with this."""
+    listener = listen(spec["socket"])
+    told, tell = os.pipe()
+    if os.getpid() != 1:
+        if os.fork():
+            os.close(tell)
+            os._exit(0 if os.read(told, 1) else 1)
+        os.setsid()
+    try:
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # protects the secret
+        locks = [take_lock(path) for path in spec["locks"]]
+        supervisor = kind(spec, listener, locks, *more)
+    except BaseException as error:
+        os.write(2, f"Cannot start the session's supervisor: {error}\n".encode())
+        os._exit(1)
+    os.write(1, b'{"held": true}\n')
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.write(tell, b"1")
+    os.close(told)
+    os.close(tell)
+    supervisor.run()
+    os._exit(0)
+
+
+def serve_beside(spec, confine):
+    """Starts a launcher elsewhere. Its settings may not be known to code there, nor its folder to others."""
+    os.umask(0o077)
+    os.mkdir(spec["folder"])
+    os.chdir("/")
+    serve(Beside, spec, confine)
+
+
 def main():
     close_inherited()
     spec = json.load(sys.stdin)
-    listener = listen(spec["socket"])
-    told, tell = os.pipe()
-    if os.fork():
-        os.close(tell)
-        said = os.read(told, 4096).decode()
-        sys.stderr.write(said)
-        sys.stderr.flush()
-        os._exit(1 if said else 0)
-    os.close(told)
-    os.setsid()
-    try:
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: protects the secret
-        locks = [take_lock(path) for path in spec["locks"]]
-        supervisor = Supervisor(spec, listener, locks)
-        null = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1, 2):
-            os.dup2(null, fd)
-        os.close(tell)
-    except BaseException as error:
-        os.write(tell, f"Cannot start the session's supervisor: {error}\n".encode())
-        os._exit(1)
-    supervisor.run()
+    serve(Reaching if spec["reach"] else Supervisor, spec)
 
 
 if __name__ == "__main__":

@@ -370,7 +370,7 @@ test("a durable session in a pod that nobody comes to ends, and so does one whos
   await endDurable(id);
 });
 
-test("a relay to a pod that is killed ends its pod, and a killed connection in there does not", async () => {
+test("a connection that is killed in a pod does not end its session", async () => {
   await using namespace = await TestNamespace.create();
   await using session = await TestSession.create(placementIn(namespace));
   const executor = await session.start();
@@ -384,13 +384,6 @@ for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
     with open(f"/proc/{pid}/stat") as file: parent = file.read().rpartition(")")[2].split()[1]
     if parent == "0" and pid not in (1, os.getpid()): os.kill(pid, signal.SIGKILL)`);
   assertEquals((await executor.execute("a + 2")).text, "42");
-
-  const running = rejection(executor.execute("import time; time.sleep(600)"));
-  const [listed] = await listSessions(session.workspace);
-  Deno.kill(listed?.status?.pid ?? 0, "SIGKILL");
-  const error = await running;
-  assert(error instanceof KernelDiedError, `${error}`);
-  await until("its pod is gone", () => hasNoPods(namespace));
   await endDurable(id);
 });
 

@@ -129,7 +129,7 @@ async function squat(folder: string, user: number): Promise<string> {
 const ANOTHER = 61234;
 
 testIf(Deno.uid() === 0 && Deno.build.os === "linux", "only root can become another user", {
-  name: "another user who takes the place of a holder elsewhere that was killed learns nothing",
+  name: "another user who takes the place of a supervisor elsewhere that was killed learns nothing",
   fn: async () => {
     await using folder = await TempFolder.create();
     const socket = await squat(folder.path, ANOTHER);
@@ -144,13 +144,13 @@ os.setuid(${ANOTHER})
 listener.listen()
 child.stdin.write(b'{"socket": "%s"}\\n{"secret": "s3cret"}\\n' % path.encode())
 child.stdin.flush()
-print(child.stdout.readline().decode(), listener.accept()[0].recv(100))`;
-    const program = new URL("../../templates/launcher/resumable.py", import.meta.url).pathname;
+print(child.stdout.read()[9:].decode(), listener.accept()[0].recv(100))`;
+    const program = new URL("../../templates/launcher/attach.py", import.meta.url).pathname;
     const { stdout } = await new Deno.Command(testPython(), {
       args: ["-I", "-c", code, program, socket, testPython()],
       signal: AbortSignal.timeout(20_000),
     }).output();
-    assertEquals(new TextDecoder().decode(stdout), '{"refused": "gone"}\n b\'\'\n');
+    assertEquals(new TextDecoder().decode(stdout), '{"why": "gone"} b\'\'\n');
   },
 });
 
@@ -458,6 +458,7 @@ Deno.test("a supervisor holds nothing that its host has inherited", async () => 
   const address = { ...session.address, socket: `${path}/socket` };
   const spec = {
     ...{ ...address, argv: ["/bin/cat"], cwd: "/", env: {}, locks: [], remove: [address.socket] },
+    reach: null,
     ...{ folder: `${path}/record`, idle_seconds: 60, max_seconds: 60 },
   };
   await Deno.writeTextFile(`${path}/spec.json`, JSON.stringify(spec));
