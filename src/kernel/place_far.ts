@@ -41,7 +41,7 @@ import {
   parsePlacement,
   type Placement,
 } from "../placement/placement.ts";
-import { type ExitStatus, ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
+import { type ExitStatus, ManagedProcess } from "../process/managed_process.ts";
 import { namedProgram, programOf } from "../process/program.ts";
 import { hasLandlock, type SelfTestReport } from "../sandbox/selftest.ts";
 import { isInside } from "../process/trusted_path.ts";
@@ -254,8 +254,6 @@ async function superviseFar(
     return [await programOf(program, { untrusted }), ...args];
   };
   const { start, command, reach = command, stop, stopsLasting = false, gone = null } = carrier;
-  // It outlives this process, even if that is an MCP server of another host.
-  const { [SERVER_MARK]: _, ...env } = await trustedEnvironment(untrusted);
   const own = session.python ?? await programOf("python3", { untrusted });
   return await launchLasting(session, {
     command: [],
@@ -270,7 +268,7 @@ async function superviseFar(
       patience_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
     },
     cwd: "/",
-    env,
+    env: await trustedEnvironment(untrusted),
     python: namedProgram(own),
     root: folder.path,
     hostPrivate: folder.path,
