@@ -11,8 +11,7 @@ import { runProgram } from "./support/program.ts";
 const OTHERS: Readonly<Record<string, string>> = {
   agents: "debug input-format log-level print",
   deno: "allow-env allow-net allow-read allow-run allow-write config",
-  docker: "cap-drop cpus init interactive log-driver memory network pids-limit read-only rm " +
-    "security-opt tag tmpfs volume",
+  docker: "init interactive rm security-opt tag volume",
   kubectl: "current kustomize namespace",
   servers: "headless output-dir",
   srt: "debug settings",

@@ -14,7 +14,7 @@ import { writeAcceptedPolicy } from "../support/policy.ts";
 import { cpuMs } from "../support/stalls.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
-/** A rule for a folder that code can write to: "Files" in docs/policy.md. */
+/** A rule for a folder that code can write to: "Arguments" in docs/policy.md. */
 const ALLOW = {
   effect: "allow",
   server: "files",

@@ -111,7 +111,7 @@ Deno.test("The published JSON Schema is that of the code (`ipybox policy schema`
 Deno.test("The policies in docs/policy.md are valid and pass their own tests", async () => {
   const text = await Deno.readTextFile(new URL("../../../docs/policy.md", import.meta.url));
   const policies = codeBlocks(text, "jsonc");
-  assertEquals(policies.length, 6);
+  assertEquals(policies.length, 4);
   for (const [index, policy] of policies.entries()) {
     const rules = new PolicyRules([parsePolicy(`policy ${index + 1}`, policy)]);
     const results = await runPolicyTests(rules, (call) => Promise.resolve(call));
