@@ -41,9 +41,7 @@ for (const { name, requests, isHidden } of SETS) {
     const misses: string[] = [];
     for (const [wanted, where, here, elsewhere = []] of requests) {
       const query = isNamed ? `${wanted} ${where}` : wanted;
-      const found = (await ranking.search(query)).slice(0, SHOWN).map((tool) =>
-        idOf.get(tool) ?? ""
-      );
+      const found = ranking.search(query).slice(0, SHOWN).map((tool) => idOf.get(tool) ?? "");
       const right = isNamed ? here : [...here, ...elsewhere];
       if (!found.some((id) => right.includes(id))) misses.push(`  ${query}: ${found.join(" ")}`);
     }

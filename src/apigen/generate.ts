@@ -5,7 +5,7 @@
  */
 import { assetTree } from "../assets/mod.ts";
 import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
-import { fairTurns } from "../base/signals.ts";
+import { turn } from "../base/signals.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import { shellWord } from "../base/shell_word.ts";
@@ -119,11 +119,10 @@ export function renderFiles(serverName: string, listing: ToolListing): RenderedP
 
 /** Runs steps without blocking the event loop. */
 async function inTurns<T>(steps: Generator<void, T>): Promise<T> {
-  fairTurns.resume();
   for (;;) {
     const step = steps.next();
     if (step.done) return step.value;
-    await fairTurns.giveWay();
+    await turn();
   }
 }
 

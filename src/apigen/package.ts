@@ -8,7 +8,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
 import { isAllGranted } from "../base/permission.ts";
-import { fairTurns } from "../base/signals.ts";
+import { turn } from "../base/signals.ts";
 import { writeBeneath } from "../files/beneath.ts";
 import { removeFromWorkspace } from "../files/remove_tree.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
@@ -142,9 +142,8 @@ async function merged(
   const old = new Map<string, string>();
   for (const [name, { text }] of present) if (text !== undefined) old.set(name, text);
   const wanted = new Map<string, string>();
-  fairTurns.resume();
   for (const [name, generated] of files) {
-    await fairTurns.giveWay();
+    await turn();
     const text = old.get(name);
     const isNew = text === undefined || text === generated;
     wanted.set(name, isNew ? generated : merge(name, generated, text, old));
@@ -358,9 +357,8 @@ export async function compareTools(
 /** Each tool's definition as text that is equal for equal ones. The first tool of a name counts. */
 async function byName(tools: readonly unknown[]): Promise<Map<string, string>> {
   const texts = new Map<string, string>();
-  fairTurns.resume();
   for (const tool of tools) {
-    await fairTurns.giveWay();
+    await turn();
     const json = readable(tool);
     const name = isObject(json) ? json.get("name") : undefined;
     if (typeof name === "string" && json !== undefined && !texts.has(name)) {

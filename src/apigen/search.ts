@@ -1,6 +1,6 @@
 import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
-import { fairTurns } from "../base/signals.ts";
+import { turn } from "../base/signals.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { isObject, type Json, textOf } from "./json.ts";
 import { singular } from "./names.ts";
@@ -70,7 +70,7 @@ export class ToolIndex {
     const texts = others.map(({ server, name, description }) => [server, name, description]);
     const key = JSON.stringify([servers, packages.map(({ version }) => version), texts]);
     if (this.#index?.key !== key) this.#index = { key, ranking: await ToolRanking.of(tools) };
-    return { tools: await this.#index.ranking.search(query), missing, damaged };
+    return { tools: this.#index.ranking.search(query), missing, damaged };
   }
 
   async #read(server: string): Promise<ReadPackage | undefined> {
@@ -179,14 +179,13 @@ export class ToolRanking {
   static async of(tools: readonly IndexedTool[]): Promise<ToolRanking> {
     const ranking = new ToolRanking();
     const lengths = FIELDS.map(() => 0);
-    fairTurns.resume();
     const texts: string[][][] = [];
     for (const tool of tools) {
       ranking.#add(tool);
       const fields = FIELDS.map((field) => stemsOf(field.textOf(tool)));
       fields.forEach(({ length }, at) => lengths[at] = (lengths[at] ?? 0) + length);
       texts.push(fields);
-      await fairTurns.giveWay();
+      await turn();
     }
     for (const [id, fields] of texts.entries()) {
       for (const [at, { weight, penalty }] of FIELDS.entries()) {
@@ -196,7 +195,7 @@ export class ToolRanking {
           ranking.#count(word, id, weight / (1 - penalty + penalty * length));
         }
       }
-      await fairTurns.giveWay();
+      await turn();
     }
     return ranking;
   }
@@ -216,14 +215,10 @@ export class ToolRanking {
   }
 
   /** Finds tools with a word of the query, a form of it, a related or a longer one; best first. */
-  async search(query: string): Promise<IndexedTool[]> {
+  search(query: string): IndexedTool[] {
     const words = new Set(this.#joined(stemsOf(query)).slice(0, MAX_QUERY_WORDS));
     const matches: Matches = { weights: new Map(), scores: new Map(), found: new Map() };
-    fairTurns.resume();
-    for (const word of words) {
-      await fairTurns.giveWay();
-      this.#match(word, matches);
-    }
+    for (const word of words) this.#match(word, matches);
     const named = this.#namedServers(words);
     return this.#tools.map(({ tool, name }, id) => {
       const server = named.get(tool.server) ?? 0;

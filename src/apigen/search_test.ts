@@ -152,7 +152,7 @@ async function ranked(query: string, ...texts: string[]): Promise<string[]> {
     { server: "", name: "", module: "", description, annotations: {}, definition: new Map() }
   ));
   const ranking = await ToolRanking.of(described);
-  return (await ranking.search(query)).map(({ description }) => description);
+  return ranking.search(query).map(({ description }) => description);
 }
 
 Deno.test("wordsOf() takes names apart and knows plurals", () => {

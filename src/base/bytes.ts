@@ -1,4 +1,4 @@
-import { abortable, fairTurns } from "./signals.ts";
+import { abortable } from "./signals.ts";
 
 /**
  * A growing buffer of bytes.
@@ -103,11 +103,9 @@ export async function readWhole(
   const reader = body.getReader();
   const next = () => abortable(reader.read(), signal);
   try {
-    fairTurns.resume(); // once only: bytes that have arrived are read without a turn for anything else
     for (let read = await next(); !read.done; read = await next()) {
       if (whole.length + read.value.length > maxBytes) throw tooLong();
       whole.add(read.value);
-      await fairTurns.giveWay(); // a few compressed bytes can expand to a lot
     }
     return whole.take();
   } finally {

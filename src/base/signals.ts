@@ -1,3 +1,5 @@
+import { setImmediate } from "node:timers";
+
 /** Combines the signals that are defined. */
 export function anySignal(...signals: (AbortSignal | undefined)[]): AbortSignal {
   const given = signals.filter((signal) => signal !== undefined);
@@ -115,51 +117,7 @@ export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
   }
 }
 
-/** How long work on incoming data may block the event loop. */
-const TURN_MS = 5;
-
-/**
- * Keeps the event loop responsive during long work on incoming data.
- *
- * A timer takes 2 ms, so there is one only for work that is ahead of everything else: a message that
- * comes alone never waits for it. All such work counts together, as many streams of which each takes
- * little block the event loop, too.
- */
-class FairTurns {
-  #since = performance.now();
-  /** For how long there was work without a turn of the event loop, in milliseconds. */
-  #ahead = 0;
-  #turn: Promise<void> | undefined;
-
-  /** Notes that work begins: what came before was waiting, in which everything else had its turn. */
-  resume(): void {
-    this.#ahead = Math.max(0, this.#ahead - this.#lap());
-  }
-
-  /** Yields to the event loop if it has been blocked for long enough. */
-  async giveWay(): Promise<void> {
-    this.#ahead += this.#lap();
-    if (this.#ahead < TURN_MS && this.#turn === undefined) return;
-    await (this.#turn ??= this.#next());
-  }
-
-  #next(): Promise<void> {
-    return new Promise((resolve) => {
-      setTimeout(() => {
-        this.#turn = undefined;
-        this.#ahead = 0;
-        this.#lap();
-        resolve();
-      });
-    });
-  }
-
-  #lap(): number {
-    const since = this.#since;
-    this.#since = performance.now();
-    return this.#since - since;
-  }
+/** Gives the event loop a turn, which costs some ten microseconds, during long work. */
+export function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
-
-/** The turns of all work on incoming data in this process. */
-export const fairTurns: FairTurns = new FairTurns();

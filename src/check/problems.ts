@@ -6,7 +6,6 @@
 import type { StubbedClass, StubbedTool } from "../apigen/stubs.ts";
 import { isMisspelt, nearestNames } from "../base/nearest.ts";
 import type { CellRange, Diagnostic } from "./language_server.ts";
-import { fairTurns } from "../base/signals.ts";
 import type { Look } from "./look.ts";
 import type { StubTree } from "./stub_tree.ts";
 
@@ -53,9 +52,7 @@ export async function judge(
   const possible: CodeProblem[] = [];
   const relevant = diagnostics.filter((one) => !look.loose.some((place) => isSpread(one, place)));
   const reader = new Reader(relevant, look, names);
-  fairTurns.resume();
   for (const diagnostic of relevant) {
-    await fairTurns.giveWay(); // types from servers can be long
     signal.throwIfAborted();
     const verdict = await reader.read(diagnostic);
     if (verdict === undefined) continue;

@@ -3,7 +3,6 @@ import { readPackage } from "../apigen/package.ts";
 import { type StubbedTool, stubOfModule, stubOfPackage } from "../apigen/stubs.ts";
 import { assetTree } from "../assets/mod.ts";
 import { Mutex } from "../base/mutex.ts";
-import { fairTurns } from "../base/signals.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import type { ChangedFile } from "./language_server.ts";
 
@@ -122,9 +121,7 @@ export class StubTree {
     const modules = new Map<string, number>();
     await Deno.mkdir(join(this.#folder, "mcptools", server));
     this.#servers.set(server, { version: "", modules }); // after a failure, make it again
-    fairTurns.resume();
     for (const definition of definitions.slice(0, MAX_TOOLS)) {
-      await fairTurns.giveWay();
       const { name: tool, module } = definition;
       const id = this.#nextId++;
       const stub = stubOfModule({ server, tool, module }, definition, id);

@@ -14,7 +14,7 @@ import {
   SessionTakenError,
 } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import { fairTurns, settledWithin } from "../base/signals.ts";
+import { settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { joinBytes } from "../base/bytes.ts";
 import { encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "../link/frame.ts";
@@ -297,13 +297,11 @@ export class SupervisedLauncher {
         return null;
       }
       this.#silent = 0;
-      fairTurns.resume();
       const own: Uint8Array[] = [];
       for (const frame of frames) {
-        if (frame.type === FrameType.STDERR) await this.#logLines(frame.payload);
+        if (frame.type === FrameType.STDERR) this.#logLines(frame.payload);
         else own.push(...this.#take(frame));
       }
-      await fairTurns.giveWay();
       if (own.length > 0) return joinBytes(...own);
     }
   }
@@ -346,12 +344,9 @@ export class SupervisedLauncher {
     }
   }
 
-  /** Logs the next bytes of stderr, of which code can write any number of lines. */
-  async #logLines(bytes: Uint8Array): Promise<void> {
-    for (const line of this.#tail.push(bytes)) {
-      this.#log.debug(`gateway: ${line}`);
-      await fairTurns.giveWay();
-    }
+  /** Logs the next bytes of stderr. */
+  #logLines(bytes: Uint8Array): void {
+    for (const line of this.#tail.push(bytes)) this.#log.debug(`gateway: ${line}`);
   }
 }
 

@@ -1,7 +1,6 @@
 import { createParser, type EventSourceMessage } from "eventsource-parser";
 import { readWhole } from "../base/bytes.ts";
 import { bodyOf } from "../base/http.ts";
-import { fairTurns } from "../base/signals.ts";
 import { isRecord } from "../json/exact.ts";
 import {
   errorAnswer,
@@ -99,12 +98,10 @@ export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
       },
     });
     super({
-      async transform(chunk, controller) {
+      transform(chunk, controller) {
         write = (text) => controller.enqueue(encoder.encode(text));
         try {
-          fairTurns.resume();
           parser.feed(decoder.decode(chunk, { stream: true }));
-          await fairTurns.giveWay(); // a few compressed bytes can expand to many
         } catch (error) {
           write(`data: ${errorText(error, request())}\n\n`);
           controller.terminate();

@@ -1,7 +1,7 @@
 import { ByteBuffer } from "../base/bytes.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
-import { fairTurns, settledWithin } from "../base/signals.ts";
+import { settledWithin, turn } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import {
   ManagedProcess,
@@ -149,13 +149,11 @@ export class StdioTransport implements Transport {
     const lines = new LineSplitter(this.#options.maxMessageBytes);
     try {
       for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
-        fairTurns.resume();
         for (const line of lines.push(chunk)) {
           for (const message of this.#parse(line)) this.#deliver(message);
-          // Even if the server writes without end. Also, the SDK handles a notification a moment
-          // later but a response immediately: without this, progress that arrives together with
-          // its call's response would belong to an unknown call.
-          await fairTurns.giveWay();
+          // The SDK handles a notification a moment later but a response immediately: without this,
+          // progress that arrives together with its call's response would belong to an unknown call.
+          await turn();
         }
       }
       // Nothing more can be answered, even if the process is still running.

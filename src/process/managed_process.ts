@@ -1,6 +1,6 @@
 import { messageOf } from "../base/message_of.ts";
 import { isGranted } from "../base/permission.ts";
-import { fairTurns, settledWithin } from "../base/signals.ts";
+import { settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import type { ProgramPath } from "./program.ts";
 
@@ -170,14 +170,9 @@ export class ManagedProcess implements AsyncDisposable {
     const { onStderr } = this.#options;
     while (true) {
       const { value, done } = await this.#errors.read().catch(() => ENDED);
-      fairTurns.resume();
       const lines = done ? this.#tail.end() : this.#tail.push(value);
-      for (const line of lines) {
-        onStderr?.(line);
-        await fairTurns.giveWay();
-      }
+      for (const line of lines) onStderr?.(line);
       if (done) return;
-      await fairTurns.giveWay();
     }
   }
 }

@@ -4,7 +4,7 @@
  * @module
  */
 import { z } from "zod";
-import { anySignal, fairTurns } from "../base/signals.ts";
+import { anySignal } from "../base/signals.ts";
 import { bodyOf } from "../base/http.ts";
 import { readWhole } from "../base/bytes.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
@@ -110,10 +110,8 @@ async function hostsAt(
   const links = type.startsWith(JSON_PAGE) ? linksInJson(bytes) : linksInHtml(bytes);
   const hosts = new Set<string>();
   let count = 0;
-  fairTurns.resume();
   for (const link of links) {
     if (count++ === MAX_FILES) throw new Error(`its page has more than ${MAX_FILES} files`);
-    await fairTurns.giveWay();
     const url = URL.parse(link, response.url);
     if (url === null || !/^https?:$/.test(url.protocol)) continue;
     if (isPublicHost(url.hostname) || url.hostname === page.hostname) hosts.add(url.hostname);

@@ -6,7 +6,7 @@
 import { dirname, join } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { Mutex } from "../base/mutex.ts";
-import { abortable, anySignal, fairTurns } from "../base/signals.ts";
+import { abortable, anySignal } from "../base/signals.ts";
 import { ConfigError, EnvironmentNotReadyError, PackageInstallError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { stage } from "../base/stages.ts";
@@ -551,11 +551,7 @@ export class PackageFolder {
     if (sandboxed) group.take(process.pid, effectiveLimits(undefined, { sandboxed }), this.#log);
     const said = (async () => {
       for await (const chunk of bytesOf(process.pipes)) {
-        fairTurns.resume();
-        for (const line of output.push(chunk)) {
-          onLine(line);
-          await fairTurns.giveWay();
-        }
+        for (const line of output.push(chunk)) onLine(line);
       }
     })();
     const deadline = AbortSignal.timeout(timeoutMs);

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { fairTurns } from "../../base/signals.ts";
 import type { IndexedTool } from "../../apigen/search.ts";
 import type { Session } from "../session.ts";
 import { addTool, type ToolHost } from "../tool.ts";
@@ -114,9 +113,7 @@ async function describeTools(
 ): Promise<Map<IndexedTool, string>> {
   const described = new Map<IndexedTool, string>();
   let room = MAX_CHARS;
-  fairTurns.resume();
   for (const tool of tools.slice(0, COUNTS[detail])) {
-    await fairTurns.giveWay(); // a tool of a hostile server takes some tenths of a second
     const { server, module } = tool;
     const whole = await describe(tool, detail);
     if (whole.length > room && described.size > 0) break;
