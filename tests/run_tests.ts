@@ -104,7 +104,6 @@ const PROGRAMS = [
   "npm:mcp-obsidian@1.0.0",
   "npm:@cyanheads/git-mcp-server@2.15.3",
   "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
-  "npm:@modelcontextprotocol/conformance@0.1.16",
   "npm:mcporter@0.12.3",
   "npm:pyright@1.1.414",
 ];

@@ -3,6 +3,7 @@ import { stepsOf } from "../../tests/support/steps.ts";
 import { SilentIndex } from "../../tests/support/silent_index.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { remoteRecipe, tinyRecipe } from "../../tests/support/tiny_recipe.ts";
+import { withUv } from "../../tests/support/uv.ts";
 import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
 import { buildPythonEnvironment } from "./environment.ts";
 import { readManaged } from "./managed.ts";
@@ -13,7 +14,9 @@ const OFFLINE = { PIP_RETRIES: "0", UV_HTTP_RETRIES: "0" };
 Deno.test("buildPythonEnvironment() builds once, also for two processes, and again only when told to", async (t) => {
   const step = stepsOf(t);
   await using directory = await TempFolder.create();
+  await using programs = await TempFolder.create();
   await using index = new SilentIndex();
+  const env = { ...OFFLINE, ...await withUv(programs.path) };
   const recipe = await tinyRecipe(directory.path);
   const cacheDir = `${directory.path}/ipybox/python`;
   const lines: string[] = [];
@@ -21,7 +24,7 @@ Deno.test("buildPythonEnvironment() builds once, also for two processes, and aga
   let leftover = "";
 
   await step("nothing of a build that is killed is used", async () => {
-    await using killed = buildElsewhere(cacheDir, remoteRecipe(index.url)).spawn();
+    await using killed = buildElsewhere(cacheDir, remoteRecipe(index.url), env).spawn();
     await index.asked;
     killed.kill("SIGKILL");
     await killed.output();
@@ -35,7 +38,9 @@ Deno.test("buildPythonEnvironment() builds once, also for two processes, and aga
   });
 
   await step("two processes at once build one environment, and clear that away alone", async () => {
-    const outputs = await Promise.all([1, 2].map(() => buildElsewhere(cacheDir, recipe).output()));
+    const outputs = await Promise.all(
+      [1, 2].map(() => buildElsewhere(cacheDir, recipe, env).output()),
+    );
 
     const [first, second] = outputs.map(({ stdout }) => new TextDecoder().decode(stdout));
     assertEquals(outputs.map(({ success }) => success), [true, true]);
@@ -62,7 +67,13 @@ Deno.test("buildPythonEnvironment() builds once, also for two processes, and aga
     assertEquals(await readManaged(recipe, cacheDir), built);
     assertEquals(lines, []);
 
-    const again = await buildPythonEnvironment({ recipe, cacheDir, rebuild: true, onProgress });
+    const again = await buildPythonEnvironment({
+      recipe,
+      cacheDir,
+      env,
+      rebuild: true,
+      onProgress,
+    });
     assertEquals(again.packages, { "ipybox-tiny": "1.0" });
     assert(again.managed);
     assert(again.prefix.startsWith(`${cacheDir}/`) && !again.basePrefix.startsWith(cacheDir));
@@ -77,25 +88,34 @@ Deno.test("buildPythonEnvironment() builds once, also for two processes, and aga
 
 Deno.test("buildPythonEnvironment() installs nothing without its hash", async () => {
   await using directory = await TempFolder.create();
+  await using programs = await TempFolder.create();
+  const env = await withUv(programs.path);
   const { requirements, modules } = await tinyRecipe(directory.path);
   const cacheDir = `${directory.path}/cache`;
-  const build = (text: string) => () =>
-    buildPythonEnvironment({ recipe: { modules, requirements: text }, cacheDir });
-
-  const otherHash = build(requirements.replace(/[0-9a-f]{64}/, "0".repeat(64)));
-  await assertRejects(otherHash, EnvironmentNotReadyError, "0".repeat(64));
-  const noHash = build(requirements.replace(/ --hash=.*/, ""));
-  await assertRejects(noHash, EnvironmentNotReadyError, "ash"); // pip: "Hashes", uv: "hash"
-
+  const otherHash = requirements.replace(/[0-9a-f]{64}/, "0".repeat(64));
+  const noHash = requirements.replace(/ --hash=.*/, "");
+  for (
+    const [text, said, variables] of [
+      [otherHash, "0".repeat(64), env],
+      [noHash, "ash", env], // pip: "Hashes", uv: "hash"
+      [otherHash, "0".repeat(64), {}], // pip where there is no uv
+    ] as const
+  ) {
+    const recipe = { modules, requirements: text };
+    const build = () => buildPythonEnvironment({ recipe, cacheDir, env: variables });
+    await assertRejects(build, EnvironmentNotReadyError, said);
+  }
   assertEquals(await directory.list("cache"), ["build.lock"]);
 });
 
 Deno.test("buildPythonEnvironment() without a network says what the installer said", async () => {
   await using directory = await TempFolder.create();
+  await using programs = await TempFolder.create();
   const cacheDir = `${directory.path}/cache`;
   const recipe = remoteRecipe("http://127.0.0.1:1/simple");
+  const env = { ...OFFLINE, ...await withUv(programs.path) };
 
-  const building = buildPythonEnvironment({ recipe, cacheDir, env: OFFLINE });
+  const building = buildPythonEnvironment({ recipe, cacheDir, env });
 
   const error = await assertRejects(() => building, EnvironmentNotReadyError, "ipybox-tiny");
   assertStringIncludes(error.fix, "ipybox setup");
@@ -104,11 +124,13 @@ Deno.test("buildPythonEnvironment() without a network says what the installer sa
 
 Deno.test("buildPythonEnvironment() names the package that cannot be imported", async () => {
   await using directory = await TempFolder.create();
+  await using programs = await TempFolder.create();
   const { requirements } = await tinyRecipe(directory.path);
   const recipe = { requirements, modules: { ipybox_huge: "ipybox-huge" } };
   const cacheDir = `${directory.path}/cache`;
 
-  const building = buildPythonEnvironment({ recipe, cacheDir });
+  const env = await withUv(programs.path);
+  const building = buildPythonEnvironment({ recipe, cacheDir, env });
 
   await assertRejects(() => building, EnvironmentNotReadyError, "No module named 'ipybox_huge'");
   assertEquals(await directory.list("cache"), ["build.lock"]);
@@ -142,12 +164,16 @@ Deno.test("buildPythonEnvironment() installs nothing from a cache that executed 
   );
 });
 
-function buildElsewhere(cacheDir: string, recipe: EnvironmentRecipe): Deno.Command {
+function buildElsewhere(
+  cacheDir: string,
+  recipe: EnvironmentRecipe,
+  env: Readonly<Record<string, string>>,
+): Deno.Command {
   const script = new URL("../../tests/fixtures/build_environment.ts", import.meta.url).pathname;
   const args = [Deno.execPath(), "run", "-A", script, cacheDir, JSON.stringify(recipe)];
   return new Deno.Command("/bin/sh", {
     args: ["-c", 'umask 000 && exec "$@"', "sh", ...args],
-    env: OFFLINE,
+    env,
     stdout: "piped",
     stderr: "piped",
   });

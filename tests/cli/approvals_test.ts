@@ -4,7 +4,7 @@ import { ipybox } from "../support/cli.ts";
 import { exists } from "../support/files.ts";
 import { until } from "../support/wait.ts";
 import { rawServer } from "../support/mcp.ts";
-import { eachKind, McpHost } from "../support/mcp_client.ts";
+import { eachEra, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
@@ -149,7 +149,7 @@ except OSError as error: print(type(error).__name__)`);
 const UNASKED = /answered without asking anybody.*ipybox approvals --workspace/;
 
 Deno.test("A client of each kind that answers for nobody has asked nobody", () =>
-  eachKind(async (kind) => {
+  eachEra(async (kind) => {
     await using workspace = await workspaceWithServer();
     const answers: (null | undefined | "slow")[] = [];
     const defaults: unknown[] = [];

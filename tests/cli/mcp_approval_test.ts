@@ -3,7 +3,7 @@ import { readAuditLog, verifyAuditLog } from "../../src/approval/audit/reader.ts
 import { auditedQuestions } from "../support/audited_questions.ts";
 import { until } from "../support/wait.ts";
 import { rawServer } from "../support/mcp.ts";
-import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { CLIENT_ERAS, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -61,28 +61,26 @@ Deno.test("ipybox mcp declines questions of MCP servers where the client cannot 
   assertMatch(text, /^\[{"action":"decline"}\]\n\nA question from MCP server "raw" was declined/);
 });
 
-for (const kind of ["1.x", "2.x legacy"] as const) {
-  Deno.test(`ipybox mcp goes on where a client of the kind ${kind} fails to ask`, async () => {
-    await using workspace = await workspaceWithServer();
-    await using host = await McpHost.start({
-      kind,
-      args: ["--workspace", workspace.path, "--no-sandbox"],
-      answer: () => {
-        throw new Error("there is no window to ask in");
-      },
-    });
-    const { text } = await host.call("execute_ipython_cell", {
-      code: `${RAW}raw.run_sync("count")`,
-    });
-    assertMatch(text, /ApprovalRejectedError: .*no approval page is open.*http:\/\/127\.0\.0\.1:/);
-    assertEquals(await host.execute("print(6 * 7)"), "42"); // does not wait for the first
-    const { isError } = await host.call("register_mcp_server", {
-      server_name: "x",
-      server_params: { command: "touch", args: [`${workspace.path}/x`] },
-    });
-    assertEquals(isError, true);
+Deno.test("ipybox mcp goes on where a client of the older era fails to ask", async () => {
+  await using workspace = await workspaceWithServer();
+  await using host = await McpHost.start({
+    kind: "2.x legacy",
+    args: ["--workspace", workspace.path, "--no-sandbox"],
+    answer: () => {
+      throw new Error("there is no window to ask in");
+    },
   });
-}
+  const { text } = await host.call("execute_ipython_cell", {
+    code: `${RAW}raw.run_sync("count")`,
+  });
+  assertMatch(text, /ApprovalRejectedError: .*no approval page is open.*http:\/\/127\.0\.0\.1:/);
+  assertEquals(await host.execute("print(6 * 7)"), "42"); // does not wait for the first
+  const { isError } = await host.call("register_mcp_server", {
+    server_name: "x",
+    server_params: { command: "touch", args: [`${workspace.path}/x`] },
+  });
+  assertEquals(isError, true);
+});
 
 Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () => {
   await using workspace = await workspaceWithServer();
@@ -189,7 +187,7 @@ Deno.test("ipybox mcp asks once for a tool that is allowed for the session", asy
   assertEquals([call?.decision, call?.decided_by], ["allow", "consent"]);
 });
 
-for (const kind of CLIENT_KINDS) {
+for (const kind of CLIENT_ERAS) {
   Deno.test(`ipybox mcp passes questions of MCP servers on to a client of the kind ${kind}`, async () => {
     await using workspace = await workspaceWithServer();
     const seen: Readonly<Record<string, unknown>>[] = [];
@@ -224,7 +222,7 @@ for (const kind of CLIENT_KINDS) {
   });
 }
 
-for (const kind of CLIENT_KINDS) {
+for (const kind of CLIENT_ERAS) {
   Deno.test(`ipybox mcp notes changes that a client of the kind ${kind} asks for`, async () => {
     await using workspace = await workspaceWithServer();
     let registrations = 0;

@@ -7,7 +7,7 @@ import { INITIALIZE } from "../support/initialize.ts";
 import { ipybox } from "../support/cli.ts";
 import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
-import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { CLIENT_ERAS, CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { rawServer } from "../support/mcp.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
@@ -256,7 +256,7 @@ async function statusWithHost(url: URL, host: string, token: string): Promise<nu
   return Number(text.split(" ")[1]);
 }
 
-for (const kind of CLIENT_KINDS) {
+for (const kind of CLIENT_ERAS) {
   Deno.test(`A ${kind} client over HTTP approves calls, and cancels a cell`, async () => {
     await using workspace = await workspaceWithServer();
     await using server = await HttpMcp.start(["--workspace", workspace.path, "--structured"]);

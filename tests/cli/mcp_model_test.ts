@@ -1,6 +1,6 @@
 /** What the model of a client sees: text, then images, and nothing else. */
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { CLIENT_KINDS, McpHost, type ToolEnd } from "../support/mcp_client.ts";
+import { CLIENT_ERAS, McpHost, type ToolEnd } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { stepsOf } from "../support/steps.ts";
 
@@ -11,7 +11,7 @@ from base64 import b64decode
 from IPython.display import Image, display
 display(Image(b64decode("${PNG}")))`;
 
-for (const kind of CLIENT_KINDS) {
+for (const kind of CLIENT_ERAS) {
   Deno.test(`ipybox mcp shows a model text and images alone, in a client of the kind ${kind}`, async (t) => {
     await using workspace = await workspaceWithServer();
     const decisions: string[] = [];

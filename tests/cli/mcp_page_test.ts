@@ -14,7 +14,7 @@ import { browserTest, type Page, type TestBrowser } from "../support/browser.ts"
 import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";
-import { type ClientKind, eachKind, McpHost } from "../support/mcp_client.ts";
+import { type ClientKind, eachEra, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -30,7 +30,7 @@ const CODE = /\b(?:[0-9A-Z]{4}-){3}[0-9A-Z]{4}\b/g;
 
 browserTest(
   "Clients of each kind without elicitation leave approvals and servers' questions to the page",
-  (browser) => eachKind((kind) => leavesQuestionsToPage(kind, browser)),
+  (browser) => eachEra((kind) => leavesQuestionsToPage(kind, browser)),
 );
 
 async function leavesQuestionsToPage(kind: ClientKind, browser: TestBrowser): Promise<void> {

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { until } from "../support/wait.ts";
-import { CLIENT_KINDS, McpHost, type Progress } from "../support/mcp_client.ts";
+import { CLIENT_ERAS, McpHost, type Progress } from "../support/mcp_client.ts";
 import { rawServer } from "../support/mcp.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
@@ -9,7 +9,7 @@ import { testPython } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
-for (const kind of CLIENT_KINDS) {
+for (const kind of CLIENT_ERAS) {
   Deno.test(`ipybox mcp tells a client of the kind ${kind} what its cell does`, async (t) => {
     await using workspace = await workspaceWithServer();
     await using host = await McpHost.start({

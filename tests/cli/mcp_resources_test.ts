@@ -3,11 +3,11 @@ import { generatePackage } from "../../src/apigen/generate.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { until } from "../support/wait.ts";
 import { rawServer } from "../support/mcp.ts";
-import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { CLIENT_ERAS, McpHost } from "../support/mcp_client.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
-for (const kind of CLIENT_KINDS) {
+for (const kind of CLIENT_ERAS) {
   Deno.test(`ipybox mcp has resources and prompts for a client of the kind ${kind}`, async (t) => {
     await using workspace = await TempFolder.create();
     let changes = 0;

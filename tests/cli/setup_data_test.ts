@@ -119,11 +119,10 @@ Deno.test("ipybox setup --data installs packages for the code of all workspaces"
   });
 
   await step("which imports them, and cannot change them", async () => {
-    const change = "import openpyxl\ntry: open(openpyxl.__file__, 'a')\n" +
+    const change = `${VERSION}\ntry: open(openpyxl.__file__, 'a')\n` +
       "except OSError as error: print(error.strerror)";
     for (const each of [workspace, other]) {
-      assertEquals(await machine.run(VERSION, each), "1");
-      assertEquals(await machine.run(change, each), "Read-only file system");
+      assertEquals(await machine.run(change, each), "1\nRead-only file system");
     }
   });
 
@@ -163,7 +162,6 @@ Deno.test("ipybox setup --data installs packages for the code of all workspaces"
     });
     assertEquals(code, 1);
     assertMatch(stderr, /^ {2}\| .*numpy[^]*\nipybox: numpy .* was not installed\n$/m);
-    assertEquals(await machine.run(VERSION, other), "1");
     assertEquals(await machine.names(), names);
   });
 
@@ -202,7 +200,7 @@ Deno.test("ipybox setup --data installs packages for the code of all workspaces"
     assert(!kept.stdout.includes(common), kept.stdout);
     const dry = await machine.ipybox(["clean", "--data", "--dry-run", ...at]);
     assertStringIncludes(dry.stdout, common);
-    assertEquals(await machine.run(VERSION, other), "2");
+    assert((await Deno.stat(common)).isDirectory);
     const { code, stdout, stderr } = await machine.ipybox(["clean", "--data", ...at]);
     assertEquals(code, 0, stderr);
     assertStringIncludes(stdout, common);

@@ -5,13 +5,16 @@ import type { ProgramEnd } from "../../src/process/run_program.ts";
 import { runProgram } from "../support/program.ts";
 import { denoDirectory } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { withUv } from "../support/uv.ts";
 import { testPython } from "../support/python.ts";
 
 const cli = new URL("../../cli.ts", import.meta.url).pathname;
 
 Deno.test("ipybox setup builds what is missing, then doctor finds all ready", async () => {
   await using home = await TempFolder.create();
-  const env = { XDG_CACHE_HOME: `${home.path}/cache`, IPYBOX_PYTHON: "" };
+  await using programs = await TempFolder.create();
+  const own = { XDG_CACHE_HOME: `${home.path}/cache`, IPYBOX_PYTHON: "" };
+  const env = { ...own, ...await withUv(programs.path) };
 
   const before = await ipybox(["doctor", "--json"], env);
   const first = await ipybox(["setup"], env);

@@ -33,203 +33,217 @@ interface Case {
   readonly name: string;
   readonly calls: string;
   readonly script: readonly Typing[];
-  readonly code: number;
+  /** How the session ends, if not well. */
+  readonly code?: number;
   readonly shown: readonly string[];
   readonly hidden?: readonly string[];
   readonly audited?: readonly string[];
 }
 
-const cases: readonly Case[] = [
-  {
-    name: "y and yes allow, for one call each; n refuses",
-    calls: "count(); count(); count()",
-    script: [[QUESTION, "y\n"], [QUESTION, " YES \n"], [QUESTION, "n\n"], [WHY, "\n"]],
-    code: 0,
-    shown: [CALL, "count is 1", "count is 2", "ApprovalRejectedError", "the user gave no reason"],
-    hidden: ["count is 3"],
-  },
-  {
-    name: "Enter and what is no answer are answered with help, and decide nothing",
-    calls: "count()",
-    script: [
-      [QUESTION, "\n"],
-      ["Ctrl-C  cancel", ""],
-      [QUESTION, "yeah\n"],
-      ["Ctrl-C  cancel", ""],
-      [QUESTION, "y n\n"],
-      ["Ctrl-C  cancel", ""],
-      [QUESTION, "n\n"],
-      [WHY, "\n"],
-    ],
-    code: 0,
-    shown: ["  nc refuse such calls in this cell\n", "ApprovalRejectedError"],
-    hidden: ["count is"],
-  },
-  {
-    name: "a reason reaches the code, in the line or after it",
-    calls: "count(); count()",
-    script: [[QUESTION, "n not now\n"], [QUESTION, "n\n"], [WHY, "never\n"]],
-    code: 0,
-    shown: ["refused: not now", "refused: never"],
-    hidden: ["count is"],
-  },
-  {
-    name: "s allows for the session: any arguments, or exactly these",
-    calls: "count(); count(n=1); count(n=2); count(n=2); count(n=3); count(n=4)",
-    script: [
-      [QUESTION, "s e\n"],
-      [QUESTION, "y\n"],
-      [QUESTION, "s\n"],
-      [HOW, "what\n"],
-      ["No decision made", ""],
-      [QUESTION, "s\n"],
-      [HOW, "e\n"],
-      [QUESTION, "s\n"],
-      [HOW, "a\n"],
-    ],
-    code: 0,
-    shown: ["count is 6"],
-  },
-  {
-    name: "ns refuses for the session",
-    calls: "count(); count()",
-    script: [[QUESTION, "ns too much\n"], [HOW, "a\n"]],
-    code: 0,
-    shown: [
-      "refused: too much",
-      "refused: remembered for this session, for any arguments: too much",
-    ],
-    hidden: ["count is"],
-  },
-  {
-    name: "d shows all, and the question stands",
-    calls: "count(long='x' * 3000 + 'END')",
-    script: [
-      ["more characters: d shows them", "d\n"],
-      ["destructiveHint: true", ""],
-      [QUESTION, "y\n"],
-    ],
-    code: 0,
-    shown: ["xEND'\n", "raw_server.ts", "count is 1"],
-  },
-  {
-    name: "e takes other arguments, which must be JSON, and shows them",
-    calls: "count(n=1)",
-    script: [
-      [QUESTION, "e\n"],
-      ["Arguments as JSON", "{n: 2}\n"],
-      ["Not changed: not valid JSON", ""],
-      [QUESTION, "e\n"],
-      ["Arguments as JSON", '{"n": 2}\n'],
-      ["Edited:", ""],
-      [QUESTION, "y\n"],
-    ],
-    code: 0,
-    shown: ['\n  | { "n": 1 }\n\x1b[1mArguments', "Edited:\n  | raw.count(n=2)\n", "count is 1"],
-  },
-  {
-    name: "a line that was begun before the question does not end as its answer",
-    calls: "import time, pathlib\n" +
-      "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +
-      "print('begun', flush=True); until('first'); count()",
-    script: [
-      ["begun", "!y", "first"],
-      [QUESTION, "\n"],
-      ["Ctrl-C  cancel", ""],
-      [QUESTION, "nx\x7f no\n"],
-    ],
-    code: 0,
-    shown: ["refused: no"],
-    hidden: ["count is"],
-  },
-  {
-    name: "what was typed before the question does not answer it",
-    calls: "import time, pathlib\n" +
-      "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +
-      "print('begun', flush=True); until('first'); count()\n" +
-      "print('goes on', flush=True); until('second'); count()",
-    script: [
-      ["begun", "!y\ny\ny\n", "first"],
-      ["before the question was shown", ""],
-      [QUESTION, "n no\n"],
-      ["goes on", "!y\n", "second"],
-      [QUESTION, "n no\n"],
-    ],
-    code: 0,
-    shown: ["ApprovalRejectedError"],
-    hidden: ["count is"],
-  },
-  {
-    name: "what a server asks is answered field by field",
-    calls: "import json\nschema = {'type': 'object', 'properties': " +
-      "{'name': {'type': 'string', 'minLength': 1}, 'age': {'type': 'integer'}}, " +
-      "'required': ['name']}\n" +
-      "asked = {'method': 'elicitation/create', " +
-      "'params': {'message': 'Who are you?', 'requestedSchema': schema}}\n" +
-      "print(raw.run_sync('ask', asked).text)",
-    script: [
-      ["[d]etails ", "y\n"],
-      ["Answer 2 fields? raw gets what you type. [y/N] ", "y\n"],
-      ["Answer to raw (text): ", "Ada\n"],
-      ["Answer to raw (whole number, or nothing): ", "36\n"],
-    ],
-    code: 0,
-    shown: ['"content":{"name":"Ada","age":36}'],
-    audited: ["raw.elicitation/create elicitation terminal accept"],
-  },
-  {
-    name: "Ctrl-D refuses",
-    calls: "count()",
-    script: [[QUESTION, "\x04"]],
-    code: 0,
-    shown: ["ApprovalRejectedError", "was closed"],
-    hidden: ["count is"],
-  },
-  {
-    name: "Ctrl-C at a question ends it all",
-    calls: "count()",
-    script: [[QUESTION, "\x03"]],
-    code: 130,
-    shown: ["ipybox: interrupted"],
-    hidden: ["count is", "ApprovalRejectedError"],
-  },
-  {
-    name: "Ctrl-C in the middle of the code ends it all",
-    calls: "print('begun', flush=True); import time; time.sleep(1000)",
-    script: [["begun", "\x03"]],
-    code: 130,
-    shown: ["ipybox: interrupted"],
-  },
-  {
-    name: "a second question is asked when the first one is answered, and counted before",
-    calls: "from concurrent.futures import ThreadPoolExecutor as Pool\n" +
-      "with Pool(3) as pool: [pool.submit(count) for _ in range(3)]",
-    script: [["Allow?", "d\n"], ["Allow? (2 more waiting) [y]es ", "y\n"], [
-      "Allow? (1 more waiting) ",
-      "y\n",
-    ], [QUESTION, "y\n"]],
-    code: 0,
-    shown: ["count is 1", "count is 2", "count is 3"],
-  },
-  {
-    name: "one answer for the session settles the others that wait",
-    calls: "from concurrent.futures import ThreadPoolExecutor as Pool\n" +
-      "with Pool(3) as pool: [pool.submit(count) for _ in range(3)]",
-    script: [["Allow?", "s a\n"]],
-    code: 0,
-    shown: ["count is 1", "count is 2", "count is 3"],
-  },
+/** The cases of each session, in order: what settles calls of the whole session comes last. */
+const sessions: readonly (readonly Case[])[] = [
+  [
+    {
+      name: "y and yes allow, for one call each; n refuses",
+      calls: "count(); count(); count()",
+      script: [[QUESTION, "y\n"], [QUESTION, " YES \n"], [QUESTION, "n\n"], [WHY, "\n"]],
+      shown: [CALL, "count is 1", "count is 2", "ApprovalRejectedError", "the user gave no reason"],
+      hidden: ["count is 3"],
+    },
+    {
+      name: "Enter and what is no answer are answered with help, and decide nothing",
+      calls: "count()",
+      script: [
+        [QUESTION, "\n"],
+        ["Ctrl-C  cancel", ""],
+        [QUESTION, "yeah\n"],
+        ["Ctrl-C  cancel", ""],
+        [QUESTION, "y n\n"],
+        ["Ctrl-C  cancel", ""],
+        [QUESTION, "n\n"],
+        [WHY, "\n"],
+      ],
+      shown: ["  nc refuse such calls in this cell\n", "ApprovalRejectedError"],
+      hidden: ["count is"],
+    },
+    {
+      name: "a reason reaches the code, in the line or after it",
+      calls: "count(); count()",
+      script: [[QUESTION, "n not now\n"], [QUESTION, "n\n"], [WHY, "never\n"]],
+      shown: ["refused: not now", "refused: never"],
+      hidden: ["count is"],
+    },
+    {
+      name: "d shows all, and the question stands",
+      calls: "count(long='x' * 3000 + 'END')",
+      script: [
+        ["more characters: d shows them", "d\n"],
+        ["destructiveHint: true", ""],
+        [QUESTION, "y\n"],
+      ],
+      shown: ["xEND'\n", "raw_server.ts", "count is 3"],
+    },
+    {
+      name: "s allows for the session: any arguments, or exactly these",
+      calls: "count(); count(n=1); count(n=2); count(n=2); count(n=3); count(n=4)",
+      script: [
+        [QUESTION, "s e\n"],
+        [QUESTION, "y\n"],
+        [QUESTION, "s\n"],
+        [HOW, "what\n"],
+        ["No decision made", ""],
+        [QUESTION, "s\n"],
+        [HOW, "e\n"],
+        [QUESTION, "s\n"],
+        [HOW, "a\n"],
+      ],
+      shown: ["count is 9"],
+    },
+  ],
+  [
+    {
+      name: "e takes other arguments, which must be JSON, and shows them",
+      calls: "count(n=1)",
+      script: [
+        [QUESTION, "e\n"],
+        ["Arguments as JSON", "{n: 2}\n"],
+        ["Not changed: not valid JSON", ""],
+        [QUESTION, "e\n"],
+        ["Arguments as JSON", '{"n": 2}\n'],
+        ["Edited:", ""],
+        [QUESTION, "y\n"],
+      ],
+      shown: ['\n  | { "n": 1 }\n\x1b[1mArguments', "Edited:\n  | raw.count(n=2)\n", "count is 1"],
+    },
+    {
+      name: "a line that was begun before the question does not end as its answer",
+      calls: "import time, pathlib\n" +
+        "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +
+        "print('begun', flush=True); until('first'); count()",
+      script: [
+        ["begun", "!y", "first"],
+        [QUESTION, "\n"],
+        ["Ctrl-C  cancel", ""],
+        [QUESTION, "nx\x7f no\n"],
+      ],
+      shown: ["refused: no"],
+      hidden: ["count is"],
+    },
+    {
+      name: "what was typed before the question does not answer it",
+      calls: "import time, pathlib\n" +
+        "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +
+        "print('begun', flush=True); until('first'); count()\n" +
+        "print('goes on', flush=True); until('second'); count()",
+      script: [
+        ["begun", "!y\ny\ny\n", "first"],
+        ["before the question was shown", ""],
+        [QUESTION, "n no\n"],
+        ["goes on", "!y\n", "second"],
+        [QUESTION, "n no\n"],
+      ],
+      shown: ["ApprovalRejectedError"],
+      hidden: ["count is"],
+    },
+    {
+      name: "what a server asks is answered field by field",
+      calls: "import json\nschema = {'type': 'object', 'properties': " +
+        "{'name': {'type': 'string', 'minLength': 1}, 'age': {'type': 'integer'}}, " +
+        "'required': ['name']}\n" +
+        "asked = {'method': 'elicitation/create', " +
+        "'params': {'message': 'Who are you?', 'requestedSchema': schema}}\n" +
+        "print(raw.run_sync('ask', asked).text)",
+      script: [
+        ["[d]etails ", "y\n"],
+        ["Answer 2 fields? raw gets what you type. [y/N] ", "y\n"],
+        ["Answer to raw (text): ", "Ada\n"],
+        ["Answer to raw (whole number, or nothing): ", "36\n"],
+      ],
+      shown: ['"content":{"name":"Ada","age":36}'],
+      audited: ["raw.elicitation/create elicitation terminal accept"],
+    },
+    {
+      name: "ns refuses for the session",
+      calls: "count(); count()",
+      script: [[QUESTION, "ns too much\n"], [HOW, "a\n"]],
+      shown: [
+        "refused: too much",
+        "refused: remembered for this session, for any arguments: too much",
+      ],
+      hidden: ["count is"],
+    },
+  ],
+  [
+    {
+      name: "a second question is asked when the first one is answered, and counted before",
+      calls: "from concurrent.futures import ThreadPoolExecutor as Pool\n" +
+        "with Pool(3) as pool: [pool.submit(count) for _ in range(3)]",
+      script: [["Allow?", "d\n"], ["Allow? (2 more waiting) [y]es ", "y\n"], [
+        "Allow? (1 more waiting) ",
+        "y\n",
+      ], [QUESTION, "y\n"]],
+      shown: ["count is 1", "count is 2", "count is 3"],
+    },
+    {
+      name: "one answer for the session settles the others that wait",
+      calls: "from concurrent.futures import ThreadPoolExecutor as Pool\n" +
+        "with Pool(3) as pool: [pool.submit(count) for _ in range(3)]",
+      script: [["Allow?", "s a\n"]],
+      shown: ["count is 4", "count is 5", "count is 6"],
+    },
+  ],
+  [
+    {
+      name: "Ctrl-D refuses",
+      calls: "count()",
+      script: [[QUESTION, "\x04"]],
+      shown: ["ApprovalRejectedError", "was closed"],
+      hidden: ["count is"],
+    },
+  ],
+  [
+    {
+      name: "Ctrl-C at a question ends it all",
+      calls: "count()",
+      script: [[QUESTION, "\x03"]],
+      code: 130,
+      shown: ["ipybox: interrupted"],
+      hidden: ["count is", "ApprovalRejectedError"],
+    },
+  ],
+  [
+    {
+      name: "Ctrl-C in the middle of the code ends it all",
+      calls: "print('begun', flush=True); import time; time.sleep(1000)",
+      script: [["begun", "\x03"]],
+      code: 130,
+      shown: ["ipybox: interrupted"],
+    },
+  ],
 ];
 
-for (const { name, calls, script, code, shown, hidden = [], audited = [] } of cases) {
-  Deno.test(`ipybox run at a terminal: ${name}`, async () => {
+/** What is printed before each case. */
+const MARK = "---- ";
+
+for (const cases of sessions) {
+  Deno.test(`ipybox run at a terminal: ${cases.map(({ name }) => name).join("; ")}`, async () => {
     await using workspace = await workspaceWithServer();
+    const code = cases.map(({ calls }, i) => `print("${MARK}${i}", flush=True)\n${calls}\n`);
 
-    const end = await run(workspace.path, COUNT + calls, script);
+    const end = await run(
+      workspace.path,
+      COUNT + code.join(""),
+      cases.flatMap((each) => each.script),
+    );
 
-    assertEquals(end.code, code, end.output);
-    for (const text of shown) assertStringIncludes(end.output, text);
-    for (const text of hidden) assert(!end.output.includes(text), end.output);
+    assertEquals(end.code, cases.at(-1)?.code ?? 0, end.output);
+    const outputs = end.output.split(MARK).slice(1);
+    for (const [i, { name, shown, hidden = [] }] of cases.entries()) {
+      const output = outputs[i] ?? "";
+      for (const text of shown) assertStringIncludes(output, text, name);
+      for (const text of hidden) assert(!output.includes(text), `${name}: ${output}`);
+    }
+    const audited = cases.flatMap((each) => each.audited ?? []);
     assertEquals(await auditedQuestions(workspace.path), audited);
     await untilNoneWith(workspace.path);
   });

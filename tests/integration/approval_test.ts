@@ -278,26 +278,30 @@ attempt("resource", lambda: everything.resources.read("demo://resource/dynamic/t
 attempt("shell", lambda: get_ipython().system("true"))
 refused`;
 
-Deno.test("execute() approves what is left open, but nothing that a policy or the program refuses", async (t) => {
+Deno.test("execute() approves what is left open, but nothing that a policy or the program refuses", async () => {
   const servers = { everything: npmServer("server-everything") };
   const deny = new Set<string>(["tool", "shell"]);
   const policy: ApprovalPolicy = {
     decide: ({ kind }) => deny.has(kind) ? { mode: "deny", reason: "no" } : { mode: "ask" },
   };
   const all = "['tool', 'resource', 'shell']";
+  const asked = [undefined, "[]", "every kind is asked about"] as const;
+  const refusing = [isTool, "['resource', 'shell']", "the program refuses some"] as const;
+  const denied = [undefined, all, "every kind is denied"] as const;
+  const unasked = [() => true, all, "what is denied, the program is not asked about"] as const;
+  const some = [undefined, "['tool', 'shell']", "a policy denies some"] as const;
   for (
-    const [name, approval, approve, refused] of [
-      ["every kind is asked about", { shell: "ask" }, undefined, "[]"],
-      ["every kind is denied", "deny", undefined, all],
-      ["what is denied, the program is not asked about", "deny", () => true, all],
-      ["a policy denies some", policy, undefined, "['tool', 'shell']"],
-      ["the program refuses some", { shell: "ask" }, isTool, "['resource', 'shell']"],
+    const [approval, cases] of [
+      [{ shell: "ask" }, [asked, refusing]],
+      ["deny", [denied, unasked]],
+      [policy, [some]],
     ] as const
   ) {
-    await t.step(name, async () => {
-      await using test = await TestExecutor.start({ servers, approval });
-      assertEquals((await test.executor.execute(EACH_KIND, { approve })).text, refused);
-    });
+    await using test = await TestExecutor.start({ servers, approval });
+    for (const [approve, refused, name] of cases) {
+      const { text } = await test.executor.execute(EACH_KIND, { approve });
+      assertEquals(text, refused, name);
+    }
   }
 });
 

@@ -2,6 +2,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { dirname } from "node:path";
 import { TestKernel } from "../support/kernel.ts";
+import { stepsOf } from "../support/steps.ts";
 
 Deno.test("NumPy fills wide lines, unless code says otherwise, and is imported only by code", async () => {
   await using kernel = await TestKernel.start();
@@ -16,18 +17,6 @@ Deno.test("A library that is only looked for is set up when it is imported", asy
   const code = "import importlib.util; importlib.util.find_spec('numpy') is not None";
   assertEquals(await kernel.text(code), "True");
   assertEquals(await kernel.text("import numpy; numpy.get_printoptions()['linewidth']"), "160");
-});
-
-Deno.test("pandas shows up to fifty columns of a table", async () => {
-  await using kernel = await TestKernel.start();
-  await Deno.writeTextFile(
-    `${kernel.workspace}/pandas.py`, // as no test environment has it
-    "options = {}\ndef set_option(*pairs): options.update(zip(pairs[::2], pairs[1::2]))\n",
-  );
-  assertEquals(
-    await kernel.text("import pandas; pandas.options"),
-    "{'display.width': 160, 'display.max_columns': 50}",
-  );
 });
 
 /** Writes a library into a workspace, as no test environment has it. */
@@ -60,13 +49,27 @@ Deno.test("Plotly's figures are pages besides their JSON, unless the environment
   }
 });
 
-Deno.test("Bokeh shows pages that load it themselves", async () => {
+Deno.test("Libraries that no test environment has show themselves to a model", async (t) => {
   await using kernel = await TestKernel.start();
-  await writeLibrary(kernel, {
-    "bokeh/__init__.py": "",
-    "bokeh/embed.py": "def file_html(*arguments): return f'<html>{arguments[1:]}'",
-    "bokeh/plotting.py": "class figure: pass",
-    "bokeh/io/__init__.py": `from .notebook import install_notebook_hook
+  const step = stepsOf(t);
+
+  await step("pandas shows up to fifty columns of a table", async () => {
+    await Deno.writeTextFile(
+      `${kernel.workspace}/pandas.py`, // as no test environment has it
+      "options = {}\ndef set_option(*pairs): options.update(zip(pairs[::2], pairs[1::2]))\n",
+    );
+    assertEquals(
+      await kernel.text("import pandas; pandas.options"),
+      "{'display.width': 160, 'display.max_columns': 50}",
+    );
+  });
+
+  await step("Bokeh shows pages that load it themselves", async () => {
+    await writeLibrary(kernel, {
+      "bokeh/__init__.py": "",
+      "bokeh/embed.py": "def file_html(*arguments): return f'<html>{arguments[1:]}'",
+      "bokeh/plotting.py": "class figure: pass",
+      "bokeh/io/__init__.py": `from .notebook import install_notebook_hook
 from .state import curstate as _curstate
 
 install_notebook_hook("jupyter", None, None, None)
@@ -78,7 +81,7 @@ def output_notebook():
 def show(shown):
     notebook.HOOKS[_curstate().type][1](shown, _curstate(), False)
 `,
-    "bokeh/io/notebook.py": `HOOKS = {}
+      "bokeh/io/notebook.py": `HOOKS = {}
 
 def show_app(): pass
 
@@ -86,38 +89,38 @@ def install_notebook_hook(name, load, doc, app, overwrite=False):
     assert overwrite or name not in HOOKS
     HOOKS[name] = load, doc, app
 `,
-    "bokeh/io/state.py": `class State:
+      "bokeh/io/state.py": `class State:
     def output_notebook(self): self.type = "jupyter"
 
 _state = State()
 
 def curstate(): return _state
 `,
+    });
+    const shown = async (code: string): Promise<string> => {
+      const [, path = ""] = /^\[bokeh figure: (.*\.html)\]$/.exec(await kernel.text(code) ?? "") ??
+        [];
+      return await Deno.readTextFile(path);
+    };
+    const code = "from bokeh.io import output_notebook, show\nfrom bokeh.plotting import figure\n";
+    assertMatch(await shown(`${code}show(figure())`), /<\/script><html>\('cdn'/);
+    assertMatch(await shown("output_notebook(); show(figure())"), /<\/script><html>\('cdn'/);
   });
-  const shown = async (code: string): Promise<string> => {
-    const [, path = ""] = /^\[bokeh figure: (.*\.html)\]$/.exec(await kernel.text(code) ?? "") ??
-      [];
-    return await Deno.readTextFile(path);
-  };
-  const code = "from bokeh.io import output_notebook, show\nfrom bokeh.plotting import figure\n";
-  assertMatch(await shown(`${code}show(figure())`), /<\/script><html>\('cdn'/);
-  assertMatch(await shown("output_notebook(); show(figure())"), /<\/script><html>\('cdn'/);
-});
 
-Deno.test("Progress bars for notebooks are text", async () => {
-  await using kernel = await TestKernel.start();
-  await Deno.mkdir(`${kernel.workspace}/tqdm`);
-  for (
-    const [name, text] of [
-      ["__init__", ""],
-      ["std", "tqdm = trange = 'text'"],
-      ["notebook", "IProgress = None; tqdm = tqdm_notebook = trange = tnrange = 'widget'"],
-    ] as const
-  ) await Deno.writeTextFile(`${kernel.workspace}/tqdm/${name}.py`, text);
-  assertEquals(
-    await kernel.text("from tqdm.notebook import tqdm, trange; tqdm, trange"),
-    "('text', 'text')",
-  );
+  await step("Progress bars for notebooks are text", async () => {
+    await Deno.mkdir(`${kernel.workspace}/tqdm`);
+    for (
+      const [name, text] of [
+        ["__init__", ""],
+        ["std", "tqdm = trange = 'text'"],
+        ["notebook", "IProgress = None; tqdm = tqdm_notebook = trange = tnrange = 'widget'"],
+      ] as const
+    ) await Deno.writeTextFile(`${kernel.workspace}/tqdm/${name}.py`, text);
+    assertEquals(
+      await kernel.text("from tqdm.notebook import tqdm, trange; tqdm, trange"),
+      "('text', 'text')",
+    );
+  });
 });
 
 Deno.test("Figures are shown, whatever backend is asked for", async () => {

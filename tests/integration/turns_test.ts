@@ -45,57 +45,64 @@ Deno.test("CodeExecutor says whether variables survived", async (t) => {
   }
 });
 
-Deno.test("A time limit counts from the execution's turn on", async () => {
+Deno.test("Executions wait for each other, and end each by itself", async (t) => {
   await using test = await TestExecutor.start({ sandbox: false });
   const { executor } = test;
-  const results = await Promise.all(
-    [1, 2, 3].map((number) =>
-      executor.execute(`import time; time.sleep(2); ${number}`, { timeoutMs: 5500 })
-    ),
+  const step = stepsOf(t);
+
+  await step("a time limit counts from the execution's turn on", async () => {
+    const results = await Promise.all(
+      [1, 2, 3].map((number) =>
+        executor.execute(`import time; time.sleep(2); ${number}`, { timeoutMs: 5500 })
+      ),
+    );
+    assertEquals(results.map(({ text }) => text), ["1", "2", "3"]);
+  });
+
+  await step("each of several executions has its own cancellation and result", async () => {
+    const controllers = Array.from({ length: 6 }, () => new AbortController());
+    const results = controllers.map(({ signal }, i) => executor.execute(`print(${i})`, { signal }));
+    for (const i of [1, 4]) controllers[i]?.abort(new Error(`no ${i}`));
+    const ends = await Promise.allSettled(results);
+    assertEquals(
+      ends.map((end) => end.status === "fulfilled" ? end.value.text : String(end.reason)),
+      ["0", "Error: no 1", "2", "3", "Error: no 4", "5"],
+    );
+  });
+
+  await step(
+    "a reset during an execution ends it, and those that wait run afterwards",
+    async () => {
+      const events = executor.stream(SLEEP, { events: ["chunk"] });
+      await events.next();
+      const waiting = executor.execute("'kept' in globals()");
+
+      const ended = rejection(events.next());
+      await executor.reset();
+
+      assertEquals(String(await ended), "AbortError: The kernel was reset");
+      assertEquals(executor.state, "lost");
+      assertEquals((await waiting).text, "False");
+    },
   );
-  assertEquals(results.map(({ text }) => text), ["1", "2", "3"]);
-});
 
-Deno.test("Each of several executions has its own cancellation and result", async () => {
-  await using test = await TestExecutor.start({ sandbox: false });
-  const { executor } = test;
-  const controllers = Array.from({ length: 6 }, () => new AbortController());
-  const results = controllers.map(({ signal }, i) => executor.execute(`print(${i})`, { signal }));
-  for (const i of [1, 4]) controllers[i]?.abort(new Error(`no ${i}`));
-  const ends = await Promise.allSettled(results);
-  assertEquals(
-    ends.map((end) => end.status === "fulfilled" ? end.value.text : String(end.reason)),
-    ["0", "Error: no 1", "2", "3", "Error: no 4", "5"],
-  );
-});
+  await step("a reader that pauses hears of a reset when it comes back", async () => {
+    const events = executor.stream(SLEEP, { events: ["chunk"] });
+    await events.next();
 
-Deno.test("A reset during an execution ends it, and those that wait run afterwards", async () => {
-  await using test = await TestExecutor.start({ sandbox: false });
-  const { executor } = test;
-  const events = executor.stream(SLEEP, { events: ["chunk"] });
-  await events.next();
-  const waiting = executor.execute("'kept' in globals()");
+    await executor.reset(); // does not wait for the reader
 
-  const ended = rejection(events.next());
-  await executor.reset();
+    const waiting = executor.execute("'kept' in globals()");
+    assertEquals(String(await rejection(events.next())), "AbortError: The kernel was reset");
+    assertEquals(executor.state, "lost");
+    assertEquals((await waiting).text, "False");
+  });
 
-  assertEquals(String(await ended), "AbortError: The kernel was reset");
-  assertEquals(executor.state, "lost");
-  assertEquals((await waiting).text, "False");
-});
-
-Deno.test("A reader that pauses hears of a reset when it comes back", async () => {
-  await using test = await TestExecutor.start({ sandbox: false });
-  const { executor } = test;
-  const events = executor.stream(SLEEP, { events: ["chunk"] });
-  await events.next();
-
-  await executor.reset(); // does not wait for the reader
-
-  const waiting = executor.execute("'kept' in globals()");
-  assertEquals(String(await rejection(events.next())), "AbortError: The kernel was reset");
-  assertEquals(executor.state, "lost");
-  assertEquals((await waiting).text, "False");
+  await step("several resets at once are one after all", async () => {
+    await executor.execute("a = 1");
+    await Promise.all([executor.reset(), executor.reset(), executor.reset()]);
+    assertEquals((await executor.execute("'a' in globals()")).text, "False");
+  });
 });
 
 Deno.test("A reset while a decision is pending withdraws it", async () => {
@@ -149,14 +156,6 @@ Deno.test("What happens to one of many executors leaves the others alone", async
     assertEquals(await held[i]?.next(), { value: undefined, done: true });
     assertEquals((await executor.execute("mine, kept")).text, `(${i}, 1)`);
   }
-});
-
-Deno.test("Several resets at once are one after all", async () => {
-  await using test = await TestExecutor.start({ sandbox: false });
-  const { executor } = test;
-  await executor.execute("a = 1");
-  await Promise.all([executor.reset(), executor.reset(), executor.reset()]);
-  assertEquals((await executor.execute("'a' in globals()")).text, "False");
 });
 
 Deno.test("Disposing of the executor ends what runs and what waits, and more is refused", async () => {

@@ -1,4 +1,7 @@
-/** The MCP TypeScript SDK, in its two lines and both eras of the protocol. */
+/**
+ * The MCP TypeScript SDK, in its two lines and both eras of the protocol, over HTTP. On stdio it is the
+ * client of most tests.
+ */
 import { assertRejects } from "@std/assert";
 import { HttpMcp } from "../support/http_mcp.ts";
 import {
@@ -9,18 +12,10 @@ import {
   REGISTRATION,
   type Transcript,
 } from "../support/interop.ts";
-import { CLIENT_KINDS, McpHost, type McpHostOptions, type ToolEnd } from "../support/mcp_client.ts";
+import { CLIENT_KINDS, McpHost, type ToolEnd } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 for (const kind of CLIENT_KINDS) {
-  Deno.test(`TypeScript SDK ${kind} with ipybox mcp on stdio`, async () => {
-    await using workspace = await TempFolder.create();
-    await checkWith(
-      kind,
-      (options) => McpHost.start({ ...options, args: ["--workspace", workspace.path] }),
-    );
-  });
-
   Deno.test(`TypeScript SDK ${kind} with ipybox mcp over HTTP`, async () => {
     await using workspace = await TempFolder.create();
     await using server = await HttpMcp.start([
@@ -28,22 +23,16 @@ for (const kind of CLIENT_KINDS) {
       workspace.path,
       "--allow-registrations",
     ]);
-    await checkWith(kind, (options) => McpHost.join(server.address, options));
+    const asked: string[] = [];
+    await using host = await McpHost.join(server.address, {
+      kind,
+      answer: (question) => {
+        asked.push(question);
+        return asked.length === 1 ? "allow" : "allow once";
+      },
+    });
+    checkTranscript(await transcriptOf(host, asked));
   });
-}
-
-type Connect = (options: Omit<McpHostOptions, "args" | "env">) => Promise<McpHost>;
-
-async function checkWith(kind: McpHostOptions["kind"] & string, connect: Connect): Promise<void> {
-  const asked: string[] = [];
-  await using host = await connect({
-    kind,
-    answer: (question) => {
-      asked.push(question);
-      return asked.length === 1 ? "allow" : "allow once";
-    },
-  });
-  checkTranscript(await transcriptOf(host, asked));
 }
 
 async function transcriptOf(host: McpHost, asked: string[]): Promise<Transcript> {

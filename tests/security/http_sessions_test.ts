@@ -8,7 +8,7 @@ import { z } from "zod";
 import { exists, filesBelow } from "../support/files.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
-import { CLIENT_KINDS, type ClientKind, McpHost } from "../support/mcp_client.ts";
+import { CLIENT_ERAS, type ClientKind, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -291,7 +291,7 @@ Deno.test("A client that allows itself everything starts nothing outside the san
     assertMatch(await tenant.execute(`${RAW}raw.run_sync("count").text`), /1/);
     assertEquals(asked.length, 1);
   };
-  for (const kind of CLIENT_KINDS) await step(`a ${kind} client`, () => show(kind));
+  for (const kind of CLIENT_ERAS) await step(`a ${kind} client`, () => show(kind));
 });
 
 for (const approve of ["ask", "allow"]) {

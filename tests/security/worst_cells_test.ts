@@ -3,9 +3,14 @@ import { assert, assertEquals } from "@std/assert";
 import { runProgram } from "../support/program.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
+/** Whether the larger cells do what they do ten times, as in `deno task soak`. */
+const SOAK = Deno.env.has("IPYBOX_SOAK");
+
 /** The longest that the process may compute at a stretch, and the most memory that it may take on top. */
 const MAX_STALL_MS = 3000;
-const MAX_GROWTH_MIB = 1024;
+const MAX_GROWTH_MIB = SOAK ? 1024 : 768;
+
+const TIMES = SOAK ? 10 : 1;
 
 const RAW = `
 import json
@@ -49,45 +54,53 @@ raise E()`,
     /^$/,
   ],
   "metadata of 10 MiB each": [
-    `for i in range(60): display(metadata={"x": "m" * (10 * M) + str(i)})`,
+    `for i in range(${6 * TIMES}): display(metadata={"x": "m" * (10 * M) + str(i)})`,
     /^$/,
   ],
   "messages of five million arrays": [
-    `for i in range(10): raw("display_data", b'{"data":{},"transient":{},"metadata":{"x":[' + b"[]," * 5_000_000 + b"[]]}}")`,
+    `for i in range(${TIMES}): raw("display_data", b'{"data":{},"transient":{},"metadata":{"x":[' + b"[]," * 5_000_000 + b"[]]}}")`,
     /omitted: it has more than 250000 values/,
   ],
   "as many objects as are taken": [
-    `for i in range(100): raw("display_data", b'{"data":{"text/plain":"x","application/json":[' + b'{"a":{}},' * 49_000 + b'1]},"metadata":{},"transient":{}}')`,
+    `for i in range(${
+      20 * TIMES
+    }): raw("display_data", b'{"data":{"text/plain":"x","application/json":[' + b'{"a":{}},' * 49_000 + b'1]},"metadata":{},"transient":{}}')`,
     /Some displays and errors were omitted/,
   ],
   "errors of 3 MiB each": [
-    `raw("error", json.dumps(dict(ename="e" * M, evalue="v" * M, traceback=["t" * M])).encode(), 300)`,
+    `raw("error", json.dumps(dict(ename="e" * M, evalue="v" * M, traceback=["t" * M])).encode(), ${
+      80 * TIMES
+    })`,
     /Some displays and errors were omitted/,
   ],
   "more displays of one id than are kept, and their updates": [
-    `display(id="x", times=12_000)
-display("update_display_data", id="x", times=3000, a="b")`,
+    `display(id="x", times=11_000)
+display("update_display_data", id="x", times=${300 * TIMES}, a="b")`,
     /Some displays and errors were omitted/,
   ],
   "many displays of one id that take over the long text of the first": [
     `display(id="x", **{"text/plain": "y" * 450_000})
 display(id="x", times=9000, **{"text/plain": "y"})
-for i in range(20): display("update_display_data", id="x", **{"text/plain": "z" * 500_000 + str(i)})`,
+for i in range(${
+      3 * TIMES
+    }): display("update_display_data", id="x", **{"text/plain": "z" * 500_000 + str(i)})`,
     /^z{2000}$/,
   ],
-  "60,000 pictures, most of which are cleared": [
-    `for i in range(6):
+  "tens of thousands of pictures, most of which are cleared": [
+    `for i in range(${TIMES}):
     display(times=9000, **{"image/svg+xml": "<svg/>"})
     send("clear_output", wait=False)
-display(times=6000, **{"image/svg+xml": "<svg/>"})`,
-    /5000 files of displays were not saved: there are more than 1000/,
+display(times=2000, **{"image/svg+xml": "<svg/>"})`,
+    /1000 files of displays were not saved: there are more than 1000/,
   ],
-  "a page of 9 MiB that is updated a hundred times": [
-    `for i in range(100): display("update_display_data" if i else "display_data", id="x", **{"text/html": "h" * (9 * M)})`,
+  "a page of 9 MiB that is updated many times": [
+    `for i in range(${
+      10 * TIMES
+    }): display("update_display_data" if i else "display_data", id="x", **{"text/html": "h" * (9 * M)})`,
     /^\[HTML: .*\.html\]$/,
   ],
   "display ids of 10 MiB": [
-    `for i in range(60): display(id="x" * (10 * M) + str(i))`,
+    `for i in range(${15 * TIMES}): display(id="x" * (10 * M) + str(i))`,
     /Some displays and errors were omitted/,
   ],
   "nesting without end": [
@@ -96,7 +109,7 @@ display(times=6000, **{"image/svg+xml": "<svg/>"})`,
     /nests more than 500 levels/,
   ],
   "text of 60 MiB in one piece": [
-    `for i in range(3): send("stream", name="stdout", text="\\r=" * (20 * M))`,
+    `for i in range(${TIMES}): send("stream", name="stdout", text="\\r=" * (20 * M))`,
     /omitted here/,
   ],
   "a call with 2.5 Mi combining marks": [
