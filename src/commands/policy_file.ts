@@ -181,7 +181,7 @@ export async function acceptPolicyOf(
 export async function unacceptedPolicy(workspace: string): Promise<FoundPolicy | undefined> {
   const path = pathOf(workspace);
   return (await findPolicies({ workspace })).find((found) =>
-    found.path === path && !found.accepted
+    found.path === path && found.source.former !== undefined
   );
 }
 

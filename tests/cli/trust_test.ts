@@ -3,18 +3,18 @@ import { ToolCallError } from "../../src/base/errors.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
+import { decisionOnCount } from "../support/policy.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
-import { loadPolicy } from "../../src/approval/rules/file.ts";
 import { readOwnConfig } from "../../src/sandbox/config.ts";
 import { CODE_NOTE, recordVariables } from "../../src/sandbox/own_variables.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { startEvidence } from "../../src/servers/start_evidence.ts";
 import { silentLogger } from "../../src/base/log.ts";
 
-const POLICY = '{"rules": [{"effect": "allow", "tool": "raw.count"}]}';
+const POLICY = '{"rules": [{"effect": "allow", "server": "raw", "tool": "count"}]}';
 
 /** A workspace in which code ran, and to whose settings something was added since. */
 async function changedWorkspace(): Promise<TempFolder> {
@@ -76,8 +76,7 @@ Deno.test("with trust: all, what is there at the start counts, and nothing is re
   await using folder = await changedWorkspace();
   const workspace = folder.path;
   const options = { workspace, trust: "all", log: silentLogger } as const;
-  const policy = await loadPolicy(options);
-  assertEquals(policy?.sources[0]?.document.rules[0]?.effect, "allow");
+  assertEquals(await decisionOnCount(options), "allow");
   {
     await using runner = await ToolRunner.start({ ...options, approval: "allow" });
     assertEquals(runner.variables?.("ADDED"), "secret value");
@@ -119,7 +118,7 @@ Deno.test("ipybox run asks about new settings at a terminal once, and runs witho
   const trusted = await ipyboxAtTerminal(["trust"], [["use them? [y/N]", "y\n"]], { cwd });
   assertEquals(trusted.code, 0, trusted.output);
   assertEquals((await run([])).includes("[y/N]"), false);
-  await Deno.writeTextFile(`${cwd}/.ipybox/policy.json`, POLICY.replace("raw.count", "raw.*"));
+  await Deno.writeTextFile(`${cwd}/.ipybox/policy.json`, POLICY.replace("count", "*"));
   await run([["Accept it? [y/N]", "y\n"]]); // an editor's change
   assertEquals((await run([])).includes("[y/N]"), false);
 });
@@ -240,8 +239,6 @@ testIf(
 Deno.test("where the state folder cannot be written to, each session asks, and goes by the answers", async () => {
   await using folder = await changedWorkspace();
   const [cwd, env] = [folder.path, { XDG_STATE_HOME: "/sys" }];
-  const policy = '{"rules": [{"effect": "allow", "server": "raw", "tool": "count"}]}';
-  await Deno.writeTextFile(`${cwd}/.ipybox/policy.json`, policy);
   const code = `
 from ipybox_runtime import ToolRunner
 print(ToolRunner("raw").run_sync("count").text, "call")`;
@@ -278,12 +275,11 @@ async function counting(workspace: string): Promise<unknown> {
   const registry = await ServerRegistry.open({ workspace });
   const params = registry.get("raw");
   const evidence = params && await startEvidence("raw", params, { workspace, log: silentLogger });
-  const policy = await loadPolicy({ workspace, log: silentLogger });
   return {
     variables: await readDotenv(workspace),
     server: params !== undefined && evidence !== undefined && registry.isOwn("raw", params) &&
       registry.isUnchanged("raw", evidence),
-    rule: policy?.sources[0]?.document.rules[0]?.effect,
+    rule: await decisionOnCount({ workspace }),
   };
 }
 
@@ -297,7 +293,7 @@ Deno.test("ipybox trust without a terminal shows what does not count yet, and ch
   assertMatch(stderr, /\.env has variables that .* wrote \(1\):\n.*ADDED/);
   assertStringIncludes(stderr, 'MCP server "raw": you have not registered it');
   assertStringIncludes(stderr, rawServer().command);
-  assertMatch(stderr, /raw\.count/);
+  assertMatch(stderr, /"tool": ?"count"/);
   assertEquals(stderr.match(/no terminal to ask on/g)?.length, 3);
   assertEquals(stderr.includes("secret value"), false);
   assertEquals(await counting(folder.path), NONE);
@@ -312,7 +308,7 @@ Deno.test("ipybox trust --yes accepts all settings of a workspace, until one cha
   const again = await ipybox(["trust"], { cwd });
   assertEquals(again.code, 0);
   assertStringIncludes(again.stderr, "Nothing to accept");
-  await Deno.writeTextFile(`${cwd}/.ipybox/policy.json`, POLICY.replace("raw.count", "raw.*"));
+  await Deno.writeTextFile(`${cwd}/.ipybox/policy.json`, POLICY.replace("count", "*"));
   const changed = await ipybox(["trust"], { cwd });
   assertEquals(changed.code, 1);
   assertEquals(changed.stderr.match(/no terminal to ask on/g)?.length, 1);
