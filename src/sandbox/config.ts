@@ -177,8 +177,9 @@ export async function readOwnConfig(
   const name = file.slice(end + 1);
   const own = await OwnEntries.open(file.slice(0, end), "settings");
   if (own.has(name, text)) return config;
-  if (own.digestOf(name) !== undefined) {
-    const former = own.textOf(name);
+  const known = own.entryOf(name);
+  if (known !== undefined) {
+    const former = known.text;
     stderrLogger().warn(
       `The sandbox settings in ${path} have changed since you used them last, and ` +
         `${former === undefined ? "are left out" : "the former ones are used"}. ` +

@@ -55,6 +55,9 @@ Deno.test("ipybox trust --list shows what was accepted, and --revoke takes it ba
   assertEquals((await trust("--revoke", folder.path)).code, 0);
   assertEquals((await trust("--list")).stdout, "");
   await Deno.mkdir(folder.path); // to be removed with the test
+  const both = await trust("--list", "--revoke");
+  assertEquals(both.code, 2);
+  assertStringIncludes(both.stderr, "Options --revoke and --list cannot be combined");
 });
 
 Deno.test("a damaged record is reported once, and what it says does not count", async () => {
@@ -231,7 +234,7 @@ testIf(
       assertMatch(why, /cannot be written to: .*only read this folder: ipybox mcp --project/);
       const [unserved, reason] = await on(state.path, "mcp", "--http", "0");
       assertEquals(unserved, 2, reason);
-      assertStringIncludes(reason, "Set XDG_STATE_HOME to a folder that can");
+      assertStringIncludes(reason, "is not writable. Set XDG_STATE_HOME");
     },
   },
 );

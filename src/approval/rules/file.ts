@@ -122,7 +122,7 @@ export async function acceptPolicy(workspace: string, text: string): Promise<boo
 
 /** The policy that the user accepted last, as it was shown, if it was kept. */
 export async function acceptedPolicy(workspace: string): Promise<string | undefined> {
-  return (await OwnEntries.open(workspace, "policies")).textOf(WORKSPACE_POLICY);
+  return (await OwnEntries.open(workspace, "policies")).entryOf(WORKSPACE_POLICY)?.text;
 }
 
 /** A policy as it was parsed, not as it is written: the file's layout could hide what counts. */
