@@ -311,6 +311,11 @@ Deno.test("ipybox trust --yes accepts all settings of a workspace, until one cha
   const again = await ipybox(["trust"], { cwd });
   assertEquals(again.code, 0);
   assertStringIncludes(again.stderr, "Nothing to accept");
+  const code = `
+from ipybox_runtime import ToolRunner
+print(ToolRunner("raw").run_sync("count").text)`;
+  const job = await ipybox(["run", "-c", code], { cwd }); // in CI, where nobody can be asked
+  assertEquals([job.stdout, job.stderr.includes("trust")], ["1\n", false], job.stderr);
   await Deno.writeTextFile(`${cwd}/.ipybox/policy.json`, POLICY.replace("count", "*"));
   const changed = await ipybox(["trust"], { cwd });
   assertEquals(changed.code, 1);

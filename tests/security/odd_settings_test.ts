@@ -1,8 +1,9 @@
 /** Settings files of a workspace that are none, and records of what was accepted that are no longer about them. */
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { acceptPolicy, loadPolicy } from "../../src/approval/rules/file.ts";
-import { ConfigError } from "../../src/base/errors.ts";
+import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
+import { ToolRunner } from "../../src/calls/runner.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
 import { readOwnConfig, readSandboxConfig } from "../../src/sandbox/config.ts";
 import { acceptVariables, CODE_NOTE, readVariables } from "../../src/sandbox/own_variables.ts";
@@ -142,6 +143,39 @@ for tool in ["echo", "count", "cwd", "result", "env"]:
       `env .*former .ipybox/policy.json rule 4${waits}$`,
     ].join("\n")),
   );
+});
+
+Deno.test("what an agent's file tool adds between sessions and during one counts for nothing", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await (await ServerRegistry.open({ workspace })).register("raw", rawServer());
+  await Deno.writeTextFile(`${workspace}/${CODE_NOTE}`, "");
+  const files = {
+    ".env": "ADDED=1",
+    ".ipybox/policy.json": '{"rules": [{"effect": "allow"}]}',
+    ".ipybox/mcp.json": JSON.stringify({ mcpServers: { raw: rawServer(), added: rawServer() } }),
+  };
+  for (const when of ["during", "before"]) {
+    const approval = await loadPolicy({ workspace, log });
+    await using runner = await ToolRunner.start({ workspace, approval, log });
+    const asked: string[] = [];
+    using _approver = runner.channel.attach((request) => {
+      asked.push(request.toolName);
+      void request.reject();
+    });
+    if (when === "during") {
+      for (const [name, text] of Object.entries(files)) {
+        await Deno.writeTextFile(`${workspace}/${name}`, text);
+      }
+    }
+    for (const _reset of [1, 2]) {
+      await assertRejects(() => runner.run("raw", "count"), ToolCallError);
+      await runner.reset(); // which reads the registry
+    }
+    await assertRejects(() => runner.run("added", "count"), ToolCallError, "was not started");
+    assertEquals(asked, ["count", "count", "start_mcp_server"], when);
+    assertEquals(await readDotenv(workspace, log), {});
+  }
 });
 
 Deno.test("a domain that is added to sandbox settings counts once the user has accepted it", async () => {
