@@ -132,7 +132,7 @@ for tool in ["echo", "count", "cwd", "result", "env"]:
     },
   );
   assertEquals(asked, ["count", "result"]);
-  const waits = ", until the user accepts the policy as it is now";
+  const waits = " \\(until the user accepts the policy as it is now\\)";
   assertMatch(
     result?.text ?? "",
     new RegExp([

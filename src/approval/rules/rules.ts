@@ -133,7 +133,7 @@ export class PolicyRules implements ApprovalPolicy {
     const others = before.findings.filter(({ written }) => !known.has(written));
     const findings = [...now.findings, ...others];
     if (STRENGTH[before.mode] <= STRENGTH[now.mode]) return { ...now, findings };
-    const reason = `${before.reason}, until the user accepts the policy as it is now`;
+    const reason = `${before.reason} (until the user accepts the policy as it is now)`;
     return { mode: before.mode, reason, findings };
   }
 
