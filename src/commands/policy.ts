@@ -120,13 +120,14 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   }
   const found = await findPolicies(options);
   // Treated as accepted: their author wants to know whether they are right.
-  const rules = joinPolicies(found.map(({ source }) => source), options);
+  const written = found.map(({ source: { name, document } }) => ({ name, document }));
+  const rules = joinPolicies(written, options);
   if (rules === undefined) {
     const places = [...policyFiles(workspace).values()].join(" or ");
     throw new UsageError(`No policy found: write one to ${places}`);
   }
   for (const policy of found) {
-    if (!policy.accepted) io.log.warn(notAccepted(policy));
+    if (policy.source.former !== undefined) io.log.warn(notAccepted(policy));
   }
   if (action === "test") return await test(rules, { workspace, io, json });
   return check(rules, found, io, json);
@@ -144,11 +145,11 @@ function check(
   io: CommandIo,
   json: boolean,
 ): number {
-  const files = found.map(({ source, accepted }) => ({
+  const files = found.map(({ source }) => ({
     file: source.name,
     rules: source.document.rules.length,
     tests: source.document.tests.length,
-    accepted,
+    accepted: source.former === undefined,
   }));
   const warnings = warningsOf(rules);
   if (json) io.out(JSON.stringify({ files, warnings }, null, 2) + "\n");

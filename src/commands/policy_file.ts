@@ -14,11 +14,12 @@ import { parsePolicy } from "../approval/rules/parse.ts";
 import { PolicyRules } from "../approval/rules/rules.ts";
 import { ConfigError } from "../base/errors.ts";
 import { terminalSize } from "../base/terminal.ts";
+import { UNWRITABLE } from "../files/user_folders.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { agrees, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { foreignChange, foreignText } from "./foreign_rows.ts";
 import { grantsOf, isUnconditional } from "./policy_consents.ts";
-import { askAbout, type SettingQuestion, UNWRITABLE } from "./setting_question.ts";
+import { askAbout, type SettingQuestion } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
 import { editText } from "./terminal/editor.ts";
 
@@ -181,7 +182,7 @@ export async function acceptPolicyOf(
 export async function unacceptedPolicy(workspace: string): Promise<FoundPolicy | undefined> {
   const path = pathOf(workspace);
   return (await findPolicies({ workspace })).find((found) =>
-    found.path === path && !found.accepted
+    found.path === path && found.source.former !== undefined
   );
 }
 

@@ -244,7 +244,7 @@ export function launchRows(
     ...rowsOf(launchText(shown.params)),
     ...(reach === undefined ? [] : rowsOf(reach)),
     ...(launchText(params) === launchText(shown.params) ? [] : [
-      `It is written like this, and the workspace's .env fills it in at each start:`,
+      `It is written like this, and the workspace's path or its .env fills it in at each start:`,
       ...rowsOf(launchText(params)),
     ]),
   ];

@@ -15,8 +15,6 @@ export interface SettingQuestion {
 /** The person said no. */
 export class RefusedError extends ConfigError {}
 
-export const UNWRITABLE = "the state folder (~/.local/state/ipybox) is not writable";
-
 /** Shows a setting, asks about it unless `--yes` accepts it, and records that; whether other processes see it. */
 export async function askAbout(
   setting: SettingQuestion,

@@ -2,14 +2,15 @@ import { resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { OwnEntries, ownRecords } from "../files/own_entries.ts";
 import { readHostileFile } from "../files/safe.ts";
+import { UNWRITABLE } from "../files/user_folders.ts";
 import { acceptVariables, ownVariables, readVariables } from "../sandbox/own_variables.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { startEvidence } from "../servers/start_evidence.ts";
-import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { foreignChange, foreignText } from "./foreign_rows.ts";
 import { aboutPolicy, unacceptedPolicy } from "./policy_file.ts";
 import { launchRows } from "./register.ts";
-import { askAbout, RefusedError, type SettingQuestion, UNWRITABLE } from "./setting_question.ts";
+import { askAbout, RefusedError, type SettingQuestion } from "./setting_question.ts";
 import { workspaceAt } from "./shared.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
 
@@ -48,6 +49,10 @@ interface Untrusted extends SettingQuestion {
 }
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
+  const [one, other] = Object.keys(trust.options).filter((name) => parsed.has(name));
+  if (other !== undefined) {
+    throw new UsageError(`Options --${one} and --${other} cannot be combined`);
+  }
   if (parsed.has("list")) return await list(io);
   const [folder = "."] = parsed.positional;
   if (parsed.has("revoke")) return await revoke(folder, io);
@@ -79,7 +84,7 @@ export async function review(
   const ask = async (setting: Untrusted) => {
     try {
       if (!await askAbout(setting, parsed, io)) isKept = false;
-      if (refusals.digestOf(setting.name)) await refusals.set(setting.name, undefined);
+      if (refusals.entryOf(setting.name)) await refusals.set(setting.name, undefined);
     } catch (error) {
       if (error instanceof RefusedError) await refusals.set(setting.name, setting.value);
       throw error;
@@ -227,7 +232,7 @@ async function sandboxSettings(workspace: string, io: CommandIo): Promise<Untrus
       value: text,
       show: () => {
         io.err(`The sandbox settings in ${path} have changed since you used them last:`);
-        io.err(foreignChange(own.textOf(name), text, terminalSize().columns).trimEnd());
+        io.err(foreignChange(own.entryOf(name)?.text, text, terminalSize().columns).trimEnd());
       },
       question: "Use them for code's sandbox?",
       accepted: `Accepted the sandbox settings in ${path}`,

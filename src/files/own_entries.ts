@@ -10,7 +10,19 @@ import { ifPresent, lockUserFolder, readHostileFile, replaceHostileFile } from "
 import { isUnwritable, stateFolder, usableIn } from "./user_folders.ts";
 import { nameFor } from "./workspace_folders.ts";
 
-const digests = z.record(z.string(), z.string());
+const entries = z.record(
+  z.string(),
+  z.union([
+    z.string().transform((digest): Entry => ({ digest })), // as earlier versions recorded it
+    z.object({ digest: z.string(), text: z.string().optional() }),
+  ]),
+);
+
+/** What is recorded of an entry: a digest of its content, and maybe its text, to show what has changed. */
+export interface Entry {
+  readonly digest: string;
+  readonly text?: string | undefined;
+}
 
 /** Which settings in a workspace count: those that the user made or accepted, or all that are there. */
 export type TrustSetting = "recorded" | "all";
@@ -35,15 +47,13 @@ const MAX_TEXT = 16 * 1024;
 
 const recordSchema = z.object({
   workspace: z.string(),
-  own: z.partialRecord(z.enum(KINDS), digests),
-  /** The texts of entries, to show what has changed. */
-  texts: z.partialRecord(z.enum(KINDS), digests).optional(),
+  own: z.partialRecord(z.enum(KINDS), entries),
 });
 
-/** What a person made or accepted in a workspace: digests, and some texts, by name. */
+/** What a person made or accepted in a workspace, by name. */
 export type OwnRecord = Readonly<z.infer<typeof recordSchema>>;
 
-type Digests = Readonly<Record<string, string>>;
+type Entries = Readonly<Record<string, Entry>>;
 
 /** Records that the user's state folder could not take. */
 const unkept = new Map<string, OwnRecord>();
@@ -63,8 +73,7 @@ export class OwnEntries {
   readonly #workspace: string;
   readonly #kind: OwnKind;
   readonly #state: string | undefined;
-  #digests: Digests | undefined;
-  #texts: Digests = {};
+  #entries: Entries | undefined;
 
   private constructor(workspace: string, kind: OwnKind, state: string | undefined) {
     this.#workspace = workspace;
@@ -85,43 +94,40 @@ export class OwnEntries {
 
   /** Whether anything was ever recorded. */
   get exists(): boolean {
-    return this.#digests !== undefined;
+    return this.#entries !== undefined;
   }
 
   /** The names of all entries. */
   get names(): readonly string[] {
-    return Object.keys(this.#digests ?? {});
+    return Object.keys(this.#entries ?? {});
   }
 
   /** Reads what other processes have written since. */
   async reload(): Promise<void> {
-    this.#take(unkept.get(this.#workspace) ?? await readRecord(this.#workspace, this.#state));
-  }
-
-  #take({ own, texts }: OwnRecord): void {
-    this.#digests = own[this.#kind];
-    this.#texts = texts?.[this.#kind] ?? {};
+    const record = unkept.get(this.#workspace) ?? await readRecord(this.#workspace, this.#state);
+    this.#entries = record.own[this.#kind];
   }
 
   /** Whether an entry is unchanged since the user made or accepted it. */
   has(name: string, value: unknown): boolean {
-    return this.digestOf(name) === digestOf(this.#workspace, name, value);
+    return this.entryOf(name)?.digest === digestOf(this.#workspace, name, value);
   }
 
   /** What is recorded of an entry, to {@linkcode restore}. */
-  digestOf(name: string): string | undefined {
-    const all = this.#digests ?? {};
+  entryOf(name: string): Entry | undefined {
+    const all = this.#entries ?? {};
     return Object.hasOwn(all, name) ? all[name] : undefined;
   }
 
-  /** The text of an entry as the user made or accepted it, if it was kept. */
-  textOf(name: string): string | undefined {
-    return Object.hasOwn(this.#texts, name) ? this.#texts[name] : undefined;
-  }
-
   /** Records again what was recorded. */
-  async restore(name: string, digest: string | undefined): Promise<void> {
-    await this.#record((all) => changed(all, name, digest), (all) => changed(all, name, undefined));
+  async restore(name: string, entry: Entry | undefined): Promise<boolean> {
+    return await this.#record((all = {}) => {
+      const others = Object.entries(all).filter(([other]) => other !== name);
+      return Object.fromEntries([
+        ...others,
+        ...entry === undefined ? [] : [[name, entry] as const],
+      ]);
+    });
   }
 
   /**
@@ -129,31 +135,24 @@ export class OwnEntries {
    * processes see that.
    */
   async set(name: string, value: unknown, text?: string): Promise<boolean> {
+    const kept = text === undefined || text.length > MAX_TEXT ? {} : { text };
     const digest = value === undefined ? undefined : digestOf(this.#workspace, name, value);
-    const kept = text === undefined || text.length > MAX_TEXT ? undefined : text;
-    return await this.#record(
-      (all) => changed(all, name, digest),
-      (all) => changed(all, name, kept),
-    );
+    return await this.restore(name, digest === undefined ? undefined : { digest, ...kept });
   }
 
   /** Records entries instead of all earlier ones, or only if there are none. */
   async replace(values: Readonly<Record<string, unknown>>, ifNone = false): Promise<boolean> {
-    const entries = Object.entries(values).map(([name, value]) =>
-      [name, digestOf(this.#workspace, name, value)] as const
+    const fresh = Object.entries(values).map(([name, value]) =>
+      [name, { digest: digestOf(this.#workspace, name, value) }] as const
     );
-    return await this.#record((all) => ifNone && all || Object.fromEntries(entries), () => ({}));
+    return await this.#record((all) => ifNone && all || Object.fromEntries(fresh));
   }
 
-  async #record(
-    change: (all: Digests | undefined) => Digests,
-    changeTexts: (all: Digests | undefined) => Digests,
-  ): Promise<boolean> {
+  async #record(change: (all: Entries | undefined) => Entries): Promise<boolean> {
     const [workspace, kind] = [this.#workspace, this.#kind];
-    const after = ({ own, texts }: OwnRecord): OwnRecord => ({
+    const after = ({ own }: OwnRecord): OwnRecord => ({
       workspace,
       own: { ...own, [kind]: change(own[kind]) },
-      texts: { ...texts, [kind]: changeTexts(texts?.[kind]) },
     });
     const folder = recordsIn(this.#state);
     try {
@@ -161,7 +160,7 @@ export class OwnEntries {
         using _lock = await lockUserFolder(folder);
         const record = after(await readRecord(workspace, this.#state));
         await replaceHostileFile(join(folder, nameOf(workspace)), JSON.stringify(record) + "\n");
-        this.#take(record);
+        this.#entries = record.own[kind];
         return true;
       }
     } catch (error) {
@@ -169,18 +168,13 @@ export class OwnEntries {
     }
     const record = after(unkept.get(workspace) ?? await readRecord(workspace, this.#state));
     unkept.set(workspace, record);
-    this.#take(record);
+    this.#entries = record.own[kind];
     return false;
   }
 }
 
 function digestOf(workspace: string, name: string, value: unknown): string {
   return sha256(canonicalJson(toExact([workspace, name, value])));
-}
-
-function changed(all: Digests = {}, name: string, value: string | undefined): Digests {
-  const others = Object.entries(all).filter(([other]) => other !== name);
-  return Object.fromEntries([...others, ...value === undefined ? [] : [[name, value] as const]]);
 }
 
 /** What is recorded of all workspaces. */
@@ -233,21 +227,22 @@ function parsedRecord(text: string): OwnRecord | undefined {
 
 /** What earlier versions recorded, in a folder for each kind. */
 async function earlierRecord(workspace: string, state: string | undefined): Promise<OwnRecord> {
-  const own: Partial<Record<OwnKind, Digests>> = {};
+  const own: Partial<Record<OwnKind, Record<string, Entry>>> = {};
   for (const kind of KINDS) {
     const folder = usableIn(state, kind);
     const text = folder && await readHostileFile(join(folder, nameOf(workspace)));
     if (!text) continue;
     own[kind] = kind === "variables"
       ? earlierVariables(workspace, parsedJson(text))
-      : digests.safeParse(parsedJson(text)).data ?? {};
+      : entries.safeParse(parsedJson(text)).data ?? {};
   }
   return { workspace, own };
 }
 
-function earlierVariables(workspace: string, value: unknown): Digests {
-  const schema = z.object({ values: digests, identity: z.string().nullable() });
+function earlierVariables(workspace: string, value: unknown): Record<string, Entry> {
+  const schema = z.object({ values: entries, identity: z.string().nullable() });
   const { data } = schema.safeParse(value);
   if (data === undefined) return {};
-  return { ...data.values, [FILE_IDENTITY]: digestOf(workspace, FILE_IDENTITY, data.identity) };
+  const digest = digestOf(workspace, FILE_IDENTITY, data.identity);
+  return { ...data.values, [FILE_IDENTITY]: { digest } };
 }

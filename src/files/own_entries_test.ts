@@ -13,10 +13,11 @@ Deno.test("what earlier versions recorded in a folder for each kind counts on in
   await (await open("variables")).set("the file", "1:2:3");
   const [file = ""] = await files(`${state.path}/trust`);
   const { own } = JSON.parse(await Deno.readTextFile(`${state.path}/trust/${file}`));
-  const { "the file": _, ...values } = own.variables;
   await Deno.remove(`${state.path}/trust`, { recursive: true });
-  const earlier = { ...own, variables: { workspace: workspace.path, identity: "1:2:3", values } };
-  for (const [kind, content] of Object.entries(earlier)) {
+  for (const kind of KINDS) {
+    const values = { entry: own[kind].entry.digest };
+    const variables = { workspace: workspace.path, identity: "1:2:3", values };
+    const content = kind === "variables" ? variables : values;
     await Deno.mkdir(`${state.path}/${kind}`);
     await Deno.writeTextFile(`${state.path}/${kind}/${file}`, JSON.stringify(content));
   }

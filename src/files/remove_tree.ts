@@ -68,11 +68,7 @@ export async function removeTree(path: string, options: RemoveTreeOptions): Prom
 }
 
 /** Removes something in a workspace, through its `.ipybox`, where code cannot write. */
-export async function removeFromWorkspace(
-  path: string,
-  workspace: string,
-  signal?: AbortSignal,
-): Promise<void> {
+export async function removeFromWorkspace(path: string, workspace: string): Promise<void> {
   await using folder = await PinnedFolder.open(dirname(path), { create: false });
   const target = `${folder.path}/${basename(path)}`;
   const name = `${workspace}/.ipybox`;
@@ -80,7 +76,7 @@ export async function removeFromWorkspace(
   if (isWorkspace) {
     await using state = await PinnedFolder.open(name, { create: false });
     await using through = await state.child("removed");
-    return await removeTree(target, { through: through.path, signal });
+    return await removeTree(target, { through: through.path });
   }
   await Deno.remove(target, { recursive: true });
 }

@@ -49,6 +49,10 @@ export function isUnwritable(error: unknown): boolean {
     codeOf(error) === "EROFS";
 }
 
+/** Why something cannot be kept, and what to do. */
+export const UNWRITABLE =
+  "the state folder (~/.local/state/ipybox) is not writable. Set XDG_STATE_HOME to one that is";
+
 /** The user's settings for all workspaces, such as a policy. Executed code must never write there. */
 export function settingsFolder(): string | undefined {
   return ownFolder(SETTINGS);

@@ -159,7 +159,7 @@ function parseText(
 /**
  * Reads the configuration for code's own sandbox, from a file that code of no workspace can change.
  *
- * Naming a file of a workspace accepts it as it is then; without a new acceptance, another text is left out.
+ * Naming a file of a workspace accepts it as it is then; until a change is accepted, the former text counts.
  */
 export async function readOwnConfig(
   path: string,
@@ -177,12 +177,15 @@ export async function readOwnConfig(
   const name = file.slice(end + 1);
   const own = await OwnEntries.open(file.slice(0, end), "settings");
   if (own.has(name, text)) return config;
-  if (own.digestOf(name) !== undefined) {
+  const known = own.entryOf(name);
+  if (known !== undefined) {
+    const former = known.text;
     stderrLogger().warn(
-      `Left out the sandbox settings in ${path}: they have changed since you used them last. ` +
+      `The sandbox settings in ${path} have changed since you used them last, and ` +
+        `${former === undefined ? "are left out" : "the former ones are used"}. ` +
         "Review and accept them with `ipybox trust`",
     );
-    return parseSandboxConfig({});
+    return former === undefined ? {} : parseText(path, former, options);
   }
   await own.set(name, text, text);
   return config;

@@ -40,7 +40,7 @@ export async function ownVariables(
   const isSame = identity !== null && own.has(FILE_IDENTITY, identity) &&
     !await couldWriteAbove(workspace); // code of a workspace around it may see this file
   const counts = ([name, value]: [string, string]) =>
-    own.has(name, value) || (isSame && own.digestOf(name) !== undefined);
+    own.has(name, value) || (isSame && own.entryOf(name) !== undefined);
   return Object.fromEntries(Object.entries(variables).filter(counts));
 }
 

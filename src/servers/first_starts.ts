@@ -40,20 +40,34 @@ export class FirstStarts {
 
   /** Throws if a server may not be started. A yes is remembered until its evidence changes. */
   async admit(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
-    const { registry, workspace, approve } = this.#options;
+    const { registry } = this.#options;
     const isOwn = registry.isOwn(serverName, params);
     // Without a registry file, the approver may be the very client that wants the server started.
     if (!isOwn && registry.path === undefined) {
       throw new ToolCallError("unknown_server", `MCP server "${serverName}" is not registered`);
     }
     using _turn = await this.#turns.acquire(signal); // one question for all callers of the server
-    const evidence = await this.#evidence(serverName, params, isOwn);
-    if (isOwn && registry.isUnchanged(serverName, evidence)) return;
-    if (!isOwn && registry.isAccepted(serverName, evidence)) return;
-    if (registry.path === undefined) {
-      const message = `MCP server "${serverName}" was not started: ${RUNS_OTHER} the session began`;
-      throw new ToolCallError("server_unreachable", message);
+    for (;;) { // what was shown may have changed meanwhile
+      const evidence = await this.#evidence(serverName, params, isOwn);
+      if (isOwn && registry.isUnchanged(serverName, evidence)) return;
+      if (!isOwn && registry.isAccepted(serverName, evidence)) return;
+      if (registry.path === undefined) {
+        const message =
+          `MCP server "${serverName}" was not started: ${RUNS_OTHER} the session began`;
+        throw new ToolCallError("server_unreachable", message);
+      }
+      await this.#ask([serverName, params], evidence, { isOwn, signal });
+      await (isOwn ? registry.keep(serverName, evidence) : registry.accept(serverName, evidence));
     }
+  }
+
+  /** Asks about a start. Throws unless a person allows it. */
+  async #ask(
+    [serverName, params]: readonly [string, ServerParams],
+    evidence: StartEvidence,
+    { isOwn, signal }: { readonly isOwn: boolean; readonly signal: AbortSignal },
+  ): Promise<void> {
+    const { registry, workspace, approve } = this.#options;
     const reach = workspace && reachText(serverName, evidence, workspace);
     const change = registry.changeOf(serverName, params, evidence);
     const call: ApprovalCall = {
@@ -89,7 +103,6 @@ export class FirstStarts {
       const message = `MCP server "${serverName}" was not started: ${reason}. ${why}.${remedy}`;
       throw new ToolCallError(error.type, message, { reason }, { cause: error });
     }
-    await (isOwn ? registry.keep(serverName, evidence) : registry.accept(serverName, evidence));
   }
 
   /** Remembers what the application's servers run, before code can change it, from their first session on. */

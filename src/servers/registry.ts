@@ -198,7 +198,7 @@ export class ServerRegistry {
   async keepFirst(name: string, run: RunFiles): Promise<void> {
     const given = this.#given.get(name);
     if (given === undefined) return;
-    const known = this.#own?.digestOf(givenFilesOf(name, given.params));
+    const known = this.#own?.entryOf(givenFilesOf(name, given.params));
     if (known === undefined) await this.keep(name, run);
     else this.#given.set(name, { ...given, run });
   }
@@ -218,7 +218,7 @@ export class ServerRegistry {
   ): { readonly before: string; readonly now: string } | undefined {
     if (this.isGiven(name, params)) return undefined;
     const isOwn = this.isOwn(name, params);
-    const before = this.#own?.textOf(isOwn ? filesOf(name) : name);
+    const before = this.#own?.entryOf(isOwn ? filesOf(name) : name)?.text;
     const now = isOwn ? runText(run) : launchText(params);
     return before === undefined || before === now ? undefined : { before, now };
   }
@@ -272,7 +272,7 @@ export class ServerRegistry {
     const parsed = parseServerParams(name, params);
     const before = { given: this.#given.get(name), known: this.#servers.get(name) };
     const wasOwn = before.known !== undefined && this.isOwn(name, before.known);
-    const files = this.#own?.digestOf(filesOf(name));
+    const files = this.#own?.entryOf(filesOf(name));
     await this.#own?.set(name, parsed, launchText(parsed));
     const inFile = await this.#edit(name, parsed);
     if (this.path === undefined) this.#given.set(name, { params: parsed });

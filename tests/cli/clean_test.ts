@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { makeSessionFolders } from "../../src/mcp_server/http/session_folders.ts";
 import { HeldFolder } from "../../src/files/private_folder.ts";
+import { nameFor } from "../../src/files/workspace_folders.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { ipybox } from "../support/cli.ts";
 import { exists } from "../support/files.ts";
@@ -47,11 +48,12 @@ Deno.test("ipybox clean removes what is left over, and nothing else", async () =
   const young = `${parents[0]}/young`; // without a lock: it has just been made
   const cloned = `${temporary}/ipybox-examples`; // a repository with a file of that name
   const packages = `${cache}/ipybox/python/packages`;
-  const [old, used] = [`${cwd}/.ipybox/sessions/old`, `${cwd}/.ipybox/sessions/used`]; // as formerly
+  const sessions = `${root}/state/ipybox/workspaces/${nameFor(cwd)}/sessions`;
+  const [old, used] = [`${sessions}/old`, `${sessions}/used`];
   const [gone, kept] = [`${packages}/gone`, `${packages}/kept`];
   const caches = `${cache}/ipybox/workspaces`;
   const [goneCache, keptCache] = [`${caches}/gone`, `${caches}/kept`];
-  const folders = [young, cloned, `${old}/deep`, `${used}/deep`, gone, kept];
+  const folders = [cwd, young, cloned, `${old}/deep`, `${used}/deep`, gone, kept];
   for (const path of [...folders, `${goneCache}/cache/deep`, `${keptCache}/cache`]) {
     await Deno.mkdir(path, { recursive: true });
   }

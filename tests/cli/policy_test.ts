@@ -171,8 +171,8 @@ Deno.test("ipybox policy edit opens the policy in an editor, checks it and accep
     const options = { cwd: workspace.path, env: { EDITOR: `python3 ${editor}` } };
     return await ipyboxAtTerminal(["policy", "edit"], script, options);
   };
-  const explained = async () =>
-    (await ipybox(["policy", "explain", "raw.echo"], { cwd: workspace.path })).stdout.split(":")[0];
+  const explained = async (tool = "raw.echo") =>
+    (await ipybox(["policy", "explain", tool], { cwd: workspace.path })).stdout.split(":")[0];
   assertStringIncludes((await edited("")).output, "There is no policy to edit");
   await writeAcceptedPolicy(workspace.path, '{"rules": []}');
   assertEquals(await explained(), "ask");
@@ -199,7 +199,7 @@ Deno.test("ipybox policy edit opens the policy in an editor, checks it and accep
   await Deno.writeTextFile(path, '{"rules": [{"effect": "allow"}]}');
   const foreign = await edited('open(path, "a").write(" ")', [["Accept it? [y/N] ", "n\n"]]);
   assertStringIncludes(foreign.output, "every call that can be judged");
-  assertEquals(await explained(), "ask");
+  assertEquals(await explained("raw.count"), "ask");
 });
 
 Deno.test("ipybox policy says where a policy is wrong, and that there is none", async () => {

@@ -13,6 +13,7 @@ import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
+import { ipybox } from "../support/cli.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -133,6 +134,23 @@ Deno.test("a registered server is asked about once another clone has brought its
   await Deno.mkdir(`${workspace}/.ipybox/w/state`);
   await Deno.writeTextFile(`${workspace}/.ipybox/w/state/calls.db`, "what the server keeps");
   assertEquals(await start(workspace, "reject"), { asked: [], text: "called" });
+});
+
+Deno.test("in twenty sessions, a registered server is asked about once: for an editor's change", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const raw = rawServer();
+  const line = ["register", "raw", "--", raw.command, ...raw.args ?? []];
+  const { code, stderr } = await ipybox(line, { cwd: workspace });
+  assertEquals(code, 0, stderr);
+  const questions: number[] = [];
+  for (const session of Array(20).keys()) {
+    if (session === 10) await plant(workspace, { ...raw, env: { EDITED: "1" } });
+    const { asked, text } = await start(workspace, "accept");
+    assertEquals(text, "called");
+    questions.push(asked.length);
+  }
+  assertEquals(questions, Array.from({ length: 20 }, (_, session) => session === 10 ? 1 : 0));
 });
 
 Deno.test("no mode and no policy starts a server that nobody registered", async () => {

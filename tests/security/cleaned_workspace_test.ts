@@ -1,12 +1,13 @@
 /** Attacks by code that makes the settings of its workspace anew after somebody has removed them. */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { loadPolicy } from "../../src/approval/rules/file.ts";
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
 import { TestExecutor } from "../support/executor.ts";
+import { exists } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
+import { decisionOnCount } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 Deno.test("after git clean in the middle of a session, no setting counts that code makes", async () => {
@@ -50,8 +51,7 @@ print(len(made))`);
   }
   assertStringIncludes(await Deno.readTextFile(program), ran); // code really made it
   assertEquals(await readDotenv(workspace), {});
-  const policy = await loadPolicy({ workspace, log: silentLogger });
-  assertEquals(policy?.sources[0]?.document.rules[0]?.effect, "ask");
+  assertEquals(await decisionOnCount({ workspace }), "ask");
   const other = rawServer();
   await using runner = await ToolRunner.start({
     ...{ workspace, servers: { other }, approval: "allow", log: silentLogger },
@@ -60,7 +60,7 @@ print(len(made))`);
   await runner.run("other", "count"); // by then, another one had as much time to start
   await runner.reset();
   await runner.run("other", "count");
-  assertEquals(await isThere(ran), false);
+  assertEquals(await exists(ran), false);
   const asked: string[] = [];
   using _approver = runner.channel.attach((request) => {
     asked.push(request.toolName);
@@ -69,7 +69,7 @@ print(len(made))`);
   const end = await runner.run("raw", "count").then(() => "ran", ({ message }) => message);
   assertEquals(asked, ["start_mcp_server"]);
   assertStringIncludes(end, "was not started");
-  assertEquals(await isThere(ran), false);
+  assertEquals(await exists(ran), false);
 });
 
 Deno.test("a folder deep in a workspace whose settings its code wrote is a workspace without any", async () => {
@@ -104,8 +104,7 @@ print("written")`);
   }
   assertEquals(await Deno.readTextFile(program), "// of code");
   assertEquals(await readDotenv(inner), {});
-  const policy = await loadPolicy({ workspace: inner, log: silentLogger });
-  assertEquals(policy?.sources[0]?.document.rules[0]?.effect, "ask");
+  assertEquals(await decisionOnCount({ workspace: inner }), "ask");
   await using runner = await ToolRunner.start({
     workspace: inner,
     approval: "allow",
@@ -132,7 +131,3 @@ print("written")`);
   });
   assertEquals((await started.executor.execute("6 * 7")).text, "42");
 });
-
-async function isThere(path: string): Promise<boolean> {
-  return await Deno.stat(path).then(() => true, () => false);
-}

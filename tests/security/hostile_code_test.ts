@@ -7,6 +7,7 @@ import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { acceptVariables, readVariables } from "../../src/sandbox/own_variables.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { stateOf } from "../support/workspace_state.ts";
 import { rejection } from "../support/wait.ts";
 import { attack, DENIED, SECRET, Siege, TOOLS } from "./siege.ts";
 
@@ -80,7 +81,7 @@ attempt("read state", lambda: open(".ipybox/mcp.json").read())
 attempt("read .env", lambda: open(".env").read())
 attempt("write state", lambda: write(".ipybox/mcp.json"))
 attempt("new state", lambda: write(".ipybox/policy.json"))
-attempt("consents state", lambda: write(".ipybox/consents.json"))
+attempt("write consents", lambda: write("${await stateOf(workspace)}/consents.json"))
 attempt("rename state", lambda: os.rename(".ipybox", "state"))
 attempt("remove state", lambda: shutil.rmtree(".ipybox"))
 attempt("write .env", lambda: write(".env"))

@@ -1,13 +1,17 @@
 /** Settings files of a workspace that are none, and records of what was accepted that are no longer about them. */
-import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { acceptPolicy, loadPolicy } from "../../src/approval/rules/file.ts";
-import { ConfigError } from "../../src/base/errors.ts";
+import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
+import { ToolRunner } from "../../src/calls/runner.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
 import { readOwnConfig, readSandboxConfig } from "../../src/sandbox/config.ts";
 import { acceptVariables, CODE_NOTE, readVariables } from "../../src/sandbox/own_variables.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
+import { follow, TestExecutor } from "../support/executor.ts";
+import { rawServer } from "../support/mcp.ts";
+import { decisionOnCount, writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const log = silentLogger;
@@ -69,7 +73,7 @@ Deno.test("what was accepted counts for what was shown, in that workspace, by wh
   await Deno.writeTextFile(`${workspace}/.env`, "A=1");
   await Deno.writeTextFile(`${workspace}/${CODE_NOTE}`, "");
   const counting = async (path: string): Promise<unknown[]> => [
-    (await loadPolicy({ workspace: path, log }))?.sources[0]?.document.rules[0]?.effect,
+    await decisionOnCount({ workspace: path }),
     await readDotenv(path, log),
   ];
   const [all, none] = [["allow", { A: "1" }], ["ask", {}]];
@@ -77,11 +81,10 @@ Deno.test("what was accepted counts for what was shown, in that workspace, by wh
   const shown = await readVariables(workspace);
   // They change between the question and the answer.
   await Deno.writeTextFile(`${workspace}/.env`, "B=2");
-  await Deno.writeTextFile(`${workspace}/.ipybox/policy.json`, policy + " ");
-  await Promise.all([acceptPolicy(workspace, policy), acceptVariables(workspace, shown)]);
+  await Promise.all([acceptPolicy(workspace, '{"rules": []}'), acceptVariables(workspace, shown)]);
   assertEquals(await counting(workspace), none);
   await Deno.writeTextFile(`${workspace}/.env`, "A=1");
-  await Deno.writeTextFile(`${workspace}/.ipybox/policy.json`, policy);
+  await acceptPolicy(workspace, policy);
   assertEquals(await counting(workspace), all);
   await Deno.symlink(workspace, `${other.path}/link`);
   assertEquals(await counting(`${other.path}/link`), all);
@@ -92,6 +95,87 @@ Deno.test("what was accepted counts for what was shown, in that workspace, by wh
   assertEquals(await counting(`${other.path}/copy`), none);
   await Deno.rename(workspace, `${folder.path}/moved`);
   assertEquals(await counting(`${folder.path}/moved`), none);
+});
+
+Deno.test("until a change of the policy is accepted, the stricter of both versions decides", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const policy = (effects: Readonly<Record<string, string>>) =>
+    JSON.stringify({
+      rules: Object.entries(effects).map(([tool, effect]) => ({ server: "raw", tool, effect })),
+    });
+  await writeAcceptedPolicy(
+    workspace,
+    policy({ echo: "allow", count: "allow", cwd: "allow", env: "deny" }),
+  );
+  const changed = { echo: "allow", cwd: "deny", result: "allow", env: "allow" };
+  await Deno.writeTextFile(`${workspace}/.ipybox/policy.json`, policy(changed));
+  await using session = await TestExecutor.start({
+    workspace,
+    servers: { raw: rawServer() },
+    approval: await loadPolicy({ workspace, log }),
+  });
+  const asked: string[] = [];
+  const { result } = await follow(
+    session.executor,
+    `
+from ipybox_runtime import ToolRunner
+for tool in ["echo", "count", "cwd", "result", "env"]:
+    try:
+        ToolRunner("raw").run_sync(tool, {"json": "{}"})
+        print(tool, "ran")
+    except Exception as error:
+        print(tool, error)`,
+    (request) => {
+      asked.push(request.toolName);
+      void request.reject("not now");
+    },
+  );
+  assertEquals(asked, ["count", "result"]);
+  const waits = " \\(until the user accepts the policy as it is now\\)";
+  assertMatch(
+    result?.text ?? "",
+    new RegExp([
+      "^echo ran",
+      "count .*not now",
+      "cwd .*policy.json rule 2",
+      "result .*not now",
+      `env .*former .ipybox/policy.json rule 4${waits}$`,
+    ].join("\n")),
+  );
+});
+
+Deno.test("what an agent's file tool adds between sessions and during one counts for nothing", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await (await ServerRegistry.open({ workspace })).register("raw", rawServer());
+  await Deno.writeTextFile(`${workspace}/${CODE_NOTE}`, "");
+  const files = {
+    ".env": "ADDED=1",
+    ".ipybox/policy.json": '{"rules": [{"effect": "allow"}]}',
+    ".ipybox/mcp.json": JSON.stringify({ mcpServers: { raw: rawServer(), added: rawServer() } }),
+  };
+  for (const when of ["during", "before"]) {
+    const approval = await loadPolicy({ workspace, log });
+    await using runner = await ToolRunner.start({ workspace, approval, log });
+    const asked: string[] = [];
+    using _approver = runner.channel.attach((request) => {
+      asked.push(request.toolName);
+      void request.reject();
+    });
+    if (when === "during") {
+      for (const [name, text] of Object.entries(files)) {
+        await Deno.writeTextFile(`${workspace}/${name}`, text);
+      }
+    }
+    for (const _reset of [1, 2]) {
+      await assertRejects(() => runner.run("raw", "count"), ToolCallError);
+      await runner.reset(); // which reads the registry
+    }
+    await assertRejects(() => runner.run("added", "count"), ToolCallError, "was not started");
+    assertEquals(asked, ["count", "count", "start_mcp_server"], when);
+    assertEquals(await readDotenv(workspace, log), {});
+  }
 });
 
 Deno.test("a domain that is added to sandbox settings counts once the user has accepted it", async () => {
@@ -106,13 +190,13 @@ Deno.test("a domain that is added to sandbox settings counts once the user has a
   await write("example.com");
   assertEquals(await domains(), ["example.com"]); // naming the file accepts it
 
-  await write("example.com", "evil.example");
-  assertEquals(await domains(), []);
+  await write("example.org", "evil.example");
+  assertEquals(await domains(), ["example.com"]); // as it was accepted
   const config = await readSandboxConfig(path, { workspace });
   assertEquals(config.network?.allowedDomains?.length, 2); // as `run --trust` reads it
   const { code, stderr } = await ipybox(["trust", "--yes"], { cwd: workspace });
   assertEquals(code, 0, stderr);
   assertStringIncludes(stderr, "evil.example");
-  assertEquals(await domains(), ["example.com", "evil.example"]);
+  assertEquals(await domains(), ["example.org", "evil.example"]);
   assertStringIncludes((await ipybox(["trust", "--list"])).stdout, ".ipybox/sandbox.json");
 });

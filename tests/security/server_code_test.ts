@@ -1,6 +1,6 @@
 /** Attacks by code that rewrites what a server outside the sandbox would run. */
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
-import { ConfigError } from "../../src/base/errors.ts";
+import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
@@ -58,6 +58,28 @@ Deno.test("a server whose program code could change is named, and asked about on
   assertEquals(asked.length, 1);
   assertStringIncludes(asked[0] ?? "", "Code that runs here can change server.ts");
   assertMatch(end, /was not started/);
+  await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
+});
+
+Deno.test("a server whose program changes while the person is asked is asked about again", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const workspace = folder.path;
+  const raw = await serverIn(workspace, "server.ts");
+  const [program, ran] = [`${workspace}/server.ts`, `${outside.path}/ran`];
+  await using runner = await ToolRunner.start({ workspace, log });
+  await runner.registerServer("raw", raw);
+  await runner.reset();
+  await Deno.writeTextFile(program, "// what the person reads");
+  const asked: string[] = [];
+  using _approver = runner.channel.attach(async (request) => {
+    asked.push(request.toolName);
+    if (asked.length > 1) return void request.reject();
+    await Deno.writeTextFile(program, `Deno.writeTextFileSync(${JSON.stringify(ran)}, "");`);
+    void request.accept();
+  });
+  await assertRejects(() => runner.run("raw", "count"), ToolCallError, "was not started");
+  assertEquals(asked, ["start_mcp_server", "start_mcp_server"]);
   await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
 });
 

@@ -91,8 +91,9 @@ Deno.test("A policy that came with a repository allows nothing until it is accep
   assertEquals(await outcomes(path), { ends: ["ran", "approval_rejected"], asked: [] });
   assertEquals((await ipybox(["policy", "check"], options)).stderr.includes("accepted"), false);
 
-  await Deno.writeTextFile(file, SHIPPED + " ");
-  assertEquals(await outcomes(path), refused);
+  const withoutDeny = SHIPPED.replace('"deny"', '"ask"');
+  await Deno.writeTextFile(file, withoutDeny);
+  assertEquals(await outcomes(path), { ends: ["ran", "approval_rejected"], asked: [] });
 
   await using other = await clone("policy.json", SHIPPED);
   assertEquals(await outcomes(other.path), refused);
@@ -105,6 +106,8 @@ Deno.test("A policy that came with a repository hides nothing from the audit log
   const { code, stderr } = await ipybox(["trust", "--yes"], { cwd: path });
   assertEquals(code, 0, stderr);
   assertStringIncludes(stderr, 'Arguments that it omits from the audit log (1):\n  | "*"');
+  assertEquals((await loadPolicy({ workspace: path, log: silentLogger }))?.redact, ["*"]);
+  await Deno.writeTextFile(`${path}/.ipybox/policy.json`, '{"redact": ["*", "more"]}');
   assertEquals((await loadPolicy({ workspace: path, log: silentLogger }))?.redact, ["*"]);
 });
 

@@ -151,7 +151,7 @@ for (const [path, folder] of MOUNTED) {
         if (path.endsWith(".env")) await Deno.writeTextFile(`${workspace}/${path}`, "SECRET=1");
         else await Deno.mkdir(`${workspace}/${path}`, { recursive: true });
         await Deno.mkdir(`${workspace}/.ipybox`);
-        await Deno.writeTextFile(`${workspace}/.ipybox/consents.json`, "of the host");
+        await Deno.writeTextFile(`${workspace}/.ipybox/mcp.json`, "of the host");
         const script = `cat ${workspace}/.ipybox/* ${workspace}/${folder}/* ${secret}/*; echo ran`;
         const sandbox = await kernelSandbox(place, script);
         const end = await place.run(sandbox, "session", () => place.swap(folder, target));

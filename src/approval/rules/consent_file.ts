@@ -7,6 +7,7 @@ import { parseFile } from "../../json/document.ts";
 import { problemLines } from "../../json/problems.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { lockUserFolder, readHostileFile, replaceHostileFile } from "../../files/safe.ts";
+import { UNWRITABLE } from "../../files/user_folders.ts";
 import { makeWorkspaceState, workspaceState } from "../../files/workspace_state.ts";
 
 const text = z.string();
@@ -81,9 +82,7 @@ export class ConsentFile implements ConsentStore {
   async add(consent: Consent, replaced: (earlier: Consent) => boolean): Promise<void> {
     const parsed = consentSchema.parse(JSON.parse(JSON.stringify(consent)));
     const folder = this.#folder ??= await makeWorkspaceState(this.#workspace);
-    if (folder === undefined) {
-      throw new ConfigError("Cannot keep decisions: the user's state folder cannot be written to");
-    }
+    if (folder === undefined) throw new ConfigError(`Cannot keep decisions: ${UNWRITABLE}`);
     await this.#edit(folder, (all) => [...all.filter((earlier) => !replaced(earlier)), parsed]);
   }
 

@@ -7,7 +7,6 @@ import { isInReach } from "../../process/trusted_path.ts";
 import { settingsFolder } from "../../files/user_folders.ts";
 import { refuseInOther } from "../../sandbox/workspace.ts";
 import type { PolicyRules, PolicySource } from "./rules.ts";
-import type { PolicyRule } from "./schema.ts";
 
 /** Options of {@linkcode loadPolicy}. */
 export interface LoadPolicyOptions {
@@ -27,12 +26,10 @@ export interface LoadPolicyOptions {
 
 /** A policy file that applies to a workspace. */
 export interface FoundPolicy {
-  /** Its parsed content. */
+  /** Its parsed content, with the former one unless the user accepted this very text on this machine. */
   readonly source: PolicySource;
   readonly path: string;
   readonly text: string;
-  /** Whether it is the user's own, or they accepted this very text on this machine. */
-  readonly accepted: boolean;
 }
 
 /** Loaded with the first policy: most workspaces have none. */
@@ -46,8 +43,8 @@ const WORKSPACE_POLICY = ".ipybox/policy.json";
  * `~/.config/ipybox/policy.json` (or below `XDG_CONFIG_HOME`).
  *
  * The workspace's may have come with a repository: until the user accepts its text on this machine,
- * with `ipybox trust`, calls that it allows need approval. A named file needs no
- * acceptance.
+ * with `ipybox trust`, it allows nothing that the version which they accepted before does not allow, and
+ * what either of the two denies is denied. A named file needs no acceptance.
  *
  * @param options The workspace, or a file to use instead.
  * @returns The joined policies, or `undefined` if there is no file.
@@ -60,14 +57,14 @@ export async function loadPolicy(
   const { log = stderrLogger() } = options;
   const found = await findPolicies(options);
   for (const policy of found) {
-    if (!policy.accepted) log.warn(notAccepted(policy));
+    if (policy.source.former !== undefined) log.warn(notAccepted(policy));
   }
   if (found.length === 0) return undefined;
   const { joinPolicies } = await reading();
-  return joinPolicies(found.map(asAccepted), options);
+  return joinPolicies(found.map(({ source }) => source), options);
 }
 
-/** Finds the policies that {@linkcode loadPolicy} joins, with the rules as written. */
+/** Finds the policies that {@linkcode loadPolicy} joins. */
 export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPolicy[]> {
   const { workspace, file, trust } = options;
   if (file !== undefined) {
@@ -75,7 +72,7 @@ export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPol
     const { parsePolicy } = await reading();
     const source = parsePolicy(file, text);
     await requireOutOfReach(file, workspace);
-    return [{ source, path: file, text, accepted: true }];
+    return [{ source, path: file, text }];
   }
   const found: FoundPolicy[] = [];
   for (const [name, path] of policyFiles(workspace)) {
@@ -87,11 +84,18 @@ export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPol
     const { parsePolicy } = await reading();
     const source = parsePolicy(name, text);
     await requireOutOfReach(path, workspace);
-    const accepted = folder === undefined || trust === "all" ||
+    const counts = folder === undefined || trust === "all" ||
       await isAcceptedPolicy(folder, text);
-    found.push({ source, path, text, accepted });
+    found.push({ source: counts ? source : await withFormer(source, folder), path, text });
   }
   return found;
+}
+
+/** A policy that is not accepted, with the one that was: one without rules if it was not kept. */
+async function withFormer(source: PolicySource, workspace: string): Promise<PolicySource> {
+  const { parsePolicy } = await reading();
+  const text = await acceptedPolicy(workspace) ?? "{}";
+  return { ...source, former: parsePolicy(`former ${source.name}`, text).document };
 }
 
 /** Whether the user has accepted the text of a workspace's policy. */
@@ -118,7 +122,7 @@ export async function acceptPolicy(workspace: string, text: string): Promise<boo
 
 /** The policy that the user accepted last, as it was shown, if it was kept. */
 export async function acceptedPolicy(workspace: string): Promise<string | undefined> {
-  return (await OwnEntries.open(workspace, "policies")).textOf(WORKSPACE_POLICY);
+  return (await OwnEntries.open(workspace, "policies")).entryOf(WORKSPACE_POLICY)?.text;
 }
 
 /** A policy as it was parsed, not as it is written: the file's layout could hide what counts. */
@@ -128,27 +132,8 @@ export function shownPolicy({ document }: PolicySource): string {
 
 /** The warning about a policy that is not accepted. */
 export function notAccepted({ path }: FoundPolicy): string {
-  return `You have not accepted the current version of policy ${path}: calls that it allows need approval. ` +
+  return `You have not accepted the current version of policy ${path}: what only it allows does not count. ` +
     "Review and accept it with `ipybox trust`";
-}
-
-/**
- * The policy as it counts: unless it is accepted, calls that it would allow need approval, and it
- * hides nothing from the audit log.
- */
-function asAccepted({ source, accepted }: FoundPolicy): PolicySource {
-  if (accepted) return source;
-  const { name, document } = source;
-  const rules = document.rules.map((rule): PolicyRule =>
-    rule.effect === "allow"
-      ? {
-        ...rule,
-        effect: "ask",
-        reason: "it would allow this, but you have not accepted its file",
-      }
-      : rule
-  );
-  return { name, document: { ...document, rules, trustedServers: [], redact: [] } };
 }
 
 /** The policy files of a workspace, whether or not they exist. */

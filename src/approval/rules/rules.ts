@@ -28,6 +28,8 @@ export interface PolicySource {
   readonly name: string;
   /** Its content. */
   readonly document: PolicyDocument;
+  /** The content before a change that waits to be accepted: the stricter of the two decides. */
+  readonly former?: PolicyDocument;
 }
 
 /** The result of one rule for a call. */
@@ -80,6 +82,8 @@ export class PolicyRules implements ApprovalPolicy {
   readonly #trusted: ReadonlySet<string>;
   readonly #paths: () => PathJudge;
   readonly #isAboutShell: boolean;
+  /** The policies before changes that wait to be accepted. */
+  readonly #former: PolicyRules | undefined;
 
   /**
    * Joins policies: the rules of all of them apply. The folders that they name are resolved now.
@@ -95,11 +99,13 @@ export class PolicyRules implements ApprovalPolicy {
     );
     this.#paths = pathJudge(folders, options);
     this.#isAboutShell = sources.some(({ document }) => document.rules.some(canMatchShell));
+    const isWaiting = sources.some(({ former }) => former !== undefined);
+    this.#former = isWaiting ? new PolicyRules(sources.map(beforeChange), options) : undefined;
   }
 
   /** Patterns for names of arguments whose values logs must omit. */
   get redact(): string[] {
-    return this.sources.flatMap(({ document }) => document.redact);
+    return this.sources.flatMap(({ document, former = document }) => former.redact);
   }
 
   /**
@@ -120,6 +126,18 @@ export class PolicyRules implements ApprovalPolicy {
    * @returns The verdict and the result of each rule.
    */
   explain(call: ApprovalCall): PolicyExplanation {
+    const now = this.#explain(call);
+    const before = this.#former?.explain(call);
+    if (before === undefined) return now;
+    const known = new Set(now.findings.map(({ written }) => written));
+    const others = before.findings.filter(({ written }) => !known.has(written));
+    const findings = [...now.findings, ...others];
+    if (STRENGTH[before.mode] <= STRENGTH[now.mode]) return { ...now, findings };
+    const reason = `${before.reason} (until the user accepts the policy as it is now)`;
+    return { mode: before.mode, reason, findings };
+  }
+
+  #explain(call: ApprovalCall): PolicyExplanation {
     const text = isShell(call) ? shellText(call) : undefined;
     const findings: RuleFinding[] = [];
     for (const { name, document } of this.sources) {
@@ -177,6 +195,10 @@ export class PolicyRules implements ApprovalPolicy {
       ? { match }
       : { match: "maybe", doubt: `"${serverName}" is not in trustedServers` };
   }
+}
+
+function beforeChange({ name, document, former }: PolicySource): PolicySource {
+  return former === undefined ? { name, document } : { name: `former ${name}`, document: former };
 }
 
 /** The doubt about a tool whose server omits hints that a rule refers to. */

@@ -1,13 +1,12 @@
-import { basename, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { ConfigError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { randomToken } from "../../base/tokens.ts";
 import { isRunning, type ListedSession, listSessions } from "../../executor/durable.ts";
 import { folderUsage } from "../../files/folder_usage.ts";
-import { PinnedFolder } from "../../files/pinned_folder.ts";
 import { removeTree } from "../../files/remove_tree.ts";
 import { ifPresent, isPlainFolder, lstatIfPresent } from "../../files/safe.ts";
-import { isUnwritable } from "../../files/user_folders.ts";
+import { isUnwritable, UNWRITABLE } from "../../files/user_folders.ts";
 import { discardState, makeWorkspaceState, sessionsPath } from "../../files/workspace_state.ts";
 import { PackageFolder } from "../../python/packages.ts";
 
@@ -52,10 +51,7 @@ export async function makeSessionFolders(workspace: string): Promise<string> {
   } catch (error) {
     if (!isUnwritable(error)) throw error;
   }
-  throw new ConfigError(
-    "Cannot keep the folders of sessions: the state folder (~/.local/state/ipybox) cannot be written to. " +
-      "Set XDG_STATE_HOME to a folder that can",
-  );
+  throw new ConfigError(`Cannot keep the folders of sessions: ${UNWRITABLE}`);
 }
 
 /** The durable sessions of a workspace's clients; no others are asked for their status. */
@@ -99,25 +95,19 @@ function write(lock: Deno.FsFile, owner: string): void {
   lock.writeSync(new TextEncoder().encode(owner));
 }
 
-/**
- * Visits the old folders of a workspace's ended sessions, also those that earlier versions kept in the
- * workspace. Returns how many sessions are in use.
- */
+/** Visits the old folders of a workspace's ended sessions. Returns how many sessions are in use. */
 export async function forEachOldSession(
   workspace: string,
   { before, keep = Infinity }: OldSessions,
   visit: (path: string) => Promise<void>,
 ): Promise<number> {
   const sessions: { readonly path: string; readonly endedAt: number }[] = [];
-  for (const folders of [await sessionsPath(workspace), join(workspace, ".ipybox", "sessions")]) {
-    if (folders === undefined) continue;
-    if (!await isPlainFolder(dirname(folders)) || !await isPlainFolder(folders)) continue;
-    for await (const { name, isDirectory } of Deno.readDir(folders)) {
-      const path = join(folders, name);
-      const info = isDirectory &&
-        (await lstatIfPresent(lockOf(path)) ?? await lstatIfPresent(path));
-      if (info) sessions.push({ path, endedAt: info.mtime?.getTime() ?? 0 });
-    }
+  const folders = await sessionsPath(workspace);
+  if (folders === undefined || !await isPlainFolder(folders)) return 0;
+  for await (const { name, isDirectory } of Deno.readDir(folders)) {
+    const path = join(folders, name);
+    const info = isDirectory && (await lstatIfPresent(lockOf(path)) ?? await lstatIfPresent(path));
+    if (info) sessions.push({ path, endedAt: info.mtime?.getTime() ?? 0 });
   }
   sessions.sort((a, b) => b.endedAt - a.endedAt);
   const durable = await durableSessions(workspace);
@@ -148,11 +138,7 @@ export async function forEachOldSession(
 export async function removeSession(path: string, signal?: AbortSignal): Promise<void> {
   await discardState(path);
   await ifPresent(Deno.remove(lockOf(path)));
-  // That of an earlier version is in a workspace, where code may put a link in the place of a folder.
-  await using state = await PinnedFolder.open(dirname(dirname(path)), { create: false });
-  await using sessions = await state.child(basename(dirname(path)), { create: false });
-  await using through = await state.child("removed");
-  await removeTree(`${sessions.path}/${basename(path)}`, { through: through.path, signal });
+  await removeTree(path, { through: join(path, "../../removed"), signal });
 }
 
 /** Determines whether a session has ended, and if so, keeps others from cleaning it up. */
@@ -160,7 +146,7 @@ async function takeEnded(
   path: string,
   lease: DisposableStack,
 ): Promise<"live" | "unknown" | { readonly owner: string }> {
-  // Without the file, the session is being created, or comes from an old version.
+  // Without the file, the session is being created.
   if (!(await lstatIfPresent(path))?.isFile) return "unknown";
   const lock = await ifPresent(Deno.open(path, { read: true, write: true }));
   if (lock === undefined) return "unknown";
