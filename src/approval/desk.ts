@@ -1,5 +1,6 @@
 import { type Logger, silentLogger } from "../base/log.ts";
-import { abortable, LONGEST_TIMER_MS } from "../base/signals.ts";
+import { Deadline } from "../base/deadline.ts";
+import { abortable } from "../base/signals.ts";
 
 /** Why a call was refused: a decision, the time limit, a missing approver, or the end of the call. */
 export type RefusalType =
@@ -104,7 +105,7 @@ type Taker<Asked> = (question: Asked) => void | Promise<void>;
  * detached or throws, the question is withdrawn with the reason.
  */
 export class Desk<Asked extends Question<Answer>, Answer> {
-  readonly #timeoutMs: number | undefined;
+  readonly #timeoutMs: number;
   /** Receives failures of handlers. */
   protected readonly log: Logger;
   /** The unanswered questions, oldest first, and their takers. */
@@ -123,8 +124,8 @@ export class Desk<Asked extends Question<Answer>, Answer> {
    * @throws {RangeError} The time limit is not positive.
    */
   constructor(options: DeskOptions = {}) {
-    const { timeoutMs, log = silentLogger } = options;
-    if (timeoutMs !== undefined && !(timeoutMs > 0)) {
+    const { timeoutMs = Infinity, log = silentLogger } = options;
+    if (!(timeoutMs > 0)) {
       throw new RangeError(`Cannot use an approval timeout of ${timeoutMs} ms: it must be above 0`);
     }
     this.#timeoutMs = timeoutMs;
@@ -268,14 +269,18 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     if (signal?.aborted || taker === undefined) return await question.response;
 
     signal?.addEventListener("abort", withdraw, { once: true });
-    const timer = this.#expireLater(question);
+    using _deadline = new Deadline(this.#timeoutMs, {
+      onPassed: () => {
+        const reason = `No decision within ${this.#timeoutMs / 1000} s`;
+        question.withdraw({ accepted: false, type: "approval_timeout", reason });
+      },
+    });
     this.#change(() => this.#pending.set(question, taker));
     for (const watcher of this.#watchers) this.#notify(watcher, question);
     this.#show(question, taker);
     try {
       return await question.response;
     } finally {
-      clearTimeout(timer);
       signal?.removeEventListener("abort", withdraw);
       this.#change(() => this.#pending.delete(question));
     }
@@ -285,15 +290,6 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     for (const [question, taker] of this.#pending) {
       if (taker === asked) question.withdraw(unavailable(reason));
     }
-  }
-
-  #expireLater(question: Asked): ReturnType<typeof setTimeout> | undefined {
-    const timeoutMs = this.#timeoutMs;
-    if (timeoutMs === undefined || timeoutMs > LONGEST_TIMER_MS) return undefined;
-    const reason = `No decision within ${timeoutMs / 1000} s`;
-    return setTimeout(() => {
-      question.withdraw({ accepted: false, type: "approval_timeout", reason });
-    }, timeoutMs);
   }
 
   async #show(question: Asked, taker: Taker<Asked>): Promise<void> {

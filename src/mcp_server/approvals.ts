@@ -10,6 +10,7 @@ import type { PersonRequest } from "../approval/wire.ts";
 import { callLines, callOf, foreignBlock, visible, visibleCode } from "../approval/call_text.ts";
 import { type ApprovalRequest, isShell } from "../approval/request.ts";
 import { elicitationAnswer, type FormField } from "../mcp/questions.ts";
+import { Deadline } from "../base/deadline.ts";
 import type { CellDecision, CellRun } from "./cell_run.ts";
 import {
   acceptedContent,
@@ -68,7 +69,7 @@ interface Round<Cell> {
   readonly isOpen: boolean;
   /** Whether the cell continues without answers and can be waited for again. */
   readonly isLeft: boolean;
-  expiry: ReturnType<typeof setTimeout>;
+  expiry: Deadline;
 }
 
 /** The cells that wait for the client's user. */
@@ -118,8 +119,8 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
       if (round.isOpen || round.isLeft) continue;
       if (round.run.code === code) this.#drop(id);
       else {
-        clearTimeout(round.expiry);
-        round.expiry = setTimeout(() => this.#drop(id), ABANDONED_MS);
+        round.expiry[Symbol.dispose]();
+        round.expiry = new Deadline(ABANDONED_MS, { onPassed: () => this.#drop(id) });
       }
     }
   }
@@ -135,7 +136,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     // the newer era it ends here.
     const isOpen = ctx.mcpReq.envelope === undefined;
     const id = crypto.randomUUID();
-    const expiry = setTimeout(() => this.#drop(id), ANSWER_TIMEOUT_MS);
+    const expiry = new Deadline(ANSWER_TIMEOUT_MS, { onPassed: () => this.#drop(id) });
     this.#rounds.set(id, { run, shown, isOpen, isLeft, expiry });
     if (isOpen) {
       ctx.mcpReq.signal.addEventListener("abort", () => this.#drop(id), { once: true });
@@ -178,7 +179,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
 
   #forget(id: string): Round<Cell> | undefined {
     const round = this.#rounds.get(id);
-    clearTimeout(round?.expiry);
+    round?.expiry[Symbol.dispose]();
     this.#rounds.delete(id);
     return round;
   }

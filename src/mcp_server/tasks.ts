@@ -6,6 +6,7 @@
  */
 import { z } from "zod";
 import type { PersonRequest } from "../approval/wire.ts";
+import { Deadline } from "../base/deadline.ts";
 import { ABANDONED_MS, formsOf, takeAnswers } from "./approvals.ts";
 import { reportCell, type ReportingSession, reportRunning } from "./cell_report.ts";
 import { type CellRun, shownActivity } from "./cell_run.ts";
@@ -48,7 +49,7 @@ class CellTask implements Disposable {
   #shown: readonly PersonRequest[] = [];
   #result: Promise<CallToolResult> | undefined;
   #isCancelled = false;
-  #abandoning: ReturnType<typeof setTimeout> | undefined;
+  #abandoning: Deadline | undefined;
 
   constructor(run: CellRun, session: TaskSession) {
     this.run = run;
@@ -116,11 +117,13 @@ class CellTask implements Disposable {
   /** Cancels the cell soon if it waits for its client, unless that polls again. */
   abandon(): void {
     if (this.#abandoning !== undefined || this.run.isOver) return;
-    const timer = this.#abandoning = setTimeout(async () => {
-      const { type } = await this.run.next(); // it may not wait yet
-      if (type !== "waiting" || this.#abandoning !== timer) return;
-      this.run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
-    }, ABANDONED_MS);
+    const deadline = this.#abandoning = new Deadline(ABANDONED_MS, {
+      onPassed: async () => {
+        const { type } = await this.run.next(); // it may not wait yet
+        if (type !== "waiting" || this.#abandoning !== deadline) return;
+        this.run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
+      },
+    });
   }
 
   [Symbol.dispose](): void {
@@ -129,7 +132,7 @@ class CellTask implements Disposable {
 
   /** Called when the client polls. */
   #keep(): void {
-    clearTimeout(this.#abandoning);
+    this.#abandoning?.[Symbol.dispose]();
     this.#abandoning = undefined;
   }
 

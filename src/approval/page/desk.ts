@@ -1,3 +1,4 @@
+import { Deadline } from "../../base/deadline.ts";
 import { messageOf } from "../../base/message_of.ts";
 import { settledWithin } from "../../base/signals.ts";
 import { randomToken } from "../../base/tokens.ts";
@@ -563,7 +564,7 @@ export type PageState = "open" | "expected" | "away";
 
 /** Counts the open pages, and knows of those that may come. */
 class Presence implements Disposable {
-  readonly #expectations = new Map<object, ReturnType<typeof setTimeout>>();
+  readonly #expectations = new Set<Deadline>();
   readonly #watchers = new Set<(state: PageState) => void>();
   #open = 0;
   #told: PageState = "away";
@@ -582,14 +583,13 @@ class Presence implements Disposable {
 
   /** A page may come. */
   expect(timeoutMs: number): Disposable {
-    const key = {};
     const forget = () => {
-      clearTimeout(this.#expectations.get(key));
-      if (this.#expectations.delete(key)) this.#tell();
+      deadline[Symbol.dispose]();
+      if (this.#expectations.delete(deadline)) this.#tell();
     };
-    const timer = setTimeout(forget, timeoutMs);
-    Deno.unrefTimer(timer); // nobody waits for a page alone
-    this.#expectations.set(key, timer);
+    // Nobody waits for a page alone.
+    const deadline = new Deadline(timeoutMs, { keepsAlive: false, onPassed: forget });
+    this.#expectations.add(deadline);
     this.#tell();
     return { [Symbol.dispose]: forget };
   }
@@ -611,7 +611,7 @@ class Presence implements Disposable {
 
   /** Expects nobody any more. */
   [Symbol.dispose](): void {
-    for (const timer of this.#expectations.values()) clearTimeout(timer);
+    for (const deadline of this.#expectations) deadline[Symbol.dispose]();
     this.#expectations.clear();
     this.#tell();
   }

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { PersonRequest } from "../../approval/wire.ts";
-import { anySignal, Deadline } from "../../base/signals.ts";
+import { Deadline } from "../../base/deadline.ts";
+import { anySignal } from "../../base/signals.ts";
 import { cellReportSchema, reportCell, reportRunning } from "../cell_report.ts";
 import type { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
