@@ -10,7 +10,7 @@ import { Deadline } from "../base/deadline.ts";
 import { ABANDONED_MS, formsOf, takeAnswers } from "./approvals.ts";
 import { reportCell, type ReportingSession, reportRunning } from "./cell_report.ts";
 import { type CellRun, shownActivity } from "./cell_run.ts";
-import { abilitiesOf, type ClientAbilities, TASKS } from "./client_abilities.ts";
+import { abilitiesOf, TASKS } from "./client_abilities.ts";
 import {
   type CallToolResult,
   MissingRequiredClientCapabilityError,
@@ -69,28 +69,23 @@ class CellTask implements Disposable {
   async look(server: SdkMcpServer, ctx: ServerContext): Promise<object> {
     this.#keep();
     const { run } = this;
-    for (;;) {
-      const step = await run.next(NO_PATIENCE);
-      switch (step.type) {
-        case "running":
-          return this.#state("working", shownActivity(run));
-        case "ended": {
-          if (this.#isCancelled && step.outcome.cancelled) return this.#state("cancelled");
-          this.#result ??= reportCell(step.outcome, this.#session, run.patience.limit);
-          const result = { resultType: "complete", ...await this.#result };
-          return { ...this.#state("completed"), result };
+    const step = await run.next(NO_PATIENCE, abilitiesOf(server, ctx, this.#session));
+    switch (step.type) {
+      case "running":
+        return this.#state("working", shownActivity(run));
+      case "ended": {
+        if (this.#isCancelled && step.outcome.cancelled) return this.#state("cancelled");
+        this.#result ??= reportCell(step.outcome, this.#session, run.patience.limit);
+        const result = { resultType: "complete", ...await this.#result };
+        return { ...this.#state("completed"), result };
+      }
+      case "waiting": {
+        const { shown, inputRequests } = formsOf(step.requests);
+        this.#shown = shown;
+        for (const key of Object.keys(inputRequests)) {
+          this.#askedAt.getOrInsert(key, Date.now());
         }
-        case "waiting": {
-          const can = abilitiesOf(server, ctx);
-          const askable = await this.#session.leaveUnaskable(run, step.requests, can);
-          if (askable.length === 0) continue;
-          const { shown, inputRequests } = formsOf(askable);
-          this.#shown = shown;
-          for (const key of Object.keys(inputRequests)) {
-            this.#askedAt.getOrInsert(key, Date.now());
-          }
-          return { ...this.#state("input_required", shownActivity(run)), inputRequests };
-        }
+        return { ...this.#state("input_required", shownActivity(run)), inputRequests };
       }
     }
   }
@@ -102,11 +97,7 @@ class CellTask implements Disposable {
     const answered = this.#shown.filter(isGiven);
     this.#shown = this.#shown.filter((request) => !isGiven(request));
     const askedAt = Math.max(...answered.map(({ id }) => this.#askedAt.get(id) ?? 0));
-    await takeAnswers(this.run, answered, {
-      given,
-      askedAt,
-      leave: (run, request) => this.#session.leaveToPage(run, request),
-    });
+    await takeAnswers(this.run, answered, { given, askedAt });
   }
 
   cancel(): void {
@@ -155,12 +146,7 @@ const NO_PATIENCE = AbortSignal.abort();
 /** The parts of a session that tasks need. */
 interface TaskSession extends ReportingSession {
   readonly tasks: CellTasks;
-  leaveToPage(run: CellRun, request: PersonRequest): void;
-  leaveUnaskable(
-    run: CellRun,
-    requests: readonly PersonRequest[],
-    can: ClientAbilities,
-  ): Promise<PersonRequest[]>;
+  readonly prefersPage: boolean;
   runOf(execution: string): Promise<CellRun | undefined>;
 }
 
@@ -195,7 +181,7 @@ export class CellTasks implements Disposable {
   }
 
   /** Called when another cell is requested: a cell that waits for a client that is gone must not delay it. */
-  newcomer(): void {
+  onNewCell(): void {
     for (const task of this.#tasks.values()) task.abandon();
   }
 

@@ -233,8 +233,8 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /** Called when the server stops. The cells of durable sessions continue. */
-  leave(): void {
-    for (const { session } of this.#entries.values()) session.leave();
+  onDisconnect(): void {
+    for (const { session } of this.#entries.values()) session.onDisconnect();
   }
 
   /** Opens a session. Its kernel starts in the background. */
