@@ -6,7 +6,7 @@ import { directClient } from "../base/http.ts";
 import type { Approver } from "./channel.ts";
 import { describeCall, isIdOf } from "./call_text.ts";
 import { type Answerer, ElicitationRequest } from "./questions.ts";
-import type { Refusal } from "./desk.ts";
+import type { Refusal } from "./question_queue.ts";
 import { ApprovalRequest } from "./request.ts";
 import {
   answerText,

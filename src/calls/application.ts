@@ -1,7 +1,7 @@
 import { Deadline } from "../base/deadline.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { ApprovalPage } from "../approval/page/page.ts";
-import type { Refusal } from "../approval/desk.ts";
+import type { Refusal } from "../approval/question_queue.ts";
 import { ApprovalRequest } from "../approval/request.ts";
 import {
   APPROVAL_PROTOCOL,

@@ -6,7 +6,7 @@ import { sha256 } from "../../json/digest.ts";
 import { parseExact, stringifyExact } from "../../json/exact.ts";
 import type { ElicitationAnswer } from "../../mcp/questions.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "../channel.ts";
-import { DECIDED } from "../desk.ts";
+import { DECIDED } from "../question_queue.ts";
 import { type ElicitationChannel, ElicitationRequest } from "../questions.ts";
 import {
   type ApprovalCall,
@@ -93,7 +93,7 @@ const MAX_NAME = 2000;
 
 /**
  * What the application's door serves pages from: the requests, who may see them, and who is there.
- * While somebody is there or expected, it is the deputy of both channels: calls without another
+ * While somebody is there or expected, it is the fallback of both channels: calls without another
  * approver, and questions of servers, wait for an answer on a page.
  */
 export class PageDesk implements Disposable {
@@ -108,7 +108,7 @@ export class PageDesk implements Disposable {
   readonly #linkMs: number;
   readonly #graceMs: number;
   readonly #desks: PersonDesks;
-  #deputy: Disposable | undefined;
+  #fallback: Disposable | undefined;
   /** The page that a link has led to. */
   #loading: Disposable | undefined;
   #visited = false;
@@ -184,25 +184,25 @@ export class PageDesk implements Disposable {
   [Symbol.dispose](): void {
     this.#closed.resolve();
     this.#stack[Symbol.dispose]();
-    this.#deputy?.[Symbol.dispose]();
+    this.#fallback?.[Symbol.dispose]();
   }
 
   #stand(state: PageState): void {
     if (state === "away") {
-      this.#deputy?.[Symbol.dispose]();
-      this.#deputy = undefined;
+      this.#fallback?.[Symbol.dispose]();
+      this.#fallback = undefined;
     } else {
-      this.#deputy ??= this.#attachDeputies();
+      this.#fallback ??= this.#setFallbacks();
     }
   }
 
   /** What they are asked shows on the board, from where it is answered. */
-  #attachDeputies(): Disposable {
-    const deputies = new DisposableStack();
+  #setFallbacks(): Disposable {
+    const fallbacks = new DisposableStack();
     for (const desk of [this.#desks.channel, this.#desks.elicitations]) {
-      deputies.use(desk.attachDeputy(() => {}, () => this.absence));
+      fallbacks.use(desk.setFallback(() => {}, () => this.absence));
     }
-    return deputies;
+    return fallbacks;
   }
 }
 
