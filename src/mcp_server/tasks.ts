@@ -42,11 +42,10 @@ class CellTask implements Disposable {
   readonly run: CellRun;
   readonly #session: TaskSession;
   readonly #createdAt = Date.now();
-  /** When the client first received each question. */
-  readonly #askedAt = new Map<string, number>();
+  /** The questions that the client has received and not answered, and when it first received them. */
+  readonly #askedAt = new Map<PersonRequest, number>();
   #updatedAt = this.#createdAt;
   #status: TaskState["status"] = "working";
-  #shown: readonly PersonRequest[] = [];
   #result: Promise<CallToolResult> | undefined;
   #isCancelled = false;
   #abandoning: Deadline | undefined;
@@ -81,10 +80,7 @@ class CellTask implements Disposable {
       }
       case "waiting": {
         const { shown, inputRequests } = formsOf(step.requests);
-        this.#shown = shown;
-        for (const key of Object.keys(inputRequests)) {
-          this.#askedAt.getOrInsert(key, Date.now());
-        }
+        for (const request of shown) this.#askedAt.getOrInsert(request, Date.now());
         return { ...this.#state("input_required", shownActivity(run)), inputRequests };
       }
     }
@@ -93,10 +89,9 @@ class CellTask implements Disposable {
   /** Takes answers to questions that were asked; others are ignored. */
   async answer(given: ServerContext["mcpReq"]["inputResponses"] = {}): Promise<void> {
     this.#keep();
-    const isGiven = ({ id }: PersonRequest) => Object.hasOwn(given, id);
-    const answered = this.#shown.filter(isGiven);
-    this.#shown = this.#shown.filter((request) => !isGiven(request));
-    const askedAt = Math.max(...answered.map(({ id }) => this.#askedAt.get(id) ?? 0));
+    const answered = [...this.#askedAt.keys()].filter(({ id }) => Object.hasOwn(given, id));
+    const askedAt = Math.max(...answered.map((request) => this.#askedAt.get(request) ?? 0));
+    for (const request of answered) this.#askedAt.delete(request);
     await takeAnswers(this.run, answered, { given, askedAt });
   }
 
