@@ -6,8 +6,8 @@
  */
 export { ApprovalChannel } from "./src/approval/channel.ts";
 export type { ApprovalWaitOptions, Approver } from "./src/approval/channel.ts";
-export { Desk, Question } from "./src/approval/desk.ts";
-export type { AttachOptions, DeskOptions } from "./src/approval/desk.ts";
+export { Question, QuestionQueue } from "./src/approval/question_queue.ts";
+export type { AttachOptions, QuestionQueueOptions } from "./src/approval/question_queue.ts";
 export { ApprovalClient } from "./src/approval/client.ts";
 export type { ApprovalClientOptions } from "./src/approval/client.ts";
 export type { ApprovalRequestOptions, ApprovalResponse } from "./src/approval/request.ts";

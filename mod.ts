@@ -75,7 +75,7 @@ export type {
 } from "./src/kernel/outputs.ts";
 export type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./src/kernel/typed_code.ts";
 export { type InputEnd, type InputQuestion, InputRequest } from "./src/kernel/execution.ts";
-export type { Refusal, RefusalType } from "./src/approval/desk.ts";
+export type { Refusal, RefusalType } from "./src/approval/question_queue.ts";
 export { ApprovalRequest } from "./src/approval/request.ts";
 export type {
   AcceptOptions,

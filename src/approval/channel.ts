@@ -1,5 +1,5 @@
 import { startSpan } from "../base/telemetry.ts";
-import { Desk } from "./desk.ts";
+import { QuestionQueue } from "./question_queue.ts";
 import {
   type ApprovalCall,
   ApprovalRequest,
@@ -21,9 +21,9 @@ export interface ApprovalWaitOptions
 
 /**
  * Passes calls that need approval to the attached approver or, if there is none, to
- * its deputy. Others may watch, and decide too: the first decision counts.
+ * its fallback. Others may watch, and decide too: the first decision counts.
  *
- * It fails closed: without approver and deputy, when the time is up, when the one that was asked
+ * It fails closed: without approver and fallback, when the time is up, when the one that was asked
  * leaves or throws, the call is refused, and the refusal says why.
  *
  * @example
@@ -41,7 +41,7 @@ export interface ApprovalWaitOptions
  * console.error(answer.accepted); // false
  * ```
  */
-export class ApprovalChannel extends Desk<ApprovalRequest, ApprovalResponse> {
+export class ApprovalChannel extends QuestionQueue<ApprovalRequest, ApprovalResponse> {
   /**
    * Asks for a decision.
    *

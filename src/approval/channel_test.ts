@@ -146,14 +146,14 @@ Deno.test("ApprovalChannel shows requests to watchers, who may decide but are no
   assertEquals(seen.length, 2);
 });
 
-Deno.test("ApprovalChannel asks its deputy while there is no approver", async () => {
+Deno.test("ApprovalChannel asks its fallback while there is no approver", async () => {
   const channel = new ApprovalChannel();
   const asked: string[] = [];
-  const deputy = channel.attachDeputy((request) => {
-    asked.push("deputy");
+  const fallback = channel.setFallback((request) => {
+    asked.push("fallback");
     if (request.toolArgs.n === 1) void request.accept();
   }, () => "gone");
-  assertThrows(() => channel.attachDeputy(() => {}, () => ""), Error, "already has one");
+  assertThrows(() => channel.setFallback(() => {}, () => ""), Error, "already has one");
   assertEquals((await channel.request(call(1))).accepted, true);
   const approver = channel.attach((request) => {
     asked.push("approver");
@@ -162,9 +162,9 @@ Deno.test("ApprovalChannel asks its deputy while there is no approver", async ()
   assertEquals((await channel.request(call(2))).accepted, true);
   approver[Symbol.dispose]();
   const left = channel.request(call(3));
-  deputy[Symbol.dispose]();
-  deputy[Symbol.dispose]();
+  fallback[Symbol.dispose]();
+  fallback[Symbol.dispose]();
   assertEquals(await left, { accepted: false, type: "approval_unavailable", reason: "gone" });
-  assertEquals(asked, ["deputy", "approver", "deputy"]);
+  assertEquals(asked, ["fallback", "approver", "fallback"]);
   assertFalse((await channel.request(call())).accepted);
 });

@@ -1,3 +1,4 @@
+import { Deadline } from "../base/deadline.ts";
 import { settledWithin } from "../base/signals.ts";
 import { AsyncQueue } from "../base/queue.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
@@ -5,7 +6,7 @@ import { directClient } from "../base/http.ts";
 import type { Approver } from "./channel.ts";
 import { describeCall, isIdOf } from "./call_text.ts";
 import { type Answerer, ElicitationRequest } from "./questions.ts";
-import type { Refusal } from "./desk.ts";
+import type { Refusal } from "./question_queue.ts";
 import { ApprovalRequest } from "./request.ts";
 import {
   answerText,
@@ -110,17 +111,19 @@ export class ApprovalClient implements AsyncDisposable {
     const opened = Promise.withResolvers<void>();
     socket.onopen = () => opened.resolve();
     socket.onerror = (event) => opened.reject(new Error(cannotConnect(url, reasonOf(event))));
-    const timer = setTimeout(() => {
-      opened.reject(new Error(cannotConnect(url, `no answer within ${connectTimeoutMs / 1000} s`)));
-      socket.close();
-    }, connectTimeoutMs);
+    using _deadline = new Deadline(connectTimeoutMs, {
+      onPassed: () => {
+        const why = `no answer within ${connectTimeoutMs / 1000} s`;
+        opened.reject(new Error(cannotConnect(url, why)));
+        socket.close();
+      },
+    });
     // Listens from the start, because the first request may arrive together with the upgrade
     // response.
     const client = new ApprovalClient(socket, options);
     try {
       await opened.promise;
     } finally {
-      clearTimeout(timer);
       socket.onopen = null;
       socket.onerror = null; // later errors also close the socket, which is handled
     }

@@ -2,7 +2,7 @@ import { ToolCallError } from "../base/errors.ts";
 import { type ExactObject, stringifyExact } from "../json/exact.ts";
 import { anySignal } from "../base/signals.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "./channel.ts";
-import { DECIDED, type RefusalType } from "./desk.ts";
+import { DECIDED, type RefusalType } from "./question_queue.ts";
 import { type Cell, Consents, type Facet } from "./consents.ts";
 import { isTooLargeToShow, MAX_SHOWN_BYTES } from "./call_text.ts";
 import { type Pattern, patternText } from "./pattern.ts";

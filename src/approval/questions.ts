@@ -4,7 +4,7 @@ import {
   type ElicitationQuestion,
   type FormValue,
 } from "../mcp/questions.ts";
-import { Desk, Question, type Refusal, type RefusalType } from "./desk.ts";
+import { Question, QuestionQueue, type Refusal, type RefusalType } from "./question_queue.ts";
 import type { ExactObject } from "../json/exact.ts";
 
 /** Receives each question and answers it, immediately or later. */
@@ -207,7 +207,7 @@ const MAX_OPEN = 10;
  * another process, or the approval page. If there is none, or too many questions of a server are
  * open, questions are declined.
  */
-export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnswer> {
+export class ElicitationChannel extends QuestionQueue<ElicitationRequest, ElicitationAnswer> {
   /**
    * Asks a question.
    *
@@ -228,7 +228,7 @@ export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnsw
   }
 
   #refusalOf({ serverName }: ElicitationSource): string | undefined {
-    if (!this.staffed) return "nobody can be asked";
+    if (!this.hasHandler) return "nobody can be asked";
     const open = [...this.waiting].filter((question) => question.serverName === serverName);
     return open.length >= MAX_OPEN ? "too many of its questions are unanswered" : undefined;
   }

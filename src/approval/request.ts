@@ -8,7 +8,7 @@ import {
 } from "../json/exact.ts";
 import type { ToolAnnotations } from "../mcp/tools.ts";
 import { describeCall, requestId } from "./call_text.ts";
-import { Question, type Refusal } from "./desk.ts";
+import { Question, type Refusal } from "./question_queue.ts";
 
 /**
  * The subject of an approval request: a tool call, a shell command, a cell magic that runs a shell,

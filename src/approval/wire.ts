@@ -15,7 +15,7 @@ import {
   toPlain,
 } from "../json/exact.ts";
 import { elicitationAnswer, type ElicitationQuestion, parseElicitation } from "../mcp/questions.ts";
-import type { Refusal } from "./desk.ts";
+import type { Refusal } from "./question_queue.ts";
 import { ElicitationRequest, type ElicitationSource, type QuestionEnd } from "./questions.ts";
 import type {
   ApprovalCall,

@@ -1,6 +1,7 @@
+import { Deadline } from "../base/deadline.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { ApprovalPage } from "../approval/page/page.ts";
-import type { Refusal } from "../approval/desk.ts";
+import type { Refusal } from "../approval/question_queue.ts";
 import { ApprovalRequest } from "../approval/request.ts";
 import {
   APPROVAL_PROTOCOL,
@@ -217,21 +218,19 @@ class SocketApprover {
 
   use(socket: WebSocket, detach: () => void): void {
     this.#socket = socket;
-    const timer = setTimeout(() => {
-      detach(); // no event reports a caller that left during the upgrade
-      socket.close();
-    }, OPEN_MS);
+    const opening = new Deadline(OPEN_MS, {
+      onPassed: () => {
+        detach(); // no event reports a caller that left during the upgrade
+        socket.close();
+      },
+    });
     socket.onopen = () => {
-      clearTimeout(timer);
+      opening[Symbol.dispose]();
       for (const request of this.#open.values()) this.#show(request);
     };
     socket.onmessage = ({ data }) => this.#receive(data);
-    socket.onclose = () => {
-      clearTimeout(timer);
-      detach();
-    };
-    socket.onerror = () => {
-      clearTimeout(timer);
+    socket.onclose = socket.onerror = () => {
+      opening[Symbol.dispose]();
       detach();
     };
   }

@@ -4,7 +4,8 @@
  * @module
  */
 
-import { abortable, anySignal, Deadline } from "../base/signals.ts";
+import { Deadline } from "../base/deadline.ts";
+import { abortable, anySignal } from "../base/signals.ts";
 import { checkJson, JsonLimitError, type JsonLimits } from "../json/measure.ts";
 import { readWhole } from "../base/bytes.ts";
 import { LOOPBACK_HOSTS, sameToken } from "../base/tokens.ts";

@@ -14,7 +14,7 @@ import { patternJudge } from "../approval/rules/patterns.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { stage } from "../base/stages.ts";
-import type { Waiting } from "../base/time_budget.ts";
+import type { Waiting } from "../base/deadline.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
 import type { CodeExecutorOptions, OwnOptions } from "../executor/options.ts";
 import { statePath } from "../files/workspace_state.ts";

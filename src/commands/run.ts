@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { visible } from "../approval/call_text.ts";
 import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
-import type { RefusalType } from "../approval/desk.ts";
+import type { RefusalType } from "../approval/question_queue.ts";
 import type { PersonRequest } from "../approval/wire.ts";
 import { type CodeExecutor, startOwn } from "../executor/code_executor.ts";
 import { runAction, type RunActionOptions } from "./actions/code_action.ts";

@@ -8,11 +8,12 @@ import {
   type KernelState,
   NO_OUTPUT,
 } from "../base/errors.ts";
+import { Deadline } from "../base/deadline.ts";
 import { stderrLogger } from "../base/log.ts";
+import { requirePositive } from "../base/numbers.ts";
 import { abortable, allDone, anySignal } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import { type Span, startSpan } from "../base/telemetry.ts";
-import { TimeBudget } from "../base/time_budget.ts";
 import type { Door, ToolServer } from "../calls/tool_server.ts";
 import type { CodeChecker } from "../check/checker.ts";
 import { type CheckReport, shownNames } from "../check/report.ts";
@@ -708,14 +709,16 @@ export class CodeExecutor implements AsyncDisposable {
     execution: Run<RunEvent>,
     { code, names, options, turn, inputs, span, left }: Turn,
   ): AsyncGenerator<ExecutionEvent, ExecutionResult, undefined> {
-    const { timeoutMs = left?.timeoutMs } = options;
     const wanted = new Set(options.events);
     const { runner } = this.#tools;
     const { channel, events: serverEvents, elicitations: questions } = runner;
     const { events } = execution;
-    const leftMs = options.timeoutMs ?? (left && Math.max(left.leftMs, FAREWELL_MS));
-    using budget = new TimeBudget(leftMs, () => this.#durable?.state.turn());
-    using _clock = budget.pauseWhilePending([channel, questions, inputs, runner.starting]);
+    requirePositive(options, ["timeoutMs"]);
+    using deadline = new Deadline(options.timeoutMs ?? left?.timeoutMs, {
+      leftMs: options.timeoutMs ?? (left && Math.max(left.leftMs, FAREWELL_MS)),
+      onTurn: () => this.#durable?.state.turn(),
+    });
+    using _clock = deadline.pauseWhilePending([channel, questions, inputs, runner.starting]);
     using _watcher = serverEvents.watch((event) => {
       const size = JSON.stringify(event).length;
       if (events.hasRoom(size)) events.add(event, size);
@@ -738,16 +741,14 @@ export class CodeExecutor implements AsyncDisposable {
       });
     using _cell = span.run(() => runner.enterCell(code, names));
     this.#durable?.follow?.();
-    const timed = timeoutMs === undefined || timeoutMs === Infinity
-      ? undefined
-      : { timeoutMs, budget };
-    this.#durable?.state.begin(execution.id, code, timed);
-    const ended = this.#kernel.run(execution, { turn, limit: budget.signal });
+    this.#durable?.state.begin(execution.id, code, deadline);
+    const ended = this.#kernel.run(execution, { turn, limit: deadline.signal });
     try {
       yield* execution;
       return await execution.result;
     } catch (error) {
-      if (timeoutMs !== undefined && budget.expired && error === budget.signal.reason) {
+      if (deadline.passed && error === deadline.signal?.reason) {
+        const { timeoutMs } = deadline;
         throw new ExecutionTimeoutError(timeoutMs, await execution.state, execution.partial());
       }
       throw error;

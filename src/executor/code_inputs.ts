@@ -1,5 +1,5 @@
 import type { EndedQuestion } from "../approval/questions.ts";
-import { WaitCount } from "../base/time_budget.ts";
+import { WaitCount } from "../base/deadline.ts";
 import { sha256 } from "../json/digest.ts";
 import type { InputRequest, Run } from "../kernel/execution.ts";
 import type { ExecutionEvent } from "./options.ts";

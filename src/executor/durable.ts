@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { pause } from "../base/signals.ts";
-import type { TimeBudget } from "../base/time_budget.ts";
+import type { Deadline } from "../base/deadline.ts";
 import { randomToken } from "../base/tokens.ts";
 import { heldRecords, holdRecord } from "../files/held_records.ts";
 import { openPlainFile, readHostileFile, replaceFile } from "../files/safe.ts";
@@ -140,17 +140,11 @@ export function leftTime(
   return { timeoutMs, leftMs: leftMs - (runs ? heldMs : 0) };
 }
 
-/** The time limit of an execution, and the clock that measures it. */
-interface TimedRun {
-  readonly timeoutMs: number;
-  readonly budget: TimeBudget;
-}
-
 /** The state of a session while this host is attached. */
 export class SessionState {
   readonly #gateway: KernelGateway;
   #kept: Partial<KeptState>;
-  #timed: TimedRun | undefined;
+  #deadline: Deadline | undefined;
 
   constructor(gateway: KernelGateway, kept: Partial<KeptState>) {
     this.#gateway = gateway;
@@ -165,8 +159,8 @@ export class SessionState {
   }
 
   /** Records that an execution starts or continues here, and how much time it has. */
-  begin(id: string, code: string, timed: TimedRun | undefined): void {
-    this.#timed = timed;
+  begin(id: string, code: string, deadline: Deadline): void {
+    this.#deadline = deadline.timeoutMs === Infinity ? undefined : deadline;
     const { execution: before } = this.#kept;
     const execution = before?.id === id ? before : {
       id,
@@ -179,12 +173,12 @@ export class SessionState {
 
   /** Records that its clock was started or paused. */
   turn(): void {
-    if (this.#timed !== undefined) this.keep({});
+    if (this.#deadline !== undefined) this.keep({});
   }
 
   /** Records that its end has been seen. */
   end(): void {
-    this.#timed = undefined;
+    this.#deadline = undefined;
     const { execution } = this.#kept;
     if (execution !== undefined) {
       this.keep({ execution: { ...execution, ended: true, limit: undefined } });
@@ -193,8 +187,8 @@ export class SessionState {
 
   #noteTime(): void {
     const { execution } = this.#kept;
-    if (execution === undefined || this.#timed === undefined) return;
-    const { timeoutMs, budget: { leftMs, runs } } = this.#timed;
+    if (execution === undefined || this.#deadline === undefined) return;
+    const { timeoutMs, leftMs, runs } = this.#deadline;
     this.#kept = {
       ...this.#kept,
       execution: { ...execution, limit: { timeoutMs, leftMs, runs } },

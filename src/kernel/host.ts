@@ -3,7 +3,8 @@ import { requirePositive } from "../base/numbers.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { Mutex } from "../base/mutex.ts";
-import { abortable, anySignal, Deadline } from "../base/signals.ts";
+import { Deadline } from "../base/deadline.ts";
+import { abortable, anySignal } from "../base/signals.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import type { Installer, ShellGuard } from "./bootstrap.ts";
@@ -242,7 +243,7 @@ export class KernelHost implements AsyncDisposable {
   /** Runs an execution, in its own turn or in one that its caller holds. Never rejects. */
   async run(
     execution: AnyRun,
-    held?: { readonly turn: Disposable; readonly limit: AbortSignal },
+    held?: { readonly turn: Disposable; readonly limit: AbortSignal | undefined },
   ): Promise<void> {
     try {
       using _turn = held === undefined ? await this.turn(execution.signal) : undefined;

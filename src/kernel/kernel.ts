@@ -7,7 +7,8 @@ import {
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
 import { stage } from "../base/stages.ts";
-import { abortable, anySignal, LONGEST_TIMER_MS, settledWithin } from "../base/signals.ts";
+import { Deadline } from "../base/deadline.ts";
+import { abortable, anySignal, settledWithin } from "../base/signals.ts";
 import {
   beginCode,
   bootstrapCode,
@@ -101,19 +102,19 @@ export class Kernel implements AsyncDisposable {
     const { gateway, startTimeoutMs } = options;
     const timeout = new AbortController();
     const given = anySignal(timeout.signal, signal);
-    const timer = setTimeout(() => {
-      const message = `The kernel was not ready within ${startTimeoutMs / 1000} s. If this ` +
-        "machine is slow or busy, try again (programs: increase startTimeoutMs); otherwise run `ipybox doctor`";
-      timeout.abort(startError(gateway, message));
-    }, Math.min(startTimeoutMs, LONGEST_TIMER_MS));
+    using _deadline = new Deadline(startTimeoutMs, {
+      onPassed: () => {
+        const message = `The kernel was not ready within ${startTimeoutMs / 1000} s. If this ` +
+          "machine is slow or busy, try again (programs: increase startTimeoutMs); otherwise run `ipybox doctor`";
+        timeout.abort(startError(gateway, message));
+      },
+    });
     try {
       given.throwIfAborted();
       gateway.ended.throwIfAborted();
       return await Kernel.#startAtLast(options, given);
     } catch (error) {
       throw given.aborted ? error : await explain(gateway, error);
-    } finally {
-      clearTimeout(timer);
     }
   }
 
@@ -492,15 +493,13 @@ async function deleteKernel(
   id: string | Promise<string>,
   giveUp: AbortController = new AbortController(),
 ): Promise<boolean> {
-  const timer = setTimeout(() => giveUp.abort(), DELETE_TIMEOUT_MS);
+  using _deadline = new Deadline(DELETE_TIMEOUT_MS, { onPassed: () => giveUp.abort() });
   try {
     await gateway.deleteKernel(await id, giveUp.signal);
     return true;
   } catch (error) {
     log.debug(`a kernel could not be deleted: ${messageOf(error)}`);
     return false;
-  } finally {
-    clearTimeout(timer);
   }
 }
 

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { joinBytes } from "../base/bytes.ts";
+import { Deadline } from "../base/deadline.ts";
 import { acceptAll } from "../base/lasting_server.ts";
 import { type ByteStream, joinStreams, SocketStream } from "../base/streams.ts";
 import type { ExitStatus } from "../process/managed_process.ts";
@@ -63,7 +64,7 @@ export class Link implements AsyncDisposable {
   #isReady = false;
   #unheard = 0;
   #beat: ReturnType<typeof setInterval> | undefined;
-  #lastWords: ReturnType<typeof setTimeout> | undefined;
+  #lastWords: Deadline | undefined;
   #ended = false;
   #failure: LinkError | undefined;
   #nextStream = 2;
@@ -260,7 +261,7 @@ export class Link implements AsyncDisposable {
   /** The launcher reads nothing any more. What it said last, such as how the server ended, is still read. */
   #stopSending(): void {
     if (this.#ended) return;
-    this.#lastWords = setTimeout(() => this.#end(), LAST_WORDS_MS);
+    this.#lastWords = new Deadline(LAST_WORDS_MS, { onPassed: () => this.#end() });
     this.#clearOutbox();
   }
 
@@ -283,7 +284,7 @@ export class Link implements AsyncDisposable {
 
   #end(): void {
     clearInterval(this.#beat);
-    clearTimeout(this.#lastWords);
+    this.#lastWords?.[Symbol.dispose]();
     if (this.#ended) return;
     this.#ended = true;
     this.#clearOutbox();

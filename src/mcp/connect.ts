@@ -2,8 +2,8 @@ import { basename, isAbsolute, resolve } from "node:path";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../base/errors.ts";
 import { limitedLogger, type Logger, silentLogger } from "../base/log.ts";
 import { mayRead } from "../base/permission.ts";
+import { Deadline } from "../base/deadline.ts";
 import { abortable, anySignal, LONGEST_TIMER_MS } from "../base/signals.ts";
-import { TimeBudget } from "../base/time_budget.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
@@ -108,8 +108,8 @@ async function connectStdio(
   using attempt = new Attempt(serverName, params, options);
   let state = () => "is still starting";
   let said = () => "";
-  using _slow = whenSlow(() => {
-    log.info(`MCP server "${serverName}" ${state()}: ${commandLine}${said()}`);
+  using _slow = new Deadline(SLOW_MS, {
+    onPassed: () => log.info(`MCP server "${serverName}" ${state()}: ${commandLine}${said()}`),
   });
   const launching = launchStdio(serverName, params, {
     workspace,
@@ -119,7 +119,7 @@ async function connectStdio(
     signal: attempt.signal,
   });
   const launch = await launching.catch((cause: unknown) => {
-    if (cause !== attempt.budget.signal.reason) throw cause;
+    if (cause !== attempt.deadline.signal?.reason) throw cause;
     const message = `The sandbox of MCP server "${serverName}" was not ready in time`;
     throw new McpConnectionError(serverName, message, {}, { cause });
   });
@@ -129,7 +129,7 @@ async function connectStdio(
   });
   limitBacklog(transport, (error) => transport.fail(error));
   said = () => lastLines(transport.stderrTail);
-  using fetch = new PackageFetch(launch.command, () => transport.pid, attempt.budget);
+  using fetch = new PackageFetch(launch.command, () => transport.pid, attempt.deadline);
   state = () =>
     fetch.underWay
       ? `is starting; ${basename(launch.command)} may be downloading its package`
@@ -138,7 +138,7 @@ async function connectStdio(
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
     const { ownFolder } = launch;
-    const { timeoutMs: connectTimeoutMs } = attempt;
+    const { timeoutMs: connectTimeoutMs } = attempt.deadline;
     const parts = { serverName, client, transport, log, hooks, connectTimeoutMs };
     return new McpConnection({ ...parts, belongings, ownFolder });
   } catch (error) {
@@ -207,11 +207,6 @@ function lineOf(params: ServerParams): string {
 /** After this long, a person wants to know what the delay is. */
 const SLOW_MS = 5000;
 
-function whenSlow(tell: () => void): Disposable {
-  const timer = setTimeout(tell, SLOW_MS);
-  return { [Symbol.dispose]: () => clearTimeout(timer) };
-}
-
 function lastLines(stderr: string): string {
   const last = stderr.trimEnd().split("\n").slice(-3).join("\n");
   return last === "" ? "" : `\n${last}`;
@@ -228,7 +223,7 @@ async function connectHttp(
   const failures: unknown[] = [];
   using attempt = new Attempt(serverName, params, options);
   const session = await openSession(serverName, url, params, options);
-  using _paused = attempt.budget.pauseWhilePending(session === undefined ? [] : [session]);
+  using _paused = attempt.deadline.pauseWhilePending(session === undefined ? [] : [session]);
   const fetch = session?.fetch ?? exactFetch;
   const reconnectionScheduler = scheduleRetry;
   for (const type of transportTypes(url, params)) {
@@ -243,7 +238,7 @@ async function connectHttp(
       // The SSE transport exists only in the handshake era.
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
       const client = await attempt.connect(transport, protocol);
-      const { timeoutMs: connectTimeoutMs } = attempt;
+      const { timeoutMs: connectTimeoutMs } = attempt.deadline;
       const parts = { serverName, client, transport, log, hooks, connectTimeoutMs };
       return new McpConnection({ ...parts, session });
     } catch (error) {
@@ -278,8 +273,7 @@ async function openSession(
 /** One or more attempts to connect that share a time limit. */
 class Attempt implements Disposable {
   /** The time limit, which pauses while a person logs in. */
-  readonly budget: TimeBudget;
-  readonly timeoutMs: number;
+  readonly deadline: Deadline;
   /** Aborts when the time limit is reached or the caller cancels. */
   readonly signal: AbortSignal;
   readonly #options: SessionConnectOptions;
@@ -289,22 +283,21 @@ class Attempt implements Disposable {
     const connectTimeoutMs = params.connectTimeoutMs ?? options.connectTimeoutMs ?? 60_000;
     this.#serverName = serverName;
     this.#options = options;
-    this.timeoutMs = connectTimeoutMs;
-    this.budget = new TimeBudget(connectTimeoutMs);
-    this.signal = anySignal(this.budget.signal, options.signal);
+    this.deadline = new Deadline(connectTimeoutMs);
+    this.signal = anySignal(this.deadline.signal, options.signal);
   }
 
   get expired(): boolean {
-    return this.budget.expired;
+    return this.deadline.passed;
   }
 
   [Symbol.dispose](): void {
-    this.budget[Symbol.dispose]();
+    this.deadline[Symbol.dispose]();
   }
 
   /** The time limit in seconds. */
   get seconds(): number {
-    return this.timeoutMs / 1000;
+    return this.deadline.timeoutMs / 1000;
   }
 
   /** What took too long, for error messages. */
@@ -390,22 +383,22 @@ const LONGEST_FETCH_MS = 600_000;
  */
 class PackageFetch implements Disposable {
   readonly #pid: () => number | null;
-  readonly #budget: TimeBudget;
+  readonly #deadline: Deadline;
   readonly #since: number = performance.now();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #disposed = false;
-  #underWay = false;
+  #pause: Disposable | undefined;
 
-  constructor(command: string, pid: () => number | null, budget: TimeBudget) {
+  constructor(command: string, pid: () => number | null, deadline: Deadline) {
     this.#pid = pid;
-    this.#budget = budget;
+    this.#deadline = deadline;
     const isSeen = Deno.build.os === "linux" && mayRead("/proc");
     if (isSeen && RUNNERS.has(basename(command))) this.#look();
   }
 
   /** Whether the server may be being downloaded. A runner also has no child while it looks into its cache. */
   get underWay(): boolean {
-    return this.#underWay;
+    return this.#pause !== undefined;
   }
 
   [Symbol.dispose](): void {
@@ -418,8 +411,11 @@ class PackageFetch implements Disposable {
     const waits = performance.now() - this.#since < LONGEST_FETCH_MS;
     const fetches = waits && pid !== null && await isChildless(pid);
     if (this.#disposed) return;
-    this.#underWay = fetches;
-    this.#budget.setPending(fetches ? 1 : 0);
+    if (fetches) this.#pause ??= this.#deadline.pause();
+    else {
+      this.#pause?.[Symbol.dispose]();
+      this.#pause = undefined;
+    }
     if (waits) this.#timer = setTimeout(() => this.#look(), POLL_MS);
   }
 }

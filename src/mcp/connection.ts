@@ -4,9 +4,9 @@ import type { ToolCallError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import { mayRead } from "../base/permission.ts";
-import { anySignal, Deadline, LONGEST_TIMER_MS, settledWithin } from "../base/signals.ts";
+import { Deadline } from "../base/deadline.ts";
+import { anySignal, LONGEST_TIMER_MS, settledWithin } from "../base/signals.ts";
 import { traceContext } from "../base/telemetry.ts";
-import { TimeBudget } from "../base/time_budget.ts";
 import type { ExactObject } from "../json/exact.ts";
 import { isInside } from "../process/trusted_path.ts";
 import {
@@ -319,13 +319,13 @@ export class McpConnection implements AsyncDisposable {
   /** Requests a page of the tool list. The time limit pauses while a person logs in. */
   async #listPage(params: { cursor?: string }, signal: AbortSignal | undefined): Promise<unknown> {
     const { connectTimeoutMs, session } = this.#parts;
-    using limit = new TimeBudget(connectTimeoutMs);
-    using _paused = limit.pauseWhilePending(session === undefined ? [] : [session]);
-    const request = { timeout: NO_TIMEOUT, signal: anySignal(signal, limit.signal) };
+    using deadline = new Deadline(connectTimeoutMs);
+    using _paused = deadline.pauseWhilePending(session === undefined ? [] : [session]);
+    const request = { timeout: NO_TIMEOUT, signal: anySignal(signal, deadline.signal) };
     try {
       return await this.#client.request({ method: "tools/list", params }, AS_IT_CAME, request);
     } catch (error) {
-      if (!limit.expired || signal?.aborted) throw error;
+      if (!deadline.passed || signal?.aborted) throw error;
       const what = `did not list its tools within ${connectTimeoutMs / 1000} s${LONGER_HINT}`;
       throw callFailure(this.serverName, "server_unreachable", what, error);
     }

@@ -10,6 +10,7 @@ import type { PersonRequest } from "../approval/wire.ts";
 import { callLines, callOf, foreignBlock, visible, visibleCode } from "../approval/call_text.ts";
 import { type ApprovalRequest, isShell } from "../approval/request.ts";
 import { elicitationAnswer, type FormField } from "../mcp/questions.ts";
+import { Deadline } from "../base/deadline.ts";
 import type { CellDecision, CellRun } from "./cell_run.ts";
 import {
   acceptedContent,
@@ -49,7 +50,10 @@ const MAX_AT_ONCE = 10;
 const MAX_TOGETHER = 512 * 1024;
 
 /** The part of a cell that rounds use. */
-export type AskingCell = Pick<CellRun, "code" | "decide" | "answer" | "cancel">;
+export type AskingCell = Pick<
+  CellRun,
+  "code" | "decide" | "answer" | "moveToPage" | "cancel"
+>;
 
 /** The part of a client's request that rounds use. */
 export interface RoundRequest {
@@ -68,11 +72,11 @@ interface Round<Cell> {
   readonly isOpen: boolean;
   /** Whether the cell continues without answers and can be waited for again. */
   readonly isLeft: boolean;
-  expiry: ReturnType<typeof setTimeout>;
+  expiry: Deadline;
 }
 
 /** The cells that wait for the client's user. */
-export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Disposable {
+export class ElicitationRounds<Cell extends AskingCell = CellRun> implements Disposable {
   readonly #rounds = new Map<string, Round<Cell>>();
   readonly #codec: RequestStateCodec<RoundState> = createRequestStateCodec<RoundState>({
     key: crypto.getRandomValues(new Uint8Array(32)),
@@ -89,10 +93,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
   }
 
   /** Takes the answers of a request, and gives the cell that it continues. */
-  async resume(
-    ctx: RoundRequest,
-    leave: (run: Cell, request: PersonRequest) => void,
-  ): Promise<Cell | undefined> {
+  async resume(ctx: RoundRequest): Promise<Cell | undefined> {
     const { round: id, isLeft, askedAt } = ctx.mcpReq.requestState<RoundState>() ?? {};
     if (id === undefined) return undefined;
     const round = this.#rounds.get(id);
@@ -105,7 +106,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     }
     const { run, shown } = round;
     this.#forget(id);
-    await takeAnswers(run, shown, { given: ctx.mcpReq.inputResponses, askedAt, leave });
+    await takeAnswers(run, shown, { given: ctx.mcpReq.inputResponses, askedAt });
     return run;
   }
 
@@ -113,13 +114,13 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
    * Called before a new cell starts: it replaces a waiting one with the same code, and others without
    * an open request get little more time.
    */
-  newcomer(code: string): void {
+  onNewCell(code: string): void {
     for (const [id, round] of this.#rounds) {
       if (round.isOpen || round.isLeft) continue;
       if (round.run.code === code) this.#drop(id);
       else {
-        clearTimeout(round.expiry);
-        round.expiry = setTimeout(() => this.#drop(id), ABANDONED_MS);
+        round.expiry[Symbol.dispose]();
+        round.expiry = new Deadline(ABANDONED_MS, { onPassed: () => this.#drop(id) });
       }
     }
   }
@@ -135,7 +136,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     // the newer era it ends here.
     const isOpen = ctx.mcpReq.envelope === undefined;
     const id = crypto.randomUUID();
-    const expiry = setTimeout(() => this.#drop(id), ANSWER_TIMEOUT_MS);
+    const expiry = new Deadline(ANSWER_TIMEOUT_MS, { onPassed: () => this.#drop(id) });
     this.#rounds.set(id, { run, shown, isOpen, isLeft, expiry });
     if (isOpen) {
       ctx.mcpReq.signal.addEventListener("abort", () => this.#drop(id), { once: true });
@@ -178,7 +179,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
 
   #forget(id: string): Round<Cell> | undefined {
     const round = this.#rounds.get(id);
-    clearTimeout(round?.expiry);
+    round?.expiry[Symbol.dispose]();
     this.#rounds.delete(id);
     return round;
   }
@@ -212,19 +213,17 @@ function formOf(request: PersonRequest): InputRequests[string] {
 const forms = new WeakMap<PersonRequest, InputRequests[string]>();
 
 /** A client's answers to the forms that it was sent. */
-interface GivenAnswers<Cell> {
+interface GivenAnswers {
   readonly given: RoundRequest["mcpReq"]["inputResponses"];
   /** When it received the forms. */
   readonly askedAt: number | undefined;
-  /** Leaves a request about which nobody was asked to the approval page. */
-  readonly leave: (run: Cell, request: PersonRequest) => void;
 }
 
-/** Passes the answers to a cell. */
-export async function takeAnswers<Cell extends AskingCell>(
-  run: Cell,
+/** Passes the answers to a cell. Requests about which nobody was asked move to the approval page. */
+export async function takeAnswers(
+  run: AskingCell,
   shown: readonly PersonRequest[],
-  { given, askedAt, leave }: GivenAnswers<Cell>,
+  { given, askedAt }: GivenAnswers,
 ): Promise<void> {
   for (const request of shown) {
     const response = given?.[request.id];
@@ -233,9 +232,9 @@ export async function takeAnswers<Cell extends AskingCell>(
         response,
       );
       // A person who dismisses a server's form has answered, if there was time to read it.
-      if (answer.action !== "accept" && isTooFast(askedAt)) leave(run, request);
+      if (answer.action !== "accept" && isTooFast(askedAt)) run.moveToPage(request, true);
       else run.answer(request, answer);
-    } else if (isUnasked(response, askedAt)) leave(run, request);
+    } else if (isUnasked(response, askedAt)) run.moveToPage(request, true);
     else {
       const answer = acceptedContent(given, request.id, decisionForm(request));
       await run.decide(request, decisionsOn(request).get(answer?.decision ?? "deny") ?? "deny");

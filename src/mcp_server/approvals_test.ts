@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { FakeTime } from "../../tests/support/fake_time.ts";
-import { ApprovalRounds, type AskingCell, type RoundRequest } from "./approvals.ts";
+import { type AskingCell, ElicitationRounds, type RoundRequest } from "./approvals.ts";
 
 /** A cell that notes how it is ended. */
 class Cell implements AskingCell {
@@ -15,6 +15,8 @@ class Cell implements AskingCell {
 
   answer(): void {}
 
+  moveToPage(): void {}
+
   cancel(): void {
     this.cancelled = true;
   }
@@ -26,9 +28,9 @@ function request(era: "newer" | "older", signal = new AbortController().signal):
   return { mcpReq: era === "older" ? mcpReq : { ...mcpReq, envelope: {} } };
 }
 
-Deno.test("ApprovalRounds ends a cell that is not asked for again within ten minutes", async () => {
+Deno.test("ElicitationRounds ends a cell that is not asked for again within ten minutes", async () => {
   using time = new FakeTime();
-  using rounds = new ApprovalRounds<Cell>();
+  using rounds = new ElicitationRounds<Cell>();
   const cell = new Cell("a");
   await asked(rounds, cell, request("newer"));
   time.advance(10 * 60_000 - 1);
@@ -37,35 +39,35 @@ Deno.test("ApprovalRounds ends a cell that is not asked for again within ten min
   assertEquals(cell.cancelled, true);
 });
 
-Deno.test("ApprovalRounds gives a cell half a minute more once another one comes", async () => {
+Deno.test("ElicitationRounds gives a cell half a minute more once another one comes", async () => {
   using time = new FakeTime();
-  using rounds = new ApprovalRounds<Cell>();
+  using rounds = new ElicitationRounds<Cell>();
   const cell = new Cell("a");
   await asked(rounds, cell, request("newer"));
-  rounds.newcomer("b");
+  rounds.onNewCell("b");
   time.advance(29_999);
   assertEquals(cell.cancelled, false);
   time.advance(1);
   assertEquals(cell.cancelled, true);
 });
 
-Deno.test("ApprovalRounds lets the same cell take over at once", async () => {
+Deno.test("ElicitationRounds lets the same cell take over at once", async () => {
   using _time = new FakeTime();
-  using rounds = new ApprovalRounds<Cell>();
+  using rounds = new ElicitationRounds<Cell>();
   const cell = new Cell("a");
   await asked(rounds, cell, request("newer"));
-  rounds.newcomer("a");
+  rounds.onNewCell("a");
   assertEquals(cell.cancelled, true);
 });
 
-Deno.test("ApprovalRounds leaves a cell alone whose request is open, until that is cancelled", async () => {
+Deno.test("ElicitationRounds leaves a cell alone whose request is open, until that is cancelled", async () => {
   using time = new FakeTime();
-  using rounds = new ApprovalRounds<Cell>();
+  using rounds = new ElicitationRounds<Cell>();
   const cell = new Cell("a");
   const cancel = new AbortController();
   await asked(rounds, cell, request("older", cancel.signal));
-  rounds.newcomer("a");
-  rounds.newcomer("b");
+  rounds.onNewCell("a");
+  rounds.onNewCell("b");
   time.advance(60_000);
   assertEquals(cell.cancelled, false);
   cancel.abort();
@@ -73,6 +75,10 @@ Deno.test("ApprovalRounds leaves a cell alone whose request is open, until that 
 });
 
 /** Asks something, whatever it is. */
-async function asked(rounds: ApprovalRounds<Cell>, cell: Cell, ctx: RoundRequest): Promise<void> {
+async function asked(
+  rounds: ElicitationRounds<Cell>,
+  cell: Cell,
+  ctx: RoundRequest,
+): Promise<void> {
   await rounds.ask(cell, [], { ctx });
 }

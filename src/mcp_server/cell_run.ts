@@ -8,6 +8,8 @@ import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { ElicitationAnswer } from "../mcp/questions.ts";
 import { CallRecords } from "./call_records.ts";
+import type { ClientAbilities } from "./client_abilities.ts";
+import type { PageAsker } from "./page_asker.ts";
 
 const MAX_MESSAGE = 200;
 
@@ -55,6 +57,13 @@ export interface Patience {
   readonly waitMs: number | undefined;
 }
 
+/** The parts of its session that a cell uses. */
+export interface CellParts {
+  readonly executor: CodeExecutor;
+  /** Asks the user if the client cannot. */
+  readonly page: PageAsker;
+}
+
 export interface CellRunOptions {
   /** How long it may run, not counting approvals and server starts. */
   readonly timeoutMs?: number;
@@ -92,26 +101,28 @@ export class CellRun {
   readonly ended: Promise<void>;
   readonly calls: CallRecords = new CallRecords();
   readonly #executor: CodeExecutor;
+  readonly #page: PageAsker;
   readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
   readonly #startedAt = performance.now();
   /** The requests that wait for the client's user. */
   #waiting: PersonRequest[] = [];
   /** How many wait on the approval page. */
-  #elsewhere = 0;
+  #onPage = 0;
   #code: string;
   #after: CellRun | undefined;
   #outcome: CellOutcome | undefined;
   /** Notes for the next cell: a client that cancels a request gets no result. */
   #untold: readonly string[] = [];
   #lastText = "";
-  #isReleased = false;
+  #keepsRunning = false;
   #news = Promise.withResolvers<void>();
 
-  constructor(executor: CodeExecutor, code: string, options: CellRunOptions) {
+  constructor({ executor, page }: CellParts, code: string, options: CellRunOptions) {
     const { patience = ENDLESS, after, news = [], resumes } = options;
     this.execution = resumes ?? crypto.randomUUID();
     this.#executor = executor;
+    this.#page = page;
     this.#code = code;
     this.patience = patience;
     this.#after = after;
@@ -169,7 +180,7 @@ export class CellRun {
       const isAnswer = this.#waiting.every((request) => request instanceof ElicitationRequest);
       return `Waiting for the user's ${isAnswer ? "answer" : "approval"}`;
     }
-    if (this.#elsewhere > 0) return "Waiting for the user on the approval page";
+    if (this.#onPage > 0) return "Waiting for the user on the approval page";
     const { running, servers } = this.calls;
     const starting = servers.find((server) => this.#executor.isStarting(server));
     if (starting !== undefined) return `MCP server "${starting}" is starting for ${running}`;
@@ -178,11 +189,18 @@ export class CellRun {
     return lines.at(-1)?.trim() ?? "Running";
   }
 
-  /** Waits until the user has to be asked, the cell has ended, or the signal aborts. */
-  async next(patience?: AbortSignal): Promise<CellStep> {
+  /**
+   * Waits until the client has to ask its user, the cell has ended, or the signal aborts.
+   *
+   * @param can What the client can ask; the rest is moved to the approval page. By default everything.
+   */
+  async next(patience?: AbortSignal, can?: ClientAbilities): Promise<CellStep> {
     using _end = onAbort(patience, () => this.#tell());
     for (;;) {
-      this.#waiting = this.#waiting.filter(({ signal }) => !signal.aborted);
+      for (const request of this.#waiting) {
+        const kind = request instanceof ElicitationRequest ? request.question.kind : "form";
+        if (can?.[kind] === false) this.moveToPage(request);
+      }
       if (this.#outcome !== undefined) return { type: "ended", outcome: this.#outcome };
       if (this.#waiting.length > 0) return { type: "waiting", requests: this.#waiting };
       if (patience?.aborted) return { type: "running" };
@@ -195,17 +213,13 @@ export class CellRun {
     return onAbort(signal, () => this.cancel(signal.reason));
   }
 
-  /**
-   * Leaves a waiting request to the approval page.
-   *
-   * @param left Resolves to the reason if nobody could be asked. Code gets the reason of a refused
-   * call; that of a question is noted here, because only the server gets it.
-   */
-  leave(request: PersonRequest, left: Promise<string | undefined>): void {
-    this.#take(request);
-    this.#elsewhere++;
-    request.response.then(() => this.#elsewhere--);
-    left.then((why) => {
+  /** Moves a waiting request to the approval page, for example because the client asked nobody. */
+  moveToPage(request: PersonRequest, isUnasked = false): void {
+    if (!this.#take(request)) return;
+    this.#onPage++;
+    this.#page.decide(request, isUnasked).then((why) => {
+      this.#onPage--;
+      // Code gets the reason of a refused call; that of a question only its server.
       if (why === undefined || !(request instanceof ElicitationRequest)) return;
       this.#notes.push(`A question from MCP server "${request.serverName}" was declined: ${why}`);
     });
@@ -231,14 +245,14 @@ export class CellRun {
     }
   }
 
-  /** Cancels the cell, unless it was released. */
+  /** Cancels the cell, unless it is to keep running. */
   cancel(reason: unknown): void {
-    if (!this.#isReleased) this.#cancel.abort(reason);
+    if (!this.#keepsRunning) this.#cancel.abort(reason);
   }
 
   /** Lets it continue when its requests end, because its session outlives this process. */
-  release(): void {
-    this.#isReleased = true;
+  keepRunning(): void {
+    this.#keepsRunning = true;
   }
 
   /** Removes a request from the waiting ones; `false` if it no longer waits. */
@@ -281,6 +295,7 @@ export class CellRun {
           case "approval":
           case "elicitation":
             this.#waiting = [...this.#waiting, event.request];
+            event.request.response.then(() => this.#take(event.request)); // wherever it is answered
             this.#tell();
             break;
           case "chunk":

@@ -20,15 +20,22 @@ const declared = z.object({
   extensions: z.record(z.string(), z.unknown()).optional(),
 });
 
-/** What a client has declared: once in the older era, with each request in the newer one. */
-export function abilitiesOf(server: SdkMcpServer, ctx: ServerContext): ClientAbilities {
+/**
+ * What a client has declared: once in the older era, with each request in the newer one. It is not to
+ * ask its user in a session that prefers the approval page.
+ */
+export function abilitiesOf(
+  server: SdkMcpServer,
+  ctx: ServerContext,
+  session?: { readonly prefersPage: boolean },
+): ClientAbilities {
   const envelope: Readonly<Record<string, unknown>> = ctx.mcpReq.envelope ?? {};
   const own = declared.safeParse(envelope[CLIENT_CAPABILITIES_META_KEY]);
   const elicitation = own.success
     ? own.data.elicitation
     : server.server.getClientCapabilities()?.elicitation;
   const tasks = own.data?.extensions?.[TASKS] !== undefined;
-  if (elicitation === undefined) return { form: false, url: false, tasks };
+  if (elicitation === undefined || session?.prefersPage) return { form: false, url: false, tasks };
   // A client of the first versions declares an empty object, which means forms.
   const form = "form" in elicitation || !("url" in elicitation);
   return { form, url: "url" in elicitation, tasks };

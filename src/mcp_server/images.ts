@@ -4,7 +4,7 @@ import { joinBytes } from "../base/bytes.ts";
 import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
 import { hostEnvs } from "../base/permission.ts";
-import { Deadline } from "../base/signals.ts";
+import { Deadline } from "../base/deadline.ts";
 import { readHostileBytes } from "../files/safe.ts";
 import { denoProgram } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";

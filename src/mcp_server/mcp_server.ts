@@ -121,7 +121,7 @@ export class McpServer implements AsyncDisposable {
         log,
       }),
     );
-    parts.defer(() => pool.leave()); // before requests are cancelled
+    parts.defer(() => pool.onDisconnect()); // before requests are cancelled
     const never = new Promise<void>(() => {});
     return new McpServer(never, parts.move(), { url: server.url, token });
   }

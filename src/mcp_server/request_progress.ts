@@ -1,3 +1,4 @@
+import { Deadline } from "../base/deadline.ts";
 import type { Logger } from "../base/log.ts";
 import { shownActivity, type Work } from "./cell_run.ts";
 import type { ServerContext } from "./sdk.ts";
@@ -51,7 +52,7 @@ export class RequestProgress implements Disposable {
   readonly #log: Logger;
   #startedAt = performance.now();
   #timer: ReturnType<typeof setInterval> | undefined;
-  #expiry: ReturnType<typeof setTimeout> | undefined;
+  #expiry: Deadline | undefined;
   #isKept = false;
   #told = "";
   #toldAt = performance.now();
@@ -71,7 +72,7 @@ export class RequestProgress implements Disposable {
   static of(work: Work, ctx: ServerContext, log: Logger): RequestProgress {
     const before = tellers.get(ctx.mcpReq.signal);
     if (before === undefined) return new RequestProgress(work, ctx, log);
-    clearTimeout(before.#expiry);
+    before.#expiry?.[Symbol.dispose]();
     before.#work = work;
     return before;
   }
@@ -86,7 +87,7 @@ export class RequestProgress implements Disposable {
   keep(): void {
     if (this.#ctx.mcpReq.envelope !== undefined) return;
     this.#isKept = true;
-    this.#expiry = setTimeout(() => this.#stop(), MAX_QUESTION_MS);
+    this.#expiry = new Deadline(MAX_QUESTION_MS, { onPassed: () => this.#stop() });
   }
 
   /** Stops reporting: nothing may follow a response. */
@@ -97,7 +98,7 @@ export class RequestProgress implements Disposable {
 
   #stop(): void {
     clearInterval(this.#timer);
-    clearTimeout(this.#expiry);
+    this.#expiry?.[Symbol.dispose]();
     this.#timer = undefined;
     tellers.delete(this.#ctx.mcpReq.signal);
   }

@@ -3,7 +3,6 @@ import type { ToolIndex, ToolMatches } from "../apigen/search.ts";
 import type { AuditLog } from "../approval/audit/log.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
-import { ElicitationRequest } from "../approval/questions.ts";
 import { EnvironmentNotReadyError, SessionEndedError, SessionTakenError } from "../base/errors.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
@@ -21,26 +20,20 @@ import { bindsWorkspace } from "../placement/carrier.ts";
 import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { Answers } from "./answers.ts";
-import { ApprovalRounds } from "./approvals.ts";
-import { CellRun, type Patience, shownActivity } from "./cell_run.ts";
-import type { ClientAbilities } from "./client_abilities.ts";
+import { ElicitationRounds } from "./approvals.ts";
+import { type CellParts, CellRun, type Patience, shownActivity } from "./cell_run.ts";
 import { type Artifact, Artifacts } from "./images.ts";
 import type { WaitingRequest } from "../approval/page/desk.ts";
-import type { PersonRequest } from "../approval/wire.ts";
-import type { PageAsker } from "./page_asker.ts";
 import { CellTasks } from "./tasks.ts";
 
 /** The parts of a running session that its tools use. */
-export interface SessionParts {
-  readonly executor: CodeExecutor;
-  /** Asks the user if the client cannot. */
-  readonly page: PageAsker;
+export interface SessionParts extends CellParts {
   /** Receives the full output of cells; their images are in the same folder. */
   readonly outputs: ArtifactFolder;
 }
 
 /** The parts that can be started before a client is there. */
-interface PreparedParts extends Pick<SessionParts, "executor" | "outputs"> {
+interface PreparedParts extends SessionParts {
   /** Disposed of with them. */
   readonly stack: AsyncDisposableStack;
 }
@@ -127,7 +120,7 @@ export interface SessionOptions extends McpServerOptions, OwnOptions {
  */
 export class Session implements AsyncDisposable {
   /** The cells that wait for the client's user. */
-  readonly rounds: ApprovalRounds = new ApprovalRounds();
+  readonly rounds: ElicitationRounds = new ElicitationRounds();
   /** The cells that the client polls as tasks. */
   readonly tasks: CellTasks = new CellTasks(this);
   readonly answers: Answers;
@@ -145,7 +138,7 @@ export class Session implements AsyncDisposable {
   readonly #listeners = new Set<() => void | Promise<void>>();
   #starting: string | undefined;
   #lastCell: CellRun | undefined;
-  #left: readonly CellRun[] = [];
+  #parked: readonly CellRun[] = [];
   readonly #underWay = new Set<CellRun>();
   /** News about the session, for the result of the next cell. */
   readonly #news: string[] = [];
@@ -267,20 +260,18 @@ export class Session implements AsyncDisposable {
   ): Promise<CellRun> {
     const place = this.#admit(code);
     try {
-      const { executor } = await kernel();
-      this.rounds.newcomer(code);
-      this.tasks.newcomer();
+      const parts = await kernel();
+      this.rounds.onNewCell(code);
+      this.tasks.onNewCell();
       const news = this.#news.splice(0);
-      const busy = this.#left.find(({ isOver }) => !isOver);
+      const busy = this.#parked.find(({ isOver }) => !isOver);
       if (busy !== undefined) {
         const why = `Not run: cell ${busy.id} is still running (${shownActivity(busy)}). ` +
           "Call wait_for_cell with its ID first, or reset";
         throw new Error([...news, why].join("\n"));
       }
       const after = this.#lastCell;
-      const cell = this.#follow(
-        new CellRun(executor, code, { timeoutMs, patience, after, news }),
-      );
+      const cell = this.#follow(new CellRun(parts, code, { timeoutMs, patience, after, news }));
       cell.ended.then(() => place[Symbol.dispose]());
       return this.#lastCell = cell;
     } catch (error) {
@@ -295,9 +286,9 @@ export class Session implements AsyncDisposable {
   }
 
   /** Called when the client disconnects. The cells of a durable session continue. */
-  leave(): void {
+  onDisconnect(): void {
     if (this.#name === undefined) return;
-    for (const cell of this.#underWay) cell.release();
+    for (const cell of this.#underWay) cell.keepRunning();
   }
 
   /** Makes disposing end the session even if it is durable. */
@@ -326,15 +317,15 @@ export class Session implements AsyncDisposable {
   }
 
   /** Keeps a cell for which the client has stopped waiting. */
-  leaveCell(cell: CellRun): void {
-    if (this.#left.includes(cell)) return;
-    const old = this.#left.filter(({ isOver }) => isOver).slice(0, 1 - MAX_LEFT);
-    this.#left = [...this.#left.filter((left) => !old.includes(left)), cell];
+  park(cell: CellRun): void {
+    if (this.#parked.includes(cell)) return;
+    const old = this.#parked.filter(({ isOver }) => isOver).slice(0, 1 - MAX_PARKED);
+    this.#parked = [...this.#parked.filter((parked) => !old.includes(parked)), cell];
   }
 
   /** Finds such a cell. */
-  leftCell(id: string): CellRun {
-    const cell = [...this.#left, ...this.tasks.runs].find((left) => left.id === id);
+  parkedCell(id: string): CellRun {
+    const cell = [...this.#parked, ...this.tasks.runs].find((parked) => parked.id === id);
     if (cell !== undefined) return cell;
     throw new Error(
       `There is no cell "${id.slice(0, 100)}": the ID is wrong, or the cell ended long ago`,
@@ -344,28 +335,7 @@ export class Session implements AsyncDisposable {
   /** Finds a cell by its execution, including one that a previous host started. */
   async runOf(execution: string): Promise<CellRun | undefined> {
     if (this.#name !== undefined) await this.parts;
-    return [...this.#underWay, ...this.#left].find((run) => run.execution === execution);
-  }
-
-  /** Leaves a request to the approval page because the client asked nobody. */
-  leaveToPage(run: CellRun, request: PersonRequest): void {
-    run.leave(request, this.parts.then(({ page }) => page.decide(request, true)));
-  }
-
-  /** Leaves the requests that the client cannot or must not show to the approval page, and gives the others. */
-  async leaveUnaskable(
-    run: CellRun,
-    requests: readonly PersonRequest[],
-    can: ClientAbilities,
-  ): Promise<PersonRequest[]> {
-    const { page } = await this.parts; // already there
-    const askable: PersonRequest[] = [];
-    for (const request of requests) {
-      const kind = request instanceof ElicitationRequest ? request.question.kind : "form";
-      if (can[kind] && !this.prefersPage) askable.push(request);
-      else run.leave(request, page.decide(request));
-    }
-    return askable;
+    return [...this.#underWay, ...this.#parked].find((run) => run.execution === execution);
   }
 
   /** Makes a cell's full text a resource. */
@@ -437,15 +407,13 @@ export class Session implements AsyncDisposable {
   async #start(): Promise<SessionParts> {
     const prepared = this.#prepared ?? this.#prepare();
     this.#prepared = undefined;
-    const { executor, outputs, stack } = await prepared;
+    const { executor, page, outputs, stack } = await prepared;
     await using parts = stack;
     const { announceSession } = await import("./running_sessions.ts");
-    const { PageAsker } = await import("./page_asker.ts");
     const workspace = await this.workspace;
     const { label = "" } = this.#options;
     const { url: { href: url }, token } = executor.applicationDoor;
     parts.use(await announceSession({ workspace, label, url, token }));
-    const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
     if (this.prefersPage) page.invite();
     const { sessionEnded } = executor;
     const running = this.#running = parts.move();
@@ -478,7 +446,16 @@ export class Session implements AsyncDisposable {
       installer: "tool",
       signal,
     });
-    return { executor, outputs, stack: stack.move() };
+    const { PageAsker } = await import("./page_asker.ts");
+    const { label } = this.#options;
+    const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
+    const { unfinished, unfinishedId: resumes } = executor;
+    if (unfinished !== undefined) {
+      const cell = this.#follow(new CellRun({ executor, page }, unfinished, { resumes }));
+      this.park(cell);
+      this.#news.push(`[An earlier cell has ID ${cell.id}: wait_for_cell returns its result]`);
+    }
+    return { executor, page, outputs, stack: stack.move() };
   }
 
   /** Starts the kernel, or attaches to that of the durable session, which disposing the parts does not end. */
@@ -494,18 +471,12 @@ export class Session implements AsyncDisposable {
     const { startNamed } = await import("../executor/named.ts");
     const { executor, before } = await startNamed(name, { ...options, replacesLost: true });
     parts.defer(() => this.#ends ? executor[Symbol.asyncDispose]() : executor.detach());
-    const { unfinished, unfinishedId: resumes } = executor;
     if (before === "lost" || (before === "nothing" && this.#hasRun)) {
       this.#news.push(
         `[Session ${name} was lost: this is a new one, without the old variables]`,
       );
     } else if (before === "itself") {
       this.#news.push(`[Session ${name} continues: its variables are still there]`);
-    }
-    if (unfinished !== undefined) {
-      const cell = this.#follow(new CellRun(executor, unfinished, { resumes }));
-      this.leaveCell(cell);
-      this.#news.push(`[An earlier cell has ID ${cell.id}: wait_for_cell returns its result]`);
     }
     this.#hasRun = true;
     return executor;
@@ -556,7 +527,7 @@ export class Session implements AsyncDisposable {
 }
 
 /** How many ended cells are kept with their results for `wait_for_cell`. */
-const MAX_LEFT = 4;
+const MAX_PARKED = 4;
 
 /** How many cells of a session may run or be queued, and how long their code may be in total. */
 const MAX_CELLS = 32;

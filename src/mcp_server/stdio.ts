@@ -29,12 +29,12 @@ export class StdioServer implements AsyncDisposable {
     // The SDK has set its own handler by now. A client may disconnect before it sends anything.
     const onclose = transport.onclose;
     transport.onclose = () => {
-      session.leave(); // before its requests are cancelled
+      session.onDisconnect(); // before its requests are cancelled
       onclose?.();
       close();
     };
     this.#parts.defer(() => {
-      session.leave();
+      session.onDisconnect();
       return handle.close();
     });
   }

@@ -6,10 +6,11 @@
  */
 import { z } from "zod";
 import type { PersonRequest } from "../approval/wire.ts";
+import { Deadline } from "../base/deadline.ts";
 import { ABANDONED_MS, formsOf, takeAnswers } from "./approvals.ts";
 import { reportCell, type ReportingSession, reportRunning } from "./cell_report.ts";
 import { type CellRun, shownActivity } from "./cell_run.ts";
-import { abilitiesOf, type ClientAbilities, TASKS } from "./client_abilities.ts";
+import { abilitiesOf, TASKS } from "./client_abilities.ts";
 import {
   type CallToolResult,
   MissingRequiredClientCapabilityError,
@@ -41,14 +42,13 @@ class CellTask implements Disposable {
   readonly run: CellRun;
   readonly #session: TaskSession;
   readonly #createdAt = Date.now();
-  /** When the client first received each question. */
-  readonly #askedAt = new Map<string, number>();
+  /** The questions that the client has received and not answered, and when it first received them. */
+  readonly #askedAt = new Map<PersonRequest, number>();
   #updatedAt = this.#createdAt;
   #status: TaskState["status"] = "working";
-  #shown: readonly PersonRequest[] = [];
   #result: Promise<CallToolResult> | undefined;
   #isCancelled = false;
-  #abandoning: ReturnType<typeof setTimeout> | undefined;
+  #abandoning: Deadline | undefined;
 
   constructor(run: CellRun, session: TaskSession) {
     this.run = run;
@@ -68,28 +68,20 @@ class CellTask implements Disposable {
   async look(server: SdkMcpServer, ctx: ServerContext): Promise<object> {
     this.#keep();
     const { run } = this;
-    for (;;) {
-      const step = await run.next(NO_PATIENCE);
-      switch (step.type) {
-        case "running":
-          return this.#state("working", shownActivity(run));
-        case "ended": {
-          if (this.#isCancelled && step.outcome.cancelled) return this.#state("cancelled");
-          this.#result ??= reportCell(step.outcome, this.#session, run.patience.limit);
-          const result = { resultType: "complete", ...await this.#result };
-          return { ...this.#state("completed"), result };
-        }
-        case "waiting": {
-          const can = abilitiesOf(server, ctx);
-          const askable = await this.#session.leaveUnaskable(run, step.requests, can);
-          if (askable.length === 0) continue;
-          const { shown, inputRequests } = formsOf(askable);
-          this.#shown = shown;
-          for (const key of Object.keys(inputRequests)) {
-            this.#askedAt.getOrInsert(key, Date.now());
-          }
-          return { ...this.#state("input_required", shownActivity(run)), inputRequests };
-        }
+    const step = await run.next(NO_PATIENCE, abilitiesOf(server, ctx, this.#session));
+    switch (step.type) {
+      case "running":
+        return this.#state("working", shownActivity(run));
+      case "ended": {
+        if (this.#isCancelled && step.outcome.cancelled) return this.#state("cancelled");
+        this.#result ??= reportCell(step.outcome, this.#session, run.patience.limit);
+        const result = { resultType: "complete", ...await this.#result };
+        return { ...this.#state("completed"), result };
+      }
+      case "waiting": {
+        const { shown, inputRequests } = formsOf(step.requests);
+        for (const request of shown) this.#askedAt.getOrInsert(request, Date.now());
+        return { ...this.#state("input_required", shownActivity(run)), inputRequests };
       }
     }
   }
@@ -97,15 +89,10 @@ class CellTask implements Disposable {
   /** Takes answers to questions that were asked; others are ignored. */
   async answer(given: ServerContext["mcpReq"]["inputResponses"] = {}): Promise<void> {
     this.#keep();
-    const isGiven = ({ id }: PersonRequest) => Object.hasOwn(given, id);
-    const answered = this.#shown.filter(isGiven);
-    this.#shown = this.#shown.filter((request) => !isGiven(request));
-    const askedAt = Math.max(...answered.map(({ id }) => this.#askedAt.get(id) ?? 0));
-    await takeAnswers(this.run, answered, {
-      given,
-      askedAt,
-      leave: (run, request) => this.#session.leaveToPage(run, request),
-    });
+    const answered = [...this.#askedAt.keys()].filter(({ id }) => Object.hasOwn(given, id));
+    const askedAt = Math.max(...answered.map((request) => this.#askedAt.get(request) ?? 0));
+    for (const request of answered) this.#askedAt.delete(request);
+    await takeAnswers(this.run, answered, { given, askedAt });
   }
 
   cancel(): void {
@@ -116,11 +103,13 @@ class CellTask implements Disposable {
   /** Cancels the cell soon if it waits for its client, unless that polls again. */
   abandon(): void {
     if (this.#abandoning !== undefined || this.run.isOver) return;
-    const timer = this.#abandoning = setTimeout(async () => {
-      const { type } = await this.run.next(); // it may not wait yet
-      if (type !== "waiting" || this.#abandoning !== timer) return;
-      this.run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
-    }, ABANDONED_MS);
+    const deadline = this.#abandoning = new Deadline(ABANDONED_MS, {
+      onPassed: async () => {
+        const { type } = await this.run.next(); // it may not wait yet
+        if (type !== "waiting" || this.#abandoning !== deadline) return;
+        this.run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
+      },
+    });
   }
 
   [Symbol.dispose](): void {
@@ -129,7 +118,7 @@ class CellTask implements Disposable {
 
   /** Called when the client polls. */
   #keep(): void {
-    clearTimeout(this.#abandoning);
+    this.#abandoning?.[Symbol.dispose]();
     this.#abandoning = undefined;
   }
 
@@ -152,12 +141,7 @@ const NO_PATIENCE = AbortSignal.abort();
 /** The parts of a session that tasks need. */
 interface TaskSession extends ReportingSession {
   readonly tasks: CellTasks;
-  leaveToPage(run: CellRun, request: PersonRequest): void;
-  leaveUnaskable(
-    run: CellRun,
-    requests: readonly PersonRequest[],
-    can: ClientAbilities,
-  ): Promise<PersonRequest[]>;
+  readonly prefersPage: boolean;
   runOf(execution: string): Promise<CellRun | undefined>;
 }
 
@@ -192,7 +176,7 @@ export class CellTasks implements Disposable {
   }
 
   /** Called when another cell is requested: a cell that waits for a client that is gone must not delay it. */
-  newcomer(): void {
+  onNewCell(): void {
     for (const task of this.#tasks.values()) task.abandon();
   }
 

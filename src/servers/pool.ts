@@ -1,4 +1,3 @@
-import { Alarm } from "../base/alarm.ts";
 import { McpConnectionError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
@@ -10,7 +9,7 @@ import type { CodeExecutorOptions } from "../executor/options.ts";
 import type { ConnectOptions, SessionConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, SendToolOptions, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions, ServerHooks } from "../mcp/hooks.ts";
-import { WaitCount } from "../base/time_budget.ts";
+import { Deadline, WaitCount } from "../base/deadline.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
@@ -123,7 +122,7 @@ export class McpPool implements AsyncDisposable {
         return connection.findTool(toolName, signal);
       });
     }
-    server.restartIdleTimer(); // the caller is about to call the tool, once approved
+    server.idle.restart(); // the caller is about to call the tool, once approved
     return known;
   }
 
@@ -186,8 +185,8 @@ export class McpPool implements AsyncDisposable {
     if (!await this.#options.isAdmitted(serverName, params)) return;
     signal.throwIfAborted(); // a server that starts now would outlive the pool
     const server = this.#server(serverName);
+    using _use = server.idle.use();
     await server.connection();
-    server.restartIdleTimer(); // it takes no turn of a request, whose end would
   }
 
   /** Cancels running calls and stops all servers. The next request starts its server again. */
@@ -348,6 +347,8 @@ class PooledServer implements AsyncDisposable {
   readonly params: ServerParams;
   /** The parameters as JSON, for comparisons. */
   readonly wanted: string;
+  /** How long nobody may use the server before it is stopped. */
+  readonly idle: Deadline;
 
   readonly #options: PooledServerOptions;
   readonly #turns = new Semaphore(MAX_CONCURRENT_CALLS);
@@ -357,42 +358,34 @@ class PooledServer implements AsyncDisposable {
   #connected: McpConnection | undefined;
   #failures = 0;
   #notBefore = 0;
-  #users = 0;
-  readonly #idle = new Alarm(() => this.#stopIdle());
 
   constructor(options: PooledServerOptions) {
     this.#options = options;
     this.params = options.params;
     this.wanted = JSON.stringify(options.params);
+    this.idle = new Deadline(options.idleMs, {
+      keepsAlive: false,
+      onPassed: () => this.#stopIdle(),
+    });
   }
 
   /** Waits for a turn, and keeps the server from being stopped as idle until the turn ends. */
   async turn(signal: AbortSignal): Promise<Disposable> {
     signal.throwIfAborted();
-    this.#users++;
-    this.#idle.unset();
-    const leave = () => {
-      this.#users--;
-      this.restartIdleTimer();
-    };
+    const use = this.idle.use();
     try {
       const turn = this.#turns.tryAcquire() ??
         await this.#turns.acquire(anySignal(signal, this.#ended.signal));
       return {
         [Symbol.dispose]: () => {
           turn[Symbol.dispose]();
-          leave();
+          use[Symbol.dispose]();
         },
       };
     } catch (error) {
-      leave();
+      use[Symbol.dispose]();
       throw error;
     }
-  }
-
-  /** Restarts the idle timer if nobody uses the server. */
-  restartIdleTimer(): void {
-    if (this.#users === 0 && !this.#ended.signal.aborted) this.#idle.set(this.#options.idleMs);
   }
 
   /** The connection, if there is one. */
@@ -425,13 +418,13 @@ class PooledServer implements AsyncDisposable {
     if (this.#current !== undefined) return false;
     this.#follow(Promise.resolve(connection));
     this.#connected = connection;
-    this.restartIdleTimer();
+    this.idle.restart();
     return true;
   }
 
   /** Stops the server for good. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#idle[Symbol.dispose]();
+    this.idle[Symbol.dispose]();
     const current = this.#current;
     this.#ended.abort(new DOMException("The MCP server is stopped", "AbortError"));
     const connection = await current?.catch(() => undefined); // it was never made

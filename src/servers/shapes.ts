@@ -4,7 +4,6 @@
  */
 import { join } from "node:path";
 import type { CallObserver, ObservedCall } from "../approval/observed_call.ts";
-import { Alarm } from "../base/alarm.ts";
 import type { Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import {
@@ -48,7 +47,7 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
   readonly #workspace: string;
   readonly #log: Logger;
   readonly #writing = new Mutex();
-  readonly #saving = new Alarm(() => void this.flush());
+  #saving: ReturnType<typeof setTimeout> | undefined;
   #fresh = new Map<string, ToolShape>();
   #failed = false;
 
@@ -67,12 +66,15 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
     const { serverName: server, toolName } = call;
     const results = { calls: 1, shape: shapeOf(json) };
     add(this.#fresh, { server, tool: toolName, hash, results });
-    if (!this.#saving.isSet) this.#saving.set(SAVE_MS);
+    if (this.#saving !== undefined) return;
+    this.#saving = setTimeout(() => void this.flush(), SAVE_MS);
+    Deno.unrefTimer(this.#saving);
   }
 
   /** Saves what is not saved yet. Failures are logged. */
   async flush(): Promise<void> {
-    this.#saving.unset();
+    clearTimeout(this.#saving);
+    this.#saving = undefined;
     using _turn = await this.#writing.acquire();
     const fresh = [...this.#fresh.values()];
     if (fresh.length === 0) return;
@@ -93,7 +95,6 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.flush();
-    this.#saving[Symbol.dispose]();
   }
 }
 

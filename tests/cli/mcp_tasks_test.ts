@@ -2,9 +2,11 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { z } from "zod";
 import { ApprovalRequest } from "../../src/approval/request.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import { PlainStdioTransport } from "../support/plain_stdio.ts";
-import { CellRun } from "../../src/mcp_server/cell_run.ts";
+import { type CellParts, CellRun } from "../../src/mcp_server/cell_run.ts";
+import { PageAsker } from "../../src/mcp_server/page_asker.ts";
 import { Session } from "../../src/mcp_server/session.ts";
 import { ownProgram } from "../../src/process/program.ts";
 import { cliArguments } from "../support/cli.ts";
@@ -137,6 +139,11 @@ class StdioServer implements AsyncDisposable {
   }
 }
 
+/** The parts of a session for cells that run without one. */
+function partsOf({ executor }: TestExecutor): CellParts {
+  return { executor, page: new PageAsker({ page: executor.page, log: silentLogger }) };
+}
+
 /** The text of a cell's result, or of a task's. */
 function textOf(result: Result): string {
   const { content } = z.object({ content: z.array(z.object({ text: z.string() })) })
@@ -227,7 +234,7 @@ Deno.test("ipybox mcp gives tasks to clients that take them", async (t) => {
 Deno.test("the result of a task is kept for ten minutes after its end, however long it took", async () => {
   await using test = await TestExecutor.start({ sandbox: false });
   await using session = new Session({ audit: false });
-  const run = new CellRun(test.executor, "6 * 7", {});
+  const run = new CellRun(partsOf(test), "6 * 7", {});
   const task = session.tasks.of(run);
   const { now } = Date;
   using restored = new DisposableStack();
@@ -244,11 +251,11 @@ Deno.test("a cell whose client never looked for its task is abandoned once anoth
   await using session = new Session({ audit: false });
   for (const isLookedFor of [true, false]) {
     const code = 'from ipybox_runtime import ToolRunner\nToolRunner("raw").run_sync("count")';
-    const run = new CellRun(test.executor, code, {});
+    const run = new CellRun(partsOf(test), code, {});
     const task = session.tasks.of(run);
     {
       using time = new FakeTime();
-      session.tasks.newcomer();
+      session.tasks.onNewCell();
       if (isLookedFor) void task.answer();
       time.advance(30_000);
     }
@@ -261,6 +268,20 @@ Deno.test("a cell whose client never looked for its task is abandoned once anoth
     const { outcome } = { outcome: undefined, ...await run.next() };
     assertEquals(outcome?.cancelled, !isLookedFor);
   }
+});
+
+Deno.test("a question that is answered elsewhere does not wait for the client any more", async () => {
+  await using test = await TestExecutor.start({ sandbox: false, servers: { raw: rawServer() } });
+  const run = new CellRun(partsOf(test), `${COUNT}\nimport time; time.sleep(60)`, {});
+  const step = await run.next();
+  assert(step.type === "waiting");
+  const [request] = step.requests;
+  assert(request instanceof ApprovalRequest);
+  await request.accept(); // as the approval page does
+  await request.response;
+  assertEquals((await run.next(AbortSignal.abort())).type, "running");
+  run.cancel(new DOMException("The test is over", "AbortError"));
+  await run.ended;
 });
 
 Deno.test("a task of a durable session is found when its server was killed", async () => {

@@ -8,7 +8,9 @@ import {
   assertStringIncludes,
 } from "@std/assert";
 import { CodeExecutionError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { CellRun } from "../../src/mcp_server/cell_run.ts";
+import { PageAsker } from "../../src/mcp_server/page_asker.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
@@ -111,8 +113,10 @@ Deno.test("ipybox mcp leaves a cell running that its client does not wait for", 
 
 Deno.test("a cell that has ended holds no more than its report needs", async () => {
   await using session = await TestExecutor.start({ sandbox: false });
+  const { executor } = session;
   for (const code of ["1", "1 / 0"]) {
-    const cell = new CellRun(session.executor, `display({"a/b": "c"}, raw=True)\n${code}`, {});
+    const page = new PageAsker({ page: executor.page, log: silentLogger });
+    const cell = new CellRun({ executor, page }, `display({"a/b": "c"}, raw=True)\n${code}`, {});
     const step = await cell.next();
     assert(step.type === "ended");
     const { end } = step.outcome;

@@ -1,4 +1,3 @@
-import { Alarm } from "../../base/alarm.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { type AuditEntry, type AuditOutcome, entryFields, outcomeFields } from "./entry.ts";
 import { AuditFile } from "./file.ts";
@@ -79,7 +78,7 @@ export class AuditLog implements AsyncDisposable {
   #opened: Promise<OpenLog> | undefined;
   #waiting: Waiting[] = [];
   #writing: Promise<void> | undefined;
-  readonly #gathering = new Alarm(() => this.#begin(), { keepsAlive: true });
+  #gathering: ReturnType<typeof setTimeout> | undefined;
   #failed = false;
   #closed = false;
 
@@ -121,7 +120,10 @@ export class AuditLog implements AsyncDisposable {
    */
   appendOutcome(outcome: AuditOutcome): void {
     void this.#queue(JSON.stringify(outcomeFields(outcome)));
-    if (!this.#gathering.isSet) this.#gathering.set(GATHER_MS);
+    this.#gathering ??= setTimeout(() => {
+      this.#gathering = undefined;
+      this.#begin();
+    }, GATHER_MS);
   }
 
   /** Waits until all lines are written or have failed. */
@@ -135,7 +137,7 @@ export class AuditLog implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
     await this.flush();
-    this.#gathering[Symbol.dispose]();
+    clearTimeout(this.#gathering);
     (await this.#opened)?.file[Symbol.dispose]();
   }
 
@@ -155,7 +157,6 @@ export class AuditLog implements AsyncDisposable {
   }
 
   #begin(): void {
-    this.#gathering.unset();
     this.#writing ??= this.#writeAll();
   }
 

@@ -1,3 +1,4 @@
+import { Deadline } from "../../base/deadline.ts";
 import { messageOf } from "../../base/message_of.ts";
 import { settledWithin } from "../../base/signals.ts";
 import { randomToken } from "../../base/tokens.ts";
@@ -5,7 +6,7 @@ import { sha256 } from "../../json/digest.ts";
 import { parseExact, stringifyExact } from "../../json/exact.ts";
 import type { ElicitationAnswer } from "../../mcp/questions.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "../channel.ts";
-import { DECIDED } from "../desk.ts";
+import { DECIDED } from "../question_queue.ts";
 import { type ElicitationChannel, ElicitationRequest } from "../questions.ts";
 import {
   type ApprovalCall,
@@ -92,7 +93,7 @@ const MAX_NAME = 2000;
 
 /**
  * What the application's door serves pages from: the requests, who may see them, and who is there.
- * While somebody is there or expected, it is the deputy of both channels: calls without another
+ * While somebody is there or expected, it is the fallback of both channels: calls without another
  * approver, and questions of servers, wait for an answer on a page.
  */
 export class PageDesk implements Disposable {
@@ -107,7 +108,7 @@ export class PageDesk implements Disposable {
   readonly #linkMs: number;
   readonly #graceMs: number;
   readonly #desks: PersonDesks;
-  #deputy: Disposable | undefined;
+  #fallback: Disposable | undefined;
   /** The page that a link has led to. */
   #loading: Disposable | undefined;
   #visited = false;
@@ -183,25 +184,25 @@ export class PageDesk implements Disposable {
   [Symbol.dispose](): void {
     this.#closed.resolve();
     this.#stack[Symbol.dispose]();
-    this.#deputy?.[Symbol.dispose]();
+    this.#fallback?.[Symbol.dispose]();
   }
 
   #stand(state: PageState): void {
     if (state === "away") {
-      this.#deputy?.[Symbol.dispose]();
-      this.#deputy = undefined;
+      this.#fallback?.[Symbol.dispose]();
+      this.#fallback = undefined;
     } else {
-      this.#deputy ??= this.#attachDeputies();
+      this.#fallback ??= this.#setFallbacks();
     }
   }
 
   /** What they are asked shows on the board, from where it is answered. */
-  #attachDeputies(): Disposable {
-    const deputies = new DisposableStack();
+  #setFallbacks(): Disposable {
+    const fallbacks = new DisposableStack();
     for (const desk of [this.#desks.channel, this.#desks.elicitations]) {
-      deputies.use(desk.attachDeputy(() => {}, () => this.absence));
+      fallbacks.use(desk.setFallback(() => {}, () => this.absence));
     }
-    return deputies;
+    return fallbacks;
   }
 }
 
@@ -563,7 +564,7 @@ export type PageState = "open" | "expected" | "away";
 
 /** Counts the open pages, and knows of those that may come. */
 class Presence implements Disposable {
-  readonly #expectations = new Map<object, ReturnType<typeof setTimeout>>();
+  readonly #expectations = new Set<Deadline>();
   readonly #watchers = new Set<(state: PageState) => void>();
   #open = 0;
   #told: PageState = "away";
@@ -582,14 +583,13 @@ class Presence implements Disposable {
 
   /** A page may come. */
   expect(timeoutMs: number): Disposable {
-    const key = {};
     const forget = () => {
-      clearTimeout(this.#expectations.get(key));
-      if (this.#expectations.delete(key)) this.#tell();
+      deadline[Symbol.dispose]();
+      if (this.#expectations.delete(deadline)) this.#tell();
     };
-    const timer = setTimeout(forget, timeoutMs);
-    Deno.unrefTimer(timer); // nobody waits for a page alone
-    this.#expectations.set(key, timer);
+    // Nobody waits for a page alone.
+    const deadline = new Deadline(timeoutMs, { keepsAlive: false, onPassed: forget });
+    this.#expectations.add(deadline);
     this.#tell();
     return { [Symbol.dispose]: forget };
   }
@@ -611,7 +611,7 @@ class Presence implements Disposable {
 
   /** Expects nobody any more. */
   [Symbol.dispose](): void {
-    for (const timer of this.#expectations.values()) clearTimeout(timer);
+    for (const deadline of this.#expectations) deadline[Symbol.dispose]();
     this.#expectations.clear();
     this.#tell();
   }

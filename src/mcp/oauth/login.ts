@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
-import { abortable, anySignal, Deadline, settledWithin } from "../../base/signals.ts";
+import { Deadline } from "../../base/deadline.ts";
+import { abortable, anySignal, settledWithin } from "../../base/signals.ts";
 import { randomToken, sameToken } from "../../base/tokens.ts";
 import {
   exchangeAuthorization,

@@ -1,7 +1,7 @@
 import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../../base/errors.ts";
 import { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
-import { WaitCount } from "../../base/time_budget.ts";
+import { WaitCount } from "../../base/deadline.ts";
 import { exactFetch } from "../exact_fetch.ts";
 import { shellWord } from "../../base/shell_word.ts";
 import {

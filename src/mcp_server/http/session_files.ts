@@ -1,5 +1,6 @@
 import { ConfigError, EnvironmentNotReadyError } from "../../base/errors.ts";
-import { abortable, Deadline } from "../../base/signals.ts";
+import { Deadline } from "../../base/deadline.ts";
+import { abortable } from "../../base/signals.ts";
 import { BODY_TIMEOUT_MS, Refused, requireMethod, tooLarge, tooSlow } from "../../calls/door.ts";
 import {
   BeneathError,

@@ -5,7 +5,8 @@ import { z } from "zod";
 import type { Elsewhere } from "../../approval/page/desk.ts";
 import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
-import { LONGEST_TIMER_MS, onAbort } from "../../base/signals.ts";
+import { Deadline } from "../../base/deadline.ts";
+import { onAbort } from "../../base/signals.ts";
 import { CallJournal } from "../../calls/journal.ts";
 import { endDurable, folderOf, isRunning, listSessions } from "../../executor/durable.ts";
 import { isPlainFolder } from "../../files/safe.ts";
@@ -158,8 +159,8 @@ interface Entry extends PooledSession {
   readonly isDefault: boolean;
   readonly openedAt: Date;
   readonly closing: AbortController;
-  uses: number;
-  idle: ReturnType<typeof setTimeout> | undefined;
+  /** How long it may be without use before it is closed. */
+  readonly idle: Deadline;
 }
 
 /**
@@ -232,8 +233,8 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /** Called when the server stops. The cells of durable sessions continue. */
-  leave(): void {
-    for (const { session } of this.#entries.values()) session.leave();
+  onDisconnect(): void {
+    for (const { session } of this.#entries.values()) session.onDisconnect();
   }
 
   /** Opens a session. Its kernel starts in the background. */
@@ -342,7 +343,6 @@ export class SessionPool implements AsyncDisposable {
       const entry = this.#entry(note, created, absent?.openedAt ?? new Date());
       this.#entries.set(id, entry);
       this.#absent.delete(id);
-      this.#watch(entry);
       return entry;
     } catch (error) {
       if (!continues) this.#count(owner, -1);
@@ -510,6 +510,10 @@ export class SessionPool implements AsyncDisposable {
 
   #entry(note: Note, { id, session, place }: Created, openedAt: Date): Entry {
     const closing = new AbortController();
+    const idle = new Deadline(this.#options.sessionIdleMs ?? IDLE_MS, {
+      keepsAlive: false,
+      onPassed: () => this.#end(entry),
+    });
     const entry: Entry = {
       ...note,
       initialize: note.initialize,
@@ -519,34 +523,15 @@ export class SessionPool implements AsyncDisposable {
       folder: place.path,
       openedAt,
       closing,
-      uses: 0,
-      idle: undefined,
+      idle,
       onClose: (callback) => closing.signal.addEventListener("abort", callback, { once: true }),
-      use: () => {
-        entry.uses++;
-        clearTimeout(entry.idle);
-        const use = new DisposableStack();
-        use.defer(() => {
-          entry.uses--;
-          this.#watch(entry);
-        });
-        return use;
-      },
+      use: () => idle.use(),
     };
     return entry;
   }
 
-  /** Closes a session once it has not been used for long enough. */
-  #watch(entry: Entry): void {
-    clearTimeout(entry.idle);
-    if (entry.uses > 0 || entry.closing.signal.aborted) return;
-    const { sessionIdleMs = IDLE_MS } = this.#options;
-    entry.idle = setTimeout(() => this.#end(entry), Math.min(sessionIdleMs, LONGEST_TIMER_MS));
-    Deno.unrefTimer(entry.idle);
-  }
-
   #end(entry: Entry, { isLeft = false } = {}): Promise<void> {
-    clearTimeout(entry.idle);
+    entry.idle[Symbol.dispose]();
     if (!this.#entries.delete(entry.id)) return Promise.resolve(); // it is already closing
     if (!isLeft) entry.session.end();
     const ending = this.#dispose(entry, isLeft).finally(() => this.#ending.delete(ending));

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { PersonRequest } from "../../approval/wire.ts";
-import { anySignal, Deadline } from "../../base/signals.ts";
+import { Deadline } from "../../base/deadline.ts";
+import { anySignal } from "../../base/signals.ts";
 import { cellReportSchema, reportCell, reportRunning } from "../cell_report.ts";
 import type { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
@@ -67,7 +67,7 @@ export function registerWait(host: ToolHost): void {
   }, async ({ cell }, request) => {
     const find = async (work: Preparation) => {
       await work.kernel();
-      return request.session.leftCell(cell);
+      return request.session.parkedCell(cell);
     };
     return await follow(find, request, { isLeft: true });
   });
@@ -88,32 +88,26 @@ async function follow(
   { isLeft, taskPrefix: offered }: FollowOptions,
 ): Promise<CallToolResult | InputRequiredResult> {
   const { rounds } = session;
-  const can = abilitiesOf(server, ctx);
+  const can = abilitiesOf(server, ctx, session);
   const prefix = can.tasks ? offered : undefined;
-  const leave = (run: CellRun, request: PersonRequest) => session.leaveToPage(run, request);
-  const run = await rounds.resume(ctx, leave) ?? await find(work);
+  const run = await rounds.resume(ctx) ?? await find(work);
   progress.follow(run);
   const { limit, waitMs } = run.patience;
   using deadline = new Deadline(prefix === undefined ? waitMs : TASK_AFTER_MS);
   using _cancelling = isLeft ? undefined : run.cancelledBy(ctx.mcpReq.signal);
   const patience = anySignal(deadline.signal, isLeft ? ctx.mcpReq.signal : undefined);
-  for (;;) {
-    const step = await run.next(patience);
-    switch (step.type) {
-      case "ended":
-        return await reportCell(step.outcome, session, limit);
-      case "running":
-        if (prefix !== undefined) return reportTask(run, session, prefix);
-        session.leaveCell(run);
-        return reportRunning(run, session);
-      case "waiting": {
-        const askable = await session.leaveUnaskable(run, step.requests, can);
-        if (askable.length === 0) continue;
-        if (prefix !== undefined) return reportTask(run, session, prefix);
-        progress.keep();
-        return await rounds.ask(run, askable, { ctx, isLeft });
-      }
-    }
+  const step = await run.next(patience, can);
+  switch (step.type) {
+    case "ended":
+      return await reportCell(step.outcome, session, limit);
+    case "running":
+      if (prefix !== undefined) return reportTask(run, session, prefix);
+      session.park(run);
+      return reportRunning(run, session);
+    case "waiting":
+      if (prefix !== undefined) return reportTask(run, session, prefix);
+      progress.keep();
+      return await rounds.ask(run, step.requests, { ctx, isLeft });
   }
 }
 

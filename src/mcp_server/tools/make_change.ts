@@ -70,7 +70,7 @@ async function decide(
     case "fixed":
       return denied("policy", `${what} is not offered by this server. ${byHand}`);
     case "ask": {
-      const asksElsewhere = session.prefersPage || !abilitiesOf(server, ctx).form ||
+      const asksElsewhere = !abilitiesOf(server, ctx, session).form ||
         (await work.kernel()).page.isAttended;
       if (!asksElsewhere) {
         work.activity = "Waiting for the user's approval";

@@ -1,5 +1,6 @@
 import { type Logger, silentLogger } from "../base/log.ts";
-import { abortable, LONGEST_TIMER_MS } from "../base/signals.ts";
+import { Deadline } from "../base/deadline.ts";
+import { abortable } from "../base/signals.ts";
 
 /** Why a call was refused: a decision, the time limit, a missing approver, or the end of the call. */
 export type RefusalType =
@@ -71,7 +72,7 @@ export abstract class Question<Answer> {
 }
 
 /** Options of an {@linkcode ApprovalChannel} and an {@linkcode ElicitationChannel}. */
-export interface DeskOptions {
+export interface QuestionQueueOptions {
   /**
    * How long to wait for an answer, in milliseconds.
    *
@@ -82,7 +83,7 @@ export interface DeskOptions {
   log?: Logger;
 }
 
-/** Options of {@linkcode Desk.attach}. */
+/** Options of {@linkcode QuestionQueue.attach}. */
 export interface AttachOptions {
   /**
    * Whether the approver represents a person in another process, who may also decide on changes
@@ -94,37 +95,37 @@ export interface AttachOptions {
   attended?: boolean;
 }
 
-type Taker<Asked> = (question: Asked) => void | Promise<void>;
+type Handler<Asked> = (question: Asked) => void | Promise<void>;
 
 /**
- * Passes questions to the attached person or, if nobody is attached, to a deputy. Watchers can
+ * Passes questions to the attached person or, if nobody is attached, to a fallback. Watchers can
  * answer, too: the first answer counts.
  *
  * It fails closed: if there is nobody to ask, the time limit is reached, or the person's handler is
  * detached or throws, the question is withdrawn with the reason.
  */
-export class Desk<Asked extends Question<Answer>, Answer> {
-  readonly #timeoutMs: number | undefined;
+export class QuestionQueue<Asked extends Question<Answer>, Answer> {
+  readonly #timeoutMs: number;
   /** Receives failures of handlers. */
   protected readonly log: Logger;
-  /** The unanswered questions, oldest first, and their takers. */
-  readonly #pending = new Map<Asked, Taker<Asked>>();
+  /** The unanswered questions, oldest first, and their handlers. */
+  readonly #pending = new Map<Asked, Handler<Asked>>();
   readonly #counters = new Set<(pending: number) => void>();
   readonly #watchers = new Set<(question: Asked) => void>();
-  #attached: Taker<Asked> | undefined;
+  #attached: Handler<Asked> | undefined;
   #attended = false;
-  #deputy: Taker<Asked> | undefined;
+  #fallback: Handler<Asked> | undefined;
   #free = Promise.withResolvers<void>();
 
   /**
-   * Creates a desk to which nobody is attached.
+   * Creates a queue to which nobody is attached.
    *
    * @param options The time limit and the log.
    * @throws {RangeError} The time limit is not positive.
    */
-  constructor(options: DeskOptions = {}) {
-    const { timeoutMs, log = silentLogger } = options;
-    if (timeoutMs !== undefined && !(timeoutMs > 0)) {
+  constructor(options: QuestionQueueOptions = {}) {
+    const { timeoutMs = Infinity, log = silentLogger } = options;
+    if (!(timeoutMs > 0)) {
       throw new RangeError(`Cannot use an approval timeout of ${timeoutMs} ms: it must be above 0`);
     }
     this.#timeoutMs = timeoutMs;
@@ -141,9 +142,9 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     return this.#attended;
   }
 
-  /** Whether there is anyone to ask: an attached handler or a deputy. */
-  get staffed(): boolean {
-    return (this.#attached ?? this.#deputy) !== undefined;
+  /** Whether there is anyone to ask: an attached handler or a fallback. */
+  get hasHandler(): boolean {
+    return (this.#attached ?? this.#fallback) !== undefined;
   }
 
   /** The number of unanswered questions. */
@@ -176,57 +177,57 @@ export class Desk<Asked extends Question<Answer>, Answer> {
   }
 
   /**
-   * Attaches `taker` until the returned object is disposed. Its unanswered questions are withdrawn
+   * Attaches `handler` until the returned object is disposed. Its unanswered questions are withdrawn
    * then.
    *
-   * @param taker Called with each question.
+   * @param handler Called with each question.
    * @param options Whether it represents a person in another process.
-   * @returns Disposing it detaches the taker.
+   * @returns Disposing it detaches the handler.
    * @throws {Error} Another handler is attached; see {@linkcode whenFree}.
    */
   attach(
-    taker: (question: Asked) => void | Promise<void>,
+    handler: (question: Asked) => void | Promise<void>,
     options: AttachOptions = {},
   ): Disposable {
     if (this.#attached !== undefined) {
       throw new Error("Cannot attach an approver: the approval channel already has one");
     }
-    this.#attached = taker;
+    this.#attached = handler;
     this.#attended = options.attended ?? false;
     this.#free = Promise.withResolvers<void>();
     return {
       [Symbol.dispose]: () => {
-        if (this.#attached !== taker) return;
+        if (this.#attached !== handler) return;
         this.#attached = undefined;
         this.#attended = false;
-        this.#leave(taker, "Approval channel disconnected");
+        this.#withdrawFrom(handler, "Approval channel disconnected");
         this.#free.resolve();
       },
     };
   }
 
   /**
-   * Asks `deputy` while nobody is attached, until the returned object is disposed. Its unanswered
+   * Asks `fallback` while nobody is attached, until the returned object is disposed. Its unanswered
    * questions are withdrawn then.
    *
-   * @param deputy Called with each question while nobody is attached.
+   * @param fallback Called with each question while nobody is attached.
    * @param farewell Returns why its questions are withdrawn then, in words for the calling code.
-   * @returns Disposing it detaches the deputy.
-   * @throws {Error} There is another deputy.
+   * @returns Disposing it detaches the fallback.
+   * @throws {Error} There is another fallback.
    */
-  attachDeputy(
-    deputy: (question: Asked) => void | Promise<void>,
+  setFallback(
+    fallback: (question: Asked) => void | Promise<void>,
     farewell: () => string,
   ): Disposable {
-    if (this.#deputy !== undefined) {
-      throw new Error("Cannot attach a deputy: the approval channel already has one");
+    if (this.#fallback !== undefined) {
+      throw new Error("Cannot set a fallback: the approval channel already has one");
     }
-    this.#deputy = deputy;
+    this.#fallback = fallback;
     return {
       [Symbol.dispose]: () => {
-        if (this.#deputy !== deputy) return;
-        this.#deputy = undefined;
-        this.#leave(deputy, farewell());
+        if (this.#fallback !== fallback) return;
+        this.#fallback = undefined;
+        this.#withdrawFrom(fallback, farewell());
       },
     };
   }
@@ -261,44 +262,41 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     options: { signal?: AbortSignal; instead?: (question: Asked) => void | Promise<void> },
   ): Promise<Answer> {
     const { signal, instead } = options;
-    const taker = instead ?? this.#attached ?? this.#deputy;
+    const handler = instead ?? this.#attached ?? this.#fallback;
     const withdraw = () => question.withdraw(signal?.reason === DECIDED ? DECIDED : CANCELLED);
     if (signal?.aborted) withdraw();
-    else if (taker === undefined) question.withdraw(unavailable("Approval channel not connected"));
-    if (signal?.aborted || taker === undefined) return await question.response;
+    else if (handler === undefined) {
+      question.withdraw(unavailable("Approval channel not connected"));
+    }
+    if (signal?.aborted || handler === undefined) return await question.response;
 
     signal?.addEventListener("abort", withdraw, { once: true });
-    const timer = this.#expireLater(question);
-    this.#change(() => this.#pending.set(question, taker));
+    using _deadline = new Deadline(this.#timeoutMs, {
+      onPassed: () => {
+        const reason = `No decision within ${this.#timeoutMs / 1000} s`;
+        question.withdraw({ accepted: false, type: "approval_timeout", reason });
+      },
+    });
+    this.#change(() => this.#pending.set(question, handler));
     for (const watcher of this.#watchers) this.#notify(watcher, question);
-    this.#show(question, taker);
+    this.#show(question, handler);
     try {
       return await question.response;
     } finally {
-      clearTimeout(timer);
       signal?.removeEventListener("abort", withdraw);
       this.#change(() => this.#pending.delete(question));
     }
   }
 
-  #leave(asked: Taker<Asked>, reason: string): void {
-    for (const [question, taker] of this.#pending) {
-      if (taker === asked) question.withdraw(unavailable(reason));
+  #withdrawFrom(asked: Handler<Asked>, reason: string): void {
+    for (const [question, handler] of this.#pending) {
+      if (handler === asked) question.withdraw(unavailable(reason));
     }
   }
 
-  #expireLater(question: Asked): ReturnType<typeof setTimeout> | undefined {
-    const timeoutMs = this.#timeoutMs;
-    if (timeoutMs === undefined || timeoutMs > LONGEST_TIMER_MS) return undefined;
-    const reason = `No decision within ${timeoutMs / 1000} s`;
-    return setTimeout(() => {
-      question.withdraw({ accepted: false, type: "approval_timeout", reason });
-    }, timeoutMs);
-  }
-
-  async #show(question: Asked, taker: Taker<Asked>): Promise<void> {
+  async #show(question: Asked, handler: Handler<Asked>): Promise<void> {
     try {
-      await taker(question);
+      await handler(question);
     } catch (error) {
       this.log.error(`Approver failed on ${question}: ${error}`);
       question.withdraw(unavailable("Approver failed"));
