@@ -149,11 +149,13 @@ export class StdioTransport implements Transport {
     const lines = new LineSplitter(this.#options.maxMessageBytes);
     try {
       for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
+        let isLater = false;
         for (const line of lines.push(chunk)) {
-          for (const message of this.#parse(line)) this.#deliver(message);
           // The SDK handles a notification a moment later but a response immediately: without this,
           // progress that arrives together with its call's response would belong to an unknown call.
-          await turn();
+          if (isLater) await turn();
+          isLater = true;
+          for (const message of this.#parse(line)) this.#deliver(message);
         }
       }
       // Nothing more can be answered, even if the process is still running.

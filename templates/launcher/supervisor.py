@@ -241,10 +241,12 @@ class Supervisor:
         try:
             while not self.over:
                 for key, events in self.selector.select(self.timeout()):
-                    key.data(events)
+                    if not self.over:
+                        key.data(events)
                 self.check_times()
-                self.flush()
-                self.watch()
+                if not self.over:
+                    self.flush()
+                    self.watch()
         finally:
             # Without this process, nothing would end the session.
             if not self.over:
@@ -279,7 +281,8 @@ class Supervisor:
     def check_times(self):
         now = time.monotonic()
         for act in [act for when, act in self.deadlines() if when <= now]:
-            act()
+            if not self.over:
+                act()
 
     def end_for(self, why):
         """Ends the session, and tells the host why."""
@@ -567,8 +570,6 @@ class Supervisor:
 
     def watch(self):
         """Registers for exactly those events that can be handled."""
-        if self.over:
-            return
         if self.process is not None and self.in_events is not None:
             self.in_events = self.register(
                 self.process.stdout, self.in_events, READ if self.takes else 0, self.on_launcher
@@ -702,17 +703,23 @@ class Beside(Supervisor):
 
     def __init__(self, spec, listener, locks, confine):
         self.confine = confine  # what the command's process does before it runs
+        self.words = os.dup(2)  # for its process to say why it cannot
         self.stream = Numbered()
         super().__init__(spec, listener, locks)
 
     def start(self):
         self.launch(self.spec["argv"])
+        os.close(self.words)
 
     def prepare(self):
         super().prepare()
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # to write to its own /proc/self
-        self.confine()
+        try:
+            self.confine()
+        except BaseException as error:
+            os.write(self.words, f"{error}\n".encode())
+            raise
 
     def look(self):
         self.looked = time.monotonic()  # the record is here
@@ -801,7 +808,8 @@ class Reaching(Supervisor):
 
     def send_sign(self):
         self.said = time.monotonic()
-        super().to_launcher(frame(BEAT))
+        if self.is_met:
+            super().to_launcher(frame(BEAT))
 
     def say(self, text):
         self.to_host(message(NOTE, text=text))
@@ -865,7 +873,7 @@ class Reaching(Supervisor):
             said = json.loads(whole[HEADER.size :])
         if kind == REFUSED:
             self.on_refused(said["why"])
-        elif kind == WELCOME and not self.is_met:
+        elif kind == WELCOME:
             self.meet(said["received"])
         elif kind in (GREETING, BEAT):
             pass
@@ -884,6 +892,8 @@ class Reaching(Supervisor):
 
     def meet(self, received):
         """Goes on where the one there has taken the frames."""
+        if self.is_met:
+            raise Broken("a second welcome")
         self.is_met = True
         self.stream.ack(received)
         for whole in self.stream.kept:
@@ -898,7 +908,7 @@ class Reaching(Supervisor):
         if self.is_met:
             self.finish()  # its last words
         elif why == "gone":
-            self.give_up("it has ended")
+            self.give_up("it has ended", is_gone=True)
         else:
             self.give_up(f"it refuses: {why!r}"[:100])
 
@@ -917,9 +927,16 @@ class Reaching(Supervisor):
     def reap(self):
         pass  # the end of what the command says shows that it has ended
 
+    @property
+    def takes(self):
+        return self.ending is not None or super().takes  # its welcome, to tell it of the end
+
     def watch(self):
+        # Nobody listened.
         if not self.in_events:
-            self.heard = time.monotonic()  # nobody listened
+            self.heard = time.monotonic()
+        if self.host is not None and self.backlog >= CONGESTED:
+            self.host.heard = time.monotonic()
         super().watch()
 
     def cut(self):
@@ -931,7 +948,7 @@ class Reaching(Supervisor):
             pass  # it is ended now
         self.drop()
         if self.is_gone():
-            self.give_up(self.last_words)
+            self.give_up(self.last_words, is_gone=True)
             return
         if had_met:
             self.lost = time.monotonic()
@@ -975,8 +992,11 @@ class Reaching(Supervisor):
 
     # --- the end ------------------------------------------------------------------------------
 
-    def give_up(self, why):
-        """There is nothing left there, or nothing that can be continued."""
+    def give_up(self, why, is_gone=False):
+        """Nothing is left there, or nothing that can be continued."""
+        if self.ending is not None and not is_gone:
+            self.kill()
+            return
         if self.ending is None:
             self.failed = True
             self.say(f"the session is not there any more: {why}")
@@ -1179,6 +1199,9 @@ def serve(kind, spec, *more):
         supervisor = kind(spec, listener, locks, *more)
     except BaseException as error:
         os.write(2, f"Cannot start the session's supervisor: {error}\n".encode())
+        if kind is Beside:  # elsewhere, the host removes nothing
+            for path in [*spec["remove"], spec["folder"]]:
+                attempt(remove, path)
         os._exit(1)
     os.write(1, b'{"held": true}\n')
     null = os.open(os.devnull, os.O_RDWR)
@@ -1193,8 +1216,7 @@ def serve(kind, spec, *more):
 
 def serve_beside(spec, confine):
     """Starts a launcher elsewhere. Its settings may not be known to code there, nor its folder to others."""
-    os.umask(0o077)
-    os.mkdir(spec["folder"])
+    os.mkdir(spec["folder"], 0o700)
     os.chdir("/")
     serve(Beside, spec, confine)
 

@@ -71,39 +71,10 @@ class Pair implements AsyncDisposable {
     readonly parts: AsyncDisposableStack,
   ) {}
 
-  static async start(
-    { limits = [], patienceSeconds = 60, farIdleSeconds = 60, change, liar }: PairOptions = {},
-  ): Promise<Pair> {
+  static async start(options: PairOptions = {}): Promise<Pair> {
     await using parts = new AsyncDisposableStack();
     const { path } = parts.use(await TempFolder.create());
-    const program = `${path}/supervisor.py`;
-    await Deno.writeTextFile(program, change?.(supervisorProgram) ?? supervisorProgram);
-    for (const name of ["root", "record"]) await Deno.mkdir(`${path}/${name}`);
-    await Deno.writeTextFile(`${path}/record/record.json`, "{}");
-    const far = { id: "far", socket: `${path}/far/socket`, secret: "there" };
-    const common = { env: {}, cwd: "/", locks: [], max_seconds: 600 };
-    if (liar === undefined) {
-      await run(
-        `import json, runpy, sys
-runpy.run_path(sys.argv[1])["serve_beside"](json.load(sys.stdin), lambda: None)`,
-        [program],
-        {
-          ...{ ...common, ...far, folder: `${path}/far`, remove: [`${path}/root`] },
-          ...{ idle_seconds: farIdleSeconds, argv: [python, "-I", "-c", `# ${path}\n${ECHO}`] },
-        },
-      );
-    }
-    const command = liar === undefined
-      ? [python, carrier, `${path}/count`, limits.join(","), ...bootCommand(python)]
-      : [python, "-c", liar];
-    const leads = { stop: null, made: false, gone: null, patience_seconds: patienceSeconds };
-    const near = { id: "0123456789ab", secret: "s".repeat(64), socket: `${path}/socket` };
-    await run("import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')", [program], {
-      ...{ ...common, ...near, folder: `${path}/record`, remove: [], idle_seconds: 60 },
-      argv: [],
-      reach: { command, program: attachProgram, ...far, ...leads },
-    });
-    const address = { ...near, where: "there" };
+    const address = await startBoth(path, options);
     const warnings: string[] = [];
     const log = { ...silentLogger, warn: (text: string) => void warnings.push(text) };
     const launcher = await SupervisedLauncher.attach(address, log);
@@ -178,6 +149,41 @@ runpy.run_path(sys.argv[1])["serve_beside"](json.load(sys.stdin), lambda: None)`
 
 /** The size of a frame's payload. */
 const SIZE = 10_000;
+
+/** Starts both supervisors in a folder, with no host. */
+async function startBoth(
+  path: string,
+  { limits = [], patienceSeconds = 60, farIdleSeconds = 60, change, liar }: PairOptions = {},
+): Promise<SessionAddress> {
+  const program = `${path}/supervisor.py`;
+  await Deno.writeTextFile(program, change?.(supervisorProgram) ?? supervisorProgram);
+  for (const name of ["root", "record"]) await Deno.mkdir(`${path}/${name}`);
+  await Deno.writeTextFile(`${path}/record/record.json`, "{}");
+  const far = { id: "far", socket: `${path}/far/socket`, secret: "there" };
+  const common = { env: {}, cwd: "/", locks: [], max_seconds: 600 };
+  if (liar === undefined) {
+    await run(
+      `import json, runpy, sys
+runpy.run_path(sys.argv[1])["serve_beside"](json.load(sys.stdin), lambda: None)`,
+      [program],
+      {
+        ...{ ...common, ...far, folder: `${path}/far`, remove: [`${path}/root`] },
+        ...{ idle_seconds: farIdleSeconds, argv: [python, "-I", "-c", `# ${path}\n${ECHO}`] },
+      },
+    );
+  }
+  const command = liar === undefined
+    ? [python, carrier, `${path}/count`, limits.join(","), ...bootCommand(python)]
+    : [python, "-c", liar];
+  const leads = { stop: null, made: false, gone: null, patience_seconds: patienceSeconds };
+  const near = { id: "0123456789ab", secret: "s".repeat(64), socket: `${path}/socket` };
+  await run("import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')", [program], {
+    ...{ ...common, ...near, folder: `${path}/record`, remove: [], idle_seconds: 60 },
+    argv: [],
+    reach: { command, program: attachProgram, ...far, ...leads },
+  });
+  return { ...near, where: "there" };
+}
 
 /** Starts a supervisor, which leaves when it listens. */
 async function run(code: string, args: readonly string[], spec: object): Promise<void> {
@@ -262,6 +268,40 @@ Deno.test("people are told that there is nothing any more, and what could not be
   await pair.echo(noise(10));
   await pair.goDown();
   await assertRejects(() => endSession(pair.address), LeftBehindError, "could not be reached");
+});
+
+Deno.test("a session to which no host came is ended there, too", async () => {
+  await using folder = await TempFolder.create();
+  const address = await startBoth(folder.path);
+  await endSession(address);
+  await untilNoneWith(folder.path);
+  assertEquals(await exists(`${folder.path}/far`), false);
+});
+
+Deno.test("a launcher elsewhere that cannot be confined says why, and leaves nothing", async () => {
+  await using folder = await TempFolder.create();
+  const { path } = folder;
+  await Deno.mkdir(`${path}/root`);
+  const paths = { socket: `${path}/far/socket`, folder: `${path}/far`, remove: [`${path}/root`] };
+  const start = run(
+    `import json, runpy, sys
+runpy.run_path(sys.argv[1])["serve_beside"](json.load(sys.stdin), lambda: sys.exit("no filter"))`,
+    [template("supervisor.py").pathname],
+    {
+      ...{
+        id: "far",
+        secret: "there",
+        env: {},
+        cwd: "/",
+        locks: [],
+        argv: ["/bin/true"],
+        ...paths,
+      },
+      ...{ max_seconds: 600, idle_seconds: 60 },
+    },
+  );
+  await assertRejects(() => start, Error, "no filter");
+  assertEquals(await Array.fromAsync(Deno.readDir(path)), []);
 });
 
 Deno.test("a launcher elsewhere that nobody comes to ends, and leaves nothing", async () => {
