@@ -15,7 +15,6 @@ import { parametersOf } from "../mcp/tools.ts";
 import {
   findPolicies,
   type FoundPolicy,
-  loadPolicy,
   notAccepted,
   policyFiles,
 } from "../approval/rules/file.ts";
@@ -115,19 +114,20 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     file: fileOf(parsed, action === "check" ? rest[0] : undefined),
     log: io.log,
   };
-  if (call !== undefined) {
-    return await explain(await loadPolicy(options), { call, workspace }, io, json);
-  }
   const found = await findPolicies(options);
+  for (const policy of found) {
+    if (policy.source.former !== undefined) io.log.warn(notAccepted(policy));
+  }
+  if (call !== undefined) {
+    const rules = joinPolicies(found.map(({ source }) => source), options);
+    return await explain(rules, { call, workspace }, io, json);
+  }
   // Treated as accepted: their author wants to know whether they are right.
   const written = found.map(({ source: { name, document } }) => ({ name, document }));
   const rules = joinPolicies(written, options);
   if (rules === undefined) {
     const places = [...policyFiles(workspace).values()].join(" or ");
     throw new UsageError(`No policy found: write one to ${places}`);
-  }
-  for (const policy of found) {
-    if (policy.source.former !== undefined) io.log.warn(notAccepted(policy));
   }
   if (action === "test") return await test(rules, { workspace, io, json });
   return check(rules, found, io, json);

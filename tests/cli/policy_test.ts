@@ -1,7 +1,7 @@
-import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
-import { ToolCallError } from "../../src/base/errors.ts";
+import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { loadPolicy } from "../../src/approval/rules/file.ts";
 import { ipybox, startIpybox } from "../support/cli.ts";
@@ -413,12 +413,23 @@ Deno.test("a policy that executed code could change is refused", async () => {
   for (const place of ["ws/sub/policy.json", "ws/.ipyboxes/policy.json"]) {
     await Deno.symlink(`${path}/policy.json`, `${path}/${place}`);
   }
-  const env = { XDG_CONFIG_HOME: path };
+  const workspace = `${path}/ws`;
   for (const [place, allowed] of POLICY_PLACES) {
-    const args = ["policy", "test", "--workspace", `${path}/ws`, "--file", `${path}/${place}`];
-    const { code, stderr } = await ipybox(args, { env });
-    assertEquals(code, allowed ? 0 : 2, stderr);
-    if (!allowed) assertStringIncludes(stderr, "is in the workspace", place);
+    const loaded = loadPolicy({ workspace, file: `${path}/${place}` });
+    if (allowed) await loaded;
+    else await assertRejects(() => loaded, ConfigError, "is in the workspace", place);
+  }
+  const env = { XDG_CONFIG_HOME: path };
+  // Looking at one there grants nothing.
+  for (
+    const args of [["check", `${path}/ws/policy.json`], [
+      "test",
+      "--file",
+      `${path}/ws/policy.json`,
+    ]]
+  ) {
+    const { code, stderr } = await ipybox(["policy", ...args, "--workspace", workspace], { env });
+    assertEquals(code, 0, stderr);
   }
   const run = ["run", "-c", "1", "--workspace", `${path}/ws`];
   const named = await ipybox([...run, "--approve", `${path}/ws/policy.json`], { env });

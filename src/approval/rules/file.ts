@@ -55,6 +55,8 @@ export async function loadPolicy(
   options: LoadPolicyOptions = {},
 ): Promise<PolicyRules | undefined> {
   const { log = stderrLogger() } = options;
+  const { file, workspace } = options;
+  if (file !== undefined) await requireOutOfReach(file, workspace);
   const found = await findPolicies(options);
   for (const policy of found) {
     if (policy.source.former !== undefined) log.warn(notAccepted(policy));
@@ -64,15 +66,13 @@ export async function loadPolicy(
   return joinPolicies(found.map(({ source }) => source), options);
 }
 
-/** Finds the policies that {@linkcode loadPolicy} joins. */
+/** Finds the policies that {@linkcode loadPolicy} joins. A named one may lie anywhere. */
 export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPolicy[]> {
   const { workspace, file, trust } = options;
   if (file !== undefined) {
     const text = await readNamed(file);
     const { parsePolicy } = await reading();
-    const source = parsePolicy(file, text);
-    await requireOutOfReach(file, workspace);
-    return [{ source, path: file, text }];
+    return [{ source: parsePolicy(file, text), path: file, text }];
   }
   const found: FoundPolicy[] = [];
   for (const [name, path] of policyFiles(workspace)) {
