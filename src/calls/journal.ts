@@ -10,7 +10,7 @@ import { abortable, settledWithin } from "../base/signals.ts";
 import { sha256 } from "../json/digest.ts";
 import { parseExact, sealObject, stringifyExact } from "../json/exact.ts";
 import type { JournalEntry } from "./calls.ts";
-import { type IncomingCall, LOST } from "./door_server.ts";
+import { type IncomingCall, LOST } from "./kernel_call_server.ts";
 import {
   type CallRecord,
   JournalFile,

@@ -3,12 +3,12 @@ import { type CallEnd, PageDesk, type PageTimes, type PersonDesks } from "../app
 import { settledWithin } from "../base/signals.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { LastingServer } from "../base/lasting_server.ts";
-import { ApplicationDoor } from "./application.ts";
+import { ApprovalApi } from "./approval_api.ts";
 import { randomToken } from "../base/tokens.ts";
 import type { ByteStream } from "../base/streams.ts";
 import type { CallJournal } from "./journal.ts";
-import type { DoorServer } from "./door_server.ts";
-import { kernelDoor } from "./kernel_door.ts";
+import type { KernelCallServer } from "./kernel_call_server.ts";
+import { kernelCalls } from "./kernel_calls.ts";
 import { type OwnRunnerOptions, ToolRunner, type ToolRunnerOptions } from "./runner.ts";
 
 /** Options of {@linkcode ToolServer.start}. */
@@ -98,7 +98,7 @@ export class ToolServer implements AsyncDisposable {
   readonly page: ApprovalPage;
 
   readonly #stack: AsyncDisposableStack;
-  readonly #kernel: DoorServer;
+  readonly #kernel: KernelCallServer;
   readonly #kernelPort: number | undefined;
   readonly #journal: CallJournal | undefined;
 
@@ -138,10 +138,10 @@ export class ToolServer implements AsyncDisposable {
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
 
-    const kernel = stack.use(kernelDoor({ ...common, journal, kernelToken }));
+    const kernel = stack.use(kernelCalls({ ...common, journal, kernelToken }));
     const port = kernelPort ? kernel.listen() : undefined;
     const token = randomToken();
-    const door: ApplicationDoor = new ApplicationDoor({
+    const door: ApprovalApi = new ApprovalApi({
       ...common,
       page,
       desk,
@@ -228,7 +228,7 @@ export class ToolServer implements AsyncDisposable {
 interface Parts {
   readonly runner: ToolRunner;
   readonly page: ApprovalPage;
-  readonly kernel: DoorServer;
+  readonly kernel: KernelCallServer;
   readonly kernelPort: number | undefined;
   readonly applicationDoor: Door;
   readonly journal: CallJournal | undefined;

@@ -2,7 +2,7 @@ import { limitedLogger, type Logger } from "../../base/log.ts";
 import { LastingServer } from "../../base/lasting_server.ts";
 import { beginWork, watchStalls } from "../../base/stalls.ts";
 import { LOOPBACK_HOSTS } from "../../base/tokens.ts";
-import { declaredLength, readJsonBody, Refused } from "../../calls/door.ts";
+import { declaredLength, readJsonBody, Refused } from "../../calls/http_checks.ts";
 import type { JsonLimits } from "../../json/measure.ts";
 import { parseJson } from "../../json/plain.ts";
 import type { ServerForOptions } from "../connection.ts";

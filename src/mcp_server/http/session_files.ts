@@ -1,7 +1,13 @@
 import { ConfigError, EnvironmentNotReadyError } from "../../base/errors.ts";
 import { Deadline } from "../../base/deadline.ts";
 import { abortable } from "../../base/signals.ts";
-import { BODY_TIMEOUT_MS, Refused, requireMethod, tooLarge, tooSlow } from "../../calls/door.ts";
+import {
+  BODY_TIMEOUT_MS,
+  Refused,
+  requireMethod,
+  tooLarge,
+  tooSlow,
+} from "../../calls/http_checks.ts";
 import {
   BeneathError,
   type Entry,

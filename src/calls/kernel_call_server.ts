@@ -6,11 +6,11 @@ import { beginWork } from "../base/stalls.ts";
 import { type ByteStream, SocketStream } from "../base/streams.ts";
 import { randomToken, sameToken } from "../base/tokens.ts";
 import { measureJson } from "../json/measure.ts";
-import { BODY_TIMEOUT_MS, MAX_VALUES, Refused, tooLarge, tooSlow } from "./door.ts";
+import { BODY_TIMEOUT_MS, MAX_VALUES, Refused, tooLarge, tooSlow } from "./http_checks.ts";
 import { type CallHead, parseHead, refusedText } from "./wire.ts";
 
-/** Options of {@linkcode DoorServer}. */
-export interface DoorServerOptions {
+/** Options of {@linkcode KernelCallServer}. */
+export interface KernelCallServerOptions {
   /** Answers a call with JSON that has no line breaks, or throws {@linkcode Refused}. */
   readonly handler: (call: IncomingCall) => Promise<string>;
   /** The largest body, in bytes. */
@@ -54,16 +54,16 @@ const FAREWELL_MS = 2000;
  * Each kernel has its own token: that of an earlier kernel is refused, even if a process of that
  * kernel survived.
  */
-export class DoorServer implements AsyncDisposable {
-  readonly #options: DoorServerOptions;
-  readonly #memory = new DoorMemory();
-  readonly #streams = new Map<DoorStream, Promise<void>>();
+export class KernelCallServer implements AsyncDisposable {
+  readonly #options: KernelCallServerOptions;
+  readonly #memory = new CallMemory();
+  readonly #streams = new Map<CallStream, Promise<void>>();
   #listener: Deno.TcpListener | undefined;
   #accepting: Promise<void> | undefined;
   #token: string;
   #closed = false;
 
-  constructor(options: DoorServerOptions) {
+  constructor(options: KernelCallServerOptions) {
     this.#options = options;
     this.#token = options.token ?? randomToken();
   }
@@ -90,7 +90,7 @@ export class DoorServer implements AsyncDisposable {
     const count = this.#streams.size;
     if (this.#closed || count >= maxStreams + REFUSED_STREAMS) return stream.close();
     const isFull = count >= maxStreams && !this.#endKept();
-    const calls = new DoorStream(stream, {
+    const calls = new CallStream(stream, {
       ...this.#options,
       memory: this.#memory,
       isToken: (given) => sameToken(given, this.#token),
@@ -140,25 +140,25 @@ export class DoorServer implements AsyncDisposable {
   }
 }
 
-/** Options of {@linkcode DoorStream}. */
-interface DoorStreamOptions extends DoorServerOptions {
+/** Options of {@linkcode CallStream}. */
+interface CallStreamOptions extends KernelCallServerOptions {
   /** The memory limit that all calls share. */
-  readonly memory: DoorMemory;
+  readonly memory: CallMemory;
   /** Whether a token is the current kernel's. */
   readonly isToken: (given: string) => boolean;
 }
 
 /** A stream on which calls are answered one after the other. */
-class DoorStream {
+class CallStream {
   readonly #stream: ByteStream;
-  readonly #options: DoorStreamOptions;
+  readonly #options: CallStreamOptions;
   readonly #incoming: Incoming;
   readonly #outgoing: Outgoing;
   #call: ServedCall | undefined;
   #kept = false;
   #ending = false;
 
-  constructor(stream: ByteStream, options: DoorStreamOptions) {
+  constructor(stream: ByteStream, options: CallStreamOptions) {
     this.#stream = stream;
     this.#options = options;
     this.#incoming = new Incoming(stream);
@@ -224,7 +224,7 @@ class DoorStream {
 }
 
 /** Options of {@linkcode ServedCall}. */
-interface ServedCallOptions extends DoorStreamOptions {
+interface ServedCallOptions extends CallStreamOptions {
   readonly incoming: Incoming;
   readonly outgoing: Outgoing;
 }
@@ -486,7 +486,7 @@ const PER_VALUE = 400;
 const FREE: Disposable = { [Symbol.dispose]() {} };
 
 /** The host memory that all calls of a kernel may take together. Further ones wait; answers are refused. */
-class DoorMemory {
+class CallMemory {
   readonly #bodies = new Semaphore(BODIES);
   readonly #requests = new Semaphore(REQUESTS);
   readonly #answers = new Semaphore(ANSWERS);
