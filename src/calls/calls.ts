@@ -21,7 +21,7 @@ import type { ToolResult } from "../mcp/results.ts";
 import { parametersOf, type Tool, toolHash } from "../mcp/tools.ts";
 import type { ToolChanges } from "../servers/changes.ts";
 import type { ServerEvents } from "../servers/events.ts";
-import { launchText, serverFacets, toolFacets } from "../servers/facets.ts";
+import { launchText, serverFingerprint, toolFingerprint } from "../servers/fingerprint.ts";
 import type { McpPool } from "../servers/pool.ts";
 import type { ServerRegistry } from "../servers/registry.ts";
 
@@ -194,9 +194,9 @@ export class Calls {
         // Decide: by the policy, what is remembered, or a person.
         const decision = await gate.decide({ ...call, ...descriptionOf(params, tool) }, {
           signal,
-          facets: () => [
-            ...serverFacets(params),
-            ...(findTool === undefined ? [] : toolFacets(tool)),
+          fingerprint: () => [
+            ...serverFingerprint(params),
+            ...(findTool === undefined ? [] : toolFingerprint(tool)),
           ],
           check,
           earlier: entry?.decisionFor(observed.target),

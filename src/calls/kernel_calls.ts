@@ -18,7 +18,7 @@ import {
   wireError,
 } from "./wire.ts";
 
-/** Options of {@linkcode kernelDoor}. */
+/** Options of {@linkcode kernelCalls}. */
 interface KernelCallsOptions {
   /** Runs tools and has shell commands approved. */
   readonly runner: ToolRunner;

@@ -8,7 +8,7 @@ import { ConsentFile } from "../approval/rules/consent_file.ts";
 import { many } from "../approval/rules/match.ts";
 import { patternJudge } from "../approval/rules/patterns.ts";
 import type { PolicyDocument, PolicyRule } from "../approval/rules/schema.ts";
-import { serverFacets } from "../servers/facets.ts";
+import { serverFingerprint } from "../servers/fingerprint.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { type CommandIo, EXIT, UsageError } from "./command.ts";
 
@@ -63,7 +63,10 @@ export async function findConsents(
     const ofServer = Object.entries(consent.bound).filter(([, { about }]) => about === "server");
     const changes = params === undefined
       ? [] // a program may register it
-      : changesSince({ ...consent, bound: Object.fromEntries(ofServer) }, serverFacets(params));
+      : changesSince(
+        { ...consent, bound: Object.fromEntries(ofServer) },
+        serverFingerprint(params),
+      );
     return {
       decision: consent.decision,
       rule: consentRule(consent, "always"),

@@ -8,7 +8,7 @@ import type { OAuthParams } from "../mcp/oauth/params.ts";
 import { parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { reachText, type StartEvidence, startEvidence } from "../servers/start_evidence.ts";
 import { parseServersFile } from "../servers/foreign.ts";
-import { launchText } from "../servers/facets.ts";
+import { launchText } from "../servers/fingerprint.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import {
   agrees,

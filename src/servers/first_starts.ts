@@ -6,7 +6,7 @@ import { Mutex } from "../base/mutex.ts";
 import { sealObject, toExact } from "../json/exact.ts";
 import { startFailure } from "../mcp/start_errors.ts";
 import type { ServerParams, VariableLookup } from "../mcp/params.ts";
-import { launchText } from "./facets.ts";
+import { launchText } from "./fingerprint.ts";
 import type { ServerRegistry } from "./registry.ts";
 import { reachText, type StartEvidence, startEvidence, startsUnasked } from "./start_evidence.ts";
 

@@ -13,7 +13,7 @@ import {
 import { checkServerName, parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { OwnEntries } from "../files/own_entries.ts";
 import type { TrustSetting } from "../files/own_entries.ts";
-import { launchText } from "./facets.ts";
+import { launchText } from "./fingerprint.ts";
 import { forgetShapes } from "./shapes.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */

@@ -33,7 +33,7 @@ import { readShell } from "../../src/approval/rules/commands.ts";
 import { parseRequirement } from "../../src/python/requirement.ts";
 import { Refused } from "../../src/calls/http_checks.ts";
 import { parseServersFile } from "../../src/servers/foreign.ts";
-import { launchText } from "../../src/servers/facets.ts";
+import { launchText } from "../../src/servers/fingerprint.ts";
 import {
   parseApproveRequest,
   parseCatalogRequest,

@@ -9,7 +9,7 @@ import {
   type StdioServerParams,
   WORKSPACE_VARIABLE,
 } from "../../mcp/params.ts";
-import { launchText } from "../../servers/facets.ts";
+import { launchText } from "../../servers/fingerprint.ts";
 import { reachText, startEvidence } from "../../servers/start_evidence.ts";
 import { foreignBlock } from "../../approval/call_text.ts";
 import { addTool, type ToolHost } from "../tool.ts";
