@@ -111,7 +111,10 @@ const CHANGES:
 
 for (const [index, [fingerprint, changes]] of CHANGES.entries()) {
   Deno.test(`a consent counts only while nothing changed, case ${index + 1}`, () => {
-    const consent = makeConsent({ call: ASKED, fingerprint: FINGERPRINT, decision: "allow" }, "tool");
+    const consent = makeConsent(
+      { call: ASKED, fingerprint: FINGERPRINT, decision: "allow" },
+      "tool",
+    );
     assertEquals(changesSince(consent, fingerprint), changes);
   });
 }

@@ -27,7 +27,7 @@ import { type ServerParams, type VariableLookup, variableLookup } from "../mcp/p
 import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
 import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
-import { FirstStarts } from "../servers/first_starts.ts";
+import { StartApproval } from "../servers/start_approval.ts";
 import { McpPool } from "../servers/pool.ts";
 import { ResultShapes } from "../servers/shapes.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -74,7 +74,7 @@ export class ToolRunner implements AsyncDisposable {
   readonly starting: Waiting;
 
   readonly #pool: McpPool;
-  readonly #starts: FirstStarts;
+  readonly #starts: StartApproval;
   readonly #consents: Consents;
   readonly #trail: AuditTrail | undefined;
   readonly #shapes: ResultShapes | undefined;
@@ -122,7 +122,7 @@ export class ToolRunner implements AsyncDisposable {
       roots,
       log,
     });
-    this.#starts = new FirstStarts({
+    this.#starts = new StartApproval({
       registry,
       workspace,
       variables,
@@ -135,7 +135,8 @@ export class ToolRunner implements AsyncDisposable {
       settingsFiles,
       variables,
       log,
-      admit: (serverName, params, signal) => this.#starts.admit(serverName, params, signal),
+      approveStart: (serverName, params, signal) =>
+        this.#starts.approveStart(serverName, params, signal),
       isAdmitted: (serverName, params) => this.#starts.isAdmitted(serverName, params),
       hooks: (serverName) => messages.hooks(serverName),
     });

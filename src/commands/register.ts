@@ -7,7 +7,7 @@ import { toExact } from "../json/exact.ts";
 import type { OAuthParams } from "../mcp/oauth/params.ts";
 import { parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { reachText, type StartEvidence, startEvidence } from "../servers/start_evidence.ts";
-import { parseServersFile } from "../servers/foreign.ts";
+import { parseServersFile } from "../servers/import_config.ts";
 import { launchText } from "../servers/fingerprint.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import {
