@@ -1,5 +1,5 @@
 import { CodeExecutionError } from "../base/errors.ts";
-import type { BadSyntax } from "./look.ts";
+import type { BadSyntax } from "./inspection.ts";
 import type { CodeProblem } from "./problems.ts";
 
 /** A tool that code names. */

@@ -35,18 +35,18 @@ export function beginCode(toolToken: string | undefined): string {
   return callOf("begin", toolToken === undefined ? {} : { toolToken });
 }
 
-/** The expression that looks at code. */
-export function lookCode(code: string): string {
+/** The expression that inspects code. */
+export function inspectionCode(code: string): string {
   return `__import__("ipybox_runtime.kernel.check", fromlist=["look"]).look(${literal(code)})`;
 }
 
-const lookReply = z.object({
+const inspectionReply = z.object({
   user_expressions: z.object({ look: z.object({ data: z.object({ "text/plain": z.string() }) }) }),
 });
 
-/** What {@linkcode lookCode} gave, which code can forge. */
-export function lookAnswer(reply: unknown): string {
-  const answer = lookReply.safeParse(reply);
+/** Reads the answer of {@linkcode inspectionCode}, which code can forge. */
+export function inspectionAnswer(reply: unknown): string {
+  const answer = inspectionReply.safeParse(reply);
   if (!answer.success) throw new Error("The kernel could not analyze the code");
   return answer.data.user_expressions.look.data["text/plain"];
 }

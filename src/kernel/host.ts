@@ -273,11 +273,11 @@ export class KernelHost implements AsyncDisposable {
     return codeCompletions(await this.#ask(request, options), code);
   }
 
-  /** Has the kernel look at code that its caller, who holds the turn, is about to run; JSON. */
-  async look(code: string, signal: AbortSignal): Promise<string> {
+  /** Has the kernel inspect code that its caller, who holds the turn, is about to run; JSON. */
+  async inspect(code: string, signal: AbortSignal): Promise<string> {
     if (this.#untold !== undefined) throw this.#untold.reason;
     const kernel = await abortable(this.#usable(), signal);
-    return await kernel.look(code, signal);
+    return await kernel.inspect(code, signal);
   }
 
   /** Whether code could run now: no other does, no loss is to be told, and the kernel has just answered. */

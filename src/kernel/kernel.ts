@@ -13,8 +13,8 @@ import {
   beginCode,
   bootstrapCode,
   type BootstrapConfig,
-  lookAnswer,
-  lookCode,
+  inspectionAnswer,
+  inspectionCode,
 } from "./bootstrap.ts";
 import type { GatewayConnection } from "./gateway_connection.ts";
 import {
@@ -237,9 +237,9 @@ export class Kernel implements AsyncDisposable {
   }
 
   /** Inspects code that is about to run, and returns its findings as JSON. */
-  async look(code: string, signal: AbortSignal): Promise<string> {
-    const request = this.request(silently("", { look: lookCode(code) }));
-    return lookAnswer(await abortable(request.done, signal));
+  async inspect(code: string, signal: AbortSignal): Promise<string> {
+    const request = this.request(silently("", { look: inspectionCode(code) }));
+    return inspectionAnswer(await abortable(request.done, signal));
   }
 
   /** Answers an input request of the code. */
