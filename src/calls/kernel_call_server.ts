@@ -1,5 +1,5 @@
 import { joinBytes } from "../base/bytes.ts";
-import { acceptAll } from "../base/lasting_server.ts";
+import { acceptAll } from "../base/http_server.ts";
 import { Mutex, Semaphore } from "../base/mutex.ts";
 import { pause, settledWithin } from "../base/signals.ts";
 import { beginWork } from "../base/stalls.ts";

@@ -2,7 +2,7 @@ import { ApprovalPage } from "../approval/page/page.ts";
 import { type CallEnd, PageDesk, type PageTimes, type PersonDesks } from "../approval/page/desk.ts";
 import { settledWithin } from "../base/signals.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
-import { LastingServer } from "../base/lasting_server.ts";
+import { HttpServer } from "../base/http_server.ts";
 import { ApprovalApi } from "./approval_api.ts";
 import { randomToken } from "../base/tokens.ts";
 import type { ByteStream } from "../base/streams.ts";
@@ -241,7 +241,7 @@ function listen(
 ): Door {
   const underWay = new Set<Promise<unknown>>();
   const server = stack.use(
-    new LastingServer({
+    new HttpServer({
       hostname: "127.0.0.1",
       port: 0,
       handler: (request, { completed }) => {

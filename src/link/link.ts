@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { joinBytes } from "../base/bytes.ts";
 import { Deadline } from "../base/deadline.ts";
-import { acceptAll } from "../base/lasting_server.ts";
+import { acceptAll } from "../base/http_server.ts";
 import { type ByteStream, joinStreams, SocketStream } from "../base/streams.ts";
 import type { ExitStatus } from "../process/managed_process.ts";
 import { creditOf, encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "./frame.ts";

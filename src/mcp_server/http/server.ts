@@ -1,5 +1,5 @@
 import { limitedLogger, type Logger } from "../../base/log.ts";
-import { LastingServer } from "../../base/lasting_server.ts";
+import { HttpServer } from "../../base/http_server.ts";
 import { beginWork, watchStalls } from "../../base/stalls.ts";
 import { LOOPBACK_HOSTS } from "../../base/tokens.ts";
 import { declaredLength, readJsonBody, Refused } from "../../calls/http_checks.ts";
@@ -50,7 +50,7 @@ export class HttpMcpServer implements AsyncDisposable {
   readonly #hosts: ReadonlySet<string>;
   readonly #legacy: LegacySessions;
   readonly #modern: ModernHandlers;
-  readonly #server: LastingServer;
+  readonly #server: HttpServer;
   readonly #stalls: Disposable;
   readonly #inFlight: RequestsInFlight;
   /** Receives what clients can make fail at will. */
@@ -64,7 +64,7 @@ export class HttpMcpServer implements AsyncDisposable {
     this.#legacy = new LegacySessions(pool, { version, extend });
     this.#modern = new ModernHandlers(pool, { version, extend }, log);
     const handler = (request: Request) => this.#handle(request);
-    this.#server = new LastingServer({ hostname, port, handler, log });
+    this.#server = new HttpServer({ hostname, port, handler, log });
     // `localhost` has two addresses: another user could have this port of the other one.
     const host = hostname === "localhost" ? this.#server.addr.hostname : hostname;
     const name = host.includes(":") ? `[${host}]` : host;

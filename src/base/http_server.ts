@@ -1,8 +1,8 @@
 import { limitedLogger, type Logger } from "./log.ts";
 import { pause } from "./signals.ts";
 
-/** Options of {@linkcode LastingServer}. */
-interface LastingServerOptions {
+/** Options of {@linkcode HttpServer}. */
+interface HttpServerOptions {
   readonly hostname: string;
   /** 0 for any free port. */
   readonly port: number;
@@ -26,14 +26,14 @@ const RETRY_MS = 500;
  *
  * Open connections stay open. Disposing the server closes them.
  */
-export class LastingServer implements AsyncDisposable {
+export class HttpServer implements AsyncDisposable {
   /** The address that it listens on. */
   readonly addr: Deno.NetAddr;
-  readonly #options: LastingServerOptions;
+  readonly #options: HttpServerOptions;
   readonly #cut = new AbortController();
   readonly #ended: Promise<void>;
 
-  constructor(options: LastingServerOptions) {
+  constructor(options: HttpServerOptions) {
     this.#options = options;
     const { addr, finished } = this.#listen(options.port);
     this.addr = addr;
