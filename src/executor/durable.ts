@@ -10,7 +10,7 @@ import { ConfigError } from "../base/errors.ts";
 import { pause } from "../base/signals.ts";
 import type { Deadline } from "../base/deadline.ts";
 import { randomToken } from "../base/tokens.ts";
-import { heldRecords, holdRecord } from "../files/held_records.ts";
+import { lockedRecords, lockRecord } from "../files/locks.ts";
 import { openPlainFile, readHostileFile, replaceFile } from "../files/safe.ts";
 import { stateFolder } from "../files/user_folders.ts";
 import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
@@ -402,9 +402,9 @@ async function oneClaim(root: string, claim: Claim): Promise<AsyncDisposable | C
   using lock = await openPlainFile(join(root, "lock"));
   await lock.lock(true);
   const claims = join(root, CLAIMS);
-  const holder = (await heldRecords(claims)).map((text) => claimSchema.parse(JSON.parse(text)))
+  const holder = (await lockedRecords(claims)).map((text) => claimSchema.parse(JSON.parse(text)))
     .find(({ name, workspace }) => name === claim.name && workspace === claim.workspace);
-  return holder ?? await holdRecord(claims, claim);
+  return holder ?? await lockRecord(claims, claim);
 }
 
 /** How long a session may take to start. A younger one may not yet have a record or a supervisor. */

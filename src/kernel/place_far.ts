@@ -14,7 +14,7 @@ import {
 import { isAllGranted } from "../base/permission.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { randomToken } from "../base/tokens.ts";
-import { HeldTogether } from "../files/held_records.ts";
+import { LockGroup } from "../files/locks.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
@@ -74,7 +74,7 @@ export async function placeFar(
   refuseLocal(options);
   const isWalled = sandbox !== false;
   const limits = effectiveLimits(options.limits, { sandboxed: true });
-  const held = parts.use(new HeldTogether());
+  const held = parts.use(new LockGroup());
   const folder = await HeldFolder.create({ log });
   held.use(folder);
   const canary = `${folder.path}/canary`;
@@ -239,7 +239,7 @@ interface FarSupervisorOptions {
   /** Where the supervisor there listens, and its secret. */
   readonly there: Pick<Reach, "socket" | "secret">;
   readonly folder: HeldFolder;
-  readonly held: HeldTogether;
+  readonly held: LockGroup;
   readonly log: Logger;
   readonly workspace: string;
 }

@@ -12,7 +12,7 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { LOCALE_VARIABLES } from "../base/host_variables.ts";
 import { hostEnv, hostEnvs } from "../base/permission.ts";
 import { abortable } from "../base/signals.ts";
-import { HeldTogether } from "../files/held_records.ts";
+import { LockGroup } from "../files/locks.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { hostPath, namedProgram } from "../process/program.ts";
 import { programsOf } from "../sandbox/installation.ts";
@@ -41,7 +41,7 @@ export async function placeHere(
     throw new TypeError("Option python is required on this machine");
   }
   const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
-  const held = parts.use(new HeldTogether());
+  const held = parts.use(new LockGroup());
   const folder = await SessionFolder.create(log);
   held.use(folder);
   const workspace = await realFolder(options.workspace);
@@ -151,7 +151,7 @@ interface LastingLaunch
   readonly command: readonly string[];
   /** The session's folder on this machine. */
   readonly root: string;
-  readonly held: HeldTogether;
+  readonly held: LockGroup;
   readonly log: Logger;
   /** The name of the launcher's place, if not this machine. */
   readonly where?: string;

@@ -2,7 +2,7 @@ import { allDone } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import { assetTree } from "../assets/mod.ts";
 import type { Logger } from "../base/log.ts";
-import type { Held } from "../files/held_records.ts";
+import type { FileLock } from "../files/locks.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 
 /** Where the folders of one gateway are, on this machine or on another one. */
@@ -64,7 +64,7 @@ export function programs(): { path: string; text: string }[] {
 }
 
 /** The folders, made on this machine: readable by nobody else, outside the workspace. Disposing removes them. */
-export class SessionFolder extends SessionPaths implements Held {
+export class SessionFolder extends SessionPaths implements FileLock {
   readonly #held: HeldFolder;
 
   private constructor(held: HeldFolder) {
