@@ -1,6 +1,6 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { startOwn } from "../executor/code_executor.ts";
-import { startNamed } from "../executor/named.ts";
+import { startNamed } from "../executor/named_sessions.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
 import { ifPresent, replaceFile } from "../files/safe.ts";

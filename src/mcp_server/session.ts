@@ -468,7 +468,7 @@ export class Session implements AsyncDisposable {
       const { startOwn } = await import("../executor/code_executor.ts");
       return parts.use(await startOwn(options));
     }
-    const { startNamed } = await import("../executor/named.ts");
+    const { startNamed } = await import("../executor/named_sessions.ts");
     const { executor, before } = await startNamed(name, { ...options, replacesLost: true });
     parts.defer(() => this.#ends ? executor[Symbol.asyncDispose]() : executor.detach());
     if (before === "lost" || (before === "nothing" && this.#hasRun)) {

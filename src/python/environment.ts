@@ -18,7 +18,7 @@ import {
   readManagedAt,
   toEnvironment,
 } from "./managed.ts";
-import { forgetNamed, recallNamed, rememberNamed } from "./named.ts";
+import { forgetNamed, recallNamed, rememberNamed } from "./remembered_pythons.ts";
 
 export { type BuildOptions, buildPythonEnvironment, findBasePython } from "./build.ts";
 export type { EnvironmentRecipe, PythonEnvironment } from "./managed.ts";

@@ -37,7 +37,7 @@ export interface PersonDesks {
   /** The workspace of the code that asks, which pages name. */
   readonly workspace?: string | undefined;
   /** Looks for other sessions and what waits there, which pages name, too. */
-  readonly elsewhere?: (() => Promise<Elsewhere>) | undefined;
+  readonly elsewhere?: (() => Promise<OtherSessions>) | undefined;
   /** Tells how calls end, which pages show with the decisions on them, until disposed. */
   readonly followEnds?: ((follower: (end: CallEnd) => void) => Disposable) | undefined;
 }
@@ -52,13 +52,13 @@ export interface CallEnd {
 }
 
 /** Other sessions, and what waits for a decision there. */
-export interface Elsewhere {
+export interface OtherSessions {
   /** Sessions that are named whether or not something waits there. */
-  readonly sessions: readonly SessionElsewhere[];
-  readonly calls: readonly CallElsewhere[];
+  readonly sessions: readonly OtherSession[];
+  readonly calls: readonly PendingCall[];
 }
 
-export interface SessionElsewhere {
+export interface OtherSession {
   readonly session: string;
   readonly openedAt: Date;
   /** What it does; it is `"away"` where no client has come back to it yet. */
@@ -75,7 +75,7 @@ export interface WaitingRequest {
 }
 
 /** A call that waits for a decision in another session: it cannot be decided here. */
-export interface CallElsewhere extends WaitingRequest {
+export interface PendingCall extends WaitingRequest {
   /** The session's id. */
   readonly session: string;
   readonly name: string | undefined;
@@ -392,7 +392,7 @@ class RequestBoard implements Disposable {
   }
 
   /** Shows other sessions and what waits there, the oldest first. */
-  showElsewhere({ sessions, calls }: Elsewhere): void {
+  showElsewhere({ sessions, calls }: OtherSessions): void {
     const shown = calls.toSorted((one, other) => one.since.getTime() - other.since.getTime())
       .slice(0, MAX_ELSEWHERE)
       .map(({ kind, serverName, toolName, since, session, name, isAttached, isOfClient }) => ({

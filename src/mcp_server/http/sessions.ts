@@ -2,7 +2,7 @@ import { cp } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import type { Elsewhere } from "../../approval/page/desk.ts";
+import type { OtherSessions } from "../../approval/page/desk.ts";
 import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
 import { Deadline } from "../../base/deadline.ts";
@@ -391,7 +391,7 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /** The other sessions of its owner. */
-  async #others(own: string): Promise<Elsewhere> {
+  async #others(own: string): Promise<OtherSessions> {
     const owner = this.#entries.get(own)?.owner;
     const others = [...this.#entries.values()].filter((entry) =>
       entry.id !== own && entry.owner === owner
