@@ -9,7 +9,7 @@ import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
 import { isAllGranted } from "../base/permission.ts";
 import { turn } from "../base/signals.ts";
-import { writeBeneath } from "../files/beneath.ts";
+import { writeInside } from "../files/inside_folder.ts";
 import { removeFromWorkspace } from "../files/remove_tree.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
 import {
@@ -411,7 +411,7 @@ export async function writeStubs(rootDir: string): Promise<void> {
     // Only on Linux could sandboxed code swap the folder at this moment.
     if (Deno.build.os === "linux") {
       await using folder = await PinnedFolder.open(parent, { create: false });
-      await writeBeneath(folder.path, [RUNTIME, name], new Blob([text]).stream());
+      await writeInside(folder.path, [RUNTIME, name], new Blob([text]).stream());
     } else await replaceHostileFile(file, text);
   }
 }
