@@ -18,7 +18,7 @@ import type { Door, ToolServer } from "../calls/tool_server.ts";
 import type { CodeChecker } from "../check/checker.ts";
 import { type CheckReport, shownNames } from "../check/report.ts";
 import type { Run } from "../kernel/execution.ts";
-import type { FarWorkspace } from "../kernel/far_workspace.ts";
+import type { RemoteWorkspace } from "../kernel/remote_workspace.ts";
 import type { KernelHost } from "../kernel/host.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../kernel/typed_code.ts";
@@ -48,7 +48,7 @@ import { attachParts, type DurableParts, type RunningParts, startParts } from ".
 import { findSession, type LeftTime } from "./durable.ts";
 
 /** The files of an executor's workspace, with a placement that does not show this machine's. */
-export let farWorkspaceOf: (executor: CodeExecutor) => FarWorkspace;
+export let remoteWorkspaceOf: (executor: CodeExecutor) => RemoteWorkspace;
 /** `CodeExecutor.start()` for ipybox's own programs, which hand on all their options. */
 export let startOwn: (options: OwnExecutorOptions) => Promise<CodeExecutor>;
 /** `CodeExecutor.attach()` for them. The place stays what the session was started with. */
@@ -100,7 +100,7 @@ export class CodeExecutor implements AsyncDisposable {
   #disposing: Promise<void> | undefined;
 
   static {
-    farWorkspaceOf = (executor) => executor.#kernel.farWorkspace;
+    remoteWorkspaceOf = (executor) => executor.#kernel.remoteWorkspace;
     startOwn = (options) => CodeExecutor.#start(options);
     attachOwn = (id, options) => CodeExecutor.#attach(id, options);
   }

@@ -11,12 +11,12 @@ import { LinkPort } from "../link/link.ts";
 import { programsOf } from "../sandbox/installation.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { hasLandlock } from "../sandbox/selftest.ts";
-import { type CopiedFolders, FarFiles } from "./far_files.ts";
+import { type CopiedFolders, RemoteFiles } from "./remote_files.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
 import { type Launched, type LauncherProcess, linkTo, untilReady, untilUp } from "./launch.ts";
 import type { KernelGatewayOptions, LastingSession, Place } from "./place.ts";
-import { explainFar, placeFar } from "./place_far.ts";
-import { explainHere, placeHere } from "./place_here.ts";
+import { explainRemote, remotePlace } from "./remote_place.ts";
+import { explainLocal, localPlace } from "./local_place.ts";
 import { KERNEL_FOLDERS } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";
 
@@ -225,8 +225,8 @@ async function attachIn(
   const { where } = launcher;
   const explain = (last: ProcessEvidence, cause: unknown) =>
     where === undefined
-      ? explainHere(last, { sandboxed, cause })
-      : explainFar(last, { where, cause });
+      ? explainLocal(last, { sandboxed, cause })
+      : explainRemote(last, { where, cause });
   await untilReady(launched, explain, deadline);
   const port = parts.use(LinkPort.open(launched.link, facts.token));
   const { exited } = launched;
@@ -236,7 +236,7 @@ async function attachIn(
 /** What the host copies to where kernels are, and the checker, which reads copies there. */
 function copying(launched: Launched, facts: LastingFacts) {
   const { copied } = facts;
-  const files = copied && new FarFiles(launched.link);
+  const files = copied && new RemoteFiles(launched.link);
   const modules = copied?.modules;
   return {
     sync: files && modules && ((isChanged?: boolean) => files.copy(modules, isChanged)),
@@ -252,7 +252,7 @@ async function startIn(
 ): Promise<Running> {
   const { log = silentLogger } = options;
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const placeIn = options.placement === undefined ? placeHere : placeFar;
+  const placeIn = options.placement === undefined ? localPlace : remotePlace;
   const place = await placeIn(parts, {
     options,
     deadline,
@@ -305,7 +305,7 @@ async function startIn(
 function openChecker(
   { link }: Launched,
   { stubs, hasChecker }: LastingFacts,
-  copied?: { readonly files: FarFiles; readonly folder: string },
+  copied?: { readonly files: RemoteFiles; readonly folder: string },
 ): CheckerProcess | undefined {
   if (!hasChecker) return undefined;
   const stream = link.startProgram("checker");

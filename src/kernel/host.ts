@@ -9,7 +9,7 @@ import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import type { Installer, ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
-import { FarWorkspace } from "./far_workspace.ts";
+import { RemoteWorkspace } from "./remote_workspace.ts";
 import { KernelGateway } from "./gateway.ts";
 import {
   type CheckerProcess,
@@ -298,8 +298,8 @@ export class KernelHost implements AsyncDisposable {
   }
 
   /** The files of the workspace, where that is not on this machine. */
-  get farWorkspace(): FarWorkspace {
-    return new FarWorkspace(() => this.#gateway?.openFile());
+  get remoteWorkspace(): RemoteWorkspace {
+    return new RemoteWorkspace(() => this.#gateway?.openFile());
   }
 
   /** Brings generated modules to the kernel, where it does not see them. */

@@ -15,7 +15,7 @@ import type {
   OwnOptions,
 } from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
-import type { FarWorkspace } from "../kernel/far_workspace.ts";
+import type { RemoteWorkspace } from "../kernel/remote_workspace.ts";
 import { bindsWorkspace } from "../placement/carrier.ts";
 import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -353,11 +353,11 @@ export class Session implements AsyncDisposable {
   }
 
   /** The workspace's files, if they are not on this machine. */
-  async farWorkspace(): Promise<FarWorkspace | undefined> {
+  async remoteWorkspace(): Promise<RemoteWorkspace | undefined> {
     const { placement } = this.#options;
     if (placement === undefined || bindsWorkspace(placement)) return undefined;
-    const { farWorkspaceOf } = await import("../executor/code_executor.ts");
-    return farWorkspaceOf((await this.parts).executor);
+    const { remoteWorkspaceOf } = await import("../executor/code_executor.ts");
+    return remoteWorkspaceOf((await this.parts).executor);
   }
 
   /** Calls back when servers were added or removed, until disposed. */

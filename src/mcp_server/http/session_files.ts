@@ -16,7 +16,7 @@ import {
   pathParts,
   writeInside,
 } from "../../files/inside_folder.ts";
-import type { FarWorkspace } from "../../kernel/far_workspace.ts";
+import type { RemoteWorkspace } from "../../kernel/remote_workspace.ts";
 import { untilSent } from "./answers.ts";
 import type { SessionPool } from "./sessions.ts";
 
@@ -44,7 +44,7 @@ export async function serveFiles(
     const isFolder = path === "" || path.endsWith("/");
     const parts = path === "" ? [] : pathParts(decoded(isFolder ? path.slice(0, -1) : path));
     if (parts[0] === OWN_STATE) throw new Refused(403, `Clients cannot access ${OWN_STATE}`);
-    const far = await pooled.session.farWorkspace();
+    const far = await pooled.session.remoteWorkspace();
     if (isFolder || request.method !== "PUT") {
       requireMethod(request, "GET");
       if (isFolder) {
@@ -95,7 +95,7 @@ async function unlessMissing<T>(found: Promise<T> | undefined): Promise<T | unde
 /** Where a session's files are. */
 interface Places {
   readonly here: string;
-  readonly far: FarWorkspace | undefined;
+  readonly far: RemoteWorkspace | undefined;
 }
 
 /** A file of the code's workspace, or one that ipybox has stored here, such as an image. */

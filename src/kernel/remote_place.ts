@@ -57,15 +57,15 @@ import {
   makePlace,
   type StepOptions,
   trustedEnvironment,
-} from "./far_steps.ts";
+} from "./place_lifecycle.ts";
 import { howEnded, type LauncherProcess } from "./launch.ts";
 import type { KernelGatewayOptions, LastingSession, Place, PlaceOptions } from "./place.ts";
-import { launchLasting } from "./place_here.ts";
+import { launchLasting } from "./local_place.ts";
 import { programs, SessionPaths } from "./session_folder.ts";
 import type { Reach, SupervisedLauncher } from "./supervisor.ts";
 
 /** Starts a launcher in the place that a placement leads to. */
-export async function placeFar(
+export async function remotePlace(
   parts: AsyncDisposableStack,
   { options, deadline, canaryPort, session }: PlaceOptions,
 ): Promise<Place> {
@@ -91,7 +91,7 @@ export async function placeFar(
   const python = options.python ?? carrier.python;
   if (isWalled && carrier.usesBubblewrap) refuseReplaceable(python, carrier);
   const fix = (text: string) => fixOf(placement, text);
-  const process = await FarProcess.start(parts, carrier, {
+  const process = await RemoteProcess.start(parts, carrier, {
     ...{ log, python, workspace, deadline, lasts, fix },
   });
   const boot = new Boot(process.pipes, { programs: programs(), deadline });
@@ -163,7 +163,15 @@ export async function placeFar(
   let lasting: SupervisedLauncher | undefined;
   if (session !== undefined) {
     if (!await boot.held()) await process.failed(deadline);
-    lasting = await superviseFar(session, { carrier, python, there, folder, held, log, workspace });
+    lasting = await superviseRemote(session, {
+      carrier,
+      python,
+      there,
+      folder,
+      held,
+      log,
+      workspace,
+    });
     const leaving = process.leave();
     parts.defer(() => leaving);
   }
@@ -201,7 +209,7 @@ export async function placeFar(
       if (isWalled) requireSandbox(report, { elsewhere: true });
       if (lasts && isWalled && bwrap === null) requireApart(report, carrier.name);
     },
-    explain: (last, cause) => explainFar(last, { where: carrier.name, cause }),
+    explain: (last, cause) => explainRemote(last, { where: carrier.name, cause }),
   };
 }
 
@@ -222,7 +230,7 @@ export function requireApart(
 }
 
 /** Explains why a launcher elsewhere ended before it said anything. */
-export function explainFar(
+export function explainRemote(
   last: ProcessEvidence,
   { where, cause }: { readonly where: string; readonly cause: unknown },
 ): Promise<Error> {
@@ -233,7 +241,7 @@ export function explainFar(
 /** Added to time limits there, so that those of the supervisor here apply first. */
 const MARGIN_SECONDS = 60;
 
-interface FarSupervisorOptions {
+interface RemoteSupervisorOptions {
   readonly carrier: Carrier;
   readonly python: string;
   /** Where the supervisor there listens, and its secret. */
@@ -245,9 +253,9 @@ interface FarSupervisorOptions {
 }
 
 /** Starts a supervisor here, which reaches the one there. */
-async function superviseFar(
+async function superviseRemote(
   session: LastingSession,
-  { carrier, python, there, folder, held, log, workspace }: FarSupervisorOptions,
+  { carrier, python, there, folder, held, log, workspace }: RemoteSupervisorOptions,
 ): Promise<SupervisedLauncher> {
   const untrusted = [workspace];
   const located = async ([program = "", ...args]: readonly string[]) => {
@@ -491,7 +499,7 @@ const BUILD =
 const LEAVE_MS = 500;
 
 /** The command that carries a launcher. How it exits says nothing about the launcher's exit. */
-class FarProcess implements LauncherProcess {
+class RemoteProcess implements LauncherProcess {
   readonly #process: ManagedProcess;
   readonly #carrier: Carrier;
   readonly #options: StepOptions;
@@ -518,7 +526,7 @@ class FarProcess implements LauncherProcess {
       /** The fix for an error message of a command. */
       readonly fix: (text: string) => string;
     },
-  ): Promise<FarProcess> {
+  ): Promise<RemoteProcess> {
     const untrusted = [workspace];
     await using made = new AsyncDisposableStack();
     const steps = { log, untrusted, fix };
@@ -540,7 +548,7 @@ class FarProcess implements LauncherProcess {
       ...(lasts ? { inputGraceMs: LEAVE_MS } : {}),
     });
     made.move();
-    const far = new FarProcess(process, carrier, steps);
+    const far = new RemoteProcess(process, carrier, steps);
     parts.defer(async () => void await far.stop());
     return far;
   }

@@ -32,7 +32,7 @@ import { SessionFolder } from "./session_folder.ts";
 import { startSupervisor, SupervisedLauncher, type SupervisorOptions } from "./supervisor.ts";
 import { cacheVariables, workspaceCache } from "./workspace_cache.ts";
 
-export async function placeHere(
+export async function localPlace(
   parts: AsyncDisposableStack,
   { options, deadline, canaryPort, session }: PlaceOptions,
 ): Promise<Place> {
@@ -142,7 +142,7 @@ export async function placeHere(
     judge: (report) => {
       if (prepared !== undefined) requireSandbox(report);
     },
-    explain: (last, cause) => explainHere(last, { sandboxed: prepared !== undefined, cause }),
+    explain: (last, cause) => explainLocal(last, { sandboxed: prepared !== undefined, cause }),
   };
 }
 
@@ -184,7 +184,7 @@ export async function launchLasting(
 }
 
 /** Explains why a launcher on this machine ended before it said anything. */
-export async function explainHere(
+export async function explainLocal(
   last: ProcessEvidence,
   { sandboxed, cause }: { readonly sandboxed: boolean; readonly cause: unknown },
 ): Promise<Error> {

@@ -38,7 +38,7 @@ const COPY_MS = 300_000;
 const answerSchema = z.object({ error: z.string().nullable() });
 
 /** Copies folders to the place of kernels, with a program that the launcher starts there. */
-export class FarFiles {
+export class RemoteFiles {
   readonly #link: Link;
   readonly #turns = new Mutex();
   readonly #versions = new Map<string, string>();

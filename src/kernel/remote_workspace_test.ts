@@ -5,13 +5,13 @@ import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { PathError } from "../files/inside_folder.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { namedProgram } from "../process/program.ts";
-import { FarWorkspace } from "./far_workspace.ts";
+import { RemoteWorkspace } from "./remote_workspace.ts";
 
 const program = new URL("../../templates/launcher/file.py", import.meta.url).pathname;
 
 /** A workspace whose files a program reads and writes, by default ours. */
-function workspace(parts: AsyncDisposableStack, ...args: readonly string[]): FarWorkspace {
-  return new FarWorkspace(() => {
+function workspace(parts: AsyncDisposableStack, ...args: readonly string[]): RemoteWorkspace {
+  return new RemoteWorkspace(() => {
     const command = namedProgram(testPython());
     return parts.use(ManagedProcess.spawn({ command, args, env: {}, inputGraceMs: 0 })).pipes;
   });
@@ -21,7 +21,7 @@ async function* pieces(...texts: readonly string[]): AsyncGenerator<Uint8Array> 
   for (const text of texts) yield await Promise.resolve(new TextEncoder().encode(text));
 }
 
-Deno.test("FarWorkspace reads and writes files, and says why it cannot", async () => {
+Deno.test("RemoteWorkspace reads and writes files, and says why it cannot", async () => {
   await using parts = new AsyncDisposableStack();
   const { path } = parts.use(await TempFolder.create());
   const far = workspace(parts, program, path);
@@ -51,7 +51,7 @@ Deno.test("FarWorkspace reads and writes files, and says why it cannot", async (
   ]);
 });
 
-Deno.test("FarWorkspace lists a folder, and says why it cannot", async () => {
+Deno.test("RemoteWorkspace lists a folder, and says why it cannot", async () => {
   await using parts = new AsyncDisposableStack();
   const { path } = parts.use(await TempFolder.create());
   const far = workspace(parts, program, path);
@@ -70,7 +70,7 @@ Deno.test("FarWorkspace lists a folder, and says why it cannot", async () => {
   await assertRejects(() => far.list(["data"]), PathError, "more than 10000 entries");
 });
 
-Deno.test("FarWorkspace removes what an upload that broke off has left, and nothing that is written", async () => {
+Deno.test("RemoteWorkspace removes what an upload that broke off has left, and nothing that is written", async () => {
   await using parts = new AsyncDisposableStack();
   const { path } = parts.use(await TempFolder.create());
   const far = workspace(parts, program, path);
@@ -99,7 +99,7 @@ Deno.test("FarWorkspace removes what an upload that broke off has left, and noth
   assertEquals(await Deno.readTextFile(`${path}/slow`), "half");
 });
 
-Deno.test("FarWorkspace takes neither a part of a file nor more than it", async () => {
+Deno.test("RemoteWorkspace takes neither a part of a file nor more than it", async () => {
   const answer = '{"error": null, "missing": false, "size": 5}';
   for (const said of ["abc", "abcdefg"]) {
     await using parts = new AsyncDisposableStack();

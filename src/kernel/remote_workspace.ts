@@ -26,7 +26,7 @@ const MAX_LINE = 1 << 14;
 const MAX_LIST = MAX_ENTRIES * 2048;
 
 /** The files of a workspace elsewhere, through programs that the launcher starts there. */
-export class FarWorkspace {
+export class RemoteWorkspace {
   readonly #open: () => ByteStream | undefined;
 
   /** @param open Starts such a program; `undefined` if the session has ended. */
