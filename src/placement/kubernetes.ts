@@ -317,7 +317,7 @@ export function podOf(
         image,
         imagePullPolicy: "IfNotPresent",
         command: [
-          ...[python, "-I", "-S", "-c", asset("launcher/hold.py")],
+          ...[python, "-I", "-S", "-c", asset("launcher/keep_alive.py")],
           ...[String(FIRST_WAIT), String(patienceSeconds)],
         ],
         env: [{ name: "IPYBOX_NODE", valueFrom: { fieldRef: { fieldPath: "status.hostIP" } } }],

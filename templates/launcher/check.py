@@ -161,7 +161,7 @@ def of_the_network(probe):
     elif "addresses" in probe:
         import runpy  # only places with networks need it
 
-        program = runpy.run_path(f"{os.path.dirname(os.path.abspath(__file__))}/reach.py")
+        program = runpy.run_path(f"{os.path.dirname(os.path.abspath(__file__))}/probe_network.py")
         if reached := program["reached_of"](probe["addresses"], others):
             yield f"the network is open: {', '.join(reached)}"
     else:
