@@ -5,7 +5,7 @@ import { acceptAll } from "../base/http_server.ts";
 import { type ByteStream, joinStreams, SocketStream } from "../base/streams.ts";
 import type { ExitStatus } from "../process/managed_process.ts";
 import { creditOf, encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "./frame.ts";
-import { LinkStream, type StreamCarrier } from "./link_stream.ts";
+import { LinkStream, type StreamOwner } from "./link_stream.ts";
 
 /** How many streams may be open concurrently. */
 const MAX_STREAMS = 256;
@@ -60,7 +60,7 @@ export class Link implements AsyncDisposable {
   readonly #exit = Promise.withResolvers<ExitStatus | null>();
   readonly #streams = new Map<number, LinkStream>();
   readonly #uses = new Set<Promise<void>>();
-  readonly #carrier: StreamCarrier;
+  readonly #owner: StreamOwner;
   #isReady = false;
   #unheard = 0;
   #beat: ReturnType<typeof setInterval> | undefined;
@@ -77,7 +77,7 @@ export class Link implements AsyncDisposable {
   private constructor(options: LinkOptions) {
     this.#options = options;
     this.#pipes = options.pipes;
-    this.#carrier = {
+    this.#owner = {
       send: (frame) => this.#send(frame),
       uncongested: () => this.#drained?.promise,
       over: (stream) => this.#streams.delete(stream.id),
@@ -216,7 +216,7 @@ export class Link implements AsyncDisposable {
   }
 
   #add(id: number, use: (stream: ByteStream) => Promise<void>): void {
-    const stream = new LinkStream(id, this.#carrier);
+    const stream = new LinkStream(id, this.#owner);
     this.#streams.set(id, stream);
     const used = use(stream).catch(() => {}) // the handler reports its failures
       .then(() => {

@@ -42,11 +42,11 @@ import {
 import { StdioTransport } from "./stdio.ts";
 import {
   headerProblem,
+  hideFromSdk,
   offersTasks,
   readTool,
   requiresTask,
   runTask,
-  sealMessages,
   type Tool,
 } from "./tools.ts";
 
@@ -147,7 +147,7 @@ export class McpConnection implements AsyncDisposable {
     this.#transport = parts.transport;
     this.#hooks = parts.hooks ?? {};
     this.closed = this.#lost.promise;
-    sealMessages(this.#transport);
+    hideFromSdk(this.#transport);
     this.#client.onclose = () => this.#lose();
     this.#client.setNotificationHandler("notifications/tools/list_changed", () => {
       this.#changes++;
