@@ -17,7 +17,7 @@ import type { IndexedTool } from "./search.ts";
 export interface SavedAction {
   /** Category and name, such as `github.commits_of_top_repos`. */
   readonly name: string;
-  /** The first line of its docstring; empty if there is none. */
+  /** The first line of its docstring; empty without one. */
   readonly summary: string;
 }
 

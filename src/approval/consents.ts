@@ -26,7 +26,7 @@ interface ConsentsOptions {
   readonly log?: Logger;
 }
 
-/** What is remembered about a call. */
+/** The consent that applies to a call, if there is one. */
 type Recollection =
   | {
     readonly decision: "allow" | "deny";
@@ -36,7 +36,7 @@ type Recollection =
   | {
     /** No consent applies. */
     readonly decision: undefined;
-    /** What has changed since a consent was given and invalidated it; `undefined` if there was none. */
+    /** The changes since a consent was given that invalidated it; `undefined` without a consent. */
     readonly changes: readonly string[] | undefined;
   };
 

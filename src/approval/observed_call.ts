@@ -34,7 +34,7 @@ export interface CallTarget {
   readonly toolHash?: string;
 }
 
-/** What is known about a call when it begins. */
+/** The facts about a call when it begins. */
 interface CallBeginning {
   /** The execution that it comes from. */
   readonly cell?: Cell;
@@ -56,7 +56,7 @@ export class ObservedCall {
   readonly request: McpRequest | undefined;
   /** When it began. */
   readonly time: Date = new Date();
-  /** What it would reach, once known. */
+  /** Its target, once known. */
   target: CallTarget | undefined;
   /** The tool as its server describes it, once known. */
   tool: Tool | undefined;

@@ -13,7 +13,7 @@ export type RefusalType =
 export interface Refusal {
   /** A refusal accepts nothing. */
   readonly accepted: false;
-  /** What kind of refusal it is. */
+  /** The kind of refusal. */
   readonly type: RefusalType;
   /** The reason, in words for the calling code. */
   readonly reason: string;

@@ -46,7 +46,7 @@ export interface ElicitationSource {
   readonly callId?: string;
 }
 
-/** What {@linkcode ElicitationRequest} needs besides its question. */
+/** Options of {@linkcode ElicitationRequest} besides its question. */
 export interface ElicitationRequestOptions {
   /** The request's id; random by default. */
   id?: string;

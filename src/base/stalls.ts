@@ -4,10 +4,10 @@ import type { Logger } from "./log.ts";
 const MAX_STALL_MS = 500;
 const TICK_MS = 250;
 
-/** What this process has begun to do last, and since when. */
+/** The work that this process began last, and when it began. */
 let doing = "starting";
 let since = performance.now();
-/** What has taken longest since the last turn. */
+/** The longest work since the last turn. */
 let longest = { what: doing, ms: 0 };
 
 /** Notes what begins now, in case it keeps everything else waiting. */

@@ -148,7 +148,7 @@ function parseBody(text: string): unknown {
 
 /** How long a second approver waits for the first one to detach. */
 const TURN_MS = 5000;
-/** How long a socket may take to open, and how long it is kept without a sign of life. */
+/** The time limit for a socket to open, and how long it is kept without a sign of life. */
 const OPEN_MS = 10_000;
 const IDLE_S = 30;
 /** The client ends the connection if a message is longer. */

@@ -459,7 +459,7 @@ class Limit implements Disposable {
   /** Waits for a promise, or until the time is up. */
   of<T>(promise: Promise<T>): Promise<T | typeof LATE> {
     this.#timer ??= setTimeout(() => {
-      // What came while this process was busy is read first.
+      // First read the bytes that arrived while this process was busy.
       this.#timer = setTimeout(() => this.#passed.resolve(LATE));
     }, this.#ms);
     return Promise.race([promise, this.#passed.promise]);
@@ -485,7 +485,7 @@ const PER_VALUE = 400;
 /** A share of nothing, which need not be returned. */
 const FREE: Disposable = { [Symbol.dispose]() {} };
 
-/** The host memory that all calls of a kernel may take together. Further ones wait; answers are refused. */
+/** The limit on host memory for all calls of a kernel together. Further ones wait; answers are refused. */
 class CallMemory {
   readonly #bodies = new Semaphore(BODIES);
   readonly #requests = new Semaphore(REQUESTS);

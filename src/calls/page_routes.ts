@@ -67,7 +67,7 @@ export class PageRoutes {
     }
   }
 
-  /** Tells open pages that the session has ended. */
+  /** Informs open pages that the session has ended. */
   async close(): Promise<void> {
     await this.#sockets.close();
   }

@@ -53,9 +53,9 @@ export class ToolRunner implements AsyncDisposable {
   readonly registry: ServerRegistry;
   /** Receives the approver of calls. */
   readonly channel: ApprovalChannel;
-  /** What servers report: progress, logs, changes of their tools. */
+  /** Reports of servers: progress, logs, changes of their tools. */
   readonly events: ServerEvents = new ServerEvents();
-  /** Receives who answers the servers' questions. */
+  /** Receives the handler that answers the servers' questions. */
   readonly elicitations: ElicitationChannel;
 
   /**
@@ -452,7 +452,7 @@ export interface ToolRunnerOptions extends
     | "trust"
   > {}
 
-/** What an executor sets beside them. */
+/** Options that an executor adds. */
 export interface OwnRunnerOptions extends ToolRunnerOptions, Pick<OwnOptions, "parentWorkspace"> {
   /** The settings files that already running code cannot write to; by default those that exist now. */
   settingsFiles?: readonly string[];

@@ -34,7 +34,7 @@ export interface ToolServerOptions extends ToolRunnerOptions {
   kernelToken?: string;
 }
 
-/** What an executor sets beside them. */
+/** Options that an executor adds. */
 export interface OwnServerOptions extends ToolServerOptions, OwnRunnerOptions {
   /**
    * The journal of a durable session, which makes sure that each call is made only once, however often
@@ -151,7 +151,7 @@ export class ToolServer implements AsyncDisposable {
     const listening = { token, log };
     const applicationDoor: Door = listen((request) => door.handle(request), listening, stack);
     stack.defer(async () => void await settledWithin(door.close(), FAREWELL_MS));
-    stack.use(runner); // ends first: what it still has to answer must not keep the doors open
+    stack.use(runner); // ends first: its pending answers must not keep the doors open
     if (journal !== undefined) {
       stack.defer(async () => {
         kernel.cut(); // without answers: the next tool server answers these calls

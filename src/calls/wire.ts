@@ -30,7 +30,7 @@ export interface WireError {
   readonly signal?: string;
 }
 
-/** What code in the kernel can call. */
+/** The calls that code in the kernel can make. */
 const CALLS = ["run", "catalog", "approve"] as const;
 
 const callHead = z.strictObject({

@@ -43,7 +43,7 @@ interface Pending {
 /** Checks cells before they run: the kernel finds undefined names, a type checker wrong calls of tools. */
 export class CodeChecker implements Disposable {
   readonly #options: CheckerOptions;
-  /** What the checker has to know of each cell so far. */
+  /** The checker's record of each cell so far. */
   readonly #history: string[] = [];
   #session: Promise<Session> | undefined;
   /** The session, once the checker knows the history. */
@@ -231,7 +231,7 @@ function inOrder(problems: readonly CodeProblem[]): CodeProblem[] {
   return problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
 
-/** What a failed cell looks like to later ones: each of its names may have any value. */
+/** The form of a failed cell for later ones: each of its names may have any value. */
 function afterFailure({ bound, imports }: Inspection): string {
   const unknown = bound.length === 0 ? [] : [`from _unknown import ${bound.join(", ")}`];
   return [...unknown, ...imports].join("\n") + "\n";

@@ -82,7 +82,7 @@ const inspection = z.object({
   })).max(MAX_NAMES),
 });
 
-/** What the kernel knows about code before it runs. */
+/** The kernel's knowledge of code before it runs. */
 export type Inspection = Readonly<z.infer<typeof inspection>>;
 
 const syntax = z.object({

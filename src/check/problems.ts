@@ -398,7 +398,7 @@ function positional({ text, fields }: Called): string {
   return `${text} takes its arguments (${names}) as keywords, or all of them as Params`;
 }
 
-/** What numbered names have in common: one of them is no misspelling of another. */
+/** The common part of numbered names: one of them is no misspelling of another. */
 function withoutDigits(name: string): string {
   return name.replaceAll(/\d/g, "");
 }

@@ -25,7 +25,7 @@ export function shownNames(tools: readonly NamedTool[]): string[] {
 }
 
 /**
- * What the check of code found.
+ * The findings of a check of code.
  *
  * @example
  * ```ts
@@ -37,9 +37,9 @@ export function shownNames(tools: readonly NamedTool[]): string[] {
  * ```
  */
 export class CheckReport {
-  /** What fails every time the code runs, in the order of the code. */
+  /** Failures that happen every time the code runs, in the order of the code. */
   readonly problems: readonly CodeProblem[];
-  /** What may fail, such as an argument that may be `None`. */
+  /** Possible failures, such as an argument that may be `None`. */
   readonly notes: readonly CodeProblem[];
   /** The tools that the code names. This is what the code claims; nothing verifies it. */
   readonly tools: readonly NamedTool[];

@@ -280,7 +280,7 @@ function unwritableFix(error: Error): string {
     : `; set ${variables.join(" or ")} to a folder that you can write to`;
 }
 
-/** What to do about the `.ipybox` of another user. */
+/** The fix for the `.ipybox` of another user. */
 function foreignState(state: string): string {
   const uid = ownerOf(state);
   if (uid === undefined || uid === Deno.uid()) return "";

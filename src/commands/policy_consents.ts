@@ -48,7 +48,7 @@ export async function forgetConsents(
 export interface ConsentFinding {
   readonly decision: "allow" | "deny";
   readonly rule: string;
-  /** What changed about the server since; the decision counts only if nothing did. */
+  /** The server's changes since; the decision counts only without any. */
   readonly changes: readonly string[];
 }
 
@@ -88,10 +88,10 @@ function shown({ salt: _salt, bound: _bound, arguments: args, ...consent }: Cons
   return { ...consent, arguments: args === undefined ? any : "exactly these" };
 }
 
-// What a policy allows without asking, for the person who is to accept it.
+// The calls that a policy allows without asking, for the person who accepts it.
 
 interface Grants {
-  /** What it is, in ipybox's words. */
+  /** Its kind, in ipybox's words. */
   readonly heading: string;
   /** The details, in the words of the policy. */
   readonly items: readonly string[];

@@ -43,7 +43,7 @@ const READING = `{
       "annotations": { "readOnlyHint": true }
     }`;
 
-/** What `ipybox policy init` writes; `servers` is the JSON of the servers whose annotations count. */
+/** The file that `ipybox policy init` writes; `servers` is the JSON of the servers whose annotations count. */
 const PRESETS: Readonly<Record<string, (servers: string) => string>> = {
   reads: (servers) =>
     `{

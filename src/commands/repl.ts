@@ -118,7 +118,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** Where a new notebook is to be. The folder stays the one that it was before code ran. */
+/** The path of a new notebook. Its folder stays the one from before code ran. */
 async function notebookAt(path: string | undefined) {
   if (path === undefined) return undefined;
   if (!isNotebook(path)) {

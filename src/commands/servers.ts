@@ -51,7 +51,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** What is known about a server without starting it. */
+/** Facts about a server that need no start. */
 async function statesOf(name: string, params: ServerParams, workspace: string): Promise<string[]> {
   const tools = await readPackage(mcptoolsOf(workspace), name);
   const states = tools === undefined

@@ -25,7 +25,7 @@ import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.t
 import { type Installation, showInstallation } from "./install.ts";
 import { printable } from "./terminal/columns.ts";
 
-/** What code that works with data is expected to have. */
+/** The packages that code for data analysis expects. */
 export const DATA_PACKAGES: readonly string[] = [
   ...["numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "pillow"],
   ...["openpyxl", "pyarrow", "requests", "beautifulsoup4"],
@@ -97,7 +97,7 @@ export interface SetUpOptions {
   sandbox?: boolean;
   /** The contents of the managed environment; by default what kernels need. */
   recipe?: EnvironmentRecipe;
-  /** Called with each line of progress. There is none if there is nothing to install. */
+  /** Called with each line of progress; never, if there is nothing to install. */
   onProgress?: (line: string) => void;
   /** Stops it, and removes incomplete results. */
   signal?: AbortSignal;
@@ -105,7 +105,7 @@ export interface SetUpOptions {
 
 export interface SetUpResult {
   readonly python: PythonEnvironment;
-  /** What was installed; empty if nothing was missing. */
+  /** The installed packages; empty if none was missing. */
   readonly installed: readonly string[];
 }
 

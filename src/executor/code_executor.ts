@@ -429,7 +429,7 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Tells whether code is complete or needs more lines.
+   * Reports whether code is complete or needs more lines.
    *
    * @param code The IPython code typed so far.
    * @param options How long to wait for the answer.
@@ -790,7 +790,7 @@ export class CodeExecutor implements AsyncDisposable {
 /** The time for code that ended while no process was attached to say so, if its limit is almost used up. */
 const FAREWELL_MS = 2000;
 
-/** How long a check may take if no execution waits for it. */
+/** The time limit for a check if no execution waits for it. */
 const CHECK_TIMEOUT_MS = 20_000;
 
 /** The context of an execution during its turn. */

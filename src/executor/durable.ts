@@ -118,7 +118,7 @@ const keptSchema = z.object({
   }).optional(),
 });
 
-/** What a host leaves for the next one. */
+/** The state that a host leaves for the next one. */
 export type KeptState = Readonly<z.infer<typeof keptSchema>>;
 
 /** The longest code that is kept for the next host, which needs it for line numbers. */
@@ -196,7 +196,7 @@ export class SessionState {
   }
 }
 
-/** Reads what the previous host left. */
+/** Reads the state that the previous host left. */
 export function keptState({ id }: SessionRecord, { kept }: SessionStatus): KeptState {
   const parsed = keptSchema.safeParse(kept);
   if (parsed.success) return parsed.data;
@@ -327,7 +327,7 @@ export function refuseOfClient(record: SessionRecord): void {
   );
 }
 
-/** Whether its code was running when the last host detached: what it has asked since then is unknown. */
+/** Whether its code was running when the last host detached: its later requests are unknown. */
 export function wentOn({ status }: ListedSession): boolean {
   if (status === undefined || status.attached) return false;
   return keptSchema.safeParse(status.kept).data?.execution?.ended === false;
@@ -407,7 +407,7 @@ async function oneClaim(root: string, claim: Claim): Promise<AsyncDisposable | C
   return holder ?? await lockRecord(claims, claim);
 }
 
-/** How long a session may take to start. A younger one may not yet have a record or a supervisor. */
+/** The time limit for a session to start. A younger one may not yet have a record or a supervisor. */
 const STARTING_MS = 10 * 60_000;
 
 /** Lists the user's durable sessions, and those lost in the last day; older ones are removed. */

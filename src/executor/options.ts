@@ -82,7 +82,7 @@ export interface CodeExecutorOptions {
    */
   check?: CheckMode;
   /**
-   * How long a tool call may take once it is approved, in milliseconds; then it is cancelled.
+   * The time limit for a tool call once it is approved, in milliseconds; then it is cancelled.
    *
    * @default {undefined} forever
    */
@@ -236,7 +236,7 @@ export interface DurableOptions {
   readonly name?: string;
 }
 
-/** What ipybox's own programs set beside the options. */
+/** Options that only ipybox's own programs set. */
 export interface OwnOptions {
   /** The workspace of a session's folder: its permanent decisions count, and its packages, too. */
   parentWorkspace?: string;
@@ -273,7 +273,7 @@ export interface DetachOptions {
   readonly code?: string;
 }
 
-/** What happens to code that is certain to fail. */
+/** How to treat code that is certain to fail. */
 export type CheckMode = "off" | "warn" | "block";
 
 /** Options of `CodeExecutor.execute()`. */

@@ -137,7 +137,7 @@ export async function startParts(
   return { workspace, kernel, tools, packages, checker, durable: durableParts };
 }
 
-/** Says what Python lacks, if that may be why a start has failed. */
+/** Names the packages that Python lacks, if that may be why a start has failed. */
 async function orWhatPythonLacks<T>(
   start: Promise<T>,
   python: PythonEnvironment | undefined,

@@ -34,7 +34,7 @@ export interface OpenFile extends AsyncDisposable {
   readonly bytes: ReadableStream<Uint8Array>;
 }
 
-/** What is in a folder. */
+/** An entry of a folder. */
 export interface Entry {
   readonly name: string;
   /** `"other"` stands for pipes, sockets and devices. */

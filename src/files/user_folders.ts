@@ -108,7 +108,7 @@ function closeToOthers(folder: string, mode: number): void {
   try {
     Deno.chmodSync(folder, mode & 0o755);
   } catch {
-    // Its file system has no modes, or cannot be written to: what is in it is as it was made.
+    // Its file system has no modes, or is read-only: its files are as they were created.
   }
 }
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 /**
- * What holds for shell commands in a kernel: nothing, or that the host must approve them, or also
+ * The rule for shell commands in a kernel: none, or that the host must approve them, or also
  * that code can start processes in no other way.
  */
 export type ShellGuard = "none" | "approval" | "escape";
@@ -15,13 +15,13 @@ export interface BootstrapConfig {
   readonly workingDir?: string;
   /** Whether each execution starts in that directory again. */
   readonly restoreWorkingDir: boolean;
-  /** What holds for shell commands. */
+  /** The rule for shell commands. */
   readonly shell: ShellGuard;
   /** Whether the sandbox may be why code fails. */
   readonly sandboxed: boolean;
   /** How a missing package is installed, if it can be. */
   readonly installer?: Installer;
-  /** What opens the tool server to code; one started ahead gets it only when it begins. */
+  /** Opens the tool server to code; a kernel started ahead gets it only when it begins. */
   readonly toolToken?: string;
 }
 

@@ -61,7 +61,7 @@ export class KernelClient implements AsyncDisposable {
   }
 
   /**
-   * Tells whether code is complete or needs more lines.
+   * Reports whether code is complete or needs more lines.
    *
    * @param code IPython code, as far as it is typed.
    * @param options How long the answer is waited for.

@@ -42,7 +42,7 @@ import type { SupervisedLauncher } from "./supervisor.ts";
 export class KernelGateway implements AsyncDisposable {
   /** Where it answers: a loopback address. */
   readonly url: URL;
-  /** What it wants as `Authorization: token …`. */
+  /** The token to send as `Authorization: token …`. */
   readonly token: string;
   /** The folder in which each of its kernels has its home directory. */
   readonly sessionDir: string;
@@ -53,9 +53,9 @@ export class KernelGateway implements AsyncDisposable {
    * runs; never without the sandbox.
    */
   readonly kernelsApart: boolean;
-  /** What one process of the executed code may use; `null` for no limit. */
+  /** The limits of one process of the executed code; `null` for no limit. */
   readonly limits: EffectiveLimits;
-  /** Resolves, never rejects, when it has ended, however that came. */
+  /** Resolves once the gateway has exited, for whatever reason; never rejects. */
   readonly exited: Promise<ProcessEvidence>;
 
   readonly #parts: AsyncDisposableStack;
@@ -174,7 +174,7 @@ export class KernelGateway implements AsyncDisposable {
   }
 }
 
-/** What another host has to know of a gateway. */
+/** The facts about a gateway that another host needs. */
 export interface LastingFacts {
   readonly token: string;
   readonly sessionDir: string;
@@ -183,18 +183,18 @@ export interface LastingFacts {
   readonly sandboxed: boolean;
   readonly kernelsApart: boolean;
   readonly limits: EffectiveLimits;
-  /** What has to be copied to its kernels. */
+  /** The folders to copy to its kernels. */
   readonly copied?: CopiedFolders | undefined;
 }
 
 /** Options of a gateway that runs already. */
 type AttachOptions = Pick<KernelGatewayOptions, "kernelDoor" | "startTimeoutMs" | "signal" | "log">;
 
-/** What a start works with. */
+/** The parts of a start. */
 interface Start<Options = KernelGatewayOptions> {
   readonly options: Options;
   readonly deadline: AbortSignal;
-  /** What is known of the process so far. */
+  /** The facts known about the process so far. */
   readonly state: { process?: LauncherProcess };
 }
 
@@ -207,7 +207,7 @@ interface Running {
   readonly checker: () => CheckerProcess | undefined;
   readonly sync?: ((isChanged?: boolean) => Promise<void>) | undefined;
   readonly file?: (() => ByteStream | undefined) | undefined;
-  /** What keeps it where it outlives this process. */
+  /** Keeps it where it outlives this process. */
   readonly launcher?: SupervisedLauncher | undefined;
 }
 
@@ -233,7 +233,7 @@ async function attachIn(
   return { facts, ...copying(launched, facts), port, process: launcher, exited, launcher };
 }
 
-/** What the host copies to where kernels are, and the checker, which reads copies there. */
+/** The folders that the host copies to the kernels and to the checker, which reads the copies. */
 function copying(launched: Launched, facts: LastingFacts) {
   const { copied } = facts;
   const files = copied && new RemoteFiles(launched.link);
@@ -318,7 +318,7 @@ function openChecker(
 }
 
 /**
- * Waits until a gateway answers a request. It is sent once: what listens is there from the start,
+ * Waits until a gateway answers a request. It is sent once: the listener is there from the start,
  * and answers as soon as the gateway is up.
  *
  * This is plain HTTP over a plain socket, because `fetch` might go through a proxy of the user's.
@@ -359,7 +359,7 @@ interface GatewayParts {
   readonly durable: boolean;
 }
 
-/** What the launcher is told to start. Only its stdin carries the token. */
+/** The launcher's orders. Only its stdin carries the token. */
 function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayParts): unknown {
   const { python, paths, workspace, copied, rlimits } = place;
   const { kernelEnv = {}, kernelToken, packages = [] } = options;

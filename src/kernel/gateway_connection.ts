@@ -35,7 +35,7 @@ export interface GatewayAddress {
   readonly kernelsApart?: boolean;
   /** Whether kernels run in a sandbox. */
   readonly sandboxed?: boolean;
-  /** What one process of the executed code may take, so that errors can say so. */
+  /** The limits of one process of the executed code, so that errors can name them. */
   readonly limits?: EffectiveLimits;
 }
 
@@ -56,7 +56,7 @@ interface ConnectionOptions {
   readonly owned?: boolean;
 }
 
-/** How long a gateway may take to show that it still answers. */
+/** The time limit for a gateway to show that it still answers. */
 const PROBE_TIMEOUT_MS = 1000;
 
 /** How long to wait for the exit status of a gateway that is gone. */
@@ -85,7 +85,7 @@ export class GatewayConnection implements AsyncDisposable {
   async death(): Promise<unknown> {
     if (this.address.exited === undefined) return undefined;
     if (!this.ended.aborted && await this.#answers()) return undefined;
-    await settledWithin(this.address.exited, EVIDENCE_TIMEOUT_MS); // of which `ended` hears first
+    await settledWithin(this.address.exited, EVIDENCE_TIMEOUT_MS); // `ended` settles first
     return this.ended.reason;
   }
 

@@ -257,7 +257,7 @@ export class KernelSocket implements AsyncDisposable {
     }
   }
 
-  /** Sends a message. After the socket was closed it is dropped; {@linkcode closed} tells. */
+  /** Sends a message. It is dropped once the socket is closed, which {@linkcode closed} reports. */
   send(data: string | ArrayBuffer): void {
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(data);
   }
@@ -297,7 +297,7 @@ export class KernelRequest {
 
   #isIdle = false;
 
-  /** @param listeners Who hears of what it leads to. */
+  /** @param listeners Receive its replies. */
   constructor(listeners: RequestListeners = {}) {
     this.#listeners = listeners;
     this.done = Promise.all([this.#reply.promise, this.#idle.promise]).then(([reply]) => reply);

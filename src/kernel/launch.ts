@@ -20,7 +20,7 @@ export type KernelDoorTarget =
 /** The process of a launcher, whether this process or a supervisor has started it. */
 export interface LauncherProcess
   extends Pick<ManagedProcess, "pid" | "pipes" | "stderrTail" | "stop"> {
-  /** What its supervisor says of its end, or of who else has it now. */
+  /** The supervisor's report of its end, or of its new host. */
   readonly ending?: KernelDiedError | undefined;
   /** How often it is asked for a sign of life, where its end may not show otherwise. */
   readonly beatMs?: number | undefined;
@@ -55,7 +55,7 @@ function leadTo(target: KernelDoorTarget): (stream: ByteStream) => Promise<void>
   return async (stream) => await joinStreams(stream, new SocketStream(await Deno.connect(target)));
 }
 
-/** How long a launcher may take to end whose link is broken, before that is told without it. */
+/** How long to wait for the exit status of a launcher whose link broke. */
 const BROKEN_MS = 2000;
 
 /** How the gateway ended, from the launcher if it could still say so. */
@@ -67,7 +67,7 @@ async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEv
     broken = `${messageOf(error)}\n`;
   }
   const stopping = process.stop(); // without a link nothing can be done with it
-  // What broke the link may not end soon, and why it was broken is known.
+  // The launcher may not end soon, and the reason for the broken link is known.
   const isOver = broken === "" || await settledWithin(stopping, BROKEN_MS);
   const own = isOver ? await stopping : { exitCode: null, signal: null };
   const exit = await link.exit ?? own;

@@ -73,7 +73,7 @@ export async function localPlace(
       return { command: [launches, ...args], readable, readOnly, writable };
     });
     contents.catch(() => {});
-    // If Python does not work, its own error says more than that of what it was to do.
+    // If Python does not work, its own error says more than that of its task.
     const unlessPython = async (error: unknown): Promise<never> => {
       await located;
       throw error;
@@ -196,7 +196,7 @@ export async function explainLocal(
   );
 }
 
-/** What this machine lacks. It is checked only after a failure, because that takes time and permissions. */
+/** The parts that this machine lacks. Checked only after a failure: it takes time and permissions. */
 async function lackOf(cause: unknown): Promise<SandboxUnavailableError | undefined> {
   try {
     await requireSandboxPrerequisites();

@@ -32,7 +32,7 @@ const MAX_FILES = 20_000;
 const MAX_DEPTH = 32;
 const MAX_BYTES = 64 << 20;
 
-/** How long it may take to put a folder there. */
+/** The time limit for putting a folder there. */
 const COPY_MS = 300_000;
 
 const answerSchema = z.object({ error: z.string().nullable() });

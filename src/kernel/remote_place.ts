@@ -214,7 +214,7 @@ export async function remotePlace(
 }
 
 /**
- * Refuses a durable session in a container without Landlock. What reconnects it starts beside code, as the
+ * Refuses a durable session in a container without Landlock. Its reconnecting program starts beside code, as the
  * same user and without the system call filter: code could trace that, and take its place.
  */
 export function requireApart(
@@ -398,7 +398,7 @@ async function containerOf(
   });
 }
 
-/** What the carrier's mounts must look like from inside; `null` if that cannot be determined. */
+/** The carrier's mounts as they must look from inside; `null` if that cannot be determined. */
 async function mountsSeen({ mounts = [] }: Carrier): Promise<SeenMounts | null> {
   // Deno lets only programs with all permissions read this file.
   if (mounts.length === 0 || Deno.build.os !== "linux" || !isAllGranted()) return null;
@@ -410,7 +410,7 @@ async function mountsSeen({ mounts = [] }: Carrier): Promise<SeenMounts | null> 
   return { kernel, files };
 }
 
-/** What is kept and masked in a workspace, for engines. */
+/** The protected and masked paths of a workspace, for engines. */
 async function mountedPaths(
   workspace: string,
   { keep, mask }: Pick<View, "keep" | "mask">,
@@ -495,7 +495,7 @@ function requireFit(
 const BUILD =
   `In a checkout of ipybox: docker build --file packaging/kernel-image/Dockerfile --tag ${DEFAULT_IMAGE} .`;
 
-/** How long a command may take to exit after it has left the launcher to a supervisor. */
+/** The time limit for a command to exit after it has left the launcher to a supervisor. */
 const LEAVE_MS = 500;
 
 /** The command that carries a launcher. How it exits says nothing about the launcher's exit. */
@@ -597,7 +597,7 @@ class RemoteProcess implements LauncherProcess {
     deadline.throwIfAborted();
     await this.stop();
     const text = this.stderrTail.trim();
-    // What another machine says must not look like a line of ours.
+    // Text from another machine must not look like a line of ours.
     const said = text.replaceAll("\n", "\n  ") || "it ended without a message";
     throw new EnvironmentNotReadyError(
       `Cannot start a kernel with ${this.#carrier.name}: ${said}`,

@@ -7,19 +7,19 @@ import { HeldFolder } from "../files/private_folder.ts";
 
 /** Where the folders of one gateway are, on this machine or on another one. */
 export class SessionPaths {
-  /** What kernels see and write. */
+  /** Files that kernels see and write. */
   readonly session: string;
   /** Our programs in it, which must not be changed. */
   readonly launcher: string;
   /** The kernel's half of the tool runtime, which must not be changed. */
   readonly runtime: string;
-  /** What describes generated modules to the type checker. */
+  /** The stubs of generated modules, for the type checker. */
   readonly stubs: string;
   /** In which each kernel gets its own folder, its home directory. */
   readonly kernels: string;
-  /** What only the host sees. */
+  /** Files that only the host sees. */
   readonly hostPrivate: string;
-  /** What is at `/tmp` in a sandbox that ipybox makes. */
+  /** The folder at `/tmp` in a sandbox that ipybox makes. */
   readonly temporary: string;
   /** A file that nobody inside may open, and that no rule of the sandbox names. */
   readonly canary: string;

@@ -1,5 +1,5 @@
 /**
- * What a kernel says of code that is being typed. Its answers come from where executed code runs, so
+ * A kernel's answers about code that is being typed. They come from where executed code runs, so
  * they are checked.
  *
  * Positions are counted in code points on Jupyter's wire, and in UTF-16 code units here.
@@ -26,11 +26,11 @@ export interface TypedCodeOptions {
 export interface CodeStatus {
   /** `"incomplete"` code wants more lines; `"invalid"` code has an error that more cannot mend. */
   readonly status: "complete" | "incomplete" | "invalid" | "unknown";
-  /** What the next line of incomplete code begins with: spaces and tabs. */
+  /** The indentation of the next line of incomplete code: spaces and tabs. */
   readonly indent: string;
 }
 
-/** What can stand at a position of code. */
+/** The completions at a position of code. */
 export interface CodeCompletions {
   /** The texts, of which each can replace what stands from `start` to `end`. */
   readonly matches: readonly string[];

@@ -16,13 +16,13 @@ const CONGESTED = 1 << 20;
 /** How many bytes may wait to be sent at all. Only a launcher that stops reading reaches this. */
 const MAX_OUTBOX = 64 << 20;
 
-/** What a frame that waits takes beside its bytes. The other side can ask for any number of small ones. */
+/** The memory of a waiting frame beside its bytes. The other side can ask for any number of small ones. */
 const FRAME_COST = 512;
 
 /** The most bytes in one write. */
 const MAX_BATCH = 1 << 18;
 
-/** What {@linkcode Link.open} needs. */
+/** Options of {@linkcode Link.open}. */
 interface LinkOptions {
   /** The launcher's stdin and stdout, which the link now owns. */
   pipes: ByteStream;
@@ -35,7 +35,7 @@ interface LinkOptions {
   beatMs?: number | undefined;
 }
 
-/** How long a launcher that reads nothing any more may take to say the rest. */
+/** The time limit for a launcher that reads nothing any more to say the rest. */
 const LAST_WORDS_MS = 2000;
 
 /** After how many questions without an answer the launcher is given up. */
@@ -93,7 +93,7 @@ export class Link implements AsyncDisposable {
     return new Link(options);
   }
 
-  /** Tells the launcher what to start. */
+  /** Sends the launcher its program to start. */
   start(spec: unknown): void {
     this.#send(encodeFrame(FrameType.START, 0, new TextEncoder().encode(JSON.stringify(spec))));
   }
@@ -258,7 +258,7 @@ export class Link implements AsyncDisposable {
     }
   }
 
-  /** The launcher reads nothing any more. What it said last, such as how the server ended, is still read. */
+  /** The launcher reads nothing any more. Its last words, such as how the server ended, are still read. */
   #stopSending(): void {
     if (this.#ended) return;
     this.#lastWords = new Deadline(LAST_WORDS_MS, { onPassed: () => this.#end() });
@@ -338,7 +338,7 @@ export class LinkPort implements AsyncDisposable {
     this.#accepting = acceptAll(this.#listener, (connection) => this.#accept(connection));
   }
 
-  /** Listens on a free port of 127.0.0.1. Whoever knows the token has it in the first bytes that they send. */
+  /** Listens on a free port of 127.0.0.1. A connection must begin with the token. */
   static open(link: Link, token: string): LinkPort {
     return new LinkPort(link, token);
   }

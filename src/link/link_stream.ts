@@ -8,7 +8,7 @@ const WINDOW: number = 1 << 18;
 /** The most bytes in one frame. */
 const CHUNK = 1 << 16;
 
-/** What a stream needs from its link. */
+/** The parts of its link that a stream needs. */
 export interface StreamOwner {
   /** Sends a frame. */
   send(frame: Uint8Array): void;

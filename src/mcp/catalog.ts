@@ -1,5 +1,5 @@
 /**
- * What servers offer besides tools: resources, prompts and completions of their arguments.
+ * Offers of servers besides tools: resources, prompts and completions of their arguments.
  *
  * @module
  */

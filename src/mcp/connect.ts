@@ -300,7 +300,7 @@ class Attempt implements Disposable {
     return this.deadline.timeoutMs / 1000;
   }
 
-  /** What took too long, for error messages. */
+  /** The step that took too long, for error messages. */
   get waited(): string {
     return `did not complete the MCP handshake within ${this.seconds} s`;
   }

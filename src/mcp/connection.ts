@@ -50,7 +50,7 @@ import {
   type Tool,
 } from "./tools.ts";
 
-/** What a {@linkcode McpConnection} is made of. */
+/** The parts of a {@linkcode McpConnection}. */
 interface McpConnectionParts {
   /** The server's registered name. */
   readonly serverName: string;
@@ -64,7 +64,7 @@ interface McpConnectionParts {
   readonly hooks?: ServerHooks;
   /** The login to a remote server. */
   readonly session?: OAuthSession;
-  /** What to dispose of when the connection has ended. */
+  /** Disposed of when the connection has ended. */
   readonly belongings?: AsyncDisposable;
   /** The folder that was created for the server, if that is its working directory. */
   readonly ownFolder?: string;
@@ -169,7 +169,7 @@ export class McpConnection implements AsyncDisposable {
     return this.#client.getServerVersion();
   }
 
-  /** What the server says about itself for models, if it says anything. */
+  /** The server's instructions for models, if any. */
   get instructions(): string | undefined {
     return this.#client.getInstructions();
   }
@@ -477,7 +477,7 @@ const MAX_TEXT = 64 * 1024;
 const MAX_FILES = 50;
 const MAX_LENGTH = 500;
 
-/** What separates words, and the paths among them, in a text. */
+/** Separates words, and the paths among them, in a text. */
 const SEPARATORS = /[\s"'`()[\]{}<>,;|]/;
 
 /** Finds a file in a server's own folder that a text mentions. */

@@ -64,7 +64,7 @@ export function parseLine(
   });
 }
 
-/** What every message has, and few other lines. */
+/** A text that every message has, and few other lines. */
 const MESSAGE = '"jsonrpc"';
 
 /** Parses a message for the SDK. */
@@ -153,7 +153,7 @@ function documentsIn(text: string): string[] {
 
 const TOP_NAME = /"(id|method)"\s*:\s*(?:(-?\d+)|"([^"\\]*)")?/y;
 
-/** What the names of a message say, although the message is not JSON. */
+/** The fields of a message, although the message is not JSON. */
 function topOf(
   text: string,
 ): { readonly id: RequestId | undefined; readonly isRequest: boolean } {

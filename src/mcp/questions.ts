@@ -99,13 +99,13 @@ export interface FormOption {
   readonly title: string;
 }
 
-/** What all form fields have in common. The texts come from the server, unchecked. */
+/** The common part of all form fields. The texts come from the server, unchecked. */
 export interface FormFieldBase {
   /** The field's name in the answer. */
   readonly name: string;
   /** Its display name. */
   readonly title: string;
-  /** What it is for. */
+  /** Its purpose. */
   readonly description?: string;
   /** Whether the answer must contain it. */
   readonly required: boolean;
@@ -336,7 +336,7 @@ export function checkForm(
   return problems;
 }
 
-/** What a value should be instead; `undefined` if it is valid. */
+/** The requirement that a value misses; `undefined` if it is valid. */
 function problemOf(field: FormField, value: unknown): string | undefined {
   switch (field.type) {
     case "text":

@@ -66,7 +66,7 @@ export interface RoundRequest {
 /** A cell whose questions went to the client. */
 interface Round<Cell> {
   readonly run: Cell;
-  /** What the user was shown; later requests are asked next. */
+  /** The requests that the user was shown; later ones are asked next. */
   readonly shown: readonly PersonRequest[];
   /** Whether the client's request is still open, so that its abortion is noticed. */
   readonly isOpen: boolean;

@@ -163,7 +163,7 @@ function errorReport(error: unknown, message: string): CellReport["error"] {
   return { name: error instanceof Error ? error.name : "Error", message, traceback: "" };
 }
 
-/** What a model can do about a missing server. */
+/** The fix for a missing server that a model can apply. */
 function serverAdvice(error: CodeExecutionError): string {
   const server = missingServer(error);
   return server === undefined ? "" : `\n${server}: see search_tools`;

@@ -62,5 +62,5 @@ export async function pageLinkOf(session: RunningSession): Promise<string> {
   return z.object({ url: z.url() }).parse(JSON.parse(text)).url;
 }
 
-/** How long a session may take to answer. */
+/** The time limit for a session to answer. */
 const ANSWER_MS = 10_000;

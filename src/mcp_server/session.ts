@@ -280,7 +280,7 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /** Called after a reset: what an earlier cell would have said of its kernel is over. */
+  /** Called after a reset: reports of earlier cells on their kernel are obsolete. */
   startOver(): void {
     this.#lastCell = undefined;
   }

@@ -16,7 +16,7 @@ export interface Carrier {
   readonly start?: readonly StartCommand[] | undefined;
   /** Commands that find it and wait for it, in order, after its creation and when a host returns to it. */
   readonly find?: readonly StartCommand[] | undefined;
-  /** The command that tells why it is gone. */
+  /** The command that explains why it is gone. */
   readonly fate?: StartCommand | undefined;
   /** The command that starts a program there. */
   command(program: readonly string[]): readonly string[];

@@ -23,7 +23,7 @@ import {
 /** Options of {@linkcode buildPythonEnvironment}. */
 export interface BuildOptions {
   /**
-   * What the environment is made of.
+   * The inputs of the environment.
    *
    * @default {what kernels need}
    */

@@ -22,7 +22,7 @@ export interface FileHostsOptions {
   readonly onSilent?: (index: string) => void;
 }
 
-/** How long an index may take to answer. */
+/** The time limit for an index to answer. */
 const TIMEOUT_MS = 15_000;
 /** The longest page to read. */
 const MAX_BYTES = 32 * 2 ** 20;

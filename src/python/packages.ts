@@ -69,7 +69,7 @@ export interface PackageFolderOptions {
 export interface InstallOptions {
   /** Stops the installation. Packages installed before stay. */
   readonly signal?: AbortSignal;
-  /** How long the installer may take; half an hour by default. */
+  /** The time limit for the installer; half an hour by default. */
   readonly timeoutMs?: number;
   /** Receives each line that the installer writes. */
   readonly onLine?: (line: string) => void;
@@ -101,7 +101,7 @@ interface StepEnd {
   readonly output: string;
 }
 
-/** What needs no index. */
+/** Requirements that need no index. */
 const OFFLINE: IndexSettings = indexSettings({
   pip: { "no-index": "true" },
   main: "",
@@ -311,7 +311,7 @@ export class PackageFolder {
     return await this.#fetch(job, requirements);
   }
 
-  /** What an installation has changed, and what it did not have to. */
+  /** The changes of an installation, and the requirements that were met already. */
   async #outcome(
     requirements: readonly Requirement[],
     before: readonly InstalledPackage[],
@@ -674,7 +674,7 @@ function titleOf({ name, version }: InstalledPackage): string {
   return `${name} ${version}`;
 }
 
-/** What `install.py` says of packages that running kernels have imported in an older version. */
+/** The report of `install.py` on packages that running kernels have imported in an older version. */
 function keptBy(output: string): string[] {
   const lines = output.matchAll(
     /^Running kernels keep ([\w.-]+ [\w.!+-]+) until they are reset$/gm,

@@ -19,7 +19,7 @@ export interface Prerequisite {
   readonly state: "ok" | "warn" | "missing";
   /** Its version, if known. */
   readonly version: string | null;
-  /** What was found. */
+  /** Describes its state. */
   readonly detail: string;
   /** Its path, if a program may need it. */
   readonly path?: string;

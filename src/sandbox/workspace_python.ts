@@ -22,7 +22,7 @@ import { isOwnProgram, requireOwnProgram } from "./workspace.ts";
 export interface WorkspacePython {
   /** Its path, whose folder has no links. */
   readonly executable: string;
-  /** What it needs besides the workspace: the installation that its environment is based on. */
+  /** Its needs besides the workspace: the installation that its environment is based on. */
   readonly readable: readonly string[];
   /** Runs it in a sandbox without a network, where it can read the workspace. */
   run(args: readonly string[], signal: AbortSignal): Promise<ProgramEnd>;

@@ -1,4 +1,4 @@
-/** Describes servers and tools: what people see of them, and what consents are bound to. */
+/** Describes servers and tools: the text that people see, and the fingerprint that consents are bound to. */
 import type { FingerprintPart } from "../approval/consents.ts";
 import { quoted, visible } from "../approval/call_text.ts";
 import { canonicalJson } from "../json/digest.ts";

@@ -24,7 +24,7 @@ import {
 import { parsedJson } from "../json/plain.ts";
 import { responseOf, type ToolResult } from "../mcp/results.ts";
 
-/** What is known about a tool's results. */
+/** Facts about a tool's results. */
 interface ToolShape {
   /** The server's name. */
   readonly server: string;

@@ -124,7 +124,7 @@ export class StartApproval {
     return await startsUnasked(registry, [serverName, params], options);
   }
 
-  /** What a question about a start is about, and what a registration is bound to. */
+  /** The subject of a question about a start, to which a registration is bound. */
   async evidence(
     serverName: string,
     params: ServerParams,

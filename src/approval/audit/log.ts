@@ -189,7 +189,7 @@ export class AuditLog implements AsyncDisposable {
   }
 }
 
-/** What lines are written with. */
+/** The parts for writing lines. */
 interface OpenLog {
   readonly file: AuditFile;
   /** The key of the hashes that replace secrets. */

@@ -27,7 +27,7 @@ export interface PageTimes {
 
 const LINK_MS = 5 * 60_000;
 const GRACE_MS = 5000;
-/** How long a page may take to load once its link was opened: browsers may have to start first. */
+/** The time limit for a page to load once its link was opened: browsers may have to start first. */
 const LOAD_MS = 30_000;
 
 /** Where calls are asked about, and where the questions of MCP servers are. */
@@ -38,7 +38,7 @@ export interface PersonDesks {
   readonly workspace?: string | undefined;
   /** Looks for other sessions and what waits there, which pages name, too. */
   readonly elsewhere?: (() => Promise<OtherSessions>) | undefined;
-  /** Tells how calls end, which pages show with the decisions on them, until disposed. */
+  /** Reports how calls end, until disposed. Pages show this with the decisions on them. */
   readonly followEnds?: ((follower: (end: CallEnd) => void) => Disposable) | undefined;
 }
 
@@ -61,12 +61,12 @@ export interface OtherSessions {
 export interface OtherSession {
   readonly session: string;
   readonly openedAt: Date;
-  /** What it does; it is `"away"` where no client has come back to it yet. */
+  /** Its state; `"away"` until a client returns to it. */
   readonly state: "starting" | "running" | "idle" | "away";
 }
 
 export interface WaitingRequest {
-  /** What asks, as in `ApprovalRequest.kind`, or `"elicitation"`. */
+  /** The kind of request, as in `ApprovalRequest.kind`, or `"elicitation"`. */
   readonly kind: string;
   readonly serverName: string;
   /** Empty for a question of a server. */
@@ -92,7 +92,7 @@ const MAX_ELSEWHERE = 50;
 const MAX_NAME = 2000;
 
 /**
- * What the application's door serves pages from: the requests, who may see them, and who is there.
+ * The state behind the approval page: the requests, who may see them, and who is there.
  * While somebody is there or expected, it is the fallback of both channels: calls without another
  * approver, and questions of servers, wait for an answer on a page.
  */
@@ -206,7 +206,7 @@ export class PageDesk implements Disposable {
   }
 }
 
-/** What a redeemed code gives: where its page is, and what opens it. */
+/** The result of redeeming a code: the page's path, and the secret that opens it. */
 interface PageSession {
   /** The random part of the page's path. */
   readonly id: string;
@@ -226,7 +226,7 @@ interface Invitation {
 const MAX_INVITATIONS = 32;
 const MAX_SESSIONS = 64;
 
-/** The one-time codes and their sessions, as hashes: looking one up tells nothing by the time it takes. */
+/** The one-time codes and their sessions, as hashes: the time of a look-up reveals nothing. */
 class PageSessions {
   readonly #invitations = new Map<string, Invitation>();
   readonly #sessions = new Map<string, string>();
@@ -292,7 +292,7 @@ function normalized(code: string): string {
   return code.replace(/[\s-]/g, "").toUpperCase();
 }
 
-/** What became of an answer: it counted, another one was first, or nobody knows the request. */
+/** The fate of an answer: it counted, another one was first, or nobody knows the request. */
 type AnswerFate = "counted" | "late" | "unknown";
 
 /** How a request ended, as pages show it. */
@@ -334,7 +334,7 @@ interface OpenRequest {
   readonly view: string;
   /** Whether what was answered on pages counted. */
   readonly answers: Promise<boolean>[];
-  /** How its call ended, before whoever decided it has been told. */
+  /** How its call ended, if that came before the approver's decision was confirmed. */
   ending?: Ending;
 }
 
@@ -381,7 +381,7 @@ class RequestBoard implements Disposable {
       }],"dropped":${this.#dropped},${this.#elsewhere}}`;
   }
 
-  /** What waits here, for the pages of other sessions. */
+  /** The requests that wait here, for the pages of other sessions. */
   get waiting(): WaitingRequest[] {
     return [...this.#open.values()].map(({ request, since }) => ({
       kind: request instanceof ElicitationRequest ? "elicitation" : request.kind,
@@ -569,7 +569,7 @@ class Presence implements Disposable {
   #open = 0;
   #told: PageState = "away";
 
-  /** What holds now. */
+  /** The current state. */
   get state(): PageState {
     if (this.#open > 0) return "open";
     return this.#expectations.size > 0 ? "expected" : "away";

@@ -24,7 +24,7 @@ interface SimpleCommand {
 /** Anything else. */
 interface OtherText {
   readonly type: "other";
-  /** What makes it more than a simple command, as in "it has a |". */
+  /** The reason why it is more than a simple command, as in "it has a |". */
   readonly reason: string;
   /** Every word in the text, wherever it is. */
   readonly mentioned: readonly string[];
@@ -144,7 +144,7 @@ export function restrictsCommand(pattern: string, text: ShellText): Match {
   return match === "maybe" || !text.plain || mentions(items.slice(0, 1), text) ? "maybe" : "no";
 }
 
-/** An item of a pattern: what it says, and the same for matching. */
+/** An item of a pattern: its text, and the same for matching. */
 interface Item {
   readonly text: string;
   readonly glob: Glob;

@@ -51,7 +51,7 @@ export function pathJudge(
     if (real !== undefined) known.set(folder, real);
   }
   const isInside = (path: string, folder: string, { way, mayLook }: Looks): Match => {
-    if (!isPlain(path)) return "maybe"; // first: what follows may take long for other texts
+    if (!isPlain(path)) return "maybe"; // first: the rest is slow for other texts
     const [outer, inner] = [absolute(folder), resolve(path)];
     if (outer === undefined) return "maybe";
     const [innerWay, outerWay] = [way(inner), way(outer)];
@@ -168,7 +168,7 @@ function isCodes(
     if (folder === dirname(folder)) return false;
     if (!isWide(folder) && isFolder(join(folder, STATE_FOLDER))) return true;
   }
-  return true; // too deep to tell
+  return true; // too deep to decide
 }
 
 function realPath(path: string): string | undefined {
@@ -187,7 +187,7 @@ function isFolder(path: string): boolean {
   }
 }
 
-/** What a path is: `"unseen"` if Deno forbids to look, `"unknown"` if the system does. */
+/** The type of a path: `"unseen"` if Deno forbids to look, `"unknown"` if the system does. */
 function targetOf(
   path: string,
 ): { readonly path: string } | "none" | "missing" | "unseen" | "unknown" {

@@ -35,7 +35,7 @@ export class LineEditor {
   #buffer = new LineBuffer();
   #prompt = "";
   #active = false;
-  /** What others will write once the terminal is no longer lent to an editor. */
+  /** Text to write once the terminal is no longer lent to an editor. */
   #held: (() => void)[] | undefined;
   #isAfterCtrlX = false;
   #search: Search | undefined;

@@ -1,5 +1,5 @@
 /**
- * What a person at a terminal sees of a request for approval.
+ * A request for approval as a person at a terminal sees it.
  *
  * Each row with text of code or a server starts with a mark, so that none of it can imitate ipybox.
  */

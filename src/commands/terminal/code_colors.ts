@@ -7,7 +7,7 @@ const SEQUENCE = /\x1b\[([\d;:]{0,64})m/;
 const UNFINISHED = /\x1b(?:\[[\d;:]{0,64})?$/;
 const RESET = "\x1b[0m";
 
-/** What an SGR parameter sets or, as `""`, ends. Bold is ipybox's own, and nothing hides or blinks. */
+/** The style that an SGR parameter sets or, as `""`, ends. Bold is ipybox's own; nothing hides or blinks. */
 const ATTRIBUTES: readonly (readonly [code: RegExp, attribute: string, ends: RegExp])[] = [
   [/^(?:3[0-7]|9[0-7])$/, "foreground", /^39$/],
   [/^(?:4[0-7]|10[0-7])$/, "background", /^49$/],
@@ -42,7 +42,7 @@ export class CodeColors {
     }).join("");
   }
 
-  /** What is left at the end of the output. */
+  /** The rest at the end of the output. */
   end(): string {
     const rest = printableOutput(this.#unfinished);
     this.#unfinished = "";

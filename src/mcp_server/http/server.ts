@@ -17,7 +17,7 @@ import { type SessionPool, TooManySessionsError } from "./sessions.ts";
 
 export interface HttpMcpServerOptions {
   readonly pool: SessionPool;
-  /** Who may use it; `undefined` admits everyone who can reach it. */
+  /** Its admitted clients; `undefined` admits everyone who can reach it. */
   readonly tokens: BearerTokens | undefined;
   readonly hostname: string;
   /** 0 for any free port. */

@@ -129,7 +129,7 @@ function decoded(path: string): string {
 
 const MAX_UPLOAD_BYTES = 2 ** 30;
 
-/** Yields an upload's bytes. What is not wanted is left, as `readWhole()` says. */
+/** Yields an upload's bytes. Unwanted ones are left unread, as in `readWhole()`. */
 export async function* uploadedPieces(
   body: ReadableStream<Uint8Array>,
 ): AsyncGenerator<Uint8Array> {
