@@ -92,7 +92,7 @@ export async function readAction(
   return source && new TextDecoder().decode(source);
 }
 
-/** The files of an action, and what they contain at first. */
+/** The files of an action, and their first contents. */
 const SKELETON = {
   "api.py": "action/api.py",
   "impl.py": "action/impl.py",

@@ -204,7 +204,7 @@ export interface FingerprintPart {
   readonly shown?: string;
 }
 
-/** A part as stored with a consent: its hash, and what people may see. */
+/** A part as stored with a consent: its hash, and the text that people may see. */
 interface KeptPart {
   /** Whether it is a property of the server's registration or of the tool's definition. */
   readonly about: "server" | "tool";

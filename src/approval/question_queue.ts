@@ -40,7 +40,7 @@ export abstract class Question<Answer> {
   /**
    * Withdraws the question. Only the code that asked calls this; the person rejects or cancels.
    *
-   * @param refusal The reason, and what happens to the call.
+   * @param refusal The reason, and the error of the call.
    */
   abstract withdraw(refusal: Refusal): void;
 

@@ -17,7 +17,7 @@ export function beginWork(what: string): void {
   [doing, since] = [what, now];
 }
 
-/** Logs when the event loop has stood still, and what took longest meanwhile, until disposed. */
+/** Logs when the event loop has stood still, with the longest work meanwhile, until disposed. */
 export function watchStalls(log: Logger): Disposable {
   beginWork("starting");
   longest = { what: doing, ms: 0 };

@@ -252,7 +252,7 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     return EXIT.failed;
   }
   if (error instanceof Deno.errors.PermissionDenied) {
-    // Its message names the file and what was tried, as in: mkdir '/path'
+    // Its message names the file and the operation, as in: mkdir '/path'
     const tried = / \(os error \d+\): (.+)$/s.exec(error.message)?.[1] ?? error.message;
     say(`ipybox: Permission denied: ${tried}${unwritableFix(error)}`);
     return EXIT.usage;

@@ -131,7 +131,7 @@ export async function edit(
   }
   const wasAccepted = await isAcceptedPolicy(workspace, before);
   await writeWorkspacePolicy(workspace, text);
-  // What they have never accepted may have come with a repository: they see it as ipybox reads it.
+  // A policy that they have never accepted may have come with a repository: they see it as ipybox reads it.
   if (!wasAccepted) {
     await acceptPolicyOf(workspace, parsed, io);
     return EXIT.ok;

@@ -362,7 +362,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Runs code and approves, without asking anybody, every call that the `approval` option leaves open.
-   * To judge the calls, pass `approve`, or use {@linkcode stream}. What a policy or `approval: "deny"`
+   * To judge the calls, pass `approve`, or use {@linkcode stream}. A call that a policy or `approval: "deny"`
    * refuses stays refused.
    *
    * @param code IPython code.
@@ -480,7 +480,7 @@ export class CodeExecutor implements AsyncDisposable {
    *
    * @param code IPython code.
    * @param options A signal that cancels the check.
-   * @returns What is certain to fail, what may fail, and which tools the code names.
+   * @returns Certain failures, possible failures, and the tools that the code names.
    * @throws {EnvironmentNotReadyError} The option `check` is `"off"`.
    * @throws {DOMException} An `AbortError` if the executor is disposed during the call.
    *
@@ -532,7 +532,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @param requirements Such as `"pandas"`, `"numpy>=2,<3"` or `"git+https://HOST/OWNER/NAME@TAG"`;
    * several are resolved together.
    * @param options A signal that cancels it, and a callback for the installer's output.
-   * @returns One line that says what was installed, and what was already there.
+   * @returns One line that names the packages that were installed, and those that were there already.
    * @throws {TypeError} A requirement is neither a package nor a Git repository.
    * @throws {PackageInstallError} The installation failed; `output` says why.
    * @throws {EnvironmentNotReadyError} There is no installer, no sandbox, or no packages folder, for

@@ -385,7 +385,7 @@ export async function claimName(
 /** Where the claims are, in the folder of all sessions. */
 const CLAIMS = "claims";
 
-/** Claims a name, or finds who has claimed it. Only then, sessions are asked, which may take their time. */
+/** Claims a name, or finds its owner. Only then, sessions are asked, which may be slow. */
 async function claimOrHolder(root: string, claim: Claim): Promise<AsyncDisposable | Claim> {
   const { name, workspace } = claim;
   const held = await oneClaim(root, claim);

@@ -29,8 +29,8 @@ export interface CodeExecutorOptions {
   workspace?: string;
   /**
    * Which settings in the workspace count: its `.env` and its registered servers. With `"recorded"`, those
-   * that the user made or accepted on this machine, with `ipybox trust` for example. With `"all"`, what is
-   * there at the start; nothing is recorded.
+   * that the user made or accepted on this machine, with `ipybox trust` for example. With `"all"`, those
+   * that are there at the start; nothing is recorded.
    *
    * @default {"recorded"}
    */
@@ -140,7 +140,7 @@ export interface CodeExecutorOptions {
    */
   sandbox?: boolean | SandboxOptions;
   /**
-   * What one process of the executed code may take, also without the sandbox; `false` for no limits.
+   * The limits of one process of the executed code, also without the sandbox; `false` for no limits.
    * An error that comes from one of them names it.
    *
    * @default 8 GiB of memory, 1024 processes in the sandbox, no limit of files or CPU time
@@ -409,7 +409,7 @@ export interface NoteEvent {
 export interface ResultEvent {
   /** The type of the event. */
   readonly type: "result";
-  /** What it produced. */
+  /** Its output. */
   readonly result: ExecutionResult;
 }
 

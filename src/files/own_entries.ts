@@ -27,7 +27,7 @@ export interface Entry {
 /** Which settings in a workspace count: those that the user made or accepted, or all that are there. */
 export type TrustSetting = "recorded" | "all";
 
-/** The parts of a workspace that a person can decide on, and what they refused when they were asked. */
+/** The parts of a workspace that a person can decide on, and those that they refused when asked. */
 const KINDS = [
   "registrations",
   "policies",
@@ -119,7 +119,7 @@ export class OwnEntries {
     return Object.hasOwn(all, name) ? all[name] : undefined;
   }
 
-  /** Records again what was recorded. */
+  /** Records an earlier record again. */
   async restore(name: string, entry: Entry | undefined): Promise<boolean> {
     return await this.#record((all = {}) => {
       const others = Object.entries(all).filter(([other]) => other !== name);

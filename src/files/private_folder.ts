@@ -33,7 +33,7 @@ export class PrivateFolder implements AsyncDisposable {
     return folder;
   }
 
-  /** Removes the folder and what is in it. */
+  /** Removes the folder and its contents. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#held[Symbol.asyncDispose]();
   }

@@ -49,7 +49,7 @@ export function isUnwritable(error: unknown): boolean {
     codeOf(error) === "EROFS";
 }
 
-/** Why something cannot be kept, and what to do. */
+/** Why something cannot be kept, and the fix. */
 export const UNWRITABLE =
   "the state folder (~/.local/state/ipybox) is not writable. Set XDG_STATE_HOME to one that is";
 

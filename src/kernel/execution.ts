@@ -358,7 +358,7 @@ export interface InputQuestion {
 export interface InputEnd {
   /** `"decline"` for the end of input, `"cancel"` if the question was withdrawn. */
   readonly action: "accept" | "decline" | "cancel";
-  /** The answerer, if anybody answered. */
+  /** The side that answered, or `"cancelled"`. */
   readonly by: "application" | "terminal" | "cancelled";
   /** Why it was withdrawn. */
   readonly reason?: string;

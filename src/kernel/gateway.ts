@@ -21,7 +21,7 @@ import { KERNEL_FOLDERS } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";
 
 /**
- * A running Jupyter Kernel Gateway, in the sandbox unless told otherwise. Disposing it ends it with
+ * A running Jupyter Kernel Gateway, by default in the sandbox. Disposing it ends it with
  * all its kernels and all they started.
  *
  * Any Jupyter client can use it at {@linkcode url} with {@linkcode token}.
@@ -75,7 +75,7 @@ export class KernelGateway implements AsyncDisposable {
     this.#running = running;
   }
 
-  /** The last part of what the gateway and its kernels wrote to stderr. */
+  /** The last part of the stderr of the gateway and its kernels. */
   get stderrTail(): string {
     return this.#running.process.stderrTail;
   }
@@ -207,7 +207,7 @@ interface Running {
   readonly checker: () => CheckerProcess | undefined;
   readonly sync?: ((isChanged?: boolean) => Promise<void>) | undefined;
   readonly file?: (() => ByteStream | undefined) | undefined;
-  /** Keeps it where it outlives this process. */
+  /** The supervisor of a launcher that outlives this process. */
   readonly launcher?: SupervisedLauncher | undefined;
 }
 

@@ -26,7 +26,7 @@ export interface GatewayAddress {
   readonly token: string;
   /** Resolves when the gateway's process has ended. */
   readonly exited?: Promise<ProcessEvidence>;
-  /** The last part of what the gateway wrote to stderr. */
+  /** The last part of the gateway's stderr. */
   readonly stderrTail?: string;
   /**
    * Whether the sandbox keeps code in one kernel from tracing another one, and from changing the programs
@@ -39,7 +39,7 @@ export interface GatewayAddress {
   readonly limits?: EffectiveLimits;
 }
 
-/** A gateway, with what one of ipybox's own can do besides answering requests. */
+/** A gateway; one of ipybox's own can do more than answer requests. */
 interface Gateway extends GatewayAddress {
   /** Starts a type checker beside its kernels; `undefined` if there is none. */
   openChecker?(): CheckerProcess | undefined;
@@ -85,7 +85,7 @@ export class GatewayConnection implements AsyncDisposable {
   async death(): Promise<unknown> {
     if (this.address.exited === undefined) return undefined;
     if (!this.ended.aborted && await this.#answers()) return undefined;
-    await settledWithin(this.address.exited, EVIDENCE_TIMEOUT_MS); // `ended` settles first
+    await settledWithin(this.address.exited, EVIDENCE_TIMEOUT_MS); // `ended` aborts first
     return this.ended.reason;
   }
 
@@ -153,7 +153,7 @@ export class GatewayConnection implements AsyncDisposable {
       await response.body?.cancel();
       return true;
     } catch {
-      return false; // the reason does not matter, what broke before is reported
+      return false; // the reason does not matter: the earlier failure is reported
     }
   }
 

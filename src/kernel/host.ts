@@ -326,7 +326,7 @@ export class KernelHost implements AsyncDisposable {
       this.#tell();
       await this.#usable();
     }
-    this.#tell(); // code had counted on nothing in it
+    this.#tell(); // nobody counts on variables after a reset
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

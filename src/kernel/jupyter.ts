@@ -199,12 +199,12 @@ function textIn(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-/** How long a closing handshake may take before the socket is abandoned. */
+/** The time limit for a closing handshake: then the socket is abandoned. */
 const CLOSE_TIMEOUT_MS = 1000;
 
 /** The open WebSocket of a kernel's channels. */
 export class KernelSocket implements AsyncDisposable {
-  /** Resolves when the socket is closed, with what is known of the reason. */
+  /** Resolves when the socket is closed, with the reason as far as it is known. */
   readonly closed: Promise<string>;
   readonly #socket: WebSocket;
 

@@ -218,7 +218,7 @@ export class Kernel implements AsyncDisposable {
   /**
    * Makes a request that an idle kernel should answer immediately.
    *
-   * Completing `value.` runs code of the value's class, which may take forever. A request that is given
+   * Completing `value.` runs code of the value's class, which may never end. A request that is given
    * up is interrupted, and the next one waits up to `graceMs` until that is over.
    */
   async ask(

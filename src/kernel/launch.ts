@@ -1,5 +1,5 @@
 /**
- * The launcher's life on the host's side: its start, its report, and what explains its end.
+ * The launcher's life on the host's side: its start, its report, and the reason for its end.
  *
  * @module
  */
@@ -67,7 +67,7 @@ async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEv
     broken = `${messageOf(error)}\n`;
   }
   const stopping = process.stop(); // without a link nothing can be done with it
-  // The launcher may not end soon, and the reason for the broken link is known.
+  // A launcher that broke the link may not end soon, and the reason is known.
   const isOver = broken === "" || await settledWithin(stopping, BROKEN_MS);
   const own = isOver ? await stopping : { exitCode: null, signal: null };
   const exit = await link.exit ?? own;
@@ -77,7 +77,7 @@ async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEv
 /** Says why a launcher has ended before it said anything. */
 type Explain = (last: ProcessEvidence, cause: unknown) => Promise<Error>;
 
-/** Waits for the launcher's report on what it can reach. */
+/** Waits for the launcher's report on its place. */
 export async function untilReady(
   { process, link, exited }: Launched,
   explain: Explain,

@@ -196,7 +196,7 @@ export async function explainLocal(
   );
 }
 
-/** The parts that this machine lacks. Checked only after a failure: it takes time and permissions. */
+/** The missing prerequisites of this machine. Checked only after a failure: it takes time and permissions. */
 async function lackOf(cause: unknown): Promise<SandboxUnavailableError | undefined> {
   try {
     await requireSandboxPrerequisites();

@@ -246,7 +246,7 @@ function isLike(repr: RegExp, text: string): boolean {
   return text.length <= MAX_BARE_REPR && repr.test(text);
 }
 
-/** The object of a text that names only a class, such as `folium Map`. */
+/** The kind of object that a text names, if it names only a class, such as `folium Map`. */
 function kindOf(repr: string): string | undefined {
   const parts = new RegExp(`^<?(${CLASS})`, "u").exec(repr)?.[1]?.split(".") ?? [];
   const [library, name] = [parts.at(0), parts.at(-1)];

@@ -36,8 +36,8 @@ export interface KernelGatewayOptions extends
    */
   kernelDoor?: KernelDoorTarget;
   /**
-   * The token that code in all its kernels sends there, from `IPYBOX_TOOL_TOKEN`. One for each kernel is what
-   * `KernelClientOptions.toolToken` gives.
+   * The token that code in all its kernels sends there, in `IPYBOX_TOOL_TOKEN`. For one per kernel, use
+   * `KernelClientOptions.toolToken`.
    */
   kernelToken?: string;
   /**

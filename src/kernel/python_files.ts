@@ -122,7 +122,7 @@ function own(variables: Readonly<Record<string, string>>): Record<string, string
   );
 }
 
-/** Asks a Python that code can change, in a sandbox. Its answer shows the sandbox nothing more. */
+/** Asks a Python that code can change, in a sandbox. Its answer decides on no path that is shown. */
 async function locateInside(
   inside: WorkspacePython,
   { signal }: LocateOptions,

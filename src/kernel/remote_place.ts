@@ -214,8 +214,8 @@ export async function remotePlace(
 }
 
 /**
- * Refuses a durable session in a container without Landlock. Its reconnecting program starts beside code, as the
- * same user and without the system call filter: code could trace that, and take its place.
+ * Refuses a durable session in a container without Landlock. The program that reconnects it starts beside
+ * code, as the same user and without the system call filter: code could trace it, and take its place.
  */
 export function requireApart(
   report: Pick<SelfTestReport, "platform" | "landlock">,

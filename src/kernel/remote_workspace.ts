@@ -22,7 +22,7 @@ const entriesSchema: z.ZodType<Entry[]> = z.array(z.object({
 
 const NEWLINE = 10;
 const MAX_LINE = 1 << 14;
-/** The longest list, in bytes: names have up to 255, each of which JSON may take six for. */
+/** The longest list, in bytes: names have up to 255 bytes, and JSON may need six for each. */
 const MAX_LIST = MAX_ENTRIES * 2048;
 
 /** The files of a workspace elsewhere, through programs that the launcher starts there. */

@@ -60,7 +60,7 @@ export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly folder: string;
 }
 
-/** The commands that lead to the supervisor beside a launcher elsewhere. */
+/** The way to the supervisor beside a launcher elsewhere. */
 export interface Reach {
   /** The command that runs `program` there, with what follows on its stdin. */
   readonly command: readonly string[];

@@ -183,7 +183,7 @@ export function lastWords(before: string, now: string): string {
   return writtenSince(before, now).replace(OWN_FRAMES, "").replace(EXTENSION_MODULES, "");
 }
 
-/** The text added to one of which only the last whole lines are kept. */
+/** The text added to a buffer that keeps only the last whole lines. */
 function writtenSince(before: string, now: string): string {
   for (let start = 0;;) {
     const kept = before.slice(start);

@@ -86,7 +86,7 @@ export function toCodePoints(code: string, index: number): number {
   return points;
 }
 
-/** The index of a position in code points, or `undefined` for what is no position in the code. */
+/** The index of a position in code points, or `undefined` for a position outside of the code. */
 function fromCodePoints(code: string, points: unknown): number | undefined {
   if (typeof points !== "number" || !Number.isInteger(points) || points < 0) return undefined;
   let index = 0;

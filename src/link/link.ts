@@ -49,7 +49,7 @@ const MAX_UNHEARD = 3;
 export class Link implements AsyncDisposable {
   /** The launcher's first message, any JSON value. Rejects if the link ends before it. */
   readonly ready: Promise<unknown>;
-  /** The exit status of what the launcher started, or `null` if the link ended without one. */
+  /** The exit status of the launcher's program, or `null` if the link ended without one. */
   readonly exit: Promise<ExitStatus | null>;
   /** Resolves when the link has ended. Rejects if it broke. */
   readonly closed: Promise<void>;
@@ -99,7 +99,7 @@ export class Link implements AsyncDisposable {
   }
 
   /**
-   * Forwards a connection to what the launcher started. If the link has ended or has too many
+   * Forwards a connection to the launcher's program. If the link has ended or has too many
    * streams, the connection is closed.
    */
   connect(connection: ByteStream): void {
@@ -328,7 +328,7 @@ export class LinkPort implements AsyncDisposable {
   readonly #token: string;
   readonly #listener: Deno.TcpListener;
   readonly #accepting: Promise<void>;
-  /** The connections that have not shown the token, the earliest first, and the wait for what they send. */
+  /** The connections that have not shown the token, the earliest first, and the pending read of each. */
   readonly #strangers = new Map<SocketStream, Promise<void>>();
 
   private constructor(link: Link, token: string) {

@@ -1,5 +1,5 @@
 /**
- * Offers of servers besides tools: resources, prompts and completions of their arguments.
+ * Requests to servers for anything but tools: resources, prompts and completions of their arguments.
  *
  * @module
  */

@@ -63,7 +63,7 @@ export interface SessionConnectOptions extends ConnectOptions {
   settingsFiles?: readonly string[];
   /** The folder of all logins, instead of `$XDG_STATE_HOME/ipybox/logins`. */
   loginsFolder?: string;
-  /** How to react to what the server sends unprompted. */
+  /** How to react to the server's unprompted messages. */
   hooks?: ServerHooks;
   /** Cancels the connection attempt. */
   signal?: AbortSignal;

@@ -60,7 +60,7 @@ interface McpConnectionParts {
   readonly log: Logger;
   /** The time limit for connecting, and for each page of the tool list. */
   readonly connectTimeoutMs: number;
-  /** How to react to what the server sends unprompted. */
+  /** How to react to the server's unprompted messages. */
   readonly hooks?: ServerHooks;
   /** The login to a remote server. */
   readonly session?: OAuthSession;

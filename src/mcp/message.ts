@@ -153,7 +153,7 @@ function documentsIn(text: string): string[] {
 
 const TOP_NAME = /"(id|method)"\s*:\s*(?:(-?\d+)|"([^"\\]*)")?/y;
 
-/** The fields of a message, although the message is not JSON. */
+/** The id and the kind of a message, although the message is not JSON. */
 function topOf(
   text: string,
 ): { readonly id: RequestId | undefined; readonly isRequest: boolean } {

@@ -12,7 +12,7 @@ import type {
 import type { Session } from "./session.ts";
 import type { DeclareInput } from "./tool_input.ts";
 
-/** The session that a tool is added to. */
+/** The server and session that a tool is added to. */
 export interface ToolHost {
   readonly server: SdkMcpServer;
   readonly session: Session;

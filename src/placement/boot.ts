@@ -39,7 +39,7 @@ const factsSchema = z.object({
   /** Whether the image has our programs. */
   has: z.boolean(),
   bwrap: path.nullable(),
-  /** The limits of all processes there together. */
+  /** The resources that all processes there together are limited in. */
   bounds: z.array(z.enum(["memory", "processes"])).max(2).catch([]),
   /** The API server of the cluster that it is in. */
   apiServer: z.tuple([z.union([z.ipv4(), z.ipv6()]), z.number().int().min(1).max(65535)])

@@ -158,7 +158,7 @@ export function containerCarrier(
   };
 }
 
-/** The workspace, and on top of it mounts for what code must not change or see. */
+/** The workspace, and on top of it mounts for the paths that code must not change or see. */
 function mountsOf({ workspace, protectedPaths }: ContainerOptions): Mount[] {
   const { readOnly, hiddenFolders, hiddenFiles, empty } = protectedPaths;
   const bound = (source: string, path: string): Mount => {

@@ -23,7 +23,7 @@ import {
 /** Options of {@linkcode buildPythonEnvironment}. */
 export interface BuildOptions {
   /**
-   * The inputs of the environment.
+   * The contents of the environment.
    *
    * @default {what kernels need}
    */
@@ -61,7 +61,7 @@ const LOCK_POLL_MS = 200;
  * leaves an environment that looks ready; concurrent builds wait for the first one. Needs
  * `--allow-env`, `--allow-run`, and access to the cache.
  *
- * @param options Where and of what.
+ * @param options Its directory and contents.
  * @returns The environment.
  * @throws {EnvironmentNotReadyError} If there is no base Python, or the installation fails; the message
  * contains the installer's last lines.

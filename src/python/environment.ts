@@ -178,7 +178,7 @@ export async function checkPython(options: FindPythonOptions = {}): Promise<Pyth
   return judge(await inspectInterpreter(executable, KERNEL_MODULES), true);
 }
 
-/** The modules that an inspected interpreter lacks. */
+/** Judges an inspected interpreter by its version and packages. */
 function judge(interpreter: Interpreter, managed: boolean): PythonCheck {
   const environment = toEnvironment(interpreter, managed);
   const { packages: { pydantic, ...packages } } = interpreter;

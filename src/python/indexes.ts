@@ -32,9 +32,9 @@ export interface IndexSettings {
   readonly secret: boolean;
   /** Variables that uv needs for this. */
   readonly env: Readonly<Record<string, string>>;
-  /** The lines that a `uv.toml` needs for this, besides the indexes. */
+  /** The settings that a `uv.toml` needs for this, besides the indexes. */
   readonly options: Lists;
-  /** The lines that its part for `uv pip` needs. */
+  /** The settings that its part for `uv pip` needs. */
   readonly pipOptions: Lists;
 }
 

@@ -88,7 +88,7 @@ interface Job {
   readonly timeoutMs: number;
 }
 
-/** An installer's command line, and what it needs from the network. */
+/** An installer's command line, and its needs from the network. */
 interface Step {
   readonly command: readonly string[];
   readonly settings?: IndexSettings;
@@ -101,7 +101,7 @@ interface StepEnd {
   readonly output: string;
 }
 
-/** Requirements that need no index. */
+/** Settings for installing without an index. */
 const OFFLINE: IndexSettings = indexSettings({
   pip: { "no-index": "true" },
   main: "",

@@ -1,5 +1,5 @@
 /**
- * What executed code does not see of a folder that it works in: ipybox's own state, secrets by their
+ * The paths of a working folder that executed code does not see: ipybox's own state, secrets by their
  * names, and sockets, on which a program of the host may listen.
  *
  * @module

@@ -1,5 +1,5 @@
 /**
- * What the sandbox needs from this machine, what is missing, and how to get it.
+ * The sandbox's needs from this machine, the missing ones, and how to install them.
  *
  * @module
  */

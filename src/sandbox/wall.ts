@@ -1,10 +1,10 @@
 /**
  * The sandbox of an untrusted program: a kernel, a server or an installer.
  *
- * On Linux, `srt` makes the outer of two: it decides on the network, and lets nothing be written but what
- * the inner one may write. The inner one is a single `bwrap`, which `templates/sandbox/wall.py` makes: it
- * decides on files, namespaces and system calls. `check.py`, in it, compares what it sees with what was to
- * be there before anything else starts. On macOS, `srt` decides on everything.
+ * On Linux, there are two. `srt` makes the outer one: it decides on the network, and only allows writing to
+ * paths that the inner one may write to. The inner one is a single `bwrap`, which `templates/sandbox/wall.py`
+ * makes: it decides on files, namespaces and system calls. Before anything else starts in it, `check.py`
+ * compares the mounts with the expected ones. On macOS, `srt` decides on everything.
  *
  * @module
  */

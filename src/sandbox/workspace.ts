@@ -164,7 +164,7 @@ export async function projectWorkspace(project: string): Promise<string> {
 
 /**
  * Finds the user's folders of ipybox, which stay closed where a sandbox opens what they are in: its state,
- * such as logins to MCP servers, the settings for all workspaces, and what belongs to other sessions.
+ * such as logins to MCP servers, the settings for all workspaces, and the files of other sessions.
  */
 export async function userFolders(): Promise<string[]> {
   const cache = cacheFolder();
@@ -311,7 +311,7 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
   }
 }
 
-/** Refuses an unsuitable workspace. In others, records the files that were there before code could write. */
+/** Refuses an unsuitable workspace. In others, records the files from before code could write. */
 export async function admitWorkspace(workspace: string, hostPrivate: string): Promise<void> {
   await refuseUnfit(workspace);
   if (isInside(hostPrivate, workspace)) {

@@ -51,7 +51,7 @@ type RegistryFile = Record<string, unknown> & { mcpServers: Record<string, unkno
  * The MCP servers that code may call, and how they are started or reached. `${VAR}` is kept as written.
  *
  * The file is read when the registry is opened or reloaded, never because of a call: entries that hostile code
- * may have written there since then has no effect.
+ * may have written there since then have no effect.
  */
 export class ServerRegistry {
   /** The path of the file; `undefined` for a registry without one. */
@@ -289,7 +289,7 @@ export class ServerRegistry {
   }
 
   /**
-   * Removes a server, also from the file, and what is known about its results.
+   * Removes a server, also from the file, and the recorded facts about its results.
    *
    * @param name Its name.
    * @returns Whether it was registered.

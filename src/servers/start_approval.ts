@@ -124,7 +124,7 @@ export class StartApproval {
     return await startsUnasked(registry, [serverName, params], options);
   }
 
-  /** The subject of a question about a start, to which a registration is bound. */
+  /** The evidence that a question about a start shows, and that a registration is bound to. */
   async evidence(
     serverName: string,
     params: ServerParams,

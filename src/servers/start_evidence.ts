@@ -44,7 +44,7 @@ const MAX_FILES = 20_000;
 const MAX_BYTES = 256 * 1024 * 1024;
 const MAX_SETTINGS = 1024 * 1024;
 
-/** The part of a registration that users accept: changes are asked about. */
+/** The evidence that users accept with a registration: changes are asked about. */
 export async function startEvidence(
   serverName: string,
   params: ServerParams,

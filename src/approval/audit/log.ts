@@ -85,7 +85,7 @@ export class AuditLog implements AsyncDisposable {
   /**
    * Creates the log. Nothing is read or written before the first line.
    *
-   * @param options Its location, what it omits and its limits.
+   * @param options Its location, omissions and limits.
    */
   constructor(options: AuditLogOptions) {
     this.#options = options;

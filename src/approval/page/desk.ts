@@ -36,7 +36,7 @@ export interface PersonDesks {
   readonly elicitations: ElicitationChannel;
   /** The workspace of the code that asks, which pages name. */
   readonly workspace?: string | undefined;
-  /** Looks for other sessions and what waits there, which pages name, too. */
+  /** Looks for other sessions and the calls that wait there, which pages name, too. */
   readonly elsewhere?: (() => Promise<OtherSessions>) | undefined;
   /** Reports how calls end, until disposed. Pages show this with the decisions on them. */
   readonly followEnds?: ((follower: (end: CallEnd) => void) => Disposable) | undefined;
@@ -51,7 +51,7 @@ export interface CallEnd {
   readonly durationMs: number;
 }
 
-/** Other sessions, and what waits for a decision there. */
+/** Other sessions, and the calls that wait for a decision there. */
 export interface OtherSessions {
   /** Sessions that are named whether or not something waits there. */
   readonly sessions: readonly OtherSession[];
@@ -196,7 +196,7 @@ export class PageDesk implements Disposable {
     }
   }
 
-  /** What they are asked shows on the board, from where it is answered. */
+  /** Their questions appear on the board, and are answered from there. */
   #setFallbacks(): Disposable {
     const fallbacks = new DisposableStack();
     for (const desk of [this.#desks.channel, this.#desks.elicitations]) {
@@ -338,7 +338,7 @@ interface OpenRequest {
   ending?: Ending;
 }
 
-/** How much of what was decided is kept. The audit log has all of it. */
+/** The most decided requests to keep. The audit log has all of them. */
 const MAX_SETTLED = 500;
 const MAX_SETTLED_CHARACTERS = 8 * 2 ** 20;
 
@@ -352,7 +352,7 @@ class RequestBoard implements Disposable {
   readonly #workspace: string | undefined;
   #settledCharacters = 0;
   #dropped = 0;
-  /** Other sessions and what waits there, as JSON lists, and whether there is more. */
+  /** Other sessions and the calls that wait there, as JSON lists, and whether there are more. */
   #elsewhere = '"elsewhere":[],"more":false,"sessions":[],"more_sessions":false';
 
   /** @param desks Whose requests are shown. */
@@ -391,7 +391,7 @@ class RequestBoard implements Disposable {
     }));
   }
 
-  /** Shows other sessions and what waits there, the oldest first. */
+  /** Shows other sessions and the calls that wait there, the oldest first. */
   showElsewhere({ sessions, calls }: OtherSessions): void {
     const shown = calls.toSorted((one, other) => one.since.getTime() - other.since.getTime())
       .slice(0, MAX_ELSEWHERE)

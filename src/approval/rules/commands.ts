@@ -238,7 +238,7 @@ const STARTING: ReadonlySet<string> = new Set(
     "find firejail flock gdb ionice ltrace nice nohup nsenter numactl parallel prlimit proot rlwrap " +
     "runcon runuser script setarch setpriv setsid source ssh start-stop-daemon stdbuf strace su sudo " +
     "systemd-run taskset time timeout torsocks unbuffer unshare valgrind watch xargs xvfb-run " +
-    // interpreters, and what runs packages
+    // interpreters, and programs that run packages
     "awk bun bunx bundle conda deno gawk julia lua make mawk nawk node npm npx osascript perl php " +
     "pipx pnpm poetry pypy python R Rscript ruby tclsh uv uvx yarn"
   ).split(" "),

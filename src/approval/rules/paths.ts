@@ -60,7 +60,7 @@ export function pathJudge(
     const real = contains(realOuter, realInner);
     // Some file systems and servers treat these as the same
     if (!real && contains(folded(realOuter), folded(realInner))) return "maybe";
-    // A rule for a folder does not apply to what is hidden from code in it
+    // A rule for a folder does not apply to files in it that are hidden from code
     if (real && isHidden(realInner.slice(realOuter.length))) return "maybe";
     const written = contains(outer, inner) || contains(realOuter, inner);
     if (

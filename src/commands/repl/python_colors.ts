@@ -55,7 +55,7 @@ const SOFT_KEYWORD = /(?:match|case)[ \t]+[^\s=.,:)\]].*:|type[ \t]+\w+[ \t]*[=[
 /** How far ahead a `=` is looked for. */
 const MAX_GAP = 80;
 
-/** The construct being read. Strings have fields of code, as `f"{x:>{width}}"` does, and these have formats. */
+/** The construct being read. Strings such as `f"{x:>{width}}"` have fields of code, and these have formats. */
 type Frame =
   | { readonly kind: "code"; brackets: number }
   | { readonly kind: "string"; readonly quote: string; readonly isFormatted: boolean }

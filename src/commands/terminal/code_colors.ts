@@ -22,8 +22,8 @@ const MIXED = /^(?:5;\d{1,3}|2;\d{1,3};\d{1,3};\d{1,3})(?=;|$)/;
 
 /**
  * Passes the colors of code's output on to a terminal, and shows all else of it like
- * {@linkcode printableOutput}. What is passed is written anew; each row begins with what holds, and
- * ends without it, so that no color gets into what ipybox writes.
+ * {@linkcode printableOutput}. Accepted ones are written anew; each row begins with the current style, and
+ * ends without it, so that no color gets into ipybox's own text.
  */
 export class CodeColors {
   readonly #set = new Map<string, string>();

@@ -291,7 +291,7 @@ export function checkedScope(text: string | undefined): string | undefined {
     : undefined;
 }
 
-/** The scopes that a login can choose from. */
+/** The sources of a login's scopes. */
 interface ScopeSources {
   /** The user's setting. */
   readonly configured?: string;

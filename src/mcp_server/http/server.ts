@@ -17,7 +17,7 @@ import { type SessionPool, TooManySessionsError } from "./sessions.ts";
 
 export interface HttpMcpServerOptions {
   readonly pool: SessionPool;
-  /** Its admitted clients; `undefined` admits everyone who can reach it. */
+  /** The tokens of its clients; `undefined` admits everyone who can reach it. */
   readonly tokens: BearerTokens | undefined;
   readonly hostname: string;
   /** 0 for any free port. */

@@ -25,7 +25,7 @@ interface ChangeQuestion {
   readonly what: string;
   /** How the user can make the change without the client. */
   readonly byHand: string;
-  /** Describes the tool, if the parameters do not. */
+  /** Describes the change, if the parameters do not. */
   readonly effect?: string;
 }
 
