@@ -300,9 +300,7 @@ def remove(path):
 def outlive_host(process):
     """Kills the launcher that does not end when its host has gone: code can have stopped it."""
     host = select.poll()
-    host.register(
-        0, getattr(select, "POLLRDHUP", 0)
-    )  # besides its end, which is always reported
+    host.register(0, getattr(select, "POLLRDHUP", 0))  # besides its end, which is always reported
     host.poll()
     time.sleep(EXIT_SECONDS)
     process.kill()
