@@ -311,7 +311,7 @@ function isReplaced(earlier: Consent, consent: Consent, call: ApprovalCall): boo
     JSON.stringify(earlier.where) === JSON.stringify(consent.where);
 }
 
-/** Lists what has changed since a consent was given. It counts only if nothing has. */
+/** Lists the changes since a consent was given. It counts only without any. */
 export function changesSince(consent: Consent, fingerprint: readonly FingerprintPart[]): string[] {
   const changes: string[] = [];
   const now = new Set<string>();

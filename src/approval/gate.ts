@@ -22,7 +22,7 @@ export interface GateDecision {
 
 /** Options of {@linkcode ApprovalGate.decide}. */
 export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes" | "pattern"> {
-  /** Returns what a remembered decision is bound to. Without it, server and tool count as unchanging. */
+  /** Returns the fingerprint of server and tool that consents are bound to; without it, neither can change. */
   readonly fingerprint?: () => readonly FingerprintPart[];
   /** A person's earlier decision on this very call, which could not be sent then. */
   readonly earlier?: GateDecision | undefined;
@@ -55,7 +55,7 @@ export class ApprovalGate {
     const { mode, reason, mayBeDenied = false } = this.#policy.decide(call);
     const { earlier } = options;
     if (earlier !== undefined && mode !== "deny") return await this.#again(call, earlier, options);
-    // Code may have written what would change, so only a person can allow it, not a mode or rule.
+    // Code may have written the changed text, so only a person can allow it, not a mode or rule.
     const isAsked = mode === "ask" || call.kind === "change" && mode === "allow";
     if (!isAsked) return { decision: mode, by: "policy", reason };
     return await this.#ask(call, { ...options, mayBeDenied });

@@ -2,7 +2,7 @@
  * Every error class that a caller may want to catch.
  *
  * Bad options are `TypeError`s or `RangeError`s; an aborted operation rejects with its signal's
- * reason. The classes here carry what is known about the failure as data.
+ * reason. The classes here carry the known facts about the failure as data.
  *
  * @module
  */

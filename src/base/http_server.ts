@@ -60,7 +60,7 @@ export class HttpServer implements AsyncDisposable {
     );
   }
 
-  /** Gives up what was left of a refused body once its response is sent and its connection closed. */
+  /** Gives up the rest of a refused body once its response is sent and its connection closed. */
   async #dropRest(rest: ReadableStream | null, sent: Promise<void>): Promise<void> {
     await sent.catch(() => {}); // its client has gone
     await pause(CLOSE_MS, this.#cut.signal).catch(() => {});

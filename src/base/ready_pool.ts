@@ -11,9 +11,9 @@ export interface ReadyPoolOptions<Item> {
   readonly start: (signal: AbortSignal) => Promise<Item>;
   /** Whether one that was ready still is. */
   readonly isFit: (item: Item) => Promise<boolean>;
-  /** Receives what cannot be started or ended. */
+  /** Receives failures to start or end one. */
   readonly log: Logger;
-  /** The share of the machine's memory that is free; by default what the system says. */
+  /** The share of the machine's memory that is free; by default the system's figure. */
   readonly freeMemory?: () => number;
 }
 

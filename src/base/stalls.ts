@@ -10,7 +10,7 @@ let since = performance.now();
 /** The longest work since the last turn. */
 let longest = { what: doing, ms: 0 };
 
-/** Notes what begins now, in case it keeps everything else waiting. */
+/** Notes work that begins now, in case it keeps everything else waiting. */
 export function beginWork(what: string): void {
   const now = performance.now();
   if (now - since > longest.ms) longest = { what: doing, ms: now - since };

@@ -41,7 +41,7 @@ export class CheckReport {
   readonly problems: readonly CodeProblem[];
   /** Possible failures, such as an argument that may be `None`. */
   readonly notes: readonly CodeProblem[];
-  /** The tools that the code names. This is what the code claims; nothing verifies it. */
+  /** The tools that the code names. Nothing verifies this claim of the code. */
   readonly tools: readonly NamedTool[];
   /** Whether the check is complete. It is not if it took too long or ty is not installed. */
   readonly isComplete: boolean;

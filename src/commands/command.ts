@@ -17,7 +17,7 @@ export const EXIT = {
 
 /** The signal that ends a command: the reason of `CommandIo.signal`. */
 export class EndSignal extends DOMException {
-  /** `exitCode` is what shells report for the signal. */
+  /** `exitCode` is the one that shells report for the signal. */
   constructor(readonly exitCode: number) {
     super("Interrupted", "AbortError");
   }

@@ -229,7 +229,7 @@ function overview(): string {
   ].join("\n");
 }
 
-/** Says what went wrong on stderr and gives the exit code for it. */
+/** Prints an error to stderr and returns the exit code for it. */
 function report(error: unknown, command: string | undefined, io: CommandIo): number {
   // Servers and executed code choose parts of messages, which must not control the terminal.
   const say = (text: string): void => io.err(printable(text));

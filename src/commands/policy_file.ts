@@ -113,7 +113,7 @@ export async function init(
   return EXIT.ok;
 }
 
-/** Lets the person edit the workspace's policy, and accepts what they wrote. */
+/** Lets the person edit the workspace's policy, and accepts the result. */
 export async function edit(
   workspace: string,
   parsed: ParsedArgs,

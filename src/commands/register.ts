@@ -119,7 +119,7 @@ export const register: Command = {
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
-  await refuseUnfit(workspace); // what is registered there could not be used
+  await refuseUnfit(workspace); // a server that is registered there could not be used
   // First, because a registry that cannot be read could not be extended.
   const registry = await ServerRegistry.open({ workspace });
   const { servers, unusable } = await serversOf(parsed, workspace, io);

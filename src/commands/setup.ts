@@ -93,9 +93,9 @@ export interface SetUpOptions {
   rebuild?: boolean;
   /** Shows how the packages for data are installed; without it, they are not. */
   data?: ((install: Installation) => Promise<void>) | undefined;
-  /** Whether to install what the sandbox needs, as by default. */
+  /** Whether to install the sandbox's prerequisites; by default yes. */
   sandbox?: boolean;
-  /** The contents of the managed environment; by default what kernels need. */
+  /** The contents of the managed environment; by default the packages that kernels need. */
   recipe?: EnvironmentRecipe;
   /** Called with each line of progress; never, if there is nothing to install. */
   onProgress?: (line: string) => void;
@@ -109,7 +109,7 @@ export interface SetUpResult {
   readonly installed: readonly string[];
 }
 
-/** Installs what is missing on this machine, and says so before. */
+/** Installs the missing parts on this machine, and announces them first. */
 export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
   const { sandbox = true, data, onProgress, signal } = options;
   const [python, prerequisites, srt] = await Promise.all([

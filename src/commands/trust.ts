@@ -125,7 +125,7 @@ export async function review(
   return { seen, failed };
 }
 
-/** Lists what is accepted. */
+/** Lists the accepted entries. */
 async function list(io: CommandIo): Promise<number> {
   for (const { workspace, own } of await ownRecords()) {
     const { registrations = {}, settings = {}, policies = {}, variables = {} } = own;

@@ -679,7 +679,7 @@ export class CodeExecutor implements AsyncDisposable {
     try {
       await abortable(this.#resetting, execution.signal); // calls of the fresh kernel are not mixed up with the old one's
       await abortable(this.#kernel.ready(), execution.signal);
-      // The code may import what was just generated.
+      // The code may import modules that were just generated.
       await abortable(this.#tools.runner.toolsFollowed(), execution.signal);
       await abortable(this.#kernel.sync(), execution.signal);
       const report = await this.#checker?.check(code, execution.signal);
@@ -763,7 +763,7 @@ export class CodeExecutor implements AsyncDisposable {
     }
   }
 
-  /** Reports what the check found. Throws if the code is certain to fail and this blocks it. */
+  /** Reports the findings of the check. Throws if the code is certain to fail and this blocks it. */
   *#judge(report: CheckReport): Generator<CheckEvent | NoteEvent> {
     const error = report.error();
     if (report.tools.length + report.notes.length > 0 || error !== undefined) {

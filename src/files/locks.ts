@@ -7,7 +7,7 @@
 import { join } from "node:path";
 import { ifPresent, isStillAt } from "./safe.ts";
 
-/** A file that this process has locked. Disposing it removes what the file stands for. */
+/** A file that this process has locked. Disposing it removes the file's subject, such as a folder. */
 export interface FileLock extends AsyncDisposable {
   readonly lock: string;
   /** Hands it over to another process, which has put its own locked file in its place. */

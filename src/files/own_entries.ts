@@ -102,7 +102,7 @@ export class OwnEntries {
     return Object.keys(this.#entries ?? {});
   }
 
-  /** Reads what other processes have written since. */
+  /** Reads the changes of other processes since. */
   async reload(): Promise<void> {
     const record = unkept.get(this.#workspace) ?? await readRecord(this.#workspace, this.#state);
     this.#entries = record.own[this.#kind];

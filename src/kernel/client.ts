@@ -83,7 +83,7 @@ export class KernelClient implements AsyncDisposable {
   }
 
   /**
-   * Says what can stand at a position of code.
+   * Completes code at a position.
    *
    * @param code IPython code, as far as it is typed.
    * @param cursor The position, as an index of the string.

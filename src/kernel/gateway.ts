@@ -150,12 +150,12 @@ export class KernelGateway implements AsyncDisposable {
     await this.#running.sync?.(isChanged);
   }
 
-  /** @internal Starts what reads or writes a file of the workspace, where that is not on this machine. */
+  /** @internal Starts a program that reads or writes a file of a workspace on another machine. */
   openFile(): ByteStream | undefined {
     return this.#running.file?.();
   }
 
-  /** @internal Says what the next host has to know; only one that lasts can. */
+  /** @internal Keeps facts that the next host needs; only a durable gateway can. */
   keep(kept: Readonly<Record<string, unknown>>): void {
     const { launcher, facts } = this.#running;
     launcher?.keep({ ...kept, gateway: facts });

@@ -62,7 +62,7 @@ export interface KernelClientOptions
    * Makes the token that code shows to the tool server, from `IPYBOX_TOOL_TOKEN`; the one before ends
    * with that. It is called as soon as a kernel is given up, before its processes have ended.
    *
-   * @default {undefined} what the gateway gives to all its kernels
+   * @default {undefined} the gateway's token for all its kernels
    */
   readonly toolToken?: () => string;
   /**
@@ -304,7 +304,7 @@ export class KernelHost implements AsyncDisposable {
 
   /** Brings generated modules to the kernel, where it does not see them. */
   async sync(): Promise<void> {
-    const isChanged = this.#hasEnded; // its code could have changed what was there
+    const isChanged = this.#hasEnded; // its code could have changed the copies
     this.#hasEnded = false;
     if (isChanged) await Promise.all(this.#endings);
     await this.#gateway?.address.sync?.(isChanged);
@@ -478,7 +478,7 @@ export class KernelHost implements AsyncDisposable {
     // Something that keeps killing kernels must not keep this process busy.
     const isNextDue = lifeMs >= SHORT_LIFE_MS && this.#gateway?.ended.aborted === false;
     const next = isNextDue ? this.#next() : undefined;
-    if (!isNextDue) this.#options.toolToken?.(); // what it has left has no use for its own any more
+    if (!isNextDue) this.#options.toolToken?.(); // its leftover processes lose theirs
     this.#state = { is: "lost", reason, told: false, start: next };
   }
 
@@ -506,7 +506,7 @@ export class KernelHost implements AsyncDisposable {
 
   /** The spare kernel, or else one that is started, once those before have ended. */
   async #startNext(toolToken?: string, spare?: Promise<Kernel>): Promise<Kernel> {
-    await Promise.all(this.#endings); // what their code started has ended, too, and cannot meddle
+    await Promise.all(this.#endings); // processes of their code have ended, too, and cannot meddle
     if (spare !== undefined) {
       try {
         const kernel = await spare;

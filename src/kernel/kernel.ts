@@ -255,7 +255,7 @@ export class Kernel implements AsyncDisposable {
     this.request({ type: "kernel_info_request" });
   }
 
-  /** Resolves when what came before is handled: a late interrupt hits this and not the next code. */
+  /** Resolves when earlier messages are handled: a late interrupt hits this and not the next code. */
   async settled(): Promise<void> {
     await this.request({ type: "kernel_info_request" }).idle;
   }
@@ -341,7 +341,7 @@ export class Kernel implements AsyncDisposable {
     try {
       message = decodeMessage(data);
     } catch (error) {
-      // Executed code can send anything; ignore what is not a message.
+      // Executed code can send anything; ignore anything but messages.
       this.#options.log.debug(
         `kernel ${this.reference.id} sent no Jupyter message: ${messageOf(error)}`,
       );

@@ -30,7 +30,7 @@ export interface LauncherProcess
 export interface Launched {
   readonly process: LauncherProcess;
   readonly link: Link;
-  /** How it ended, and with it what it had started. Never rejects. */
+  /** How it ended, together with its own processes. Never rejects. */
   readonly exited: Promise<ProcessEvidence>;
 }
 

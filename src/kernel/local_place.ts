@@ -228,6 +228,6 @@ const OF_THE_USER: readonly string[] = [
 /** The variables of this machine that kernels on it get. */
 function hostVariables(): Record<string, string> {
   const locale = Object.entries(hostEnvs(LOCALE_VARIABLES))
-    .filter(([, value]) => /utf-?8/i.test(value)); // what kernels print has no other encoding
+    .filter(([, value]) => /utf-?8/i.test(value)); // the output of kernels has no other encoding
   return { ...Object.fromEntries(locale), ...hostEnvs(OF_THE_USER) };
 }

@@ -66,7 +66,7 @@ export class OutputLog {
   readonly #beforeGap: () => void;
   #entries: Entry[] = [];
   #gap: number | undefined; // the index of the gap between head and tail
-  readonly #cost: Record<Part, number> = { head: 0, tail: 0 }; // what counts against the limit
+  readonly #cost: Record<Part, number> = { head: 0, tail: 0 }; // the sizes that count against the limit
   #totalBytes = 0;
   #hasText = false;
 

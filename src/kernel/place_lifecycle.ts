@@ -168,7 +168,7 @@ async function watch(
   };
 }
 
-/** The longest JSON object, including what follows it. */
+/** The longest JSON object, including the bytes after it. */
 const MAX_DOCUMENT = 1 << 22;
 
 /** The JSON objects that a program prints, each on several lines. */

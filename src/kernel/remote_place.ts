@@ -573,7 +573,7 @@ class RemoteProcess implements LauncherProcess {
     return this.#stopping ??= this.#stop();
   }
 
-  /** Ends the command, but not what it has started. */
+  /** Ends the command, but not the processes that it has started. */
   async leave(): Promise<void> {
     await (this.#stopping ??= this.#process.stop());
   }
@@ -585,7 +585,7 @@ class RemoteProcess implements LauncherProcess {
     }
     const fate = exit.exitCode === 0 ? undefined : await fateOf(this.#carrier, this.#options);
     if (fate !== undefined) this.#end += `${this.#carrier.name}: ${fate}\n`;
-    // It may have exited before what it started: engines have another command to end that.
+    // It may have exited before its child processes: engines have another command to end those.
     if (exit.exitCode !== 0 || this.#carrier.start !== undefined) {
       await endPlace(this.#carrier, this.#options);
     }

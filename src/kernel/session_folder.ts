@@ -72,7 +72,7 @@ export class SessionFolder extends SessionPaths implements FileLock {
     this.#held = held;
   }
 
-  /** Makes the folders and writes what runs in them. */
+  /** Makes the folders and writes the programs that run in them. */
   static async create(log?: Logger): Promise<SessionFolder> {
     using _stage = stage("make folders");
     await using stack = new AsyncDisposableStack();

@@ -32,11 +32,11 @@ export interface CodeStatus {
 
 /** The completions at a position of code. */
 export interface CodeCompletions {
-  /** The texts, of which each can replace what stands from `start` to `end`. */
+  /** The texts, each of which can replace the code from `start` to `end`. */
   readonly matches: readonly string[];
   /** Where they begin, as an index of the code's string. */
   readonly start: number;
-  /** Where what they replace ends. */
+  /** The end of the code that they replace. */
   readonly end: number;
 }
 

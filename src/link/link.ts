@@ -238,7 +238,7 @@ export class Link implements AsyncDisposable {
     this.#flushing ??= this.#flush();
   }
 
-  /** Writes what is pending. Frames that arrive during a write go into the next one. */
+  /** Writes the pending frames. Frames that arrive during a write go into the next one. */
   async #flush(): Promise<void> {
     try {
       while (this.#outbox.length > 0) {

@@ -204,7 +204,7 @@ function lineOf(params: ServerParams): string {
   return "command" in params ? [params.command, ...(params.args ?? [])].join(" ") : params.url;
 }
 
-/** After this long, a person wants to know what the delay is. */
+/** After this long, a person wants to know the reason for the delay. */
 const SLOW_MS = 5000;
 
 function lastLines(stderr: string): string {

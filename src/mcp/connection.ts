@@ -196,7 +196,7 @@ export class McpConnection implements AsyncDisposable {
 
   /** Finds a tool in the server's list, which is fetched again after a change. */
   async findTool(name: string, signal?: AbortSignal): Promise<Tool | undefined> {
-    // One at a time, so that later lookups find what the first one listed.
+    // One at a time, so that later lookups find the list of the first one.
     using _turn = await this.#lookups.acquire(signal).catch(async (error) => {
       throw await this.#explain(error, signal);
     });
@@ -403,7 +403,7 @@ export class McpConnection implements AsyncDisposable {
     this.#lost.resolve();
   }
 
-  /** Converts what the SDK threw into an error of ours. */
+  /** Converts an error of the SDK into one of ours. */
   async #explain(
     error: unknown,
     signal: AbortSignal | undefined,
@@ -509,6 +509,6 @@ async function isFile(path: string): Promise<boolean> {
     if (await Deno.realPath(path) !== path) return false; // a link of the server's, which leads anywhere
     return (await Deno.lstat(path)).isFile;
   } catch {
-    return false; // the server decides what is there; most words are not files
+    return false; // the server decides on the content; most words are not files
   }
 }

@@ -20,7 +20,7 @@ interface StdioLaunchOptions {
   readonly workspace?: string;
   /** The only settings files to accept in the workspace, which code cannot change; by default all. */
   readonly settingsFiles?: readonly string[];
-  /** Takes what must be disposed of when the server has ended. */
+  /** Takes resources to dispose of when the server has ended. */
   readonly belongings: AsyncDisposableStack;
   /** Receives the sandbox's messages. */
   readonly log: Logger;

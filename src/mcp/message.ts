@@ -88,7 +88,7 @@ function forSdk(message: unknown, text: string): unknown {
   return { ...message, result: { ...result, content: [], structuredContent: text } };
 }
 
-/** The text of the response with a tool's result, given what the SDK returns of it. */
+/** The text of the response with a tool's result, given the SDK's result. */
 export function responseText(result: unknown): string {
   const text = isRecord(result) ? result.structuredContent : undefined;
   return typeof text === "string" ? text : JSON.stringify({ result });

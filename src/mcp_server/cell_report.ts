@@ -119,7 +119,7 @@ export async function reportCell(
     text: words.join("\n\n"),
     images: images.flatMap(({ block }) => block === undefined ? [] : [block]),
     report,
-    // An exception of the code is its result: the tool has done what it was asked for.
+    // An exception of the code is its result: the tool has done its work.
     isError: failed !== undefined && !(error instanceof CodeExecutionError),
   });
 }

@@ -18,7 +18,7 @@ import type { WallOrder } from "../sandbox/wall.ts";
 const READ_PROGRAM =
   `import os,sys;exec(b"".join(iter(lambda:os.read(0,1)or sys.exit("No host"),b"\\0")))`;
 
-/** The command that waits for the host. Without `-S`, Python would import what code may have written. */
+/** The command that waits for the host. Without `-S`, Python would import files that code may have written. */
 export function bootCommand(python: string): string[] {
   return [python, "-I", "-S", "-c", READ_PROGRAM];
 }

@@ -24,7 +24,7 @@ export interface Carrier {
   reach?(program: readonly string[]): readonly string[];
   /** A regular expression that matches a command's last line if the place is gone. */
   readonly gone?: string;
-  /** Removes what `start` has created, or what a failed command may have left. */
+  /** Removes the place that `start` has created, or the remains of a failed command. */
   readonly stop?: readonly string[] | undefined;
   /** Whether a durable session's place is removed whatever its other side says: code may go on there. */
   readonly stopsLasting?: boolean;

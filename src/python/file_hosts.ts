@@ -72,7 +72,7 @@ function withoutSlashes(url: string): string {
   return url.slice(0, end);
 }
 
-/** Trusts what the installer trusts, such as a company's own CA that Deno does not know. */
+/** Trusts the installer's CAs, such as a company's own that Deno does not know. */
 async function clientTrusting(
   certificates: string | undefined,
   log: Logger,

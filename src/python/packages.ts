@@ -201,7 +201,7 @@ export class PackageFolder {
    * Installs the packages that all workspaces share, in place of those that are there: as a whole or not at
    * all. Sandboxes that run keep the old ones until something is built again.
    *
-   * Resolves to one line that says what was installed.
+   * Resolves to one line that names the installed packages.
    */
   static async installCommon(
     python: PythonEnvironment,
@@ -279,7 +279,7 @@ export class PackageFolder {
    * reach only the configured package indexes, the hosts of their files, and the hosts of the given Git
    * repositories.
    *
-   * Resolves to one line that says what was installed.
+   * Resolves to one line that names the installed packages.
    */
   async install(
     requirements: readonly Requirement[],
@@ -388,7 +388,7 @@ export class PackageFolder {
     return new Map((await Promise.all(folders.map(distributionsIn))).flat());
   }
 
-  /** Installs what is not there. */
+  /** Installs the missing packages. */
   async #fetch(job: Job, requirements: readonly Requirement[]): Promise<StepEnd> {
     const { uv, signal } = job;
     const settings = await readIndexSettings(this.#python, { uv, signal });

@@ -1,7 +1,7 @@
 /**
  * Remembers the Pythons that the user named.
  *
- * Importing what kernels need takes more than a second, so it is only done again when the
+ * Importing the modules that kernels need takes more than a second, so it is only done again when the
  * interpreter or a folder that it imports from has changed, as when packages are installed,
  * upgraded or removed.
  *

@@ -208,7 +208,7 @@ function outer(enclosure: Enclosure, { view }: Contents): SrtSettings {
     // The system allows the inner one a /proc of its own only if another one is fully visible.
     enableWeakerNestedSandbox: true,
     // Only ipybox's programs run here; the inner one has a filter of ours. With a helper, which is given
-    // its program as arguments, srt leaves root what it takes to make the inner one.
+    // its program as arguments, srt leaves root the rights to make the inner one.
     allowNestedUserNamespaces: true,
     seccomp: { applyPath: "/usr/bin/env" },
   };

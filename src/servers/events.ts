@@ -95,7 +95,7 @@ export interface CallEndedEvent {
 /** The beginning or the end of a call. */
 export type CallEvent = CallStartedEvent | CallEndedEvent;
 
-/** Forwards what servers report to watchers, and knows which calls are running. */
+/** Forwards the reports of servers to watchers, and knows which calls are running. */
 export class ServerEvents {
   readonly #watchers = new Set<(event: ServerEvent) => void>();
   readonly #followers = new Set<(event: CallEvent) => void>();

@@ -332,7 +332,7 @@ interface OpenRequest {
   readonly since: Date;
   /** The request as JSON text. */
   readonly view: string;
-  /** Whether what was answered on pages counted. */
+  /** Whether the answers from pages counted. */
   readonly answers: Promise<boolean>[];
   /** How its call ended, if that came before the approver's decision was confirmed. */
   ending?: Ending;
@@ -543,7 +543,7 @@ function decisionOutcome(request: ApprovalRequest, response: ApprovalResponse): 
     : { result: "edited", arguments: sent, remember };
 }
 
-/** Without what was answered: it may be secret, and is the server's alone. */
+/** Without the answer: it may be secret, and is the server's alone. */
 function answerOutcome({ signal }: ElicitationRequest, { action }: ElicitationAnswer): Outcome {
   if (signal.aborted) return { result: "cancelled", reason: signal.reason.message };
   return { result: ANSWERS[action] };

@@ -233,7 +233,7 @@ const STARTING: ReadonlySet<string> = new Set(
   (
     // shells
     "ash bash busybox csh dash elvish fish ksh mksh nu pwsh rbash sh tcsh toybox yash zsh " +
-    // programs that start what stands behind their options
+    // programs that start the command after their options
     ". builtin bwrap catchsegv chroot chrt command dbus-run-session doas entr env exec expect fakeroot " +
     "find firejail flock gdb ionice ltrace nice nohup nsenter numactl parallel prlimit proot rlwrap " +
     "runcon runuser script setarch setpriv setsid source ssh start-stop-daemon stdbuf strace su sudo " +
@@ -244,7 +244,7 @@ const STARTING: ReadonlySet<string> = new Set(
   ).split(" "),
 );
 
-/** Whether a program runs what is in its arguments, so that only a rule that names it may allow it. */
+/** Whether a program runs its arguments, so that only a rule that names it may allow it. */
 export function startsPrograms(name: string): boolean {
   const file = name.split("/").at(-1) ?? name;
   let end = file.length; // without a version, as in python3.11
@@ -252,7 +252,7 @@ export function startsPrograms(name: string): boolean {
   return STARTING.has(file) || STARTING.has(file.slice(0, end));
 }
 
-/** Whether a shell may run what is in a command's arguments. */
+/** Whether a shell may run a command's arguments. */
 function evaluates(name: string, args: readonly string[]): boolean {
   // The command after -exec needs its own rule, so a rule for find is not enough.
   if (name.split("/").at(-1) === "find") return args.some((word) => /^-(exec|ok)/.test(word));

@@ -101,7 +101,7 @@ const MAX_LINKS = 40;
 /** Paths that differ between processes: to their own folder, root or files. */
 const OF_PROCESS = /^\/(proc|dev\/fd|dev\/std[^/]*)(\/|$)/;
 
-/** Where a path leads, and through what. */
+/** Where a path leads, and the links on the way. */
 interface Way {
   /** The target, without links. Its last components may not exist yet. */
   readonly real: string;
@@ -116,7 +116,7 @@ function follow(path: string, mayLook: Looks["mayLook"]): Way | undefined {
   const names = namesOf(path);
   const links: string[] = [];
   let [real, ofProcess, isUnseen] = ["/", false, false];
-  let existing: string | undefined; // the last folder before what is missing
+  let existing: string | undefined; // the last folder before the missing part
   let fromLinks = 0; // how many of the names come from links
   for (let name = names.shift(); name !== undefined; name = names.shift()) {
     const isFromLink = fromLinks > 0;

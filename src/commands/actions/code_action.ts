@@ -175,7 +175,7 @@ async function follow(
 /**
  * Prints output as it arrives, and ends an unfinished line before others print.
  *
- * During a question, output is held back, because code must not write over what is being decided.
+ * During a question, output is held back, because code must not write over the request.
  * Output beyond 16 MiB is dropped, because a person may take long and code must not fill the
  * memory.
  */

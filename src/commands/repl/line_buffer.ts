@@ -240,7 +240,7 @@ export function layout(view: LineView, columns: number): Layout {
   return { rows, ...place };
 }
 
-/** Draws code that is being typed, replacing what it drew before. */
+/** Draws code that is being typed, replacing its last drawing. */
 export class LineScreen {
   readonly #write: (text: string) => void;
   readonly #size: typeof terminalSize;

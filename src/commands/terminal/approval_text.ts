@@ -21,7 +21,7 @@ export interface ShownRequest {
   readonly request: ApprovalRequest;
   readonly argumentsJson: string;
   readonly columns: number;
-  /** Whether what differs may be colored. */
+  /** Whether differences may be colored. */
   readonly color?: boolean;
 }
 

@@ -53,7 +53,7 @@ export class HttpMcpServer implements AsyncDisposable {
   readonly #server: HttpServer;
   readonly #stalls: Disposable;
   readonly #inFlight: RequestsInFlight;
-  /** Receives what clients can make fail at will. */
+  /** Receives failures that clients can cause at will. */
   readonly #log: Logger;
 
   constructor(options: HttpMcpServerOptions) {
