@@ -25,7 +25,7 @@ export function withAdditions(
 ): string {
   const ours = [...statementsOf(generated), ...statementsOf(former ?? "")];
   const texts = new Set(ours.map((statement) => statement.text));
-  // What was not generated before is the user's, even if something new has the same name.
+  // A definition that was not generated before is the user's, even if a new one has the same name.
   const names = new Set(
     statementsOf(former ?? generated).filter((statement) => !statement.isImport)
       .flatMap((statement) => statement.names),

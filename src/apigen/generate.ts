@@ -35,14 +35,14 @@ export interface GeneratedTool {
   readonly tool: string;
   /** The name of its module in the server's package; `null` if the tool was omitted. */
   readonly module: string | null;
-  /** What in its definition is not supported, or why it was omitted. */
+  /** Unsupported parts of its definition, or the reason why it was omitted. */
   readonly warnings: readonly string[];
 }
 
 /** The observed results of tools, by the tools' names. */
 type Results = ReadonlyMap<string, ObservedResults>;
 
-/** What a package is generated from. */
+/** The inputs of a package. */
 interface ToolListing
   extends Pick<ServerDescription, "tools">, Partial<Omit<ServerDescription, "tools">> {
   /** Observed results; by default those that the present package knows. */

@@ -44,7 +44,7 @@ const MAX_DEFINITION = 256 * 1024;
 /** The longest number that is read. Python refuses integers of more than 4,300 digits. */
 const MAX_DIGITS = 1_000;
 
-/** Reads what a server says of a tool or itself; a `RangeError` if it is too deep or too large. */
+/** Parses a server's JSON about a tool or itself; throws a `RangeError` if it is too deep or too large. */
 export function readDefinition(value: unknown): Json | undefined {
   const json = toJson(value);
   const text = json === undefined ? "" : writeJson(json);

@@ -4,7 +4,7 @@ import { readTool, toolHash } from "../mcp/tools.ts";
 import { type JsonObject, writeJson } from "./json.ts";
 import { declaresResult, readListing } from "./package.ts";
 
-/** What is known about a tool's results. */
+/** Facts about a tool's results. */
 interface KnownResults {
   /** The tool's name, as the server knows it. */
   readonly tool: string;

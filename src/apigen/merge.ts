@@ -81,7 +81,7 @@ export class Merger {
     );
   }
 
-  /** The schema of what both allow. */
+  /** The schema of the values that both allow. */
   intersect(left: Schema, right: Schema): Schema {
     if (left === false || right === false) return false;
     if (right === true) return left;

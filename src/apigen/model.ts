@@ -132,9 +132,9 @@ export interface ModuleModel extends ModuleOrigin {
   readonly hints: readonly string[];
   /** In the order of the module. Includes `Params`, and `Result` if there is an output schema. */
   readonly definitions: readonly Definition[];
-  /** What a call returns: the tool's text, the text in its envelope, or a `Result`. */
+  /** The value that a call returns: the tool's text, the text in its envelope, or a `Result`. */
   readonly returns: "text" | "envelope" | "result";
-  /** What `run_json` returns, if results of a tool without `Result` were observed. */
+  /** The type that `run_json` returns, if results of a tool without `Result` were observed. */
   readonly observed?: ObservedResult;
   /** Recursive classes, which need Pydantic's `model_rebuild()`. */
   readonly rebuild: readonly ("Params" | "Result")[];

@@ -19,7 +19,7 @@ import { observedResult } from "./observed.ts";
 import { declaresResult } from "./package.ts";
 import { omit, type Schema, type SchemaNode } from "./schema.ts";
 import { SchemaReader } from "./schema_reader.ts";
-import { settled } from "./settle.ts";
+import { finishClasses } from "./finish_classes.ts";
 import { TypeBuilder } from "./type_builder.ts";
 import { unionOf } from "./value_types.ts";
 
@@ -58,7 +58,7 @@ function buildModule(
     ...(params.recursive ? ["Params" as const] : []),
     ...(result?.recursive ? ["Result" as const] : []),
   ];
-  const definitions = settled([...params.definitions, ...result?.definitions ?? []], names);
+  const definitions = finishClasses([...params.definitions, ...result?.definitions ?? []], names);
   const observed = results === undefined || declaresResult(definition)
     ? undefined
     : observedResult(results, names);

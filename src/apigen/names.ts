@@ -73,7 +73,7 @@ function fieldName(property: string): string {
   return FIELD_RESERVED.has(name) ? `${name}_` : name;
 }
 
-/** What counts of a property's name. Servers choose its length, and sorting marks takes quadratic time. */
+/** The part of a property's name that counts: sorting the marks of a long name takes quadratic time. */
 export function normalized(property: string): string {
   return property.slice(0, MAX_HINT).normalize("NFKC");
 }

@@ -9,7 +9,7 @@ import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
 import { isAllGranted } from "../base/permission.ts";
 import { turn } from "../base/signals.ts";
-import { writeBeneath } from "../files/beneath.ts";
+import { writeInside } from "../files/inside_folder.ts";
 import { removeFromWorkspace } from "../files/remove_tree.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
 import {
@@ -234,7 +234,7 @@ export function declaresResult(definition: JsonObject): boolean {
   return (definition.get("outputSchema") ?? undefined) !== undefined;
 }
 
-/** What a package was generated from. */
+/** The inputs of a generated package. */
 export interface PackageListing {
   readonly tools: readonly JsonObject[];
   readonly serverInfo?: unknown;
@@ -243,7 +243,7 @@ export interface PackageListing {
   readonly results: ReadonlyMap<string, ObservedResults>;
 }
 
-/** Reads what a package was generated from; `undefined` if there is none. */
+/** Reads the inputs of a generated package; `undefined` if there is none. */
 export async function readListing(
   root: string,
   server: string,
@@ -333,7 +333,7 @@ export async function findStaleTools(
 ): Promise<StaleTools> {
   const listing = await readListing(root, server).catch((error) => {
     if (!(error instanceof ConfigError)) throw error;
-    return undefined; // what cannot be compared counts as new
+    return undefined; // a file that cannot be compared counts as new
   });
   return await compareTools(listing?.tools ?? [], tools);
 }
@@ -396,7 +396,7 @@ function isPermitted(): boolean {
   return isAllGranted();
 }
 
-/** Writes the stubs beside the packages. What code put in their place is left alone. */
+/** Writes the stubs beside the packages. Files that code put in their place are left alone. */
 export async function writeStubs(rootDir: string): Promise<void> {
   const path = resolve(rootDir);
   if (basename(path) !== MCPTOOLS || !isPermitted()) return;
@@ -411,7 +411,7 @@ export async function writeStubs(rootDir: string): Promise<void> {
     // Only on Linux could sandboxed code swap the folder at this moment.
     if (Deno.build.os === "linux") {
       await using folder = await PinnedFolder.open(parent, { create: false });
-      await writeBeneath(folder.path, [RUNTIME, name], new Blob([text]).stream());
+      await writeInside(folder.path, [RUNTIME, name], new Blob([text]).stream());
     } else await replaceHostileFile(file, text);
   }
 }

@@ -8,7 +8,7 @@
 import { join } from "node:path";
 import { asset, type AssetPath } from "../assets/mod.ts";
 import { ConfigError } from "../base/errors.ts";
-import { readBeneath } from "../files/beneath.ts";
+import { readInside } from "../files/inside_folder.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
 import { isPlainFolder } from "../files/safe.ts";
 import { KEYWORDS } from "./names.ts";
@@ -17,7 +17,7 @@ import type { IndexedTool } from "./search.ts";
 export interface SavedAction {
   /** Category and name, such as `github.commits_of_top_repos`. */
   readonly name: string;
-  /** The first line of its docstring; empty if there is none. */
+  /** The first line of its docstring; empty without one. */
   readonly summary: string;
 }
 
@@ -41,7 +41,7 @@ export async function listActions(workspace: string): Promise<SavedAction[]> {
     for (const name of await foldersIn(join(root, category))) {
       if (looks++ === MAX_ACTIONS) return actions;
       const parts = [ACTIONS, category, name, "api.py"];
-      const api = await readBeneath(workspace, parts, MAX_API_BYTES);
+      const api = await readInside(workspace, parts, MAX_API_BYTES);
       if (api === undefined) continue;
       const head = new TextDecoder().decode(api.subarray(0, MAX_HEAD));
       actions.push({ name: `${category}.${name}`, summary: summaryIn(head) });
@@ -84,7 +84,7 @@ export async function readAction(
 ): Promise<string | undefined> {
   const [category = "", action = "", ...more] = name.split(".");
   if (more.length > 0 || !NAME.test(category) || !NAME.test(action)) return undefined;
-  const source = await readBeneath(
+  const source = await readInside(
     workspace,
     [ACTIONS, category, action, `${part}.py`],
     MAX_SOURCE_BYTES,
@@ -92,7 +92,7 @@ export async function readAction(
   return source && new TextDecoder().decode(source);
 }
 
-/** The files of an action, and what they contain at first. */
+/** The files of an action, and their first contents. */
 const SKELETON = {
   "api.py": "action/api.py",
   "impl.py": "action/impl.py",

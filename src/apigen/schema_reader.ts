@@ -17,7 +17,7 @@ export class SchemaReader {
   readonly #references: References;
   readonly #draft: DraftNumber;
   readonly #known = new Map<JsonObject, SchemaNode>();
-  /** What was dropped or not found. */
+  /** Definitions that were dropped or not found. */
   readonly warnings: Set<string> = new Set();
 
   /** @param root The document. */

@@ -11,7 +11,7 @@ export interface IndexedTool extends PackageTool {
   readonly server: string;
 }
 
-/** What {@linkcode ToolIndex.search} found. */
+/** The result of {@linkcode ToolIndex.search}. */
 export interface ToolMatches {
   /** The tools, best first; for an empty query all, in the order of servers and their lists. */
   readonly tools: readonly IndexedTool[];
@@ -96,7 +96,7 @@ async function versionOf(path: string): Promise<string | undefined> {
 /** How much of a text counts. Servers and code choose its length. */
 const MAX_TEXT = 20_000;
 
-/** What is read of a tool. */
+/** The fields of a tool that are read. */
 interface Field {
   /** How much a word counts here. */
   readonly weight: number;
@@ -144,7 +144,7 @@ const SHORTEST_PREFIX = 3;
 const COVERAGE = 1;
 /** How much better a tool matches if the query has all words of its name. */
 const NAME_COVERAGE = 1;
-/** What a tool gets if the query names its server, and how much better it matches otherwise. */
+/** A tool's extra score if the query names its server, and the extra weight of its other matches then. */
 const SERVER_SCORE = 2;
 const NAMED_SERVER = 4;
 /** How many words of a query count: each takes a pass over all known words. */
@@ -156,7 +156,7 @@ interface RankedTool {
   readonly name: ReadonlySet<string>;
 }
 
-/** What a search found out about the words of the tools. */
+/** Statistics on the words of the tools. */
 interface Matches {
   /** How well words match one of the query. */
   readonly weights: Map<string, number>;
@@ -288,7 +288,7 @@ export class ToolRanking {
         : 0;
       if (weight === 0) continue;
       weights.set(known, Math.max(weights.get(known) ?? 0, weight));
-      // A rare word that is related to a common one tells no more than that one.
+      // A rare word that is related to a common one says no more than the common one.
       const having = Math.max(posting.size, own?.size ?? 0);
       const rarity = rarityOf(having, this.#tools.length);
       for (const [id, frequency] of posting) {
@@ -298,7 +298,7 @@ export class ToolRanking {
     }
     const servers = this.#servers.get(word);
     for (const [id, score] of best) {
-      // What names the server tells its tools not apart.
+      // Words that name the server do not distinguish its tools.
       if (servers?.has(this.#tools[id]?.tool.server ?? "")) continue;
       scores.set(id, (scores.get(id) ?? 0) + score);
       found.set(id, (found.get(id) ?? 0) + 1);

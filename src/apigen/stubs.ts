@@ -33,7 +33,7 @@ export interface StubbedTool extends ModuleOrigin {
 
 export interface StubbedClass {
   readonly fields: ReadonlyMap<string, StubbedField>;
-  /** What the schema says about undeclared fields. */
+  /** The schema's rule for undeclared fields. */
   readonly undeclared: "refused" | "allowed" | "unsaid";
   /** For an envelope, the type of its value. */
   readonly envelops: string | undefined;

@@ -68,7 +68,7 @@ const MAX_TEXT = 2 ** 22;
 /** The most members of a union: Python needs a larger stack to parse longer ones. */
 const MAX_MEMBERS = 300;
 
-/** What a field takes besides its own words. */
+/** The characters of a field besides its own text. */
 const FIELD_TEXT = 64;
 
 /** Builds the types of one schema document. */

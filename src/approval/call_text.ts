@@ -64,7 +64,7 @@ export function callLines(call: CallContent): string[] {
   return [`${callName(call)}(`, ...lines, ")"];
 }
 
-/** Escapes what is invisible, moves the cursor, reorders or stacks; long runs of spaces become their number. */
+/** Escapes characters that are invisible, move the cursor, reorder or stack; counts long runs of spaces. */
 export function visible(text: string): string {
   return text.replace(HIDDEN_OR_BLANKS, (found, at: number) => {
     if (!found.startsWith(" ")) return escapeCharacter(found);

@@ -217,7 +217,7 @@ const DISCONNECTED: Refusal = {
   reason: "Approval channel disconnected",
 };
 
-/** How long the closing handshake may take. */
+/** The time limit for the closing handshake. */
 const CLOSE_MS = 2000;
 
 function cannotConnect(url: URL, reason: string): string {

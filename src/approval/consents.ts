@@ -26,7 +26,7 @@ interface ConsentsOptions {
   readonly log?: Logger;
 }
 
-/** What is remembered about a call. */
+/** The consent that applies to a call, if there is one. */
 type Recollection =
   | {
     readonly decision: "allow" | "deny";
@@ -36,7 +36,7 @@ type Recollection =
   | {
     /** No consent applies. */
     readonly decision: undefined;
-    /** What has changed since a consent was given and invalidated it; `undefined` if there was none. */
+    /** The changes since a consent was given that invalidated it; `undefined` without a consent. */
     readonly changes: readonly string[] | undefined;
   };
 
@@ -117,7 +117,7 @@ export class Consents {
   /** Looks up a decision on a call. Refusals take precedence over permissions. */
   async recall(
     call: ApprovalCall,
-    facets: readonly Facet[],
+    fingerprint: readonly FingerprintPart[],
     { exactly = false }: RecallOptions = {},
   ): Promise<Recollection> {
     const always = await this.#options.store?.list() ?? [];
@@ -131,7 +131,7 @@ export class Consents {
     for (const { consent, scope } of all) {
       if (!this.isFor(consent, call)) continue;
       if (exactly && consent.decision === "allow" && consent.arguments === undefined) continue;
-      const since = changesSince(consent, facets);
+      const since = changesSince(consent, fingerprint);
       if (since.length > 0) changes = since;
       else {
         const found = { decision: consent.decision, rule: consentRule(consent, scope) };
@@ -193,7 +193,7 @@ function limited(changes: readonly string[] | undefined): readonly string[] | un
 }
 
 /** A property that must not change for a consent to count. */
-export interface Facet {
+export interface FingerprintPart {
   /** Its name for people, such as `command` or `parameter 'path'`. */
   readonly name: string;
   /** Whether it is a property of the server's registration or of the tool's definition. */
@@ -204,11 +204,11 @@ export interface Facet {
   readonly shown?: string;
 }
 
-/** A facet as stored with a consent: its hash, and what people may see. */
-interface KeptFacet {
+/** A part as stored with a consent: its hash, and the text that people may see. */
+interface KeptPart {
   /** Whether it is a property of the server's registration or of the tool's definition. */
   readonly about: "server" | "tool";
-  /** The SHA-256 of the consent's salt, the facet's name and the SHA-256 of its value. */
+  /** The SHA-256 of the consent's salt, the part's name and the SHA-256 of its value. */
   readonly hash: string;
   /** The beginning of the value for people. */
   readonly shown?: string;
@@ -235,15 +235,15 @@ export interface Consent {
   readonly since: string;
   /** Random text included in all hashes, so that equal secrets have different hashes. */
   readonly salt: string;
-  /** The facets that it is bound to, by name. */
-  readonly bound: Readonly<Record<string, KeptFacet>>;
+  /** The parts of the fingerprint that it is bound to, by name. */
+  readonly bound: Readonly<Record<string, KeptPart>>;
 }
 
 /** A call and the decision on it. */
 interface Decided {
   readonly call: ApprovalCall;
   /** The properties of the server and the tool. */
-  readonly facets: readonly Facet[];
+  readonly fingerprint: readonly FingerprintPart[];
   readonly decision: "allow" | "deny";
   /** Why calls are denied. */
   readonly reason?: string;
@@ -251,7 +251,7 @@ interface Decided {
   readonly pattern?: Pattern | undefined;
 }
 
-/** The most characters of a facet to show. */
+/** The most characters of a part to show. */
 const MAX_SHOWN = 1000;
 /** The most characters of a call to show. */
 const MAX_CALL = 300;
@@ -262,13 +262,13 @@ export function makeConsent(
   match: Remember["match"],
   describe: (call: ApprovalCall) => string = describeCall,
 ): Consent {
-  const { call, facets, decision, reason, pattern } = decided;
+  const { call, fingerprint, decision, reason, pattern } = decided;
   if (match === "pattern" && pattern === undefined) {
     throw new TypeError("No pattern was proposed for this call");
   }
   const isExact = match === "arguments";
   const salt = crypto.randomUUID();
-  const bound = facets.map(({ name, about, value, shown }): [string, KeptFacet] => [
+  const bound = fingerprint.map(({ name, about, value, shown }): [string, KeptPart] => [
     name,
     { about, hash: saltedHash(salt, name, sha256(value)), shown: shown?.slice(0, MAX_SHOWN) },
   ]);
@@ -311,16 +311,16 @@ function isReplaced(earlier: Consent, consent: Consent, call: ApprovalCall): boo
     JSON.stringify(earlier.where) === JSON.stringify(consent.where);
 }
 
-/** Lists what has changed since a consent was given. It counts only if nothing has. */
-export function changesSince(consent: Consent, facets: readonly Facet[]): string[] {
+/** Lists the changes since a consent was given. It counts only without any. */
+export function changesSince(consent: Consent, fingerprint: readonly FingerprintPart[]): string[] {
   const changes: string[] = [];
   const now = new Set<string>();
-  for (const facet of facets) {
-    const { name, shown } = facet;
+  for (const part of fingerprint) {
+    const { name, shown } = part;
     now.add(name);
     const kept = Object.hasOwn(consent.bound, name) ? consent.bound[name] : undefined;
     if (kept === undefined) changes.push(`${name} was added`);
-    else if (kept.hash !== saltedHash(consent.salt, name, valueDigest(facet))) {
+    else if (kept.hash !== saltedHash(consent.salt, name, valueDigest(part))) {
       changes.push(changed(name, kept.shown, shown));
     }
   }
@@ -349,13 +349,13 @@ function argumentsHash(salt: string, call: ApprovalCall): string | undefined {
   return digest && saltedHash(salt, "arguments", digest);
 }
 
-function valueDigest(facet: Facet): string {
-  return valueDigests.getOrInsertComputed(facet, () => sha256(facet.value));
+function valueDigest(part: FingerprintPart): string {
+  return valueDigests.getOrInsertComputed(part, () => sha256(part.value));
 }
 
 // Computed once: each waiting call is compared with each remembered decision
 const argumentsDigests = new WeakMap<ExactObject, string | undefined>();
-const valueDigests = new WeakMap<Facet, string>();
+const valueDigests = new WeakMap<FingerprintPart, string>();
 
 function saltedHash(salt: string, name: string, digest: string): string {
   return sha256(JSON.stringify([salt, name, digest]));

@@ -7,7 +7,7 @@ import {
   type Consent,
   Consents,
   type ConsentStore,
-  type Facet,
+  type FingerprintPart,
   isFor,
   makeConsent,
 } from "./consents.ts";
@@ -23,7 +23,7 @@ function call(args: string, more: Partial<ApprovalCall> = {}): ApprovalCall {
   return { kind: "tool", serverName: "fs", toolName: "write", arguments: sealed, ...more };
 }
 
-const FACETS: readonly Facet[] = [
+const FINGERPRINT: readonly FingerprintPart[] = [
   { name: "command", about: "server", value: "npx fs", shown: "npx fs" },
   { name: "environment variable 'TOKEN'", about: "server", value: "secret" },
   { name: "description", about: "tool", value: "Writes a file", shown: "Writes a file" },
@@ -61,62 +61,71 @@ const CALLS: readonly (readonly [call: ApprovalCall, tool: boolean, exact: boole
 
 for (const [index, [asked, tool, exact]] of CALLS.entries()) {
   Deno.test(`a consent is for the calls that it was given for, case ${index + 1}`, () => {
-    const decided = { call: ASKED, facets: [], decision: "allow" } as const;
+    const decided = { call: ASKED, fingerprint: [], decision: "allow" } as const;
     assertEquals(isFor(makeConsent(decided, "tool"), asked), tool);
     assertEquals(isFor(makeConsent(decided, "arguments"), asked), exact);
   });
 }
 
-const [COMMAND, TOKEN, DESCRIPTION, PATH] = FACETS as [Facet, Facet, Facet, Facet];
-
-/** What server and tool are like now, and what people are told. */
-const CHANGES: readonly (readonly [facets: readonly Facet[], changes: readonly string[]])[] = [
-  [FACETS, []],
-  [FACETS.toReversed(), []],
-  [[], [
-    "command was removed",
-    "environment variable 'TOKEN' was removed",
-    "description was removed",
-    "parameter 'path' was removed",
-  ]],
-  [[{ ...COMMAND, value: "npx evil", shown: "npx evil" }, TOKEN, DESCRIPTION, PATH], [
-    "command was 'npx fs', is 'npx evil'",
-  ]],
-  [[COMMAND, { ...TOKEN, value: "other" }, DESCRIPTION, PATH], [
-    "environment variable 'TOKEN' changed",
-  ]],
-  [[COMMAND, { ...TOKEN, value: "${TOKEN}", shown: "${TOKEN}" }, DESCRIPTION, PATH], [
-    "environment variable 'TOKEN' changed",
-  ]],
-  [[COMMAND, TOKEN, { ...DESCRIPTION, value: "x", shown: "Writes a file" }, PATH], [
-    "description was 'Writes a file', is 'Writes a file'",
-  ]],
-  [[...FACETS, { name: "parameter 'mode'", about: "tool", value: "{}", shown: "{}" }], [
-    "parameter 'mode' was added",
-  ]],
-  [[COMMAND, TOKEN, DESCRIPTION, { ...PATH, name: "parameter 'file'" }], [
-    "parameter 'file' was added",
-    "parameter 'path' was removed",
-  ]],
-  [[COMMAND, TOKEN, { ...DESCRIPTION, value: "\u001b[2K", shown: "\u001b[2K\u202e'" }, PATH], [
-    "description was 'Writes a file', is '\\x1b[2K\\u202e\\''",
-  ]],
+const [COMMAND, TOKEN, DESCRIPTION, PATH] = FINGERPRINT as [
+  FingerprintPart,
+  FingerprintPart,
+  FingerprintPart,
+  FingerprintPart,
 ];
 
-for (const [index, [facets, changes]] of CHANGES.entries()) {
+/** What server and tool are like now, and what people are told. */
+const CHANGES:
+  readonly (readonly [fingerprint: readonly FingerprintPart[], changes: readonly string[]])[] = [
+    [FINGERPRINT, []],
+    [FINGERPRINT.toReversed(), []],
+    [[], [
+      "command was removed",
+      "environment variable 'TOKEN' was removed",
+      "description was removed",
+      "parameter 'path' was removed",
+    ]],
+    [[{ ...COMMAND, value: "npx evil", shown: "npx evil" }, TOKEN, DESCRIPTION, PATH], [
+      "command was 'npx fs', is 'npx evil'",
+    ]],
+    [[COMMAND, { ...TOKEN, value: "other" }, DESCRIPTION, PATH], [
+      "environment variable 'TOKEN' changed",
+    ]],
+    [[COMMAND, { ...TOKEN, value: "${TOKEN}", shown: "${TOKEN}" }, DESCRIPTION, PATH], [
+      "environment variable 'TOKEN' changed",
+    ]],
+    [[COMMAND, TOKEN, { ...DESCRIPTION, value: "x", shown: "Writes a file" }, PATH], [
+      "description was 'Writes a file', is 'Writes a file'",
+    ]],
+    [[...FINGERPRINT, { name: "parameter 'mode'", about: "tool", value: "{}", shown: "{}" }], [
+      "parameter 'mode' was added",
+    ]],
+    [[COMMAND, TOKEN, DESCRIPTION, { ...PATH, name: "parameter 'file'" }], [
+      "parameter 'file' was added",
+      "parameter 'path' was removed",
+    ]],
+    [[COMMAND, TOKEN, { ...DESCRIPTION, value: "\u001b[2K", shown: "\u001b[2K\u202e'" }, PATH], [
+      "description was 'Writes a file', is '\\x1b[2K\\u202e\\''",
+    ]],
+  ];
+
+for (const [index, [fingerprint, changes]] of CHANGES.entries()) {
   Deno.test(`a consent counts only while nothing changed, case ${index + 1}`, () => {
-    const consent = makeConsent({ call: ASKED, facets: FACETS, decision: "allow" }, "tool");
-    assertEquals(changesSince(consent, facets), changes);
+    const consent = makeConsent(
+      { call: ASKED, fingerprint: FINGERPRINT, decision: "allow" },
+      "tool",
+    );
+    assertEquals(changesSince(consent, fingerprint), changes);
   });
 }
 
 Deno.test("what changed late in a long text is shown, and all of it counts", () => {
-  const facet = (
+  const part = (
     value: string,
-  ): Facet[] => [{ name: "description", about: "tool", value, shown: value }];
+  ): FingerprintPart[] => [{ name: "description", about: "tool", value, shown: value }];
   const since = (before: string, after: string) => {
-    const decided = { call: ASKED, facets: facet(before), decision: "allow" } as const;
-    return changesSince(makeConsent(decided, "tool"), facet(after));
+    const decided = { call: ASKED, fingerprint: part(before), decision: "allow" } as const;
+    return changesSince(makeConsent(decided, "tool"), part(after));
   };
   const long = "x".repeat(500);
   assertEquals(since(`${long}old`, `${long}new`), [
@@ -129,7 +138,7 @@ Deno.test("what changed late in a long text is shown, and all of it counts", () 
 });
 
 Deno.test("a consent keeps no secrets, and the same ones do not look the same", () => {
-  const decided = { call: ASKED, facets: FACETS, decision: "allow" } as const;
+  const decided = { call: ASKED, fingerprint: FINGERPRINT, decision: "allow" } as const;
   const [one, other] = [makeConsent(decided, "arguments"), makeConsent(decided, "arguments")];
   assertFalse(JSON.stringify(one).includes("secret"));
   assert(one.bound[TOKEN.name]?.hash !== other.bound[TOKEN.name]?.hash);
@@ -181,9 +190,9 @@ class TestGate {
   }
 
   /** The outcome of a call, and whether anybody was asked. */
-  async ask(asked = ASKED, facets = FACETS): Promise<string> {
+  async ask(asked = ASKED, fingerprint = FINGERPRINT): Promise<string> {
     const before = this.asked.length;
-    const decision = await this.#gate.decide(asked, { facets: () => facets });
+    const decision = await this.#gate.decide(asked, { fingerprint: () => fingerprint });
     this.decisions.push(decision);
     const outcome = decision.decision === "allow" ? "allowed" : "denied";
     return this.asked.length === before ? outcome : `${outcome}, asked`;
@@ -231,7 +240,7 @@ Deno.test("a decision for a pattern counts for the calls that match it", async (
   );
   assertEquals(await gate.ask(file("out/a")), "denied, asked");
   assertEquals(await gate.ask({ ...file("in/b"), toolName: "read" }), "denied, asked");
-  const changed = FACETS.map((facet) => ({ ...facet, value: `${facet.value}, changed` }));
+  const changed = FINGERPRINT.map((part) => ({ ...part, value: `${part.value}, changed` }));
   assertEquals(await gate.ask(file("in/b"), changed), "denied, asked");
 });
 
@@ -244,7 +253,12 @@ Deno.test("a decision for a pattern replaces the one for the same pattern, and o
   const paths = gate.store.all.map(({ where }) => Object.values(where?.arguments ?? {}));
   assertEquals(paths, [[{ path: "/data/out" }], [{ path: "/data/in" }]]);
   const refused = { scope: "always", match: "arguments" } as const;
-  const decided = { call: file("in/x"), facets: [], decision: "deny", reason: "never" } as const;
+  const decided = {
+    call: file("in/x"),
+    fingerprint: [],
+    decision: "deny",
+    reason: "never",
+  } as const;
   await gate.consents.remember(decided, refused, undefined);
   assertEquals(await gate.ask(file("in/x"), []), "denied");
   assertEquals(await gate.ask(file("in/y"), []), "allowed");
@@ -361,7 +375,7 @@ Deno.test("what the policy says beats what is remembered, but for asking", async
   for (const [mode, outcome] of [["deny", "denied"], ["allow", "allowed"]] as const) {
     const gate = new TestGate(mode);
     const decision = mode === "deny" ? "allow" : "deny";
-    gate.store.all = [makeConsent({ call: ASKED, facets: FACETS, decision }, "tool")];
+    gate.store.all = [makeConsent({ call: ASKED, fingerprint: FINGERPRINT, decision }, "tool")];
     assertEquals(await gate.ask(), outcome);
     assertEquals(gate.decisions[0]?.by, "policy");
   }
@@ -372,8 +386,8 @@ Deno.test("a consent lapses when something changed, the request says what, and a
   gate.remember("always");
   assertEquals(await gate.ask(), "allowed, asked");
   assertEquals(gate.asked[0]?.changes, undefined);
-  const changed = FACETS.map((facet) =>
-    facet.name === "description" ? { ...facet, value: "Evil", shown: "Evil" } : facet
+  const changed = FINGERPRINT.map((part) =>
+    part.name === "description" ? { ...part, value: "Evil", shown: "Evil" } : part
   );
   gate.answer = (request) => request.accept();
   assertEquals(await gate.ask(ASKED, changed), "allowed, asked");
@@ -389,12 +403,12 @@ Deno.test("of many changes, those that are left out are counted", async () => {
   const gate = new TestGate();
   gate.remember("session");
   await gate.ask(ASKED, []);
-  const facets = Array.from({ length: 50 }, (_, n) => ({
+  const fingerprint = Array.from({ length: 50 }, (_, n) => ({
     name: `parameter '${n}'`,
     about: "tool" as const,
     value: "",
   }));
-  await gate.ask(ASKED, facets);
+  await gate.ask(ASKED, fingerprint);
   assertEquals(gate.asked[1]?.changes?.length, 21);
   assertEquals(gate.asked[1]?.changes?.at(-1), "and 30 more changes");
 });
@@ -489,7 +503,11 @@ Deno.test("calls wait on undisturbed while decisions on others are remembered, o
   const remember = { scope: "session", match: "arguments" } as const;
   const other = (i: number) => call(`{"number":${i}}`);
   for (let i = 0; i < 1100; i++) {
-    await consents.remember({ call: other(i), facets: [], decision: "allow" }, remember, undefined);
+    await consents.remember(
+      { call: other(i), fingerprint: [], decision: "allow" },
+      remember,
+      undefined,
+    );
   }
   assertEquals(looks, before);
   assertEquals((await consents.recall(other(999), [])).decision, "allow");
@@ -512,7 +530,7 @@ Deno.test("an earlier decision on a call does not count once calls like it were 
   const gate = new ApprovalGate(approvalPolicy("ask"), new ApprovalChannel(), consents);
   const earlier = { decision: "allow", by: "approver" } as const;
   assertEquals((await gate.decide(ASKED, { earlier })).decision, "allow");
-  const denied = { call: ASKED, facets: [], decision: "deny" } as const;
+  const denied = { call: ASKED, fingerprint: [], decision: "deny" } as const;
   await consents.remember(denied, { scope: "session", match: "tool" }, undefined);
   const { decision, by } = await gate.decide(ASKED, { earlier });
   assertEquals([decision, by], ["deny", "consent"]);
@@ -521,7 +539,7 @@ Deno.test("an earlier decision on a call does not count once calls like it were 
 Deno.test("a decision on arguments that are too large to show is not remembered, least of all for any", async () => {
   const consents = new Consents();
   const large = call(`{"text":"${"x".repeat(300_000)}"}`);
-  const decided = { call: large, facets: [], decision: "allow" } as const;
+  const decided = { call: large, fingerprint: [], decision: "allow" } as const;
   await consents.remember(decided, { scope: "session", match: "arguments" }, undefined);
   assertEquals((await consents.recall(call("{}"), [])).decision, undefined);
   assertEquals((await consents.recall(large, [])).decision, undefined);

@@ -3,7 +3,7 @@ import { type ExactObject, stringifyExact } from "../json/exact.ts";
 import { anySignal } from "../base/signals.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "./channel.ts";
 import { DECIDED, type RefusalType } from "./question_queue.ts";
-import { type Cell, Consents, type Facet } from "./consents.ts";
+import { type Cell, Consents, type FingerprintPart } from "./consents.ts";
 import { isTooLargeToShow, MAX_SHOWN_BYTES } from "./call_text.ts";
 import { type Pattern, patternText } from "./pattern.ts";
 import type { ApprovalPolicy } from "./policy.ts";
@@ -22,8 +22,8 @@ export interface GateDecision {
 
 /** Options of {@linkcode ApprovalGate.decide}. */
 export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes" | "pattern"> {
-  /** Returns what a remembered decision is bound to. Without it, server and tool count as unchanging. */
-  readonly facets?: () => readonly Facet[];
+  /** Returns the fingerprint of server and tool that consents are bound to; without it, neither can change. */
+  readonly fingerprint?: () => readonly FingerprintPart[];
   /** A person's earlier decision on this very call, which could not be sent then. */
   readonly earlier?: GateDecision | undefined;
 }
@@ -55,7 +55,7 @@ export class ApprovalGate {
     const { mode, reason, mayBeDenied = false } = this.#policy.decide(call);
     const { earlier } = options;
     if (earlier !== undefined && mode !== "deny") return await this.#again(call, earlier, options);
-    // Code may have written what would change, so only a person can allow it, not a mode or rule.
+    // Code may have written the changed text, so only a person can allow it, not a mode or rule.
     const isAsked = mode === "ask" || call.kind === "change" && mode === "allow";
     if (!isAsked) return { decision: mode, by: "policy", reason };
     return await this.#ask(call, { ...options, mayBeDenied });
@@ -65,10 +65,10 @@ export class ApprovalGate {
   async #again(
     call: ApprovalCall,
     { edited, ...decision }: GateDecision,
-    { facets }: DecideOptions,
+    { fingerprint }: DecideOptions,
   ): Promise<GateDecision> {
     const allowed = edited === undefined ? call : { ...call, arguments: edited };
-    const found = await this.consents.recall(allowed, facets?.() ?? []);
+    const found = await this.consents.recall(allowed, fingerprint?.() ?? []);
     if (found.decision === "deny") return { decision: "deny", by: "consent", reason: found.rule };
     if (edited === undefined) return decision;
     return this.judge(allowed) ?? { ...decision, edited };
@@ -76,12 +76,12 @@ export class ApprovalGate {
 
   async #ask(
     call: ApprovalCall,
-    { facets: facetsOf, signal, check, mayBeDenied }: DecideOptions & {
+    { fingerprint: fingerprintOf, signal, check, mayBeDenied }: DecideOptions & {
       readonly mayBeDenied: boolean;
     },
   ): Promise<GateDecision> {
-    const facets = facetsOf?.() ?? [];
-    const recall = () => this.consents.recall(call, facets, { exactly: mayBeDenied });
+    const fingerprint = fingerprintOf?.() ?? [];
+    const recall = () => this.consents.recall(call, fingerprint, { exactly: mayBeDenied });
     const { cell } = this.consents;
     // Consents are for repeated calls of a tool, which changes are not.
     const scopes = call.kind === "change" ? [] : this.consents.scopes;
@@ -112,7 +112,7 @@ export class ApprovalGate {
       });
       const cancelled = !response.accepted && response.type === "cancelled";
       if (cancelled && decided.signal.aborted && !signal?.aborted) continue;
-      return await this.#take(call, response, { facets, cell, pattern });
+      return await this.#take(call, response, { fingerprint, cell, pattern });
     }
   }
 
@@ -120,8 +120,8 @@ export class ApprovalGate {
   async #take(
     call: ApprovalCall,
     response: ApprovalResponse,
-    { facets, cell, pattern }: {
-      readonly facets: readonly Facet[];
+    { fingerprint, cell, pattern }: {
+      readonly fingerprint: readonly FingerprintPart[];
       readonly cell: Cell | undefined;
       readonly pattern: Pattern | undefined;
     },
@@ -130,7 +130,7 @@ export class ApprovalGate {
     if (!response.accepted) {
       const { type, reason } = response;
       if (remember !== undefined) {
-        const denied = { call, facets, decision: "deny", reason, pattern } as const;
+        const denied = { call, fingerprint, decision: "deny", reason, pattern } as const;
         await this.consents.remember(denied, remember, cell);
       }
       return { decision: "deny", by: type === "approval_rejected" ? "approver" : type, reason };
@@ -143,7 +143,7 @@ export class ApprovalGate {
     const denial = edited === undefined ? undefined : await this.judge(allowed);
     if (denial !== undefined) return denial;
     if (remember !== undefined) {
-      const accepted = { call: allowed, facets, decision: "allow", pattern } as const;
+      const accepted = { call: allowed, fingerprint, decision: "allow", pattern } as const;
       await this.consents.remember(accepted, remember, cell);
     }
     return { decision: "allow", by: "approver", edited };

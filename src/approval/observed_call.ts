@@ -26,7 +26,7 @@ export interface CallObserver {
   ended?(call: Readonly<ObservedCall>): void;
 }
 
-/** Identifies what a call reaches: equal hashes mean the same server and the same tool. */
+/** Identifies a call's target: equal hashes mean the same server and the same tool. */
 export interface CallTarget {
   /** The SHA-256 of how the server is started or reached, as shown to approvers. */
   readonly serverHash: string;
@@ -34,7 +34,7 @@ export interface CallTarget {
   readonly toolHash?: string;
 }
 
-/** What is known about a call when it begins. */
+/** The facts about a call when it begins. */
 interface CallBeginning {
   /** The execution that it comes from. */
   readonly cell?: Cell;
@@ -56,7 +56,7 @@ export class ObservedCall {
   readonly request: McpRequest | undefined;
   /** When it began. */
   readonly time: Date = new Date();
-  /** What it would reach, once known. */
+  /** Its target, once known. */
   target: CallTarget | undefined;
   /** The tool as its server describes it, once known. */
   tool: Tool | undefined;
@@ -201,7 +201,7 @@ export class Cell implements Disposable {
 
   /** Ends the execution: none of its lines calls any more. */
   [Symbol.dispose](): void {
-    void this.codeHash; // what it left running is still its code
+    void this.codeHash; // tasks that it left running are still its code
     this.#code = undefined;
     this.#lineStarts = undefined;
   }

@@ -1,12 +1,12 @@
 import { refuseUnknownKeys } from "../base/known_keys.ts";
 import type { ApprovalCall } from "./request.ts";
 
-/** What happens to a call: an approver is asked, or it is allowed or denied without asking. */
+/** How a call is decided: an approver is asked, or it is allowed or denied without asking. */
 export type ApprovalMode = "ask" | "allow" | "deny";
 
 /** A policy's decision on a call. */
 export interface PolicyVerdict {
-  /** What happens to the call. */
+  /** How the call is decided. */
   readonly mode: ApprovalMode;
   /** The rule that decides, in words for the calling code and for logs. */
   readonly reason?: string;
@@ -39,26 +39,26 @@ export interface ApprovalPolicy {
 /** One mode for each kind of call. */
 export interface ApprovalModes {
   /**
-   * What happens to tool calls.
+   * How tool calls are decided.
    *
    * @default {"ask"}
    */
   tools?: ApprovalMode;
   /**
-   * What happens to shell commands.
+   * How shell commands are decided.
    *
    * @default {"allow"}
    */
   shell?: ApprovalMode;
   /**
-   * What happens to requests for resources, prompts and completions. Lists need no approval, but
+   * How requests for resources, prompts and completions are decided. Lists need no approval, but
    * `"deny"` applies to them too.
    *
    * @default {"ask"}
    */
   resources?: ApprovalMode;
   /**
-   * What happens to servers' questions: `"deny"` declines them; otherwise they are passed on to a
+   * How servers' questions are handled: `"deny"` declines them; otherwise they are passed on to a
    * person.
    *
    * @default {"ask"}

@@ -13,7 +13,7 @@ export type RefusalType =
 export interface Refusal {
   /** A refusal accepts nothing. */
   readonly accepted: false;
-  /** What kind of refusal it is. */
+  /** The kind of refusal. */
   readonly type: RefusalType;
   /** The reason, in words for the calling code. */
   readonly reason: string;
@@ -40,7 +40,7 @@ export abstract class Question<Answer> {
   /**
    * Withdraws the question. Only the code that asked calls this; the person rejects or cancels.
    *
-   * @param refusal The reason, and what happens to the call.
+   * @param refusal The reason, and the error of the call.
    */
   abstract withdraw(refusal: Refusal): void;
 

@@ -46,7 +46,7 @@ export interface ElicitationSource {
   readonly callId?: string;
 }
 
-/** What {@linkcode ElicitationRequest} needs besides its question. */
+/** Options of {@linkcode ElicitationRequest} besides its question. */
 export interface ElicitationRequestOptions {
   /** The request's id; random by default. */
   id?: string;
@@ -116,7 +116,7 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   }
 
   /**
-   * Answers with what a person did in a client, on a page or in another process.
+   * Answers with a person's action in a client, on a page or in another process.
    *
    * @param answer The person's answer.
    * @param by Where, or why nobody could be asked; for the audit log.

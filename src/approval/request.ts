@@ -54,7 +54,7 @@ export interface ApprovalCall {
   readonly description?: string;
   /** The server that would be called. */
   readonly server?: CallServer;
-  /** The calling line, if the calling code tells the truth. */
+  /** The calling line, according to the calling code. */
   readonly source?: CallSource;
   /** The changes that invalidated an earlier consent; absent if there are none. */
   readonly changes?: readonly string[];
@@ -120,7 +120,7 @@ export type ApprovalResponse =
     readonly remember?: Remember;
   });
 
-/** What the calling code gets where an approver gave no reason. */
+/** The reason that the calling code gets if an approver gave none. */
 export const NO_REASON = "no reason was given";
 
 /** Options of {@linkcode ApprovalRequest.accept}. */
@@ -137,7 +137,7 @@ export interface RejectOptions {
   remember?: Remember;
 }
 
-/** What {@linkcode ApprovalRequest} needs besides its call. */
+/** Options of {@linkcode ApprovalRequest} besides its call. */
 export interface ApprovalRequestOptions {
   /** The request's id; by default random and bound to the call. */
   id?: string;

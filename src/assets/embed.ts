@@ -6,7 +6,7 @@
 const templates = new URL("../../templates/", import.meta.url);
 const target = new URL("./embedded.json", import.meta.url);
 
-/** The files that are embedded: the code that runs elsewhere, not what checks or documents it. */
+/** The files that are embedded: the code that runs elsewhere, not its checks or documentation. */
 const EMBEDDED = /\.(pyi?|sh|txt|json|html|css|js|svg)$/;
 
 /** Reads `templates/` and gives the text that `embedded.json` should have. */

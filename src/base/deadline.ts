@@ -8,7 +8,7 @@ export interface Waiting {
   onPendingChange(callback: (pending: number) => void): Disposable;
 }
 
-/** Counts what is waiting. */
+/** Counts the waiting items. */
 export class WaitCount implements Waiting {
   readonly #watchers = new Set<(pending: number) => void>();
   #pending = 0;

@@ -2,13 +2,13 @@
  * Every error class that a caller may want to catch.
  *
  * Bad options are `TypeError`s or `RangeError`s; an aborted operation rejects with its signal's
- * reason. The classes here carry what is known about the failure as data.
+ * reason. The classes here carry the known facts about the failure as data.
  *
  * @module
  */
 import type { ExecutionResult, Output, OutputImage, WholeText } from "../kernel/outputs.ts";
 
-/** What is known about a child process that ended or failed to start. */
+/** Facts about a child process that ended or failed to start. */
 export interface ProcessEvidence {
   /** Its exit code, or `null` when a signal ended it or it still runs. */
   readonly exitCode: number | null;
@@ -95,7 +95,7 @@ export class KernelStartError extends ProcessError {
   override readonly name: string = "KernelStartError";
 }
 
-/** What an execution had produced before it failed. */
+/** An execution's output before it failed. */
 export type PartialResult = ExecutionResult;
 
 /** The output of code that has none. */
@@ -302,7 +302,7 @@ export class McpLoginRequiredError extends McpConnectionError {
   }
 }
 
-/** What went wrong with a tool call. The kernel receives the same identifiers. */
+/** The type of a tool call's failure. The kernel receives the same identifiers. */
 export type ToolErrorType =
   | "tool_error"
   | "protocol_error"
@@ -319,7 +319,7 @@ export type ToolErrorType =
   | "outcome_unknown"
   | "tool_server_error";
 
-/** What is known about a failed tool call. */
+/** Facts about a failed tool call. */
 export interface ToolCallErrorDetails {
   /** Why an approver or a policy refused the call. */
   readonly reason?: string;

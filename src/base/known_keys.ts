@@ -1,6 +1,6 @@
 import { nearestNames } from "./nearest.ts";
 
-/** What an object of options is for, in words of an error. */
+/** The purpose of an object of options, as errors name it. */
 interface KnownKeys {
   /** The keys that it may have. */
   readonly known: readonly string[];

@@ -13,7 +13,7 @@ export type LogLevel = "debug" | "info" | "warn" | "error" | "silent";
 export interface Logger {
   /** Details for troubleshooting. */
   debug(message: string): void;
-  /** What a user wants to know while ipybox works. */
+  /** Messages that a user wants to see while ipybox works. */
   info(message: string): void;
   /** Something is less safe or slower than it could be. */
   warn(message: string): void;

@@ -11,20 +11,20 @@ export interface ReadyPoolOptions<Item> {
   readonly start: (signal: AbortSignal) => Promise<Item>;
   /** Whether one that was ready still is. */
   readonly isFit: (item: Item) => Promise<boolean>;
-  /** Receives what cannot be started or ended. */
+  /** Receives failures to start or end one. */
   readonly log: Logger;
-  /** The share of the machine's memory that is free; by default what the system says. */
+  /** The share of the machine's memory that is free; by default the system's figure. */
   readonly freeMemory?: () => number;
 }
 
-/** What was handed out has this time to itself before the next one is started. */
+/** The pause before the next start: an item that was just handed out has the machine to itself. */
 const HEAD_START_MS = 500;
 /** How often those that wait are looked at. */
 const CHECK_MS = 30_000;
 /** Nothing is started ahead while less of the memory is free, and below half of it nothing is kept. */
 const LEAST_FREE = 0.1;
 
-/** Keeps a number of things ready that take long to start. Each belongs to who takes it. */
+/** Keeps items ready that are slow to start. The caller that takes one owns it. */
 export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable {
   readonly #options: ReadyPoolOptions<Item>;
   readonly #closed = new AbortController();
@@ -156,7 +156,7 @@ export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable 
   }
 }
 
-/** The share of the machine's memory that programs can still have; all where Deno may not tell. */
+/** The share of the machine's memory that is available; 1 without the permission to ask. */
 function freeMemory(): number {
   if (!isGranted({ name: "sys", kind: "systemMemoryInfo" })) return 1;
   const { available, total } = Deno.systemMemoryInfo();

@@ -4,20 +4,20 @@ import type { Logger } from "./log.ts";
 const MAX_STALL_MS = 500;
 const TICK_MS = 250;
 
-/** What this process has begun to do last, and since when. */
+/** The work that this process began last, and when it began. */
 let doing = "starting";
 let since = performance.now();
-/** What has taken longest since the last turn. */
+/** The longest work since the last turn. */
 let longest = { what: doing, ms: 0 };
 
-/** Notes what begins now, in case it keeps everything else waiting. */
+/** Notes work that begins now, in case it keeps everything else waiting. */
 export function beginWork(what: string): void {
   const now = performance.now();
   if (now - since > longest.ms) longest = { what: doing, ms: now - since };
   [doing, since] = [what, now];
 }
 
-/** Logs when the event loop has stood still, and what took longest meanwhile, until disposed. */
+/** Logs when the event loop has stood still, with the longest work meanwhile, until disposed. */
 export function watchStalls(log: Logger): Disposable {
   beginWork("starting");
   longest = { what: doing, ms: 0 };

@@ -90,7 +90,7 @@ export class SocketStream implements ByteStream {
     return buffer.subarray(0, length);
   }
 
-  /** Gives back what was read last: the next read returns it. */
+  /** Gives back the last bytes: the next read returns them. */
   unread(bytes: Uint8Array): void {
     this.#unread = bytes;
   }

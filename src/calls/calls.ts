@@ -21,7 +21,7 @@ import type { ToolResult } from "../mcp/results.ts";
 import { parametersOf, type Tool, toolHash } from "../mcp/tools.ts";
 import type { ToolChanges } from "../servers/changes.ts";
 import type { ServerEvents } from "../servers/events.ts";
-import { launchText, serverFacets, toolFacets } from "../servers/facets.ts";
+import { launchText, serverFingerprint, toolFingerprint } from "../servers/fingerprint.ts";
 import type { McpPool } from "../servers/pool.ts";
 import type { ServerRegistry } from "../servers/registry.ts";
 
@@ -37,7 +37,7 @@ export interface ToolCall {
   readonly source?: CallSource;
 }
 
-/** What a journal has of a call that is made now. It follows the call's steps, and writes them down. */
+/** A journal's entry for a running call. It follows the call's steps, and writes them down. */
 export interface JournalEntry extends CallObserver {
   /** The call's id, which was made in the kernel. */
   readonly id: string;
@@ -45,7 +45,7 @@ export interface JournalEntry extends CallObserver {
   readonly askedAt: Date | undefined;
   /** Throws if the call may have been sent before. */
   requireUnsent(): void;
-  /** What a person decided before the call could be sent. A decision on another target does not count. */
+  /** A person's decision from before the call could be sent. One on another target does not count. */
   decisionFor(target: CallTarget | undefined): GateDecision | undefined;
 }
 
@@ -94,7 +94,7 @@ export interface ApproveOptions extends Pick<DecideOptions, "signal" | "check"> 
   readonly entry?: JournalEntry;
 }
 
-/** What differs between requests for tools, resources and lists. */
+/** A request for a tool, a resource or a list. */
 interface ServerRequest<T> {
   readonly call: ApprovalCall;
   readonly method: string;
@@ -191,12 +191,12 @@ export class Calls {
 
       let args = call.arguments;
       if (needsApproval) {
-        // Decide: by the policy, what is remembered, or a person.
+        // Decide: by the policy, a remembered decision, or a person.
         const decision = await gate.decide({ ...call, ...descriptionOf(params, tool) }, {
           signal,
-          facets: () => [
-            ...serverFacets(params),
-            ...(findTool === undefined ? [] : toolFacets(tool)),
+          fingerprint: () => [
+            ...serverFingerprint(params),
+            ...(findTool === undefined ? [] : toolFingerprint(tool)),
           ],
           check,
           earlier: entry?.decisionFor(observed.target),
@@ -208,7 +208,7 @@ export class Calls {
         await observed.send();
       }
 
-      // Compare what the call reaches with what was shown, and send. Its tool is compared each time that
+      // Compare the call's target with the one that was shown, and send. Its tool is compared each time that
       // it is sent: it may wait for its turn, or for a page that a person must open first.
       const compareServer = () => requireSameServer(serverName, params, registry.get(serverName));
       compareServer();
@@ -384,7 +384,7 @@ export class Calls {
   }
 }
 
-/** What the approver sees besides the call. */
+/** The approver's information besides the call. */
 function descriptionOf(params: ServerParams, tool: Tool | undefined): Partial<ApprovalCall> {
   return {
     annotations: tool && annotationsOf(tool),

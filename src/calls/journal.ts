@@ -10,7 +10,7 @@ import { abortable, settledWithin } from "../base/signals.ts";
 import { sha256 } from "../json/digest.ts";
 import { parseExact, sealObject, stringifyExact } from "../json/exact.ts";
 import type { JournalEntry } from "./calls.ts";
-import { type IncomingCall, LOST } from "./door_server.ts";
+import { type IncomingCall, LOST } from "./kernel_call_server.ts";
 import {
   type CallRecord,
   JournalFile,
@@ -34,7 +34,7 @@ const MAX_EDITED = 2 ** 16;
 const FAREWELL_MS = 2000;
 
 /**
- * What became of each call of a durable session, for when its code asks again: after the connection
+ * The fate of each call of a durable session, for when its code asks again: after the connection
  * broke, also because the host has been replaced. A call is sent at most once.
  *
  * | state | a repeated id |
@@ -44,7 +44,7 @@ const FAREWELL_MS = 2000;
  * | `sent` | fails with `outcome_unknown` |
  * | `done` | gets the same answer |
  *
- * Each state is written before what it announces is done. What cannot be written is not done. An answer
+ * Each state is written before the action that it announces. If writing fails, so does the action. An answer
  * is written down while code already has it: the call is `sent` until then, so it is not sent again.
  */
 export class CallJournal implements Disposable {
@@ -161,10 +161,10 @@ export class CallJournal implements Disposable {
   }
 }
 
-/** What a {@linkcode Flight} is made with. */
+/** The parts of a {@linkcode Flight}. */
 interface FlightOptions {
   readonly file: JournalFile;
-  /** What the file had of the call. */
+  /** The file's record of the call. */
   readonly found: CallRecord | undefined;
   readonly log: Logger;
   /** Writes a step, or fails in words for the code that called. */
@@ -185,7 +185,7 @@ class Flight implements JournalEntry {
   readonly #options: FlightOptions;
   readonly #attempts = new Set<Attempt>();
   readonly #stop = new AbortController();
-  /** Aborts when the call is to end. */
+  /** Aborts when the call must end. */
   readonly signal: AbortSignal = this.#stop.signal;
   readonly #answer = Promise.withResolvers<string>();
   readonly #over = Promise.withResolvers<void>();
@@ -195,7 +195,7 @@ class Flight implements JournalEntry {
   #unnoted: string | undefined;
   #step: "unsent" | "sent" | "left" = "unsent";
   #status = "error";
-  /** What a policy decided, which is written when the call is sent. */
+  /** The policy's decision, which is written when the call is sent. */
   #decision: string | undefined;
 
   constructor(call: JournalledCall, options: FlightOptions) {
@@ -220,7 +220,7 @@ class Flight implements JournalEntry {
     joined.catch(() => {});
     try {
       const answer = await make(this);
-      // What was sent before keeps that state: its outcome stays unknown.
+      // A call that was sent before keeps that state: its outcome stays unknown.
       if (!this.isLeft && this.#options.found?.state !== "sent") this.#unnoted = answer;
       this.#answer.resolve(answer);
     } catch (error) {
@@ -245,7 +245,7 @@ class Flight implements JournalEntry {
     }
   }
 
-  /** Sends what comes before the answer to those who wait for it. */
+  /** Sends progress to everyone who waits for the answer. */
   tell(json: string): void {
     for (const attempt of this.#attempts) attempt.tell(json);
   }
@@ -275,7 +275,7 @@ class Flight implements JournalEntry {
     try {
       file.end(this.id, this.#status, answer.length > MAX_ANSWER ? null : answer);
     } catch (error) {
-      // It has happened, and who waits for the answer gets it.
+      // The call has happened, so everyone who waits gets the answer.
       log.error(`Cannot write the call journal ${file.path}: ${messageOf(error)}`);
     }
   }
@@ -338,7 +338,7 @@ class Flight implements JournalEntry {
 
   #require(isOurs: boolean): void {
     if (isOurs) return;
-    this.abandon(); // the journal has what the other host makes of it
+    this.abandon(); // the other host records the outcome
     throw new ToolCallError("cancelled", "The session was left before the call was sent");
   }
 

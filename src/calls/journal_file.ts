@@ -7,19 +7,19 @@ import { messageOf } from "../base/message_of.ts";
 /** How far a call is: asked about, decided on but not sent, sent but not answered, or over. */
 export type CallState = "waiting" | "decided" | "sent" | "done";
 
-/** A call, as a journal tells it from others. */
+/** The fields by which a journal identifies a call. */
 export interface JournalledCall {
   /** The id that was made in the kernel. */
   readonly id: string;
   /** A hash of all that is asked for. */
   readonly hash: string;
-  /** What asks, as in `ApprovalRequest.kind`. */
+  /** The kind of request, as in `ApprovalRequest.kind`. */
   readonly kind: string;
   readonly serverName: string;
   readonly toolName: string;
 }
 
-/** What a journal has of a call. */
+/** A journal's record of a call. */
 export interface CallRecord {
   /** The hash that it had first. */
   readonly hash: string;
@@ -27,7 +27,7 @@ export interface CallRecord {
   readonly state: CallState;
   /** When it was first asked for, in milliseconds. */
   readonly asked: number;
-  /** What was decided, as JSON. */
+  /** The decision, as JSON. */
   readonly decision: string | null;
   /** The arguments that an approver put in place of the call's, as JSON. */
   readonly edited: string | null;
@@ -85,7 +85,7 @@ const TABLE = `CREATE TABLE calls (
 /** How many calls are kept, and how much of their answers, before the oldest are forgotten. */
 const KEPT_CALLS = 4096;
 const KEPT_ANSWERS = 32 * 2 ** 20;
-/** After so many calls, or so much of answers, what is too old is removed. */
+/** After so many calls, or so many bytes of answers, old records are removed. */
 const PRUNE_CALLS = 256;
 const PRUNE_ANSWERS = 8 * 2 ** 20;
 /** No file grows beyond this, whatever happens. */
@@ -116,7 +116,7 @@ export class JournalFile implements Disposable {
     this.#database = database;
   }
 
-  /** Opens the file, and makes it where there is none. */
+  /** Opens the file, and creates it if it is missing. */
   static async open(folder: string): Promise<JournalFile> {
     const path = pathIn(folder);
     try {
@@ -141,7 +141,7 @@ export class JournalFile implements Disposable {
     }
   }
 
-  /** Notes that a call is asked for, or gives what is known of it, and claims it unless it was sent. */
+  /** Records a requested call, or returns its existing record, and claims it unless it was sent. */
   begin({ id, hash, kind, serverName, toolName }: JournalledCall): CallRecord | undefined {
     const now = Date.now();
     const isNew = this.#run(
@@ -169,7 +169,7 @@ export class JournalFile implements Disposable {
     return this.find(id);
   }
 
-  /** Gives what is known of a call. */
+  /** Returns the record of a call. */
   find(id: string): CallRecord | undefined {
     return record.optional().parse(this.#statement("SELECT * FROM calls WHERE id = ?").get(id));
   }
@@ -199,7 +199,7 @@ export class JournalFile implements Disposable {
     );
   }
 
-  /** Notes what came of a call; an answer that is too large is not kept. */
+  /** Records the outcome of a call; an answer that is too large is not kept. */
   end(id: string, status: string, answer: string | null): void {
     const isNoted = this.#run(
       "UPDATE calls SET state = 'done', status = ?, answer = ?, edited = NULL, changed = ? " +
@@ -262,7 +262,7 @@ export class JournalFile implements Disposable {
     this.#database.close();
   }
 
-  /** Forgets what is too old. What was sent stays: forgotten, it could be sent again. */
+  /** Forgets old calls. Sent ones stay: forgotten, they could be sent again. */
   #prune(): void {
     this.#newCalls = 0;
     this.#newAnswers = 0;
@@ -304,7 +304,7 @@ async function makePrivate(path: string): Promise<void> {
   if (!(await Deno.lstat(path)).isFile) throw new Error("it is not a file");
 }
 
-/** Checks all of what the file has, or makes it. Nothing in a file that was planted runs. */
+/** Checks the whole file, or creates it. Nothing in a planted file runs. */
 function prepare(database: DatabaseSync): void {
   database.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA trusted_schema = OFF`);
   const { user_version: version } = z.object({ user_version: z.int() })

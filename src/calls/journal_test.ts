@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { ObservedCall } from "../approval/observed_call.ts";
 import { ToolCallError } from "../base/errors.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { LOST } from "./door_server.ts";
+import { LOST } from "./kernel_call_server.ts";
 import { CallJournal } from "./journal.ts";
 import { JournalFile } from "./journal_file.ts";
 

@@ -27,7 +27,7 @@ import { type ServerParams, type VariableLookup, variableLookup } from "../mcp/p
 import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
 import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
-import { FirstStarts } from "../servers/first_starts.ts";
+import { StartApproval } from "../servers/start_approval.ts";
 import { McpPool } from "../servers/pool.ts";
 import { ResultShapes } from "../servers/shapes.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -53,9 +53,9 @@ export class ToolRunner implements AsyncDisposable {
   readonly registry: ServerRegistry;
   /** Receives the approver of calls. */
   readonly channel: ApprovalChannel;
-  /** What servers report: progress, logs, changes of their tools. */
+  /** Reports of servers: progress, logs, changes of their tools. */
   readonly events: ServerEvents = new ServerEvents();
-  /** Receives who answers the servers' questions. */
+  /** Receives the handler that answers the servers' questions. */
   readonly elicitations: ElicitationChannel;
 
   /**
@@ -74,7 +74,7 @@ export class ToolRunner implements AsyncDisposable {
   readonly starting: Waiting;
 
   readonly #pool: McpPool;
-  readonly #starts: FirstStarts;
+  readonly #starts: StartApproval;
   readonly #consents: Consents;
   readonly #trail: AuditTrail | undefined;
   readonly #shapes: ResultShapes | undefined;
@@ -122,7 +122,7 @@ export class ToolRunner implements AsyncDisposable {
       roots,
       log,
     });
-    this.#starts = new FirstStarts({
+    this.#starts = new StartApproval({
       registry,
       workspace,
       variables,
@@ -135,7 +135,8 @@ export class ToolRunner implements AsyncDisposable {
       settingsFiles,
       variables,
       log,
-      admit: (serverName, params, signal) => this.#starts.admit(serverName, params, signal),
+      approveStart: (serverName, params, signal) =>
+        this.#starts.approveStart(serverName, params, signal),
       isAdmitted: (serverName, params) => this.#starts.isAdmitted(serverName, params),
       hooks: (serverName) => messages.hooks(serverName),
     });
@@ -451,7 +452,7 @@ export interface ToolRunnerOptions extends
     | "trust"
   > {}
 
-/** What an executor sets beside them. */
+/** Options that an executor adds. */
 export interface OwnRunnerOptions extends ToolRunnerOptions, Pick<OwnOptions, "parentWorkspace"> {
   /** The settings files that already running code cannot write to; by default those that exist now. */
   settingsFiles?: readonly string[];

@@ -2,13 +2,13 @@ import { ApprovalPage } from "../approval/page/page.ts";
 import { type CallEnd, PageDesk, type PageTimes, type PersonDesks } from "../approval/page/desk.ts";
 import { settledWithin } from "../base/signals.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
-import { LastingServer } from "../base/lasting_server.ts";
-import { ApplicationDoor } from "./application.ts";
+import { HttpServer } from "../base/http_server.ts";
+import { ApprovalApi } from "./approval_api.ts";
 import { randomToken } from "../base/tokens.ts";
 import type { ByteStream } from "../base/streams.ts";
 import type { CallJournal } from "./journal.ts";
-import type { DoorServer } from "./door_server.ts";
-import { kernelDoor } from "./kernel_door.ts";
+import type { KernelCallServer } from "./kernel_call_server.ts";
+import { kernelCalls } from "./kernel_calls.ts";
 import { type OwnRunnerOptions, ToolRunner, type ToolRunnerOptions } from "./runner.ts";
 
 /** Options of {@linkcode ToolServer.start}. */
@@ -34,7 +34,7 @@ export interface ToolServerOptions extends ToolRunnerOptions {
   kernelToken?: string;
 }
 
-/** What an executor sets beside them. */
+/** Options that an executor adds. */
 export interface OwnServerOptions extends ToolServerOptions, OwnRunnerOptions {
   /**
    * The journal of a durable session, which makes sure that each call is made only once, however often
@@ -98,7 +98,7 @@ export class ToolServer implements AsyncDisposable {
   readonly page: ApprovalPage;
 
   readonly #stack: AsyncDisposableStack;
-  readonly #kernel: DoorServer;
+  readonly #kernel: KernelCallServer;
   readonly #kernelPort: number | undefined;
   readonly #journal: CallJournal | undefined;
 
@@ -138,10 +138,10 @@ export class ToolServer implements AsyncDisposable {
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
 
-    const kernel = stack.use(kernelDoor({ ...common, journal, kernelToken }));
+    const kernel = stack.use(kernelCalls({ ...common, journal, kernelToken }));
     const port = kernelPort ? kernel.listen() : undefined;
     const token = randomToken();
-    const door: ApplicationDoor = new ApplicationDoor({
+    const door: ApprovalApi = new ApprovalApi({
       ...common,
       page,
       desk,
@@ -151,7 +151,7 @@ export class ToolServer implements AsyncDisposable {
     const listening = { token, log };
     const applicationDoor: Door = listen((request) => door.handle(request), listening, stack);
     stack.defer(async () => void await settledWithin(door.close(), FAREWELL_MS));
-    stack.use(runner); // ends first: what it still has to answer must not keep the doors open
+    stack.use(runner); // ends first: its pending answers must not keep the doors open
     if (journal !== undefined) {
       stack.defer(async () => {
         kernel.cut(); // without answers: the next tool server answers these calls
@@ -228,7 +228,7 @@ export class ToolServer implements AsyncDisposable {
 interface Parts {
   readonly runner: ToolRunner;
   readonly page: ApprovalPage;
-  readonly kernel: DoorServer;
+  readonly kernel: KernelCallServer;
   readonly kernelPort: number | undefined;
   readonly applicationDoor: Door;
   readonly journal: CallJournal | undefined;
@@ -241,7 +241,7 @@ function listen(
 ): Door {
   const underWay = new Set<Promise<unknown>>();
   const server = stack.use(
-    new LastingServer({
+    new HttpServer({
       hostname: "127.0.0.1",
       port: 0,
       handler: (request, { completed }) => {

@@ -18,7 +18,7 @@ import type { ToolProgress } from "../mcp/hooks.ts";
 import { CATALOG_METHODS, checkCatalogParams } from "../mcp/catalog.ts";
 import { responseOf, type ToolResult } from "../mcp/results.ts";
 import type { CatalogCall, ToolCall } from "./calls.ts";
-import { MAX_VALUES, Refused } from "./door.ts";
+import { MAX_VALUES, Refused } from "./http_checks.ts";
 
 export interface WireError {
   readonly type: ToolErrorType;
@@ -30,7 +30,7 @@ export interface WireError {
   readonly signal?: string;
 }
 
-/** What code in the kernel can call. */
+/** The calls that code in the kernel can make. */
 const CALLS = ["run", "catalog", "approve"] as const;
 
 const callHead = z.strictObject({

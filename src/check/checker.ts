@@ -4,14 +4,14 @@ import { abortable } from "../base/signals.ts";
 import type { CheckerProcess } from "../kernel/gateway_connection.ts";
 import type { KernelHost } from "../kernel/host.ts";
 import { type ChangedFile, LanguageServer } from "./language_server.ts";
-import { type Look, MAX_CODE, parseLook } from "./look.ts";
+import { type Inspection, MAX_CODE, parseInspection } from "./inspection.ts";
 import { type CodeProblem, type Findings, judge, undefinedNames } from "./problems.ts";
 import { CheckReport, reportOfSyntax, UNCHECKED } from "./report.ts";
 import type { StubTree } from "./stub_tree.ts";
 
 /** Options of {@linkcode CodeChecker}. */
 interface CheckerOptions {
-  readonly kernel: Pick<KernelHost, "look" | "openChecker">;
+  readonly kernel: Pick<KernelHost, "inspect" | "openChecker">;
   /** The folder of generated modules. */
   readonly mcptools: string;
   readonly log: Logger;
@@ -35,7 +35,7 @@ interface Session {
 
 /** A cell that was checked and runs or is about to. */
 interface Pending {
-  look?: Look;
+  inspection?: Inspection;
   /** Whether the checker knows it. */
   isAppended: boolean;
 }
@@ -43,7 +43,7 @@ interface Pending {
 /** Checks cells before they run: the kernel finds undefined names, a type checker wrong calls of tools. */
 export class CodeChecker implements Disposable {
   readonly #options: CheckerOptions;
-  /** What the checker has to know of each cell so far. */
+  /** The checker's record of each cell so far. */
   readonly #history: string[] = [];
   #session: Promise<Session> | undefined;
   /** The session, once the checker knows the history. */
@@ -86,16 +86,16 @@ export class CodeChecker implements Disposable {
     const pending = this.#pending;
     this.#pending = undefined;
     if (pending === undefined) return;
-    const { look, isAppended } = pending;
+    const { inspection, isAppended } = pending;
     if (how === "blocked") {
       if (isAppended) this.#edit((server) => server.remove(server.size - 1));
-    } else if (look === undefined || look.dynamic) {
+    } else if (inspection === undefined || inspection.dynamic) {
       this.reset(); // it is unknown which names are set now
     } else if (how === "well") {
-      this.#history.push(look.text);
-      if (!isAppended) this.#edit((server) => server.append(look.text));
+      this.#history.push(inspection.text);
+      if (!isAppended) this.#edit((server) => server.append(inspection.text));
     } else {
-      const text = afterFailure(look);
+      const text = afterFailure(inspection);
       this.#history.push(text);
       this.#edit((server) => {
         if (isAppended) server.remove(server.size - 1);
@@ -124,15 +124,15 @@ export class CodeChecker implements Disposable {
     pending: Pending,
     { signal, timeout }: { readonly signal: AbortSignal; readonly timeout: AbortSignal },
   ): Promise<CheckReport> {
-    const found = parseLook(await this.#options.kernel.look(code, signal));
+    const found = parseInspection(await this.#options.kernel.inspect(code, signal));
     if (found === undefined) return this.#unchecked("the kernel could not analyze it");
     if ("syntax" in found) return reportOfSyntax(found.syntax);
-    const { look } = found;
-    pending.look = look;
-    const names = undefinedNames(look);
-    const tools = look.tools.map(([server, module]) => ({ server, module }));
+    const { inspection } = found;
+    pending.inspection = inspection;
+    const names = undefinedNames(inspection);
+    const tools = inspection.tools.map(([server, module]) => ({ server, module }));
     this.#usesTools ||= tools.length > 0;
-    const findings = this.#usesTools ? await this.#findings(look, pending, timeout) : NOTHING;
+    const findings = this.#usesTools ? await this.#findings(inspection, pending, timeout) : NOTHING;
     if (findings === undefined) this.#unchecked("the type checker ty is not available");
     const { certain = [], possible = [] } = findings ?? {};
     return new CheckReport({
@@ -140,26 +140,26 @@ export class CodeChecker implements Disposable {
       notes: inOrder([...names.possible, ...possible]),
       tools,
       isComplete: findings !== undefined,
-      text: look.text,
-      file: look.file,
+      text: inspection.text,
+      file: inspection.file,
     });
   }
 
   async #findings(
-    look: Look,
+    inspection: Inspection,
     pending: Pending,
     signal: AbortSignal,
   ): Promise<Findings | undefined> {
     const session = await this.#open();
     if (session === undefined) return undefined;
     const { server, stubs, publish } = session;
-    const files = await stubs.update(new Set(look.tools.map(([name]) => name)));
+    const files = await stubs.update(new Set(inspection.tools.map(([name]) => name)));
     server.filesChanged(await publish(files));
     // The code may have started while the stubs were written.
     if (this.#pending !== pending) return undefined;
-    server.append(look.text);
+    server.append(inspection.text);
     pending.isAppended = true;
-    return await judge(await server.diagnose(), look, { names: stubs, signal });
+    return await judge(await server.diagnose(), inspection, { names: stubs, signal });
   }
 
   /** The type checker, restarted if it has ended; `undefined` if there is none. */
@@ -231,8 +231,8 @@ function inOrder(problems: readonly CodeProblem[]): CodeProblem[] {
   return problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
 
-/** What a failed cell looks like to later ones: each of its names may have any value. */
-function afterFailure({ bound, imports }: Look): string {
+/** The form of a failed cell for later ones: each of its names may have any value. */
+function afterFailure({ bound, imports }: Inspection): string {
   const unknown = bound.length === 0 ? [] : [`from _unknown import ${bound.join(", ")}`];
   return [...unknown, ...imports].join("\n") + "\n";
 }

@@ -44,7 +44,7 @@ class Bench implements AsyncDisposable {
       mcptools: join(folder.path, "mcptools"),
       log: { debug: log("debug"), info: log("info"), warn: log("warn"), error: log("error") },
       kernel: {
-        look: () => Promise.resolve(JSON.stringify(LOOK)),
+        inspect: () => Promise.resolve(JSON.stringify(LOOK)),
         openChecker: () => {
           if (start === undefined) return undefined;
           const process = start();

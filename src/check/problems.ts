@@ -6,7 +6,7 @@
 import type { StubbedClass, StubbedTool } from "../apigen/stubs.ts";
 import { isMisspelt, nearestNames } from "../base/nearest.ts";
 import type { CellRange, Diagnostic } from "./language_server.ts";
-import type { Look } from "./look.ts";
+import type { Inspection } from "./inspection.ts";
 import type { StubTree } from "./stub_tree.ts";
 
 /** A problem in code, worded as the exception that Python would raise. */
@@ -27,7 +27,7 @@ export interface Findings {
 }
 
 /** The problems of names that nothing has set. Calls can set names, but none that looks misspelt. */
-export function undefinedNames({ undefined: names, guarded }: Look): Findings {
+export function undefinedNames({ undefined: names, guarded }: Inspection): Findings {
   const certain: CodeProblem[] = [];
   const possible: CodeProblem[] = [];
   for (const { name, near, range, runs, late } of names) {
@@ -45,18 +45,20 @@ export function undefinedNames({ undefined: names, guarded }: Look): Findings {
 /** Picks the findings about generated modules, and decides which are certain. */
 export async function judge(
   diagnostics: readonly Diagnostic[],
-  look: Look,
+  inspection: Inspection,
   { names, signal }: { readonly names: KnownNames; readonly signal: AbortSignal },
 ): Promise<Findings> {
   const certain: CodeProblem[] = [];
   const possible: CodeProblem[] = [];
-  const relevant = diagnostics.filter((one) => !look.loose.some((place) => isSpread(one, place)));
-  const reader = new Reader(relevant, look, names);
+  const relevant = diagnostics.filter((one) =>
+    !inspection.loose.some((place) => isSpread(one, place))
+  );
+  const reader = new Reader(relevant, inspection, names);
   for (const diagnostic of relevant) {
     signal.throwIfAborted();
     const verdict = await reader.read(diagnostic);
     if (verdict === undefined) continue;
-    const isGuarded = look.guarded.some((place) => isWithin(diagnostic, place));
+    const isGuarded = inspection.guarded.some((place) => isWithin(diagnostic, place));
     const { problem, isCertain } = verdict;
     (isCertain && !isGuarded ? certain : possible).push(problem);
   }
@@ -88,10 +90,10 @@ class Reader {
 
   constructor(
     readonly diagnostics: readonly Diagnostic[],
-    readonly look: Look,
+    readonly inspection: Inspection,
     readonly names: KnownNames,
   ) {
-    this.#lines = look.text.split("\n");
+    this.#lines = inspection.text.split("\n");
   }
 
   async read(diagnostic: Diagnostic): Promise<Verdict | undefined> {
@@ -144,7 +146,7 @@ class Reader {
   }
 
   /** Whether a call lacks an argument, so that an unknown one is probably meant to be it. */
-  #isIncomplete(call: Look["keywords"][number]): boolean {
+  #isIncomplete(call: Inspection["keywords"][number]): boolean {
     return this.diagnostics.some((one) =>
       one.code === "missing-argument" && this.#callAround(one) === call &&
       this.#missingArgument(one) !== undefined
@@ -152,9 +154,9 @@ class Reader {
   }
 
   /** The innermost call around a finding or an argument. */
-  #callAround(argument: CellRange): Look["keywords"][number] | undefined {
-    return this.look.keywords.filter(({ range }) => isWithin(argument, range))
-      .reduce<Look["keywords"][number] | undefined>(
+  #callAround(argument: CellRange): Inspection["keywords"][number] | undefined {
+    return this.inspection.keywords.filter(({ range }) => isWithin(argument, range))
+      .reduce<Inspection["keywords"][number] | undefined>(
         (inner, call) => inner && isWithin(inner.range, call.range) ? inner : call,
         undefined,
       );
@@ -267,7 +269,7 @@ class Reader {
     }
     const [, owner = "", name = ""] =
       /^Object of type `([\w*| ]+)` has no attribute `(\w+)`/.exec(message) ?? [];
-    if (isSpecial(name) || this.look.written.includes(name)) return undefined;
+    if (isSpecial(name) || this.inspection.written.includes(name)) return undefined;
     // None lacks the attribute too, so it decides nothing.
     const owners = owner.split(" | ").filter((type) => type !== "None");
     const verdicts = await Promise.all(
@@ -314,7 +316,7 @@ class Reader {
 
   /** Whether code may have assigned to fields of a tool's classes. */
   #isWritten({ classes }: StubbedTool): boolean {
-    return this.look.written.some((name) =>
+    return this.inspection.written.some((name) =>
       [...classes.values()].some(({ fields }) => fields.has(name))
     );
   }
@@ -357,7 +359,7 @@ class Reader {
   ): Promise<Verdict | undefined> {
     if (await this.names.isAdded(module, name)) return undefined;
     const members = await this.names.members(module);
-    const [line, column] = this.look.calls ?? [Infinity, 0];
+    const [line, column] = this.inspection.calls ?? [Infinity, 0];
     const isFirst = !isBefore(line, column, diagnostic.line, diagnostic.column);
     const isCertain = module === "mcptools" || isFirst || isMisspelt(name, members);
     const near = nearestNames(name, members, 1)
@@ -376,7 +378,7 @@ class Reader {
     if (named === undefined) return undefined;
     const { tool, name } = named;
     const isTool = /^run(_json)?(_async)?$/.test(name);
-    if (this.look.written.includes(name)) return undefined; // it may have been replaced
+    if (this.inspection.written.includes(name)) return undefined; // it may have been replaced
     const text = isTool ? `${tool.server}.${tool.module}.${name}()` : `${name}()`;
     const className = isTool ? "Params" : name;
     const stubbed = tool.classes.get(className);
@@ -387,7 +389,7 @@ class Reader {
     const [, id, name] = NAME.exec(text) ?? [];
     const tool = id === undefined ? undefined : this.names.tool(Number(id));
     if (tool === undefined || name === undefined) return undefined;
-    return this.look.written.includes(tool.module) ? undefined : { tool, name }; // it may be replaced
+    return this.inspection.written.includes(tool.module) ? undefined : { tool, name }; // it may be replaced
   }
 }
 
@@ -396,7 +398,7 @@ function positional({ text, fields }: Called): string {
   return `${text} takes its arguments (${names}) as keywords, or all of them as Params`;
 }
 
-/** What numbered names have in common: one of them is no misspelling of another. */
+/** The common part of numbered names: one of them is no misspelling of another. */
 function withoutDigits(name: string): string {
   return name.replaceAll(/\d/g, "");
 }

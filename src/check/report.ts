@@ -1,5 +1,5 @@
 import { CodeExecutionError } from "../base/errors.ts";
-import type { BadSyntax } from "./look.ts";
+import type { BadSyntax } from "./inspection.ts";
 import type { CodeProblem } from "./problems.ts";
 
 /** A tool that code names. */
@@ -25,7 +25,7 @@ export function shownNames(tools: readonly NamedTool[]): string[] {
 }
 
 /**
- * What the check of code found.
+ * The findings of a check of code.
  *
  * @example
  * ```ts
@@ -37,11 +37,11 @@ export function shownNames(tools: readonly NamedTool[]): string[] {
  * ```
  */
 export class CheckReport {
-  /** What fails every time the code runs, in the order of the code. */
+  /** Failures that happen every time the code runs, in the order of the code. */
   readonly problems: readonly CodeProblem[];
-  /** What may fail, such as an argument that may be `None`. */
+  /** Possible failures, such as an argument that may be `None`. */
   readonly notes: readonly CodeProblem[];
-  /** The tools that the code names. This is what the code claims; nothing verifies it. */
+  /** The tools that the code names. Nothing verifies this claim of the code. */
   readonly tools: readonly NamedTool[];
   /** Whether the check is complete. It is not if it took too long or ty is not installed. */
   readonly isComplete: boolean;

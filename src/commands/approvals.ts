@@ -41,7 +41,7 @@ export const approvals: Command = {
 const LOOK_MS = 1000;
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
-  // A program that runs commands for a model could run this one, too, and must not get what it prints.
+  // A program that runs commands for a model could run this one, too, and must not get its output.
   if (!io.interactive || !io.stdoutIsTerminal) {
     throw new UsageError("Run this in a terminal: a person must decide, not a program");
   }

@@ -6,7 +6,7 @@ import { joinPolicies } from "../approval/rules/parse.ts";
 import type { PolicyRules } from "../approval/rules/rules.ts";
 import type { PolicyRule } from "../approval/rules/schema.ts";
 import type { Logger } from "../base/log.ts";
-import { launchText } from "../servers/facets.ts";
+import { launchText } from "../servers/fingerprint.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { mcptoolsOf } from "./shared.ts";
 

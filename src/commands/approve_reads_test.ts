@@ -7,7 +7,7 @@ import { joinPolicies, parsePolicy } from "../approval/rules/parse.ts";
 import { silentLogger } from "../base/log.ts";
 import { ToolRunner } from "../calls/runner.ts";
 import { sealObject } from "../json/exact.ts";
-import { launchText } from "../servers/facets.ts";
+import { launchText } from "../servers/fingerprint.ts";
 import { allowingReads } from "./approve_reads.ts";
 
 /** A workspace with the registered server `raw`, whose `echo` only reads, as it says. */

@@ -17,7 +17,7 @@ export const EXIT = {
 
 /** The signal that ends a command: the reason of `CommandIo.signal`. */
 export class EndSignal extends DOMException {
-  /** `exitCode` is what shells report for the signal. */
+  /** `exitCode` is the one that shells report for the signal. */
   constructor(readonly exitCode: number) {
     super("Interrupted", "AbortError");
   }
@@ -92,14 +92,14 @@ export interface CommandIo {
 
 /** A line that is typed for executed code. */
 export interface CodeLine {
-  /** Who asks, in ipybox's words. */
+  /** The asker, in ipybox's words. */
   readonly label: string;
   /** The code's prompt, safe to print on one row. */
   readonly words: string;
   readonly isSecret: boolean;
 }
 
-/** What is typed at a terminal, key by key. */
+/** The keys typed at a terminal, one by one. */
 export interface KeyInput extends Disposable {
   /** The next bytes, or `null` when the terminal is gone. Nothing is read ahead. */
   next(): Promise<Uint8Array | null>;

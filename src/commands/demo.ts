@@ -123,7 +123,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return code;
 }
 
-/** What code prints, or else the reason why it failed. */
+/** The code's output, or the reason why it failed. */
 async function outputOf(executor: CodeExecutor, code: string): Promise<string> {
   try {
     return printableOutput(`${(await executor.execute(code)).text ?? ""}\n`);

@@ -225,7 +225,7 @@ async function pythonRows(options: { python?: string | undefined }): Promise<Pre
   return [python, ...present, ...missing, await checker(executable, managed), ...data];
 }
 
-/** What all workspaces have. Kernels need none of it. */
+/** The parts that all workspaces share. Kernels need none of them. */
 async function dataRow(python: PythonEnvironment): Promise<Prerequisite[]> {
   if (!python.managed) return [];
   const found = await listPackages(await PackageFolder.common(python));

@@ -29,7 +29,7 @@ export function foreignText(text: string, columns: number): string {
 /** How many lines around a change are shown. */
 const CONTEXT = 2;
 
-/** Formats how a text has changed; all of it, if what it was is not known. */
+/** Formats how a text has changed; all of it, if its earlier version is unknown. */
 export function foreignChange(before: string | undefined, now: string, columns: number): string {
   if (before === undefined) return foreignText(now.trimEnd(), columns);
   const lines = lineDiff(`${before.trimEnd()}\n`, `${now.trimEnd()}\n`);

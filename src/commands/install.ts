@@ -49,10 +49,10 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** An installation, which resolves to one line that says what was installed. */
+/** An installation, which resolves to one line that names the installed packages. */
 export type Installation = (onLine: (line: string) => void) => Promise<string>;
 
-/** Shows in one line what was installed. At a terminal, it first has the installer's last line. */
+/** Shows the installed packages in one line. At a terminal, it first has the installer's last line. */
 export async function showInstallation(
   install: Installation,
   { io, verbose }: { readonly io: CommandIo; readonly verbose: boolean },

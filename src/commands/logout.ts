@@ -31,7 +31,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** Ends the login to a server, where there is one. */
+/** Ends the login to a server, if there is one. */
 export async function endLogin(
   name: string,
   params: HttpServerParams,

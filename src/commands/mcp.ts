@@ -123,7 +123,7 @@ export const mcp: Command = {
   run,
 };
 
-/** How long a kernel may take to end after the client has disconnected. */
+/** The time limit for a kernel to end after the client has disconnected. */
 const FAREWELL_MS = 10_000;
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {

@@ -229,7 +229,7 @@ function overview(): string {
   ].join("\n");
 }
 
-/** Says what went wrong on stderr and gives the exit code for it. */
+/** Prints an error to stderr and returns the exit code for it. */
 function report(error: unknown, command: string | undefined, io: CommandIo): number {
   // Servers and executed code choose parts of messages, which must not control the terminal.
   const say = (text: string): void => io.err(printable(text));
@@ -252,7 +252,7 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     return EXIT.failed;
   }
   if (error instanceof Deno.errors.PermissionDenied) {
-    // Its message names the file and what was tried, as in: mkdir '/path'
+    // Its message names the file and the operation, as in: mkdir '/path'
     const tried = / \(os error \d+\): (.+)$/s.exec(error.message)?.[1] ?? error.message;
     say(`ipybox: Permission denied: ${tried}${unwritableFix(error)}`);
     return EXIT.usage;
@@ -280,7 +280,7 @@ function unwritableFix(error: Error): string {
     : `; set ${variables.join(" or ")} to a folder that you can write to`;
 }
 
-/** What to do about the `.ipybox` of another user. */
+/** The fix for the `.ipybox` of another user. */
 function foreignState(state: string): string {
   const uid = ownerOf(state);
   if (uid === undefined || uid === Deno.uid()) return "";

@@ -247,7 +247,7 @@ async function toolsOf(
   return await readPackage(mcptoolsOf(workspace), serverName);
 }
 
-/** The call with what its server declares of the tool, but its own annotations if it has any. */
+/** The call with its server's description of the tool, but its own annotations if it has any. */
 function withHints(call: ApprovalCall, tools: readonly PackageTool[] = []): ApprovalCall {
   const found = tools.find(({ name }) => name === call.toolName);
   const schema = found?.definition.get("inputSchema");

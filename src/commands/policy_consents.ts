@@ -8,7 +8,7 @@ import { ConsentFile } from "../approval/rules/consent_file.ts";
 import { many } from "../approval/rules/match.ts";
 import { patternJudge } from "../approval/rules/patterns.ts";
 import type { PolicyDocument, PolicyRule } from "../approval/rules/schema.ts";
-import { serverFacets } from "../servers/facets.ts";
+import { serverFingerprint } from "../servers/fingerprint.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { type CommandIo, EXIT, UsageError } from "./command.ts";
 
@@ -48,7 +48,7 @@ export async function forgetConsents(
 export interface ConsentFinding {
   readonly decision: "allow" | "deny";
   readonly rule: string;
-  /** What changed about the server since; the decision counts only if nothing did. */
+  /** The server's changes since; the decision counts only without any. */
   readonly changes: readonly string[];
 }
 
@@ -63,7 +63,10 @@ export async function findConsents(
     const ofServer = Object.entries(consent.bound).filter(([, { about }]) => about === "server");
     const changes = params === undefined
       ? [] // a program may register it
-      : changesSince({ ...consent, bound: Object.fromEntries(ofServer) }, serverFacets(params));
+      : changesSince(
+        { ...consent, bound: Object.fromEntries(ofServer) },
+        serverFingerprint(params),
+      );
     return {
       decision: consent.decision,
       rule: consentRule(consent, "always"),
@@ -85,10 +88,10 @@ function shown({ salt: _salt, bound: _bound, arguments: args, ...consent }: Cons
   return { ...consent, arguments: args === undefined ? any : "exactly these" };
 }
 
-// What a policy allows without asking, for the person who is to accept it.
+// The calls that a policy allows without asking, for the person who accepts it.
 
 interface Grants {
-  /** What it is, in ipybox's words. */
+  /** Its kind, in ipybox's words. */
   readonly heading: string;
   /** The details, in the words of the policy. */
   readonly items: readonly string[];

@@ -43,7 +43,7 @@ const READING = `{
       "annotations": { "readOnlyHint": true }
     }`;
 
-/** What `ipybox policy init` writes; `servers` is the JSON of the servers whose annotations count. */
+/** The file that `ipybox policy init` writes; `servers` is the JSON of the servers whose annotations count. */
 const PRESETS: Readonly<Record<string, (servers: string) => string>> = {
   reads: (servers) =>
     `{
@@ -113,7 +113,7 @@ export async function init(
   return EXIT.ok;
 }
 
-/** Lets the person edit the workspace's policy, and accepts what they wrote. */
+/** Lets the person edit the workspace's policy, and accepts the result. */
 export async function edit(
   workspace: string,
   parsed: ParsedArgs,
@@ -131,7 +131,7 @@ export async function edit(
   }
   const wasAccepted = await isAcceptedPolicy(workspace, before);
   await writeWorkspacePolicy(workspace, text);
-  // What they have never accepted may have come with a repository: they see it as ipybox reads it.
+  // A policy that they have never accepted may have come with a repository: they see it as ipybox reads it.
   if (!wasAccepted) {
     await acceptPolicyOf(workspace, parsed, io);
     return EXIT.ok;

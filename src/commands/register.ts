@@ -7,8 +7,8 @@ import { toExact } from "../json/exact.ts";
 import type { OAuthParams } from "../mcp/oauth/params.ts";
 import { parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { reachText, type StartEvidence, startEvidence } from "../servers/start_evidence.ts";
-import { parseServersFile } from "../servers/foreign.ts";
-import { launchText } from "../servers/facets.ts";
+import { parseServersFile } from "../servers/import_config.ts";
+import { launchText } from "../servers/fingerprint.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import {
   agrees,
@@ -119,7 +119,7 @@ export const register: Command = {
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
-  await refuseUnfit(workspace); // what is registered there could not be used
+  await refuseUnfit(workspace); // a server that is registered there could not be used
   // First, because a registry that cannot be read could not be extended.
   const registry = await ServerRegistry.open({ workspace });
   const { servers, unusable } = await serversOf(parsed, workspace, io);

@@ -1,6 +1,6 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { startOwn } from "../executor/code_executor.ts";
-import { startNamed } from "../executor/named.ts";
+import { startNamed } from "../executor/named_sessions.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
 import { ifPresent, replaceFile } from "../files/safe.ts";
@@ -118,7 +118,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** Where a new notebook is to be. The folder stays the one that it was before code ran. */
+/** The path of a new notebook. Its folder stays the one from before code ran. */
 async function notebookAt(path: string | undefined) {
   if (path === undefined) return undefined;
   if (!isNotebook(path)) {

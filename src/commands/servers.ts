@@ -2,7 +2,7 @@ import { readPackage } from "../apigen/package.ts";
 import { ConfigError } from "../base/errors.ts";
 import { hasLogin } from "../mcp/oauth/logout.ts";
 import type { ServerParams } from "../mcp/params.ts";
-import { launchText } from "../servers/facets.ts";
+import { launchText } from "../servers/fingerprint.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { printable } from "./terminal/columns.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, printTable } from "./command.ts";
@@ -51,7 +51,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** What is known about a server without starting it. */
+/** Facts about a server that need no start. */
 async function statesOf(name: string, params: ServerParams, workspace: string): Promise<string[]> {
   const tools = await readPackage(mcptoolsOf(workspace), name);
   const states = tools === undefined

@@ -25,7 +25,7 @@ import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.t
 import { type Installation, showInstallation } from "./install.ts";
 import { printable } from "./terminal/columns.ts";
 
-/** What code that works with data is expected to have. */
+/** The packages that code for data analysis expects. */
 export const DATA_PACKAGES: readonly string[] = [
   ...["numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "pillow"],
   ...["openpyxl", "pyarrow", "requests", "beautifulsoup4"],
@@ -93,11 +93,11 @@ export interface SetUpOptions {
   rebuild?: boolean;
   /** Shows how the packages for data are installed; without it, they are not. */
   data?: ((install: Installation) => Promise<void>) | undefined;
-  /** Whether to install what the sandbox needs, as by default. */
+  /** Whether to install the sandbox's prerequisites; by default yes. */
   sandbox?: boolean;
-  /** The contents of the managed environment; by default what kernels need. */
+  /** The contents of the managed environment; by default the packages that kernels need. */
   recipe?: EnvironmentRecipe;
-  /** Called with each line of progress. There is none if there is nothing to install. */
+  /** Called with each line of progress; never, if there is nothing to install. */
   onProgress?: (line: string) => void;
   /** Stops it, and removes incomplete results. */
   signal?: AbortSignal;
@@ -105,11 +105,11 @@ export interface SetUpOptions {
 
 export interface SetUpResult {
   readonly python: PythonEnvironment;
-  /** What was installed; empty if nothing was missing. */
+  /** The installed packages; empty if none was missing. */
   readonly installed: readonly string[];
 }
 
-/** Installs what is missing on this machine, and says so before. */
+/** Installs the missing parts on this machine, and announces them first. */
 export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
   const { sandbox = true, data, onProgress, signal } = options;
   const [python, prerequisites, srt] = await Promise.all([

@@ -125,7 +125,7 @@ export async function review(
   return { seen, failed };
 }
 
-/** Lists what is accepted. */
+/** Lists the accepted entries. */
 async function list(io: CommandIo): Promise<number> {
   for (const { workspace, own } of await ownRecords()) {
     const { registrations = {}, settings = {}, policies = {}, variables = {} } = own;
@@ -189,7 +189,7 @@ async function servers(workspace: string, io: CommandIo): Promise<Untrusted[]> {
         throw error;
       });
     if (evidence instanceof ConfigError) {
-      // What it would start is not known: its own variables are not set.
+      // It is unknown what it would start: its own variables are not set.
       if (!isOwn) found.push(unknown(name, evidence, refused));
       continue;
     }

@@ -66,7 +66,7 @@ export class ServerApis {
     return await removePackage(this.#mcptools, name) || registered;
   }
 
-  /** Adds what calls revealed about results; never between cells, as code has imported the files. */
+  /** Adds the learned shapes of results; never between cells, as code has imported the files. */
   async learn(): Promise<void> {
     using _stage = stage("learn from results");
     const { workspace, runner, log = stderrLogger() } = this.#options;

@@ -18,7 +18,7 @@ import type { Door, ToolServer } from "../calls/tool_server.ts";
 import type { CodeChecker } from "../check/checker.ts";
 import { type CheckReport, shownNames } from "../check/report.ts";
 import type { Run } from "../kernel/execution.ts";
-import type { FarWorkspace } from "../kernel/far_workspace.ts";
+import type { RemoteWorkspace } from "../kernel/remote_workspace.ts";
 import type { KernelHost } from "../kernel/host.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../kernel/typed_code.ts";
@@ -48,7 +48,7 @@ import { attachParts, type DurableParts, type RunningParts, startParts } from ".
 import { findSession, type LeftTime } from "./durable.ts";
 
 /** The files of an executor's workspace, with a placement that does not show this machine's. */
-export let farWorkspaceOf: (executor: CodeExecutor) => FarWorkspace;
+export let remoteWorkspaceOf: (executor: CodeExecutor) => RemoteWorkspace;
 /** `CodeExecutor.start()` for ipybox's own programs, which hand on all their options. */
 export let startOwn: (options: OwnExecutorOptions) => Promise<CodeExecutor>;
 /** `CodeExecutor.attach()` for them. The place stays what the session was started with. */
@@ -100,7 +100,7 @@ export class CodeExecutor implements AsyncDisposable {
   #disposing: Promise<void> | undefined;
 
   static {
-    farWorkspaceOf = (executor) => executor.#kernel.farWorkspace;
+    remoteWorkspaceOf = (executor) => executor.#kernel.remoteWorkspace;
     startOwn = (options) => CodeExecutor.#start(options);
     attachOwn = (id, options) => CodeExecutor.#attach(id, options);
   }
@@ -362,7 +362,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Runs code and approves, without asking anybody, every call that the `approval` option leaves open.
-   * To judge the calls, pass `approve`, or use {@linkcode stream}. What a policy or `approval: "deny"`
+   * To judge the calls, pass `approve`, or use {@linkcode stream}. A call that a policy or `approval: "deny"`
    * refuses stays refused.
    *
    * @param code IPython code.
@@ -429,7 +429,7 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Tells whether code is complete or needs more lines.
+   * Reports whether code is complete or needs more lines.
    *
    * @param code The IPython code typed so far.
    * @param options How long to wait for the answer.
@@ -480,7 +480,7 @@ export class CodeExecutor implements AsyncDisposable {
    *
    * @param code IPython code.
    * @param options A signal that cancels the check.
-   * @returns What is certain to fail, what may fail, and which tools the code names.
+   * @returns Certain failures, possible failures, and the tools that the code names.
    * @throws {EnvironmentNotReadyError} The option `check` is `"off"`.
    * @throws {DOMException} An `AbortError` if the executor is disposed during the call.
    *
@@ -532,7 +532,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @param requirements Such as `"pandas"`, `"numpy>=2,<3"` or `"git+https://HOST/OWNER/NAME@TAG"`;
    * several are resolved together.
    * @param options A signal that cancels it, and a callback for the installer's output.
-   * @returns One line that says what was installed, and what was already there.
+   * @returns One line that names the packages that were installed, and those that were there already.
    * @throws {TypeError} A requirement is neither a package nor a Git repository.
    * @throws {PackageInstallError} The installation failed; `output` says why.
    * @throws {EnvironmentNotReadyError} There is no installer, no sandbox, or no packages folder, for
@@ -679,7 +679,7 @@ export class CodeExecutor implements AsyncDisposable {
     try {
       await abortable(this.#resetting, execution.signal); // calls of the fresh kernel are not mixed up with the old one's
       await abortable(this.#kernel.ready(), execution.signal);
-      // The code may import what was just generated.
+      // The code may import modules that were just generated.
       await abortable(this.#tools.runner.toolsFollowed(), execution.signal);
       await abortable(this.#kernel.sync(), execution.signal);
       const report = await this.#checker?.check(code, execution.signal);
@@ -763,7 +763,7 @@ export class CodeExecutor implements AsyncDisposable {
     }
   }
 
-  /** Reports what the check found. Throws if the code is certain to fail and this blocks it. */
+  /** Reports the findings of the check. Throws if the code is certain to fail and this blocks it. */
   *#judge(report: CheckReport): Generator<CheckEvent | NoteEvent> {
     const error = report.error();
     if (report.tools.length + report.notes.length > 0 || error !== undefined) {
@@ -790,7 +790,7 @@ export class CodeExecutor implements AsyncDisposable {
 /** The time for code that ended while no process was attached to say so, if its limit is almost used up. */
 const FAREWELL_MS = 2000;
 
-/** How long a check may take if no execution waits for it. */
+/** The time limit for a check if no execution waits for it. */
 const CHECK_TIMEOUT_MS = 20_000;
 
 /** The context of an execution during its turn. */

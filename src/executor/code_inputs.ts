@@ -4,7 +4,7 @@ import { sha256 } from "../json/digest.ts";
 import type { InputRequest, Run } from "../kernel/execution.ts";
 import type { ExecutionEvent } from "./options.ts";
 
-/** What happens while code runs, except for its output. */
+/** Events while code runs, except for its output. */
 export type RunEvent = Exclude<ExecutionEvent, { readonly type: "chunk" | "result" | "note" }>;
 
 /** The questions of one execution's code, after the output before them, one open at a time. */

@@ -10,7 +10,7 @@ import { ConfigError } from "../base/errors.ts";
 import { pause } from "../base/signals.ts";
 import type { Deadline } from "../base/deadline.ts";
 import { randomToken } from "../base/tokens.ts";
-import { heldRecords, holdRecord } from "../files/held_records.ts";
+import { lockedRecords, lockRecord } from "../files/locks.ts";
 import { openPlainFile, readHostileFile, replaceFile } from "../files/safe.ts";
 import { stateFolder } from "../files/user_folders.ts";
 import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
@@ -118,7 +118,7 @@ const keptSchema = z.object({
   }).optional(),
 });
 
-/** What a host leaves for the next one. */
+/** The state that a host leaves for the next one. */
 export type KeptState = Readonly<z.infer<typeof keptSchema>>;
 
 /** The longest code that is kept for the next host, which needs it for line numbers. */
@@ -196,7 +196,7 @@ export class SessionState {
   }
 }
 
-/** Reads what the previous host left. */
+/** Reads the state that the previous host left. */
 export function keptState({ id }: SessionRecord, { kept }: SessionStatus): KeptState {
   const parsed = keptSchema.safeParse(kept);
   if (parsed.success) return parsed.data;
@@ -327,7 +327,7 @@ export function refuseOfClient(record: SessionRecord): void {
   );
 }
 
-/** Whether its code was running when the last host detached: what it has asked since then is unknown. */
+/** Whether its code was running when the last host detached: its later requests are unknown. */
 export function wentOn({ status }: ListedSession): boolean {
   if (status === undefined || status.attached) return false;
   return keptSchema.safeParse(status.kept).data?.execution?.ended === false;
@@ -385,7 +385,7 @@ export async function claimName(
 /** Where the claims are, in the folder of all sessions. */
 const CLAIMS = "claims";
 
-/** Claims a name, or finds who has claimed it. Only then, sessions are asked, which may take their time. */
+/** Claims a name, or finds its owner. Only then, sessions are asked, which may be slow. */
 async function claimOrHolder(root: string, claim: Claim): Promise<AsyncDisposable | Claim> {
   const { name, workspace } = claim;
   const held = await oneClaim(root, claim);
@@ -402,12 +402,12 @@ async function oneClaim(root: string, claim: Claim): Promise<AsyncDisposable | C
   using lock = await openPlainFile(join(root, "lock"));
   await lock.lock(true);
   const claims = join(root, CLAIMS);
-  const holder = (await heldRecords(claims)).map((text) => claimSchema.parse(JSON.parse(text)))
+  const holder = (await lockedRecords(claims)).map((text) => claimSchema.parse(JSON.parse(text)))
     .find(({ name, workspace }) => name === claim.name && workspace === claim.workspace);
-  return holder ?? await holdRecord(claims, claim);
+  return holder ?? await lockRecord(claims, claim);
 }
 
-/** How long a session may take to start. A younger one may not yet have a record or a supervisor. */
+/** The time limit for a session to start. A younger one may not yet have a record or a supervisor. */
 const STARTING_MS = 10 * 60_000;
 
 /** Lists the user's durable sessions, and those lost in the last day; older ones are removed. */

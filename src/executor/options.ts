@@ -29,8 +29,8 @@ export interface CodeExecutorOptions {
   workspace?: string;
   /**
    * Which settings in the workspace count: its `.env` and its registered servers. With `"recorded"`, those
-   * that the user made or accepted on this machine, with `ipybox trust` for example. With `"all"`, what is
-   * there at the start; nothing is recorded.
+   * that the user made or accepted on this machine, with `ipybox trust` for example. With `"all"`, those
+   * that are there at the start; nothing is recorded.
    *
    * @default {"recorded"}
    */
@@ -82,7 +82,7 @@ export interface CodeExecutorOptions {
    */
   check?: CheckMode;
   /**
-   * How long a tool call may take once it is approved, in milliseconds; then it is cancelled.
+   * The time limit for a tool call once it is approved, in milliseconds; then it is cancelled.
    *
    * @default {undefined} forever
    */
@@ -140,7 +140,7 @@ export interface CodeExecutorOptions {
    */
   sandbox?: boolean | SandboxOptions;
   /**
-   * What one process of the executed code may take, also without the sandbox; `false` for no limits.
+   * The limits of one process of the executed code, also without the sandbox; `false` for no limits.
    * An error that comes from one of them names it.
    *
    * @default 8 GiB of memory, 1024 processes in the sandbox, no limit of files or CPU time
@@ -236,7 +236,7 @@ export interface DurableOptions {
   readonly name?: string;
 }
 
-/** What ipybox's own programs set beside the options. */
+/** Options that only ipybox's own programs set. */
 export interface OwnOptions {
   /** The workspace of a session's folder: its permanent decisions count, and its packages, too. */
   parentWorkspace?: string;
@@ -273,7 +273,7 @@ export interface DetachOptions {
   readonly code?: string;
 }
 
-/** What happens to code that is certain to fail. */
+/** How to treat code that is certain to fail. */
 export type CheckMode = "off" | "warn" | "block";
 
 /** Options of `CodeExecutor.execute()`. */
@@ -409,7 +409,7 @@ export interface NoteEvent {
 export interface ResultEvent {
   /** The type of the event. */
   readonly type: "result";
-  /** What it produced. */
+  /** Its output. */
   readonly result: ExecutionResult;
 }
 

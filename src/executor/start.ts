@@ -18,7 +18,7 @@ import type { KernelReference } from "../kernel/kernel.ts";
 import type { KernelGatewayOptions } from "../kernel/place.ts";
 import { SupervisedLauncher } from "../kernel/supervisor.ts";
 import { findPython, type PythonEnvironment, retryPython } from "../python/environment.ts";
-import { callsElsewhere } from "./elsewhere.ts";
+import { callsOfOthers } from "./other_sessions.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { readOwnConfig, readSandboxConfig } from "../sandbox/config.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
@@ -137,7 +137,7 @@ export async function startParts(
   return { workspace, kernel, tools, packages, checker, durable: durableParts };
 }
 
-/** Says what Python lacks, if that may be why a start has failed. */
+/** Names the packages that Python lacks, if that may be why a start has failed. */
 async function orWhatPythonLacks<T>(
   start: Promise<T>,
   python: PythonEnvironment | undefined,
@@ -298,7 +298,7 @@ async function startTools(
   { id, ...more }: OwnServerOptions & { readonly workspace: string; readonly id?: string },
 ): Promise<ToolServer> {
   const { log = silentLogger } = options;
-  const elsewhere = options.elsewhere ?? (() => callsElsewhere(more.workspace, { id, log }));
+  const elsewhere = options.elsewhere ?? (() => callsOfOthers(more.workspace, { id, log }));
   const own: OwnServerOptions = { ...options, ...more, elsewhere, kernelPort: false };
   const tools = await ToolServer.start(own);
   if (options.startServers === "with-kernel") tools.runner.startServers();

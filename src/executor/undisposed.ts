@@ -1,8 +1,8 @@
 import type { Logger } from "../base/log.ts";
 
 /**
- * The executors that run. A program that ends by `Deno.exit()` with some of them is told so: what they
- * would have removed stays. Deno tells nobody when a signal or an uncaught error ends a program.
+ * The running executors. A program that ends by `Deno.exit()` with some of them gets a warning: files that
+ * they would have removed stay. Deno informs nobody when a signal or an uncaught error ends a program.
  */
 class Undisposed {
   readonly #logs = new Map<object, Logger>();

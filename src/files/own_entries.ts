@@ -18,7 +18,7 @@ const entries = z.record(
   ]),
 );
 
-/** What is recorded of an entry: a digest of its content, and maybe its text, to show what has changed. */
+/** The record of an entry: a digest of its content, and maybe its text, to show changes. */
 export interface Entry {
   readonly digest: string;
   readonly text?: string | undefined;
@@ -27,7 +27,7 @@ export interface Entry {
 /** Which settings in a workspace count: those that the user made or accepted, or all that are there. */
 export type TrustSetting = "recorded" | "all";
 
-/** The parts of a workspace that a person can decide on, and what they refused when they were asked. */
+/** The parts of a workspace that a person can decide on, and those that they refused when asked. */
 const KINDS = [
   "registrations",
   "policies",
@@ -50,7 +50,7 @@ const recordSchema = z.object({
   own: z.partialRecord(z.enum(KINDS), entries),
 });
 
-/** What a person made or accepted in a workspace, by name. */
+/** The entries that a person made or accepted in a workspace, by name. */
 export type OwnRecord = Readonly<z.infer<typeof recordSchema>>;
 
 type Entries = Readonly<Record<string, Entry>>;
@@ -102,7 +102,7 @@ export class OwnEntries {
     return Object.keys(this.#entries ?? {});
   }
 
-  /** Reads what other processes have written since. */
+  /** Reads the changes of other processes since. */
   async reload(): Promise<void> {
     const record = unkept.get(this.#workspace) ?? await readRecord(this.#workspace, this.#state);
     this.#entries = record.own[this.#kind];
@@ -113,13 +113,13 @@ export class OwnEntries {
     return this.entryOf(name)?.digest === digestOf(this.#workspace, name, value);
   }
 
-  /** What is recorded of an entry, to {@linkcode restore}. */
+  /** The record of an entry, to {@linkcode restore}. */
   entryOf(name: string): Entry | undefined {
     const all = this.#entries ?? {};
     return Object.hasOwn(all, name) ? all[name] : undefined;
   }
 
-  /** Records again what was recorded. */
+  /** Records an earlier record again. */
   async restore(name: string, entry: Entry | undefined): Promise<boolean> {
     return await this.#record((all = {}) => {
       const others = Object.entries(all).filter(([other]) => other !== name);
@@ -177,7 +177,7 @@ function digestOf(workspace: string, name: string, value: unknown): string {
   return sha256(canonicalJson(toExact([workspace, name, value])));
 }
 
-/** What is recorded of all workspaces. */
+/** The records of all workspaces. */
 export async function ownRecords(): Promise<OwnRecord[]> {
   const folder = recordsIn(stateFolder());
   if (folder === undefined || await ifPresent(Deno.stat(folder)) === undefined) return [];
@@ -225,7 +225,7 @@ function parsedRecord(text: string): OwnRecord | undefined {
   return recordSchema.safeParse(parsedJson(text)).data;
 }
 
-/** What earlier versions recorded, in a folder for each kind. */
+/** The records of earlier versions, in a folder for each kind. */
 async function earlierRecord(workspace: string, state: string | undefined): Promise<OwnRecord> {
   const own: Partial<Record<OwnKind, Record<string, Entry>>> = {};
   for (const kind of KINDS) {

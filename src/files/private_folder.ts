@@ -4,7 +4,7 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { hostEnv, mayUse } from "../base/permission.ts";
 import { ownId, whyCode } from "../process/trusted_path.ts";
-import type { Held } from "./held_records.ts";
+import type { FileLock } from "./locks.ts";
 import { emptyFolder } from "./remove_tree.ts";
 import { ifPresent, isStillAt } from "./safe.ts";
 import { cacheFolder } from "./user_folders.ts";
@@ -33,7 +33,7 @@ export class PrivateFolder implements AsyncDisposable {
     return folder;
   }
 
-  /** Removes the folder and what is in it. */
+  /** Removes the folder and its contents. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#held[Symbol.asyncDispose]();
   }
@@ -76,7 +76,7 @@ interface HeldFolderOptions {
 }
 
 /** A new folder that nobody else can read. The next one made beside it removes those of dead processes. */
-export class HeldFolder implements Held {
+export class HeldFolder implements FileLock {
   /** The folder, without symbolic links in its path. Sockets in it have paths that are short enough. */
   readonly path: string;
   readonly #lock: Disposable;

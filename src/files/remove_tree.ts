@@ -194,7 +194,7 @@ async function openUp(path: string): Promise<void> {
   }
 }
 
-/** Runs a program for what Deno cannot do. It might follow links, so it runs where it can change nothing else. */
+/** Runs a program where Deno cannot help. It might follow links, so it can change nothing else. */
 async function runIn(
   folder: string,
   [name = "", ...args]: readonly string[],

@@ -49,7 +49,7 @@ export function isUnwritable(error: unknown): boolean {
     codeOf(error) === "EROFS";
 }
 
-/** Why something cannot be kept, and what to do. */
+/** Why something cannot be kept, and the fix. */
 export const UNWRITABLE =
   "the state folder (~/.local/state/ipybox) is not writable. Set XDG_STATE_HOME to one that is";
 
@@ -108,7 +108,7 @@ function closeToOthers(folder: string, mode: number): void {
   try {
     Deno.chmodSync(folder, mode & 0o755);
   } catch {
-    // Its file system has no modes, or cannot be written to: what is in it is as it was made.
+    // Its file system has no modes, or is read-only: its files are as they were created.
   }
 }
 

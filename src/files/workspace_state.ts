@@ -28,7 +28,7 @@ const CONSENTS = "consents.json";
 /** The files that earlier versions kept in the workspace. */
 const FORMER = /^(audit(\.[1-9]\d{0,5})?\.jsonl|audit\.head\.json|consents\.json|shapes\.json)$/;
 
-/** The folder for a workspace; `undefined` if there is none yet. Takes over what earlier versions kept. */
+/** The folder for a workspace; `undefined` if there is none yet. Takes over the state of earlier versions. */
 export async function workspaceState(workspace: string): Promise<string | undefined> {
   const place = await placeOf(workspace);
   if (place === undefined) return undefined;
@@ -107,7 +107,7 @@ export async function abandonedStates(): Promise<
   return root === undefined ? [] : await Array.fromAsync(abandonedIn(root));
 }
 
-/** Removes one of them. Code wrote what is in its sessions' folders. */
+/** Removes one of them. Code wrote the files in its sessions' folders. */
 export async function discardAbandoned(path: string): Promise<void> {
   await removeTree(path, { through: join(path, "../.removed") });
 }

@@ -81,7 +81,7 @@ function nestsDeeper(value: ExactJson, depth: number): boolean {
   return inner.some((each) => nestsDeeper(each, depth - 1));
 }
 
-/** Makes an exact value of what `JSON.stringify()` would write, with `bigint`s as integers. */
+/** Makes an exact value from a value that `JSON.stringify()` accepts, with `bigint`s as integers. */
 export function toExact(value: unknown): ExactJson {
   return parseExact(stringifyExact(value));
 }

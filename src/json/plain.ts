@@ -43,7 +43,7 @@ interface Open<N> {
   readonly values: JsonOf<N>[];
 }
 
-/** Reads a text that is JSON. The caller decides what becomes of each number. */
+/** Reads JSON text. The caller converts each number. */
 export function readJson<N>(text: string, toNumber: (source: string) => N): JsonOf<N> {
   const whole: Open<N> = { names: undefined, values: [] };
   const open = [whole];

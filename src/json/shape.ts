@@ -1,5 +1,5 @@
 /**
- * What JSON values have in common: names and broad types, and no values. The values come from servers,
+ * The common shape of JSON values: names and broad types, and no values. The values come from servers,
  * so a shape is bounded in every direction, and names that look like data are no names.
  *
  * @module
@@ -10,24 +10,24 @@ import { type ExactJson, isExactList, isRawNumber, isRecord } from "./exact.ts";
 const SCALARS = ["null", "bool", "int", "float", "str"] as const;
 type Scalar = typeof SCALARS[number];
 
-/** What values have been like. One that is empty says nothing, as of the items of empty lists. */
+/** The shape of observed values. An empty one says nothing, as for the items of empty lists. */
 export interface Shape {
   /** The types without parts, each once, in the order of {@linkcode SCALARS}. */
   readonly scalars: readonly Scalar[];
-  /** What items are like, where lists were seen. */
+  /** The shape of items, where lists were seen. */
   readonly items?: Shape;
-  /** What objects are like, where such were seen. */
+  /** The shape of objects, where such were seen. */
   readonly object?: ObjectShape;
 }
 
-/** What the results of a tool have been like. */
+/** The shape of a tool's observed results. */
 export interface ObservedResults {
   /** How many results were JSON. */
   readonly calls: number;
   readonly shape: Shape;
 }
 
-/** What objects have been like. */
+/** The shape of observed objects. */
 type ObjectShape =
   | {
     readonly kind: "record";
@@ -38,18 +38,18 @@ type ObjectShape =
   /** The names are data, such as ids. Once that is found, it stays. */
   | { readonly kind: "mapping"; readonly values: Shape };
 
-/** A name that objects have, and what is there. */
+/** A name that objects have, and its values. */
 export interface FieldShape {
   /** How many of the objects had it. */
   readonly seen: number;
   readonly shape: Shape;
 }
 
-/** A value nests that deeply in a shape; what is further inside is not looked at. */
+/** The greatest depth of a shape; deeper values are ignored. */
 const MAX_DEPTH = 8;
-/** Names of one object. What has more is a mapping. */
+/** The most names of an object. One with more is a mapping. */
 const MAX_FIELDS = 100;
-/** Fields of a whole shape. What has more is cut at a lower depth. */
+/** The most fields of a whole shape. One with more is cut at a lower depth. */
 const MAX_NODES = 300;
 /** Items of a list that are looked at. */
 const MAX_ITEMS = 100;
@@ -68,7 +68,7 @@ export function shapeOf(value: ExactJson): Shape {
   return bounded(look(value, MAX_DEPTH, { visits: MAX_VISITS }));
 }
 
-/** What two sets of results have been like together. */
+/** The joint shape of two sets of results. */
 export function mergeResults(one: ObservedResults, other: ObservedResults): ObservedResults {
   return {
     calls: sum(one.calls, other.calls),
@@ -122,7 +122,7 @@ function isData(name: string): boolean {
 const MAX_ALIKE_RECORDS = 2;
 const MAX_ALIKE_SCALARS = 24;
 
-/** Whether all values are so alike that their names must tell them apart, as ids do. */
+/** Whether all values are so alike that their names must be ids. */
 function areAlike([first, ...others]: readonly Shape[]): boolean {
   if (first === undefined || first.items !== undefined) return false;
   const key = kindOf(first);
@@ -185,7 +185,7 @@ function sum(one: number, other: number): number {
   return Math.min(one + other, MAX_COUNT);
 }
 
-/** A shape without what is too deep, or as much of it as is not too large. */
+/** A shape cut at a depth, or as much of it as is not too large. */
 function bounded(shape: Shape): Shape {
   let depth = MAX_DEPTH;
   let cut = cutAt(shape, depth);
@@ -224,12 +224,12 @@ function sizeOf({ items, object }: Shape): number {
 
 // Shapes in files, which others may have written.
 
-/** What results have been like, as JSON. */
+/** The shape of results, as JSON. */
 export function resultsToJson({ calls, shape }: ObservedResults): Record<string, unknown> {
   return { calls, shape: shapeToJson(shape) };
 }
 
-/** Reads what results have been like, as far as it is that. */
+/** Reads the shape of results, as far as it is valid. */
 export function resultsFromJson(json: unknown): ObservedResults {
   const { calls, shape } = isRecord(json) ? json : {};
   return { calls: readCount(calls), shape: bounded(read(shape, MAX_DEPTH)) };

@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 /**
- * What holds for shell commands in a kernel: nothing, or that the host must approve them, or also
+ * The rule for shell commands in a kernel: none, or that the host must approve them, or also
  * that code can start processes in no other way.
  */
 export type ShellGuard = "none" | "approval" | "escape";
@@ -15,13 +15,13 @@ export interface BootstrapConfig {
   readonly workingDir?: string;
   /** Whether each execution starts in that directory again. */
   readonly restoreWorkingDir: boolean;
-  /** What holds for shell commands. */
+  /** The rule for shell commands. */
   readonly shell: ShellGuard;
   /** Whether the sandbox may be why code fails. */
   readonly sandboxed: boolean;
   /** How a missing package is installed, if it can be. */
   readonly installer?: Installer;
-  /** What opens the tool server to code; one started ahead gets it only when it begins. */
+  /** Opens the tool server to code; a kernel started ahead gets it only when it begins. */
   readonly toolToken?: string;
 }
 
@@ -35,18 +35,18 @@ export function beginCode(toolToken: string | undefined): string {
   return callOf("begin", toolToken === undefined ? {} : { toolToken });
 }
 
-/** The expression that looks at code. */
-export function lookCode(code: string): string {
+/** The expression that inspects code. */
+export function inspectionCode(code: string): string {
   return `__import__("ipybox_runtime.kernel.check", fromlist=["look"]).look(${literal(code)})`;
 }
 
-const lookReply = z.object({
+const inspectionReply = z.object({
   user_expressions: z.object({ look: z.object({ data: z.object({ "text/plain": z.string() }) }) }),
 });
 
-/** What {@linkcode lookCode} gave, which code can forge. */
-export function lookAnswer(reply: unknown): string {
-  const answer = lookReply.safeParse(reply);
+/** Reads the answer of {@linkcode inspectionCode}, which code can forge. */
+export function inspectionAnswer(reply: unknown): string {
+  const answer = inspectionReply.safeParse(reply);
   if (!answer.success) throw new Error("The kernel could not analyze the code");
   return answer.data.user_expressions.look.data["text/plain"];
 }

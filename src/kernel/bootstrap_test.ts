@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { bootstrapCode, lookCode } from "./bootstrap.ts";
+import { bootstrapCode, inspectionCode } from "./bootstrap.ts";
 
 Deno.test("bootstrapCode() is one expression with its configuration as JSON in a string", () => {
   const hostile = `"); import os #\\\n'''\u2028é🎉`;
@@ -16,7 +16,7 @@ Deno.test("bootstrapCode() is one expression with its configuration as JSON in a
 });
 
 Deno.test("the code to look at is one literal of Python, also with characters beyond 16 bits", () => {
-  const literal = /\.look\((".*")\)$/.exec(lookCode("x = 'é😀'\u2028"))?.[1];
+  const literal = /\.look\((".*")\)$/.exec(inspectionCode("x = 'é😀'\u2028"))?.[1];
   assertEquals(literal, String.raw`"x = '\u00e9\U0001f600'\u2028"`);
   assertEquals(valueOf(literal), "x = 'é😀'\u2028");
 });

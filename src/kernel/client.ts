@@ -61,7 +61,7 @@ export class KernelClient implements AsyncDisposable {
   }
 
   /**
-   * Tells whether code is complete or needs more lines.
+   * Reports whether code is complete or needs more lines.
    *
    * @param code IPython code, as far as it is typed.
    * @param options How long the answer is waited for.
@@ -83,12 +83,12 @@ export class KernelClient implements AsyncDisposable {
   }
 
   /**
-   * Says what can stand at a position of code.
+   * Completes code at a position.
    *
    * @param code IPython code, as far as it is typed.
    * @param cursor The position, as an index of the string.
    * @param options How long the answer is waited for.
-   * @returns The completions, and what of the code each of them replaces.
+   * @returns The completions, and the part of the code that each of them replaces.
    * @throws {RangeError} `cursor` is not a position between two characters of the code.
    * @throws {DOMException} A `TimeoutError` when the kernel was busy for longer than `timeoutMs`.
    * @throws {KernelDiedError} The kernel died during the call.

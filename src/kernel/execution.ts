@@ -60,7 +60,7 @@ export interface Outcome {
  */
 export class Execution implements AsyncIterable<OutputChunk> {
   /**
-   * What the code produced.
+   * The output of the code.
    *
    * Rejects with a {@linkcode CodeExecutionError} when the code raised an exception, with the
    * reason of the signal when it was cancelled, and with a {@linkcode KernelDiedError} when its
@@ -125,7 +125,7 @@ interface RunParts extends ExecuteOptions {
   /** As in {@linkcode CollectorOptions}. */
   readonly shownPath?: CollectorOptions["shownPath"];
   readonly spill: ArtifactFolder;
-  /** How long interrupted code may take to end, in milliseconds. */
+  /** The time limit for interrupted code to end, in milliseconds. */
   readonly graceMs: number;
   /** Aborts when the kernel's host is closed. */
   readonly closed: AbortSignal;
@@ -139,7 +139,7 @@ interface Running {
   readonly request: KernelRequest;
 }
 
-/** How long a kernel may take to be ready for other code once its interrupted code has ended. */
+/** The time limit for a kernel to be ready for other code once its interrupted code has ended. */
 const IDLE_GRACE_MS = 10_000;
 
 /** Code that waits for a kernel, runs or has ended, with its output. `KernelHost` decides when it runs. */
@@ -358,7 +358,7 @@ export interface InputQuestion {
 export interface InputEnd {
   /** `"decline"` for the end of input, `"cancel"` if the question was withdrawn. */
   readonly action: "accept" | "decline" | "cancel";
-  /** Who answered, if anybody did. */
+  /** The side that answered, or `"cancelled"`. */
   readonly by: "application" | "terminal" | "cancelled";
   /** Why it was withdrawn. */
   readonly reason?: string;

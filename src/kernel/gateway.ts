@@ -11,17 +11,17 @@ import { LinkPort } from "../link/link.ts";
 import { programsOf } from "../sandbox/installation.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { hasLandlock } from "../sandbox/selftest.ts";
-import { type CopiedFolders, FarFiles } from "./far_files.ts";
+import { type CopiedFolders, RemoteFiles } from "./remote_files.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
 import { type Launched, type LauncherProcess, linkTo, untilReady, untilUp } from "./launch.ts";
 import type { KernelGatewayOptions, LastingSession, Place } from "./place.ts";
-import { explainFar, placeFar } from "./place_far.ts";
-import { explainHere, placeHere } from "./place_here.ts";
+import { explainRemote, remotePlace } from "./remote_place.ts";
+import { explainLocal, localPlace } from "./local_place.ts";
 import { KERNEL_FOLDERS } from "./session_folder.ts";
 import type { SupervisedLauncher } from "./supervisor.ts";
 
 /**
- * A running Jupyter Kernel Gateway, in the sandbox unless told otherwise. Disposing it ends it with
+ * A running Jupyter Kernel Gateway, by default in the sandbox. Disposing it ends it with
  * all its kernels and all they started.
  *
  * Any Jupyter client can use it at {@linkcode url} with {@linkcode token}.
@@ -42,7 +42,7 @@ import type { SupervisedLauncher } from "./supervisor.ts";
 export class KernelGateway implements AsyncDisposable {
   /** Where it answers: a loopback address. */
   readonly url: URL;
-  /** What it wants as `Authorization: token …`. */
+  /** The token to send as `Authorization: token …`. */
   readonly token: string;
   /** The folder in which each of its kernels has its home directory. */
   readonly sessionDir: string;
@@ -53,9 +53,9 @@ export class KernelGateway implements AsyncDisposable {
    * runs; never without the sandbox.
    */
   readonly kernelsApart: boolean;
-  /** What one process of the executed code may use; `null` for no limit. */
+  /** The limits of one process of the executed code; `null` for no limit. */
   readonly limits: EffectiveLimits;
-  /** Resolves, never rejects, when it has ended, however that came. */
+  /** Resolves once the gateway has exited, for whatever reason; never rejects. */
   readonly exited: Promise<ProcessEvidence>;
 
   readonly #parts: AsyncDisposableStack;
@@ -75,7 +75,7 @@ export class KernelGateway implements AsyncDisposable {
     this.#running = running;
   }
 
-  /** The last part of what the gateway and its kernels wrote to stderr. */
+  /** The last part of the stderr of the gateway and its kernels. */
   get stderrTail(): string {
     return this.#running.process.stderrTail;
   }
@@ -150,12 +150,12 @@ export class KernelGateway implements AsyncDisposable {
     await this.#running.sync?.(isChanged);
   }
 
-  /** @internal Starts what reads or writes a file of the workspace, where that is not on this machine. */
+  /** @internal Starts a program that reads or writes a file of a workspace on another machine. */
   openFile(): ByteStream | undefined {
     return this.#running.file?.();
   }
 
-  /** @internal Says what the next host has to know; only one that lasts can. */
+  /** @internal Keeps facts that the next host needs; only a durable gateway can. */
   keep(kept: Readonly<Record<string, unknown>>): void {
     const { launcher, facts } = this.#running;
     launcher?.keep({ ...kept, gateway: facts });
@@ -174,7 +174,7 @@ export class KernelGateway implements AsyncDisposable {
   }
 }
 
-/** What another host has to know of a gateway. */
+/** The facts about a gateway that another host needs. */
 export interface LastingFacts {
   readonly token: string;
   readonly sessionDir: string;
@@ -183,18 +183,18 @@ export interface LastingFacts {
   readonly sandboxed: boolean;
   readonly kernelsApart: boolean;
   readonly limits: EffectiveLimits;
-  /** What has to be copied to its kernels. */
+  /** The folders to copy to its kernels. */
   readonly copied?: CopiedFolders | undefined;
 }
 
 /** Options of a gateway that runs already. */
 type AttachOptions = Pick<KernelGatewayOptions, "kernelDoor" | "startTimeoutMs" | "signal" | "log">;
 
-/** What a start works with. */
+/** The parts of a start. */
 interface Start<Options = KernelGatewayOptions> {
   readonly options: Options;
   readonly deadline: AbortSignal;
-  /** What is known of the process so far. */
+  /** The facts known about the process so far. */
   readonly state: { process?: LauncherProcess };
 }
 
@@ -207,7 +207,7 @@ interface Running {
   readonly checker: () => CheckerProcess | undefined;
   readonly sync?: ((isChanged?: boolean) => Promise<void>) | undefined;
   readonly file?: (() => ByteStream | undefined) | undefined;
-  /** What keeps it where it outlives this process. */
+  /** The supervisor of a launcher that outlives this process. */
   readonly launcher?: SupervisedLauncher | undefined;
 }
 
@@ -225,18 +225,18 @@ async function attachIn(
   const { where } = launcher;
   const explain = (last: ProcessEvidence, cause: unknown) =>
     where === undefined
-      ? explainHere(last, { sandboxed, cause })
-      : explainFar(last, { where, cause });
+      ? explainLocal(last, { sandboxed, cause })
+      : explainRemote(last, { where, cause });
   await untilReady(launched, explain, deadline);
   const port = parts.use(LinkPort.open(launched.link, facts.token));
   const { exited } = launched;
   return { facts, ...copying(launched, facts), port, process: launcher, exited, launcher };
 }
 
-/** What the host copies to where kernels are, and the checker, which reads copies there. */
+/** The folders that the host copies to the kernels and to the checker, which reads the copies. */
 function copying(launched: Launched, facts: LastingFacts) {
   const { copied } = facts;
-  const files = copied && new FarFiles(launched.link);
+  const files = copied && new RemoteFiles(launched.link);
   const modules = copied?.modules;
   return {
     sync: files && modules && ((isChanged?: boolean) => files.copy(modules, isChanged)),
@@ -252,7 +252,7 @@ async function startIn(
 ): Promise<Running> {
   const { log = silentLogger } = options;
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const placeIn = options.placement === undefined ? placeHere : placeFar;
+  const placeIn = options.placement === undefined ? localPlace : remotePlace;
   const place = await placeIn(parts, {
     options,
     deadline,
@@ -305,7 +305,7 @@ async function startIn(
 function openChecker(
   { link }: Launched,
   { stubs, hasChecker }: LastingFacts,
-  copied?: { readonly files: FarFiles; readonly folder: string },
+  copied?: { readonly files: RemoteFiles; readonly folder: string },
 ): CheckerProcess | undefined {
   if (!hasChecker) return undefined;
   const stream = link.startProgram("checker");
@@ -318,7 +318,7 @@ function openChecker(
 }
 
 /**
- * Waits until a gateway answers a request. It is sent once: what listens is there from the start,
+ * Waits until a gateway answers a request. It is sent once: the listener is there from the start,
  * and answers as soon as the gateway is up.
  *
  * This is plain HTTP over a plain socket, because `fetch` might go through a proxy of the user's.
@@ -359,7 +359,7 @@ interface GatewayParts {
   readonly durable: boolean;
 }
 
-/** What the launcher is told to start. Only its stdin carries the token. */
+/** The launcher's orders. Only its stdin carries the token. */
 function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayParts): unknown {
   const { python, paths, workspace, copied, rlimits } = place;
   const { kernelEnv = {}, kernelToken, packages = [] } = options;

@@ -26,7 +26,7 @@ export interface GatewayAddress {
   readonly token: string;
   /** Resolves when the gateway's process has ended. */
   readonly exited?: Promise<ProcessEvidence>;
-  /** The last part of what the gateway wrote to stderr. */
+  /** The last part of the gateway's stderr. */
   readonly stderrTail?: string;
   /**
    * Whether the sandbox keeps code in one kernel from tracing another one, and from changing the programs
@@ -35,11 +35,11 @@ export interface GatewayAddress {
   readonly kernelsApart?: boolean;
   /** Whether kernels run in a sandbox. */
   readonly sandboxed?: boolean;
-  /** What one process of the executed code may take, so that errors can say so. */
+  /** The limits of one process of the executed code, so that errors can name them. */
   readonly limits?: EffectiveLimits;
 }
 
-/** A gateway, with what one of ipybox's own can do besides answering requests. */
+/** A gateway; one of ipybox's own can do more than answer requests. */
 interface Gateway extends GatewayAddress {
   /** Starts a type checker beside its kernels; `undefined` if there is none. */
   openChecker?(): CheckerProcess | undefined;
@@ -56,7 +56,7 @@ interface ConnectionOptions {
   readonly owned?: boolean;
 }
 
-/** How long a gateway may take to show that it still answers. */
+/** The time limit for a gateway to show that it still answers. */
 const PROBE_TIMEOUT_MS = 1000;
 
 /** How long to wait for the exit status of a gateway that is gone. */
@@ -85,7 +85,7 @@ export class GatewayConnection implements AsyncDisposable {
   async death(): Promise<unknown> {
     if (this.address.exited === undefined) return undefined;
     if (!this.ended.aborted && await this.#answers()) return undefined;
-    await settledWithin(this.address.exited, EVIDENCE_TIMEOUT_MS); // of which `ended` hears first
+    await settledWithin(this.address.exited, EVIDENCE_TIMEOUT_MS); // `ended` aborts first
     return this.ended.reason;
   }
 
@@ -153,7 +153,7 @@ export class GatewayConnection implements AsyncDisposable {
       await response.body?.cancel();
       return true;
     } catch {
-      return false; // the reason does not matter, what broke before is reported
+      return false; // the reason does not matter: the earlier failure is reported
     }
   }
 

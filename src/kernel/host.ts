@@ -9,7 +9,7 @@ import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import type { Installer, ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
-import { FarWorkspace } from "./far_workspace.ts";
+import { RemoteWorkspace } from "./remote_workspace.ts";
 import { KernelGateway } from "./gateway.ts";
 import {
   type CheckerProcess,
@@ -51,7 +51,7 @@ export interface KernelClientOptions
   /** Where code starts; relative to the gateway's working directory, which is also the default. */
   readonly workingDir?: string;
   /**
-   * What holds for shell commands. With `"approval"`, `!cmd`, `%%bash` and the like ask the tool
+   * The rule for shell commands. With `"approval"`, `!cmd`, `%%bash` and the like ask the tool
    * server that the gateway's kernels know; with `"escape"`, all other ways to start a process also
    * raise an exception.
    *
@@ -62,7 +62,7 @@ export interface KernelClientOptions
    * Makes the token that code shows to the tool server, from `IPYBOX_TOOL_TOKEN`; the one before ends
    * with that. It is called as soon as a kernel is given up, before its processes have ended.
    *
-   * @default {undefined} what the gateway gives to all its kernels
+   * @default {undefined} the gateway's token for all its kernels
    */
   readonly toolToken?: () => string;
   /**
@@ -73,7 +73,7 @@ export interface KernelClientOptions
    */
   readonly endGateway?: () => Promise<void>;
   /**
-   * How long interrupted code may take to end before its kernel is replaced. One that says that the
+   * The time limit for interrupted code to end before its kernel is replaced. One that says that the
    * code has ended gets ten seconds more to be ready for other code.
    *
    * @default {2000}
@@ -91,7 +91,7 @@ interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> {
   readonly spareKernel?: boolean | undefined;
   /** How a missing package is installed, if it can be. */
   readonly installer?: Installer | undefined;
-  /** Called with each kernel that is to be used, before code runs in it. */
+  /** Called with each kernel before code runs in it. */
   readonly onKernel?: (kernel: KernelReference) => void;
   /** A kernel that another host has started, with its last execution. It is used in place of a new one. */
   readonly found?: {
@@ -104,36 +104,36 @@ interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> {
   };
 }
 
-/** What the host needs of a run, whatever events its reader gets. */
+/** The part of a run that the host needs, whatever events its reader gets. */
 type AnyRun = Pick<Run, "signal" | "runIn" | "interrupt" | "end">;
 
 /**
- * What becomes of the kernel. `start` is the kernel in use, or the one that will be.
+ * The kernel's life cycle. `start` resolves to the current or the next kernel.
  *
  * | from       | event                                       | to                                  |
  * | ---------- | ------------------------------------------- | ----------------------------------- |
  * | `starting` | it is ready                                 | `idle`                              |
- * | `starting` | it cannot be started: who waits is told     | `lost`, told                        |
+ * | `starting` | it cannot be started: waiters get the error | `lost`, reported                    |
  * | `idle`     | an execution has its turn                   | `busy`                              |
  * | `idle`     | it dies, or its gateway                     | `lost`                              |
  * | `busy`     | the execution ends and leaves it usable     | `idle`                              |
- * | `busy`     | the execution is given up and does not end  | `starting`: the execution tells it  |
- * | `busy`     | it dies, or its gateway                     | `lost`: the execution is to tell it |
- * | `lost`     | an execution ends as lost, or has its turn  | `lost`, told, or `starting`         |
- * | `lost`     | told, and somebody needs a kernel           | `starting`                          |
- * | `lost`     | what takes its place dies, cannot be started| `lost`, with or without another one |
+ * | `busy`     | the execution is given up and does not end  | `starting`; the execution reports it|
+ * | `busy`     | it dies, or its gateway                     | `lost`; the execution reports it    |
+ * | `lost`     | an execution ends as lost, or has its turn  | `lost`, reported, or `starting`     |
+ * | `lost`     | reported, and somebody needs a kernel       | `starting`                          |
+ * | `lost`     | its replacement dies, or cannot be started  | `lost`, with or without another one |
  * | all        | `reset()`                                   | `starting`                          |
  * | all        | disposal                                    | `closed`                            |
  *
  * One event is handled at a time, without waiting in between. Only the holder of the turn makes a
  * kernel `busy`, and only the execution that it runs ends that. A kernel that is not `start` any
- * more has been given up: what happens to it changes nothing.
+ * more has been given up: its events change nothing.
  */
 type State =
   | { readonly is: "starting"; readonly start: Promise<Kernel> }
   | { readonly is: "idle"; readonly start: Promise<Kernel> }
   | { readonly is: "busy"; readonly start: Promise<Kernel>; readonly execution: AnyRun }
-  /** The variables of earlier code are gone; `told` when an execution has failed with the reason. */
+  /** The variables of earlier code are gone; `told` once an execution has failed with the reason. */
   | {
     readonly is: "lost";
     readonly reason: unknown;
@@ -143,20 +143,20 @@ type State =
   }
   | { readonly is: "closed"; readonly reason: unknown; readonly start?: undefined };
 
-/** How long interrupted code may take to end before its kernel is replaced. */
+/** The time limit for interrupted code to end before its kernel is replaced. */
 const INTERRUPT_GRACE_MS = 2000;
 
 /** The spare kernel is started once code has run for this time, for its first result comes first. */
 const HEAD_START_MS = 500;
 
-/** How long a kernel that does nothing may take to answer. */
+/** The time limit for a kernel that does nothing to answer. */
 const READY_TIMEOUT_MS = 1000;
 
 /** One that dies sooner is only replaced when it is needed: something may keep killing them. */
 export const SHORT_LIFE_MS: number = 1000;
 
 /**
- * The owner of a kernel's life: it starts the kernel and, where it is to, its gateway, gives turns to
+ * The owner of a kernel's life: it starts the kernel and, if it must, its gateway, gives turns to
  * executions, and replaces a kernel that dies or is given up: by the spare one where it is ready.
  *
  * Disposing it ends the kernels, and the gateway that it has started.
@@ -173,7 +173,7 @@ export class KernelHost implements AsyncDisposable {
   #hasEnded = false; // a kernel, since modules were last brought to one
   #gateway: GatewayConnection | undefined;
   #state: State;
-  /** The start that looks for the kernel of a host before: where that died, an execution must tell. */
+  /** The start that looks for an earlier host's kernel. If that died, an execution must report it. */
   #attaching: Promise<Kernel> | undefined;
   #spare: Promise<Kernel> | undefined;
   /** Whether code has run. */
@@ -209,7 +209,7 @@ export class KernelHost implements AsyncDisposable {
       await host.#usable();
       return host;
     } catch (error) {
-      // Who attaches to a session hears of its loss by the execution that was lost.
+      // After attaching, a lost session is reported by the execution that was running.
       if (options.found !== undefined && error instanceof KernelDiedError) return host;
       await host[Symbol.asyncDispose]();
       throw error;
@@ -258,12 +258,12 @@ export class KernelHost implements AsyncDisposable {
     if (this.#state.is === "busy") await this.#state.execution.interrupt();
   }
 
-  /** Tells whether code is complete or needs more lines. */
+  /** Reports whether code is complete or needs more lines. */
   async isComplete(code: string, options: TypedCodeOptions): Promise<CodeStatus> {
     return codeStatus(await this.#ask({ type: "is_complete_request", code }, options));
   }
 
-  /** Says what can stand at a position of code. */
+  /** Completes code at a position. */
   async complete(
     code: string,
     cursor: number,
@@ -273,14 +273,14 @@ export class KernelHost implements AsyncDisposable {
     return codeCompletions(await this.#ask(request, options), code);
   }
 
-  /** Has the kernel look at code that its caller, who holds the turn, is about to run; JSON. */
-  async look(code: string, signal: AbortSignal): Promise<string> {
+  /** Has the kernel inspect code that its caller, who holds the turn, is about to run; JSON. */
+  async inspect(code: string, signal: AbortSignal): Promise<string> {
     if (this.#untold !== undefined) throw this.#untold.reason;
     const kernel = await abortable(this.#usable(), signal);
-    return await kernel.look(code, signal);
+    return await kernel.inspect(code, signal);
   }
 
-  /** Whether code could run now: no other does, no loss is to be told, and the kernel has just answered. */
+  /** Whether code could run now: no other code runs, no loss is unreported, and the kernel just answered. */
   async isReady(signal: AbortSignal): Promise<boolean> {
     if (this.#state.is !== "idle") return false;
     try {
@@ -298,19 +298,19 @@ export class KernelHost implements AsyncDisposable {
   }
 
   /** The files of the workspace, where that is not on this machine. */
-  get farWorkspace(): FarWorkspace {
-    return new FarWorkspace(() => this.#gateway?.openFile());
+  get remoteWorkspace(): RemoteWorkspace {
+    return new RemoteWorkspace(() => this.#gateway?.openFile());
   }
 
   /** Brings generated modules to the kernel, where it does not see them. */
   async sync(): Promise<void> {
-    const isChanged = this.#hasEnded; // its code could have changed what was there
+    const isChanged = this.#hasEnded; // its code could have changed the copies
     this.#hasEnded = false;
     if (isChanged) await Promise.all(this.#endings);
     await this.#gateway?.address.sync?.(isChanged);
   }
 
-  /** Resolves when there is a gateway: a fresh one, where the loss of the last has been told. */
+  /** Resolves when there is a gateway: a fresh one, if the loss of the last has been reported. */
   async ready(): Promise<void> {
     if (this.#needsGateway && this.#untold === undefined) await this.#usable();
   }
@@ -326,7 +326,7 @@ export class KernelHost implements AsyncDisposable {
       this.#tell();
       await this.#usable();
     }
-    this.#tell(); // nothing that was counted on
+    this.#tell(); // nobody counts on variables after a reset
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -338,7 +338,7 @@ export class KernelHost implements AsyncDisposable {
     return this.#gateway?.ended;
   }
 
-  /** Leaves the kernel to another host. What is under way here ends with an `AbortError`. */
+  /** Leaves the kernel to another host. Work in progress here ends with an `AbortError`. */
   async leave(): Promise<void> {
     const reason = new DOMException("The session was left to another host", "AbortError");
     const { start } = this.#state;
@@ -405,7 +405,7 @@ export class KernelHost implements AsyncDisposable {
     return start;
   }
 
-  /** Why variables are gone, where no execution has told it yet. */
+  /** Why variables are gone, if no execution has reported it yet. */
   get #untold(): { readonly reason: unknown } | undefined {
     const state = this.#state;
     return state.is === "lost" && !state.told ? state : undefined;
@@ -418,7 +418,7 @@ export class KernelHost implements AsyncDisposable {
 
   // The transitions: see `State`.
 
-  /** Starts the kernel that is to be used next. */
+  /** Starts the next kernel. */
   #next(): Promise<Kernel> {
     const toolToken = this.#options.toolToken?.(); // from here on, those of earlier kernels are refused
     return this.#watch(this.#startNext(toolToken, this.#takeSpare()));
@@ -478,11 +478,11 @@ export class KernelHost implements AsyncDisposable {
     // Something that keeps killing kernels must not keep this process busy.
     const isNextDue = lifeMs >= SHORT_LIFE_MS && this.#gateway?.ended.aborted === false;
     const next = isNextDue ? this.#next() : undefined;
-    if (!isNextDue) this.#options.toolToken?.(); // what it has left has no use for its own any more
+    if (!isNextDue) this.#options.toolToken?.(); // its leftover processes lose theirs
     this.#state = { is: "lost", reason, told: false, start: next };
   }
 
-  /** Takes a loss as told. */
+  /** Marks a loss as reported. */
   #tell(): void {
     const state = this.#state;
     if (state.is !== "lost" || state.told) return;
@@ -491,7 +491,7 @@ export class KernelHost implements AsyncDisposable {
       this.#state = { ...state, told: true };
     } else {
       this.#state = { is: "starting", start };
-      start.then(() => this.#ready(start), () => {}); // #watch() hears of a failure
+      start.then(() => this.#ready(start), () => {}); // #watch() handles a failure
     }
   }
 
@@ -502,11 +502,11 @@ export class KernelHost implements AsyncDisposable {
     this.#state = { is: "starting", start: this.#next() };
   }
 
-  // What they start and end.
+  // Kernels that they start and end.
 
   /** The spare kernel, or else one that is started, once those before have ended. */
   async #startNext(toolToken?: string, spare?: Promise<Kernel>): Promise<Kernel> {
-    await Promise.all(this.#endings); // what their code started has ended, too, and cannot meddle
+    await Promise.all(this.#endings); // processes of their code have ended, too, and cannot meddle
     if (spare !== undefined) {
       try {
         const kernel = await spare;

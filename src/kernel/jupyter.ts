@@ -199,12 +199,12 @@ function textIn(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-/** How long a closing handshake may take before the socket is abandoned. */
+/** The time limit for a closing handshake: then the socket is abandoned. */
 const CLOSE_TIMEOUT_MS = 1000;
 
 /** The open WebSocket of a kernel's channels. */
 export class KernelSocket implements AsyncDisposable {
-  /** Resolves when the socket is closed, with what is known of the reason. */
+  /** Resolves when the socket is closed, with the reason as far as it is known. */
   readonly closed: Promise<string>;
   readonly #socket: WebSocket;
 
@@ -257,7 +257,7 @@ export class KernelSocket implements AsyncDisposable {
     }
   }
 
-  /** Sends a message. After the socket was closed it is dropped; {@linkcode closed} tells. */
+  /** Sends a message. It is dropped once the socket is closed, which {@linkcode closed} reports. */
   send(data: string | ArrayBuffer): void {
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(data);
   }
@@ -297,7 +297,7 @@ export class KernelRequest {
 
   #isIdle = false;
 
-  /** @param listeners Who hears of what it leads to. */
+  /** @param listeners Receive its replies. */
   constructor(listeners: RequestListeners = {}) {
     this.#listeners = listeners;
     this.done = Promise.all([this.#reply.promise, this.#idle.promise]).then(([reply]) => reply);

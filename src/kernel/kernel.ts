@@ -13,8 +13,8 @@ import {
   beginCode,
   bootstrapCode,
   type BootstrapConfig,
-  lookAnswer,
-  lookCode,
+  inspectionAnswer,
+  inspectionCode,
 } from "./bootstrap.ts";
 import type { GatewayConnection } from "./gateway_connection.ts";
 import {
@@ -53,24 +53,24 @@ const MAX_ATTEMPTS = 3;
 /** A request that may have been sent before the kernel listened is repeated after this time. */
 const HANDSHAKE_RETRY_MS = 1000;
 
-/** How long a shutdown may take; the gateway kills a kernel that does not end by itself. */
+/** The time limit for a shutdown; the gateway kills a kernel that does not end by itself. */
 const DELETE_TIMEOUT_MS = 15_000;
 
 /** How long to wait for a flush while code keeps the kernel busy. */
 const FLUSH_TIMEOUT_MS = 1000;
 
-/** How long the gateway may take to say whether a kernel died: a machine out of memory is slow. */
+/** The time limit for the gateway to say whether a kernel died: a machine out of memory is slow. */
 const DOUBT_TIMEOUT_MS = 5000;
 
 /** A kernel's process ended while it started. Another program may have taken one of its ports. */
 class UnansweredError extends Error {}
 
-/** How long a kernel that was started ahead may take to get ready for code. */
+/** The time limit for a kernel that was started ahead to get ready for code. */
 const BEGIN_TIMEOUT_MS = 5000;
 
 /** One running IPython kernel, set up and reachable. Disposing it ends the kernel. */
 export class Kernel implements AsyncDisposable {
-  /** What the next host needs to attach to it. */
+  /** The facts that the next host needs to attach to it. */
   readonly reference: KernelReference;
   readonly #options: Pick<KernelOptions, "gateway" | "log">;
   /** Requests about code being typed: their output, even late, belongs to no execution. */
@@ -186,7 +186,7 @@ export class Kernel implements AsyncDisposable {
           "The end of the execution was lost while no program was attached; variables are kept",
         ),
       );
-    }, () => {}); // the kernel has ended, of which the request hears
+    }, () => {}); // the kernel has ended, and the request rejects
   }
 
   get gateway(): GatewayConnection {
@@ -218,7 +218,7 @@ export class Kernel implements AsyncDisposable {
   /**
    * Makes a request that an idle kernel should answer immediately.
    *
-   * Completing `value.` runs code of the value's class, which may take forever. A request that is given
+   * Completing `value.` runs code of the value's class, which may never end. A request that is given
    * up is interrupted, and the next one waits up to `graceMs` until that is over.
    */
   async ask(
@@ -237,9 +237,9 @@ export class Kernel implements AsyncDisposable {
   }
 
   /** Inspects code that is about to run, and returns its findings as JSON. */
-  async look(code: string, signal: AbortSignal): Promise<string> {
-    const request = this.request(silently("", { look: lookCode(code) }));
-    return lookAnswer(await abortable(request.done, signal));
+  async inspect(code: string, signal: AbortSignal): Promise<string> {
+    const request = this.request(silently("", { look: inspectionCode(code) }));
+    return inspectionAnswer(await abortable(request.done, signal));
   }
 
   /** Answers an input request of the code. */
@@ -255,7 +255,7 @@ export class Kernel implements AsyncDisposable {
     this.request({ type: "kernel_info_request" });
   }
 
-  /** Resolves when what came before is handled: a late interrupt hits this and not the next code. */
+  /** Resolves when earlier messages are handled: a late interrupt hits this and not the next code. */
   async settled(): Promise<void> {
     await this.request({ type: "kernel_info_request" }).idle;
   }
@@ -341,7 +341,7 @@ export class Kernel implements AsyncDisposable {
     try {
       message = decodeMessage(data);
     } catch (error) {
-      // Executed code can send anything; ignore what is not a message.
+      // Executed code can send anything; ignore anything but messages.
       this.#options.log.debug(
         `kernel ${this.reference.id} sent no Jupyter message: ${messageOf(error)}`,
       );

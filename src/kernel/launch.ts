@@ -1,5 +1,5 @@
 /**
- * The launcher's life on the host's side: its start, its report, and what explains its end.
+ * The launcher's life on the host's side: its start, its report, and the reason for its end.
  *
  * @module
  */
@@ -20,7 +20,7 @@ export type KernelDoorTarget =
 /** The process of a launcher, whether this process or a supervisor has started it. */
 export interface LauncherProcess
   extends Pick<ManagedProcess, "pid" | "pipes" | "stderrTail" | "stop"> {
-  /** What its supervisor says of its end, or of who else has it now. */
+  /** The supervisor's report of its end, or of its new host. */
   readonly ending?: KernelDiedError | undefined;
   /** How often it is asked for a sign of life, where its end may not show otherwise. */
   readonly beatMs?: number | undefined;
@@ -30,7 +30,7 @@ export interface LauncherProcess
 export interface Launched {
   readonly process: LauncherProcess;
   readonly link: Link;
-  /** How it ended, and with it what it had started. Never rejects. */
+  /** How it ended, together with its own processes. Never rejects. */
   readonly exited: Promise<ProcessEvidence>;
 }
 
@@ -55,7 +55,7 @@ function leadTo(target: KernelDoorTarget): (stream: ByteStream) => Promise<void>
   return async (stream) => await joinStreams(stream, new SocketStream(await Deno.connect(target)));
 }
 
-/** How long a launcher may take to end whose link is broken, before that is told without it. */
+/** How long to wait for the exit status of a launcher whose link broke. */
 const BROKEN_MS = 2000;
 
 /** How the gateway ended, from the launcher if it could still say so. */
@@ -67,7 +67,7 @@ async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEv
     broken = `${messageOf(error)}\n`;
   }
   const stopping = process.stop(); // without a link nothing can be done with it
-  // What broke the link may not end soon, and why it was broken is known.
+  // A launcher that broke the link may not end soon, and the reason is known.
   const isOver = broken === "" || await settledWithin(stopping, BROKEN_MS);
   const own = isOver ? await stopping : { exitCode: null, signal: null };
   const exit = await link.exit ?? own;
@@ -77,7 +77,7 @@ async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEv
 /** Says why a launcher has ended before it said anything. */
 type Explain = (last: ProcessEvidence, cause: unknown) => Promise<Error>;
 
-/** Waits for the launcher's report on what it can reach. */
+/** Waits for the launcher's report on its place. */
 export async function untilReady(
   { process, link, exited }: Launched,
   explain: Explain,

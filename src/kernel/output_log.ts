@@ -21,7 +21,7 @@ interface StreamEntry {
 export interface Shown {
   data: MimeBundle;
   metadata: MimeBundle;
-  /** What it shows and where, if the text names its file. */
+  /** Its content and place, if the text names its file. */
   readonly named?: { readonly kind: string; readonly path: string; readonly shownPath: string };
   /** The path of its file; `null` if it has none, `undefined` until that is known. */
   file?: string | null;
@@ -66,7 +66,7 @@ export class OutputLog {
   readonly #beforeGap: () => void;
   #entries: Entry[] = [];
   #gap: number | undefined; // the index of the gap between head and tail
-  readonly #cost: Record<Part, number> = { head: 0, tail: 0 }; // what counts against the limit
+  readonly #cost: Record<Part, number> = { head: 0, tail: 0 }; // the sizes that count against the limit
   #totalBytes = 0;
   #hasText = false;
 
@@ -164,7 +164,7 @@ export class OutputLog {
     this.#trim();
     const text = this.rawText(note);
     if (text === null) return null;
-    // What follows the gap must not overwrite its note.
+    // Text after the gap must not overwrite its note.
     const gap = this.#gap === undefined ? "\0" : this.#gapNote(note);
     const shown = withoutBlankEdges(text.split(gap).map(shownOnScreen).join(gap));
     const hint = memoryNote(shown);

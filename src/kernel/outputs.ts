@@ -104,7 +104,7 @@ const encoder = new TextEncoder();
 /** A file that a bundle becomes. */
 export interface FoundFile {
   readonly extension: string;
-  /** What the text calls it; pictures are listed beside the text. */
+  /** Its name in the text; pictures are listed beside the text. */
   readonly kind?: string;
   /** At least about how large it is, in bytes. */
   readonly size: number;
@@ -123,7 +123,7 @@ export function htmlIn(data: MimeBundle): string | undefined {
   return textOf(data["text/html"]);
 }
 
-/** The file that a bundle becomes: its picture, or its page or data if its text tells nothing. */
+/** The file that a bundle becomes: its picture, or its page or data if its text says nothing. */
 export function fileIn(data: MimeBundle): FoundFile | undefined {
   return pictureIn(data) ?? (tells(textIn(data)) ? undefined : documentIn(data));
 }
@@ -221,7 +221,7 @@ const MISSING = `<script>
 }
 </script>`;
 
-/** Whether a text tells more than the class of what it is the text of. */
+/** Whether a text says more than the class of its object. */
 function tells(text: string | undefined): text is string {
   return text !== undefined && text.trim() !== "" &&
     !CLASS_REPRS.some((repr) => isLike(repr, text));
@@ -233,7 +233,7 @@ const BARE_REPR = /^<[^<>\n]+>$/;
 /** A class that a text names, with its module. */
 const CLASS = "(?:[\\p{ID_Continue}.]|<locals>)+";
 
-/** Texts that tell nothing but a class, as of IPython's displays, folium and Altair. */
+/** Texts that only name a class, as of IPython's displays, folium and Altair. */
 const CLASS_REPRS: readonly RegExp[] = [
   new RegExp(`^<${CLASS}(?: object)?(?: at 0x[0-9a-f]+)?>$`, "iu"),
   new RegExp(`^${CLASS}\\(\\.\\.\\.\\)$`, "u"),
@@ -246,7 +246,7 @@ function isLike(repr: RegExp, text: string): boolean {
   return text.length <= MAX_BARE_REPR && repr.test(text);
 }
 
-/** What a text that names only a class is the text of, such as `folium Map`. */
+/** The kind of object that a text names, if it names only a class, such as `folium Map`. */
 function kindOf(repr: string): string | undefined {
   const parts = new RegExp(`^<?(${CLASS})`, "u").exec(repr)?.[1]?.split(".") ?? [];
   const [library, name] = [parts.at(0), parts.at(-1)];

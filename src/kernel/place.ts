@@ -3,7 +3,7 @@ import type { SelfTestReport } from "../sandbox/selftest.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
-import type { CopiedFolders } from "./far_files.ts";
+import type { CopiedFolders } from "./remote_files.ts";
 import type { KernelDoorTarget, LauncherProcess } from "./launch.ts";
 import type { SessionPaths } from "./session_folder.ts";
 import type { SessionAddress, SupervisedLauncher } from "./supervisor.ts";
@@ -36,8 +36,8 @@ export interface KernelGatewayOptions extends
    */
   kernelDoor?: KernelDoorTarget;
   /**
-   * What code in all its kernels shows there, from `IPYBOX_TOOL_TOKEN`. One for each kernel is what
-   * `KernelClientOptions.toolToken` gives.
+   * The token that code in all its kernels sends there, in `IPYBOX_TOOL_TOKEN`. For one per kernel, use
+   * `KernelClientOptions.toolToken`.
    */
   kernelToken?: string;
   /**
@@ -62,7 +62,7 @@ export interface LastingSession extends Omit<SessionAddress, "socket" | "where">
   readonly onSocket: (address: SessionAddress) => Promise<void>;
 }
 
-/** What starts a launcher in a place. */
+/** Starts a launcher in a place. */
 export interface PlaceOptions {
   readonly options: KernelGatewayOptions;
   readonly deadline: AbortSignal;
@@ -81,14 +81,14 @@ export interface Place {
   readonly python: {
     readonly executable: string;
     readonly checker: string | undefined;
-    /** What it needs to start, and its packages to find their data. */
+    /** Variables that it needs to start, and its packages to find their data. */
     readonly variables: Readonly<Record<string, string>>;
   };
   /** The variables of the place that kernels get. */
   readonly environment: Readonly<Record<string, string>>;
   /** The search path for programs there. */
   readonly path: string;
-  /** What must be copied there if this machine's files are not visible there. */
+  /** The folders to copy there if this machine's files are not visible there. */
   readonly copied?: CopiedFolders;
   /** The variables that the launcher has and kernels get. */
   readonly inherit: readonly string[];

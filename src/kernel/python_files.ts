@@ -9,7 +9,7 @@ import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 import { isBroad, pythonFolders } from "../sandbox/installation.ts";
 import { type WorkspacePython, workspacePython } from "../sandbox/workspace_python.ts";
 
-/** What a Python that can run the gateway consists of, which the sandbox must let it read. */
+/** The files of a Python that can run the gateway. The sandbox must let it read them. */
 interface PythonFiles {
   /** Its path, whose folder is free of symbolic links. */
   readonly executable: string;
@@ -17,7 +17,7 @@ interface PythonFiles {
   readonly readable: readonly string[];
   /** The type checker ty, where it is installed. */
   readonly checker: string | undefined;
-  /** What a script that starts it, or conda's activation, sets. */
+  /** Variables that a script that starts it, or conda's activation, sets. */
   readonly variables: Readonly<Record<string, string>>;
   /** Whether code can change it. Then nothing that it says counts outside of a sandbox, nor before its check. */
   readonly isChangeable: boolean;
@@ -122,7 +122,7 @@ function own(variables: Readonly<Record<string, string>>): Record<string, string
   );
 }
 
-/** Asks a Python that code can change, in a sandbox. What it says decides on nothing that is shown. */
+/** Asks a Python that code can change, in a sandbox. Its answer decides on no path that is shown. */
 async function locateInside(
   inside: WorkspacePython,
   { signal }: LocateOptions,
@@ -139,7 +139,7 @@ async function locateInside(
   };
 }
 
-/** What shells set, Python itself, and kernels in another way. */
+/** Variables that shells set, Python itself, and kernels in another way. */
 const SHELL_VARIABLES: readonly string[] = "LC_CTYPE OLDPWD PATH PWD PYTHONPATH SHLVL _".split(" ");
 
 /** The folders of an `LD_LIBRARY_PATH` that hold nothing but libraries. */

@@ -2,24 +2,24 @@ import { allDone } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import { assetTree } from "../assets/mod.ts";
 import type { Logger } from "../base/log.ts";
-import type { Held } from "../files/held_records.ts";
+import type { FileLock } from "../files/locks.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 
 /** Where the folders of one gateway are, on this machine or on another one. */
 export class SessionPaths {
-  /** What kernels see and write. */
+  /** Files that kernels see and write. */
   readonly session: string;
   /** Our programs in it, which must not be changed. */
   readonly launcher: string;
   /** The kernel's half of the tool runtime, which must not be changed. */
   readonly runtime: string;
-  /** What describes generated modules to the type checker. */
+  /** The stubs of generated modules, for the type checker. */
   readonly stubs: string;
   /** In which each kernel gets its own folder, its home directory. */
   readonly kernels: string;
-  /** What only the host sees. */
+  /** Files that only the host sees. */
   readonly hostPrivate: string;
-  /** What is at `/tmp` in a sandbox that ipybox makes. */
+  /** The folder at `/tmp` in a sandbox that ipybox makes. */
   readonly temporary: string;
   /** A file that nobody inside may open, and that no rule of the sandbox names. */
   readonly canary: string;
@@ -64,7 +64,7 @@ export function programs(): { path: string; text: string }[] {
 }
 
 /** The folders, made on this machine: readable by nobody else, outside the workspace. Disposing removes them. */
-export class SessionFolder extends SessionPaths implements Held {
+export class SessionFolder extends SessionPaths implements FileLock {
   readonly #held: HeldFolder;
 
   private constructor(held: HeldFolder) {
@@ -72,7 +72,7 @@ export class SessionFolder extends SessionPaths implements Held {
     this.#held = held;
   }
 
-  /** Makes the folders and writes what runs in them. */
+  /** Makes the folders and writes the programs that run in them. */
   static async create(log?: Logger): Promise<SessionFolder> {
     using _stage = stage("make folders");
     await using stack = new AsyncDisposableStack();

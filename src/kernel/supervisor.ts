@@ -60,7 +60,7 @@ export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly folder: string;
 }
 
-/** What leads to the supervisor beside a launcher elsewhere. */
+/** The way to the supervisor beside a launcher elsewhere. */
 export interface Reach {
   /** The command that runs `program` there, with what follows on its stdin. */
   readonly command: readonly string[];
@@ -77,7 +77,7 @@ export interface Reach {
   readonly patience_seconds: number;
 }
 
-/** How long a supervisor may take to listen. */
+/** The time limit for a supervisor to listen. */
 const START_MS = 30_000;
 
 /** Starts a supervisor, which starts the session's command. */
@@ -119,7 +119,7 @@ export interface SessionStatus {
   /** For how long no host has been attached. */
   readonly aloneMs: number | null;
   readonly stderr: string;
-  /** What the previous host left for this one. */
+  /** The state that the previous host left for this one. */
   readonly kept: unknown;
   /** How long that host stayed attached after leaving it. */
   readonly heldMs: number;
@@ -157,17 +157,17 @@ export class SessionRefusedError extends ConfigError {
   override readonly name: string = "SessionRefusedError";
 }
 
-/** What answers at a session's socket is not its supervisor. */
+/** Another program than its supervisor answers at a session's socket. */
 export class GarbageError extends SessionRefusedError {
   /** The name of the class. */
   override readonly name: string = "GarbageError";
 }
 
-/** How long a supervisor may take to answer. */
+/** The time limit for a supervisor to answer. */
 const ANSWER_MS = 10_000;
-/** How long a session may take to end. */
+/** The time limit for a session to end. */
 const END_MS = 30_000;
-/** How long pending writes may take when the host leaves. */
+/** The time limit for pending writes when the host leaves. */
 const LEAVE_MS = 2000;
 const BEAT_MS = 15_000;
 /** How many heartbeats a supervisor may miss. A clock would also count the time in which this process was suspended. */

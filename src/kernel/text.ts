@@ -23,7 +23,7 @@ const ESCAPE =
 
 const TOKEN = new RegExp(`${ESCAPE.source}|[\r\b]|[^\x1b\r\b]+`, "g");
 
-/** What terminals do with text, as far as programs that show their progress rely on it. */
+/** Handles text as terminals do, as far as programs that show their progress rely on it. */
 class Screen {
   /** Lines; those that were written over are lists of their characters. */
   readonly #rows: (string | string[])[] = [""];

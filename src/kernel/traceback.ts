@@ -120,7 +120,7 @@ function tracebackIn(traceback: unknown, limit: number): readonly string[] {
   const shortened = cut(whole, limit);
   return shortened === whole && entries.length <= MAX_ENTRIES
     ? cleanTraceback(entries)
-    : [showMagics(shortened)]; // frames cannot be told apart in it
+    : [showMagics(shortened)]; // its frames cannot be separated
 }
 
 /** Says that there is no Python API of a server; where to find one depends on the reader, too. */
@@ -141,7 +141,7 @@ export function missingServer(
 export function deathHint(
   { signal, stderrTail, outOfMemory }: {
     readonly signal: string | null;
-    /** What it wrote last. */
+    /** Its last output. */
     readonly stderrTail: string;
     /** Whether the system says so. */
     readonly outOfMemory: boolean;
@@ -183,7 +183,7 @@ export function lastWords(before: string, now: string): string {
   return writtenSince(before, now).replace(OWN_FRAMES, "").replace(EXTENSION_MODULES, "");
 }
 
-/** What was added to a text of which only the last whole lines are kept. */
+/** The text added to a buffer that keeps only the last whole lines. */
 function writtenSince(before: string, now: string): string {
   for (let start = 0;;) {
     const kept = before.slice(start);
@@ -215,7 +215,7 @@ export function exitStatus(returnCode: unknown): ExitStatus {
 
 /** Describes how a process ended, with the likely cause. */
 export function describeExit({ exitCode, signal }: ExitStatus): string {
-  // A shell, and the sandbox, tell a signal as 128 and its number.
+  // A shell, and the sandbox, report a signal as 128 plus its number.
   const name = signal ??
     (exitCode !== null && exitCode > 128 ? exitStatus(128 - exitCode).signal : null);
   if (name === null) return `it exited with code ${exitCode}`;

@@ -1,5 +1,5 @@
 /**
- * What a kernel says of code that is being typed. Its answers come from where executed code runs, so
+ * A kernel's answers about code that is being typed. They come from where executed code runs, so
  * they are checked.
  *
  * Positions are counted in code points on Jupyter's wire, and in UTF-16 code units here.
@@ -26,17 +26,17 @@ export interface TypedCodeOptions {
 export interface CodeStatus {
   /** `"incomplete"` code wants more lines; `"invalid"` code has an error that more cannot mend. */
   readonly status: "complete" | "incomplete" | "invalid" | "unknown";
-  /** What the next line of incomplete code begins with: spaces and tabs. */
+  /** The indentation of the next line of incomplete code: spaces and tabs. */
   readonly indent: string;
 }
 
-/** What can stand at a position of code. */
+/** The completions at a position of code. */
 export interface CodeCompletions {
-  /** The texts, of which each can replace what stands from `start` to `end`. */
+  /** The texts, each of which can replace the code from `start` to `end`. */
   readonly matches: readonly string[];
   /** Where they begin, as an index of the code's string. */
   readonly start: number;
-  /** Where what they replace ends. */
+  /** The end of the code that they replace. */
   readonly end: number;
 }
 
@@ -86,7 +86,7 @@ export function toCodePoints(code: string, index: number): number {
   return points;
 }
 
-/** The index of a position in code points, or `undefined` for what is no position in the code. */
+/** The index of a position in code points, or `undefined` for a position outside of the code. */
 function fromCodePoints(code: string, points: unknown): number | undefined {
   if (typeof points !== "number" || !Number.isInteger(points) || points < 0) return undefined;
   let index = 0;

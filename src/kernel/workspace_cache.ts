@@ -1,5 +1,5 @@
 /**
- * What programs in the kernels of a workspace can make again, such as matplotlib's list of fonts. It
+ * Files that programs in the kernels of a workspace can make again, such as matplotlib's list of fonts. It
  * outlives kernels. Code writes it, so the host reads nothing of it.
  *
  * @module

@@ -20,14 +20,14 @@ export const FrameType = {
   WIN: 4,
   /** The launcher is up (JSON). */
   READY: 5,
-  /** What the launcher is to start (JSON). */
+  /** The program for the launcher to start (JSON). */
   START: 6,
-  /** What the launcher started has ended (JSON). */
+  /** The launcher's program has ended (JSON). */
   EXIT: 7,
   // Between the host and the supervisor of a durable session. The supervisor sends 8 and 9 to the launcher.
   /** The state of the session (JSON), the supervisor's first frame. */
   GREETING: 10,
-  /** Who connects and what for (JSON), the host's first frame. */
+  /** The connecting host and its purpose (JSON): its first frame. */
   HELLO: 11,
   /** The host is attached (JSON). */
   WELCOME: 12,
@@ -42,7 +42,7 @@ export const FrameType = {
   /** Output on stderr. */
   STDERR: 17,
   // 18 is only between two supervisors.
-  /** What people should know of the connection to a launcher elsewhere (JSON). */
+  /** News for people about the connection to a launcher elsewhere (JSON). */
   NOTE: 19,
 } as const;
 

@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { joinBytes } from "../base/bytes.ts";
 import { Deadline } from "../base/deadline.ts";
-import { acceptAll } from "../base/lasting_server.ts";
+import { acceptAll } from "../base/http_server.ts";
 import { type ByteStream, joinStreams, SocketStream } from "../base/streams.ts";
 import type { ExitStatus } from "../process/managed_process.ts";
 import { creditOf, encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "./frame.ts";
-import { LinkStream, type StreamCarrier } from "./link_stream.ts";
+import { LinkStream, type StreamOwner } from "./link_stream.ts";
 
 /** How many streams may be open concurrently. */
 const MAX_STREAMS = 256;
@@ -16,13 +16,13 @@ const CONGESTED = 1 << 20;
 /** How many bytes may wait to be sent at all. Only a launcher that stops reading reaches this. */
 const MAX_OUTBOX = 64 << 20;
 
-/** What a frame that waits takes beside its bytes. The other side can ask for any number of small ones. */
+/** The memory of a waiting frame beside its bytes. The other side can ask for any number of small ones. */
 const FRAME_COST = 512;
 
 /** The most bytes in one write. */
 const MAX_BATCH = 1 << 18;
 
-/** What {@linkcode Link.open} needs. */
+/** Options of {@linkcode Link.open}. */
 interface LinkOptions {
   /** The launcher's stdin and stdout, which the link now owns. */
   pipes: ByteStream;
@@ -35,7 +35,7 @@ interface LinkOptions {
   beatMs?: number | undefined;
 }
 
-/** How long a launcher that reads nothing any more may take to say the rest. */
+/** The time limit for a launcher that reads nothing any more to say the rest. */
 const LAST_WORDS_MS = 2000;
 
 /** After how many questions without an answer the launcher is given up. */
@@ -49,7 +49,7 @@ const MAX_UNHEARD = 3;
 export class Link implements AsyncDisposable {
   /** The launcher's first message, any JSON value. Rejects if the link ends before it. */
   readonly ready: Promise<unknown>;
-  /** The exit status of what the launcher started, or `null` if the link ended without one. */
+  /** The exit status of the launcher's program, or `null` if the link ended without one. */
   readonly exit: Promise<ExitStatus | null>;
   /** Resolves when the link has ended. Rejects if it broke. */
   readonly closed: Promise<void>;
@@ -60,7 +60,7 @@ export class Link implements AsyncDisposable {
   readonly #exit = Promise.withResolvers<ExitStatus | null>();
   readonly #streams = new Map<number, LinkStream>();
   readonly #uses = new Set<Promise<void>>();
-  readonly #carrier: StreamCarrier;
+  readonly #owner: StreamOwner;
   #isReady = false;
   #unheard = 0;
   #beat: ReturnType<typeof setInterval> | undefined;
@@ -77,7 +77,7 @@ export class Link implements AsyncDisposable {
   private constructor(options: LinkOptions) {
     this.#options = options;
     this.#pipes = options.pipes;
-    this.#carrier = {
+    this.#owner = {
       send: (frame) => this.#send(frame),
       uncongested: () => this.#drained?.promise,
       over: (stream) => this.#streams.delete(stream.id),
@@ -93,13 +93,13 @@ export class Link implements AsyncDisposable {
     return new Link(options);
   }
 
-  /** Tells the launcher what to start. */
+  /** Sends the launcher its program to start. */
   start(spec: unknown): void {
     this.#send(encodeFrame(FrameType.START, 0, new TextEncoder().encode(JSON.stringify(spec))));
   }
 
   /**
-   * Forwards a connection to what the launcher started. If the link has ended or has too many
+   * Forwards a connection to the launcher's program. If the link has ended or has too many
    * streams, the connection is closed.
    */
   connect(connection: ByteStream): void {
@@ -216,7 +216,7 @@ export class Link implements AsyncDisposable {
   }
 
   #add(id: number, use: (stream: ByteStream) => Promise<void>): void {
-    const stream = new LinkStream(id, this.#carrier);
+    const stream = new LinkStream(id, this.#owner);
     this.#streams.set(id, stream);
     const used = use(stream).catch(() => {}) // the handler reports its failures
       .then(() => {
@@ -238,7 +238,7 @@ export class Link implements AsyncDisposable {
     this.#flushing ??= this.#flush();
   }
 
-  /** Writes what is pending. Frames that arrive during a write go into the next one. */
+  /** Writes the pending frames. Frames that arrive during a write go into the next one. */
   async #flush(): Promise<void> {
     try {
       while (this.#outbox.length > 0) {
@@ -258,7 +258,7 @@ export class Link implements AsyncDisposable {
     }
   }
 
-  /** The launcher reads nothing any more. What it said last, such as how the server ended, is still read. */
+  /** The launcher reads nothing any more. Its last words, such as how the server ended, are still read. */
   #stopSending(): void {
     if (this.#ended) return;
     this.#lastWords = new Deadline(LAST_WORDS_MS, { onPassed: () => this.#end() });
@@ -328,7 +328,7 @@ export class LinkPort implements AsyncDisposable {
   readonly #token: string;
   readonly #listener: Deno.TcpListener;
   readonly #accepting: Promise<void>;
-  /** The connections that have not shown the token, the earliest first, and the wait for what they send. */
+  /** The connections that have not shown the token, the earliest first, and the pending read of each. */
   readonly #strangers = new Map<SocketStream, Promise<void>>();
 
   private constructor(link: Link, token: string) {
@@ -338,7 +338,7 @@ export class LinkPort implements AsyncDisposable {
     this.#accepting = acceptAll(this.#listener, (connection) => this.#accept(connection));
   }
 
-  /** Listens on a free port of 127.0.0.1. Whoever knows the token has it in the first bytes that they send. */
+  /** Listens on a free port of 127.0.0.1. A connection must begin with the token. */
   static open(link: Link, token: string): LinkPort {
     return new LinkPort(link, token);
   }

@@ -8,8 +8,8 @@ const WINDOW: number = 1 << 18;
 /** The most bytes in one frame. */
 const CHUNK = 1 << 16;
 
-/** What a stream needs from its link. */
-export interface StreamCarrier {
+/** The parts of its link that a stream needs. */
+export interface StreamOwner {
   /** Sends a frame. */
   send(frame: Uint8Array): void;
   /** Resolves once the link is no longer congested; `undefined` if it is not. */
@@ -24,7 +24,7 @@ export class LinkStream implements ByteStream {
   readonly id: number;
   readonly closed: Promise<void>;
 
-  readonly #carrier: StreamCarrier;
+  readonly #owner: StreamOwner;
   readonly #received = new ByteQueue();
   readonly #gone = Promise.withResolvers<void>();
   #credit = WINDOW;
@@ -35,9 +35,9 @@ export class LinkStream implements ByteStream {
   #peerEnded = false;
   #over = false;
 
-  constructor(id: number, carrier: StreamCarrier) {
+  constructor(id: number, owner: StreamOwner) {
     this.id = id;
-    this.#carrier = carrier;
+    this.#owner = owner;
     this.closed = this.#gone.promise;
   }
 
@@ -50,7 +50,7 @@ export class LinkStream implements ByteStream {
 
   async write(bytes: Uint8Array): Promise<void> {
     for (let at = 0; at < bytes.length;) {
-      const congested = this.#carrier.uncongested();
+      const congested = this.#owner.uncongested();
       if (congested !== undefined) await congested;
       while (this.#credit === 0 && !this.#over) {
         this.#creditGiven = Promise.withResolvers();
@@ -60,20 +60,20 @@ export class LinkStream implements ByteStream {
       const part = bytes.subarray(at, at + Math.min(CHUNK, this.#credit));
       this.#credit -= part.length;
       at += part.length;
-      this.#carrier.send(encodeFrame(FrameType.DATA, this.id, part));
+      this.#owner.send(encodeFrame(FrameType.DATA, this.id, part));
     }
   }
 
   end(): Promise<void> {
     if (this.#over) return Promise.reject(gone());
-    if (!this.#ended) this.#carrier.send(encodeFrame(FrameType.EOF, this.id));
+    if (!this.#ended) this.#owner.send(encodeFrame(FrameType.EOF, this.id));
     this.#ended = true;
     return Promise.resolve();
   }
 
   close(): void {
     const isComplete = this.#ended && this.#peerEnded;
-    if (!this.#over && !isComplete) this.#carrier.send(encodeFrame(FrameType.RST, this.id));
+    if (!this.#over && !isComplete) this.#owner.send(encodeFrame(FrameType.RST, this.id));
     this.abandon();
   }
 
@@ -114,13 +114,13 @@ export class LinkStream implements ByteStream {
     this.#received.discard();
     this.#creditGiven?.resolve();
     this.#gone.resolve();
-    this.#carrier.over(this);
+    this.#owner.over(this);
   }
 
   #took(count: number): void {
     this.#taken += count;
     if (this.#taken < WINDOW / 4) return;
-    this.#carrier.send(encodeCredit(this.id, this.#taken));
+    this.#owner.send(encodeCredit(this.id, this.#taken));
     this.#window += this.#taken;
     this.#taken = 0;
   }

@@ -108,7 +108,7 @@ function saysForgotten(words: string): boolean {
     /\bserver not initialized\b/i.test(words);
 }
 
-/** What a transport answers that has not read the request, whose id it would have otherwise. */
+/** A transport's answer if it has not read the request; otherwise it would have the request's id. */
 const refusalSchema = z.object({
   id: z.union([z.null(), z.literal("server-error")]).optional(), // the latter is the Python SDK's
   error: z.object({ code: z.number() }),

@@ -1,5 +1,5 @@
 /**
- * What servers offer besides tools: resources, prompts and completions of their arguments.
+ * Requests to servers for anything but tools: resources, prompts and completions of their arguments.
  *
  * @module
  */
@@ -7,7 +7,7 @@ import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
 import { weightOf } from "../json/exact.ts";
 import { problemOf } from "./results.ts";
-import { SealedEntry } from "./tools.ts";
+import { OpaqueEntry } from "./tools.ts";
 
 const text = z.string().max(65_536);
 const texts = z.record(z.string().max(1024), text);
@@ -48,7 +48,7 @@ const item = { name: z.string().optional() } as const;
 const LISTS: Readonly<
   Record<ListMethod | "tools/list", readonly [key: string, item: z.ZodType]>
 > = {
-  "tools/list": ["tools", z.unknown().transform(SealedEntry.open)], // checked one by one later
+  "tools/list": ["tools", z.unknown().transform(OpaqueEntry.open)], // checked one by one later
   "resources/list": ["resources", z.looseObject({ uri: z.string(), ...item })],
   "resources/templates/list": [
     "resourceTemplates",

@@ -16,7 +16,7 @@ import {
 interface ClientMakeOptions {
   /** The protocol version to use. */
   readonly protocol: McpProtocol;
-  /** How to react to what the server sends unprompted. */
+  /** How to react to the server's unprompted messages. */
   readonly hooks?: ServerHooks;
   /** Receives messages that the SDK cannot handle. */
   readonly log?: Logger;
@@ -26,7 +26,7 @@ const CLIENT_INFO = { name: "ipybox", version: "0.1.0" } as const;
 
 /** How many sampling requests of one server may be open, since each may be large. */
 const MAX_SAMPLING = 16;
-/** How much of what the SDK says about a message is logged, since it may quote all of it. */
+/** The most characters to log of the SDK's error about a message, which may quote all of it. */
 const MAX_LOGGED = 1000;
 /** The lowest severity that servers are asked to log. */
 const LOG_LEVEL = "info";

@@ -63,7 +63,7 @@ export interface SessionConnectOptions extends ConnectOptions {
   settingsFiles?: readonly string[];
   /** The folder of all logins, instead of `$XDG_STATE_HOME/ipybox/logins`. */
   loginsFolder?: string;
-  /** How to react to what the server sends unprompted. */
+  /** How to react to the server's unprompted messages. */
   hooks?: ServerHooks;
   /** Cancels the connection attempt. */
   signal?: AbortSignal;
@@ -204,7 +204,7 @@ function lineOf(params: ServerParams): string {
   return "command" in params ? [params.command, ...(params.args ?? [])].join(" ") : params.url;
 }
 
-/** After this long, a person wants to know what the delay is. */
+/** After this long, a person wants to know the reason for the delay. */
 const SLOW_MS = 5000;
 
 function lastLines(stderr: string): string {
@@ -300,7 +300,7 @@ class Attempt implements Disposable {
     return this.deadline.timeoutMs / 1000;
   }
 
-  /** What took too long, for error messages. */
+  /** The step that took too long, for error messages. */
   get waited(): string {
     return `did not complete the MCP handshake within ${this.seconds} s`;
   }

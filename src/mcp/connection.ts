@@ -42,15 +42,15 @@ import {
 import { StdioTransport } from "./stdio.ts";
 import {
   headerProblem,
+  hideFromSdk,
   offersTasks,
   readTool,
   requiresTask,
   runTask,
-  sealMessages,
   type Tool,
 } from "./tools.ts";
 
-/** What a {@linkcode McpConnection} is made of. */
+/** The parts of a {@linkcode McpConnection}. */
 interface McpConnectionParts {
   /** The server's registered name. */
   readonly serverName: string;
@@ -60,11 +60,11 @@ interface McpConnectionParts {
   readonly log: Logger;
   /** The time limit for connecting, and for each page of the tool list. */
   readonly connectTimeoutMs: number;
-  /** How to react to what the server sends unprompted. */
+  /** How to react to the server's unprompted messages. */
   readonly hooks?: ServerHooks;
   /** The login to a remote server. */
   readonly session?: OAuthSession;
-  /** What to dispose of when the connection has ended. */
+  /** Disposed of when the connection has ended. */
   readonly belongings?: AsyncDisposable;
   /** The folder that was created for the server, if that is its working directory. */
   readonly ownFolder?: string;
@@ -147,7 +147,7 @@ export class McpConnection implements AsyncDisposable {
     this.#transport = parts.transport;
     this.#hooks = parts.hooks ?? {};
     this.closed = this.#lost.promise;
-    sealMessages(this.#transport);
+    hideFromSdk(this.#transport);
     this.#client.onclose = () => this.#lose();
     this.#client.setNotificationHandler("notifications/tools/list_changed", () => {
       this.#changes++;
@@ -169,7 +169,7 @@ export class McpConnection implements AsyncDisposable {
     return this.#client.getServerVersion();
   }
 
-  /** What the server says about itself for models, if it says anything. */
+  /** The server's instructions for models, if any. */
   get instructions(): string | undefined {
     return this.#client.getInstructions();
   }
@@ -196,7 +196,7 @@ export class McpConnection implements AsyncDisposable {
 
   /** Finds a tool in the server's list, which is fetched again after a change. */
   async findTool(name: string, signal?: AbortSignal): Promise<Tool | undefined> {
-    // One at a time, so that later lookups find what the first one listed.
+    // One at a time, so that later lookups find the list of the first one.
     using _turn = await this.#lookups.acquire(signal).catch(async (error) => {
       throw await this.#explain(error, signal);
     });
@@ -403,7 +403,7 @@ export class McpConnection implements AsyncDisposable {
     this.#lost.resolve();
   }
 
-  /** Converts what the SDK threw into an error of ours. */
+  /** Converts an error of the SDK into one of ours. */
   async #explain(
     error: unknown,
     signal: AbortSignal | undefined,
@@ -477,7 +477,7 @@ const MAX_TEXT = 64 * 1024;
 const MAX_FILES = 50;
 const MAX_LENGTH = 500;
 
-/** What separates words, and the paths among them, in a text. */
+/** Separates words, and the paths among them, in a text. */
 const SEPARATORS = /[\s"'`()[\]{}<>,;|]/;
 
 /** Finds a file in a server's own folder that a text mentions. */
@@ -509,6 +509,6 @@ async function isFile(path: string): Promise<boolean> {
     if (await Deno.realPath(path) !== path) return false; // a link of the server's, which leads anywhere
     return (await Deno.lstat(path)).isFile;
   } catch {
-    return false; // the server decides what is there; most words are not files
+    return false; // the server decides on the content; most words are not files
   }
 }

@@ -44,7 +44,7 @@ export interface SamplingResult {
 /** Answers servers' requests with a model. A rejection is sent to the server as an error. */
 export type SamplingHandler = (request: SamplingRequest) => Promise<SamplingResult>;
 
-/** How a client reacts to what a server sends unprompted. None of it is trusted. */
+/** How a client reacts to a server's unprompted messages. None of them is trusted. */
 export interface ServerHooks {
   /** Receives the server's log messages. Without it, the server is not asked to log. */
   readonly onLog?: (message: ServerLogMessage) => void;

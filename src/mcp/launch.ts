@@ -14,13 +14,13 @@ import { sandboxServer, type ServerProgram } from "../sandbox/servers.ts";
 import { requireOwnProgram, settingsPath } from "../sandbox/workspace.ts";
 import { inheritedEnvironment, type ServerParams, type StdioServerParams } from "./params.ts";
 
-/** What {@linkcode launchStdio} needs besides the server's parameters. */
+/** Options of {@linkcode launchStdio} besides the server's parameters. */
 interface StdioLaunchOptions {
   /** The workspace, which executed code can write to. */
   readonly workspace?: string;
   /** The only settings files to accept in the workspace, which code cannot change; by default all. */
   readonly settingsFiles?: readonly string[];
-  /** Takes what must be disposed of when the server has ended. */
+  /** Takes resources to dispose of when the server has ended. */
   readonly belongings: AsyncDisposableStack;
   /** Receives the sandbox's messages. */
   readonly log: Logger;
@@ -49,7 +49,7 @@ export async function launchStdio(
   const env: Record<string, string> = {
     ...await inheritedEnvironment(workspace),
     ...(basename(wanted.command) === "npx" ? NPX_RETRIES : {}),
-    // What it would write beside its code would count as a change of that.
+    // Files written beside its code would count as a change of the code.
     ...(isOfWorkspace(params, base) ? { PYTHONDONTWRITEBYTECODE: "1" } : {}),
     ...params.env,
   };

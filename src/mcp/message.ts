@@ -64,7 +64,7 @@ export function parseLine(
   });
 }
 
-/** What every message has, and few other lines. */
+/** A text that every message has, and few other lines. */
 const MESSAGE = '"jsonrpc"';
 
 /** Parses a message for the SDK. */
@@ -88,7 +88,7 @@ function forSdk(message: unknown, text: string): unknown {
   return { ...message, result: { ...result, content: [], structuredContent: text } };
 }
 
-/** The text of the response with a tool's result, given what the SDK returns of it. */
+/** The text of the response with a tool's result, given the SDK's result. */
 export function responseText(result: unknown): string {
   const text = isRecord(result) ? result.structuredContent : undefined;
   return typeof text === "string" ? text : JSON.stringify({ result });
@@ -153,7 +153,7 @@ function documentsIn(text: string): string[] {
 
 const TOP_NAME = /"(id|method)"\s*:\s*(?:(-?\d+)|"([^"\\]*)")?/y;
 
-/** What the names of a message say, although the message is not JSON. */
+/** The id and the kind of a message, although the message is not JSON. */
 function topOf(
   text: string,
 ): { readonly id: RequestId | undefined; readonly isRequest: boolean } {

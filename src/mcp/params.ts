@@ -306,7 +306,7 @@ function whyInvalid(name: string): string | undefined {
 }
 
 /**
- * The host's environment variables that every server process inherits: what the user's own programs
+ * The host's environment variables that every server process inherits: those that the user's own programs
  * need on this machine and in its network. None is meant for secrets of anything but a proxy.
  */
 const INHERITED: readonly string[] = [

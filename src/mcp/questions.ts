@@ -99,13 +99,13 @@ export interface FormOption {
   readonly title: string;
 }
 
-/** What all form fields have in common. The texts come from the server, unchecked. */
+/** The common part of all form fields. The texts come from the server, unchecked. */
 export interface FormFieldBase {
   /** The field's name in the answer. */
   readonly name: string;
   /** Its display name. */
   readonly title: string;
-  /** What it is for. */
+  /** Its purpose. */
   readonly description?: string;
   /** Whether the answer must contain it. */
   readonly required: boolean;
@@ -225,9 +225,9 @@ const property = z.discriminatedUnion("type", [
 
 /** Stands in for a question on its way through the SDK, which takes long to validate a hostile one. */
 const STAND_IN = { mode: "form", message: "", requestedSchema: { type: "object", properties: {} } };
-const SEALED = "ipybox/question";
+const QUESTION = "ipybox/question";
 
-class SealedQuestion {
+class OpaqueQuestion {
   readonly #question: ElicitationQuestion | string;
 
   constructor(question: ElicitationQuestion | string) {
@@ -235,26 +235,26 @@ class SealedQuestion {
   }
 
   static open(value: unknown): ElicitationQuestion | string | undefined {
-    const isSealed = typeof value === "object" && value !== null && #question in value;
-    return isSealed ? value.#question : undefined;
+    const isOpaque = typeof value === "object" && value !== null && #question in value;
+    return isOpaque ? value.#question : undefined;
   }
 }
 
-/** Parses the question in a server's request, if it is one, and seals it. */
-export function sealQuestion<Request>(request: Request): Request {
+/** Parses the question in a server's request, if it is one, and hides it from the SDK. */
+export function wrapQuestion<Request>(request: Request): Request {
   if (!isRecord(request) || request.method !== "elicitation/create") return request;
   const { params } = request;
   const question = isRecord(params) ? parseElicitation(params) : "it has no parameters";
-  const sealed = { ...STAND_IN, _meta: { [SEALED]: new SealedQuestion(question) } };
-  return { ...request, params: sealed };
+  const wrapped = { ...STAND_IN, _meta: { [QUESTION]: new OpaqueQuestion(question) } };
+  return { ...request, params: wrapped };
 }
 
-/** A request's question, or why it cannot be asked. It may have arrived before sealing began. */
+/** A request's question, or why it cannot be asked. It may have arrived before wrapping began. */
 export function openQuestion(
   params: Readonly<Record<string, unknown>>,
 ): ElicitationQuestion | string {
-  const sealed = isRecord(params._meta) ? SealedQuestion.open(params._meta[SEALED]) : undefined;
-  return sealed ?? parseElicitation(params);
+  const wrapped = isRecord(params._meta) ? OpaqueQuestion.open(params._meta[QUESTION]) : undefined;
+  return wrapped ?? parseElicitation(params);
 }
 
 const formSchema = z.object({
@@ -336,7 +336,7 @@ export function checkForm(
   return problems;
 }
 
-/** What a value should be instead; `undefined` if it is valid. */
+/** The requirement that a value misses; `undefined` if it is valid. */
 function problemOf(field: FormField, value: unknown): string | undefined {
   switch (field.type) {
     case "text":

@@ -1,5 +1,5 @@
 /**
- * How failures to start or reach a server are told. Sessions that use no server need nothing more of
+ * Messages about failures to start or reach a server. Sessions that use no server need nothing more of
  * the MCP client, which `connect.ts` loads.
  *
  * @module
@@ -18,7 +18,7 @@ import { mayQuoteSecrets, type ServerParams } from "./params.ts";
 /** A login file cannot be used. The message names the file, so executed code must not see it. */
 export class LoginFileError extends ConfigError {}
 
-/** What helps if a server takes too long. */
+/** The fix for a server that takes too long. */
 export const LONGER_HINT =
   ". If this machine is slow or busy, try again; if the server needs longer, register it with " +
   "--connect-timeout SECONDS";

@@ -25,9 +25,9 @@ interface StdioTransportOptions
   maxMessageBytes?: number;
 }
 
-/** How long a server may take to exit after its stdin is closed. */
+/** The time limit for a server to exit after its stdin is closed. */
 const INPUT_GRACE_MS = 500;
-/** How long it may take after SIGTERM. */
+/** The time limit for its exit after SIGTERM. */
 const TERM_GRACE_MS = 1500;
 
 /**

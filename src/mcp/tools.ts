@@ -8,7 +8,7 @@ import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { isRecord, toExact } from "../json/exact.ts";
-import { sealQuestion } from "./questions.ts";
+import { wrapQuestion } from "./questions.ts";
 import type { Client, JSONRPCMessage, RequestOptions, Transport } from "./sdk.ts";
 
 /** A tool from a server's list, with each known property checked for its type. */
@@ -93,7 +93,7 @@ function readAnnotations(annotations: Readonly<Record<string, unknown>>): ToolAn
 }
 
 /** A valid tool that carries a server's entry through the SDK unseen. */
-export class SealedEntry {
+export class OpaqueEntry {
   readonly name = "sealed";
   readonly inputSchema = { type: "object" } as const;
   readonly #entry: unknown;
@@ -109,26 +109,26 @@ export class SealedEntry {
 }
 
 /** Passes tool lists and questions through the SDK. */
-export function sealMessages(transport: Transport): void {
+export function hideFromSdk(transport: Transport): void {
   const { onmessage } = transport;
   if (onmessage === undefined) return;
-  transport.onmessage = (message, extra) => onmessage(sealed(message), extra);
+  transport.onmessage = (message, extra) => onmessage(wrapped(message), extra);
 }
 
-function sealed<Message extends JSONRPCMessage>(message: Message): Message {
-  if (!("result" in message)) return sealQuestion(message);
+function wrapped<Message extends JSONRPCMessage>(message: Message): Message {
+  if (!("result" in message)) return wrapQuestion(message);
   const { tools, inputRequests } = message.result;
-  const seals = {
-    ...(Array.isArray(tools) ? { tools: tools.map((entry) => new SealedEntry(entry)) } : {}),
-    ...(isRecord(inputRequests) ? { inputRequests: sealedQuestions(inputRequests) } : {}),
+  const replaced = {
+    ...(Array.isArray(tools) ? { tools: tools.map((entry) => new OpaqueEntry(entry)) } : {}),
+    ...(isRecord(inputRequests) ? { inputRequests: wrapQuestions(inputRequests) } : {}),
   };
-  return { ...message, result: { ...message.result, ...seals } };
+  return { ...message, result: { ...message.result, ...replaced } };
 }
 
 /** The questions that a server asks before it returns a result. */
-function sealedQuestions(requests: Readonly<Record<string, unknown>>): Record<string, unknown> {
+function wrapQuestions(requests: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const entries = Object.entries(requests).slice(0, MAX_QUESTIONS);
-  return Object.fromEntries(entries.map(([key, request]) => [key, sealQuestion(request)]));
+  return Object.fromEntries(entries.map(([key, request]) => [key, wrapQuestion(request)]));
 }
 
 /** More than a person would answer for one result. The server gets no answers to the rest. */

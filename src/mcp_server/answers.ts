@@ -13,7 +13,7 @@ interface Answer<Report> {
 type Declared<Report> = { outputSchema?: z.ZodType<Report> };
 
 /**
- * How tools answer: one text, then images, which is what every client shows its model.
+ * How tools answer: one text, then images, as every client shows these to its model.
  *
  * Structured content is sent only on request: clients that support it show it instead of the text and
  * the images, or in addition to them, and send output schemas to the model with every request. Some also

@@ -66,7 +66,7 @@ export interface RoundRequest {
 /** A cell whose questions went to the client. */
 interface Round<Cell> {
   readonly run: Cell;
-  /** What the user was shown; later requests are asked next. */
+  /** The requests that the user was shown; later ones are asked next. */
   readonly shown: readonly PersonRequest[];
   /** Whether the client's request is still open, so that its abortion is noticed. */
   readonly isOpen: boolean;
@@ -125,7 +125,7 @@ export class ElicitationRounds<Cell extends AskingCell = CellRun> implements Dis
     }
   }
 
-  /** Asks what a cell waits for. */
+  /** Asks the questions of a cell. */
   async ask(
     run: Cell,
     requests: readonly PersonRequest[],
@@ -153,7 +153,7 @@ export class ElicitationRounds<Cell extends AskingCell = CellRun> implements Dis
     ctx: RoundRequest,
   ): Promise<InputRequiredResult | boolean | "unasked"> {
     const { change, askedAt } = ctx.mcpReq.requestState<RoundState>() ?? {};
-    // The state is signed, so the answer applies to exactly what was shown.
+    // The state is signed, so the answer applies exactly to the request that was shown.
     if (change === description) {
       if (isUnasked(ctx.mcpReq.inputResponses?.confirm, askedAt)) return "unasked";
       const answer = acceptedContent(ctx.mcpReq.inputResponses, "confirm", confirmation);
@@ -310,7 +310,7 @@ function questionForm({ serverName, question }: ElicitationRequest): InputReques
 type FormSchema = ElicitForm["requestedSchema"];
 type FieldSchema = FormSchema["properties"][string];
 
-/** A server's form for the client: only what was checked, as clients of all versions spell it. */
+/** A server's form for the client: only the checked parts, as clients of all versions spell them. */
 function formSchema(fields: readonly FormField[]): FormSchema {
   return {
     type: "object",

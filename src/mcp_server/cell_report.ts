@@ -119,7 +119,7 @@ export async function reportCell(
     text: words.join("\n\n"),
     images: images.flatMap(({ block }) => block === undefined ? [] : [block]),
     report,
-    // An exception of the code is its result: the tool has done what it was asked for.
+    // An exception of the code is its result: the tool has done its work.
     isError: failed !== undefined && !(error instanceof CodeExecutionError),
   });
 }
@@ -163,7 +163,7 @@ function errorReport(error: unknown, message: string): CellReport["error"] {
   return { name: error instanceof Error ? error.name : "Error", message, traceback: "" };
 }
 
-/** What a model can do about a missing server. */
+/** The fix for a missing server that a model can apply. */
 function serverAdvice(error: CodeExecutionError): string {
   const server = missingServer(error);
   return server === undefined ? "" : `\n${server}: see search_tools`;

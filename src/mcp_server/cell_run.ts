@@ -24,7 +24,7 @@ export function shownActivity({ activity }: Work): string {
   return visible(activity.slice(0, MAX_MESSAGE)).slice(0, MAX_MESSAGE).toWellFormed();
 }
 
-/** What happens to a cell next: it waits for a person, goes on beyond the time given, or ends. */
+/** A cell's next event: it waits for a person, goes on beyond the time given, or ends. */
 export type CellStep =
   | { readonly type: "waiting"; readonly requests: readonly PersonRequest[] }
   | { readonly type: "running" }
@@ -79,7 +79,7 @@ export interface CellRunOptions {
 const LOST =
   "[The kernel was restarted when an earlier cell was cancelled: all variables are lost]";
 
-/** What a cell is told beside what every reader of an execution is. */
+/** The events that a cell gets besides those of every reader of an execution. */
 const EVENTS = ["chunk", "elicitation", "call_started", "call_ended"] as const;
 
 const ENDLESS: Patience = { limit: 5000, waitMs: undefined };
@@ -172,7 +172,7 @@ export class CellRun {
     return this.#outcome?.endedAt;
   }
 
-  /** What it is doing, in one line. */
+  /** Its current work, in one line. */
   get activity(): string {
     const before = this.#running();
     if (before !== undefined) return `Waiting for another cell: ${before.activity}`;
@@ -245,7 +245,7 @@ export class CellRun {
     }
   }
 
-  /** Cancels the cell, unless it is to keep running. */
+  /** Cancels the cell, unless it must keep running. */
   cancel(reason: unknown): void {
     if (!this.#keepsRunning) this.#cancel.abort(reason);
   }

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { CLIENT_CAPABILITIES_META_KEY, type SdkMcpServer, type ServerContext } from "./sdk.ts";
 
-/** What the client can do for its user. */
+/** The client's abilities. */
 export interface ClientAbilities {
   /** It can show a form. */
   readonly form: boolean;
@@ -21,7 +21,7 @@ const declared = z.object({
 });
 
 /**
- * What a client has declared: once in the older era, with each request in the newer one. It is not to
+ * A client's declaration: once in the older era, with each request in the newer one. It is not to
  * ask its user in a session that prefers the approval page.
  */
 export function abilitiesOf(

@@ -182,7 +182,7 @@ const scaledSchema = z.object({
 const turns = new Mutex();
 /** The variables by which Deno finds its own cache. */
 const CACHE_VARIABLES = ["DENO_DIR", "XDG_CACHE_HOME", "HOME"];
-/** How long a picture may take, and how long it may wait for those of other sessions. */
+/** The time limits for scaling a picture, and for its wait for those of other sessions. */
 const TIMEOUT_MS = 30_000;
 const MAX_WAIT_MS = 10_000;
 

@@ -1,6 +1,6 @@
 import type { Session } from "./session.ts";
 
-/** What clients may tell their models. Not all do, so tool descriptions say all that matters. */
+/** Instructions for models. Not all clients pass them on, so tool descriptions say all that matters. */
 export function instructionsFor(session: Pick<Session, "project">): string {
   return [...filesNote(session), INSTRUCTIONS].join("\n\n");
 }

@@ -52,7 +52,7 @@ export class McpServer implements AsyncDisposable {
    */
   static serveStdio(options: McpServerOptions = {}): McpServer {
     checkStdio(options);
-    // What serves is large, and programs that only execute code import this module, too.
+    // The server is large, and programs that only execute code import this module, too.
     const serving = import("./stdio.ts").then(({ StdioServer }) => new StdioServer(options));
     const parts = new AsyncDisposableStack();
     parts.defer(async () => await (await serving)[Symbol.asyncDispose]());

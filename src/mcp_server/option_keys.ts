@@ -63,7 +63,7 @@ const SERVER = [
 ];
 
 const HTTP = [
-  ...SERVER.filter((name) => name !== "trust"), // sessions have what you registered
+  ...SERVER.filter((name) => name !== "trust"), // sessions have your registered servers
   ...keysOf<Omit<McpHttpServerOptions, keyof McpServerOptions>>({
     allowRegistrations: true,
     allowedHosts: true,

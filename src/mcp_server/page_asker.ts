@@ -126,7 +126,7 @@ export class PageAsker {
     }
   }
 
-  /** Instructions that the model passes on to the user, and what it must not do itself. */
+  /** Instructions that the model passes on to the user, and actions that it must not take itself. */
   #instruction(request: PersonRequest): string {
     this.#link.refresh();
     const [what, done] = request instanceof ElicitationRequest

@@ -1,6 +1,6 @@
 /** The resources that a client can read: generated APIs, and files that cells produced. */
 import { basename, join } from "node:path";
-import { readBeneath } from "../files/beneath.ts";
+import { readInside } from "../files/inside_folder.ts";
 import type { Artifact, ArtifactKind } from "./images.ts";
 import {
   type ListResourcesResult,
@@ -142,7 +142,7 @@ async function readSource(
   // Registered names are checked, so they cannot lead to another folder.
   const isKnown = (await session.servers()).includes(server);
   const bytes = isKnown
-    ? await readBeneath(await session.mcptools(), [server, file], MAX_SOURCE) // follows no link
+    ? await readInside(await session.mcptools(), [server, file], MAX_SOURCE) // follows no link
     : undefined;
   if (bytes === undefined) throw new ResourceNotFoundError(uri.href);
   return { contents: [{ uri: uri.href, mimeType, text: new TextDecoder().decode(bytes) }] };

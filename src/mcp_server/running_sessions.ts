@@ -7,7 +7,7 @@
 import { z } from "zod";
 import { bodyOf, directClient } from "../base/http.ts";
 import { isInside } from "../process/trusted_path.ts";
-import { heldRecords, holdRecord } from "../files/held_records.ts";
+import { lockedRecords, lockRecord } from "../files/locks.ts";
 import { sessionsFolder } from "../files/user_folders.ts";
 
 const recordSchema = z.object({
@@ -32,14 +32,14 @@ export async function announceSession(session: RunningSession): Promise<AsyncDis
   const folder = sessionsFolder();
   if (folder === undefined) return { [Symbol.asyncDispose]: () => Promise.resolve() };
   await prepareSessionsFolder();
-  return await holdRecord(folder, session);
+  return await lockRecord(folder, session);
 }
 
 /** Finds the sessions of this user, and removes the records of those that did not end cleanly. */
 export async function runningSessions(workspace?: string): Promise<RunningSession[]> {
   const folder = sessionsFolder();
   if (folder === undefined) return [];
-  const sessions = (await heldRecords(folder))
+  const sessions = (await lockedRecords(folder))
     .flatMap((text) => recordSchema.safeParse(JSON.parse(text)).data ?? []); // otherwise of another version
   return sessions.filter((session) =>
     workspace === undefined || isInside(session.workspace, workspace)
@@ -62,5 +62,5 @@ export async function pageLinkOf(session: RunningSession): Promise<string> {
   return z.object({ url: z.url() }).parse(JSON.parse(text)).url;
 }
 
-/** How long a session may take to answer. */
+/** The time limit for a session to answer. */
 const ANSWER_MS = 10_000;

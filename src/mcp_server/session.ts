@@ -15,7 +15,7 @@ import type {
   OwnOptions,
 } from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
-import type { FarWorkspace } from "../kernel/far_workspace.ts";
+import type { RemoteWorkspace } from "../kernel/remote_workspace.ts";
 import { bindsWorkspace } from "../placement/carrier.ts";
 import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -280,7 +280,7 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /** Called after a reset: what an earlier cell would have said of its kernel is over. */
+  /** Called after a reset: reports of earlier cells on their kernel are obsolete. */
   startOver(): void {
     this.#lastCell = undefined;
   }
@@ -353,11 +353,11 @@ export class Session implements AsyncDisposable {
   }
 
   /** The workspace's files, if they are not on this machine. */
-  async farWorkspace(): Promise<FarWorkspace | undefined> {
+  async remoteWorkspace(): Promise<RemoteWorkspace | undefined> {
     const { placement } = this.#options;
     if (placement === undefined || bindsWorkspace(placement)) return undefined;
-    const { farWorkspaceOf } = await import("../executor/code_executor.ts");
-    return farWorkspaceOf((await this.parts).executor);
+    const { remoteWorkspaceOf } = await import("../executor/code_executor.ts");
+    return remoteWorkspaceOf((await this.parts).executor);
   }
 
   /** Calls back when servers were added or removed, until disposed. */
@@ -468,7 +468,7 @@ export class Session implements AsyncDisposable {
       const { startOwn } = await import("../executor/code_executor.ts");
       return parts.use(await startOwn(options));
     }
-    const { startNamed } = await import("../executor/named.ts");
+    const { startNamed } = await import("../executor/named_sessions.ts");
     const { executor, before } = await startNamed(name, { ...options, replacesLost: true });
     parts.defer(() => this.#ends ? executor[Symbol.asyncDispose]() : executor.detach());
     if (before === "lost" || (before === "nothing" && this.#hasRun)) {

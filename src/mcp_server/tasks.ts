@@ -198,7 +198,7 @@ export class CellTasks implements Disposable {
 
 /** Answers with a task instead of a cell's result. Its id begins with the session's prefix. */
 export function reportTask(run: CellRun, session: TaskSession, prefix: string): CallToolResult {
-  const { structuredContent } = reportRunning(run, session); // the SDK requires what the tool declares
+  const { structuredContent } = reportRunning(run, session); // the SDK requires the declared fields
   return {
     content: [],
     ...(structuredContent === undefined ? {} : { structuredContent }),

@@ -12,7 +12,7 @@ import type {
 import type { Session } from "./session.ts";
 import type { DeclareInput } from "./tool_input.ts";
 
-/** What a tool is added to. */
+/** The server and session that a tool is added to. */
 export interface ToolHost {
   readonly server: SdkMcpServer;
   readonly session: Session;
@@ -22,7 +22,7 @@ export interface ToolHost {
 /** A call of a tool by the client. */
 export interface ToolRequest extends Omit<ToolHost, "declare"> {
   readonly ctx: ServerContext;
-  /** What the client is told that the tool is doing. */
+  /** The tool's progress, as the client sees it. */
   readonly work: Preparation;
   readonly progress: RequestProgress;
 }
@@ -36,7 +36,7 @@ interface Tool<Arguments> {
   /** Its result, for programs. */
   readonly output?: () => z.ZodType;
   readonly annotations: ToolAnnotations;
-  /** What it does at first, in one line. */
+  /** Its first step, in one line. */
   readonly activity?: string;
 }
 

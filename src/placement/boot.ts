@@ -18,7 +18,7 @@ import type { WallOrder } from "../sandbox/wall.ts";
 const READ_PROGRAM =
   `import os,sys;exec(b"".join(iter(lambda:os.read(0,1)or sys.exit("No host"),b"\\0")))`;
 
-/** The command that waits for the host. Without `-S`, Python would import what code may have written. */
+/** The command that waits for the host. Without `-S`, Python would import files that code may have written. */
 export function bootCommand(python: string): string[] {
   return [python, "-I", "-S", "-c", READ_PROGRAM];
 }
@@ -39,7 +39,7 @@ const factsSchema = z.object({
   /** Whether the image has our programs. */
   has: z.boolean(),
   bwrap: path.nullable(),
-  /** What all processes there together are bounded in. */
+  /** The resources that all processes there together are limited in. */
   bounds: z.array(z.enum(["memory", "processes"])).max(2).catch([]),
   /** The API server of the cluster that it is in. */
   apiServer: z.tuple([z.union([z.ipv4(), z.ipv6()]), z.number().int().min(1).max(65535)])
@@ -48,13 +48,13 @@ const factsSchema = z.object({
   node: z.union([z.ipv4(), z.ipv6()]).nullable().catch(null),
 });
 
-/** What the other side reports. */
+/** The other side's report. */
 export type Facts = z.infer<typeof factsSchema>;
 
 /** The folder of our programs in images. */
 export const IMAGE_PROGRAMS = "/opt/ipybox/programs";
 
-/** What mounts must show, if the other side has this machine's kernel. */
+/** The expected mounts, if the other side has this machine's kernel. */
 export interface SeenMounts {
   /** Identifies the running kernel. */
   readonly kernel: string;
@@ -72,7 +72,7 @@ export interface BootAnswer {
   readonly folders: readonly string[];
   /** The folder of our programs. */
   readonly programs: string;
-  /** What the launcher's self-test tries. */
+  /** The targets of the launcher's self-test. */
   readonly probe: unknown;
   /** Whether to move to its own network namespace, if the system allows that. */
   readonly leavesNetwork: boolean;

@@ -16,7 +16,7 @@ export interface Carrier {
   readonly start?: readonly StartCommand[] | undefined;
   /** Commands that find it and wait for it, in order, after its creation and when a host returns to it. */
   readonly find?: readonly StartCommand[] | undefined;
-  /** The command that tells why it is gone. */
+  /** The command that explains why it is gone. */
   readonly fate?: StartCommand | undefined;
   /** The command that starts a program there. */
   command(program: readonly string[]): readonly string[];
@@ -24,7 +24,7 @@ export interface Carrier {
   reach?(program: readonly string[]): readonly string[];
   /** A regular expression that matches a command's last line if the place is gone. */
   readonly gone?: string;
-  /** Removes what `start` has created, or what a failed command may have left. */
+  /** Removes the place that `start` has created, or the remains of a failed command. */
   readonly stop?: readonly string[] | undefined;
   /** Whether a durable session's place is removed whatever its other side says: code may go on there. */
   readonly stopsLasting?: boolean;
@@ -158,7 +158,7 @@ export function containerCarrier(
   };
 }
 
-/** The workspace, and on top of it mounts for what code must not change or see. */
+/** The workspace, and on top of it mounts for the paths that code must not change or see. */
 function mountsOf({ workspace, protectedPaths }: ContainerOptions): Mount[] {
   const { readOnly, hiddenFolders, hiddenFiles, empty } = protectedPaths;
   const bound = (source: string, path: string): Mount => {

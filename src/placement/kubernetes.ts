@@ -40,7 +40,7 @@ const USER = 10001;
 const FIRST_WAIT = 300;
 const AGAIN_WAIT = 15;
 
-/** How long one request to the API server may take. */
+/** The time limit for one request to the API server. */
 const REQUEST = "--request-timeout=20s";
 
 const LABELS = {
@@ -317,7 +317,7 @@ export function podOf(
         image,
         imagePullPolicy: "IfNotPresent",
         command: [
-          ...[python, "-I", "-S", "-c", asset("launcher/hold.py")],
+          ...[python, "-I", "-S", "-c", asset("launcher/keep_alive.py")],
           ...[String(FIRST_WAIT), String(patienceSeconds)],
         ],
         env: [{ name: "IPYBOX_NODE", valueFrom: { fieldRef: { fieldPath: "status.hostIP" } } }],

@@ -39,7 +39,7 @@ export interface ContainerPlacement {
 
 /** Kernels run on another machine, in bubblewrap's sandbox. */
 export interface SshPlacement {
-  /** What kind it is. */
+  /** Its kind. */
   readonly type: "ssh";
   /** The machine, as `ssh` takes it: `HOST`, `USER@HOST`, or a name in its configuration. */
   readonly host: string;
@@ -106,7 +106,7 @@ export interface KubernetesPlacement {
 
 /** Kernels run behind a command that forwards stdin and stdout. */
 export interface CommandPlacement {
-  /** What kind it is. */
+  /** Its kind. */
   readonly type: "command";
   /** The command, as a program and its arguments. The launcher's command is appended. */
   readonly command: readonly string[];

@@ -19,7 +19,7 @@ interface GroupLimits {
 
 /** A control group. Disposing removes it; its processes must have ended. */
 export class ControlGroup implements AsyncDisposable {
-  /** What enforces it: `"the system"` or `"systemd"`. */
+  /** Its enforcer: `"the system"` or `"systemd"`. */
   readonly keeper: string;
   readonly #folders: readonly string[];
   readonly #sweeping: Promise<unknown>;
@@ -142,7 +142,7 @@ async function bySystemd(
   return success;
 }
 
-/** What is younger may be about to get its process. */
+/** A group younger than this may be about to get its process. */
 const STARTING_MS = 60_000;
 
 /** Removes the groups beside one whose keepers were killed before they could. Those in use are not empty. */

@@ -12,7 +12,7 @@ export interface ExitStatus {
   readonly signal: string | null;
 }
 
-/** What {@linkcode ManagedProcess.spawn} starts. */
+/** The program that {@linkcode ManagedProcess.spawn} starts. */
 export interface ManagedProcessOptions {
   /** The program. */
   command: ProgramPath;
@@ -42,7 +42,7 @@ export interface ManagedProcessOptions {
   termGraceMs?: number;
 }
 
-/** The variable that marks what an MCP server starts, which ends with it, also in other process groups. */
+/** Marks the processes that an MCP server starts: they end with it, even in other process groups. */
 export const SERVER_MARK = "IPYBOX_MCP_SERVER";
 
 /** How long to wait for remaining output after the process has ended. */
@@ -331,7 +331,7 @@ export class OutputTail {
     return this.#take(this.#decoder.decode(bytes, { stream: true }), false);
   }
 
-  /** Yields and adds what is left at the end of the output. */
+  /** Yields and adds the rest at the end of the output. */
   end(): Iterable<string> {
     return this.#take(this.#decoder.decode(), true);
   }

@@ -24,7 +24,7 @@ def refuse(event, args):
 sys.addaudithook(refuse)
 `;
 
-/** Does what Python does without `-S`, but imports nothing from folders in workspaces. */
+/** Does the work of Python's `site`, but imports nothing from folders in workspaces. */
 const enter = (guard: string) => `
 import os, site, sys
 home = os.path.realpath(os.path.expanduser("~"))

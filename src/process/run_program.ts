@@ -46,9 +46,9 @@ export interface ProgramEnd {
   readonly success: boolean;
   /** Its exit code. */
   readonly code: number;
-  /** What it wrote to stdout. */
+  /** Its stdout. */
   readonly stdout: string;
-  /** What it wrote to stderr. */
+  /** Its stderr. */
   readonly stderr: string;
 }
 

@@ -87,7 +87,7 @@ export async function realPathIfSeen(path: string): Promise<string> {
   return await Deno.realPath(path).catch(() => path); // not there, so it leads nowhere
 }
 
-/** The number of the user; `undefined` where that cannot be told. */
+/** The user's id; `undefined` where it is unknown. */
 export function ownId(): number | undefined {
   return isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() ?? undefined : undefined;
 }
@@ -160,7 +160,7 @@ function isLoose({ path, isLink }: Step, workspace: string, anchors: readonly st
   );
 }
 
-/** Every file and folder on the way to a path, link by link: who can replace one decides where it leads. */
+/** Every file and folder on the way to a path, link by link: replacing one changes where it leads. */
 export async function pathsOnWay(path: string): Promise<string[]> {
   const { steps } = await follow(resolve(path));
   return steps.map((step) => step.path);

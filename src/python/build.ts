@@ -23,7 +23,7 @@ import {
 /** Options of {@linkcode buildPythonEnvironment}. */
 export interface BuildOptions {
   /**
-   * What the environment is made of.
+   * The contents of the environment.
    *
    * @default {what kernels need}
    */
@@ -61,7 +61,7 @@ const LOCK_POLL_MS = 200;
  * leaves an environment that looks ready; concurrent builds wait for the first one. Needs
  * `--allow-env`, `--allow-run`, and access to the cache.
  *
- * @param options Where and of what.
+ * @param options Its directory and contents.
  * @returns The environment.
  * @throws {EnvironmentNotReadyError} If there is no base Python, or the installation fails; the message
  * contains the installer's last lines.
@@ -210,7 +210,7 @@ function assertComplete({ missing }: Interpreter): void {
   );
 }
 
-/** Variables that would redirect the installer or change what it installs. */
+/** Variables that would redirect the installer or change its choice of packages. */
 const MISLEADING: ReadonlySet<string> = new Set([
   ...["VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__"],
   ...[
@@ -241,7 +241,7 @@ const PLACES: readonly string[] = [
   "XDG_DATA_HOME",
 ];
 
-/** Refuses places where executed code could have put what is installed. */
+/** Refuses places where executed code could have put the packages. */
 async function requireOwnPlaces(env: Readonly<Record<string, string>>): Promise<void> {
   for (const name of PLACES) {
     const path = env[name];
@@ -279,7 +279,7 @@ async function runStep(
   // An installer has no state to save, so it gets little time to end.
   await using process = ManagedProcess.spawn({
     command: namedProgram("/bin/sh"),
-    args: ["-c", 'umask 022 && exec "$@"', "sh", command, ...args], // what it makes is no group's
+    args: ["-c", 'umask 022 && exec "$@"', "sh", command, ...args], // no group may write to its files
     env,
     onStderr: (line) => lines.add(line),
     inputGraceMs: 0,

@@ -18,7 +18,7 @@ import {
   readManagedAt,
   toEnvironment,
 } from "./managed.ts";
-import { forgetNamed, recallNamed, rememberNamed } from "./named.ts";
+import { forgetNamed, recallNamed, rememberNamed } from "./remembered_pythons.ts";
 
 export { type BuildOptions, buildPythonEnvironment, findBasePython } from "./build.ts";
 export type { EnvironmentRecipe, PythonEnvironment } from "./managed.ts";
@@ -107,7 +107,7 @@ async function managedAt(named: string): Promise<PythonEnvironment | undefined> 
   }
 }
 
-/** Tries the user's own Python after a failed start: what broke need not show in its folders. */
+/** Tries the user's own Python after a failed start: the damage need not show in its folders. */
 export async function retryPython(
   { executable, managed }: PythonEnvironment,
   options: FindPythonOptions,
@@ -115,7 +115,7 @@ export async function retryPython(
   if (!managed) requireFit(await tryNamed(executable, options));
 }
 
-/** What is known about the user's own Python; if that may have changed, it is tried. */
+/** The recorded facts about the user's own Python; if they may be out of date, it is tried. */
 async function recall(named: string, options: FindPythonOptions): Promise<PythonCheck> {
   const known = named.includes("/")
     ? await recallNamed(resolve(named), options.cacheDir)
@@ -156,7 +156,7 @@ function requireFit({ environment, missing, problem, fix }: PythonCheck): Python
   );
 }
 
-/** What {@linkcode checkPython} found. */
+/** The result of {@linkcode checkPython}. */
 export interface PythonCheck {
   /** The Python that kernels would use. */
   readonly environment: PythonEnvironment;
@@ -178,7 +178,7 @@ export async function checkPython(options: FindPythonOptions = {}): Promise<Pyth
   return judge(await inspectInterpreter(executable, KERNEL_MODULES), true);
 }
 
-/** What an interpreter that was inspected lacks. */
+/** Judges an inspected interpreter by its version and packages. */
 function judge(interpreter: Interpreter, managed: boolean): PythonCheck {
   const environment = toEnvironment(interpreter, managed);
   const { packages: { pydantic, ...packages } } = interpreter;

@@ -22,7 +22,7 @@ export interface FileHostsOptions {
   readonly onSilent?: (index: string) => void;
 }
 
-/** How long an index may take to answer. */
+/** The time limit for an index to answer. */
 const TIMEOUT_MS = 15_000;
 /** The longest page to read. */
 const MAX_BYTES = 32 * 2 ** 20;
@@ -72,7 +72,7 @@ function withoutSlashes(url: string): string {
   return url.slice(0, end);
 }
 
-/** Trusts what the installer trusts, such as a company's own CA that Deno does not know. */
+/** Trusts the installer's CAs, such as a company's own that Deno does not know. */
 async function clientTrusting(
   certificates: string | undefined,
   log: Logger,

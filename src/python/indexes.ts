@@ -32,9 +32,9 @@ export interface IndexSettings {
   readonly secret: boolean;
   /** Variables that uv needs for this. */
   readonly env: Readonly<Record<string, string>>;
-  /** What a `uv.toml` needs for this, besides the indexes. */
+  /** The settings that a `uv.toml` needs for this, besides the indexes. */
   readonly options: Lists;
-  /** What its part for `uv pip` needs. */
+  /** The settings that its part for `uv pip` needs. */
   readonly pipOptions: Lists;
 }
 
@@ -63,7 +63,7 @@ function entries(lists: Lists): string[] {
 
 type Lists = Readonly<Record<string, readonly string[]>>;
 
-/** Reads the configuration of pip and of uv from their files and variables. What uv's says counts more. */
+/** Reads the configuration of pip and of uv from their files and variables. uv's settings count more. */
 export async function readIndexSettings(
   python: Pick<PythonEnvironment, "executable">,
   { uv, signal }: { readonly uv: ProgramPath; readonly signal?: AbortSignal },
@@ -135,7 +135,7 @@ const configSchema = table.extend({
 
 type UvConfig = z.infer<typeof configSchema>;
 
-/** What is configured on this machine. */
+/** This machine's configuration. */
 interface Configured {
   /** pip's options. */
   readonly pip?: PipOptions;
@@ -147,7 +147,7 @@ interface Configured {
   readonly main: string;
 }
 
-/** Combines what pip and uv are told. */
+/** Combines the settings of pip and uv. */
 export function indexSettings(
   { pip = {}, configs = [], env = {}, main: fallback }: Configured,
 ): IndexSettings {

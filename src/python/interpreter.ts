@@ -39,11 +39,11 @@ const interpreterSchema = z.object({
   importsWorkspace: z.boolean().optional(),
 });
 
-/** What {@linkcode inspectInterpreter} found. */
+/** The result of {@linkcode inspectInterpreter}. */
 export type Interpreter = Readonly<z.infer<typeof interpreterSchema>>;
 
 // Imports the modules instead of only looking for them: a package that was built for another Python or
-// is half removed can be found, but does not work. What they print must not mix with the answer.
+// is half removed can be found, but does not work. Their output must not mix with the answer.
 const INSPECT = `
 import importlib, importlib.util, json, os, sys, sysconfig
 out = os.fdopen(os.dup(1), "w"); os.dup2(2, 1)

@@ -106,7 +106,7 @@ export async function writeMarker(
   await replaceMarker(join(directory, `${environmentKey(recipe)}.json`), interpreter);
 }
 
-/** Writes what was found about an interpreter, at once as a whole. */
+/** Writes the facts about an interpreter, at once as a whole. */
 export async function replaceMarker(path: string, interpreter: Interpreter): Promise<void> {
   // All users may use an environment.
   await replaceFile(path, JSON.stringify(interpreter, null, 2) + "\n", 0o644);
@@ -152,7 +152,7 @@ async function readReady(marker: string): Promise<Interpreter | undefined> {
   return base === undefined ? undefined : interpreter;
 }
 
-/** Reads what was found about an interpreter. */
+/** Reads the facts about an interpreter. */
 export async function readMarker(path: string): Promise<Interpreter | undefined> {
   const text = await ifPresent(Deno.readTextFile(path));
   return text === undefined ? undefined : parseInterpreter(text);

@@ -15,7 +15,7 @@ export function packageLevels(sitePackages: string): string[] {
   return [dirname(lib), lib, version, sitePackages, ...programsOf(sitePackages)];
 }
 
-/** Looks for links in the place of these folders: what an installer builds may put them there. */
+/** Looks for links in the place of these folders: packages that an installer builds may put them there. */
 export async function judgePackages(
   sitePackages: string,
 ): Promise<"plain" | "missing" | { readonly notPlain: string }> {

@@ -69,7 +69,7 @@ export interface PackageFolderOptions {
 export interface InstallOptions {
   /** Stops the installation. Packages installed before stay. */
   readonly signal?: AbortSignal;
-  /** How long the installer may take; half an hour by default. */
+  /** The time limit for the installer; half an hour by default. */
   readonly timeoutMs?: number;
   /** Receives each line that the installer writes. */
   readonly onLine?: (line: string) => void;
@@ -88,7 +88,7 @@ interface Job {
   readonly timeoutMs: number;
 }
 
-/** An installer's command line, and what it needs from the network. */
+/** An installer's command line, and its needs from the network. */
 interface Step {
   readonly command: readonly string[];
   readonly settings?: IndexSettings;
@@ -101,7 +101,7 @@ interface StepEnd {
   readonly output: string;
 }
 
-/** What needs no index. */
+/** Settings for installing without an index. */
 const OFFLINE: IndexSettings = indexSettings({
   pip: { "no-index": "true" },
   main: "",
@@ -201,7 +201,7 @@ export class PackageFolder {
    * Installs the packages that all workspaces share, in place of those that are there: as a whole or not at
    * all. Sandboxes that run keep the old ones until something is built again.
    *
-   * Resolves to one line that says what was installed.
+   * Resolves to one line that names the installed packages.
    */
   static async installCommon(
     python: PythonEnvironment,
@@ -279,7 +279,7 @@ export class PackageFolder {
    * reach only the configured package indexes, the hosts of their files, and the hosts of the given Git
    * repositories.
    *
-   * Resolves to one line that says what was installed.
+   * Resolves to one line that names the installed packages.
    */
   async install(
     requirements: readonly Requirement[],
@@ -311,7 +311,7 @@ export class PackageFolder {
     return await this.#fetch(job, requirements);
   }
 
-  /** What an installation has changed, and what it did not have to. */
+  /** The changes of an installation, and the requirements that were met already. */
   async #outcome(
     requirements: readonly Requirement[],
     before: readonly InstalledPackage[],
@@ -388,7 +388,7 @@ export class PackageFolder {
     return new Map((await Promise.all(folders.map(distributionsIn))).flat());
   }
 
-  /** Installs what is not there. */
+  /** Installs the missing packages. */
   async #fetch(job: Job, requirements: readonly Requirement[]): Promise<StepEnd> {
     const { uv, signal } = job;
     const settings = await readIndexSettings(this.#python, { uv, signal });
@@ -674,7 +674,7 @@ function titleOf({ name, version }: InstalledPackage): string {
   return `${name} ${version}`;
 }
 
-/** What `install.py` says of packages that running kernels have imported in an older version. */
+/** The report of `install.py` on packages that running kernels have imported in an older version. */
 function keptBy(output: string): string[] {
   const lines = output.matchAll(
     /^Running kernels keep ([\w.-]+ [\w.!+-]+) until they are reset$/gm,

@@ -29,13 +29,13 @@ export interface SandboxConfig {
   } | undefined;
   /** The file system. */
   readonly filesystem?: {
-    /** What code may read besides the system's programs, Python and the workspace. */
+    /** Paths that code may read besides the system's programs, Python and the workspace. */
     readonly allowRead?: readonly string[];
-    /** What it may not read although a parent folder is readable. */
+    /** Paths that it may not read although a parent folder is readable. */
     readonly denyRead?: readonly string[];
-    /** What it may write besides the workspace. */
+    /** Paths that it may write to besides the workspace. */
     readonly allowWrite?: readonly string[];
-    /** What it may not write. If a path is missing, it exists as an empty file while the sandbox runs. */
+    /** Paths that it may not write to. A missing one exists as an empty file while the sandbox runs. */
     readonly denyWrite?: readonly string[];
     /** Unsafe: allows everything. */
     readonly disabled?: boolean;

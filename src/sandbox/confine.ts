@@ -20,7 +20,7 @@ interface ConfinedProgram {
   readonly writable: readonly string[];
   /** Other paths that it may read. */
   readonly readable: readonly string[];
-  /** What it must not see of these. */
+  /** Paths in these that it must not see. */
   readonly hidden?: readonly string[];
   /** An existing folder that only the host can see. */
   readonly hostPrivate: string;

@@ -4,7 +4,7 @@ import { mayRead } from "../base/permission.ts";
 import { ifPresent } from "../files/safe.ts";
 import { lstatIfAllowed } from "../process/trusted_path.ts";
 
-/** The devices of GPUs, by what users call them. */
+/** The devices of GPUs, by the names that users give. */
 const KINDS: Readonly<Record<string, RegExp>> = {
   amd: /^(?:kfd|dri)$/,
   intel: /^dri$/,

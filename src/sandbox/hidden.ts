@@ -1,5 +1,5 @@
 /**
- * What executed code does not see of a folder that it works in: ipybox's own state, secrets by their
+ * The paths of a working folder that executed code does not see: ipybox's own state, secrets by their
  * names, and sockets, on which a program of the host may listen.
  *
  * @module
@@ -39,11 +39,11 @@ const SECRET_FILES: ReadonlySet<string> = new Set([
 const DOTENV = /^\.(?:env|dev\.vars)(?:\.|$)/;
 const EXAMPLE = /\.(example|sample|template)$/;
 
-/** What was found to hide, and what could not be. */
+/** The paths to hide, and warnings about those that could not be determined. */
 export interface Hidden {
   /** The paths to hide, of which at most {@linkcode MAX_HIDDEN} are given. */
   readonly paths: readonly string[];
-  /** What git needs of the repository outside of it, if it is a worktree or a submodule. */
+  /** Paths of the repository outside of it that git needs, if it is a worktree or a submodule. */
   readonly repository: readonly string[];
   /** Why code may see more than it should, in sentences for the user. */
   readonly warnings: readonly string[];
@@ -55,7 +55,7 @@ const answerSchema = z.object({
   repository: z.array(z.string().startsWith("/")),
 });
 
-/** Finds what code must not see of a folder, whose path has no links. */
+/** Finds the paths in a folder that code must not see. The folder's path has no links. */
 export async function findHidden(
   folder: string,
   { python, signal }: { readonly python: ProgramPath; readonly signal?: AbortSignal },

@@ -40,7 +40,7 @@ export function programsOf(packages: string): string[] {
 const PYTHON_PARTS: readonly string[] = ["bin", "lib", "lib64", "pyvenv.cfg"];
 
 /**
- * What a sandbox shows of a Python's folder (`sys.prefix`), a real path: all of it, unless it contains
+ * The parts of a Python's folder (`sys.prefix`, a real path) that a sandbox shows: all, unless it contains
  * the home directory, the workspace or what many share. It does for a Python that was built with
  * `--prefix=$HOME`, and where projects are in the folder of an environment.
  */

@@ -98,7 +98,7 @@ export function effectiveLimits(
 }
 
 /**
- * Converts limits to what the launcher sets.
+ * Converts limits to the values that the launcher sets.
  *
  * @param countsProcesses Whether their number is among them: the system counts those of a user, wherever
  * they run, but for those in other user namespaces.

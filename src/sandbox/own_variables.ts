@@ -7,10 +7,10 @@ import { lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 /** The file in a workspace whose presence says that code could write to it. It must stay hidden from code. */
 export const CODE_NOTE = ".ipybox/code-ran";
 
-/** The variables in a `.env`, whoever wrote them. */
+/** The variables in a `.env`, no matter who wrote them. */
 export interface DotenvFile {
   readonly variables: Readonly<Record<string, string>>;
-  /** Which file it is. One in its place is another one; `null` if there is none. */
+  /** Identifies the file: a replacement is another file; `null` if it is missing. */
   readonly identity: string | null;
 }
 

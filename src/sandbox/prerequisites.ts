@@ -1,5 +1,5 @@
 /**
- * What the sandbox needs from this machine, what is missing, and how to get it.
+ * The sandbox's needs from this machine, the missing ones, and how to install them.
  *
  * @module
  */
@@ -19,7 +19,7 @@ export interface Prerequisite {
   readonly state: "ok" | "warn" | "missing";
   /** Its version, if known. */
   readonly version: string | null;
-  /** What was found. */
+  /** Describes its state. */
   readonly detail: string;
   /** Its path, if a program may need it. */
   readonly path?: string;

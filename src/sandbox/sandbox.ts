@@ -72,7 +72,7 @@ interface SandboxContents {
   writable: readonly string[];
 }
 
-/** What {@linkcode prepareSandbox} needs besides the folders. */
+/** Inputs of {@linkcode prepareSandbox} besides the folders. */
 interface PrepareSandboxOptions extends SandboxOptions {
   /** The Python that makes the sandbox. */
   python: ProgramPath;
@@ -144,7 +144,7 @@ async function warnOfOwner(workspace: string, log: Logger): Promise<void> {
   );
 }
 
-/** What code sees of a workspace that it works in, and of a project. */
+/** Code's view of the workspace that it works in, and of a project. */
 export async function workspaceView(
   workspace: string,
   { log, python, signal, ...options }: SandboxOptions & {
@@ -167,7 +167,7 @@ export async function workspaceView(
   ]);
   for (const warning of hidden.flatMap(({ warnings }) => warnings)) log.warn(warning);
   const mask = [...hidden.flatMap(({ paths }) => paths), ...around, ...own];
-  // What is in a folder of ipybox's own is another session's.
+  // Files in a folder of ipybox's own belong to another session.
   const repositories = hidden.flatMap(({ repository }) => repository)
     .filter((path) => !mask.some((folder) => isInside(path, folder)));
   return {
@@ -234,7 +234,7 @@ export function requireSandbox(
   );
 }
 
-/** Suggests what to do when the sandbox did not start. */
+/** Suggests a fix when the sandbox did not start. */
 export function sandboxFix(stderr: string): string {
   if (/Can't (?:find source path|create file|mkdir|bind mount)|shows something else/.test(stderr)) {
     return "Run it again, in case files were moved; if that does not help, run: ipybox doctor";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** What is said of it to people: one line. */
+/** One line of text, which people see. */
 const word = z.string().max(4096).regex(/^\P{Cc}*$/u);
 
 /** The launcher's report on its place, with the property names of the link protocol. */
@@ -11,9 +11,9 @@ export const selfTestSchema = z.object({
   uid: z.number(),
   /** The system's name in Python. */
   platform: word,
-  /** The version of Landlock; below 1 if there is none; Linux only. */
+  /** The version of Landlock; below 1 if it is missing; Linux only. */
   landlock: z.number().optional(),
-  /** What the sandbox must prevent and does not; without one, most of it. */
+  /** Accesses that the sandbox must prevent and does not; without a sandbox, most of them. */
   failures: z.array(word).max(10_000),
 });
 

@@ -49,9 +49,9 @@ interface ServerSandboxOptions {
 /**
  * Determines how to start a program in its own sandbox.
  *
- * It can read the system's programs, its own installation and what its arguments name; it can write
- * to its own folder; it has no network. A settings file extends this. What is hidden from executed
- * code in the workspace is hidden from it too.
+ * It can read the system's programs, its own installation and the paths in its arguments; it can write
+ * to its own folder; it has no network. A settings file extends this. Paths hidden from executed
+ * code in the workspace are hidden from it too.
  */
 export async function sandboxServer(
   program: ServerProgram,

@@ -48,7 +48,7 @@ export interface SrtSettings extends SrtPrograms {
   };
   /** Shows the `/proc` that is there instead of making one. */
   readonly enableWeakerNestedSandbox?: boolean;
-  /** Lets what it starts create namespaces. */
+  /** Lets its child processes create namespaces. */
   readonly allowNestedUserNamespaces?: boolean;
   /** The program that starts the command, instead of `srt`'s own system call filter. */
   readonly seccomp?: { readonly applyPath: string };
@@ -65,7 +65,7 @@ export interface SrtCommand {
   readonly programs: SrtPrograms;
   /** Its version. */
   readonly version: string;
-  /** What to import as its library, if it is the pinned version. */
+  /** The module to import as its library, if it is the pinned version. */
   readonly library?: string;
 }
 
@@ -90,7 +90,7 @@ interface FindSrtOptions extends ProgramSearch {
   offline?: boolean;
 }
 
-/** The environment of `srt`, which hands most of it on to what it starts. */
+/** The environment of `srt`, which passes most of it to its child processes. */
 export function srtEnvironment(
   { env }: SrtCommand,
   { path, hostPrivate, temporary }: {
@@ -202,7 +202,7 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
   };
 }
 
-/** Refuses what the host runs here where executed code could have changed it. */
+/** Refuses programs that the host runs here if executed code could have changed them. */
 async function requireOut(deno: ProgramPath, runtime: string): Promise<void> {
   try {
     await allDone([

@@ -20,7 +20,7 @@
  * @module
  */
 
-/** What a filter may allow although it is usually denied. */
+/** System calls that a filter may allow although they are usually denied. */
 interface SyscallFilterOptions {
   /** Namespaces and mounts, which depend on each other. */
   readonly namespaces: boolean;

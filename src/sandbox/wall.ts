@@ -1,10 +1,10 @@
 /**
  * The sandbox of an untrusted program: a kernel, a server or an installer.
  *
- * On Linux, `srt` makes the outer of two: it decides on the network, and lets nothing be written but what
- * the inner one may write. The inner one is a single `bwrap`, which `templates/sandbox/wall.py` makes: it
- * decides on files, namespaces and system calls. `check.py`, in it, compares what it sees with what was to
- * be there before anything else starts. On macOS, `srt` decides on everything.
+ * On Linux, there are two. `srt` makes the outer one: it decides on the network, and only allows writing to
+ * paths that the inner one may write to. The inner one is a single `bwrap`, which `templates/sandbox/wall.py`
+ * makes: it decides on files, namespaces and system calls. Before anything else starts in it, `check.py`
+ * compares the mounts with the expected ones. On macOS, `srt` decides on everything.
  *
  * @module
  */
@@ -26,21 +26,21 @@ import { findSrt, srtArguments, srtEnvironment, type SrtSettings } from "./srt.t
 import { syscallFilter } from "./syscall_filter.ts";
 import { isOwnProgram } from "./workspace.ts";
 
-/** What a program sees. All paths are absolute; of a path in another, the longer one counts. */
+/** A program's view of the file system. All paths are absolute; of nested paths, the longer one counts. */
 export interface View {
-  /** What it can read. Missing paths are left out. */
+  /** Readable paths. Missing ones are left out. */
   readonly show: readonly string[];
   /** The folders that it can also write to, without links on the way to them. */
   readonly write: readonly string[];
   /** Parts of these that it can only read. */
   readonly keep: readonly string[];
-  /** What it does not see. */
+  /** Hidden paths. */
   readonly mask: readonly string[];
   /** Those of these that must have no links on the way to them: code may have named them. */
   readonly real?: readonly string[];
 }
 
-/** What every program needs: code, settings that every user may read, fonts, formats. */
+/** Paths that every program needs: code, settings that every user may read, fonts, formats. */
 export const SYSTEM: Readonly<Record<string, readonly string[]>> = {
   linux: [
     "/usr",
@@ -89,9 +89,9 @@ export interface WallOrder {
   readonly network: "none" | "outer";
   readonly proc: "own" | "host";
   readonly namespaces: boolean;
-  /** What is at `/tmp`; `null` for memory. */
+  /** The folder shown at `/tmp`; `null` for memory. */
   readonly tmp: string | null;
-  /** The home directory inside, if it is to be there: it is empty and writable, unless all is shown. */
+  /** The home directory inside, if there must be one: it is empty and writable, unless all is shown. */
   readonly home: string | null;
   /** The size of `/dev/shm`; `null` for half of the machine's memory. */
   readonly shm: number | null;
@@ -103,14 +103,14 @@ export interface WallOrder {
 /** The memory of programs without limits, of which half can be in `/dev/shm`. */
 const OTHERS_MEMORY = 2 * 1024 ** 3;
 
-/** What is in a sandbox. */
+/** The contents of a sandbox. */
 export interface Contents {
   readonly view: View;
   /** The program and its arguments. */
   readonly command: readonly string[];
 }
 
-/** How a program is to be contained. */
+/** How to contain a program. */
 export interface Enclosure {
   /** It may still be looked for while srt loads. */
   readonly contents: Contents | Promise<Contents>;
@@ -140,7 +140,7 @@ export interface Enclosure {
 export interface EnclosedProgram {
   readonly command: ProgramPath;
   readonly args: readonly string[];
-  /** What `srt` needs of the environment, for which the program may want other values. */
+  /** Variables that `srt` needs, for which the program may want other values. */
   readonly env: Readonly<Record<string, string>>;
   /** Whether it waits for a line on stdin before it starts anything. */
   readonly waits: boolean;
@@ -152,7 +152,7 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
   const looked = Promise.resolve(enclosure.contents);
   const settled = looked.then(() => {}, () => {}); // its error is reported where it is awaited
   await using parts = new AsyncDisposableStack();
-  parts.defer(() => settled); // what looks leaves no process behind
+  parts.defer(() => settled); // the checks leave no process behind
   if (Deno.build.os === "windows") {
     throw new SandboxUnavailableError(
       "There is no sandbox on Windows",
@@ -198,7 +198,7 @@ function outer(enclosure: Enclosure, { view }: Contents): SrtSettings {
       allowLocalBinding: false,
     },
     filesystem: {
-      // The inner one hides what has a name: the Python that makes it may be in there.
+      // The inner one hides the named paths: the Python that makes it may be in there.
       denyRead: user(filesystem.denyRead).filter(isPattern),
       allowRead: user(filesystem.allowRead),
       allowWrite: [...view.write.map(literal), ...user(filesystem.allowWrite)],
@@ -208,13 +208,13 @@ function outer(enclosure: Enclosure, { view }: Contents): SrtSettings {
     // The system allows the inner one a /proc of its own only if another one is fully visible.
     enableWeakerNestedSandbox: true,
     // Only ipybox's programs run here; the inner one has a filter of ours. With a helper, which is given
-    // its program as arguments, srt leaves root what it takes to make the inner one.
+    // its program as arguments, srt leaves root the rights to make the inner one.
     allowNestedUserNamespaces: true,
     seccomp: { applyPath: "/usr/bin/env" },
   };
 }
 
-/** Writes what the inner sandbox is made from, and returns the command that makes it. */
+/** Writes the inputs of the inner sandbox, and returns the command that makes it. */
 async function inner(
   enclosure: Enclosure,
   { view, command }: Contents,
@@ -310,7 +310,7 @@ function seatbelt(enclosure: Enclosure, { view }: Contents): SrtSettings {
   };
 }
 
-/** What the Python that checks a sandbox needs. On Linux, `wall.py` shows its own. */
+/** Paths that the Python that checks a sandbox needs. On Linux, `wall.py` shows its own. */
 function installationOf(python: string): string[] {
   const prefix = dirname(dirname(python));
   return isBroad(prefix, hostEnv("HOME")) ? [python] : [prefix];
@@ -364,7 +364,7 @@ exec ${shellWord(bwrap)} "$@"
   return file;
 }
 
-/** What checks the sandbox of a program from inside, and then becomes the program. */
+/** The command that checks a program's sandbox from inside, and then becomes the program. */
 export async function checked(
   command: readonly string[],
   { python, cwd, hostPrivate, limits }: {
@@ -385,7 +385,7 @@ export async function checked(
   return [python, "-I", "-S", "-c", asset("launcher/check.py"), JSON.stringify(order), ...command];
 }
 
-/** What the check tries to reach of this machine. */
+/** Parts of this machine that the check tries to reach. */
 export function probeOf(
   { files, port }: { readonly files: readonly string[]; readonly port?: number },
 ) {

@@ -54,7 +54,7 @@ async function workspacesOn(path: string): Promise<Set<string>> {
 /** A file that the host obeys. */
 interface ObeyedFileOptions {
   readonly workspace: string | undefined;
-  /** What the file is, for errors, such as `sandbox settings`. */
+  /** The file's purpose, for errors, such as `sandbox settings`. */
   readonly what: string;
 }
 
@@ -78,7 +78,7 @@ export async function refuseInOther(
   }
 }
 
-/** Follows the path of settings, and refuses what code of any workspace could replace. */
+/** Follows the path of settings, and refuses files that code of any workspace could replace. */
 export async function settingsPath(
   path: string,
   options: ObeyedFileOptions & { readonly workspace: string },
@@ -164,7 +164,7 @@ export async function projectWorkspace(project: string): Promise<string> {
 
 /**
  * Finds the user's folders of ipybox, which stay closed where a sandbox opens what they are in: its state,
- * such as logins to MCP servers, the settings for all workspaces, and what belongs to other sessions.
+ * such as logins to MCP servers, the settings for all workspaces, and the files of other sessions.
  */
 export async function userFolders(): Promise<string[]> {
   const cache = cacheFolder();
@@ -213,7 +213,7 @@ async function realPathIfPresent(path: string): Promise<string | undefined> {
 interface OwnProgramOptions {
   /** The workspace, if known; other workspaces around the program are found. */
   readonly workspace?: string;
-  /** What the program is, for errors, such as `Python`. */
+  /** The program's name, for errors, such as `Python`. */
   readonly what: string;
 }
 
@@ -292,7 +292,7 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
     const made = `${folder.path}/${name}`;
     try {
       await Deno.mkdir(made, { mode });
-      // As root in a folder of somebody else, who is to use it later, too. No link is followed.
+      // As root in a folder of another user, who must be able to use it later. No link is followed.
       if (isRootsOwn && owner.uid !== null) await lchown(made, owner.uid, owner.gid ?? 0);
     } catch (cause) {
       if (!(cause instanceof Deno.errors.AlreadyExists)) {
@@ -311,7 +311,7 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
   }
 }
 
-/** Refuses an unsuitable workspace, and notes in others what was there before code could write to them. */
+/** Refuses an unsuitable workspace. In others, records the files from before code could write. */
 export async function admitWorkspace(workspace: string, hostPrivate: string): Promise<void> {
   await refuseUnfit(workspace);
   if (isInside(hostPrivate, workspace)) {
@@ -341,7 +341,7 @@ async function refuseIgnoredCase(workspace: string): Promise<void> {
 
 /** Notes that code can write to a workspace from now on, and which variables are the user's. */
 export async function beginWriting(workspace: string): Promise<void> {
-  // What is in a session's folder is code's.
+  // Files in a session's folder belong to its code.
   if (await workspaceOfSession(workspace) === undefined) await recordVariables(workspace);
   await makeNote(join(workspace, CODE_NOTE));
 }

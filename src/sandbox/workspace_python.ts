@@ -1,6 +1,6 @@
 /**
  * A Python that is in the workspace, such as one in a `.venv`. Code can change it, so the host never runs it:
- * what must be known of it is asked in a sandbox.
+ * it is inspected in a sandbox.
  *
  * @module
  */
@@ -22,7 +22,7 @@ import { isOwnProgram, requireOwnProgram } from "./workspace.ts";
 export interface WorkspacePython {
   /** Its path, whose folder has no links. */
   readonly executable: string;
-  /** What it needs besides the workspace: the installation that its environment is based on. */
+  /** Its needs besides the workspace: the installation that its environment is based on. */
   readonly readable: readonly string[];
   /** Runs it in a sandbox without a network, where it can read the workspace. */
   run(args: readonly string[], signal: AbortSignal): Promise<ProgramEnd>;
@@ -70,9 +70,9 @@ async function baseOf(python: string): Promise<string | undefined> {
 }
 
 /**
- * What is shown of an installation. Code may have named any folder there, or put a program into it, so nothing
- * of it is run here: it must have what only Python's own folder has, and be no environment, which would be
- * somebody's project.
+ * The parts of an installation that are shown. Code may have named any folder there, or put a program into
+ * it, so nothing of it is run here: it must have the files that only Python's own folder has, and be no
+ * environment, which would be somebody's project.
  */
 async function installationOf(
   base: string,

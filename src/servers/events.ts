@@ -27,7 +27,7 @@ export interface ProgressEvent {
   readonly progress: number;
   /** The total amount, if the server knows it. */
   readonly total?: number;
-  /** What is being done. */
+  /** The current work. */
   readonly message?: string;
 }
 
@@ -55,7 +55,7 @@ export interface ToolsChangedEvent {
   readonly serverName: string;
 }
 
-/** What MCP servers report while they work. */
+/** Reports of MCP servers while they work. */
 export type ServerEvent = ProgressEvent | LogEvent | ToolsChangedEvent;
 
 /** A tool call, a resource request or a shell command has begun. */
@@ -95,7 +95,7 @@ export interface CallEndedEvent {
 /** The beginning or the end of a call. */
 export type CallEvent = CallStartedEvent | CallEndedEvent;
 
-/** Forwards what servers report to watchers, and knows which calls are running. */
+/** Forwards the reports of servers to watchers, and knows which calls are running. */
 export class ServerEvents {
   readonly #watchers = new Set<(event: ServerEvent) => void>();
   readonly #followers = new Set<(event: CallEvent) => void>();

@@ -26,7 +26,11 @@ interface McpPoolOptions
   /** Handles what servers report and ask. */
   readonly hooks?: (serverName: string) => ServerHooks;
   /** Throws if a server may not be started. */
-  readonly admit: (serverName: string, params: ServerParams, signal: AbortSignal) => Promise<void>;
+  readonly approveStart: (
+    serverName: string,
+    params: ServerParams,
+    signal: AbortSignal,
+  ) => Promise<void>;
   /** Whether one may be started without a question. */
   readonly isAdmitted: (serverName: string, params: ServerParams) => Promise<boolean>;
 }
@@ -250,7 +254,7 @@ export class McpPool implements AsyncDisposable {
   ): Promise<McpConnection> {
     this.starting.count(1);
     try {
-      await this.#options.admit(serverName, server.params, signal).catch((error) => {
+      await this.#options.approveStart(serverName, server.params, signal).catch((error) => {
         throw signal.aborted ? cancelled(error) : error;
       });
       return await abortable(server.connection(), signal).catch((error) => {

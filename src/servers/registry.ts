@@ -13,7 +13,7 @@ import {
 import { checkServerName, parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { OwnEntries } from "../files/own_entries.ts";
 import type { TrustSetting } from "../files/own_entries.ts";
-import { launchText } from "./facets.ts";
+import { launchText } from "./fingerprint.ts";
 import { forgetShapes } from "./shapes.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
@@ -29,7 +29,7 @@ export interface ServerRegistryOptions {
 /** Servers by name, in addition to those of the file; or a registry to use instead. */
 export type GivenServers = Readonly<Record<string, ServerParams>> | ServerRegistry;
 
-/** What a server's start runs or obeys in the workspace. */
+/** The files in the workspace that a server's start runs or obeys. */
 export interface RunFiles {
   /** Digests of files and folders, by relative path. */
   readonly files: Readonly<Record<string, string>>;
@@ -40,7 +40,7 @@ export interface RunFiles {
 /** A server of this process. */
 interface GivenServer {
   readonly params: ServerParams;
-  /** What it ran in the workspace when it was given; `"any"` if all that is there counts. */
+  /** The files in the workspace that it ran when it was given; `"any"` if all files there count. */
   readonly run?: RunFiles | "any";
 }
 
@@ -50,8 +50,8 @@ type RegistryFile = Record<string, unknown> & { mcpServers: Record<string, unkno
 /**
  * The MCP servers that code may call, and how they are started or reached. `${VAR}` is kept as written.
  *
- * The file is read when the registry is opened or reloaded, never because of a call: what hostile code
- * may have written there since then has no effect.
+ * The file is read when the registry is opened or reloaded, never because of a call: entries that hostile code
+ * may have written there since then have no effect.
  */
 export class ServerRegistry {
   /** The path of the file; `undefined` for a registry without one. */
@@ -155,7 +155,7 @@ export class ServerRegistry {
     const given = this.#given.get(name);
     if (given === undefined) return this.#own?.has(filesOf(name), filesIn(run)) ?? false;
     if (given.run === undefined || given.run === "any") return given.run === "any";
-    // What code changed since an earlier session is not what the application gave.
+    // Files that code changed since an earlier session are not those that the application gave.
     return sameRun(given.run, run) &&
       (this.#own?.has(givenFilesOf(name, given.params), filesIn(run)) ?? true);
   }
@@ -289,7 +289,7 @@ export class ServerRegistry {
   }
 
   /**
-   * Removes a server, also from the file, and what is known about its results.
+   * Removes a server, also from the file, and the recorded facts about its results.
    *
    * @param name Its name.
    * @returns Whether it was registered.
@@ -377,7 +377,7 @@ function filesIn({ files, settings }: RunFiles): object {
   return { files, settings: settings ?? null };
 }
 
-/** What a server runs, for people: which files have changed is seen in the beginning of their digests. */
+/** The files that a server runs, for people, who see changes in the beginning of the digests. */
 function runText({ files, settings }: RunFiles): string {
   const lines = Object.entries(files).map(([path, digest]) => `${path}: ${digest.slice(0, 12)}`);
   return [...lines, ...settings === undefined ? [] : ["sandbox settings:", settings]].join("\n");

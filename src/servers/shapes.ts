@@ -24,7 +24,7 @@ import {
 import { parsedJson } from "../json/plain.ts";
 import { responseOf, type ToolResult } from "../mcp/results.ts";
 
-/** What is known about a tool's results. */
+/** Facts about a tool's results. */
 interface ToolShape {
   /** The server's name. */
   readonly server: string;
@@ -109,7 +109,7 @@ function jsonOf(result: ToolResult): ExactJson | undefined {
   return /^\s*[[{]/.test(text) ? parsedJson(text) : undefined;
 }
 
-/** Runs a function with what is known about results, if anything, while other processes wait. */
+/** Runs a function with the recorded shapes of results, if any, while other processes wait. */
 export async function withShapes(
   workspace: string,
   use: (shapes: readonly ToolShape[], folder: string) => Promise<void>,
@@ -130,7 +130,7 @@ export async function forgetShapes(workspace: string, server: string): Promise<v
 
 const FILE = "shapes.json";
 
-/** Merges a shape into what is known about its tool, which moves to the end. */
+/** Merges a shape into the record of its tool, which moves to the end. */
 function add(all: Map<string, ToolShape>, shape: ToolShape): void {
   const key = JSON.stringify([shape.server, shape.tool]);
   const known = all.get(key);

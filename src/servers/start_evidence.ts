@@ -16,7 +16,7 @@ import { isInside, lstatIfAllowed, realPathIfSeen } from "../process/trusted_pat
 import { isOwnProgram } from "../sandbox/workspace.ts";
 import type { ServerRegistry } from "./registry.ts";
 
-/** What decides what is started or reached: the registration, and everything it refers to. */
+/** Everything that decides on the program or URL: the registration, and the files it refers to. */
 export interface StartEvidence {
   /** How it is started or reached. Only variables of the user's environment stay as `${VAR}`. */
   readonly params: ServerParams;
@@ -44,7 +44,7 @@ const MAX_FILES = 20_000;
 const MAX_BYTES = 256 * 1024 * 1024;
 const MAX_SETTINGS = 1024 * 1024;
 
-/** What users accept with a registration: changes are asked about. */
+/** The evidence that users accept with a registration: changes are asked about. */
 export async function startEvidence(
   serverName: string,
   params: ServerParams,
@@ -172,7 +172,7 @@ class NamedFiles {
     else this.digests.set(name, digest);
   }
 
-  /** The digest of what may run; `undefined` where there is only data, which a server may write. */
+  /** The digest of files that may run; `undefined` for a folder of data, which a server may write. */
   async #digestOf(path: string): Promise<string | undefined> {
     if (++this.#files > MAX_FILES) throw this.#tooMuch();
     const status = await Deno.lstat(path);

@@ -1,4 +1,4 @@
-/** What {@linkcode parseArgs} knows of a command line. */
+/** The options that {@linkcode parseArgs} knows. */
 export interface ParseOptions {
   /** Options that take no value. */
   boolean?: readonly string[];

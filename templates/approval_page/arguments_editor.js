@@ -70,7 +70,7 @@ export class ArgumentsEditor {
     area.setSelectionRange(0, 0);
   }
 
-  /** What is wrong with the edits; empty when nothing is. */
+  /** The problem with the edits; empty without one. */
   check() {
     let problem = "";
     try {

@@ -5,18 +5,18 @@ const MAX_RETRY_MS = 5000;
 /** How ipybox closes a connection when it ends. */
 const GOING_AWAY = 1001;
 
-/** The requests as ipybox tells them, kept up to date. */
+/** The requests that ipybox reports, kept up to date. */
 export class Board {
-  /** What waits, by id, the oldest first. */
+  /** The waiting requests, by id, the oldest first. */
   pending = new Map();
-  /** What was decided, the newest first: `{ request, outcome }`. */
+  /** The decided requests, the newest first: `{ request, outcome }`. */
   settled = [];
-  /** How many decided ones ipybox no longer tells. */
+  /** How many decided ones ipybox no longer reports. */
   dropped = 0;
-  /** What waits in other sessions, the oldest first; and whether that is not all. */
+  /** The requests that wait in other sessions, the oldest first; and whether there are more. */
   elsewhere = [];
   hasMoreElsewhere = false;
-  /** The other sessions of whoever has this one, the oldest first; and whether those are not all. */
+  /** The other sessions of this one's owner, the oldest first; and whether there are more. */
   sessions = [];
   hasMoreSessions = false;
   /** The folder that the code works in; `null` where there is none. */
@@ -69,7 +69,7 @@ export class Board {
     socket.onclose = ({ code }) => code === GOING_AWAY ? this.#become("ended") : this.#lose();
   }
 
-  /** Whether ipybox is gone or sends this page away, only a request tells. */
+  /** Only a request shows whether ipybox is gone or sends this page away. */
   async #lose() {
     if (this.state !== "connecting") this.#become("lost");
     const response = await fetch("session", {

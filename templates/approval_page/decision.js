@@ -9,7 +9,7 @@ import { GuardedForm, label } from "./guard.js";
 import { isChange, isShell } from "./request.js";
 import { foreign } from "./visible.js";
 
-/** What stands behind "Allow" and "Deny". */
+/** The text after "Allow" and "Deny". */
 const SUFFIX = { once: "", cell: " · cell", session: " · session", always: " · always" };
 
 const SCOPES = {
@@ -146,7 +146,7 @@ export class DecisionForm extends GuardedForm {
     this.update();
   }
 
-  /** What is wrong with the edited arguments; empty when nothing is. */
+  /** The problem with the edited arguments; empty without one. */
   #check() {
     return this.#editor?.check() ?? "";
   }

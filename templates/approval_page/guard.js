@@ -44,7 +44,7 @@ export class Guard {
   }
 }
 
-/** What the forms have in common by which requests are answered. */
+/** The common part of the forms by which requests are answered. */
 export class GuardedForm {
   /** The form itself, which stays in sight. */
   element;
@@ -83,7 +83,7 @@ export class GuardedForm {
     }
   }
 
-  /** What is put below the request. */
+  /** The elements below the request. */
   get elements() {
     return [this.element];
   }
@@ -104,7 +104,7 @@ export class GuardedForm {
     this.#guard.disarm();
   }
 
-  /** What is decided on has been in view. */
+  /** The request has been in view. */
   see() {
     this.#seen = true;
     this.#unseen.hidden = true;
@@ -148,20 +148,20 @@ export class GuardedForm {
     this.#busy = true;
     this.update();
     const { fate, error } = await this.#send(request.id, body);
-    // Where it counted, the board tells next.
+    // If it counted, the board shows it next.
     if (this.request !== request || fate === "counted") return;
     this.#busy = false;
     this.update();
     this.tell(error ?? "It has already been decided or withdrawn.");
   }
 
-  /** Says what is wrong. */
+  /** Shows a problem. */
   tell(problem) {
     this.#problem.replaceChildren(visible(problem));
     this.#problem.hidden = problem === "";
   }
 
-  /** Leaves a field. What was typed stays: one key must not lose it. */
+  /** Leaves a field. Its text stays: one key must not lose it. */
   leave(target) {
     if (this.holds(target)) byId("request-title")?.focus();
   }

@@ -136,7 +136,7 @@ function valueView(node, depth) {
   }
 }
 
-/** What is folded is made when it is opened: arguments may have a million parts. */
+/** Makes the folded part when it is opened: arguments may have a million parts. */
 export function folded(summary, content, isOpen = false) {
   const details = el("details", {}, el("summary", {}, summary));
   const fill = () => {

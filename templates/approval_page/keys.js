@@ -1,5 +1,5 @@
 /**
- * What keys do: what they do at the terminal. Inside fields, all but Escape is text.
+ * The keys of the page: the same as at the terminal. Inside fields, all but Escape is text.
  *
  * @param actions `{ move(step), allow(), deny(), explain(), edit(), remember(scope), unfold(), help(),
  * cancel(), open(), leave(target) }`.

@@ -1,5 +1,5 @@
 /**
- * The approval page: what is in view, and how that follows what ipybox tells.
+ * The approval page: its view, and how that follows ipybox's messages.
  *
  * @module
  */
@@ -29,7 +29,7 @@ let shown;
 
 const notifier = new Notifier();
 const board = new Board(onChange);
-/** What was decided by this page, or is about to be. */
+/** The requests that this page decided, or is about to decide. */
 const decided = new Set();
 const forms = [new DecisionForm(decide), new QuestionForm(decide)];
 /** The form of the request in view. */

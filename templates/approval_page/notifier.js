@@ -1,5 +1,5 @@
 /**
- * Tells of requests while the page is in the background, if the person asked for that.
+ * Shows notifications of requests while the page is in the background, if the person asked for that.
  *
  * @module
  */

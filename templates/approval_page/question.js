@@ -115,7 +115,7 @@ function fieldOf(field, at) {
 
 function textField(field, id) {
   const given = field.default === undefined ? "" : String(field.default);
-  // What a field cannot show as it is, nobody sends by accident.
+  // Nobody must send by accident a text that a field cannot show as it is.
   const isShown = isPlain(given);
   const properties = {
     id,
@@ -188,7 +188,7 @@ function titleOf({ title, required }) {
   return [foreign(title), el("span", { class: "note" }, need)];
 }
 
-/** What the server says of a field, what fits in it, and what it suggests that cannot be shown there. */
+/** The server's description of a field, its limits, and a suggestion that the field cannot show. */
 function aboutOf(field, id, suggested) {
   const about = el("div", { id: `${id}-about`, class: "about" });
   const { description } = field;

@@ -214,7 +214,7 @@ function changesView(changes) {
   );
 }
 
-/** What a server asks. What it wrote stands apart from what ipybox says of it. */
+/** A server's question. Its text stands apart from ipybox's own. */
 function messageView({ message, url }) {
   const parts = [
     note("In the server's words, not verified:"),
@@ -234,7 +234,7 @@ function argumentsOf(request) {
   return isShell(request) ? shellView(node) : argumentsView(node);
 }
 
-/** A command is read as such; what comes with it is listed below. */
+/** A command is shown as such; other arguments are listed below. */
 function shellView(node) {
   const [, cmd] = node.entries.find(([key]) => key === "cmd") ?? [];
   if (cmd?.kind !== "string") return argumentsView(node);

@@ -47,7 +47,7 @@ SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
 
 def read(count):
-    """Reads exactly this many bytes from the host: what follows is for the launcher."""
+    """Reads exactly this many bytes from the host: the rest is for the launcher."""
     parts = []
     while count:
         part = os.read(0, min(count, 1 << 16))
@@ -103,7 +103,7 @@ def unpack(archive, root):
 
 
 def enter_environment():
-    """Does what Python does without `-S`, but runs nothing. What the environment names elsewhere is only
+    """Does the work of Python's `site`, but runs nothing. Other folders that the environment names are only
     looked at: code may work there."""
     elsewhere = []
 
@@ -147,7 +147,7 @@ def look(wanted):
     }
 
 
-# Where a control group says what all in it may take, in either version.
+# The files with the limits of a control group, in either version.
 BOUNDS = {
     "memory": ("memory.max", "memory/memory.limit_in_bytes"),
     "processes": ("pids.max", "pids/pids.max"),
@@ -300,9 +300,7 @@ def remove(path):
 def outlive_host(process):
     """Kills the launcher that does not end when its host has gone: code can have stopped it."""
     host = select.poll()
-    host.register(
-        0, getattr(select, "POLLRDHUP", 0)
-    )  # besides what is always told, which is its end
+    host.register(0, getattr(select, "POLLRDHUP", 0))  # besides its end, which is always reported
     host.poll()
     time.sleep(EXIT_SECONDS)
     process.kill()

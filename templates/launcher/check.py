@@ -3,7 +3,7 @@
 The launcher of kernels reports the result to the host. For other programs, this is the first one inside:
 it becomes the program if everything holds.
 
-What is compared comes from `wall.py`, which made the sandbox, and from the host: mounts are made by path,
+The expected mounts come from `wall.py`, which made the sandbox, and from the host: mounts are made by path,
 and code of another session could have put a link in the way.
 """
 
@@ -66,7 +66,7 @@ def name_of(error):
 
 
 def wall_of_this():
-    """What `wall.py` expects to be seen, if it made this sandbox."""
+    """The view that `wall.py` expects, if it made this sandbox."""
     fd = os.environ.pop("IPYBOX_WALL", None)
     if fd is None:
         return None
@@ -75,7 +75,7 @@ def wall_of_this():
 
 
 def facts():
-    """What the host must know of this process, also without a sandbox."""
+    """The facts about this process that the host needs, also without a sandbox."""
     report = {"pid": os.getpid(), "uid": os.getuid(), "platform": sys.platform, "failures": []}
     if sys.platform == "linux":
         report["landlock"] = system_call(LANDLOCK_CREATE_RULESET, None, 0, 1)  # its version
@@ -161,7 +161,7 @@ def of_the_network(probe):
     elif "addresses" in probe:
         import runpy  # only places with networks need it
 
-        program = runpy.run_path(f"{os.path.dirname(os.path.abspath(__file__))}/reach.py")
+        program = runpy.run_path(f"{os.path.dirname(os.path.abspath(__file__))}/probe_network.py")
         if reached := program["reached_of"](probe["addresses"], others):
             yield f"the network is open: {', '.join(reached)}"
     else:
@@ -169,7 +169,7 @@ def of_the_network(probe):
 
 
 def of_the_mounts(wall):
-    """Compares what is seen at each path with what was to be mounted there."""
+    """Compares the file at each path with the one that was mounted there."""
     for path, device, inode in [*wall["seen"], *wall["identities"]]:
         if identity_of(path) != [device, inode]:
             yield f"{path} shows something else"

@@ -38,9 +38,9 @@ os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
 
 
 def programs():
-    """What our programs are like where code can write to them.
+    """The state of our programs where code can write to them.
 
-    Code cannot set when a file was changed. But in a tmpfs, what it writes through a mapping changes no
+    Code cannot set when a file was changed. But in a tmpfs, writing through a mapping changes no
     time, so their contents count, too.
     """
     if not SETTINGS["guards_programs"]:
@@ -115,7 +115,7 @@ class LoadingKernel:
             raise ValueError("The settings of the kernel are too long: shorten PYTHONPATH")
 
     def last_words(self):
-        """What C code wrote to stderr right before it ended the kernel, which could not read it any more."""
+        """C code's last words on stderr: it ended the kernel, which could not read them any more."""
         try:
             _, [stderr, *_], _, _ = socket.recv_fds(self.line, 1, 1)
         except (OSError, ValueError):
@@ -204,7 +204,7 @@ KERNEL_NAME = "python3"
 
 STRAYS_GRACE = 5.0
 
-# What says that a process has just ended, or is somebody else's. Another error must not pass for that.
+# Errors that mean that a process has just ended, or is another user's. Let any other error surface.
 GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
@@ -268,7 +268,7 @@ def numbers(pid):
 
 
 def strays(kept):
-    """What was started by kernels, but for the kernels `kept` and what these have started."""
+    """The processes that kernels started, except for the kernels `kept` and their processes."""
     if sys.platform != "linux":
         return  # nobody says what runs; it ends with the launcher
     parents, own = running(), int(os.readlink("/proc/self"))
@@ -297,7 +297,7 @@ SHUT_DOWN = inspect.unwrap(KernelGatewayIOLoopKernelManager._async_shutdown_kern
 class KernelManager(KernelGatewayIOLoopKernelManager):
     """Starts kernels with exactly the environment that the host asked for.
 
-    Each has a folder of its own. What outlives its kernel comes to the launcher, as the subreaper,
+    Each has a folder of its own. A process that outlives its kernel comes to the launcher, the subreaper,
     and is ended here.
     """
 
@@ -364,7 +364,7 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
             if other.provisioner is not None and other.provisioner.process is not None
         }
         deadline = time.monotonic() + STRAYS_GRACE
-        # What is killed may just have started another process.
+        # A killed process may just have started another one.
         while left := list(strays(kept)):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"Processes left by a kernel do not end: {left}")
@@ -395,10 +395,10 @@ def remove(names):
 # How much of what a kernel said since its last execution began is kept for another host: as much from
 # the beginning and from the end.
 MAX_KEPT = 8 << 20
-# What a part of a message takes beside its bytes.
+# The memory of a part of a message beside its bytes.
 PART_SIZE = 100
 
-# What is kept of kernels in a durable session, by their ids.
+# The messages kept of kernels in a durable session, by their ids.
 KEPT = {}
 
 
@@ -505,12 +505,12 @@ class KernelManagers(SeedingMappingKernelManager):
         return super().remove_kernel(kernel_id)
 
     def start_watching_activity(self, kernel_id):
-        # The base class reads each message of a kernel a second time, only to tell whoever lists the
+        # The base class reads each message of a kernel a second time, only to show clients that list the
         # kernels which of them are busy.
         self._kernels[kernel_id].execution_state = "idle"
 
     def _handle_kernel_died(self, kernel_id):
-        # Before it is forgotten: whoever is told that it is gone relies on that.
+        # Before it is forgotten: clients that learn of its end rely on that.
         manager = self.get_kernel(kernel_id)
         manager.end_strays()
         sys.stderr.buffer.write(manager.kernel.last_words())
@@ -518,7 +518,7 @@ class KernelManagers(SeedingMappingKernelManager):
         super()._handle_kernel_died(kernel_id)
 
 
-# How much waits here for a host that does not keep up. What is on top of it waits in the kernel, and
+# The most bytes that wait here for a host that does not keep up. The rest waits in the kernel, and
 # in the end the code does.
 MAX_UNSENT = 16 << 20
 
@@ -581,7 +581,7 @@ class Connection(ZMQChannelsWebsocketConnection):
             try:
                 super().handle_outgoing_message(channel, message)
             except Exception:
-                # What code sent has the parts of a message, and is none. Others must still arrive.
+                # Code sent the parts of a message that is none. Others must still arrive.
                 self.log.debug("Cannot pass on what a kernel sent", exc_info=True)
 
     def tell_lost(self, kept):
@@ -685,15 +685,15 @@ def main():
     config = Config()
     config.ZMQChannelsWebsocketConnection.limit_rate = False
     config.MappingKernelManager.cull_idle_timeout = 0
-    # The host replaces a kernel that died, for it alone can set up a new one. It hears of it soon.
+    # The host replaces a kernel that died, for it alone can set up a new one. It learns of the death soon.
     config.KernelRestarter.restart_limit = 0
     config.KernelRestarter.time_to_dead = 0.1
     config.KernelManager.shutdown_wait_time = 1
     # Both ends are on this machine, and either notices the other's end. A host that is busy for long,
-    # such as one that writes to a pager, is not to lose its kernel.
+    # such as one that writes to a pager, must not lose its kernel.
     config.KernelGatewayApp.ws_ping_interval = 0
-    # A kernel that died, or that is deleted afterwards, is told by a message to the host. Here it
-    # would only bury what the kernel itself had to say.
+    # A message informs the host of a kernel that died, or that is deleted afterwards. A log here
+    # would only bury the kernel's own words.
     logging.getLogger("tornado").setLevel(logging.ERROR)
     Gateway.launch_instance(
         argv=[],

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 DIST = re.compile(r"([^-]+)-([^-]+)(?:-py[\d.]+)?\.(?:dist|egg)-info")
-# What uv says about a plan, and says again about what it does.
+# uv's lines about a plan, which it repeats about its work.
 OF_PLAN = ("Using ", "Resolved ", "Checked ", "Would ", " + ", " - ", " ~ ")
 
 
@@ -113,7 +113,7 @@ class Installer:
         }
 
     def conflict(self, plan):
-        """Who in the kernel needs what a plan takes away, and the requirement."""
+        """The kernel, or its package, that needs one that a plan takes away, and the requirement."""
         if self.of_kernel.isdisjoint(plan):
             return None
         from packaging.requirements import Requirement
@@ -163,7 +163,7 @@ class Installer:
         return uv.returncode
 
     def mark(self, plan):
-        """Tells apart what was requested and what that needs: uv marks everything as requested."""
+        """Marks requested packages and not their dependencies: uv marks everything as requested."""
         for name, dist in distributions(self.site).items():
             marker = dist.path / "REQUESTED"
             if name in self.names:

@@ -94,7 +94,7 @@ for name, value in SETTINGS["limits"].items():
 faulthandler.enable(os.dup(2), all_threads=False)
 
 
-# What code gets from the kernel, or the kernel goes on importing, must not be there twice.
+# Modules that code gets from the kernel, or that the kernel goes on importing, must not be there twice.
 SHARED = {"IPython", "comm", "ipykernel", "jupyter_client", "jupyter_core"}
 SHARED |= {"pygments", "tornado", "traitlets", "zmq"}
 
@@ -123,7 +123,7 @@ class KernelApp(kernelapp.IPKernelApp):
 
     def initialize(self, argv=None):
         super().initialize(argv)
-        # What is still in the pipe behind stderr when C code ends this process is read by the gateway.
+        # The gateway reads the rest of the pipe behind stderr when C code ends this process.
         with socket.socket(fileno=GATEWAY) as line:
             socket.send_fds(line, [b"."], [sys.stderr._fid])
         # The first folder is ipybox's own. While it is the only one, the modules that set up kernels are

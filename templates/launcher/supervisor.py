@@ -37,7 +37,7 @@ PROTOCOL = 1
 OPEN, DATA, EOF, RST, WIN, READY, START, EXIT, DETACH, ATTACH = range(10)
 # Frames between the host and this process.
 GREETING, HELLO, WELCOME, REFUSED, BEAT, END, KEEP, STDERR = range(10, 18)
-# How many frames were taken, between two of these processes; what the host tells people.
+# How many frames were taken, between two of these processes; the host's notes for people.
 ACK, NOTE = 18, 19
 
 FROM_HOST = {OPEN, DATA, EOF, RST, WIN, START}
@@ -164,7 +164,7 @@ class Supervisor:
     """The event loop: one thread, no blocking calls before the end."""
 
     ACCEPTS = FROM_HOST | {BEAT, END, KEEP}  # from the host that is attached
-    farewell = None  # what hosts are told at the end
+    farewell = None  # the last message to hosts
 
     def __init__(self, spec, listener, locks):
         self.spec = spec
@@ -255,7 +255,7 @@ class Supervisor:
     # --- time ---------------------------------------------------------------------------------
 
     def deadlines(self):
-        """What is due when."""
+        """The times at which to act, with the actions."""
         if self.ending is not None:
             yield self.ending[0] + EXIT_SECONDS, self.kill
             return
@@ -285,7 +285,7 @@ class Supervisor:
                 act()
 
     def end_for(self, why):
-        """Ends the session, and tells the host why."""
+        """Ends the session, and gives the host the reason."""
         if self.host is not None:
             self.host.send(message(REFUSED, why=why, protocol=PROTOCOL))
         self.end(asked=True)
@@ -497,7 +497,7 @@ class Supervisor:
         self.close(host)
 
     def leave(self):
-        """Tells the launcher that the host is gone; its messages are dropped until the next one."""
+        """Informs the launcher that the host is gone; its messages are dropped until the next one."""
         self.host = None
         self.alone_since = time.monotonic()
         if self.kept_at is not None:

@@ -14,17 +14,17 @@ ORDER = json.loads(sys.argv[1])
 NAMES = frozenset(ORDER["names"])
 SECRET, EXAMPLE = re.compile(ORDER["pattern"]), re.compile(ORDER["example"])
 UNSEARCHED = frozenset(ORDER["unsearched"])
-# What a repository of git consists of, and what of that is only data.
+# The parts of a git repository, and those that are only data.
 GIT_DATA = frozenset(("lfs", "logs", "objects", "refs", "reftable"))
 PARTS = ("HEAD", "config", "packed-refs", "shallow", "info", "hooks", *sorted(GIT_DATA))
 
 
-def is_secret(name):  # what has no dot in front is not matched: most names, of up to a million
+def is_secret(name):  # names without a leading dot are not matched: most of up to a million
     return name in NAMES or (name[0] == "." and SECRET.search(name) and not EXAMPLE.search(name))
 
 
 def rank(path):
-    """What is hidden first: what a user keeps at the top under names that are there once, then what was changed
+    """Orders the paths to hide: first those at the top under names that exist once, then those changed
     long ago. Code can choose neither."""
     folder, name = os.path.split(path)
     if folder == ORDER["folder"] and (name in NAMES or name in (".env", ORDER["state"])):
@@ -58,7 +58,7 @@ def is_socket(path):
 
 
 def listing(folder):
-    """What is in a folder. One that is closed to its owner is closed to root inside, who cannot mount on it."""
+    """Lists a folder. One that is closed to its owner is closed to root inside, who cannot mount on it."""
     status = os.stat(folder)
     is_own = status.st_uid == os.getuid()
     if (is_own and status.st_mode & 0o500 != 0o500) or not os.access(folder, os.X_OK):
@@ -115,10 +115,10 @@ def read(path):
 
 
 def repository_of(root):
-    """What git needs of the repository outside of a worktree or a submodule, if that is its own. Beside it, a
+    """The parts that git needs of the repository of a worktree or a submodule, if it is its own. Beside it, a
     bare repository may have other worktrees.
 
-    Code can write its `.git`, so what that names counts only if it leads back, which is written outside.
+    Code can write its `.git`, so the folder in it counts only if it leads back, which is written outside.
     """
     named = re.match(r"gitdir: ([^\n\0]+)", read(f"{root}/.git"))
     if named is None:

@@ -19,7 +19,7 @@ SHOWN = {
     *("cgroups", "cpuinfo", "devices", "filesystems", "loadavg", "meminfo", "stat", "swaps"),
     *("uptime", "version", "vmstat", "zoneinfo"),
 }
-# What programs read to count processors.
+# Programs read these to count processors.
 PROCESSORS = ("/sys/devices/system/cpu", "/sys/devices/system/node")
 
 # Folders that contain much else, and the parts that a Python in such a folder needs.
@@ -56,7 +56,7 @@ def real_executable():
 
 
 def parts_of(prefix, workspace):
-    """What code sees of a Python's folder: all of it, unless much else is in it, such as the home
+    """The parts of a Python's folder that code sees: all, unless much else is in it, such as the home
     directory or the workspace."""
     is_broad = prefix in BROAD or any(
         is_in(home, prefix) or prefix == os.path.join(home, ".local") for home in homes()
@@ -83,7 +83,7 @@ def installation(executable, workspace):
 
 
 def closed_to_others(folder):
-    """What not every user may read in a folder, but this one, such as root, may."""
+    """The entries of a folder that this user may read, such as root, but not every user."""
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -173,7 +173,7 @@ def proc(order):
 
 
 def mounts(order):
-    """What is mounted where, by path, so that a folder comes before what is in it."""
+    """The mounts, by path, so that a folder comes before its contents."""
     own = installation(real_executable(), order["workspace"])
     etc = [path for path in order["show"] if is_in(path, "/etc") and path != "/etc"]
     etc.append("/etc/hosts")  # another text is shown there

@@ -15,7 +15,7 @@ import { browserTest } from "../support/browser.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import type { SessionElsewhere } from "../../src/approval/page/desk.ts";
+import type { OtherSession } from "../../src/approval/page/desk.ts";
 import { type OwnServerOptions, ToolServer } from "../../src/calls/tool_server.ts";
 import {
   clickAllow,
@@ -85,7 +85,7 @@ browserTest("what waits in other sessions is named, and who can decide it", asyn
     { ...call, toolName: "count", name: undefined, isAttached: false, isOfClient: true },
   ];
   let calls = waiting;
-  let sessions: SessionElsewhere[] = [
+  let sessions: OtherSession[] = [
     { session: "5b6c", openedAt: new Date(), state: "idle" },
     { session: "3f2a9c01d4e8", openedAt: new Date(0), state: "running" },
   ];

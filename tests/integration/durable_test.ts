@@ -9,7 +9,7 @@ import {
   SessionTakenError,
 } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { startNamed } from "../../src/executor/named.ts";
+import { startNamed } from "../../src/executor/named_sessions.ts";
 import {
   claimName,
   endDurable,

@@ -5,7 +5,7 @@ import { KernelDiedError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { endDurable, findSession, folderOf, listSessions } from "../../src/executor/durable.ts";
-import { startNamed } from "../../src/executor/named.ts";
+import { startNamed } from "../../src/executor/named_sessions.ts";
 import { LeftBehindError, SessionGoneError } from "../../src/kernel/supervisor.ts";
 import type { Placement } from "../../src/placement/placement.ts";
 import { ipybox } from "../support/cli.ts";

@@ -10,20 +10,20 @@ const TRIAL = `
 import socket, subprocess, sys, threading
 sys.path.insert(0, sys.argv[1])
 sys.dont_write_bytecode = True
-import reach
+import probe_network
 def ip(*commands):
     for command in commands:
         subprocess.run(["ip", *command.split()], check=True)
 def reached():
-    return reach.reached_of(closed, ["d0", "d1"])
+    return probe_network.reached_of(closed, ["d0", "d1"])
 ip(
     "link set lo up", "link add d0 type veth peer name d1", "link set d1 up", "link set d0 up",
     "addr add 10.9.9.2/24 dev d0", "addr add fd09::2/64 dev d0 nodad",
     "route add default via 10.9.9.1", "-6 route add default via fe80::1 dev d0",
 )
-reach.name_servers = lambda: ["10.9.9.3"]
+probe_network.name_servers = lambda: ["10.9.9.3"]
 closed = [("1.1.1.1", 443), ("8.8.8.8", 53), ("fd00:ec2::254", 80), ("10.9.9.2", 10250)]
-print(sorted(reach.routers()), sorted(reach.own_addresses(["d0", "d1"])), reached())
+print(sorted(probe_network.routers()), sorted(probe_network.own_addresses(["d0", "d1"])), reached())
 listener = socket.create_server(("10.9.9.2", 10250))
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 server.bind(("10.9.9.2", 53))
@@ -32,7 +32,7 @@ def serve():
         question, address = server.recvfrom(512)
         server.sendto(question, address)
 threading.Thread(target=serve, daemon=True).start()
-reach.POLICY_SECONDS = 0
+probe_network.POLICY_SECONDS = 0
 closed.append(("10.9.9.2", 53))
 print(reached())
 `;
@@ -42,8 +42,8 @@ print(reached())
  * for them. This machine plays them.
  */
 const NEIGHBOURS = `
-own = reach.own_addresses(["d0"])
-reach.own_addresses = lambda _: own
+own = probe_network.own_addresses(["d0"])
+probe_network.own_addresses = lambda _: own
 closed.clear()
 ip("addr add 10.9.9.5/24 dev d0", "addr add 10.9.9.7/24 dev d0")
 ip(*(f"addr add fd09::{number}/64 dev d0 nodad" for number in (5, 7)))

@@ -36,7 +36,7 @@ Deno.test("a call is not sent again to a server that no longer knows the session
   const registry = await ServerRegistry.open({ workspace: workspace.path, servers });
   await using pool = new McpPool({
     registry,
-    admit: () => Promise.resolve(),
+    approveStart: () => Promise.resolve(),
     isAdmitted: () => Promise.resolve(true),
   });
   const error = await assertRejects(
@@ -89,7 +89,7 @@ async function call(server: Deno.HttpServer<Deno.NetAddr>): Promise<void> {
   const registry = await ServerRegistry.open({ workspace: workspace.path, servers });
   await using pool = new McpPool({
     registry,
-    admit: () => Promise.resolve(),
+    approveStart: () => Promise.resolve(),
     isAdmitted: () => Promise.resolve(true),
   });
   await pool.callTool("forgetful", "pay", sealObject({ amount: "1" }));

@@ -31,9 +31,9 @@ import { imageSize } from "../../src/mcp_server/images.ts";
 import { parsePolicy } from "../../src/approval/rules/parse.ts";
 import { readShell } from "../../src/approval/rules/commands.ts";
 import { parseRequirement } from "../../src/python/requirement.ts";
-import { Refused } from "../../src/calls/door.ts";
-import { parseServersFile } from "../../src/servers/foreign.ts";
-import { launchText } from "../../src/servers/facets.ts";
+import { Refused } from "../../src/calls/http_checks.ts";
+import { parseServersFile } from "../../src/servers/import_config.ts";
+import { launchText } from "../../src/servers/fingerprint.ts";
 import {
   parseApproveRequest,
   parseCatalogRequest,

@@ -9,7 +9,7 @@ import {
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { ConfigError } from "../../src/base/errors.ts";
-import { heldRecords, holdRecord } from "../../src/files/held_records.ts";
+import { lockedRecords, lockRecord } from "../../src/files/locks.ts";
 import { forEachAbandoned, HeldFolder } from "../../src/files/private_folder.ts";
 import { ipybox } from "../support/cli.ts";
 import { exists } from "../support/files.ts";
@@ -142,7 +142,7 @@ Deno.test("nothing is a leftover while another process takes it over", async () 
       if (inUse.has(path)) wrong.push(path);
       return Promise.resolve();
     });
-    await heldRecords(records);
+    await lockedRecords(records);
   };
   let isOver = false;
   const sweeps = Array.from({ length: 4 }, async () => {
@@ -150,7 +150,7 @@ Deno.test("nothing is a leftover while another process takes it over", async () 
   });
   for (let turn = 0; turn < 300; turn++) {
     const folder = await HeldFolder.create({ parents: [place] });
-    const record = await holdRecord(records, { turn });
+    const record = await lockRecord(records, { turn });
     inUse.add(folder.path);
     const taken = await Promise.all([folder, record].map(({ lock }) => takeOver(lock)));
     for (const held of [folder, record]) held.leave();

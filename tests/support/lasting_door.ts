@@ -5,7 +5,7 @@ import {
   type ToolServerOptions,
 } from "../../src/calls/tool_server.ts";
 import { type Logger, silentLogger } from "../../src/base/log.ts";
-import { acceptAll } from "../../src/base/lasting_server.ts";
+import { acceptAll } from "../../src/base/http_server.ts";
 import { type ByteStream, SocketStream } from "../../src/base/streams.ts";
 import type { Door } from "../../src/calls/tool_server.ts";
 

@@ -5,7 +5,7 @@
  */
 import { dirname, join } from "node:path";
 import { LanguageServer } from "../../src/check/language_server.ts";
-import { parseLook } from "../../src/check/look.ts";
+import { parseInspection } from "../../src/check/inspection.ts";
 import {
   type CodeProblem,
   type Findings,
@@ -70,19 +70,19 @@ export class LocalCheck implements AsyncDisposable {
    * @returns What was found; a syntax error is certain.
    */
   async check(code: string, servers?: Iterable<string>): Promise<Findings> {
-    const found = parseLook(await this.#looks.look(code));
-    if (found === undefined) throw new Error("There was no look at the code");
+    const found = parseInspection(await this.#looks.look(code));
+    if (found === undefined) throw new Error("The code was not inspected");
     if ("syntax" in found) return { certain: [atLine(found.syntax)], possible: [] };
-    const { look } = found;
-    const named = servers ?? look.tools.map(([server]) => server);
+    const { inspection } = found;
+    const named = servers ?? inspection.tools.map(([server]) => server);
     this.#server.filesChanged(await this.#stubs.update(new Set(named)));
-    this.#server.append(look.text);
-    const { certain, possible } = await judge(await this.#server.diagnose(), look, {
+    this.#server.append(inspection.text);
+    const { certain, possible } = await judge(await this.#server.diagnose(), inspection, {
       names: this.#stubs,
       signal: new AbortController().signal,
     });
     this.#server.remove(0);
-    const names = undefinedNames(look);
+    const names = undefinedNames(inspection);
     return {
       certain: [...names.certain, ...certain],
       possible: [...names.possible, ...possible],

@@ -2,7 +2,7 @@ import type { ExactObject } from "../../json/exact.ts";
 import { sha256 } from "../../json/digest.ts";
 import { redactArguments, type RedactOptions } from "./redact.ts";
 
-/** A request: what was requested, what was decided and, if known already, how it ended. */
+/** A request, its decision and, if known already, how it ended. */
 export interface AuditEntry {
   /** The request's id, the same as for approvers. */
   readonly id: string;

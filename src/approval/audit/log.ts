@@ -85,7 +85,7 @@ export class AuditLog implements AsyncDisposable {
   /**
    * Creates the log. Nothing is read or written before the first line.
    *
-   * @param options Its location, what it omits and its limits.
+   * @param options Its location, omissions and limits.
    */
   constructor(options: AuditLogOptions) {
     this.#options = options;
@@ -189,7 +189,7 @@ export class AuditLog implements AsyncDisposable {
   }
 }
 
-/** What lines are written with. */
+/** The parts for writing lines. */
 interface OpenLog {
   readonly file: AuditFile;
   /** The key of the hashes that replace secrets. */

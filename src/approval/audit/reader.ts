@@ -24,7 +24,7 @@ export interface AuditVerdict {
     readonly file: string;
     /** The line in it, from 1. */
     readonly line: number;
-    /** What is wrong. */
+    /** The problem. */
     readonly problem: string;
   } | undefined;
 }

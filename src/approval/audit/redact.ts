@@ -94,7 +94,7 @@ function markOf(secret: string, key: Uint8Array): string {
   return `[redacted:${secret.length}:${hmacSha256(key, secret).slice(0, 16)}]`;
 }
 
-/** Prepares arguments for a log: what is cut is replaced by its size and the SHA-256 of its redacted form. */
+/** Prepares arguments for a log: a cut part is replaced by its size and the SHA-256 of its redacted form. */
 export function redactArguments(args: ExactObject, options: RedactOptions = {}): ExactJson {
   try {
     return redactAll(args, options);

@@ -27,7 +27,7 @@ export interface PageTimes {
 
 const LINK_MS = 5 * 60_000;
 const GRACE_MS = 5000;
-/** How long a page may take to load once its link was opened: browsers may have to start first. */
+/** The time limit for a page to load once its link was opened: browsers may have to start first. */
 const LOAD_MS = 30_000;
 
 /** Where calls are asked about, and where the questions of MCP servers are. */
@@ -36,9 +36,9 @@ export interface PersonDesks {
   readonly elicitations: ElicitationChannel;
   /** The workspace of the code that asks, which pages name. */
   readonly workspace?: string | undefined;
-  /** Looks for other sessions and what waits there, which pages name, too. */
-  readonly elsewhere?: (() => Promise<Elsewhere>) | undefined;
-  /** Tells how calls end, which pages show with the decisions on them, until disposed. */
+  /** Looks for other sessions and the calls that wait there, which pages name, too. */
+  readonly elsewhere?: (() => Promise<OtherSessions>) | undefined;
+  /** Reports how calls end, until disposed. Pages show this with the decisions on them. */
   readonly followEnds?: ((follower: (end: CallEnd) => void) => Disposable) | undefined;
 }
 
@@ -51,22 +51,22 @@ export interface CallEnd {
   readonly durationMs: number;
 }
 
-/** Other sessions, and what waits for a decision there. */
-export interface Elsewhere {
+/** Other sessions, and the calls that wait for a decision there. */
+export interface OtherSessions {
   /** Sessions that are named whether or not something waits there. */
-  readonly sessions: readonly SessionElsewhere[];
-  readonly calls: readonly CallElsewhere[];
+  readonly sessions: readonly OtherSession[];
+  readonly calls: readonly PendingCall[];
 }
 
-export interface SessionElsewhere {
+export interface OtherSession {
   readonly session: string;
   readonly openedAt: Date;
-  /** What it does; it is `"away"` where no client has come back to it yet. */
+  /** Its state; `"away"` until a client returns to it. */
   readonly state: "starting" | "running" | "idle" | "away";
 }
 
 export interface WaitingRequest {
-  /** What asks, as in `ApprovalRequest.kind`, or `"elicitation"`. */
+  /** The kind of request, as in `ApprovalRequest.kind`, or `"elicitation"`. */
   readonly kind: string;
   readonly serverName: string;
   /** Empty for a question of a server. */
@@ -75,7 +75,7 @@ export interface WaitingRequest {
 }
 
 /** A call that waits for a decision in another session: it cannot be decided here. */
-export interface CallElsewhere extends WaitingRequest {
+export interface PendingCall extends WaitingRequest {
   /** The session's id. */
   readonly session: string;
   readonly name: string | undefined;
@@ -92,7 +92,7 @@ const MAX_ELSEWHERE = 50;
 const MAX_NAME = 2000;
 
 /**
- * What the application's door serves pages from: the requests, who may see them, and who is there.
+ * The state behind the approval page: the requests, who may see them, and who is there.
  * While somebody is there or expected, it is the fallback of both channels: calls without another
  * approver, and questions of servers, wait for an answer on a page.
  */
@@ -196,7 +196,7 @@ export class PageDesk implements Disposable {
     }
   }
 
-  /** What they are asked shows on the board, from where it is answered. */
+  /** Their questions appear on the board, and are answered from there. */
   #setFallbacks(): Disposable {
     const fallbacks = new DisposableStack();
     for (const desk of [this.#desks.channel, this.#desks.elicitations]) {
@@ -206,7 +206,7 @@ export class PageDesk implements Disposable {
   }
 }
 
-/** What a redeemed code gives: where its page is, and what opens it. */
+/** The result of redeeming a code: the page's path, and the secret that opens it. */
 interface PageSession {
   /** The random part of the page's path. */
   readonly id: string;
@@ -226,7 +226,7 @@ interface Invitation {
 const MAX_INVITATIONS = 32;
 const MAX_SESSIONS = 64;
 
-/** The one-time codes and their sessions, as hashes: looking one up tells nothing by the time it takes. */
+/** The one-time codes and their sessions, as hashes: the time of a look-up reveals nothing. */
 class PageSessions {
   readonly #invitations = new Map<string, Invitation>();
   readonly #sessions = new Map<string, string>();
@@ -292,7 +292,7 @@ function normalized(code: string): string {
   return code.replace(/[\s-]/g, "").toUpperCase();
 }
 
-/** What became of an answer: it counted, another one was first, or nobody knows the request. */
+/** The fate of an answer: it counted, another one was first, or nobody knows the request. */
 type AnswerFate = "counted" | "late" | "unknown";
 
 /** How a request ended, as pages show it. */
@@ -332,13 +332,13 @@ interface OpenRequest {
   readonly since: Date;
   /** The request as JSON text. */
   readonly view: string;
-  /** Whether what was answered on pages counted. */
+  /** Whether the answers from pages counted. */
   readonly answers: Promise<boolean>[];
-  /** How its call ended, before whoever decided it has been told. */
+  /** How its call ended, if that came before the approver's decision was confirmed. */
   ending?: Ending;
 }
 
-/** How much of what was decided is kept. The audit log has all of it. */
+/** The most decided requests to keep. The audit log has all of them. */
 const MAX_SETTLED = 500;
 const MAX_SETTLED_CHARACTERS = 8 * 2 ** 20;
 
@@ -352,7 +352,7 @@ class RequestBoard implements Disposable {
   readonly #workspace: string | undefined;
   #settledCharacters = 0;
   #dropped = 0;
-  /** Other sessions and what waits there, as JSON lists, and whether there is more. */
+  /** Other sessions and the calls that wait there, as JSON lists, and whether there are more. */
   #elsewhere = '"elsewhere":[],"more":false,"sessions":[],"more_sessions":false';
 
   /** @param desks Whose requests are shown. */
@@ -381,7 +381,7 @@ class RequestBoard implements Disposable {
       }],"dropped":${this.#dropped},${this.#elsewhere}}`;
   }
 
-  /** What waits here, for the pages of other sessions. */
+  /** The requests that wait here, for the pages of other sessions. */
   get waiting(): WaitingRequest[] {
     return [...this.#open.values()].map(({ request, since }) => ({
       kind: request instanceof ElicitationRequest ? "elicitation" : request.kind,
@@ -391,8 +391,8 @@ class RequestBoard implements Disposable {
     }));
   }
 
-  /** Shows other sessions and what waits there, the oldest first. */
-  showElsewhere({ sessions, calls }: Elsewhere): void {
+  /** Shows other sessions and the calls that wait there, the oldest first. */
+  showElsewhere({ sessions, calls }: OtherSessions): void {
     const shown = calls.toSorted((one, other) => one.since.getTime() - other.since.getTime())
       .slice(0, MAX_ELSEWHERE)
       .map(({ kind, serverName, toolName, since, session, name, isAttached, isOfClient }) => ({
@@ -543,7 +543,7 @@ function decisionOutcome(request: ApprovalRequest, response: ApprovalResponse): 
     : { result: "edited", arguments: sent, remember };
 }
 
-/** Without what was answered: it may be secret, and is the server's alone. */
+/** Without the answer: it may be secret, and is the server's alone. */
 function answerOutcome({ signal }: ElicitationRequest, { action }: ElicitationAnswer): Outcome {
   if (signal.aborted) return { result: "cancelled", reason: signal.reason.message };
   return { result: ANSWERS[action] };
@@ -569,7 +569,7 @@ class Presence implements Disposable {
   #open = 0;
   #told: PageState = "away";
 
-  /** What holds now. */
+  /** The current state. */
   get state(): PageState {
     if (this.#open > 0) return "open";
     return this.#expectations.size > 0 ? "expected" : "away";

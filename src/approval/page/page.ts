@@ -138,7 +138,7 @@ export class ApprovalPage {
    * Asks pages, or the `ApprovalClient` that is connected, about something that is no call of executed
    * code, such as a change of the setup. It can be allowed or denied as it is; neither is remembered.
    *
-   * @param call What is to be decided.
+   * @param call The call to decide on.
    * @param options What withdraws it.
    * @returns The decision, or the reason there is none. Never rejects.
    */
@@ -187,7 +187,7 @@ export const STYLE: PageFile = {
   text: () => asset("approval_page/page.css"),
 };
 
-/** What browsers show beside the title. */
+/** The icon that browsers show beside the title. */
 export const ICON: PageFile = {
   type: "image/svg+xml",
   text: () => asset("approval_page/icon.svg"),

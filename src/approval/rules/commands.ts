@@ -24,7 +24,7 @@ interface SimpleCommand {
 /** Anything else. */
 interface OtherText {
   readonly type: "other";
-  /** What makes it more than a simple command, as in "it has a |". */
+  /** The reason why it is more than a simple command, as in "it has a |". */
   readonly reason: string;
   /** Every word in the text, wherever it is. */
   readonly mentioned: readonly string[];
@@ -144,7 +144,7 @@ export function restrictsCommand(pattern: string, text: ShellText): Match {
   return match === "maybe" || !text.plain || mentions(items.slice(0, 1), text) ? "maybe" : "no";
 }
 
-/** An item of a pattern: what it says, and the same for matching. */
+/** An item of a pattern: its text, and the same for matching. */
 interface Item {
   readonly text: string;
   readonly glob: Glob;
@@ -233,18 +233,18 @@ const STARTING: ReadonlySet<string> = new Set(
   (
     // shells
     "ash bash busybox csh dash elvish fish ksh mksh nu pwsh rbash sh tcsh toybox yash zsh " +
-    // programs that start what stands behind their options
+    // programs that start the command after their options
     ". builtin bwrap catchsegv chroot chrt command dbus-run-session doas entr env exec expect fakeroot " +
     "find firejail flock gdb ionice ltrace nice nohup nsenter numactl parallel prlimit proot rlwrap " +
     "runcon runuser script setarch setpriv setsid source ssh start-stop-daemon stdbuf strace su sudo " +
     "systemd-run taskset time timeout torsocks unbuffer unshare valgrind watch xargs xvfb-run " +
-    // interpreters, and what runs packages
+    // interpreters, and programs that run packages
     "awk bun bunx bundle conda deno gawk julia lua make mawk nawk node npm npx osascript perl php " +
     "pipx pnpm poetry pypy python R Rscript ruby tclsh uv uvx yarn"
   ).split(" "),
 );
 
-/** Whether a program runs what is in its arguments, so that only a rule that names it may allow it. */
+/** Whether a program runs its arguments, so that only a rule that names it may allow it. */
 export function startsPrograms(name: string): boolean {
   const file = name.split("/").at(-1) ?? name;
   let end = file.length; // without a version, as in python3.11
@@ -252,7 +252,7 @@ export function startsPrograms(name: string): boolean {
   return STARTING.has(file) || STARTING.has(file.slice(0, end));
 }
 
-/** Whether a shell may run what is in a command's arguments. */
+/** Whether a shell may run a command's arguments. */
 function evaluates(name: string, args: readonly string[]): boolean {
   // The command after -exec needs its own rule, so a rule for find is not enough.
   if (name.split("/").at(-1) === "find") return args.some((word) => /^-(exec|ok)/.test(word));

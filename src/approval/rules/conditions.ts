@@ -49,7 +49,7 @@ export function foldersOf(condition: ArgumentCondition): readonly string[] {
   ];
 }
 
-/** What only the server knows, as many read `'{"a": 1}'` like `{"a": 1}`, and Go's decoder `"A"` like `"a"`. */
+/** Only the server knows: many read `'{"a": 1}'` like `{"a": 1}`, and Go's decoder `"A"` like `"a"`. */
 const UNKNOWN = Symbol("unknown");
 
 /** A value that a pointer or a name leads to. */
@@ -81,7 +81,7 @@ export function areOnIgnored(
 
 const INDEX = /^(0|[1-9]\d*)$/;
 
-/** The member of an object, unless it has another one that servers may take for it, or inherit it from. */
+/** The member of an object, unless servers may take another one for it, or inherit it from that. */
 function memberOf(object: ExactObject, name: string): Found {
   const wanted = folded(name);
   const isOther = (given: string) =>
@@ -164,7 +164,7 @@ function otherKind(value: ExactJson): Match {
   return value === null ? "no" : "maybe";
 }
 
-/** What servers may read as JSON; texts with many blanks, which code can send, are not looked through. */
+/** Text that servers may read as JSON. Texts with many blanks, which code can send, are not searched. */
 const LIKE_JSON = /^(?:\s{64}|\s*(?:[[{]|null(?:\s{64}|\s*$)))/;
 
 /** The match of a text that does not match as it is: many servers read it as JSON where that fits better. */

@@ -8,8 +8,13 @@ import { ConsentFile } from "./consent_file.ts";
 
 function consent(toolName: string): Consent {
   const call = { kind: "tool", serverName: "fs", toolName, arguments: { path: "x" } } as const;
-  const facets = [{ name: "command", about: "server", value: "npx fs", shown: "npx fs" }] as const;
-  return makeConsent({ call, facets, decision: "allow" }, "arguments");
+  const fingerprint = [{
+    name: "command",
+    about: "server",
+    value: "npx fs",
+    shown: "npx fs",
+  }] as const;
+  return makeConsent({ call, fingerprint, decision: "allow" }, "arguments");
 }
 
 const never = () => false;

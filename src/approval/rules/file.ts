@@ -44,7 +44,7 @@ const WORKSPACE_POLICY = ".ipybox/policy.json";
  *
  * The workspace's may have come with a repository: until the user accepts its text on this machine,
  * with `ipybox trust`, it allows nothing that the version which they accepted before does not allow, and
- * what either of the two denies is denied. A named file needs no acceptance.
+ * a call that either of the two denies is denied. A named file needs no acceptance.
  *
  * @param options The workspace, or a file to use instead.
  * @returns The joined policies, or `undefined` if there is no file.
@@ -125,7 +125,7 @@ export async function acceptedPolicy(workspace: string): Promise<string | undefi
   return (await OwnEntries.open(workspace, "policies")).entryOf(WORKSPACE_POLICY)?.text;
 }
 
-/** A policy as it was parsed, not as it is written: the file's layout could hide what counts. */
+/** A policy as it was parsed, not as it is written: the file's layout could hide rules. */
 export function shownPolicy({ document }: PolicySource): string {
   return JSON.stringify(document, null, 2);
 }

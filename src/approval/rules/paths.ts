@@ -51,7 +51,7 @@ export function pathJudge(
     if (real !== undefined) known.set(folder, real);
   }
   const isInside = (path: string, folder: string, { way, mayLook }: Looks): Match => {
-    if (!isPlain(path)) return "maybe"; // first: what follows may take long for other texts
+    if (!isPlain(path)) return "maybe"; // first: the rest is slow for other texts
     const [outer, inner] = [absolute(folder), resolve(path)];
     if (outer === undefined) return "maybe";
     const [innerWay, outerWay] = [way(inner), way(outer)];
@@ -60,7 +60,7 @@ export function pathJudge(
     const real = contains(realOuter, realInner);
     // Some file systems and servers treat these as the same
     if (!real && contains(folded(realOuter), folded(realInner))) return "maybe";
-    // A rule for a folder does not apply to what is hidden from code in it
+    // A rule for a folder does not apply to files in it that are hidden from code
     if (real && isHidden(realInner.slice(realOuter.length))) return "maybe";
     const written = contains(outer, inner) || contains(realOuter, inner);
     if (
@@ -101,7 +101,7 @@ const MAX_LINKS = 40;
 /** Paths that differ between processes: to their own folder, root or files. */
 const OF_PROCESS = /^\/(proc|dev\/fd|dev\/std[^/]*)(\/|$)/;
 
-/** Where a path leads, and through what. */
+/** Where a path leads, and the links on the way. */
 interface Way {
   /** The target, without links. Its last components may not exist yet. */
   readonly real: string;
@@ -116,7 +116,7 @@ function follow(path: string, mayLook: Looks["mayLook"]): Way | undefined {
   const names = namesOf(path);
   const links: string[] = [];
   let [real, ofProcess, isUnseen] = ["/", false, false];
-  let existing: string | undefined; // the last folder before what is missing
+  let existing: string | undefined; // the last folder before the missing part
   let fromLinks = 0; // how many of the names come from links
   for (let name = names.shift(); name !== undefined; name = names.shift()) {
     const isFromLink = fromLinks > 0;
@@ -168,7 +168,7 @@ function isCodes(
     if (folder === dirname(folder)) return false;
     if (!isWide(folder) && isFolder(join(folder, STATE_FOLDER))) return true;
   }
-  return true; // too deep to tell
+  return true; // too deep to decide
 }
 
 function realPath(path: string): string | undefined {
@@ -187,7 +187,7 @@ function isFolder(path: string): boolean {
   }
 }
 
-/** What a path is: `"unseen"` if Deno forbids to look, `"unknown"` if the system does. */
+/** The type of a path: `"unseen"` if Deno forbids to look, `"unknown"` if the system does. */
 function targetOf(
   path: string,
 ): { readonly path: string } | "none" | "missing" | "unseen" | "unknown" {

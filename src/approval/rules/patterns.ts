@@ -61,7 +61,7 @@ function placeOf(value: ExactJson): PatternTest | undefined {
   if (typeof value !== "string" || value.length > MAX_LENGTH) return undefined;
   if (value.startsWith("/")) {
     const folder = isFolder(value) ? value : dirname(value);
-    // What a person could misread is not proposed
+    // Never propose text that a person could misread
     return isWide(folder) || visibleCode(folder) !== folder ? undefined : { path: folder };
   }
   const url = /^https?:\/\//.test(value) ? URL.parse(value) : null;

@@ -42,7 +42,7 @@ export interface RuleFinding {
   readonly effect: PolicyEffect;
   /** Whether it matches. */
   readonly match: Match;
-  /** What is uncertain, if it may match. */
+  /** The uncertain part, if it may match. */
   readonly doubt?: string;
   /** The reason that the rule gives. */
   readonly reason?: string;

@@ -107,7 +107,7 @@ async function showFiles(
   options.io.err(`Whole output: ${fileLink(wholeText.path, options.io)}`);
 }
 
-/** What cells gave together; how the last one ended is how they ended. */
+/** The joint outcome of cells, which ended as the last one did. */
 function joined(before: Outcome, last: Partial<Outcome> & Omit<ExecutionResult, "html">): Outcome {
   const texts = [before.text, last.text].filter((text) => text !== null);
   return {
@@ -175,7 +175,7 @@ async function follow(
 /**
  * Prints output as it arrives, and ends an unfinished line before others print.
  *
- * During a question, output is held back, because code must not write over what is being decided.
+ * During a question, output is held back, because code must not write over the request.
  * Output beyond 16 MiB is dropped, because a person may take long and code must not fill the
  * memory.
  */
@@ -287,7 +287,7 @@ function outcomeOf(error: unknown): Outcome | undefined {
   const shown = { text, images, outputs, ...(wholeText === undefined ? {} : { wholeText }) };
   if (error instanceof CodeExecutionError) {
     const { ename, evalue, traceback } = error;
-    // A script may end with sys.exit(): only its argument tells whether it succeeded.
+    // A script may end with sys.exit(): only its argument says whether it succeeded.
     if (ename === "SystemExit" && ["", "0", "None"].includes(evalue)) {
       return { status: "ok", ...shown };
     }

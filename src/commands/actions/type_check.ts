@@ -6,7 +6,7 @@ import { PrivateFolder } from "../../files/private_folder.ts";
 import { typeCheckerOf } from "../../python/environment.ts";
 import { programOf } from "../../process/program.ts";
 import { runProgram } from "../../process/run_program.ts";
-import { readBeneath } from "../../files/beneath.ts";
+import { readInside } from "../../files/inside_folder.ts";
 import { isPlainFolder } from "../../files/safe.ts";
 import { isOwnProgram } from "../../sandbox/workspace.ts";
 
@@ -127,7 +127,7 @@ async function copyPython(workspace: string, copy: string, top: string): Promise
       if (!isFile || !/\.pyi?$/.test(name)) continue;
       if (++files > MAX_FILES) throw new Error(`${top} has more than ${MAX_FILES} files`);
       const parts = [...folder.split("/"), name];
-      const bytes = await readBeneath(workspace, parts, MAX_FILE_BYTES);
+      const bytes = await readInside(workspace, parts, MAX_FILE_BYTES);
       if (bytes === undefined) continue;
       room -= bytes.length;
       if (room < 0) throw new Error(`${top} has more than ${MAX_BYTES / 2 ** 20} MiB of Python`);

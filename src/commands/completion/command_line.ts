@@ -1,4 +1,4 @@
-/** What can be typed after `ipybox`, as shells need it. All of it comes from the commands themselves. */
+/** The words that can follow `ipybox`, as shells need them. All come from the commands themselves. */
 import { type CommandEntry, HELP_OPTION, type OptionSpec } from "../command.ts";
 
 /** The command line, for shells. */
@@ -8,18 +8,18 @@ export interface CommandLine {
   readonly commands: readonly CommandWords[];
 }
 
-/** What can be typed after a command's name. */
+/** The words that can follow a command's name. */
 export interface CommandWords {
   readonly name: string;
   readonly summary: string;
   readonly options: readonly OptionWords[];
-  /** What its first argument can be, besides what only the user knows. */
+  /** The values of its first argument that are known beforehand. */
   readonly actions: readonly string[];
   /** Whether its arguments are files. */
   readonly takesFiles: boolean;
 }
 
-/** What can be typed for an option. */
+/** An option, for shells. */
 export interface OptionWords {
   /** `--name`, and its letter with a hyphen. */
   readonly forms: readonly string[];
@@ -75,7 +75,7 @@ function filesIn(name: string): "file" | "folder" | undefined {
   return /\bDIR\b/.test(name) ? "folder" : undefined;
 }
 
-/** What a command's arguments can be, by its usage: words in small letters are typed as they are. */
+/** The arguments in a command's usage: words in small letters are typed as they are. */
 function argumentsOf(usage: string): Pick<CommandWords, "actions" | "takesFiles"> {
   const firsts = usage.split("\n").map((form) => form.split(" ", 1)[0] ?? "");
   const isFirst = (word: string, at: number): boolean => firsts.indexOf(word) === at;

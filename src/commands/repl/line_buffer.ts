@@ -153,7 +153,7 @@ const MAX_WORD = 1000;
 
 const IN_WORD = /^[\p{L}\p{N}_]$/u;
 
-/** What the terminal shows while code is typed. */
+/** The terminal's rows while code is typed. */
 export interface LineView {
   /** The beginning of the first line. */
   readonly prompt: string;
@@ -240,7 +240,7 @@ export function layout(view: LineView, columns: number): Layout {
   return { rows, ...place };
 }
 
-/** Draws code that is being typed, replacing what it drew before. */
+/** Draws code that is being typed, replacing its last drawing. */
 export class LineScreen {
   readonly #write: (text: string) => void;
   readonly #size: typeof terminalSize;

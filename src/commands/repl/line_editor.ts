@@ -35,7 +35,7 @@ export class LineEditor {
   #buffer = new LineBuffer();
   #prompt = "";
   #active = false;
-  /** What others will write once the terminal is no longer lent to an editor. */
+  /** Text to write once the terminal is no longer lent to an editor. */
   #held: (() => void)[] | undefined;
   #isAfterCtrlX = false;
   #search: Search | undefined;
@@ -85,7 +85,7 @@ export class LineEditor {
     if (this.#active) this.#draw();
   }
 
-  /** Redraws below what a shell wrote while it had the terminal. */
+  /** Redraws below the text that a shell wrote while it had the terminal. */
   resume(): void {
     if (!this.#active) return;
     this.#options.write(PASTE_ON);
@@ -197,7 +197,7 @@ export class LineEditor {
     this.aside(() => write(choiceRows(choices, size().columns)));
   }
 
-  /** Lends the terminal to an editor, and takes what was edited there. */
+  /** Lends the terminal to an editor, and takes the edited text. */
   async #edit(): Promise<void> {
     const { write, edit } = this.#options;
     this.#screen.clear();

@@ -11,7 +11,7 @@ const COLORS = {
 } as const;
 
 /**
- * The colors of code that is being typed. What is not Python is left plain, such as commands after
+ * The colors of code that is being typed. Anything but Python is left plain, such as commands after
  * `!`.
  *
  * IPython's own lexers are in the kernel, which may be busy, and parsers of Python know no magics.
@@ -49,13 +49,13 @@ const CELL_MAGIC = /^\s*(?<name>%%\w+)/;
 /** Magics that Python follows. */
 const TAKES_PYTHON = /^%{1,2}(?:capture|memit|prun|time|timeit)$/;
 
-/** What makes a keyword of names that are none elsewhere. */
+/** The contexts in which ordinary names are keywords. */
 const SOFT_KEYWORD = /(?:match|case)[ \t]+[^\s=.,:)\]].*:|type[ \t]+\w+[ \t]*[=[]/y;
 
 /** How far ahead a `=` is looked for. */
 const MAX_GAP = 80;
 
-/** What is being read. Strings have fields of code, as `f"{x:>{width}}"` does, and these have formats. */
+/** The construct being read. Strings such as `f"{x:>{width}}"` have fields of code, and these have formats. */
 type Frame =
   | { readonly kind: "code"; brackets: number }
   | { readonly kind: "string"; readonly quote: string; readonly isFormatted: boolean }

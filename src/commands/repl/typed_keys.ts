@@ -10,7 +10,7 @@ export type Key =
   /** The terminal is gone. */
   | { readonly type: "end" };
 
-/** What a terminal puts around pasted text after {@linkcode PASTE_ON}. */
+/** The marks that a terminal puts around pasted text after {@linkcode PASTE_ON}. */
 const PASTE_START = "\x1b[200~";
 const PASTE_END = "\x1b[201~";
 

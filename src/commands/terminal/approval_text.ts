@@ -1,5 +1,5 @@
 /**
- * What a person at a terminal sees of a request for approval.
+ * A request for approval as a person at a terminal sees it.
  *
  * Each row with text of code or a server starts with a mark, so that none of it can imitate ipybox.
  */
@@ -21,7 +21,7 @@ export interface ShownRequest {
   readonly request: ApprovalRequest;
   readonly argumentsJson: string;
   readonly columns: number;
-  /** Whether what differs may be colored. */
+  /** Whether differences may be colored. */
   readonly color?: boolean;
 }
 

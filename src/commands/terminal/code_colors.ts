@@ -7,7 +7,7 @@ const SEQUENCE = /\x1b\[([\d;:]{0,64})m/;
 const UNFINISHED = /\x1b(?:\[[\d;:]{0,64})?$/;
 const RESET = "\x1b[0m";
 
-/** What an SGR parameter sets or, as `""`, ends. Bold is ipybox's own, and nothing hides or blinks. */
+/** The style that an SGR parameter sets or, as `""`, ends. Bold is ipybox's own; nothing hides or blinks. */
 const ATTRIBUTES: readonly (readonly [code: RegExp, attribute: string, ends: RegExp])[] = [
   [/^(?:3[0-7]|9[0-7])$/, "foreground", /^39$/],
   [/^(?:4[0-7]|10[0-7])$/, "background", /^49$/],
@@ -22,8 +22,8 @@ const MIXED = /^(?:5;\d{1,3}|2;\d{1,3};\d{1,3};\d{1,3})(?=;|$)/;
 
 /**
  * Passes the colors of code's output on to a terminal, and shows all else of it like
- * {@linkcode printableOutput}. What is passed is written anew; each row begins with what holds, and
- * ends without it, so that no color gets into what ipybox writes.
+ * {@linkcode printableOutput}. Accepted ones are written anew; each row begins with the current style, and
+ * ends without it, so that no color gets into ipybox's own text.
  */
 export class CodeColors {
   readonly #set = new Map<string, string>();
@@ -42,7 +42,7 @@ export class CodeColors {
     }).join("");
   }
 
-  /** What is left at the end of the output. */
+  /** The rest at the end of the output. */
   end(): string {
     const rest = printableOutput(this.#unfinished);
     this.#unfinished = "";

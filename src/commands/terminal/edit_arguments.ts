@@ -60,7 +60,7 @@ export async function editArguments(
   }
 }
 
-/** Determines what to edit, and asks if there is a choice. */
+/** Determines the text to edit, and asks if there is a choice. */
 async function choose(
   request: ApprovalRequest,
   args: ExactObject,

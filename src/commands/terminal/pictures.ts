@@ -30,7 +30,7 @@ export function picturesOf(parsed: ParsedArgs, io: CommandIo): PictureProtocol |
   return protocol;
 }
 
-/** Terminals by what they set for their programs. What passes on SSH comes first. */
+/** Terminals, by the variables that they set for programs. Those that SSH passes on come first. */
 const TERMINALS: readonly (readonly [name: string, value: RegExp, protocol: PictureProtocol])[] = [
   ["TERM", /^xterm-(?:kitty|ghostty)$/, "kitty"],
   ["LC_TERMINAL", /^iTerm2$/, "iTerm2"],
@@ -53,7 +53,7 @@ export function protocolOf(
 export function fileLink(path: string, io: Pick<CommandIo, "links">): string {
   const text = printable(path);
   if (!io.links) return text;
-  // Over SSH, the name tells the terminal that the file is not on its own machine.
+  // Over SSH, the name shows the terminal that the file is not on its own machine.
   const host = encodeURIComponent(Deno.hostname());
   return `\x1b]8;;file://${host}${pathToFileURL(path).pathname}\x1b\\${text}\x1b]8;;\x1b\\`;
 }
@@ -80,7 +80,7 @@ interface Picture {
   readonly height: number;
 }
 
-/** What makes a terminal show a picture below the row of the cursor. Nothing of it but base64 is from code. */
+/** The sequence that shows a picture below the row of the cursor. Only its base64 is from code. */
 function inline(
   png: Picture,
   protocol: PictureProtocol,

@@ -136,7 +136,7 @@ function marked(question: string): string {
  * During a question, keys are read one by one: otherwise, the system would keep the beginning of a
  * line from before the question and prepend it to the answer.
  *
- * After the first question, reading continues and drops what nobody waits for: an answer that was
+ * After the first question, reading continues and drops lines that nobody waits for: an answer that was
  * typed ahead, or after its question was withdrawn, must not approve the next call. Only after an
  * answer, reading pauses for a moment in which the asker may lend the terminal to another program.
  */

@@ -192,7 +192,7 @@ async function protectedResource(
     fetchFn,
   )
     .catch((error: unknown) => {
-      // Only the message tells the SDK's error for a missing document from others. Without a
+      // Only its message distinguishes the SDK's error for a missing document from others. Without a
       // document, the server itself issues the tokens, as servers of the oldest kind do.
       if (error instanceof TypeError) throw error;
       return undefined;

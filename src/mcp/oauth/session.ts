@@ -291,7 +291,7 @@ export function checkedScope(text: string | undefined): string | undefined {
     : undefined;
 }
 
-/** What a login's scopes are chosen from. */
+/** The sources of a login's scopes. */
 interface ScopeSources {
   /** The user's setting. */
   readonly configured?: string;

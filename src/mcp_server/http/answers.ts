@@ -13,7 +13,7 @@ export function rpcError(
   return Response.json(body, { status, headers: { ...headers, "cache-control": "no-store" } });
 }
 
-/** What {@linkcode untilSent} does at the end of a response. */
+/** The actions of {@linkcode untilSent} at the end of a response. */
 interface UntilSentOptions {
   /** Disposed of when the response ends, however it ends. */
   readonly use: Disposable;

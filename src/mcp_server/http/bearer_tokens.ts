@@ -73,5 +73,5 @@ function hasAny(settings: OwnerSettings): boolean {
   return Object.values(settings).some((setting) => setting !== undefined);
 }
 
-/** What RFC 6750 allows in a token. */
+/** The characters that RFC 6750 allows in a token. */
 const TOKEN = /^[A-Za-z0-9._~+/=-]{16,1000}$/;

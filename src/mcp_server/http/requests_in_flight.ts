@@ -1,4 +1,4 @@
-import { Refused } from "../../calls/door.ts";
+import { Refused } from "../../calls/http_checks.ts";
 
 /** How many requests a token may have in flight for each session that it may have. */
 const FOR_EACH_SESSION = 64;

@@ -1,5 +1,5 @@
 import { assertThrows } from "@std/assert";
-import { Refused } from "../../calls/door.ts";
+import { Refused } from "../../calls/http_checks.ts";
 import { RequestsInFlight } from "./requests_in_flight.ts";
 
 const MIB = 2 ** 20;

@@ -1,8 +1,8 @@
 import { limitedLogger, type Logger } from "../../base/log.ts";
-import { LastingServer } from "../../base/lasting_server.ts";
+import { HttpServer } from "../../base/http_server.ts";
 import { beginWork, watchStalls } from "../../base/stalls.ts";
 import { LOOPBACK_HOSTS } from "../../base/tokens.ts";
-import { declaredLength, readJsonBody, Refused } from "../../calls/door.ts";
+import { declaredLength, readJsonBody, Refused } from "../../calls/http_checks.ts";
 import type { JsonLimits } from "../../json/measure.ts";
 import { parseJson } from "../../json/plain.ts";
 import type { ServerForOptions } from "../connection.ts";
@@ -17,7 +17,7 @@ import { type SessionPool, TooManySessionsError } from "./sessions.ts";
 
 export interface HttpMcpServerOptions {
   readonly pool: SessionPool;
-  /** Who may use it; `undefined` admits everyone who can reach it. */
+  /** The tokens of its clients; `undefined` admits everyone who can reach it. */
   readonly tokens: BearerTokens | undefined;
   readonly hostname: string;
   /** 0 for any free port. */
@@ -50,10 +50,10 @@ export class HttpMcpServer implements AsyncDisposable {
   readonly #hosts: ReadonlySet<string>;
   readonly #legacy: LegacySessions;
   readonly #modern: ModernHandlers;
-  readonly #server: LastingServer;
+  readonly #server: HttpServer;
   readonly #stalls: Disposable;
   readonly #inFlight: RequestsInFlight;
-  /** Receives what clients can make fail at will. */
+  /** Receives failures that clients can cause at will. */
   readonly #log: Logger;
 
   constructor(options: HttpMcpServerOptions) {
@@ -64,7 +64,7 @@ export class HttpMcpServer implements AsyncDisposable {
     this.#legacy = new LegacySessions(pool, { version, extend });
     this.#modern = new ModernHandlers(pool, { version, extend }, log);
     const handler = (request: Request) => this.#handle(request);
-    this.#server = new LastingServer({ hostname, port, handler, log });
+    this.#server = new HttpServer({ hostname, port, handler, log });
     // `localhost` has two addresses: another user could have this port of the other one.
     const host = hostname === "localhost" ? this.#server.addr.hostname : hostname;
     const name = host.includes(":") ? `[${host}]` : host;

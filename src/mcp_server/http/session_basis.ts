@@ -15,7 +15,7 @@ import { ServerRegistry } from "../../servers/registry.ts";
 import { startsUnasked } from "../../servers/start_evidence.ts";
 import type { SessionOptions } from "../session.ts";
 
-/** What a workspace's sessions are created from. */
+/** The basis of a workspace's sessions. */
 export interface SessionBasisOptions {
   readonly workspace: string;
   readonly session: SessionOptions;
@@ -75,7 +75,7 @@ export async function basisOf(options: SessionBasisOptions): Promise<string> {
   ]);
 }
 
-/** What a session hides. A file that was replaced since is another one, and not hidden. */
+/** The files that a session hides. A replaced file is another one, and not hidden. */
 async function hiddenIn(project: string, workspace: string): Promise<readonly unknown[]> {
   const folder = await Deno.realPath(project);
   const python = await hostPython(workspace);

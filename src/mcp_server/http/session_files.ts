@@ -1,16 +1,22 @@
 import { ConfigError, EnvironmentNotReadyError } from "../../base/errors.ts";
 import { Deadline } from "../../base/deadline.ts";
 import { abortable } from "../../base/signals.ts";
-import { BODY_TIMEOUT_MS, Refused, requireMethod, tooLarge, tooSlow } from "../../calls/door.ts";
 import {
-  BeneathError,
+  BODY_TIMEOUT_MS,
+  Refused,
+  requireMethod,
+  tooLarge,
+  tooSlow,
+} from "../../calls/http_checks.ts";
+import {
   type Entry,
-  listBeneath,
-  openBeneath,
+  listInside,
+  openInside,
+  PathError,
   pathParts,
-  writeBeneath,
-} from "../../files/beneath.ts";
-import type { FarWorkspace } from "../../kernel/far_workspace.ts";
+  writeInside,
+} from "../../files/inside_folder.ts";
+import type { RemoteWorkspace } from "../../kernel/remote_workspace.ts";
 import { untilSent } from "./answers.ts";
 import type { SessionPool } from "./sessions.ts";
 
@@ -38,7 +44,7 @@ export async function serveFiles(
     const isFolder = path === "" || path.endsWith("/");
     const parts = path === "" ? [] : pathParts(decoded(isFolder ? path.slice(0, -1) : path));
     if (parts[0] === OWN_STATE) throw new Refused(403, `Clients cannot access ${OWN_STATE}`);
-    const far = await pooled.session.farWorkspace();
+    const far = await pooled.session.remoteWorkspace();
     if (isFolder || request.method !== "PUT") {
       requireMethod(request, "GET");
       if (isFolder) {
@@ -53,23 +59,23 @@ export async function serveFiles(
     if (parts[0] === GENERATED) throw new Refused(403, `${GENERATED} is generated`);
     const body = request.body ?? new Blob([]).stream();
     const pieces = uploadedPieces(body);
-    if (far === undefined) await writeBeneath(pooled.folder, parts, pieces);
+    if (far === undefined) await writeInside(pooled.folder, parts, pieces);
     else await far.write(parts, pieces);
     return new Response(null, { status: 204 });
   } catch (error) {
     if (error instanceof ConfigError) throw new Refused(409, error.message);
     if (error instanceof EnvironmentNotReadyError) throw new Refused(503, error.message);
-    if (!(error instanceof BeneathError)) throw error;
+    if (!(error instanceof PathError)) throw error;
     throw new Refused(error.reason === "missing" ? 404 : 403, error.message);
   }
 }
 
 /** The entries of a folder: those of the code's workspace, and those that ipybox has stored here. */
 async function entriesOf(parts: readonly string[], { here, far }: Places): Promise<Entry[]> {
-  const own = await unlessMissing(listBeneath(here, parts));
+  const own = await unlessMissing(listInside(here, parts));
   const there = await unlessMissing(far?.list(parts));
   const found = there ?? own;
-  if (found === undefined) throw new BeneathError("missing", `${parts.join("/")} does not exist`);
+  if (found === undefined) throw new PathError("missing", `${parts.join("/")} does not exist`);
   const names = new Set(there?.map(({ name }) => name));
   const others = there === undefined ? [] : own?.filter(({ name }) => !names.has(name)) ?? [];
   const hidden = parts.length === 0 ? OWN_STATE : undefined;
@@ -81,7 +87,7 @@ async function unlessMissing<T>(found: Promise<T> | undefined): Promise<T | unde
   try {
     return await found;
   } catch (error) {
-    if (error instanceof BeneathError && error.reason === "missing") return undefined;
+    if (error instanceof PathError && error.reason === "missing") return undefined;
     throw error;
   }
 }
@@ -89,7 +95,7 @@ async function unlessMissing<T>(found: Promise<T> | undefined): Promise<T | unde
 /** Where a session's files are. */
 interface Places {
   readonly here: string;
-  readonly far: FarWorkspace | undefined;
+  readonly far: RemoteWorkspace | undefined;
 }
 
 /** A file of the code's workspace, or one that ipybox has stored here, such as an image. */
@@ -100,9 +106,9 @@ async function contentOf(
   try {
     if (far !== undefined) return await far.read(parts);
   } catch (error) {
-    if (!(error instanceof BeneathError) || error.reason !== "missing") throw error;
+    if (!(error instanceof PathError) || error.reason !== "missing") throw error;
   }
-  return (await openBeneath(here, parts)).bytes;
+  return (await openInside(here, parts)).bytes;
 }
 
 /** Code may have written the file, so no browser should render it as a page. */
@@ -123,7 +129,7 @@ function decoded(path: string): string {
 
 const MAX_UPLOAD_BYTES = 2 ** 30;
 
-/** Yields an upload's bytes. What is not wanted is left, as `readWhole()` says. */
+/** Yields an upload's bytes. Unwanted ones are left unread, as in `readWhole()`. */
 export async function* uploadedPieces(
   body: ReadableStream<Uint8Array>,
 ): AsyncGenerator<Uint8Array> {

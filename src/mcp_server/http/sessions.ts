@@ -2,7 +2,7 @@ import { cp } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import type { Elsewhere } from "../../approval/page/desk.ts";
+import type { OtherSessions } from "../../approval/page/desk.ts";
 import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
 import { Deadline } from "../../base/deadline.ts";
@@ -96,7 +96,7 @@ export interface PooledSession {
   readonly id: string;
   readonly session: Session;
   readonly folder: string;
-  /** What its client said of itself, in the older era. */
+  /** Its client's description of itself, in the older era. */
   readonly initialize: Note["initialize"];
   /** Marks it as in use until disposed. */
   use(): Disposable;
@@ -110,7 +110,7 @@ export class TooManySessionsError extends Error {
 
 const shown = z.string().transform((text) => text.slice(0, 100));
 
-/** What a client of the older era said of itself, as far as tools need it. */
+/** An older client's description of itself, as far as tools need it. */
 export const initializeSchema = z.object({
   protocolVersion: shown,
   capabilities: z.object({
@@ -128,7 +128,7 @@ const noteSchema = z.object({
   initialize: initializeSchema.optional(),
 });
 
-/** What is known about a session when it is opened. */
+/** The facts known about a session when it is opened. */
 type Note = Readonly<z.infer<typeof noteSchema>>;
 
 /** A durable session that a previous server left. */
@@ -149,7 +149,7 @@ interface Created {
 
 /** A session that was started ahead, with a running kernel. */
 interface ReadySession extends Created, AsyncDisposable {
-  /** What it is based on: see {@linkcode basisOf}. */
+  /** Its basis: see {@linkcode basisOf}. */
   readonly basis: string;
 }
 
@@ -391,7 +391,7 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /** The other sessions of its owner. */
-  async #others(own: string): Promise<Elsewhere> {
+  async #others(own: string): Promise<OtherSessions> {
     const owner = this.#entries.get(own)?.owner;
     const others = [...this.#entries.values()].filter((entry) =>
       entry.id !== own && entry.owner === owner
@@ -455,7 +455,7 @@ export class SessionPool implements AsyncDisposable {
     return { id, session, place, basis, [Symbol.asyncDispose]: end };
   }
 
-  /** What new sessions are based on; those started ahead must not differ. */
+  /** The basis of new sessions; those started ahead must not differ. */
   get #basis(): SessionBasisOptions {
     const { session, workspace } = this.#options;
     return { workspace, session: { ...session, ...this.#shared() } };

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeTime } from "../../../tests/support/fake_time.ts";
-import { Refused } from "../../calls/door.ts";
+import { Refused } from "../../calls/http_checks.ts";
 import { uploadedPieces } from "./session_files.ts";
 
 Deno.test("uploadedPieces() refuses a body of which nothing comes, and one without an end", async () => {

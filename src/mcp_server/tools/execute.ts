@@ -81,7 +81,7 @@ interface FollowOptions {
   readonly taskPrefix?: string | undefined;
 }
 
-/** Waits for a cell as long as its client does, and has the user asked what it asks. */
+/** Waits for a cell as long as its client does, and passes its questions to the user. */
 async function follow(
   find: (work: Preparation) => Promise<CellRun>,
   { session, server, ctx, work, progress }: ToolRequest,

@@ -11,13 +11,13 @@ export interface Change {
   readonly tool: string;
   /** Its parameters, normalized. */
   readonly parameters: Readonly<Record<string, unknown>>;
-  /** What the audit log records instead, if they may contain secrets. */
+  /** Recorded in the audit log instead, if the arguments may contain secrets. */
   readonly noted?: Readonly<Record<string, unknown>>;
   /** The question for the user; absent if nobody needs to be asked. */
   readonly question?: ChangeQuestion;
 }
 
-/** What the user sees of a change. */
+/** A change as the user sees it. */
 interface ChangeQuestion {
   /** The change, with all parameters. */
   readonly description: string;
@@ -25,7 +25,7 @@ interface ChangeQuestion {
   readonly what: string;
   /** How the user can make the change without the client. */
   readonly byHand: string;
-  /** What the tool does, if the parameters do not say. */
+  /** Describes the change, if the parameters do not. */
   readonly effect?: string;
 }
 

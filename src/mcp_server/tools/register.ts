@@ -9,7 +9,7 @@ import {
   type StdioServerParams,
   WORKSPACE_VARIABLE,
 } from "../../mcp/params.ts";
-import { launchText } from "../../servers/facets.ts";
+import { launchText } from "../../servers/fingerprint.ts";
 import { reachText, startEvidence } from "../../servers/start_evidence.ts";
 import { foreignBlock } from "../../approval/call_text.ts";
 import { addTool, type ToolHost } from "../tool.ts";
@@ -62,7 +62,7 @@ export function registerRegister(host: ToolHost): void {
       parameters: { server_name: name, server_params: params },
       noted: { server_name: name, server: launch }, // without the values of variables and headers
       question: {
-        // All of it, as JSON: what is shown is exactly what will be started.
+        // All of it, as JSON: the user sees exactly the server that will be started.
         description: `Register the MCP server "${name}"? It is started or reached like this, ` +
           `outside the code's sandbox:\n\n${
             foreignBlock(JSON.stringify(params, null, 2).split("\n"))

@@ -52,7 +52,7 @@ const MAX_CHARS = 12_000;
 const DETAILS = ["names", "signatures", "full"] as const;
 type Detail = typeof DETAILS[number];
 
-/** Adds `search_tools`, and gives what names the servers in its description. */
+/** Adds `search_tools`, and returns the function that names the servers in its description. */
 export function registerSearch(host: ToolHost): (servers: readonly string[]) => void {
   const tool = addTool(host, "search_tools", {
     title: "Search tools",

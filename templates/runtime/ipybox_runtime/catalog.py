@@ -1,4 +1,4 @@
-"""What MCP servers offer in addition to tools: resources and prompts."""
+"""Resources and prompts of MCP servers."""
 
 from __future__ import annotations
 

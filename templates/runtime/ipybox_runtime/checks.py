@@ -308,7 +308,7 @@ class _Run:
         path: str,
         out: _Verdict,
     ) -> int:
-        """How many alternatives match. What the matching ones evaluated is recorded."""
+        """How many alternatives match. The properties and items that those evaluated are recorded."""
         count = 0
         for part in parts:
             verdict = check(value, part, path)

@@ -1,4 +1,4 @@
-"""What tools return: text, images, audio, resources and structured content."""
+"""The results of tools: text, images, audio, resources and structured content."""
 
 from __future__ import annotations
 

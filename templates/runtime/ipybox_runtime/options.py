@@ -16,7 +16,7 @@ class ToolProgress:
         self.progress: float = report["progress"]
         #: The total, if the server knows it.
         self.total: Optional[float] = report.get("total")
-        #: What is being done.
+        #: The current work.
         self.message: Optional[str] = report.get("message")
 
     def __repr__(self) -> str:

@@ -59,7 +59,7 @@ class OutputModel(Model):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What `dict()` looks for, which otherwise loops; a field of that name goes first."""
+            """The `keys` that `dict()` looks for: without, it loops; a field of that name goes first."""
             try:
                 return super().__getattr__(name)
             except AttributeError:
@@ -77,7 +77,7 @@ class OutputModel(Model):
 
 
 class _Beside:
-    """What a tool sent beside a structured result. It is ignored when results are compared."""
+    """The content beside a structured result. It is ignored when results are compared."""
 
     def __init__(self, result: ToolResult | None = None) -> None:
         self.result = result

@@ -57,7 +57,7 @@ def begin(config_json: str) -> None:
     """Empty the kernel's folder, to which code of an earlier kernel could write."""
     shell, folder = _shell(), os.environ["IPYBOX_KERNEL_FOLDER"]
     if os.path.lexists(folder):
-        # Only moved: the gateway removes it, which may take a while.
+        # Only moved: the gateway removes it, which may be slow.
         os.rename(folder, os.path.join(tempfile.mkdtemp(dir=os.path.dirname(folder)), "old"))
     os.makedirs(os.path.join(folder, "tmp"), mode=0o700)
     os.makedirs(os.path.join(shell.profile_dir.location, "db"))

@@ -1,4 +1,4 @@
-"""Tells the runtime which code is running, so that calls can report the line that makes them."""
+"""Records which code is running, so that calls can report the line that makes them."""
 
 import os
 import tempfile

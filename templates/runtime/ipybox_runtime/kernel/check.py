@@ -1,4 +1,4 @@
-"""Analyzes code before it runs: what only the kernel can know, for the check on the host."""
+"""Analyzes code before it runs: collects facts that only the kernel can know, for the check on the host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NAMES_LIMIT = 2000
 _declared: set[str] = set()
 #: Names of attributes that cells so far may have set, on any object.
 _written: set[str] = set()
-#: Names in strings and keywords of cells so far: what runs may set global names after them.
+#: Names in strings and keywords of cells so far: running code may set global names after them.
 _mentioned: set[str] = set()
 
 
@@ -123,7 +123,7 @@ class _Look:
         }
 
     def _undefined(self, bound: set[str]) -> Iterator[dict[str, Any]]:
-        """Names that nothing has set. What runs before a name, and mentions it, may set it."""
+        """Names that nothing has set. Code that runs before a name, and mentions it, may set it."""
         known = (self._namespace, vars(builtins), bound)
         branches = self._branches()
         first = self._first(_may_set_names)
@@ -343,7 +343,7 @@ _BRANCHING = {"AsyncFor", "For", "If", "IfExp", "Match", "Try", "TryStar", "Whil
 
 
 def _words_in(node: ast.AST) -> list[str]:
-    """What may be names, in a string or as a keyword."""
+    """The possible names in a string or a keyword."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return re.findall(r"[^\W\d]\w*", node.value)
     return [node.arg] if isinstance(node, ast.keyword) and node.arg else []
@@ -412,7 +412,7 @@ def _walked(nodes: list[Any]) -> Iterator[ast.AST]:
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """What a statement imports from `mcptools`, with the names that it binds."""
+    """The imports of a statement from `mcptools`, with the names that it binds."""
     if isinstance(node, ast.Import):
         for one in node.names:
             if one.name.split(".")[0] == _PACKAGE:

@@ -25,13 +25,13 @@ _KILLED = re.compile(r"SIGKILL|terminated abruptly|exited unexpectedly|exit code
 _RESERVE = 32 << 20
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 
-#: What is said of a host whose name means nothing in the sandbox, and of a host that its proxy refuses.
+#: Errors about a host whose name cannot be resolved in the sandbox, and a host that its proxy refuses.
 _NO_NAME = re.compile(
     r"name resolution|Name or service not known|nodename nor servname|Network is unreachable"
 )
 _REFUSED = "Tunnel connection failed: 403"
 
-#: What asyncio and anyio say of a loop that runs already.
+#: Errors of asyncio and anyio about a loop that runs already.
 _LOOP_RUNS = re.compile(
     r"cannot be called from a running event loop|event loop is already running"
     r"|another loop is running|Already running asyncio in this thread"

@@ -66,7 +66,7 @@ def _how(packages: Sequence[str], installer: str) -> str:
 
 
 def _packages_of(command: str) -> list[str]:
-    """The packages that `command` was to install, as far as their names are on it."""
+    """The packages that `command` would install, as far as it names them."""
     found = _INSTALL.search(command)
     if found is None:
         return []

@@ -32,7 +32,7 @@ def _is_task_of_code(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__")).partition(".")[0] not in _OF_KERNEL
 
 
-#: What calls the tasks and callbacks of a loop.
+#: The function that calls the tasks and callbacks of a loop.
 _LOOP: dict[CodeType, _Judge] = {asyncio.Handle._run.__code__: _is_task_of_code}
 
 
@@ -58,7 +58,7 @@ def describe(error: object) -> None:
 
 
 def _callers_of_code(shell: Any) -> dict[CodeType, _Judge]:
-    """Return what calls executed code and handles its ``KeyboardInterrupt``, and how to tell the code."""
+    """Return the callers of executed code that handle its ``KeyboardInterrupt``, and tests for it."""
     kind, kernel = shell.__class__, shell.kernel.__class__
     format_traceback = shell.InteractiveTB.__class__.structured_traceback.__code__
 

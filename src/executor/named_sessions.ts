@@ -16,7 +16,7 @@ interface NamedSessionOptions extends OwnExecutorOptions {
 /** A named durable session. */
 interface NamedSession {
   readonly executor: CodeExecutor;
-  /** What had this name before: nothing, the session itself, or a session that was lost. */
+  /** The earlier owner of the name: nothing, the session itself, or a session that was lost. */
   readonly before: "nothing" | "itself" | "lost";
 }
 

@@ -1,4 +1,4 @@
-import type { CallElsewhere, Elsewhere } from "../approval/page/desk.ts";
+import type { OtherSessions, PendingCall } from "../approval/page/desk.ts";
 import type { Logger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { CallJournal } from "../calls/journal.ts";
@@ -13,10 +13,10 @@ interface OwnSession {
 }
 
 /** The calls that wait for a decision in the workspace's other durable sessions. */
-export async function callsElsewhere(
+export async function callsOfOthers(
   workspace: string,
   { id: own, log }: OwnSession,
-): Promise<Elsewhere> {
+): Promise<OtherSessions> {
   try {
     const sessions = await listSessions(workspace);
     const others = sessions.filter(({ id, status }) => id !== own && status !== undefined);
@@ -31,7 +31,7 @@ export async function callsElsewhere(
 async function waitingIn(
   { id, record, status }: ListedSession,
   log: Logger,
-): Promise<CallElsewhere[]> {
+): Promise<PendingCall[]> {
   const isAttached = status?.attached ?? false;
   try {
     const waiting = await CallJournal.waitingIn(folderOf(id));

@@ -1,8 +1,8 @@
-import { isoTime } from "../files/beneath.ts";
+import { isoTime } from "../files/inside_folder.ts";
 import { z } from "zod";
 import { joinBytes } from "../base/bytes.ts";
 import type { ByteStream } from "../base/streams.ts";
-import { BeneathError, type Entry, MAX_ENTRIES } from "../files/beneath.ts";
+import { type Entry, MAX_ENTRIES, PathError } from "../files/inside_folder.ts";
 
 const answerSchema = z.object({
   error: z.string().max(4096).nullable(),
@@ -22,11 +22,11 @@ const entriesSchema: z.ZodType<Entry[]> = z.array(z.object({
 
 const NEWLINE = 10;
 const MAX_LINE = 1 << 14;
-/** The longest list, in bytes: names have up to 255, each of which JSON may take six for. */
+/** The longest list, in bytes: names have up to 255 bytes, and JSON may need six for each. */
 const MAX_LIST = MAX_ENTRIES * 2048;
 
 /** The files of a workspace elsewhere, through programs that the launcher starts there. */
-export class FarWorkspace {
+export class RemoteWorkspace {
   readonly #open: () => ByteStream | undefined;
 
   /** @param open Starts such a program; `undefined` if the session has ended. */
@@ -74,7 +74,7 @@ export class FarWorkspace {
   #start(parts: readonly string[]): ByteStream {
     const stream = this.#open();
     if (stream !== undefined) return stream;
-    throw new BeneathError(
+    throw new PathError(
       "missing",
       `Cannot reach ${parts.join("/")}: the session's kernel is not running`,
     );
@@ -100,7 +100,7 @@ async function answerOf(stream: ByteStream, parts: readonly string[]): Promise<F
   while ((end = bytes.indexOf(NEWLINE)) < 0) {
     const next = await stream.read();
     if (next === null || bytes.length > MAX_LINE) {
-      throw new BeneathError("refused", `${path} cannot be used: no answer came from its machine`);
+      throw new PathError("refused", `${path} cannot be used: no answer came from its machine`);
     }
     bytes = joinBytes(bytes, next);
   }
@@ -108,7 +108,7 @@ async function answerOf(stream: ByteStream, parts: readonly string[]): Promise<F
     JSON.parse(new TextDecoder().decode(bytes.subarray(0, end))),
   );
   if (error === null) return { path, size, first: bytes.subarray(end + 1) };
-  throw new BeneathError(missing ? "missing" : "refused", `${path} cannot be used: ${error}`);
+  throw new PathError(missing ? "missing" : "refused", `${path} cannot be used: ${error}`);
 }
 
 /** Streams the data: all of it, or an error. */

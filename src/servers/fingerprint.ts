@@ -1,5 +1,5 @@
-/** Describes servers and tools: what people see of them, and what consents are bound to. */
-import type { Facet } from "../approval/consents.ts";
+/** Describes servers and tools: the text that people see, and the fingerprint that consents are bound to. */
+import type { FingerprintPart } from "../approval/consents.ts";
 import { quoted, visible } from "../approval/call_text.ts";
 import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
@@ -7,7 +7,7 @@ import { parsedJson } from "../json/plain.ts";
 import type { Tool } from "../mcp/tools.ts";
 import { replaceVariables, type ServerParams, type StdioServerParams } from "../mcp/params.ts";
 
-/** More parameters than this become one facet, and so do those of which one has a longer name. */
+/** More parameters than this become one part of the fingerprint, and so do those of which one has a longer name. */
 const MAX_PARAMETERS = 200;
 const MAX_NAME = 200;
 
@@ -40,7 +40,7 @@ function writeLaunch(params: ServerParams): string {
 }
 
 /** Lists what in a server's registration a consent to its tools is bound to. */
-export function serverFacets(params: ServerParams): Facet[] {
+export function serverFingerprint(params: ServerParams): FingerprintPart[] {
   if ("command" in params) {
     const { command, args = [], env = {}, cwd, sandbox, protocol, ...rest } = params;
     const { connectTimeoutMs: _, ...others } = rest; // does not change what runs
@@ -54,8 +54,8 @@ export function serverFacets(params: ServerParams): Facet[] {
       ...Object.entries(env).map(([name, value]) =>
         hidden(`environment variable ${quoted(name)}`, value, variableText(name, value))
       ),
-      ...jsonFacets("server", { "working directory": cwd, sandbox, protocol }),
-      ...otherFacets(others),
+      ...jsonParts("server", { "working directory": cwd, sandbox, protocol }),
+      ...otherParts(others),
     ];
   }
   const { url, headers = {}, type, protocol, connectTimeoutMs: _, ...others } = params;
@@ -64,66 +64,69 @@ export function serverFacets(params: ServerParams): Facet[] {
     ...Object.entries(headers).map(([name, value]) =>
       hidden(`header ${quoted(name)}`, value, isVariable(value) ? value : undefined)
     ),
-    ...jsonFacets("server", { transport: type, protocol }),
-    ...otherFacets(others),
+    ...jsonParts("server", { transport: type, protocol }),
+    ...otherParts(others),
   ];
 }
 
 /** Cached by the immutable definitions, as calls with a possible consent need it. */
-const facetsOfTools = new WeakMap<Tool, readonly Facet[]>();
+const fingerprintOfTools = new WeakMap<Tool, readonly FingerprintPart[]>();
 
 /** Lists what a consent to a tool is bound to. */
-export function toolFacets(tool: Tool | undefined): readonly Facet[] {
+export function toolFingerprint(tool: Tool | undefined): readonly FingerprintPart[] {
   if (tool === undefined) return [shown("tool", "definition", "none")];
-  const known = facetsOfTools.get(tool);
+  const known = fingerprintOfTools.get(tool);
   if (known !== undefined) return known;
-  const facets = listToolFacets(tool);
-  facetsOfTools.set(tool, facets);
-  return facets;
+  const fingerprint = listToolParts(tool);
+  fingerprintOfTools.set(tool, fingerprint);
+  return fingerprint;
 }
 
-function listToolFacets(tool: Tool): Facet[] {
+function listToolParts(tool: Tool): FingerprintPart[] {
   const { title, description, annotations, outputSchema } = tool;
   const { properties: listed, ...rest } = tool.inputSchema;
   const properties = new Map<string, unknown>(
     typeof listed === "object" && listed !== null ? Object.entries(listed) : [],
   );
   return [
-    ...textFacets({ title, description }),
-    ...jsonFacets("tool", { annotations }),
+    ...textParts({ title, description }),
+    ...jsonParts("tool", { annotations }),
     ...(properties.size > MAX_PARAMETERS ||
         properties.keys().some((name) => name.length > MAX_NAME)
-      ? jsonFacets("tool", { parameters: listed })
+      ? jsonParts("tool", { parameters: listed })
       : [...properties].map(([name, value]) =>
         shown("tool", `parameter ${quoted(name)}`, json(value))
       )),
-    ...jsonFacets("tool", { "input schema": rest, "output schema": outputSchema }),
+    ...jsonParts("tool", { "input schema": rest, "output schema": outputSchema }),
   ];
 }
 
-function shown(about: Facet["about"], name: string, value: string): Facet {
+function shown(about: FingerprintPart["about"], name: string, value: string): FingerprintPart {
   return { name, about, value, shown: value };
 }
 
-function textFacets(values: Readonly<Record<string, string | undefined>>): Facet[] {
+function textParts(values: Readonly<Record<string, string | undefined>>): FingerprintPart[] {
   return Object.entries(values)
     .flatMap(([name, text]) => text === undefined ? [] : [shown("tool", name, text)]);
 }
 
-function jsonFacets(about: Facet["about"], values: Readonly<Record<string, unknown>>): Facet[] {
+function jsonParts(
+  about: FingerprintPart["about"],
+  values: Readonly<Record<string, unknown>>,
+): FingerprintPart[] {
   return Object.entries(values)
     .flatMap(([name, value]) => value === undefined ? [] : [shown(about, name, json(value))]);
 }
 
 /** A value that people see as `text`, or of which they see only that it changed. */
-function hidden(name: string, value: string, text: string | undefined): Facet {
-  const facet = { name, about: "server", value } as const;
-  return text === undefined ? facet : { ...facet, shown: text };
+function hidden(name: string, value: string, text: string | undefined): FingerprintPart {
+  const part = { name, about: "server", value } as const;
+  return text === undefined ? part : { ...part, shown: text };
 }
 
 /** Parameters that this module does not know. They may be secret. */
-function otherFacets(values: Readonly<Record<string, unknown>>): Facet[] {
-  return jsonFacets("server", values).map(({ shown: _hidden, ...facet }) => facet);
+function otherParts(values: Readonly<Record<string, unknown>>): FingerprintPart[] {
+  return jsonParts("server", values).map(({ shown: _hidden, ...part }) => part);
 }
 
 function json(value: unknown): string {

@@ -10,7 +10,7 @@ import {
 } from "../mcp/params.ts";
 
 /** The servers in another program's configuration file. */
-interface ForeignServers {
+interface ImportedServers {
   /** Their parameters by the names that they get here, in the order of the file. */
   readonly servers: ReadonlyMap<string, ServerParams>;
   /** The names in the file of servers that get another name here, by their new names. */
@@ -30,7 +30,7 @@ const EDITOR_VARIABLE = /^(?:env:(\w+)|(userHome)|([A-Za-z]+:[^]*))$/;
  * Code's `settings.json`. Comments and trailing commas are allowed. Names become Python identifiers:
  * `brave-search` becomes `brave_search`. `${env:VAR}` becomes `${VAR}`.
  */
-export function parseServersFile(path: string, text: string): ForeignServers {
+export function parseServersFile(path: string, text: string): ImportedServers {
   const servers = new Map<string, ServerParams>();
   const renamed = new Map<string, string>();
   const unusable = new Map<string, ConfigError>();

@@ -21,7 +21,7 @@ import { typeText } from "./value_types.ts";
 const MAX_REPEATED = 40;
 
 /** Finalizes the definitions of a module. */
-export function settled(definitions: readonly Definition[], names: ClassNames): Definition[] {
+export function finishClasses(definitions: readonly Definition[], names: ClassNames): Definition[] {
   const united = unite(definitions, names);
   const named = rename(united.definitions, united.hints, names);
   return shareValues(withoutEchoes(named), names);

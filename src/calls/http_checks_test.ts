@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { declaredLength } from "./door.ts";
+import { declaredLength } from "./http_checks.ts";
 
 Deno.test("declaredLength() knows no length where there are several", () => {
   const declared = (length: string) =>

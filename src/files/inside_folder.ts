@@ -21,8 +21,8 @@ const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY
 const BLOCK = 1 << 16;
 
 /** A path cannot be used: it does not exist, leads through a link, or is not a plain file. */
-export class BeneathError extends Error {
-  override readonly name: string = "BeneathError";
+export class PathError extends Error {
+  override readonly name: string = "PathError";
 
   constructor(readonly reason: "missing" | "refused", message: string, options?: ErrorOptions) {
     super(message, options);
@@ -34,7 +34,7 @@ export interface OpenFile extends AsyncDisposable {
   readonly bytes: ReadableStream<Uint8Array>;
 }
 
-/** What is in a folder. */
+/** An entry of a folder. */
 export interface Entry {
   readonly name: string;
   /** `"other"` stands for pipes, sockets and devices. */
@@ -55,11 +55,11 @@ export function pathParts(path: string): string[] {
     part === "" || part === "." || part === ".." || part.includes("\0")
   );
   if (!bad && path.length <= 4000) return parts;
-  throw new BeneathError("refused", `Cannot use the path ${JSON.stringify(path.slice(0, 200))}`);
+  throw new PathError("refused", `Cannot use the path ${JSON.stringify(path.slice(0, 200))}`);
 }
 
 /** Lists a folder, in no order. Links are not followed. */
-export async function listBeneath(root: string, parts: readonly string[]): Promise<Entry[]> {
+export async function listInside(root: string, parts: readonly string[]): Promise<Entry[]> {
   await using folder = await openFolder(root, parts, false);
   const entries: Entry[] = [];
   for await (const { name } of Deno.readDir(inside(folder))) {
@@ -68,7 +68,7 @@ export async function listBeneath(root: string, parts: readonly string[]): Promi
     if (entries.length === MAX_ENTRIES) {
       const path = parts.join("/") || "The workspace";
       const message = `${path} has more than ${MAX_ENTRIES} entries: list it in a cell`;
-      throw new BeneathError("refused", message);
+      throw new PathError("refused", message);
     }
     const { isFile, isDirectory, isSymlink, size, mtime } = status;
     const type = isFile ? "file" : isDirectory ? "folder" : isSymlink ? "link" : "other";
@@ -85,7 +85,7 @@ export function isoTime(milliseconds: number): string {
 }
 
 /** Opens a plain file for reading. */
-export async function openBeneath(root: string, parts: readonly string[]): Promise<OpenFile> {
+export async function openInside(root: string, parts: readonly string[]): Promise<OpenFile> {
   await using folder = await openFolder(root, parts.slice(0, -1), false);
   // Without O_NONBLOCK, opening a pipe would wait for a writer.
   const flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
@@ -94,7 +94,7 @@ export async function openBeneath(root: string, parts: readonly string[]): Promi
   if (!stats.isFile()) {
     await handle.close();
     const hint = stats.isDirectory() ? "; a path that ends with / lists a folder" : "";
-    throw new BeneathError("refused", `${parts.join("/")} is not a plain file${hint}`);
+    throw new PathError("refused", `${parts.join("/")} is not a plain file${hint}`);
   }
   return {
     bytes: bytesOf(handle),
@@ -109,7 +109,7 @@ export async function openBeneath(root: string, parts: readonly string[]): Promi
  * Otherwise, the folders are checked one after the other, and code may be quick enough to replace
  * one.
  */
-export async function readBeneath(
+export async function readInside(
   root: string,
   parts: readonly string[],
   maxBytes: number,
@@ -128,7 +128,7 @@ export async function readBeneath(
 }
 
 /** Writes a file completely or not at all, and creates its parent folders. */
-export async function writeBeneath(
+export async function writeInside(
   root: string,
   parts: readonly string[],
   bytes: AsyncIterable<Uint8Array>,
@@ -153,7 +153,7 @@ export async function openFolder(
   create: boolean,
 ): Promise<FileHandle> {
   if (Deno.build.os !== "linux") {
-    throw new BeneathError("refused", "Access to session files is only supported on Linux");
+    throw new PathError("refused", "Access to session files is only supported on Linux");
   }
   const flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
   let folder = await explained([root], () => open(root, flags));
@@ -198,18 +198,18 @@ async function explained<T>(parts: readonly string[], step: () => Promise<T>): P
     const path = parts.join("/");
     switch (codeOf(cause)) {
       case "ENOENT":
-        throw new BeneathError("missing", `${path} does not exist`, { cause });
+        throw new PathError("missing", `${path} does not exist`, { cause });
       case "ELOOP":
-        throw new BeneathError("refused", `${path} is a symbolic link`, { cause });
+        throw new PathError("refused", `${path} is a symbolic link`, { cause });
       case "ENOTDIR":
-        throw new BeneathError("refused", `${path} is not a folder, or is a symbolic link`, {
+        throw new PathError("refused", `${path} is not a folder, or is a symbolic link`, {
           cause,
         });
       case "ENAMETOOLONG":
-        throw new BeneathError("refused", `${path} has a name that is too long`, { cause });
+        throw new PathError("refused", `${path} has a name that is too long`, { cause });
       case "EISDIR":
       case "ENOTEMPTY":
-        throw new BeneathError("refused", `${path} is a folder`, { cause });
+        throw new PathError("refused", `${path} is a folder`, { cause });
       default:
         throw cause;
     }

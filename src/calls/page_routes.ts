@@ -9,10 +9,10 @@ import {
   STYLE,
 } from "../approval/page/page.ts";
 import type { Logger } from "../base/log.ts";
-import { readJsonBody, Refused, requireMethod } from "./door.ts";
+import { readJsonBody, Refused, requireMethod } from "./http_checks.ts";
 
-/** Options of {@linkcode PageDoor}. */
-export interface PageDoorOptions {
+/** Options of {@linkcode PageRoutes}. */
+export interface PageRoutesOptions {
   /** The requests, and who may see them. */
   readonly desk: PageDesk;
   /** The door's host and port, such as `127.0.0.1:41234`; known once it listens. */
@@ -45,11 +45,11 @@ const IDLE_S = 30;
  * Browsers send cookies to every port of a host. The page's path is therefore random, too: a server on
  * another port does not know it, so it never gets the cookie.
  */
-export class PageDoor {
-  readonly #options: PageDoorOptions;
+export class PageRoutes {
+  readonly #options: PageRoutesOptions;
   readonly #sockets = new OpenSockets();
 
-  constructor(options: PageDoorOptions) {
+  constructor(options: PageRoutesOptions) {
     this.#options = options;
   }
 
@@ -67,7 +67,7 @@ export class PageDoor {
     }
   }
 
-  /** Tells open pages that the session has ended. */
+  /** Informs open pages that the session has ended. */
   async close(): Promise<void> {
     await this.#sockets.close();
   }

@@ -1,4 +1,4 @@
-"""Looks for somebody who answers, from a place that can have network interfaces.
+"""Looks for hosts that answer, from a place that can have network interfaces.
 
 The launcher runs it before any code is there. It tries the addresses that the host names, those that this
 machine itself knows, and those that others on the same network are likely to have, all at once. A network
@@ -14,7 +14,7 @@ import time
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
-# How long one attempt takes to reach somebody, and how long policies of a network may take to come.
+# The time for one attempt to reach somebody, and for the policies of a network to take effect.
 REACH_SECONDS = 1.0
 POLICY_SECONDS = 5.0
 

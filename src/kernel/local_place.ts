@@ -12,7 +12,7 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { LOCALE_VARIABLES } from "../base/host_variables.ts";
 import { hostEnv, hostEnvs } from "../base/permission.ts";
 import { abortable } from "../base/signals.ts";
-import { HeldTogether } from "../files/held_records.ts";
+import { LockGroup } from "../files/locks.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { hostPath, namedProgram } from "../process/program.ts";
 import { programsOf } from "../sandbox/installation.ts";
@@ -32,7 +32,7 @@ import { SessionFolder } from "./session_folder.ts";
 import { startSupervisor, SupervisedLauncher, type SupervisorOptions } from "./supervisor.ts";
 import { cacheVariables, workspaceCache } from "./workspace_cache.ts";
 
-export async function placeHere(
+export async function localPlace(
   parts: AsyncDisposableStack,
   { options, deadline, canaryPort, session }: PlaceOptions,
 ): Promise<Place> {
@@ -41,7 +41,7 @@ export async function placeHere(
     throw new TypeError("Option python is required on this machine");
   }
   const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
-  const held = parts.use(new HeldTogether());
+  const held = parts.use(new LockGroup());
   const folder = await SessionFolder.create(log);
   held.use(folder);
   const workspace = await realFolder(options.workspace);
@@ -73,7 +73,7 @@ export async function placeHere(
       return { command: [launches, ...args], readable, readOnly, writable };
     });
     contents.catch(() => {});
-    // If Python does not work, its own error says more than that of what it was to do.
+    // If Python does not work, its own error says more than that of its task.
     const unlessPython = async (error: unknown): Promise<never> => {
       await located;
       throw error;
@@ -142,7 +142,7 @@ export async function placeHere(
     judge: (report) => {
       if (prepared !== undefined) requireSandbox(report);
     },
-    explain: (last, cause) => explainHere(last, { sandboxed: prepared !== undefined, cause }),
+    explain: (last, cause) => explainLocal(last, { sandboxed: prepared !== undefined, cause }),
   };
 }
 
@@ -151,7 +151,7 @@ interface LastingLaunch
   readonly command: readonly string[];
   /** The session's folder on this machine. */
   readonly root: string;
-  readonly held: HeldTogether;
+  readonly held: LockGroup;
   readonly log: Logger;
   /** The name of the launcher's place, if not this machine. */
   readonly where?: string;
@@ -184,7 +184,7 @@ export async function launchLasting(
 }
 
 /** Explains why a launcher on this machine ended before it said anything. */
-export async function explainHere(
+export async function explainLocal(
   last: ProcessEvidence,
   { sandboxed, cause }: { readonly sandboxed: boolean; readonly cause: unknown },
 ): Promise<Error> {
@@ -196,7 +196,7 @@ export async function explainHere(
   );
 }
 
-/** What this machine lacks. It is checked only after a failure, because that takes time and permissions. */
+/** The missing prerequisites of this machine. Checked only after a failure: it takes time and permissions. */
 async function lackOf(cause: unknown): Promise<SandboxUnavailableError | undefined> {
   try {
     await requireSandboxPrerequisites();
@@ -228,6 +228,6 @@ const OF_THE_USER: readonly string[] = [
 /** The variables of this machine that kernels on it get. */
 function hostVariables(): Record<string, string> {
   const locale = Object.entries(hostEnvs(LOCALE_VARIABLES))
-    .filter(([, value]) => /utf-?8/i.test(value)); // what kernels print has no other encoding
+    .filter(([, value]) => /utf-?8/i.test(value)); // the output of kernels has no other encoding
   return { ...Object.fromEntries(locale), ...hostEnvs(OF_THE_USER) };
 }

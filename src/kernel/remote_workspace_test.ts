@@ -2,16 +2,16 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { until } from "../../tests/support/wait.ts";
 import { testPython } from "../../tests/support/python.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { BeneathError } from "../files/beneath.ts";
+import { PathError } from "../files/inside_folder.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { namedProgram } from "../process/program.ts";
-import { FarWorkspace } from "./far_workspace.ts";
+import { RemoteWorkspace } from "./remote_workspace.ts";
 
 const program = new URL("../../templates/launcher/file.py", import.meta.url).pathname;
 
 /** A workspace whose files a program reads and writes, by default ours. */
-function workspace(parts: AsyncDisposableStack, ...args: readonly string[]): FarWorkspace {
-  return new FarWorkspace(() => {
+function workspace(parts: AsyncDisposableStack, ...args: readonly string[]): RemoteWorkspace {
+  return new RemoteWorkspace(() => {
     const command = namedProgram(testPython());
     return parts.use(ManagedProcess.spawn({ command, args, env: {}, inputGraceMs: 0 })).pipes;
   });
@@ -21,7 +21,7 @@ async function* pieces(...texts: readonly string[]): AsyncGenerator<Uint8Array> 
   for (const text of texts) yield await Promise.resolve(new TextEncoder().encode(text));
 }
 
-Deno.test("FarWorkspace reads and writes files, and says why it cannot", async () => {
+Deno.test("RemoteWorkspace reads and writes files, and says why it cannot", async () => {
   await using parts = new AsyncDisposableStack();
   const { path } = parts.use(await TempFolder.create());
   const far = workspace(parts, program, path);
@@ -34,14 +34,14 @@ Deno.test("FarWorkspace reads and writes files, and says why it cannot", async (
   await far.write(["empty"], pieces());
   assertEquals(await new Response(await far.read(["empty"])).text(), "");
 
-  const missing = await assertRejects(() => far.read(["none"]), BeneathError, "No such file");
+  const missing = await assertRejects(() => far.read(["none"]), PathError, "No such file");
   assertEquals(missing.reason, "missing");
-  const folder = await assertRejects(() => far.read(["data"]), BeneathError, "Is a directory");
+  const folder = await assertRejects(() => far.read(["data"]), PathError, "Is a directory");
   assertEquals(folder.reason, "refused");
-  await assertRejects(() => far.write(["data"], pieces("x")), BeneathError, "Is a directory");
+  await assertRejects(() => far.write(["data"], pieces("x")), PathError, "Is a directory");
   const refused = await assertRejects(
     () => far.write(["x".repeat(300), "y"], pieces("x")),
-    BeneathError,
+    PathError,
     "File name too long",
   );
   assertEquals(refused.reason, "refused");
@@ -51,7 +51,7 @@ Deno.test("FarWorkspace reads and writes files, and says why it cannot", async (
   ]);
 });
 
-Deno.test("FarWorkspace lists a folder, and says why it cannot", async () => {
+Deno.test("RemoteWorkspace lists a folder, and says why it cannot", async () => {
   await using parts = new AsyncDisposableStack();
   const { path } = parts.use(await TempFolder.create());
   const far = workspace(parts, program, path);
@@ -64,13 +64,13 @@ Deno.test("FarWorkspace lists a folder, and says why it cannot", async () => {
   assertEquals(file, { name: "a.txt", type: "file", size: 5, modified });
   assertEquals([link?.name, link?.type, link?.size], ["link", "link", 0]);
 
-  const missing = await assertRejects(() => far.list(["none"]), BeneathError, "No such file");
+  const missing = await assertRejects(() => far.list(["none"]), PathError, "No such file");
   assertEquals(missing.reason, "missing");
   for (let i = 0; i < 10_001; i++) await Deno.writeTextFile(`${path}/data/${i}`, "");
-  await assertRejects(() => far.list(["data"]), BeneathError, "more than 10000 entries");
+  await assertRejects(() => far.list(["data"]), PathError, "more than 10000 entries");
 });
 
-Deno.test("FarWorkspace removes what an upload that broke off has left, and nothing that is written", async () => {
+Deno.test("RemoteWorkspace removes what an upload that broke off has left, and nothing that is written", async () => {
   await using parts = new AsyncDisposableStack();
   const { path } = parts.use(await TempFolder.create());
   const far = workspace(parts, program, path);
@@ -99,7 +99,7 @@ Deno.test("FarWorkspace removes what an upload that broke off has left, and noth
   assertEquals(await Deno.readTextFile(`${path}/slow`), "half");
 });
 
-Deno.test("FarWorkspace takes neither a part of a file nor more than it", async () => {
+Deno.test("RemoteWorkspace takes neither a part of a file nor more than it", async () => {
   const answer = '{"error": null, "missing": false, "size": 5}';
   for (const said of ["abc", "abcdefg"]) {
     await using parts = new AsyncDisposableStack();

@@ -1,10 +1,10 @@
 import { limitedLogger, type Logger } from "../base/log.ts";
 import { callHash } from "../approval/call_text.ts";
 import type { ApprovalCall } from "../approval/request.ts";
-import { Refused } from "./door.ts";
+import { Refused } from "./http_checks.ts";
 import type { JournalEntry, RecordedCall } from "./calls.ts";
 import type { CallJournal } from "./journal.ts";
-import { DoorServer, type IncomingCall } from "./door_server.ts";
+import { type IncomingCall, KernelCallServer } from "./kernel_call_server.ts";
 import type { ToolProgress } from "../mcp/hooks.ts";
 import type { ToolRunner } from "./runner.ts";
 import {
@@ -18,8 +18,8 @@ import {
   wireError,
 } from "./wire.ts";
 
-/** Options of {@linkcode kernelDoor}. */
-interface KernelDoorOptions {
+/** Options of {@linkcode kernelCalls}. */
+interface KernelCallsOptions {
   /** Runs tools and has shell commands approved. */
   readonly runner: ToolRunner;
   /** The largest body of a call, in bytes. */
@@ -33,7 +33,7 @@ interface KernelDoorOptions {
 }
 
 /** The door for code in the kernel: it can ask for calls and for approval of shell commands, nothing else. */
-export function kernelDoor(options: KernelDoorOptions): DoorServer {
+export function kernelCalls(options: KernelCallsOptions): KernelCallServer {
   const { runner, maxBodyBytes, journal, kernelToken: token } = options;
   const log = limitedLogger(options.log);
 
@@ -103,7 +103,7 @@ export function kernelDoor(options: KernelDoorOptions): DoorServer {
   }
 
   const handler = (call: IncomingCall) => settled(call.signal, () => answer(call));
-  return new DoorServer({ handler, maxBodyBytes, token });
+  return new KernelCallServer({ handler, maxBodyBytes, token });
 }
 
 /** An attempt to make a call, and its journal entry. */

@@ -1,7 +1,7 @@
 /**
- * What was found about the Pythons that the user named.
+ * Remembers the Pythons that the user named.
  *
- * Importing what kernels need takes more than a second, so it is only done again when the
+ * Importing the modules that kernels need takes more than a second, so it is only done again when the
  * interpreter or a folder that it imports from has changed, as when packages are installed,
  * upgraded or removed.
  *
@@ -15,7 +15,7 @@ import { sha256 } from "../json/digest.ts";
 import type { Interpreter } from "./interpreter.ts";
 import { KERNEL_MODULES, readMarker, replaceMarker } from "./managed.ts";
 
-/** What was found about the Python at a path, if that still holds. */
+/** The recorded facts about the Python at a path, if they still hold. */
 export async function recallNamed(
   executable: string,
   cacheDir: string | undefined,
@@ -54,7 +54,7 @@ export async function forgetNamed(
   if (folder !== undefined) await ifPresent(Deno.remove(recordIn(folder, executable)));
 }
 
-/** The folder of what is remembered; `undefined` if there can be none. */
+/** The folder of the records; `undefined` if there can be none. */
 function usableFolder(cacheDir: string | undefined): string | undefined {
   const cache = cacheFolder();
   return usableIn(cacheDir ?? (cache && join(cache, "python")), "named");

@@ -1,6 +1,6 @@
 import { assertThrows } from "@std/assert";
 import { SandboxUnavailableError } from "../base/errors.ts";
-import { requireApart } from "./place_far.ts";
+import { requireApart } from "./remote_place.ts";
 
 Deno.test("requireApart() refuses a Linux on which code could take the place of a connection", () => {
   requireApart({ platform: "linux", landlock: 2 }, "docker");

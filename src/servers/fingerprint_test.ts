@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { changesSince, makeConsent } from "../approval/consents.ts";
 import type { Tool } from "../mcp/tools.ts";
 import type { ServerParams } from "../mcp/params.ts";
-import { launchText, serverFacets, toolFacets } from "./facets.ts";
+import { launchText, serverFingerprint, toolFingerprint } from "./fingerprint.ts";
 
 /** How servers are registered, and what people are shown of it. */
 const LAUNCHES: readonly (readonly [params: ServerParams, text: string])[] = [
@@ -68,7 +68,7 @@ const LAUNCHES: readonly (readonly [params: ServerParams, text: string])[] = [
 for (const [params, text] of LAUNCHES) {
   Deno.test(`launchText() says ${text}`, () => {
     assertEquals(launchText(params), text);
-    const shown = serverFacets(params).map(({ shown }) => shown).join();
+    const shown = serverFingerprint(params).map(({ shown }) => shown).join();
     assertEquals(/abc|pw@|Bearer x/.test(shown), false, shown);
   });
 }
@@ -110,8 +110,8 @@ const SERVERS: readonly (readonly [ServerParams, ServerParams, readonly string[]
 ];
 
 for (const [index, [before, after, changes]] of SERVERS.entries()) {
-  Deno.test(`serverFacets() tells servers apart, case ${index + 1}: ${changes}`, () => {
-    assertEquals(since(serverFacets(before), serverFacets(after)), changes);
+  Deno.test(`serverFingerprint() tells servers apart, case ${index + 1}: ${changes}`, () => {
+    assertEquals(since(serverFingerprint(before), serverFingerprint(after)), changes);
   });
 }
 
@@ -163,37 +163,37 @@ const TOOLS: readonly (readonly [Partial<Tool> | undefined, readonly string[]])[
 ];
 
 for (const [change, changes] of TOOLS) {
-  Deno.test(`toolFacets() tells definitions apart: ${changes}`, () => {
+  Deno.test(`toolFingerprint() tells definitions apart: ${changes}`, () => {
     const after = change === undefined ? undefined : { ...TOOL, ...change };
-    assertEquals(since(toolFacets(TOOL), toolFacets(after)), changes);
+    assertEquals(since(toolFingerprint(TOOL), toolFingerprint(after)), changes);
   });
 }
 
-Deno.test("toolFacets() of a tool with many parameters are few, and miss none", () => {
+Deno.test("toolFingerprint() of a tool with many parameters is short, and misses none", () => {
   const many = (type: string): Tool => {
     const names = Array.from({ length: 1000 }, (_, n) => [`p${n}`, n === 999 ? { type } : {}]);
     return { name: "t", inputSchema: { type: "object", properties: Object.fromEntries(names) } };
   };
-  assertEquals(toolFacets(many("string")).length, 2);
-  assertEquals(since(toolFacets(many("string")), toolFacets(many("number"))).length, 1);
+  assertEquals(toolFingerprint(many("string")).length, 2);
+  assertEquals(since(toolFingerprint(many("string")), toolFingerprint(many("number"))).length, 1);
 });
 
 function since(
-  before: ReturnType<typeof toolFacets>,
-  after: ReturnType<typeof toolFacets>,
+  before: ReturnType<typeof toolFingerprint>,
+  after: ReturnType<typeof toolFingerprint>,
 ): string[] {
   const call = { kind: "tool", serverName: "s", toolName: "t", arguments: {} } as const;
-  return changesSince(makeConsent({ call, facets: before, decision: "allow" }, "tool"), after);
+  return changesSince(makeConsent({ call, fingerprint: before, decision: "allow" }, "tool"), after);
 }
 
-Deno.test("toolFacets() name no parameter at a length that nobody would read", () => {
+Deno.test("toolFingerprint() names no parameter at a length that nobody would read", () => {
   const tool = (type: string): Tool => ({
     name: "t",
     inputSchema: { properties: { ["x".repeat(100_000)]: { type } } },
   });
-  const one = toolFacets(tool("string"));
+  const one = toolFingerprint(tool("string"));
   assertEquals(one.map(({ name }) => name), ["parameters", "input schema"]);
-  assertEquals(since(one, toolFacets(tool("number"))), [
+  assertEquals(since(one, toolFingerprint(tool("number"))), [
     "parameters changed after its first 1000 characters",
   ]);
 });

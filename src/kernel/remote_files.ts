@@ -32,13 +32,13 @@ const MAX_FILES = 20_000;
 const MAX_DEPTH = 32;
 const MAX_BYTES = 64 << 20;
 
-/** How long it may take to put a folder there. */
+/** The time limit for putting a folder there. */
 const COPY_MS = 300_000;
 
 const answerSchema = z.object({ error: z.string().nullable() });
 
 /** Copies folders to the place of kernels, with a program that the launcher starts there. */
-export class FarFiles {
+export class RemoteFiles {
   readonly #link: Link;
   readonly #turns = new Mutex();
   readonly #versions = new Map<string, string>();

@@ -22,13 +22,13 @@ import {
   refusePages,
   requireMethod,
   requireToken,
-} from "./door.ts";
-import { OpenSockets, PageDoor, type PageDoorOptions } from "./page_door.ts";
+} from "./http_checks.ts";
+import { OpenSockets, PageRoutes, type PageRoutesOptions } from "./page_routes.ts";
 import type { ToolRunner } from "./runner.ts";
 import { errorText } from "./wire.ts";
 
-/** Options of {@linkcode ApplicationDoor}. */
-interface ApplicationDoorOptions extends PageDoorOptions {
+/** Options of {@linkcode ApprovalApi}. */
+interface ApprovalApiOptions extends PageRoutesOptions {
   /** The servers and the approvals. */
   readonly runner: ToolRunner;
   readonly page: ApprovalPage;
@@ -37,15 +37,15 @@ interface ApplicationDoorOptions extends PageDoorOptions {
 }
 
 /** The door for the application: approvals, the registry, and reset. */
-export class ApplicationDoor {
-  readonly #options: ApplicationDoorOptions;
+export class ApprovalApi {
+  readonly #options: ApprovalApiOptions;
   readonly #sockets = new OpenSockets();
-  readonly #pages: PageDoor;
+  readonly #pages: PageRoutes;
 
   /** @param options The services behind the door, and its token. */
-  constructor(options: ApplicationDoorOptions) {
+  constructor(options: ApprovalApiOptions) {
     this.#options = options;
-    this.#pages = new PageDoor(options);
+    this.#pages = new PageRoutes(options);
   }
 
   /**
@@ -60,7 +60,7 @@ export class ApplicationDoor {
    * | `GET /servers` | lists the names of the registered servers |
    * | `PUT /servers/NAME` | registers a server; the body is its parameters |
    * | `DELETE /servers/NAME` | removes a server |
-   * | `GET /`, `/page/…` | the approval page, for browsers: see {@linkcode PageDoor} |
+   * | `GET /`, `/page/…` | the approval page, for browsers: see {@linkcode PageRoutes} |
    *
    * Everything but the page needs the token, and refuses requests of web pages.
    */
@@ -148,7 +148,7 @@ function parseBody(text: string): unknown {
 
 /** How long a second approver waits for the first one to detach. */
 const TURN_MS = 5000;
-/** How long a socket may take to open, and how long it is kept without a sign of life. */
+/** The time limit for a socket to open, and how long it is kept without a sign of life. */
 const OPEN_MS = 10_000;
 const IDLE_S = 30;
 /** The client ends the connection if a message is longer. */

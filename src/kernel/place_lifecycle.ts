@@ -1,5 +1,5 @@
 /**
- * Runs the commands that create a place and wait for it, tell why it is gone, and end it.
+ * Runs the commands that create a place and wait for it, explain why it is gone, and end it.
  *
  * @module
  */
@@ -23,7 +23,7 @@ export interface StepOptions {
   readonly fix: (text: string) => string;
 }
 
-/** How long a command may take to tell why a place is gone or not ready. */
+/** The time limit for a command to explain why a place is gone or not ready. */
 const QUESTION_MS = 3000;
 
 /** Creates a place, and waits for it. */
@@ -168,7 +168,7 @@ async function watch(
   };
 }
 
-/** The longest JSON object, including what follows it. */
+/** The longest JSON object, including the bytes after it. */
 const MAX_DOCUMENT = 1 << 22;
 
 /** The JSON objects that a program prints, each on several lines. */

@@ -1,8 +1,13 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import fc from "../../tests/support/fast_check.ts";
 import { settledWithin } from "../base/signals.ts";
-import { Refused } from "./door.ts";
-import { DoorServer, type DoorServerOptions, type IncomingCall, MAX_HEAD } from "./door_server.ts";
+import { Refused } from "./http_checks.ts";
+import {
+  type IncomingCall,
+  KernelCallServer,
+  type KernelCallServerOptions,
+  MAX_HEAD,
+} from "./kernel_call_server.ts";
 import { FakeTime } from "../../tests/support/fake_time.ts";
 
 const encoder = new TextEncoder();
@@ -22,10 +27,10 @@ async function echo(call: IncomingCall): Promise<string> {
 /** A door on a port, and whatever is said to it. */
 class Door implements AsyncDisposable {
   readonly port: number;
-  readonly server: DoorServer;
+  readonly server: KernelCallServer;
 
-  constructor(options: Partial<DoorServerOptions> = {}) {
-    this.server = new DoorServer({ handler: echo, maxBodyBytes: 1 << 20, ...options });
+  constructor(options: Partial<KernelCallServerOptions> = {}) {
+    this.server = new KernelCallServer({ handler: echo, maxBodyBytes: 1 << 20, ...options });
     this.port = this.server.listen();
   }
 
@@ -112,7 +117,7 @@ class Held {
   };
 }
 
-Deno.test("DoorServer answers one call after the other on a stream, however they are cut", async () => {
+Deno.test("KernelCallServer answers one call after the other on a stream, however they are cut", async () => {
   await using door = new Door();
   using connection = await door.connect();
   for (const cut of [1, 7, 50, 1000, 100_000]) {
@@ -150,7 +155,7 @@ const OFFENCES: Record<string, readonly [why: RegExp, said: string]> = {
 };
 
 for (const [offence, [why, said]] of Object.entries(OFFENCES)) {
-  Deno.test(`DoorServer refuses ${offence}, and hangs up`, async () => {
+  Deno.test(`KernelCallServer refuses ${offence}, and hangs up`, async () => {
     await using door = new Door();
     const answer = await door.say(said);
     assertEquals(Object.keys(JSON.parse(answer)), ["refused"]); // and one line
@@ -158,7 +163,7 @@ for (const [offence, [why, said]] of Object.entries(OFFENCES)) {
   });
 }
 
-Deno.test("DoorServer ends the streams of the token before, and knows only the new one", async () => {
+Deno.test("KernelCallServer ends the streams of the token before, and knows only the new one", async () => {
   const held = new Held();
   await using door = new Door({ handler: held.handler });
   using connection = await door.connect();
@@ -171,7 +176,7 @@ Deno.test("DoorServer ends the streams of the token before, and knows only the n
   assertMatch(await door.say(callOf("1", { token: before })), /Wrong token/);
 });
 
-Deno.test("DoorServer refuses a body with too many values, and answers the next call", async () => {
+Deno.test("KernelCallServer refuses a body with too many values, and answers the next call", async () => {
   await using door = new Door();
   using connection = await door.connect();
   await door.send(connection, callOf(`[${"1,".repeat(300_000)}1]`));
@@ -180,13 +185,13 @@ Deno.test("DoorServer refuses a body with too many values, and answers the next 
   assertEquals(await readLine(connection), '["run","2"]');
 });
 
-Deno.test("DoorServer counts no values within strings", async () => {
+Deno.test("KernelCallServer counts no values within strings", async () => {
   await using door = new Door();
   const body = JSON.stringify({ csv: `"a\\",b,${"1,".repeat(300_000)}` });
   assertMatch(await door.call(body), /^\["run",/);
 });
 
-Deno.test("DoorServer cancels a call whose caller does not wait for the answer", async () => {
+Deno.test("KernelCallServer cancels a call whose caller does not wait for the answer", async () => {
   const held = new Held();
   await using door = new Door({ handler: held.handler });
   using connection = await door.connect();
@@ -201,7 +206,7 @@ Deno.test("DoorServer cancels a call whose caller does not wait for the answer",
 });
 
 for (const leave of ["closes", "half-closes"]) {
-  Deno.test(`DoorServer cancels a call whose caller ${leave} the stream`, async () => {
+  Deno.test(`KernelCallServer cancels a call whose caller ${leave} the stream`, async () => {
     const held = new Held();
     await using door = new Door({ handler: held.handler });
     using connection = await door.connect();
@@ -214,7 +219,7 @@ for (const leave of ["closes", "half-closes"]) {
   });
 }
 
-Deno.test("A15: DoorServer cuts off calls that do not come, and serves the others meanwhile", async () => {
+Deno.test("A15: KernelCallServer cuts off calls that do not come, and serves the others meanwhile", async () => {
   await using door = new Door({ headTimeoutMs: 3000 }); // the others have as much, however busy this is
   const slow = await Promise.all(Array.from({ length: 100 }, () => door.connect()));
   for (const [n, connection] of slow.entries()) {
@@ -227,7 +232,7 @@ Deno.test("A15: DoorServer cuts off calls that do not come, and serves the other
   assertEquals(answers.filter((answer) => answer === "").length, 50, "nothing was asked, nor said");
 });
 
-Deno.test("DoorServer drops a stream that is only kept, for a new one", async () => {
+Deno.test("KernelCallServer drops a stream that is only kept, for a new one", async () => {
   await using door = new Door({ maxStreams: 1 });
   using kept = await door.connect();
   await door.send(kept, callOf("1"));
@@ -236,7 +241,7 @@ Deno.test("DoorServer drops a stream that is only kept, for a new one", async ()
   assertEquals(await readAll(kept), "");
 });
 
-Deno.test("DoorServer keeps a stream between two calls for longer than a call may take to begin", async () => {
+Deno.test("KernelCallServer keeps a stream between two calls for longer than a call may take to begin", async () => {
   using time = new FakeTime();
   await using door = new Door();
   using kept = await door.connect();
@@ -248,7 +253,7 @@ Deno.test("DoorServer keeps a stream between two calls for longer than a call ma
   }
 });
 
-Deno.test("DoorServer refuses streams above its limit", async () => {
+Deno.test("KernelCallServer refuses streams above its limit", async () => {
   const held = new Held();
   await using door = new Door({ handler: held.handler, maxStreams: 1 });
   using busy = await door.connect();
@@ -259,7 +264,7 @@ Deno.test("DoorServer refuses streams above its limit", async () => {
   assertEquals(await readLine(busy), "1");
 });
 
-Deno.test("DoorServer sends lines before an answer, and drops those that nobody reads", async () => {
+Deno.test("KernelCallServer sends lines before an answer, and drops those that nobody reads", async () => {
   const handler = async (call: IncomingCall): Promise<string> => {
     await call.readBody(() => {});
     call.tell('"first"');
@@ -275,7 +280,7 @@ Deno.test("DoorServer sends lines before an answer, and drops those that nobody 
   assert(text.length < 4 << 20, `${text.length}`);
 });
 
-Deno.test("DoorServer lets the call that is being answered end before it does", async () => {
+Deno.test("KernelCallServer lets the call that is being answered end before it does", async () => {
   const held = new Held();
   const door = new Door({ handler: held.handler });
   using connection = await door.connect();
@@ -288,7 +293,7 @@ Deno.test("DoorServer lets the call that is being answered end before it does", 
   await closed;
 });
 
-Deno.test("DoorServer ends although there are kept streams, and calls that never come whole", async () => {
+Deno.test("KernelCallServer ends although there are kept streams, and calls that never come whole", async () => {
   const door = new Door();
   using kept = await door.connect();
   await door.send(kept, callOf("1"));
@@ -298,7 +303,7 @@ Deno.test("DoorServer ends although there are kept streams, and calls that never
   assertEquals(await settledWithin(door[Symbol.asyncDispose](), 1900), true);
 });
 
-Deno.test("DoorServer answers or refuses whatever comes, and never more often than was asked", async () => {
+Deno.test("KernelCallServer answers or refuses whatever comes, and never more often than was asked", async () => {
   await using door = new Door();
   const head = '{"token":"TOKEN","call":"run","size":3}';
   const piece = fc.oneof(
@@ -328,7 +333,7 @@ Deno.test("DoorServer answers or refuses whatever comes, and never more often th
   );
 });
 
-Deno.test("DoorServer takes calls from any bytes, cut anywhere, and gives each its own answer", async () => {
+Deno.test("KernelCallServer takes calls from any bytes, cut anywhere, and gives each its own answer", async () => {
   await using door = new Door();
   const bodies = fc.array(fc.string({ unit: "binary", maxLength: 50 }), { maxLength: 5 });
   const cuts = fc.array(fc.integer({ min: 3, max: 60 }), { minLength: 1, maxLength: 5 });

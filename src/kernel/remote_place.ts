@@ -14,7 +14,7 @@ import {
 import { isAllGranted } from "../base/permission.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { randomToken } from "../base/tokens.ts";
-import { HeldTogether } from "../files/held_records.ts";
+import { LockGroup } from "../files/locks.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
@@ -57,15 +57,15 @@ import {
   makePlace,
   type StepOptions,
   trustedEnvironment,
-} from "./far_steps.ts";
+} from "./place_lifecycle.ts";
 import { howEnded, type LauncherProcess } from "./launch.ts";
 import type { KernelGatewayOptions, LastingSession, Place, PlaceOptions } from "./place.ts";
-import { launchLasting } from "./place_here.ts";
+import { launchLasting } from "./local_place.ts";
 import { programs, SessionPaths } from "./session_folder.ts";
 import type { Reach, SupervisedLauncher } from "./supervisor.ts";
 
 /** Starts a launcher in the place that a placement leads to. */
-export async function placeFar(
+export async function remotePlace(
   parts: AsyncDisposableStack,
   { options, deadline, canaryPort, session }: PlaceOptions,
 ): Promise<Place> {
@@ -74,7 +74,7 @@ export async function placeFar(
   refuseLocal(options);
   const isWalled = sandbox !== false;
   const limits = effectiveLimits(options.limits, { sandboxed: true });
-  const held = parts.use(new HeldTogether());
+  const held = parts.use(new LockGroup());
   const folder = await HeldFolder.create({ log });
   held.use(folder);
   const canary = `${folder.path}/canary`;
@@ -91,7 +91,7 @@ export async function placeFar(
   const python = options.python ?? carrier.python;
   if (isWalled && carrier.usesBubblewrap) refuseReplaceable(python, carrier);
   const fix = (text: string) => fixOf(placement, text);
-  const process = await FarProcess.start(parts, carrier, {
+  const process = await RemoteProcess.start(parts, carrier, {
     ...{ log, python, workspace, deadline, lasts, fix },
   });
   const boot = new Boot(process.pipes, { programs: programs(), deadline });
@@ -163,7 +163,15 @@ export async function placeFar(
   let lasting: SupervisedLauncher | undefined;
   if (session !== undefined) {
     if (!await boot.held()) await process.failed(deadline);
-    lasting = await superviseFar(session, { carrier, python, there, folder, held, log, workspace });
+    lasting = await superviseRemote(session, {
+      carrier,
+      python,
+      there,
+      folder,
+      held,
+      log,
+      workspace,
+    });
     const leaving = process.leave();
     parts.defer(() => leaving);
   }
@@ -201,13 +209,13 @@ export async function placeFar(
       if (isWalled) requireSandbox(report, { elsewhere: true });
       if (lasts && isWalled && bwrap === null) requireApart(report, carrier.name);
     },
-    explain: (last, cause) => explainFar(last, { where: carrier.name, cause }),
+    explain: (last, cause) => explainRemote(last, { where: carrier.name, cause }),
   };
 }
 
 /**
- * Refuses a durable session in a container without Landlock. What reconnects it starts beside code, as the
- * same user and without the system call filter: code could trace that, and take its place.
+ * Refuses a durable session in a container without Landlock. The program that reconnects it starts beside
+ * code, as the same user and without the system call filter: code could trace it, and take its place.
  */
 export function requireApart(
   report: Pick<SelfTestReport, "platform" | "landlock">,
@@ -222,7 +230,7 @@ export function requireApart(
 }
 
 /** Explains why a launcher elsewhere ended before it said anything. */
-export function explainFar(
+export function explainRemote(
   last: ProcessEvidence,
   { where, cause }: { readonly where: string; readonly cause: unknown },
 ): Promise<Error> {
@@ -233,21 +241,21 @@ export function explainFar(
 /** Added to time limits there, so that those of the supervisor here apply first. */
 const MARGIN_SECONDS = 60;
 
-interface FarSupervisorOptions {
+interface RemoteSupervisorOptions {
   readonly carrier: Carrier;
   readonly python: string;
   /** Where the supervisor there listens, and its secret. */
   readonly there: Pick<Reach, "socket" | "secret">;
   readonly folder: HeldFolder;
-  readonly held: HeldTogether;
+  readonly held: LockGroup;
   readonly log: Logger;
   readonly workspace: string;
 }
 
 /** Starts a supervisor here, which reaches the one there. */
-async function superviseFar(
+async function superviseRemote(
   session: LastingSession,
-  { carrier, python, there, folder, held, log, workspace }: FarSupervisorOptions,
+  { carrier, python, there, folder, held, log, workspace }: RemoteSupervisorOptions,
 ): Promise<SupervisedLauncher> {
   const untrusted = [workspace];
   const located = async ([program = "", ...args]: readonly string[]) => {
@@ -390,7 +398,7 @@ async function containerOf(
   });
 }
 
-/** What the carrier's mounts must look like from inside; `null` if that cannot be determined. */
+/** The carrier's mounts as they must look from inside; `null` if that cannot be determined. */
 async function mountsSeen({ mounts = [] }: Carrier): Promise<SeenMounts | null> {
   // Deno lets only programs with all permissions read this file.
   if (mounts.length === 0 || Deno.build.os !== "linux" || !isAllGranted()) return null;
@@ -402,7 +410,7 @@ async function mountsSeen({ mounts = [] }: Carrier): Promise<SeenMounts | null> 
   return { kernel, files };
 }
 
-/** What is kept and masked in a workspace, for engines. */
+/** The protected and masked paths of a workspace, for engines. */
 async function mountedPaths(
   workspace: string,
   { keep, mask }: Pick<View, "keep" | "mask">,
@@ -487,11 +495,11 @@ function requireFit(
 const BUILD =
   `In a checkout of ipybox: docker build --file packaging/kernel-image/Dockerfile --tag ${DEFAULT_IMAGE} .`;
 
-/** How long a command may take to exit after it has left the launcher to a supervisor. */
+/** The time limit for a command to exit after it has left the launcher to a supervisor. */
 const LEAVE_MS = 500;
 
 /** The command that carries a launcher. How it exits says nothing about the launcher's exit. */
-class FarProcess implements LauncherProcess {
+class RemoteProcess implements LauncherProcess {
   readonly #process: ManagedProcess;
   readonly #carrier: Carrier;
   readonly #options: StepOptions;
@@ -518,7 +526,7 @@ class FarProcess implements LauncherProcess {
       /** The fix for an error message of a command. */
       readonly fix: (text: string) => string;
     },
-  ): Promise<FarProcess> {
+  ): Promise<RemoteProcess> {
     const untrusted = [workspace];
     await using made = new AsyncDisposableStack();
     const steps = { log, untrusted, fix };
@@ -540,7 +548,7 @@ class FarProcess implements LauncherProcess {
       ...(lasts ? { inputGraceMs: LEAVE_MS } : {}),
     });
     made.move();
-    const far = new FarProcess(process, carrier, steps);
+    const far = new RemoteProcess(process, carrier, steps);
     parts.defer(async () => void await far.stop());
     return far;
   }
@@ -565,7 +573,7 @@ class FarProcess implements LauncherProcess {
     return this.#stopping ??= this.#stop();
   }
 
-  /** Ends the command, but not what it has started. */
+  /** Ends the command, but not the processes that it has started. */
   async leave(): Promise<void> {
     await (this.#stopping ??= this.#process.stop());
   }
@@ -577,7 +585,7 @@ class FarProcess implements LauncherProcess {
     }
     const fate = exit.exitCode === 0 ? undefined : await fateOf(this.#carrier, this.#options);
     if (fate !== undefined) this.#end += `${this.#carrier.name}: ${fate}\n`;
-    // It may have exited before what it started: engines have another command to end that.
+    // It may have exited before its child processes: engines have another command to end those.
     if (exit.exitCode !== 0 || this.#carrier.start !== undefined) {
       await endPlace(this.#carrier, this.#options);
     }
@@ -589,7 +597,7 @@ class FarProcess implements LauncherProcess {
     deadline.throwIfAborted();
     await this.stop();
     const text = this.stderrTail.trim();
-    // What another machine says must not look like a line of ours.
+    // Text from another machine must not look like a line of ours.
     const said = text.replaceAll("\n", "\n  ") || "it ended without a message";
     throw new EnvironmentNotReadyError(
       `Cannot start a kernel with ${this.#carrier.name}: ${said}`,

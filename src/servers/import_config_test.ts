@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ConfigError } from "../base/errors.ts";
-import { parseServersFile } from "./foreign.ts";
+import { parseServersFile } from "./import_config.ts";
 
 /** Files of other programs, and what is taken from them. */
 const FILES: readonly (readonly [program: string, text: string, servers: unknown])[] = [

@@ -1,17 +1,17 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { testIf } from "../../tests/support/skip.ts";
 import { until } from "../../tests/support/wait.ts";
-import { LastingServer } from "./lasting_server.ts";
+import { HttpServer } from "./http_server.ts";
 import { silentLogger } from "./log.ts";
 
-function serve(handler: (request: Request) => Promise<Response>): LastingServer {
-  return new LastingServer({ hostname: "127.0.0.1", port: 0, handler, log: silentLogger });
+function serve(handler: (request: Request) => Promise<Response>): HttpServer {
+  return new HttpServer({ hostname: "127.0.0.1", port: 0, handler, log: silentLogger });
 }
 
 const descriptors = async () => (await Array.fromAsync(Deno.readDir("/proc/self/fd"))).length;
 
 testIf(Deno.build.os === "linux", "reads /proc", {
-  name: "LastingServer keeps nothing of a body that was refused while it came",
+  name: "HttpServer keeps nothing of a body that was refused while it came",
   fn: async () => {
     await using server = serve(async ({ body }) => {
       const reader = body!.getReader();
@@ -33,7 +33,7 @@ testIf(Deno.build.os === "linux", "reads /proc", {
   },
 });
 
-Deno.test("LastingServer takes bodies in chunks", async () => {
+Deno.test("HttpServer takes bodies in chunks", async () => {
   await using server = serve(async (request) => new Response(`${(await request.text()).length}`));
   const { hostname, port } = server.addr;
   for (const pieces of [1, 60, 300]) {

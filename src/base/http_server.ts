@@ -1,8 +1,8 @@
 import { limitedLogger, type Logger } from "./log.ts";
 import { pause } from "./signals.ts";
 
-/** Options of {@linkcode LastingServer}. */
-interface LastingServerOptions {
+/** Options of {@linkcode HttpServer}. */
+interface HttpServerOptions {
   readonly hostname: string;
   /** 0 for any free port. */
   readonly port: number;
@@ -26,14 +26,14 @@ const RETRY_MS = 500;
  *
  * Open connections stay open. Disposing the server closes them.
  */
-export class LastingServer implements AsyncDisposable {
+export class HttpServer implements AsyncDisposable {
   /** The address that it listens on. */
   readonly addr: Deno.NetAddr;
-  readonly #options: LastingServerOptions;
+  readonly #options: HttpServerOptions;
   readonly #cut = new AbortController();
   readonly #ended: Promise<void>;
 
-  constructor(options: LastingServerOptions) {
+  constructor(options: HttpServerOptions) {
     this.#options = options;
     const { addr, finished } = this.#listen(options.port);
     this.addr = addr;
@@ -60,7 +60,7 @@ export class LastingServer implements AsyncDisposable {
     );
   }
 
-  /** Gives up what was left of a refused body once its response is sent and its connection closed. */
+  /** Gives up the rest of a refused body once its response is sent and its connection closed. */
   async #dropRest(rest: ReadableStream | null, sent: Promise<void>): Promise<void> {
     await sent.catch(() => {}); // its client has gone
     await pause(CLOSE_MS, this.#cut.signal).catch(() => {});

@@ -7,26 +7,20 @@
 import { join } from "node:path";
 import { ifPresent, isStillAt } from "./safe.ts";
 
-/** A file that this process has locked. Disposing it removes what the file stands for. */
-export interface Held extends AsyncDisposable {
+/** A file that this process has locked. Disposing it removes the file's subject, such as a folder. */
+export interface FileLock extends AsyncDisposable {
   readonly lock: string;
   /** Hands it over to another process, which has put its own locked file in its place. */
   leave(): void;
 }
 
-/** Takes what must live as long as something else. */
-export interface Belongings {
-  /** Takes a locked file. */
-  use(held: Held): unknown;
-}
-
 /** The locked files that another process may take over. Disposing it removes the others. */
-export class HeldTogether implements Belongings, AsyncDisposable {
-  readonly #held: Held[] = [];
+export class LockGroup implements AsyncDisposable {
+  readonly #held: FileLock[] = [];
   #left = false;
 
   /** Takes a locked file. */
-  use(held: Held): void {
+  use(held: FileLock): void {
     this.#held.push(held);
   }
 
@@ -50,7 +44,7 @@ export class HeldTogether implements Belongings, AsyncDisposable {
 const RECORD = ".json";
 
 /** Writes a record for this process, readable only by its user. Disposing it removes the record. */
-export async function holdRecord(folder: string, record: unknown): Promise<Held> {
+export async function lockRecord(folder: string, record: unknown): Promise<FileLock> {
   const fresh = join(folder, crypto.randomUUID());
   await using parts = new AsyncDisposableStack();
   const file = await Deno.open(fresh, { createNew: true, write: true, mode: 0o600 });
@@ -69,7 +63,7 @@ export async function holdRecord(folder: string, record: unknown): Promise<Held>
 }
 
 /** Reads the records of living processes, and removes those of others. */
-export async function heldRecords(folder: string): Promise<string[]> {
+export async function lockedRecords(folder: string): Promise<string[]> {
   const texts: string[] = [];
   for (const path of await recordsIn(folder)) {
     try {

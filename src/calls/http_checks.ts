@@ -22,7 +22,7 @@ export class Refused extends Error {
 /** Parsing a body with more values would block the event loop for too long. */
 export const MAX_VALUES = 250_000;
 
-/** How long a body may take to arrive. */
+/** The time limit for a body to arrive. */
 export const BODY_TIMEOUT_MS = 60_000;
 
 /** Bodies up to this size are read in one piece. */

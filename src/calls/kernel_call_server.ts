@@ -1,16 +1,16 @@
 import { joinBytes } from "../base/bytes.ts";
-import { acceptAll } from "../base/lasting_server.ts";
+import { acceptAll } from "../base/http_server.ts";
 import { Mutex, Semaphore } from "../base/mutex.ts";
 import { pause, settledWithin } from "../base/signals.ts";
 import { beginWork } from "../base/stalls.ts";
 import { type ByteStream, SocketStream } from "../base/streams.ts";
 import { randomToken, sameToken } from "../base/tokens.ts";
 import { measureJson } from "../json/measure.ts";
-import { BODY_TIMEOUT_MS, MAX_VALUES, Refused, tooLarge, tooSlow } from "./door.ts";
+import { BODY_TIMEOUT_MS, MAX_VALUES, Refused, tooLarge, tooSlow } from "./http_checks.ts";
 import { type CallHead, parseHead, refusedText } from "./wire.ts";
 
-/** Options of {@linkcode DoorServer}. */
-export interface DoorServerOptions {
+/** Options of {@linkcode KernelCallServer}. */
+export interface KernelCallServerOptions {
   /** Answers a call with JSON that has no line breaks, or throws {@linkcode Refused}. */
   readonly handler: (call: IncomingCall) => Promise<string>;
   /** The largest body, in bytes. */
@@ -54,16 +54,16 @@ const FAREWELL_MS = 2000;
  * Each kernel has its own token: that of an earlier kernel is refused, even if a process of that
  * kernel survived.
  */
-export class DoorServer implements AsyncDisposable {
-  readonly #options: DoorServerOptions;
-  readonly #memory = new DoorMemory();
-  readonly #streams = new Map<DoorStream, Promise<void>>();
+export class KernelCallServer implements AsyncDisposable {
+  readonly #options: KernelCallServerOptions;
+  readonly #memory = new CallMemory();
+  readonly #streams = new Map<CallStream, Promise<void>>();
   #listener: Deno.TcpListener | undefined;
   #accepting: Promise<void> | undefined;
   #token: string;
   #closed = false;
 
-  constructor(options: DoorServerOptions) {
+  constructor(options: KernelCallServerOptions) {
     this.#options = options;
     this.#token = options.token ?? randomToken();
   }
@@ -90,7 +90,7 @@ export class DoorServer implements AsyncDisposable {
     const count = this.#streams.size;
     if (this.#closed || count >= maxStreams + REFUSED_STREAMS) return stream.close();
     const isFull = count >= maxStreams && !this.#endKept();
-    const calls = new DoorStream(stream, {
+    const calls = new CallStream(stream, {
       ...this.#options,
       memory: this.#memory,
       isToken: (given) => sameToken(given, this.#token),
@@ -140,25 +140,25 @@ export class DoorServer implements AsyncDisposable {
   }
 }
 
-/** Options of {@linkcode DoorStream}. */
-interface DoorStreamOptions extends DoorServerOptions {
+/** Options of {@linkcode CallStream}. */
+interface CallStreamOptions extends KernelCallServerOptions {
   /** The memory limit that all calls share. */
-  readonly memory: DoorMemory;
+  readonly memory: CallMemory;
   /** Whether a token is the current kernel's. */
   readonly isToken: (given: string) => boolean;
 }
 
 /** A stream on which calls are answered one after the other. */
-class DoorStream {
+class CallStream {
   readonly #stream: ByteStream;
-  readonly #options: DoorStreamOptions;
+  readonly #options: CallStreamOptions;
   readonly #incoming: Incoming;
   readonly #outgoing: Outgoing;
   #call: ServedCall | undefined;
   #kept = false;
   #ending = false;
 
-  constructor(stream: ByteStream, options: DoorStreamOptions) {
+  constructor(stream: ByteStream, options: CallStreamOptions) {
     this.#stream = stream;
     this.#options = options;
     this.#incoming = new Incoming(stream);
@@ -224,7 +224,7 @@ class DoorStream {
 }
 
 /** Options of {@linkcode ServedCall}. */
-interface ServedCallOptions extends DoorStreamOptions {
+interface ServedCallOptions extends CallStreamOptions {
   readonly incoming: Incoming;
   readonly outgoing: Outgoing;
 }
@@ -459,7 +459,7 @@ class Limit implements Disposable {
   /** Waits for a promise, or until the time is up. */
   of<T>(promise: Promise<T>): Promise<T | typeof LATE> {
     this.#timer ??= setTimeout(() => {
-      // What came while this process was busy is read first.
+      // First read the bytes that arrived while this process was busy.
       this.#timer = setTimeout(() => this.#passed.resolve(LATE));
     }, this.#ms);
     return Promise.race([promise, this.#passed.promise]);
@@ -485,8 +485,8 @@ const PER_VALUE = 400;
 /** A share of nothing, which need not be returned. */
 const FREE: Disposable = { [Symbol.dispose]() {} };
 
-/** The host memory that all calls of a kernel may take together. Further ones wait; answers are refused. */
-class DoorMemory {
+/** The limit on host memory for all calls of a kernel together. Further ones wait; answers are refused. */
+class CallMemory {
   readonly #bodies = new Semaphore(BODIES);
   readonly #requests = new Semaphore(REQUESTS);
   readonly #answers = new Semaphore(ANSWERS);

@@ -6,12 +6,12 @@ import { Mutex } from "../base/mutex.ts";
 import { sealObject, toExact } from "../json/exact.ts";
 import { startFailure } from "../mcp/start_errors.ts";
 import type { ServerParams, VariableLookup } from "../mcp/params.ts";
-import { launchText } from "./facets.ts";
+import { launchText } from "./fingerprint.ts";
 import type { ServerRegistry } from "./registry.ts";
 import { reachText, type StartEvidence, startEvidence, startsUnasked } from "./start_evidence.ts";
 
-/** Options of {@linkcode FirstStarts}. */
-interface FirstStartsOptions {
+/** Options of {@linkcode StartApproval}. */
+interface StartApprovalOptions {
   /** Knows which servers the user registered. */
   readonly registry: ServerRegistry;
   /** The registry's workspace. */
@@ -28,18 +28,18 @@ interface FirstStartsOptions {
 }
 
 /** Admits the user's servers, and asks about what a repository or code may have added or changed. */
-export class FirstStarts {
-  readonly #options: FirstStartsOptions;
+export class StartApproval {
+  readonly #options: StartApprovalOptions;
   readonly #log: Logger;
   readonly #turns = new Mutex();
 
-  constructor(options: FirstStartsOptions) {
+  constructor(options: StartApprovalOptions) {
     this.#options = options;
     this.#log = limitedLogger(options.log); // code can trigger these messages at will
   }
 
   /** Throws if a server may not be started. A yes is remembered until its evidence changes. */
-  async admit(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
+  async approveStart(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
     const { registry } = this.#options;
     const isOwn = registry.isOwn(serverName, params);
     // Without a registry file, the approver may be the very client that wants the server started.
@@ -124,7 +124,7 @@ export class FirstStarts {
     return await startsUnasked(registry, [serverName, params], options);
   }
 
-  /** What a question about a start is about, and what a registration is bound to. */
+  /** The evidence that a question about a start shows, and that a registration is bound to. */
   async evidence(
     serverName: string,
     params: ServerParams,

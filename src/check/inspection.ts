@@ -40,7 +40,7 @@ const tools = z.array(z.tuple([name, name])).max(100).transform((tools) =>
 );
 const PLAIN = /^[A-Za-z_]\w{0,199}$/;
 
-const look = z.object({
+const inspection = z.object({
   /** The file that the code was read from. */
   file: name.nullable(),
   /** The code as IPython runs it, without comments. */
@@ -82,8 +82,8 @@ const look = z.object({
   })).max(MAX_NAMES),
 });
 
-/** What the kernel knows about code before it runs. */
-export type Look = Readonly<z.infer<typeof look>>;
+/** The kernel's knowledge of code before it runs. */
+export type Inspection = Readonly<z.infer<typeof inspection>>;
 
 const syntax = z.object({
   file: name.nullable(),
@@ -97,12 +97,14 @@ const syntax = z.object({
 });
 
 /** Parses the kernel's answer, which executed code may have tampered with. */
-export function parseLook(answer: string): { look: Look } | { syntax: BadSyntax } | undefined {
+export function parseInspection(
+  answer: string,
+): { inspection: Inspection } | { syntax: BadSyntax } | undefined {
   if (answer.length > MAX_ANSWER) return undefined;
   checkJson(new TextEncoder().encode(answer), { maxValues: MAX_VALUES });
   const json: unknown = JSON.parse(answer);
   const bad = syntax.safeParse(json);
   if (bad.success) return { syntax: { file: bad.data.file, ...bad.data.syntax } };
-  const good = look.safeParse(json);
-  return good.success ? { look: good.data } : undefined;
+  const good = inspection.safeParse(json);
+  return good.success ? { inspection: good.data } : undefined;
 }
