@@ -199,7 +199,7 @@ export function aboutPolicy(
   const show = async () => {
     const former = await acceptedPolicy(workspace);
     const verb = former === undefined ? "says" : "has changed since you accepted it";
-    io.err(`${printable(path)} ${verb}:`);
+    io.err(`${printable(path)} ${text === undefined ? "is gone" : verb}:`);
     io.err(foreignChange(former, shownPolicy(source), columns).trimEnd());
     for (const warning of warningsOf(new PolicyRules([source]))) io.log.warn(warning);
     for (const { heading, items } of [...narrow, ...wide]) {

@@ -79,7 +79,11 @@ export async function review(
     if (!["ask", "reads"].includes(parsed.value("approve") ?? "ask")) return []; // it is not read
     const found = await unacceptedPolicy(workspace);
     if (found === undefined) return [];
-    return [{ name: "policy", value: found.text, ...aboutPolicy(workspace, found, parsed, io) }];
+    return [{
+      name: "policy",
+      value: found.text ?? null,
+      ...aboutPolicy(workspace, found, parsed, io),
+    }];
   };
   const ask = async (setting: Untrusted) => {
     try {

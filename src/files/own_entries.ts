@@ -18,7 +18,11 @@ const entries = z.record(
   ]),
 );
 
+<<<<<<< HEAD
 /** The record of an entry: a digest of its content, and maybe its text, to show changes. */
+=======
+/** A digest of an entry and maybe its text, which counts or is shown until a change is accepted. */
+>>>>>>> w-fixa
 export interface Entry {
   readonly digest: string;
   readonly text?: string | undefined;
@@ -42,7 +46,7 @@ type OwnKind = typeof KINDS[number];
 /** The entry among the variables that says which file they are in. No variable has this name. */
 export const FILE_IDENTITY = "the file";
 
-/** Longer texts are not kept, so that no record gets too large to be read. */
+/** Longer texts are not kept, so that no record gets too large to be read; their readers fail closed. */
 const MAX_TEXT = 16 * 1024;
 
 const recordSchema = z.object({

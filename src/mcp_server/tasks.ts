@@ -42,8 +42,8 @@ class CellTask implements Disposable {
   readonly run: CellRun;
   readonly #session: TaskSession;
   readonly #createdAt = Date.now();
-  /** The questions that the client has received and not answered, and when it first received them. */
-  readonly #askedAt = new Map<PersonRequest, number>();
+  /** When the client first received each question. */
+  readonly #askedAt = new WeakMap<PersonRequest, number>();
   #updatedAt = this.#createdAt;
   #status: TaskState["status"] = "working";
   #result: Promise<CallToolResult> | undefined;
@@ -89,9 +89,12 @@ class CellTask implements Disposable {
   /** Takes answers to questions that were asked; others are ignored. */
   async answer(given: ServerContext["mcpReq"]["inputResponses"] = {}): Promise<void> {
     this.#keep();
-    const answered = [...this.#askedAt.keys()].filter(({ id }) => Object.hasOwn(given, id));
+    const step = await this.run.next(NO_PATIENCE);
+    const waiting = step.type === "waiting" ? step.requests : [];
+    const answered = waiting.filter((request) =>
+      this.#askedAt.has(request) && Object.hasOwn(given, request.id)
+    );
     const askedAt = Math.max(...answered.map((request) => this.#askedAt.get(request) ?? 0));
-    for (const request of answered) this.#askedAt.delete(request);
     await takeAnswers(this.run, answered, { given, askedAt });
   }
 

@@ -124,7 +124,7 @@ export async function readSandboxConfig(
   path: string,
   options: ReadSandboxConfigOptions,
 ): Promise<SandboxConfig> {
-  return parseText(path, await readText(path, options), options);
+  return parseText(`sandbox config ${path}`, await readText(path, options), options);
 }
 
 async function readText(
@@ -142,7 +142,7 @@ async function readText(
 }
 
 function parseText(
-  path: string,
+  source: string,
   text: string,
   { allowUnsafe }: ReadSandboxConfigOptions,
 ): SandboxConfig {
@@ -151,22 +151,24 @@ function parseText(
     value = JSON.parse(text.replace(/^\ufeff/, "")); // Windows' editors write it
   } catch (cause) {
     const reason = messageOf(cause);
-    throw new ConfigError(`Invalid sandbox config ${path}: not JSON: ${reason}`, { cause });
+    throw new ConfigError(`Invalid ${source}: not JSON: ${reason}`, { cause });
   }
-  return parseSandboxConfig(value, { allowUnsafe, source: `sandbox config ${path}` });
+  return parseSandboxConfig(value, { allowUnsafe, source });
 }
 
 /**
  * Reads the configuration for code's own sandbox, from a file that code of no workspace can change.
  *
  * Naming a file of a workspace accepts it as it is then; until a change is accepted, the former text counts.
+ *
+ * @throws {ConfigError} Among others: the file has changed, and the former text was too long to keep.
  */
 export async function readOwnConfig(
   path: string,
   options: ReadSandboxConfigOptions,
 ): Promise<SandboxConfig> {
   const text = await readText(path, options);
-  const config = parseText(path, text, options);
+  const config = parseText(`sandbox config ${path}`, text, options);
   const { workspace } = options;
   await requireOwnProgram(resolve(path), { workspace, what: "sandbox settings" });
   const inside = `/${STATE_FOLDER}/`;
@@ -179,13 +181,15 @@ export async function readOwnConfig(
   if (own.has(name, text)) return config;
   const known = own.entryOf(name);
   if (known !== undefined) {
-    const former = known.text;
-    stderrLogger().warn(
-      `The sandbox settings in ${path} have changed since you used them last, and ` +
-        `${former === undefined ? "are left out" : "the former ones are used"}. ` +
-        "Review and accept them with `ipybox trust`",
-    );
-    return former === undefined ? {} : parseText(path, former, options);
+    const changed = `The sandbox settings in ${path} have changed since you used them last`;
+    const fix = "Review and accept them with `ipybox trust`";
+    if (known.text === undefined) {
+      throw new ConfigError(`${changed}, and the former ones were too long to keep. ${fix}`);
+    }
+    stderrLogger().warn(`${changed}, and the former ones are used. ${fix}`);
+    const source = `former sandbox config ${path} (used until you accept the current one with ` +
+      "`ipybox trust`)";
+    return parseText(source, known.text, options);
   }
   await own.set(name, text, text);
   return config;

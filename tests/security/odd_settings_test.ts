@@ -1,6 +1,7 @@
 /** Settings files of a workspace that are none, and records of what was accepted that are no longer about them. */
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { acceptPolicy, loadPolicy } from "../../src/approval/rules/file.ts";
+import { approvalCall } from "../../src/approval/rules/rules.ts";
 import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
@@ -199,4 +200,50 @@ Deno.test("a domain that is added to sandbox settings counts once the user has a
   assertStringIncludes(stderr, "evil.example");
   assertEquals(await domains(), ["example.org", "evil.example"]);
   assertStringIncludes((await ipybox(["trust", "--list"])).stdout, ".ipybox/sandbox.json");
+});
+
+Deno.test("what an accepted policy denies is not allowed after a change, also of a long one, or once it is gone", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = await Deno.realPath(folder.path);
+  const path = `${workspace}/.ipybox/policy.json`;
+  const decision = async () =>
+    (await loadPolicy({ workspace, log }))
+      ?.decide(approvalCall({ kind: "shell", command: "ls" })).mode;
+  for (const [more, mode] of [[0, "deny"], [1000, "ask"]] as const) {
+    const others = Array.from({ length: more }, (_, at) => ({ effect: "allow", tool: `get${at}` }));
+    const rules = [{ effect: "deny", kind: "shell" }, ...others];
+    await writeAcceptedPolicy(workspace, JSON.stringify({ rules }));
+    assertEquals(await decision(), "deny");
+    await Deno.writeTextFile(path, '{"rules": [{"effect": "allow"}]}');
+    assertEquals(await decision(), mode);
+    await Deno.remove(path);
+    assertEquals(await decision(), mode);
+    const { code, stderr } = await ipybox(["trust", "--yes"], { cwd: workspace });
+    assertEquals(code, 0, stderr);
+    assertStringIncludes(stderr, `${path} is gone`);
+    assertEquals(await decision(), undefined);
+  }
+});
+
+Deno.test("sandbox settings whose former text cannot be used start nothing until they are accepted", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = await Deno.realPath(folder.path);
+  await Deno.mkdir(`${workspace}/.ipybox`);
+  const denyRead = Array.from({ length: 2000 }, (_, at) => `/srv/secret${at}`);
+  const former = {
+    long: { filesystem: { denyRead } },
+    unsafe: { enableWeakerNestedSandbox: true },
+  };
+  const now = { network: { allowedDomains: ["example.com"] } };
+  for (const [name, config] of Object.entries(former)) {
+    const path = `${workspace}/.ipybox/${name}.json`;
+    await Deno.writeTextFile(path, JSON.stringify(config));
+    await readOwnConfig(path, { workspace, allowUnsafe: true });
+    await Deno.writeTextFile(path, JSON.stringify(now));
+    const { message } = await assertRejects(() => readOwnConfig(path, { workspace }), ConfigError);
+    assertMatch(message, new RegExp(`former .*${name === "long" ? "too long" : path}`));
+    for (const words of [path, "`ipybox trust`"]) assertStringIncludes(message, words);
+    assertEquals((await ipybox(["trust", "--yes"], { cwd: workspace })).code, 0);
+    assertEquals(await readOwnConfig(path, { workspace }), now);
+  }
 });

@@ -29,7 +29,8 @@ export interface FoundPolicy {
   /** Its parsed content, with the former one unless the user accepted this very text on this machine. */
   readonly source: PolicySource;
   readonly path: string;
-  readonly text: string;
+  /** `undefined` if the user accepted it, and it is gone. */
+  readonly text: string | undefined;
 }
 
 /** Loaded with the first policy: most workspaces have none. */
@@ -43,8 +44,14 @@ const WORKSPACE_POLICY = ".ipybox/policy.json";
  * `~/.config/ipybox/policy.json` (or below `XDG_CONFIG_HOME`).
  *
  * The workspace's may have come with a repository: until the user accepts its text on this machine,
+<<<<<<< HEAD
  * with `ipybox trust`, it allows nothing that the version which they accepted before does not allow, and
  * a call that either of the two denies is denied. A named file needs no acceptance.
+=======
+ * with `ipybox trust`, the stricter of it and the version which they accepted before decides. A deleted
+ * file is a change, too. An accepted version that was too long to keep asks about everything. A named file
+ * needs no acceptance.
+>>>>>>> w-fixa
  *
  * @param options The workspace, or a file to use instead.
  * @returns The joined policies, or `undefined` if there is no file.
@@ -80,27 +87,36 @@ export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPol
     const text = folder === undefined
       ? await ifPresent(Deno.readTextFile(path)) // the user's may be a link
       : await readInWorkspace(path, folder);
-    if (text === undefined) continue;
-    const { parsePolicy } = await reading();
-    const source = parsePolicy(name, text);
-    await requireOutOfReach(path, workspace);
     const counts = folder === undefined || trust === "all" ||
       await isAcceptedPolicy(folder, text);
+    if (text === undefined && counts) continue;
+    const { parsePolicy } = await reading();
+    const source = parsePolicy(name, text ?? "{}");
+    if (text !== undefined) await requireOutOfReach(path, workspace);
     found.push({ source: counts ? source : await withFormer(source, folder), path, text });
   }
   return found;
 }
 
-/** A policy that is not accepted, with the one that was: one without rules if it was not kept. */
+/** An accepted policy whose text was not kept: it may have denied anything. */
+const UNKNOWN = '{"rules": [{"effect": "ask", "reason": "its text was too long to keep"}]}';
+
+/** A policy that is not accepted, with the one that was: one without rules if none was. */
 async function withFormer(source: PolicySource, workspace: string): Promise<PolicySource> {
   const { parsePolicy } = await reading();
-  const text = await acceptedPolicy(workspace) ?? "{}";
+  const entry = (await OwnEntries.open(workspace, "policies")).entryOf(WORKSPACE_POLICY);
+  const text = entry === undefined ? "{}" : entry.text ?? UNKNOWN;
   return { ...source, former: parsePolicy(`former ${source.name}`, text).document };
 }
 
-/** Whether the user has accepted the text of a workspace's policy. */
-export async function isAcceptedPolicy(workspace: string, text: string): Promise<boolean> {
-  return (await OwnEntries.open(workspace, "policies")).has(WORKSPACE_POLICY, text);
+/** Whether the user has accepted the text of a workspace's policy, or that it has none. */
+export async function isAcceptedPolicy(
+  workspace: string,
+  text: string | undefined,
+): Promise<boolean> {
+  const own = await OwnEntries.open(workspace, "policies");
+  if (text === undefined) return own.entryOf(WORKSPACE_POLICY) === undefined;
+  return own.has(WORKSPACE_POLICY, text);
 }
 
 /** Reads the text of a workspace's policy, whether or not it is a valid one. */
@@ -113,10 +129,13 @@ export async function writeWorkspacePolicy(workspace: string, text: string): Pro
   await replaceHostileFile(join(workspace, WORKSPACE_POLICY), text);
 }
 
-/** Records that the user accepts the text of a workspace's policy; whether that could be recorded. */
-export async function acceptPolicy(workspace: string, text: string): Promise<boolean> {
+/**
+ * Records that the user accepts the text of a workspace's policy, or that it is gone; whether that could
+ * be recorded.
+ */
+export async function acceptPolicy(workspace: string, text: string | undefined): Promise<boolean> {
   const { parsePolicy } = await reading();
-  const shown = shownPolicy(parsePolicy(WORKSPACE_POLICY, text));
+  const shown = text === undefined ? text : shownPolicy(parsePolicy(WORKSPACE_POLICY, text));
   return await (await OwnEntries.open(workspace, "policies")).set(WORKSPACE_POLICY, text, shown);
 }
 
@@ -131,7 +150,11 @@ export function shownPolicy({ document }: PolicySource): string {
 }
 
 /** The warning about a policy that is not accepted. */
-export function notAccepted({ path }: FoundPolicy): string {
+export function notAccepted({ path, text }: FoundPolicy): string {
+  if (text === undefined) {
+    return `Policy ${path} is gone, and what it denied is still not allowed: ` +
+      "accept its removal with `ipybox trust`";
+  }
   return `You have not accepted the current version of policy ${path}: what only it allows does not count. ` +
     "Review and accept it with `ipybox trust`";
 }
