@@ -18,11 +18,7 @@ const entries = z.record(
   ]),
 );
 
-<<<<<<< HEAD
-/** The record of an entry: a digest of its content, and maybe its text, to show changes. */
-=======
 /** A digest of an entry and maybe its text, which counts or is shown until a change is accepted. */
->>>>>>> w-fixa
 export interface Entry {
   readonly digest: string;
   readonly text?: string | undefined;

@@ -44,14 +44,9 @@ const WORKSPACE_POLICY = ".ipybox/policy.json";
  * `~/.config/ipybox/policy.json` (or below `XDG_CONFIG_HOME`).
  *
  * The workspace's may have come with a repository: until the user accepts its text on this machine,
-<<<<<<< HEAD
- * with `ipybox trust`, it allows nothing that the version which they accepted before does not allow, and
- * a call that either of the two denies is denied. A named file needs no acceptance.
-=======
  * with `ipybox trust`, the stricter of it and the version which they accepted before decides. A deleted
  * file is a change, too. An accepted version that was too long to keep asks about everything. A named file
  * needs no acceptance.
->>>>>>> w-fixa
  *
  * @param options The workspace, or a file to use instead.
  * @returns The joined policies, or `undefined` if there is no file.
