@@ -34,9 +34,10 @@ if (process.platform !== "win32") process.execve?.(deno, [deno, ...args], env);
 
 const child = spawn(deno, args, { stdio: "inherit", env });
 
-// A terminal sends these to Deno, too. A second one would end ipybox without its clean-up.
+// A terminal sends Ctrl-C to Deno, too, and a second one would end ipybox without its clean-up. That it
+// was closed, it may say only to this process.
 const atTerminal = [process.stdin, process.stdout, process.stderr].some(({ isTTY }) => isTTY);
-const bothGet = atTerminal ? ["SIGINT", "SIGHUP"] : [];
+const bothGet = atTerminal ? ["SIGINT"] : [];
 for (const signal of SIGNALS) {
   process.on(signal, () => bothGet.includes(signal) || child.kill(signal));
 }

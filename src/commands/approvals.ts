@@ -40,6 +40,10 @@ export const approvals: Command = {
 /** How often to look for new sessions. */
 const LOOK_MS = 1000;
 
+/** Another terminal is connected, or the client is being asked about a running cell. */
+const TAKEN = "somebody else answers for it now, such as another `ipybox approvals`. " +
+  "This one takes over when that ends";
+
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   // A program that runs commands for a model could run this one, too, and must not get its output.
   if (!io.interactive || !io.stdoutIsTerminal) {
@@ -109,10 +113,10 @@ async function serve(io: CommandIo, workspace: string | undefined): Promise<numb
           if (!io.signal.aborted) await tellAlone();
         }).catch((error: unknown) => io.log.warn(`Cannot list sessions: ${error}`));
       } catch (error) {
-        // Another terminal is connected, or the client is being asked about a running cell.
         if (refused.has(url) || !(error instanceof Error)) continue;
         refused.add(url);
-        io.err(`Not yet connected to ${nameOf(session)}: ${printable(error.message)}`);
+        const why = error.message.endsWith("status code: 409") ? TAKEN : error.message;
+        io.err(`Not yet connected to ${nameOf(session)}: ${printable(why)}`);
       }
     }
     await settledWithin(interrupted.promise, LOOK_MS);

@@ -1,6 +1,8 @@
 import { parseArgs, unicodeWidth } from "@std/cli";
 import { outputColumns, USUAL_COLUMNS } from "./terminal/columns.ts";
 import type { Logger } from "../base/log.ts";
+import { isMisspelt } from "../base/nearest.ts";
+import { shellWord } from "../base/shell_word.ts";
 
 /** The meaning of ipybox's exit codes. */
 export const EXIT = {
@@ -30,6 +32,8 @@ export interface Command {
   readonly options: Readonly<Record<string, OptionSpec>>;
   /** How many arguments it takes besides options; by default none. */
   readonly positional?: { readonly min?: number; readonly max: number };
+  /** Which arguments go after `--`, such as `"the server's command goes"`. */
+  readonly rest?: string;
   /** Additional help about the arguments that were given with `--help`. */
   readonly helpAbout?: (parsed: ParsedArgs) => Promise<string | undefined>;
   /** The rest of its help, with examples. */
@@ -183,20 +187,32 @@ export function parseCommandLine(
   const separator = args.indexOf("--");
   const own = separator === -1 ? args : args.slice(0, separator);
   const rest = separator === -1 ? [] : args.slice(separator + 1);
-  const parsed = parseArgs(joinNegative(own, valued), {
-    // With "_", positional arguments that look like numbers stay strings.
-    string: ["_", ...valued.map(([name]) => name)],
-    boolean: specs.filter(([, spec]) => spec.value === undefined).map(([name]) => name),
-    // All values are collected, to detect options that were given twice.
-    collect: valued.map(([name]) => name),
-    alias: Object.fromEntries(
-      specs.flatMap(([name, spec]) => spec.short === undefined ? [] : [[name, spec.short]]),
-    ),
-    unknown: (argument, key) => {
-      if (key !== undefined) throw new UsageError(`Unknown option ${argument.split("=")[0]}`);
-      return true;
-    },
-  });
+  const parse = (some: readonly string[]) =>
+    parseArgs(joinNegative(some, valued), {
+      // With "_", positional arguments that look like numbers stay strings.
+      string: ["_", ...valued.map(([name]) => name)],
+      boolean: specs.filter(([, spec]) => spec.value === undefined).map(([name]) => name),
+      // All values are collected, to detect options that were given twice.
+      collect: valued.map(([name]) => name),
+      alias: Object.fromEntries(
+        specs.flatMap(([name, spec]) => spec.short === undefined ? [] : [[name, spec.short]]),
+      ),
+      unknown: (argument, key) => {
+        if (key !== undefined) throw unknownOption(argument, Object.keys(command.options));
+        return true;
+      },
+    });
+  // Before the options after it, which may be those of a command without its `--`.
+  const extra = own.findIndex((_, at) => parse(own.slice(0, at + 1))._.length > max);
+  if (extra !== -1) {
+    const unexpected = `Unexpected argument "${own[extra]}"`;
+    if (command.rest === undefined || separator !== -1) throw new UsageError(unexpected);
+    const line = ["ipybox", name, ...own.slice(0, extra), "--", ...own.slice(extra)];
+    throw new UsageError(
+      `${unexpected}: ${command.rest} after "--": ${line.map(shellWord).join(" ")}`,
+    );
+  }
+  const parsed = parse(own);
   const values: Record<string, unknown> = {};
   for (const [name, spec] of specs) {
     const given: unknown = parsed[name];
@@ -214,10 +230,15 @@ export function parseCommandLine(
     const forms = command.usage.split("\n").map((form) => `ipybox ${name} ${form}`);
     throw new UsageError(`Missing argument: use ${forms.join("\n  or ")}`);
   }
-  if (positional.length > max) {
-    throw new UsageError(`Unexpected argument "${positional[max]}"`);
-  }
   return new ParsedArgs(positional, rest, args, values);
+}
+
+/** Says that there is no such option, and which of the known ones may be meant. */
+export function unknownOption(argument: string, known: readonly string[]): UsageError {
+  const option = argument.split("=")[0] ?? "";
+  const near = [...known, "help"].find((name) => isMisspelt(option, [name]));
+  const hint = near === undefined ? "" : `; did you mean "--${near}"?`;
+  return new UsageError(`Unknown option ${option}${hint}`);
 }
 
 /** Joins an option and a value such as `-1`, which would otherwise be parsed as an option. */

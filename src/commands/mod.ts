@@ -25,6 +25,7 @@ import {
   parseCommandLine,
   StdoutClosedError,
   table,
+  unknownOption,
   UsageError,
 } from "./command.ts";
 import { outputColumns, printable, printableEnd, printableTraceback } from "./terminal/columns.ts";
@@ -180,7 +181,7 @@ export async function runCommandLine(
 function find(name: string): CommandEntry {
   const entry = isCommand(name) ? COMMANDS[name] : undefined;
   if (entry !== undefined) return entry;
-  if (name.startsWith("-")) throw new UsageError(`Unknown option ${name.split("=")[0]}`);
+  if (name.startsWith("-")) throw unknownOption(name, Object.keys(OPTIONS));
   const names = Object.keys(COMMANDS);
   const near = names.find((known) => known.startsWith(name.slice(0, 3))) ??
     names.find((known) => isMisspelt(name, [known]));
@@ -222,7 +223,7 @@ function overview(): string {
     "",
     "Start with `ipybox demo`, or:",
     "",
-    "  ipybox register time -- uvx mcp-server-time",
+    "  ipybox register everything -- npx -y @modelcontextprotocol/server-everything",
     "  ipybox tools",
     "  ipybox run action.py",
     "",

@@ -110,7 +110,10 @@ export function grantsOf({ rules, trustedServers, redact }: PolicyDocument): Pol
   const itemsFor = (wanted: (rule: PolicyRule) => boolean) =>
     allowing.filter(({ rule }) => wanted(rule)).map(({ rule, at }) => {
       if (isUnconditional(rule)) return `${at}: every call that can be judged`;
-      return `${at}: ${JSON.stringify(conditionsOf(rule))}`;
+      // Still shown: a policy of the user's own may name servers, now or later.
+      const isFuture = rule.annotations !== undefined && trustedServers.length === 0;
+      const when = isFuture ? ", once a server is in trustedServers" : "";
+      return `${at}${when}: ${JSON.stringify(conditionsOf(rule))}`;
     });
   const given = (grants: readonly Grants[]) => grants.filter(({ items }) => items.length > 0);
   return {

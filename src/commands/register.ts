@@ -52,6 +52,7 @@ const TYPES = ["streamable_http", "sse"] as const;
 export const register: Command = {
   usage: "NAME [OPTIONS] -- COMMAND [ARGUMENTS]\nNAME --url URL [OPTIONS]\n--from FILE [OPTIONS]",
   positional: { max: 1 },
+  rest: "the server's command goes",
   options: {
     url: { value: "URL", help: "The address of a remote server" },
     header: { value: "'NAME: VALUE'", help: "A header for a remote server", many: true },

@@ -16,6 +16,7 @@ export const run: Command = {
   usage:
     "FILE [OPTIONS] [-- ARGS…]\n-c CODE [OPTIONS] [-- ARGS…]\n- [OPTIONS] [-- ARGS…]   (the code comes from stdin)",
   positional: { max: 1 },
+  rest: "the script's arguments go",
   options: {
     code: { short: "c", value: "CODE", help: "Run this code instead of a file" },
     ...FOLLOW,

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { ApprovalClient } from "../../src/approval/client.ts";
 import { auditedQuestions } from "../support/audited_questions.ts";
 import { ipybox } from "../support/cli.ts";
 import { exists } from "../support/files.ts";
@@ -66,6 +67,34 @@ Deno.test("ipybox approvals asks at a terminal what a client cannot ask", async 
   assertEquals(code, 0, output);
   assertStringIncludes(output, "raw.count()");
   assertStringIncludes(output, "register_mcp_server");
+});
+
+Deno.test("ipybox approvals takes over from another approver when that ends", async () => {
+  await using workspace = await workspaceWithServer();
+  await using state = await TempFolder.create();
+  const env = { XDG_STATE_HOME: state.path };
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--no-sandbox"],
+    env,
+  });
+  await host.execute("1");
+  const folder = `${state.path}/ipybox/sessions`;
+  const [record] = await Array.fromAsync(Deno.readDir(folder));
+  const { url, token } = JSON.parse(await Deno.readTextFile(`${folder}/${record?.name}`));
+  const first = await ApprovalClient.connect({
+    url,
+    token,
+    onRequest: (request) => void request.accept(),
+  });
+  const waits = `${workspace.path}/waits`;
+  const second = ipyboxAtTerminal(["approvals", "--workspace", workspace.path], [
+    ["such as another `ipybox approvals`. This one takes over when that ends", "", waits],
+    [`Deciding for ${workspace.path}`, "\x03"],
+  ], { env, columns: 300 });
+  await until("the second one waits", () => exists(waits));
+  await first[Symbol.asyncDispose]();
+  const { code, output } = await second;
+  assertEquals(code, 0, output);
 });
 
 Deno.test("ipybox approvals insists on a terminal", async () => {

@@ -162,6 +162,20 @@ Deno.test("ipybox policy init writes a policy to begin with", async () => {
   assertMatch((await ipybox(["policy", "explain", reading], options)).stdout, /^ask: /);
 });
 
+Deno.test("ipybox policy init says that reading is allowed only once a server is trusted", async () => {
+  await using workspace = await TempFolder.create();
+  const options = { cwd: workspace.path };
+  const { stderr } = await ipybox(["policy", "init", "reads", "--yes"], options);
+  assertStringIncludes(stderr, "rule 1 allows nothing");
+  assertStringIncludes(stderr, "rule 1, once a server is in trustedServers:");
+
+  await Deno.remove(`${workspace.path}/.ipybox/policy.json`);
+  const registry = await ServerRegistry.open({ workspace: workspace.path });
+  await registry.register("raw", rawServer());
+  const trusting = await ipybox(["policy", "init", "reads", "--yes"], options);
+  assertStringIncludes(trusting.stderr, "rule 1: {");
+});
+
 Deno.test("ipybox policy edit opens the policy in an editor, checks it and accepts it", async () => {
   await using workspace = await TempFolder.create();
   const path = `${workspace.path}/.ipybox/policy.json`;

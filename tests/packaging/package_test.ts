@@ -10,6 +10,7 @@ import { SRT_PACKAGE, SRT_VERSION } from "../../src/sandbox/srt.ts";
 import { PlainStdioTransport } from "../support/plain_stdio.ts";
 import { Client } from "@modelcontextprotocol/client";
 import { INITIALIZE } from "../support/initialize.ts";
+import { untilNoneWith } from "../support/processes.ts";
 import { runProgram } from "../support/program.ts";
 import { testIf } from "../support/skip.ts";
 import { TempCache } from "../support/temp_cache.ts";
@@ -141,6 +142,17 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
     );
     assertEquals(ended.code, 130, ended.output);
     assertStringIncludes(ended.output, "ipybox: interrupted");
+  });
+
+  await t.step("a terminal that is closed ends it", async () => {
+    await using cache = await TempCache.create();
+    const { output } = await atTerminal(
+      [`${project}/node_modules/.bin/ipybox`, "approvals", "--workspace", folder.path],
+      [["Waiting for approval requests", null]],
+      { cwd: folder.path, env: cache.env },
+    );
+    assertStringIncludes(output, "Waiting for approval requests");
+    await untilNoneWith(`approvals\0--workspace\0${folder.path}`);
   });
 
   await t.step(

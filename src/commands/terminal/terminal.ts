@@ -30,6 +30,8 @@ export class Terminal implements CommandIo, Disposable {
   #onSignal = (exitCode: number) => {
     // The first Ctrl-C requests a clean end; the second one does not wait for it.
     if (this.#interrupt.signal.aborted) {
+      // A closed terminal and those who pass that on send it more than once.
+      if (exitCode === HANGUP && this.#interrupt.signal.reason.exitCode === HANGUP) return;
       this.#input[Symbol.dispose]();
       Deno.exit(exitCode);
     }
@@ -117,10 +119,12 @@ export class Terminal implements CommandIo, Disposable {
   }
 }
 
+const HANGUP = 129;
+
 /** Signals that end the command, with its exit code; a closed terminal sends SIGHUP. */
 const END_SIGNALS: readonly (readonly [Deno.Signal, number])[] = Deno.build.os === "windows"
   ? []
-  : [["SIGTERM", 143], ["SIGHUP", 129]];
+  : [["SIGTERM", 143], ["SIGHUP", HANGUP]];
 
 /** Makes a question's last line bold. Nothing else is: others' escape sequences are only shown. */
 function marked(question: string): string {
