@@ -1,4 +1,5 @@
 import { assertEquals, assertRejects, assertStrictEquals, assertThrows } from "@std/assert";
+import { GatewayStartError } from "./errors.ts";
 import { Mutex, Semaphore } from "./mutex.ts";
 import { AsyncQueue } from "./queue.ts";
 import { abortable, settledWithin } from "./signals.ts";
@@ -98,4 +99,16 @@ Deno.test("Semaphore lets the next one in when a waiter gives up", async () => {
   await gaveUp;
   using _small = await small;
   held[Symbol.dispose]();
+});
+
+Deno.test("the last words of a process are not the frames of JavaScript's stack", () => {
+  const frames = Array.from({ length: 20 }, (_, at) => `    at load (node:internal:${at})\n`).join(
+    "",
+  );
+  const stderrTail = `Error: Cannot find package "x"\n${frames}\n  code: 'ERR_MODULE_NOT_FOUND'\n`;
+  const { message } = new GatewayStartError("It ended", { exitCode: 1, signal: null, stderrTail });
+  assertEquals(
+    message,
+    "It ended\nLast lines of its stderr:\n  Error: Cannot find package \"x\"\n    code: 'ERR_MODULE_NOT_FOUND'",
+  );
 });

@@ -37,7 +37,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [action, ...names] = parsed.positional;
   const folder = await packagesOf(parsed, io);
   const installed = await folder.list();
-  const known = new Map(installed.map(({ name }) => [normalized(name), name]));
+  const known = new Map(installed.map((each) => [normalized(each.name), each]));
   const shared = (await listPackages(folder.shared)).filter(({ name }) =>
     !known.has(normalized(name))
   );
@@ -70,12 +70,12 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
         : `No package "${name}": see \`ipybox packages\``,
     );
   });
-  await folder.uninstall(chosen, {
-    signal: io.signal,
-    onLine: (line) => io.err(printable(line)),
-  });
+  await folder.uninstall(chosen.map(({ name }) => name), { signal: io.signal });
   const left = new Set((await folder.list()).map(({ name }) => name));
-  const kept = chosen.filter((name) => left.has(name));
+  const kept = chosen.filter(({ name }) => left.has(name)).map(({ name }) => name);
   if (kept.length > 0) throw new PackageInstallError(`${kept.join(" ")} was not removed`, "");
+  io.err(
+    `Removed ${printable(chosen.map(({ name, version }) => `${name} ${version}`).join(", "))}`,
+  );
   return EXIT.ok;
 }

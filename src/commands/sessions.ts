@@ -153,7 +153,7 @@ function rowsOf(session: Described): [string, string][] {
     ["runs at", where],
     ["started", startedAt],
     ["problem", error],
-    ["code", wentOn ? "kept running, and may be waiting for you" : undefined],
+    ["code", wentOn ? "ran when its program left, and may be waiting for you" : undefined],
     ...waiting.slice(0, MAX_SHOWN).map((call): [string, string] => ["waits", waitingText(call)]),
     ["waits", waiting.length > MAX_SHOWN ? "more calls" : undefined],
     ["decide", waiting.length > 0 && session.state === "detached" ? askerOf(session) : undefined],
@@ -191,7 +191,9 @@ function lineOf(session: Described): string {
     ...(error === undefined ? [] : [error]),
     ...waiting.slice(0, MAX_WAITING).map(waitingText),
     ...(waiting.length > MAX_WAITING ? ["more calls wait"] : []),
-    ...(waiting.length === 0 && wentOn ? ["its code kept running and may be waiting for you"] : []),
+    ...(waiting.length === 0 && wentOn
+      ? ["code ran when its program left, and may be waiting for you"]
+      : []),
     ...(waiting.length > 0 && state === "detached" ? [askerOf(session)] : []),
   ];
   return printable(parts.join("; "));

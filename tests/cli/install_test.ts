@@ -90,7 +90,7 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
       requested: true,
     });
     const removed = await ipybox(["packages", "remove", "INIconfig", ...inWorkspace]);
-    assertEquals(removed.code, 0, removed.stderr);
+    assertEquals([removed.code, removed.stderr], [0, "Removed iniconfig 2.1.0\n"]);
     const { stdout } = await ipybox(["packages", ...inWorkspace]);
     assert(!stdout.includes("iniconfig"), stdout);
     assertStringIncludes(stdout, "pluggy");

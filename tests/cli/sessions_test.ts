@@ -83,7 +83,7 @@ Deno.test("ipybox sessions end ends a session whose code runs", async () => {
     assertStringIncludes(unread.stderr, `Cannot read the call journal ${journal.path}: `);
     assertMatch(
       unread.stdout,
-      new RegExp(`${id}.*; its code kept running and may be waiting for you\n$`),
+      new RegExp(`${id}.*; code ran when its program left, and may be waiting for you\n$`),
     );
   }
   const ended = await ipybox(["sessions", "end", id], { env });
