@@ -132,7 +132,7 @@ export class PageAsker {
     const [what, done] = request instanceof ElicitationRequest
       ? ["answer", "asked"]
       : ["approval", "done"];
-    return `the user's ${what} is needed, and no approval page is open; it was not ${done}. ` +
+    return `the user's ${what} is needed, and no approval page is open, so it was not ${done}. ` +
       `Tell the user: "Run \`${this.#command}\` in a terminal and leave it open, and tell me. ` +
       `Or: Open ${this.#page.address} in a browser on the machine where ipybox runs, type the newest ` +
       `code in the log of this MCP server (its stderr; good for 5 minutes), leave the page open, and ` +

@@ -229,7 +229,9 @@ class Dialogue {
       return { scope, match: "pattern" };
     }
     if (answer === "e" || answer === "exactly") return { scope, match: "arguments" };
-    if (answer !== undefined) this.#io.err("No decision made.");
+    if (answer === undefined) return null;
+    const isPattern = answer === "p" || answer === "pattern";
+    this.#io.err(`${isPattern ? "No pattern fits these arguments. " : ""}No decision made.`);
     return null;
   }
 

@@ -299,7 +299,8 @@ Deno.test("TerminalApprover offers a pattern between any arguments and exactly t
   const refused = await ask(call('{"n":1}'), ["na pattern", "p"], pattern);
   assertEquals(refused.response.remember, { scope: "always", match: "pattern" });
   const without = await ask(call('{"n":1}'), ["s p", "y"]);
-  assertEquals([without.response, without.said], [accepted, "No decision made.\n"]);
+  const why = "No pattern fits these arguments. No decision made.\n";
+  assertEquals([without.response, without.said], [accepted, why]);
 });
 
 Deno.test("TerminalApprover offers no edits of a change, which could only be refused", async () => {
