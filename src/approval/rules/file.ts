@@ -58,8 +58,8 @@ export async function loadPolicy(
 ): Promise<PolicyRules | undefined> {
   const { log = stderrLogger() } = options;
   const { file, workspace } = options;
-  if (file !== undefined) await requireOutOfReach(file, workspace);
   const found = await findPolicies(options);
+  if (file !== undefined) await requireOutOfReach(file, workspace);
   for (const policy of found) {
     if (policy.source.former !== undefined) log.warn(notAccepted(policy));
   }
