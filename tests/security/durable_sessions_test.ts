@@ -3,7 +3,6 @@ import { dirname } from "node:path";
 import {
   assert,
   assertEquals,
-  assertLess,
   assertMatch,
   assertRejects,
   assertStringIncludes,
@@ -32,7 +31,6 @@ import { TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { cpuMs, Stalls } from "../support/stalls.ts";
 import { until } from "../support/wait.ts";
 
 /** What a launcher sends, as Python. */
@@ -406,17 +404,6 @@ for (const [what, python] of Object.entries(FORGED)) {
     assertEquals(await session.lives(), false);
   });
 }
-
-Deno.test("lines of stderr that come without end leave turns to everything else", async () => {
-  const lines = 'for _ in range(40): os.write(2, b"\\n" * 65536)';
-  await using session = await Supervised.start(lines);
-  const host = await SupervisedLauncher.attach(session.address, silentLogger);
-  host.begin([]);
-  using stalls = new Stalls();
-  const start = cpuMs();
-  while (await host.pipes.read() !== null);
-  assertLess(stalls.longestMs, (cpuMs() - start) / 8);
-});
 
 Deno.test("a host that says nothing does not keep others out", async () => {
   await using session = await Supervised.start(WAIT);
