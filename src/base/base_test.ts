@@ -105,10 +105,12 @@ Deno.test("the last words of a process are not the frames of JavaScript's stack"
   const frames = Array.from({ length: 20 }, (_, at) => `    at load (node:internal:${at})\n`).join(
     "",
   );
-  const stderrTail = `Error: Cannot find package "x"\n${frames}\n  code: 'ERR_MODULE_NOT_FOUND'\n`;
+  const said = `Error: Cannot find package "x"\nat least one is missing\n`;
+  const stderrTail = `${said}${frames}\n  code: 'ERR_MODULE_NOT_FOUND'\n`;
   const { message } = new GatewayStartError("It ended", { exitCode: 1, signal: null, stderrTail });
   assertEquals(
     message,
-    "It ended\nLast lines of its stderr:\n  Error: Cannot find package \"x\"\n    code: 'ERR_MODULE_NOT_FOUND'",
+    'It ended\nLast lines of its stderr:\n  Error: Cannot find package "x"\n' +
+      "  at least one is missing\n    code: 'ERR_MODULE_NOT_FOUND'",
   );
 });

@@ -358,7 +358,7 @@ export class ToolCallError extends Error {
 
 /** Appends the last lines of a process's stderr to a message, without those of JavaScript's stack. */
 function withTail(message: string, stderrTail: string): string {
-  const lines = stderrTail.split("\n").filter((line) => !/^\s*(at .*)?$/.test(line)).slice(-8);
+  const lines = stderrTail.split("\n").filter((line) => !/^\s*$|^\s+at /.test(line)).slice(-8);
   return lines.length === 0
     ? message
     : `${message}\nLast lines of its stderr:\n  ${lines.join("\n  ")}`;
