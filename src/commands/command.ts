@@ -187,7 +187,7 @@ export function parseCommandLine(
   const separator = args.indexOf("--");
   const own = separator === -1 ? args : args.slice(0, separator);
   const rest = separator === -1 ? [] : args.slice(separator + 1);
-  const parse = (some: readonly string[]) =>
+  const parse = (some: readonly string[], onPositional: () => void) =>
     parseArgs(joinNegative(some, valued), {
       // With "_", positional arguments that look like numbers stay strings.
       string: ["_", ...valued.map(([name]) => name)],
@@ -199,20 +199,24 @@ export function parseCommandLine(
       ),
       unknown: (argument, key) => {
         if (key !== undefined) throw unknownOption(argument, Object.keys(command.options));
+        onPositional();
         return true;
       },
     });
-  // Before the options after it, which may be those of a command without its `--`.
-  const extra = own.findIndex((_, at) => parse(own.slice(0, at + 1))._.length > max);
-  if (extra !== -1) {
-    const unexpected = `Unexpected argument "${own[extra]}"`;
-    if (command.rest === undefined || separator !== -1) throw new UsageError(unexpected);
+  const unexpected = () => {
+    const extra = own.findIndex((_, at) => parse(own.slice(0, at + 1), () => {})._.length > max);
+    const message = `Unexpected argument "${own[extra]}"`;
+    if (command.rest === undefined || separator !== -1) return new UsageError(message);
     const line = ["ipybox", name, ...own.slice(0, extra), "--", ...own.slice(extra)];
-    throw new UsageError(
-      `${unexpected}: ${command.rest} after "--": ${line.map(shellWord).join(" ")}`,
+    return new UsageError(
+      `${message}: ${command.rest} after "--": ${line.map(shellWord).join(" ")}`,
     );
-  }
-  const parsed = parse(own);
+  };
+  let count = 0;
+  const parsed = parse(own, () => {
+    // Before the options after it, which may be those of a command without its `--`.
+    if (++count > max) throw unexpected();
+  });
   const values: Record<string, unknown> = {};
   for (const [name, spec] of specs) {
     const given: unknown = parsed[name];
