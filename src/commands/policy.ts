@@ -15,8 +15,8 @@ import { parametersOf } from "../mcp/tools.ts";
 import {
   findPolicies,
   type FoundPolicy,
-  notAccepted,
   policyFiles,
+  warnUnaccepted,
 } from "../approval/rules/file.ts";
 import { joinPolicies } from "../approval/rules/parse.ts";
 import { type PolicyCall, policyCallSchema, policyJsonSchema } from "../approval/rules/schema.ts";
@@ -115,9 +115,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     log: io.log,
   };
   const found = await findPolicies(options);
-  for (const policy of found) {
-    if (policy.source.former !== undefined) io.log.warn(notAccepted(policy));
-  }
+  warnUnaccepted(found, io.log);
   if (call !== undefined) {
     const rules = joinPolicies(found.map(({ source }) => source), options);
     return await explain(rules, { call, workspace }, io, json);

@@ -60,9 +60,7 @@ export async function loadPolicy(
   const { file, workspace } = options;
   const found = await findPolicies(options);
   if (file !== undefined) await requireOutOfReach(file, workspace);
-  for (const policy of found) {
-    if (policy.source.former !== undefined) log.warn(notAccepted(policy));
-  }
+  warnUnaccepted(found, log);
   if (found.length === 0) return undefined;
   const { joinPolicies } = await reading();
   return joinPolicies(found.map(({ source }) => source), options);
@@ -144,8 +142,14 @@ export function shownPolicy({ document }: PolicySource): string {
   return JSON.stringify(document, null, 2);
 }
 
-/** The warning about a policy that is not accepted. */
-export function notAccepted({ path, text }: FoundPolicy): string {
+/** Warns of policies that are not accepted. */
+export function warnUnaccepted(found: readonly FoundPolicy[], log: Logger): void {
+  for (const policy of found) {
+    if (policy.source.former !== undefined) log.warn(notAccepted(policy));
+  }
+}
+
+function notAccepted({ path, text }: FoundPolicy): string {
   if (text === undefined) {
     return `Policy ${path} is gone, and what it denied is still not allowed: ` +
       "accept its removal with `ipybox trust`";
