@@ -102,6 +102,23 @@ const sessions: readonly (readonly Case[])[] = [
   ],
   [
     {
+      // The terminal keeps lines until the first question is asked; afterwards, they are read and dropped.
+      name: "what was typed before the question does not answer it",
+      calls: "import time, pathlib\n" +
+        "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +
+        "print('begun', flush=True); until('first'); count()\n" +
+        "print('goes on', flush=True); until('second'); count()",
+      script: [
+        ["begun", "!y\ny\ny\n", "first"],
+        ["before the question was shown", ""],
+        [QUESTION, "n no\n"],
+        ["goes on", "!y\n", "second"],
+        [QUESTION, "n no\n"],
+      ],
+      shown: ["ApprovalRejectedError"],
+      hidden: ["count is"],
+    },
+    {
       name: "e takes other arguments, which must be JSON, and shows them",
       calls: "count(n=1)",
       script: [
@@ -127,22 +144,6 @@ const sessions: readonly (readonly Case[])[] = [
         [QUESTION, "nx\x7f no\n"],
       ],
       shown: ["refused: no"],
-      hidden: ["count is"],
-    },
-    {
-      name: "what was typed before the question does not answer it",
-      calls: "import time, pathlib\n" +
-        "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +
-        "print('begun', flush=True); until('first'); count()\n" +
-        "print('goes on', flush=True); until('second'); count()",
-      script: [
-        ["begun", "!y\ny\ny\n", "first"],
-        ["before the question was shown", ""],
-        [QUESTION, "n no\n"],
-        ["goes on", "!y\n", "second"],
-        [QUESTION, "n no\n"],
-      ],
-      shown: ["ApprovalRejectedError"],
       hidden: ["count is"],
     },
     {
