@@ -1,7 +1,3 @@
-import { z } from "zod";
-import { settledWithin } from "../../base/signals.ts";
-import { parsedJson } from "../../json/plain.ts";
-
 /** A response for a request that never reaches an MCP server. */
 export function rpcError(
   status: number,
@@ -77,51 +73,4 @@ export function withUnreadLimit(response: Response, onExceeded: () => void): Res
     cancel: (reason) => reader.cancel(reason),
   }, new ByteLengthQueuingStrategy({ highWaterMark: MAX_UNREAD }));
   return new Response(rest, response);
-}
-
-/** The error of a request that needs a capability its client has not declared. Its HTTP status must be 400. */
-const MISSING_CAPABILITY = -32021;
-/** How long a response is held back to see its beginning; slower ones are not errors. */
-const HOLD_MS = 100;
-/** The longest frame that is examined for such an error. */
-const MAX_ERROR_BYTES = 1 << 16;
-
-const answer = z.object({
-  id: z.union([z.string(), z.number()]),
-  error: z.object({
-    code: z.literal(MISSING_CAPABILITY),
-    message: z.string(),
-    data: z.unknown().optional(),
-  }),
-});
-
-/** Sets the status of such an error: a response begins before its content is known. */
-export async function withErrorStatus(response: Response): Promise<Response> {
-  const { body, headers } = response;
-  if (body === null || headers.get("content-type") !== "text/event-stream") return response;
-  const reader = body.getReader();
-  const first = reader.read();
-  const error = await settledWithin(first, HOLD_MS) ? errorIn((await first).value) : undefined;
-  if (error !== undefined) {
-    await reader.cancel();
-    return Response.json({ jsonrpc: "2.0", ...error }, { status: 400 });
-  }
-  let next: typeof first | undefined = first;
-  const rest = new ReadableStream<Uint8Array<ArrayBuffer>>({
-    async pull(controller) {
-      const { done, value } = await (next ?? reader.read());
-      next = undefined;
-      if (done) controller.close();
-      else controller.enqueue(value);
-    },
-    cancel: (reason) => reader.cancel(reason),
-  });
-  return new Response(rest, response);
-}
-
-function errorIn(frame: Uint8Array | undefined): z.infer<typeof answer> | undefined {
-  if (frame === undefined || frame.length > MAX_ERROR_BYTES) return undefined;
-  const data = /^data: (.+)$/m.exec(new TextDecoder().decode(frame))?.[1];
-  if (data === undefined || !data.includes(`${MISSING_CAPABILITY}`)) return undefined;
-  return answer.safeParse(parsedJson(data)).data;
 }

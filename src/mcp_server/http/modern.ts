@@ -6,7 +6,7 @@ import { createMcpHandler, type McpHttpHandler, SdkMcpServer } from "../sdk.ts";
 import { registerTasks } from "../tasks.ts";
 import { addTool, type ToolHost } from "../tool.ts";
 import { forClients } from "../tool_input.ts";
-import { rpcError, usedUntilSent, withErrorStatus } from "./answers.ts";
+import { rpcError, usedUntilSent } from "./answers.ts";
 import type { PooledSession, SessionPool } from "./sessions.ts";
 
 const message = z.object({ jsonrpc: z.literal("2.0"), method: z.string() });
@@ -26,14 +26,18 @@ const ofTask = z.object({
   params: z.object({ taskId: z.string() }),
 });
 
-/** Answers a request about a task of a session that does not exist. */
-async function refuseTask(request: Request, body: unknown): Promise<Response> {
+/** Answers a request about a task without a stream, so that an error of the protocol has its HTTP status. */
+async function answerTask(
+  request: Request,
+  body: unknown,
+  pooled: PooledSession | undefined,
+): Promise<Response> {
   const handler = createMcpHandler(() => {
     const server = new SdkMcpServer({ name: "ipybox", version: "0" });
-    registerTasks(server, undefined);
+    registerTasks(server, pooled?.session, pooled && `${pooled.id}.`);
     return server;
-  }, { legacy: "reject", responseMode: "sse" });
-  return await withErrorStatus(await handler.fetch(request, { parsedBody: body }));
+  }, { legacy: "reject" });
+  return await handler.fetch(request, { parsedBody: body });
 }
 
 /** Answers a call for a session that does not exist, in a form that the model reads. */
@@ -87,11 +91,13 @@ export class ModernHandlers implements AsyncDisposable {
     const pooled = named === undefined
       ? await this.#pool.default(owner)
       : await this.#pool.find(owner, named);
-    if (pooled === undefined) {
-      return await (task === undefined
-        ? refuseSession(request, body, call)
-        : refuseTask(request, body));
+    if (task !== undefined) {
+      return await usedUntilSent(
+        pooled?.use() ?? new DisposableStack(),
+        () => answerTask(request, body, pooled),
+      );
     }
+    if (pooled === undefined) return await refuseSession(request, body, call);
     const owned = this.#owned.get(owner) ?? this.#own(owner);
     this.#tell(owned, pooled);
     const gone = new AbortController();
@@ -99,7 +105,7 @@ export class ModernHandlers implements AsyncDisposable {
     this.#serving.set(signalled, pooled);
     return await usedUntilSent(
       pooled.use(),
-      async () => await withErrorStatus(await owned.handler.fetch(signalled, { parsedBody: body })),
+      () => owned.handler.fetch(signalled, { parsedBody: body }),
       () => gone.abort(new DOMException("The client disconnected", "AbortError")),
     );
   }
