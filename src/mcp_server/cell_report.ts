@@ -206,7 +206,6 @@ async function reportImages(
   session: ReportingSession,
 ): Promise<readonly ReportedImage[]> {
   if (found.length === 0) return [];
-  using _turn = await session.artifacts.turn(); // so that those of other sessions come between
   const images: ReportedImage[] = [];
   let room = MAX_IMAGE_BYTES;
   let shown = 0;

@@ -31,7 +31,7 @@ export type ArtifactKind = "outputs" | "images";
 
 /** How many artifacts are known; the files of older ones are kept. */
 const MAX_ARTIFACTS = 500;
-/** The largest file, and the largest JSON, that is sent as a resource. */
+/** The largest file that is sent as a resource. */
 const MAX_BYTES = 32 * 2 ** 20;
 
 const MIME_TYPES: Readonly<Record<string, string>> = {
@@ -44,16 +44,10 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
 /** The files that a session's cells produced, as resources. */
 export class Artifacts {
   readonly #artifacts = new Map<string, Artifact>();
-  readonly #turns = new Mutex();
   readonly #shownPath: (path: string) => string;
 
   constructor(shownPath: (path: string) => string = (path) => path) {
     this.#shownPath = shownPath;
-  }
-
-  /** Waits until the images of one more cell can be made fit for the client. */
-  async turn(): Promise<Disposable> {
-    return await this.#turns.acquire();
   }
 
   /** The artifacts of a kind, newest first. */
@@ -84,35 +78,17 @@ export class Artifacts {
     if (artifact === undefined) return undefined;
     const { path, mimeType } = artifact;
     const bytes = await readHostileBytes(path, MAX_BYTES);
-    const content = bytes && contentOf(bytes, mimeType);
-    if (content !== undefined) return { mimeType, content };
+    if (bytes !== undefined) {
+      const content = mimeType === "text/plain"
+        ? { text: new TextDecoder().decode(bytes) }
+        : { blob: bytes.toBase64() };
+      return { mimeType, content };
+    }
     throw new Error(
       `Cannot send ${path}: it is missing or larger than ${MAX_BYTES / 2 ** 20} MiB; ` +
         "read a part of it in a cell",
     );
   }
-}
-
-/** The content to send; `undefined` if it is too large. */
-function contentOf(
-  bytes: Uint8Array<ArrayBuffer>,
-  mimeType: string,
-): ArtifactContent | undefined {
-  if (mimeType !== "text/plain") return { blob: bytes.toBase64() };
-  const text = new TextDecoder().decode(bytes);
-  return jsonLength(text) <= MAX_BYTES ? { text } : undefined;
-}
-
-/** The size of a text as JSON. Control characters take six bytes each, and JSON.stringify() would be slow. */
-function jsonLength(text: string): number {
-  let length = 0;
-  for (let at = 0; at < text.length; at++) {
-    const unit = text.charCodeAt(at);
-    if (unit >= 0x80) length += unit < 0x800 ? 2 : 3;
-    else if (unit >= 0x20) length += unit === 0x22 || unit === 0x5c ? 2 : 1;
-    else length += unit === 0x0a ? 2 : 6;
-  }
-  return length;
 }
 
 /** A picture for the client. */
@@ -182,7 +158,7 @@ const scaledSchema = z.object({
 const turns = new Mutex();
 /** The variables by which Deno finds its own cache. */
 const CACHE_VARIABLES = ["DENO_DIR", "XDG_CACHE_HOME", "HOME"];
-/** The time limits for scaling a picture, and for its wait for those of other sessions. */
+/** The time limits for scaling a picture, and for its wait for others. */
 const TIMEOUT_MS = 30_000;
 const MAX_WAIT_MS = 10_000;
 

@@ -3,15 +3,12 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { z } from "zod";
 import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
-import { McpHost } from "../support/mcp_client.ts";
 import { until } from "../support/wait.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const ALICE = "alice-alice-alice-alice";
 const BOB = "bob-bob-bob-bob-bob-bob";
 const CELL = "execute_ipython_cell";
-/** Prints 31 MiB, which become a resource. */
-const PRINT = "for n in range(31): print(('y' * 1023 + '\\n') * 1024, end='')";
 
 Deno.test("the messages of a batch are answered, each with its own outcome", async () => {
   await using parts = new AsyncDisposableStack();
@@ -39,19 +36,6 @@ Deno.test("the messages of a batch are answered, each with its own outcome", asy
   assertEquals(status, 202);
   const many = await alice.send(Array.from({ length: 101 }, (_, id) => request(id, "ping", {})));
   assertMatch(await many.text(), /Batch must not exceed 100 messages/);
-});
-
-Deno.test("an output that would be several times its size as JSON is not sent", async () => {
-  await using parts = new AsyncDisposableStack();
-  const { address: { url } } = await serve(parts);
-  const alice = await RawClient.open(url);
-  const uri = await alice.output(PRINT);
-  const file = `images/${uri.split("/").at(-1)}`;
-  await alice.execute(`with open("${file}", "wb") as f: f.write(bytes([1]) * 31 * 2**20)`);
-
-  const [answer] = await alice.ask(request(1, "resources/read", { uri }));
-
-  assertMatch(JSON.stringify(answer?.error), /larger than 32 MiB; read a part of it in a cell/);
 });
 
 Deno.test("clients that leave in the middle of a body fill no log", async () => {
@@ -84,29 +68,6 @@ def png(side, dot=1):
     body = chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
     return Image(data=b"\\x89PNG\\r\\n\\x1a\\n" + head + body)
 `;
-
-Deno.test("the pictures of one session come between those of another", async () => {
-  await using parts = new AsyncDisposableStack();
-  const { address: { url } } = await serve(parts);
-  const alice = await RawClient.open(url);
-  await using bob = await McpHost.join({ url, token: BOB });
-  await Promise.all([
-    alice.execute(`${PNG}large = png(1600)`),
-    bob.execute(`${PNG}own = png(1600)`),
-  ]);
-  let pending = 5;
-  const call = { name: CELL, arguments: { code: "display(large)" } };
-  const shown = Array.from({ length: pending }, async (_, id) => {
-    await alice.ask(request(id, "tools/call", call));
-    pending--;
-  });
-  await bob.execute("import time; time.sleep(2)"); // by when they have been displayed
-
-  await bob.execute("display(own)");
-
-  assert(pending > 0, "all pictures of Alice were made fit first");
-  await Promise.all(shown);
-});
 
 Deno.test("the pictures of a cell are made fit once, however often it is waited for", async () => {
   await using parts = new AsyncDisposableStack();
@@ -185,13 +146,6 @@ class RawClient {
       request(0, "tools/call", { name: CELL, arguments: { code } }),
     );
     assert(answer?.result?.isError !== true, JSON.stringify(answer));
-  }
-
-  /** Executes code whose output is too long for an answer, and gives the address of that. */
-  async output(code: string): Promise<string> {
-    await this.execute(code);
-    const [answer] = await this.ask(request(0, "resources/list", {}));
-    return /ipybox:\/\/outputs\/\w+\.txt/.exec(JSON.stringify(answer))?.[0] ?? "";
   }
 }
 
