@@ -1,7 +1,6 @@
 import type { TrustSetting } from "../files/own_entries.ts";
 import type { ApprovalSetting } from "../approval/policy.ts";
 import type { AuditLog } from "../approval/audit/log.ts";
-import type { PersonDesks } from "../approval/page/desk.ts";
 import type { ElicitationRequest } from "../approval/questions.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { Logger } from "../base/log.ts";
@@ -246,8 +245,6 @@ export interface OwnOptions {
   installer?: Installer;
   /** How the text names a file of a display, by its path; that path by default. */
   shownPath?: (path: string) => string;
-  /** Looks for other sessions, which pages name in place of the workspace's. */
-  elsewhere?: PersonDesks["elsewhere"];
 }
 
 /** The options of an executor of ipybox's own programs. */

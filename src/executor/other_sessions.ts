@@ -1,8 +1,8 @@
-import type { OtherSessions, PendingCall } from "../approval/page/desk.ts";
+import type { PendingCall } from "../approval/page/desk.ts";
 import type { Logger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { CallJournal } from "../calls/journal.ts";
-import { folderOf, isOfClient, type ListedSession, listSessions } from "./durable.ts";
+import { folderOf, type ListedSession, listSessions } from "./durable.ts";
 
 /** The session whose neighbors are listed. */
 interface OwnSession {
@@ -16,15 +16,14 @@ interface OwnSession {
 export async function callsOfOthers(
   workspace: string,
   { id: own, log }: OwnSession,
-): Promise<OtherSessions> {
+): Promise<PendingCall[]> {
   try {
     const sessions = await listSessions(workspace);
     const others = sessions.filter(({ id, status }) => id !== own && status !== undefined);
-    const calls = (await Promise.all(others.map((other) => waitingIn(other, log)))).flat();
-    return { sessions: [], calls };
+    return (await Promise.all(others.map((other) => waitingIn(other, log)))).flat();
   } catch (error) {
     log.debug(`Cannot show what waits in other sessions: ${messageOf(error)}`);
-    return { sessions: [], calls: [] };
+    return [];
   }
 }
 
@@ -35,7 +34,7 @@ async function waitingIn(
   const isAttached = status?.attached ?? false;
   try {
     const waiting = await CallJournal.waitingIn(folderOf(id));
-    const session = { session: id, name: record?.name, isAttached, isOfClient: isOfClient(record) };
+    const session = { session: id, name: record?.name, isAttached };
     return waiting.map((call) => ({ ...call, ...session }));
   } catch (error) {
     log.debug(`Cannot show what waits in session ${id}: ${messageOf(error)}`);

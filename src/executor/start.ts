@@ -298,7 +298,7 @@ async function startTools(
   { id, ...more }: OwnServerOptions & { readonly workspace: string; readonly id?: string },
 ): Promise<ToolServer> {
   const { log = silentLogger } = options;
-  const elsewhere = options.elsewhere ?? (() => callsOfOthers(more.workspace, { id, log }));
+  const elsewhere = () => callsOfOthers(more.workspace, { id, log });
   const own: OwnServerOptions = { ...options, ...more, elsewhere, kernelPort: false };
   const tools = await ToolServer.start(own);
   if (options.startServers === "with-kernel") tools.runner.startServers();

@@ -23,7 +23,6 @@ import { Answers } from "./answers.ts";
 import { ElicitationRounds } from "./approvals.ts";
 import { type CellParts, CellRun, type Patience, shownActivity } from "./cell_run.ts";
 import { type Artifact, Artifacts } from "./images.ts";
-import type { WaitingRequest } from "../approval/page/desk.ts";
 import { CellTasks } from "./tasks.ts";
 
 /** The parts of a running session that its tools use. */
@@ -182,19 +181,6 @@ export class Session implements AsyncDisposable {
   /** Whether the kernel that {@linkcode prepare} started can run code. */
   async isReady(): Promise<boolean> {
     return await (await this.#prepared)?.executor.isReady() ?? false;
-  }
-
-  /** The session's state, for the pages of other sessions. */
-  get state(): "starting" | "running" | "idle" {
-    if (this.#starting !== undefined) return "starting";
-    return this.#underWay.size > 0 ? "running" : "idle";
-  }
-
-  /** The requests that wait for the user. */
-  async waiting(): Promise<readonly WaitingRequest[]> {
-    if (this.#running === undefined) return [];
-    const parts = await this.#parts?.catch(() => undefined); // another program has the session
-    return parts?.executor.page.waiting ?? [];
   }
 
   /** The current step of the start, in one line; `undefined` after it. */

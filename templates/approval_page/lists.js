@@ -29,44 +29,18 @@ export function showLists(board, selected, onSelect) {
   showElsewhere(board);
 }
 
-/** Names other sessions and what waits there, where it cannot be decided from here. */
-function showElsewhere({ elsewhere, hasMoreElsewhere, sessions, hasMoreSessions }) {
-  byId("sessions").hidden = sessions.length === 0;
-  byId("sessions-more").hidden = !hasMoreSessions;
-  byId("sessions-list").replaceChildren(...sessions.map(sessionView));
+/** Names what waits in other sessions, where it cannot be decided from here. */
+function showElsewhere({ elsewhere, hasMoreElsewhere }) {
   byId("elsewhere").hidden = elsewhere.length === 0;
   byId("elsewhere-more").hidden = !hasMoreElsewhere;
   byId("elsewhere-list").replaceChildren(...elsewhere.map(elsewhereView));
 }
 
-const STATES = {
-  starting: "Its kernel starts",
-  running: "Code runs",
-  idle: "Idle",
-  away: "Waits for its client to come back",
-};
-
-function sessionView({ session, opened_at: openedAt, state, waiting }) {
-  const calls = waiting === 0 ? [] : [`; ${count(waiting, "request")} to decide`];
-  return el(
-    "li",
-    {},
-    el("span", { class: "name" }, session),
-    el("span", { class: "below" }, STATES[state], ...calls, "; opened ", timeView(openedAt)),
-  );
-}
-
 function elsewhereView(call) {
-  const { session, name, asked_at: since, is_attached: isAttached, is_of_client: isOfClient } =
-    call;
+  const { session, name, asked_at: since, is_attached: isAttached } = call;
   const where = name === undefined ? session : `${name} (${session})`;
   const how = isAttached
     ? ["Decide it with the program that has this session: on its page or where it asks you"]
-    : isOfClient
-    ? [
-      "Nobody can decide it now. The next request of the session's client continues it, " +
-      "or a restart of the server",
-    ]
     : [
       "Nobody can decide it now. Continue the session: ",
       el("code", {}, `ipybox attach ${session}`),

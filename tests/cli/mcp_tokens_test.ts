@@ -7,23 +7,16 @@ import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import type { HttpToken } from "../../src/mcp_server/http/bearer_tokens.ts";
 import { McpServer } from "../../src/mcp_server/mcp_server.ts";
 import type { McpHttpServerOptions } from "../../src/mcp_server/option_keys.ts";
-import { ServerRegistry } from "../../src/servers/registry.ts";
-import { browserTest } from "../support/browser.ts";
 import { ipybox } from "../support/cli.ts";
-import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
-import { rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
-import { RAW } from "../support/mcp_workspace.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const ALICE = "alice-alice-alice-alice";
 const BOB = "bob-bob-bob-bob-bob-bob";
 const CAROL = "carol-carol-carol-carol";
-const CELL = "execute_ipython_cell";
 const FOLDER = "import os; print(os.getcwd())";
-const idIn = (folder: string) => folder.split("/").at(-1) ?? "";
 
 /** A place whose Python is the tests', and where code has a folder of its own. */
 const THERE = {
@@ -149,43 +142,3 @@ Deno.test("A durable session stays where it is when the placement of its token c
   await using next = await McpHost.join({ url, token: ALICE }, { kind: "2.x legacy" });
   assertStringIncludes(await next.execute(FOLDER), folders);
 });
-
-browserTest(
-  "A session's page lists the other sessions of its owner, and of nobody else",
-  async (browser) => {
-    const { folder, workspace, args } = await withTokens(`${ALICE}\n${BOB}\n`);
-    await using _folder = folder;
-    const registry = await ServerRegistry.open({ workspace });
-    await registry.register("raw", rawServer());
-    await using server = await HttpMcp.start([...args, "--page"]);
-    const join = (token: string) =>
-      McpHost.join({ url: server.address.url, token }, { kind: "2.x legacy" });
-    await using one = await join(ALICE);
-    await using other = await join(ALICE);
-    await using stranger = await join(BOB);
-    const id = idIn(await one.execute(FOLDER));
-    const beside = idIn(await other.execute(FOLDER));
-    await stranger.execute("1");
-    const link = (session: string) =>
-      new RegExp(`Approvals of session ${session}: (\\S+)`).exec(server.stderr)?.[1] ?? "";
-    await until("the page is there", () => link(id) !== "");
-    const page = await browser.open(link(id));
-    const items = page.locator("#sessions-list li");
-    await items.getByText("Idle").waitFor();
-    assertEquals(await items.locator(".name").allInnerTexts(), [beside]);
-
-    const gone = new AbortController();
-    const code = `${RAW}print(raw.run_sync("count").text)`;
-    const unanswered = other.call(CELL, { code }, gone).catch(() => {});
-    await items.getByText("Code runs; 1 request to decide").waitFor();
-    const call = page.locator("#elsewhere-list li");
-    assertEquals(await call.locator(".name").allInnerTexts(), ["raw.count"]);
-    assertStringIncludes(await call.innerText(), `in session ${beside}`);
-    assertEquals(await page.getByRole("button", { name: "Allow" }).count(), 0);
-    gone.abort();
-    await unanswered;
-    await page.locator("#elsewhere").waitFor({ state: "hidden" });
-    await other[Symbol.asyncDispose]();
-    assertEquals(browser.problems, []);
-  },
-);

@@ -36,8 +36,8 @@ export interface PersonDesks {
   readonly elicitations: ElicitationChannel;
   /** The workspace of the code that asks, which pages name. */
   readonly workspace?: string | undefined;
-  /** Looks for other sessions and the calls that wait there, which pages name, too. */
-  readonly elsewhere?: (() => Promise<OtherSessions>) | undefined;
+  /** Looks for the calls that wait in other sessions, which pages name, too. */
+  readonly elsewhere?: (() => Promise<readonly PendingCall[]>) | undefined;
   /** Reports how calls end, until disposed. Pages show this with the decisions on them. */
   readonly followEnds?: ((follower: (end: CallEnd) => void) => Disposable) | undefined;
 }
@@ -51,25 +51,11 @@ export interface CallEnd {
   readonly durationMs: number;
 }
 
-/** Other sessions, and the calls that wait for a decision there. */
-export interface OtherSessions {
-  /** Sessions that are named whether or not something waits there. */
-  readonly sessions: readonly OtherSession[];
-  readonly calls: readonly PendingCall[];
-}
-
-export interface OtherSession {
-  readonly session: string;
-  readonly openedAt: Date;
-  /** Its state; `"away"` until a client returns to it. */
-  readonly state: "starting" | "running" | "idle" | "away";
-}
-
+/** A call that waits for a decision. */
 export interface WaitingRequest {
-  /** The kind of request, as in `ApprovalRequest.kind`, or `"elicitation"`. */
+  /** As in `ApprovalRequest.kind`. */
   readonly kind: string;
   readonly serverName: string;
-  /** Empty for a question of a server. */
   readonly toolName: string;
   readonly since: Date;
 }
@@ -81,13 +67,11 @@ export interface PendingCall extends WaitingRequest {
   readonly name: string | undefined;
   /** Whether a program is attached to it, which asks for the decision. */
   readonly isAttached: boolean;
-  /** Whether only the HTTP server of its client continues it. */
-  readonly isOfClient: boolean;
 }
 
 /** How often other sessions are looked at while a page is open. */
 const LOOK_MS = 5000;
-/** How many of them and of their calls are shown, and how long their names may be. Code can make any. */
+/** How many of their calls are shown, and how long their names may be. Code can make any. */
 const MAX_ELSEWHERE = 50;
 const MAX_NAME = 2000;
 
@@ -352,8 +336,8 @@ class RequestBoard implements Disposable {
   readonly #workspace: string | undefined;
   #settledCharacters = 0;
   #dropped = 0;
-  /** Other sessions and the calls that wait there, as JSON lists, and whether there are more. */
-  #elsewhere = '"elsewhere":[],"more":false,"sessions":[],"more_sessions":false';
+  /** The calls that wait in other sessions, as a JSON list, and whether there are more. */
+  #elsewhere = '"elsewhere":[],"more":false';
 
   /** @param desks Whose requests are shown. */
   constructor({ channel, elicitations, workspace, followEnds }: PersonDesks) {
@@ -381,21 +365,11 @@ class RequestBoard implements Disposable {
       }],"dropped":${this.#dropped},${this.#elsewhere}}`;
   }
 
-  /** The requests that wait here, for the pages of other sessions. */
-  get waiting(): WaitingRequest[] {
-    return [...this.#open.values()].map(({ request, since }) => ({
-      kind: request instanceof ElicitationRequest ? "elicitation" : request.kind,
-      serverName: request.serverName,
-      toolName: request instanceof ElicitationRequest ? "" : request.toolName,
-      since,
-    }));
-  }
-
-  /** Shows other sessions and the calls that wait there, the oldest first. */
-  showElsewhere({ sessions, calls }: OtherSessions): void {
+  /** Shows the calls that wait in other sessions, the oldest first. */
+  showElsewhere(calls: readonly PendingCall[]): void {
     const shown = calls.toSorted((one, other) => one.since.getTime() - other.since.getTime())
       .slice(0, MAX_ELSEWHERE)
-      .map(({ kind, serverName, toolName, since, session, name, isAttached, isOfClient }) => ({
+      .map(({ kind, serverName, toolName, since, session, name, isAttached }) => ({
         kind,
         server_name: clip(serverName),
         tool_name: clip(toolName),
@@ -403,19 +377,9 @@ class RequestBoard implements Disposable {
         session,
         name,
         is_attached: isAttached,
-        is_of_client: isOfClient,
       }));
     const more = calls.length > MAX_ELSEWHERE;
-    const others = sessions.toSorted((one, other) =>
-      one.openedAt.getTime() - other.openedAt.getTime()
-    ).slice(0, MAX_ELSEWHERE).map(({ session, openedAt, state }) => ({
-      session,
-      opened_at: openedAt.getTime(),
-      state,
-      waiting: calls.filter((call) => call.session === session).length,
-    }));
-    const elsewhere = `"elsewhere":${JSON.stringify(shown)},"more":${more},` +
-      `"sessions":${JSON.stringify(others)},"more_sessions":${sessions.length > MAX_ELSEWHERE}`;
+    const elsewhere = `"elsewhere":${JSON.stringify(shown)},"more":${more}`;
     if (elsewhere === this.#elsewhere) return;
     this.#elsewhere = elsewhere;
     this.#tell(`{"type":"elsewhere",${elsewhere}}`);

@@ -3,7 +3,7 @@ import { abortable } from "../../base/signals.ts";
 import type { Approver } from "../channel.ts";
 import { ElicitationRequest } from "../questions.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../request.ts";
-import type { PageDesk, PageState, WaitingRequest } from "./desk.ts";
+import type { PageDesk, PageState } from "./desk.ts";
 
 /** Options of {@linkcode ApprovalPage.ask}. */
 export interface PageAskOptions {
@@ -67,11 +67,6 @@ export class ApprovalPage {
   /** Whether an approver is attached who is asked before pages, such as an `ApprovalClient`. */
   get attended(): boolean {
     return this.#desk.isAttended;
-  }
-
-  /** @internal What waits for a decision. */
-  get waiting(): readonly WaitingRequest[] {
-    return this.#desk.board.waiting;
   }
 
   /**
