@@ -30,6 +30,7 @@ export type {
   InputRequiredResult,
   ListResourcesResult,
   McpHttpHandler,
+  McpServerFactory,
   ReadResourceResult,
   RegisteredTool,
   RequestStateCodec,

@@ -2,7 +2,12 @@ import { z } from "zod";
 import type { Logger } from "../../base/log.ts";
 import { serverFor, type ServerForOptions } from "../connection.ts";
 import { failure } from "../failure.ts";
-import { createMcpHandler, type McpHttpHandler, SdkMcpServer } from "../sdk.ts";
+import {
+  createMcpHandler,
+  type McpHttpHandler,
+  type McpServerFactory,
+  SdkMcpServer,
+} from "../sdk.ts";
 import { registerTasks } from "../tasks.ts";
 import { addTool, type ToolHost } from "../tool.ts";
 import { forClients } from "../tool_input.ts";
@@ -20,21 +25,32 @@ const forSession = z.object({
   }),
 });
 
+const toolOf = z.object({
+  method: z.literal("tools/call"),
+  params: z.object({ name: z.string() }),
+});
+
+/** The tools that run code or ask the user. The errors of other requests have an HTTP status. */
+const LASTING: ReadonlySet<string> = new Set([
+  "execute_ipython_cell",
+  "install_package",
+  "register_mcp_server",
+  "reset",
+  "unregister_mcp_server",
+  "wait_for_cell",
+]);
+
 /** A request about a task, whose id begins with its session's. */
 const ofTask = z.object({
   method: z.enum(["tasks/get", "tasks/update", "tasks/cancel"]),
   params: z.object({ taskId: z.string() }),
 });
 
-/** Answers a request about a task without a stream, so that an error of the protocol has its HTTP status. */
-async function answerTask(
-  request: Request,
-  body: unknown,
-  pooled: PooledSession | undefined,
-): Promise<Response> {
+/** Answers a request about a task of a session that does not exist. */
+async function refuseTask(request: Request, body: unknown): Promise<Response> {
   const handler = createMcpHandler(() => {
     const server = new SdkMcpServer({ name: "ipybox", version: "0" });
-    registerTasks(server, pooled?.session, pooled && `${pooled.id}.`);
+    registerTasks(server, undefined);
     return server;
   }, { legacy: "reject" });
   return await handler.fetch(request, { parsedBody: body });
@@ -61,9 +77,11 @@ async function refuseSession(
   return await handler.fetch(request, { parsedBody: body });
 }
 
-/** An owner's handler, and the sessions whose changes it announces. */
+/** An owner's handlers, and the sessions whose changes are announced. */
 interface Owned {
   readonly handler: McpHttpHandler;
+  /** Begins each response at once: the client may disconnect before the result is there. */
+  readonly streaming: McpHttpHandler;
   readonly watched: Set<string>;
 }
 
@@ -91,31 +109,32 @@ export class ModernHandlers implements AsyncDisposable {
     const pooled = named === undefined
       ? await this.#pool.default(owner)
       : await this.#pool.find(owner, named);
-    if (task !== undefined) {
-      return await usedUntilSent(
-        pooled?.use() ?? new DisposableStack(),
-        () => answerTask(request, body, pooled),
-      );
+    if (pooled === undefined) {
+      return await (task === undefined
+        ? refuseSession(request, body, call)
+        : refuseTask(request, body));
     }
-    if (pooled === undefined) return await refuseSession(request, body, call);
     const owned = this.#owned.get(owner) ?? this.#own(owner);
     this.#tell(owned, pooled);
+    const lasts = LASTING.has(toolOf.safeParse(body).data?.params.name ?? "");
+    const handler = lasts ? owned.streaming : owned.handler;
     const gone = new AbortController();
     const signalled = new Request(request, { signal: gone.signal });
     this.#serving.set(signalled, pooled);
     return await usedUntilSent(
       pooled.use(),
-      () => owned.handler.fetch(signalled, { parsedBody: body }),
+      () => handler.fetch(signalled, { parsedBody: body }),
       () => gone.abort(new DOMException("The client disconnected", "AbortError")),
     );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all(this.#owned.values().map(({ handler }) => handler.close()));
+    const handlers = this.#owned.values().flatMap(({ handler, streaming }) => [handler, streaming]);
+    await Promise.all(handlers.map((handler) => handler.close()));
   }
 
   #own(owner: string): Owned {
-    const handler = createMcpHandler(async ({ requestInfo }) => {
+    const serve: McpServerFactory = async ({ requestInfo }) => {
       const pooled = requestInfo && this.#serving.get(requestInfo);
       if (pooled === undefined) throw new Error("A request without a session");
       const { id, session } = pooled;
@@ -123,12 +142,14 @@ export class ModernHandlers implements AsyncDisposable {
       const server = await serverFor(session, options);
       registerSessionTools({ server, session, declare: forClients }, this.#pool, owner);
       return server;
-    }, {
-      legacy: "reject",
-      responseMode: "sse", // only a stream shows that its reader has disconnected
-      onerror: (error) => this.#log.debug(`MCP over HTTP: ${error.message}`),
-    });
-    const owned = { handler, watched: new Set<string>() };
+    };
+    const onerror = (error: Error) => this.#log.debug(`MCP over HTTP: ${error.message}`);
+    const options = { legacy: "reject", onerror } as const;
+    const owned = {
+      handler: createMcpHandler(serve, options),
+      streaming: createMcpHandler(serve, { ...options, responseMode: "sse" }),
+      watched: new Set<string>(),
+    };
     this.#owned.set(owner, owned);
     return owned;
   }
