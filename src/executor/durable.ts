@@ -10,8 +10,14 @@ import { ConfigError } from "../base/errors.ts";
 import { pause } from "../base/signals.ts";
 import type { Deadline } from "../base/deadline.ts";
 import { randomToken } from "../base/tokens.ts";
-import { lockedRecords, lockRecord } from "../files/locks.ts";
-import { openPlainFile, readHostileFile, replaceFile } from "../files/safe.ts";
+import {
+  ifPresent,
+  isStillAt,
+  openPlainFile,
+  readHostileFile,
+  replaceFile,
+} from "../files/safe.ts";
+import { sha256 } from "../json/digest.ts";
 import { stateFolder } from "../files/user_folders.ts";
 import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
 import {
@@ -352,11 +358,6 @@ export class NameTakenError extends ConfigError {
 const CLAIM_MS = 90_000;
 const CLAIM_PAUSE_MS = 100;
 
-/** A name that a process is giving to a session. */
-const claimSchema = z.object({ name: z.string(), workspace: z.string(), pid: z.number() });
-
-type Claim = Readonly<z.infer<typeof claimSchema>>;
-
 /**
  * Reserves a name in a workspace until disposed, by when the session has a record. Sessions with other
  * names start meanwhile, because a start can take minutes if a placement does not respond.
@@ -366,45 +367,32 @@ export async function claimName(
   workspace: string,
   waitMs: number = CLAIM_MS,
 ): Promise<AsyncDisposable> {
-  const root = sessionsRoot();
-  await Deno.mkdir(join(root, CLAIMS), { recursive: true, mode: 0o700 });
-  const claim = { name, workspace, pid: Deno.pid };
+  const folder = join(sessionsRoot(), "claims");
+  await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
+  const path = join(folder, sha256(JSON.stringify([workspace, name])));
+  await using parts = new AsyncDisposableStack();
   for (const end = performance.now() + waitMs;;) {
-    const held = await claimOrHolder(root, claim);
-    if (!("pid" in held)) return held;
-    if (performance.now() > end) {
+    using opened = new DisposableStack();
+    const claim = opened.use(await openPlainFile(path));
+    if (await claim.tryLock(true) && await isStillAt(path, claim)) {
+      await claim.truncate(); // of a process that was killed
+      await claim.write(new TextEncoder().encode(`${Deno.pid}`));
+      parts.use(opened.move());
+      parts.defer(() => ifPresent(Deno.remove(path)));
+      break;
+    }
+    const holder = await ifPresent(Deno.readTextFile(path));
+    if (performance.now() > end && holder !== undefined) {
       throw new ConfigError(
-        `Cannot start a session named ${name}: process ${held.pid} has been starting it for ` +
+        `Cannot start a session named ${name}: process ${holder} has been starting it for ` +
           `${waitMs / 1000} s; try again, or end that process`,
       );
     }
     await pause(CLAIM_PAUSE_MS);
   }
-}
-
-/** Where the claims are, in the folder of all sessions. */
-const CLAIMS = "claims";
-
-/** Claims a name, or finds its owner. Only then, sessions are asked, which may be slow. */
-async function claimOrHolder(root: string, claim: Claim): Promise<AsyncDisposable | Claim> {
-  const { name, workspace } = claim;
-  const held = await oneClaim(root, claim);
-  if ("pid" in held) return held;
-  await using parts = new AsyncDisposableStack();
-  parts.use(held);
   const taken = (await listSessions(workspace)).find(({ record }) => record?.name === name);
   if (taken !== undefined) throw new NameTakenError(name, taken.id);
   return parts.move();
-}
-
-/** Records a claim unless there is one of that name, one process at a time. */
-async function oneClaim(root: string, claim: Claim): Promise<AsyncDisposable | Claim> {
-  using lock = await openPlainFile(join(root, "lock"));
-  await lock.lock(true);
-  const claims = join(root, CLAIMS);
-  const holder = (await lockedRecords(claims)).map((text) => claimSchema.parse(JSON.parse(text)))
-    .find(({ name, workspace }) => name === claim.name && workspace === claim.workspace);
-  return holder ?? await lockRecord(claims, claim);
 }
 
 /** The time limit for a session to start. A younger one may not yet have a record or a supervisor. */
