@@ -70,13 +70,19 @@ export interface CellRunOptions {
   /** The execution to continue, if a previous host started it. */
   readonly resumes?: string;
   readonly patience?: Patience;
-  /** The cell that was requested before it, if any: cells run in order. */
-  readonly after?: CellRun;
-  /** News about the session for its result, unless the session is lost. */
-  readonly news?: readonly string[];
+  readonly queue?: CellQueue;
 }
 
-const LOST =
+/** The cells of a session. */
+export interface CellQueue {
+  /** Those that run or wait for their turn, in order. */
+  readonly cells: ReadonlySet<CellRun>;
+  /** News about the session, for the next cell whose result the client gets. */
+  readonly news: string[];
+}
+
+/** The news of a kernel that was replaced. */
+export const LOST =
   "[The kernel was restarted when an earlier cell was cancelled: all variables are lost]";
 
 /** The events that a cell gets besides those of every reader of an execution. */
@@ -110,35 +116,29 @@ export class CellRun {
   /** How many wait on the approval page. */
   #onPage = 0;
   #code: string;
-  #after: CellRun | undefined;
+  readonly #queue: CellQueue;
   #outcome: CellOutcome | undefined;
-  /** Notes for the next cell: a client that cancels a request gets no result. */
-  #untold: readonly string[] = [];
   #lastText = "";
   #keepsRunning = false;
   #news = Promise.withResolvers<void>();
 
   constructor({ executor, page }: CellParts, code: string, options: CellRunOptions) {
-    const { patience = ENDLESS, after, news = [], resumes } = options;
+    const { patience = ENDLESS, queue = { cells: new Set(), news: [] }, resumes } = options;
     this.execution = resumes ?? crypto.randomUUID();
     this.#executor = executor;
     this.#page = page;
     this.#code = code;
     this.patience = patience;
-    this.#after = after;
+    this.#queue = queue;
     this.ended = this.#run(executor, options).then((end) => {
       forgetOutputs("error" in end ? end.error : end.result);
-      const untold = this.#after === undefined ? [] : this.#after.#untold;
-      if (this.#cancel.signal.aborted) {
-        this.#untold = executor.state === "lost" ? [LOST] : untold;
-      }
+      const news = this.#takeNews(executor.state, resumes !== undefined);
       this.#code = "";
-      this.#after = undefined;
       this.#outcome = {
         end,
         cancelled: "error" in end && isAbort(end.error),
         calls: this.calls,
-        notes: [...executor.state === "kept" ? [...untold, ...news] : [], ...this.#notes],
+        notes: [...news, ...this.#notes],
         lastText: this.#lastText,
         durationMs: this.durationMs,
         endedAt: Date.now(),
@@ -174,8 +174,8 @@ export class CellRun {
 
   /** Its current work, in one line. */
   get activity(): string {
-    const before = this.#running();
-    if (before !== undefined) return `Waiting for another cell: ${before.activity}`;
+    const [before = this] = this.#queue.cells;
+    if (before !== this) return `Waiting for another cell: ${before.activity}`;
     if (this.#waiting.length > 0) {
       const isAnswer = this.#waiting.every((request) => request instanceof ElicitationRequest);
       return `Waiting for the user's ${isAnswer ? "answer" : "approval"}`;
@@ -268,14 +268,13 @@ export class CellRun {
     this.#news = Promise.withResolvers();
   }
 
-  /** The cell that is running while this one is queued. */
-  #running(): CellRun | undefined {
-    let first: CellRun | undefined;
-    for (let cell = this.#after; cell !== undefined; cell = cell.#after) {
-      if (cell.#outcome !== undefined) break;
-      first = cell;
-    }
-    return first;
+  /** The session's news for its result, which a client that cancels its request does not get. */
+  #takeNews(state: KernelState, isResumed: boolean): string[] {
+    const { news } = this.#queue;
+    const { aborted } = this.#cancel.signal;
+    if (state === "lost" && !isResumed) news.length = 0; // it is about variables that are gone
+    if (state === "lost" && aborted) news.push(LOST);
+    return aborted || isResumed ? [] : news.splice(0);
   }
 
   async #run(

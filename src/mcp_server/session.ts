@@ -21,7 +21,14 @@ import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { Answers } from "./answers.ts";
 import { ElicitationRounds } from "./approvals.ts";
-import { type CellParts, CellRun, type Patience, shownActivity } from "./cell_run.ts";
+import {
+  type CellParts,
+  CellRun,
+  type CellRunOptions,
+  LOST,
+  type Patience,
+  shownActivity,
+} from "./cell_run.ts";
 import { type Artifact, Artifacts } from "./images.ts";
 import { CellTasks } from "./tasks.ts";
 
@@ -136,10 +143,11 @@ export class Session implements AsyncDisposable {
   readonly #closing = new AbortController();
   readonly #listeners = new Set<() => void | Promise<void>>();
   #starting: string | undefined;
-  #lastCell: CellRun | undefined;
-  #parked: readonly CellRun[] = [];
+  /** The cells that run or wait for their turn, in order. */
   readonly #underWay = new Set<CellRun>();
-  /** News about the session, for the result of the next cell. */
+  /** The cells for which the client has stopped waiting, with the results of the last ones. */
+  #parked: readonly CellRun[] = [];
+  /** News about the session, for the next cell whose result the client gets. */
   readonly #news: string[] = [];
   /** Whether the session has had a kernel before. */
   #hasRun: boolean;
@@ -249,26 +257,25 @@ export class Session implements AsyncDisposable {
       const parts = await kernel();
       this.rounds.onNewCell(code);
       this.tasks.onNewCell();
-      const news = this.#news.splice(0);
-      const busy = this.#parked.find(({ isOver }) => !isOver);
+      const busy = this.#parked.find((cell) => !cell.isOver && !this.tasks.has(cell));
       if (busy !== undefined) {
         const why = `Not run: cell ${busy.id} is still running (${shownActivity(busy)}). ` +
           "Call wait_for_cell with its ID first, or reset";
-        throw new Error([...news, why].join("\n"));
+        throw new Error([...this.#news.splice(0), why].join("\n"));
       }
-      const after = this.#lastCell;
-      const cell = this.#follow(new CellRun(parts, code, { timeoutMs, patience, after, news }));
+      const cell = this.#follow(parts, code, { timeoutMs, patience });
       cell.ended.then(() => place[Symbol.dispose]());
-      return this.#lastCell = cell;
+      return cell;
     } catch (error) {
       place[Symbol.dispose]();
       throw error;
     }
   }
 
-  /** Called after a reset: reports of earlier cells on their kernel are obsolete. */
+  /** Called after a reset, whose caller knows that variables are lost. */
   startOver(): void {
-    this.#lastCell = undefined;
+    const at = this.#news.indexOf(LOST);
+    if (at !== -1) this.#news.splice(at, 1);
   }
 
   /** Called when the client disconnects. The cells of a durable session continue. */
@@ -296,13 +303,20 @@ export class Session implements AsyncDisposable {
     );
   }
 
-  #follow(cell: CellRun): CellRun {
+  #follow(parts: CellParts, code: string, options: CellRunOptions): CellRun {
+    const queue = { cells: this.#underWay, news: this.#news };
+    const cell = new CellRun(parts, code, { ...options, queue });
     this.#underWay.add(cell);
     cell.ended.then(() => this.#underWay.delete(cell));
     return cell;
   }
 
-  /** Keeps a cell for which the client has stopped waiting. */
+  /** The cells for which the client has stopped waiting. */
+  get parked(): readonly CellRun[] {
+    return this.#parked;
+  }
+
+  /** Keeps such a cell. */
   park(cell: CellRun): void {
     if (this.#parked.includes(cell)) return;
     const old = this.#parked.filter(({ isOver }) => isOver).slice(0, 1 - MAX_PARKED);
@@ -311,7 +325,7 @@ export class Session implements AsyncDisposable {
 
   /** Finds such a cell. */
   parkedCell(id: string): CellRun {
-    const cell = [...this.#parked, ...this.tasks.runs].find((parked) => parked.id === id);
+    const cell = this.#parked.find((parked) => parked.id === id);
     if (cell !== undefined) return cell;
     throw new Error(
       `There is no cell "${id.slice(0, 100)}": the ID is wrong, or the cell ended long ago`,
@@ -437,7 +451,7 @@ export class Session implements AsyncDisposable {
     const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
     const { unfinished, unfinishedId: resumes } = executor;
     if (unfinished !== undefined) {
-      const cell = this.#follow(new CellRun({ executor, page }, unfinished, { resumes }));
+      const cell = this.#follow({ executor, page }, unfinished, { resumes });
       this.park(cell);
       this.#news.push(`[An earlier cell has ID ${cell.id}: wait_for_cell returns its result]`);
     }
@@ -512,8 +526,8 @@ export class Session implements AsyncDisposable {
   }
 }
 
-/** How many ended cells are kept with their results for `wait_for_cell`. */
-const MAX_PARKED = 4;
+/** How many ended cells are kept with their results. */
+const MAX_PARKED = 8;
 
 /** How many cells of a session may run or be queued, and how long their code may be in total. */
 const MAX_CELLS = 32;

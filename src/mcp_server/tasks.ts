@@ -23,9 +23,8 @@ import {
 /** How long a cell runs before its client gets a task. */
 export const TASK_AFTER_MS = 5000;
 const POLL_MS = 1000;
-/** How long the results of ended tasks are kept, and how many. */
+/** How long the results of ended tasks are kept. */
 const KEPT_MS = 10 * 60_000;
-const MAX_ENDED = 8;
 
 interface TaskState {
   readonly taskId: string;
@@ -55,7 +54,7 @@ class CellTask implements Disposable {
     this.#session = session;
   }
 
-  /** When it can be forgotten; `undefined` before its end. */
+  /** Until when its result is kept; `undefined` before its end. */
   get keptUntil(): number | undefined {
     return this.run.endedAt && this.run.endedAt + KEPT_MS;
   }
@@ -145,57 +144,45 @@ const NO_PATIENCE = AbortSignal.abort();
 interface TaskSession extends ReportingSession {
   readonly tasks: CellTasks;
   readonly prefersPage: boolean;
+  /** The cells that clients ask for again. */
+  readonly parked: readonly CellRun[];
+  park(run: CellRun): void;
   runOf(execution: string): Promise<CellRun | undefined>;
 }
 
-/** The tasks of a session. The last ended ones are kept with their results. */
+/** The tasks of a session. */
 export class CellTasks implements Disposable {
   readonly #session: TaskSession;
-  readonly #tasks = new Map<string, CellTask>();
+  readonly #tasks = new WeakMap<CellRun, CellTask>();
 
   constructor(session: TaskSession) {
     this.#session = session;
   }
 
-  get runs(): CellRun[] {
-    return this.#tasks.values().map(({ run }) => run).toArray();
+  /** Whether a client polls for a cell. */
+  has(run: CellRun): boolean {
+    return this.#tasks.has(run);
   }
 
   of(run: CellRun): CellTask {
-    this.#forgetOld();
-    return this.#tasks.getOrInsertComputed(
-      run.execution,
-      () => new CellTask(run, this.#session),
-    );
+    this.#session.park(run);
+    return this.#tasks.getOrInsertComputed(run, () => new CellTask(run, this.#session));
   }
 
   /** Finds a task, including one that a previous host of the session started. */
   async find(execution: string): Promise<CellTask | undefined> {
-    this.#forgetOld();
-    const known = this.#tasks.get(execution);
-    if (known !== undefined) return known;
     const run = await this.#session.runOf(execution);
-    return run && this.of(run);
+    const task = run && this.of(run);
+    return (task?.keptUntil ?? Infinity) < Date.now() ? undefined : task;
   }
 
   /** Called when another cell is requested: a cell that waits for a client that is gone must not delay it. */
   onNewCell(): void {
-    for (const task of this.#tasks.values()) task.abandon();
+    for (const run of this.#session.parked) this.#tasks.get(run)?.abandon();
   }
 
   [Symbol.dispose](): void {
-    for (const task of this.#tasks.values()) task[Symbol.dispose]();
-  }
-
-  #forgetOld(): void {
-    const ended = [...this.#tasks].filter(([, { run }]) => run.isOver);
-    for (const [index, [execution, task]] of ended.entries()) {
-      const { keptUntil = Infinity } = task;
-      const isOneTooMany = index < ended.length - MAX_ENDED;
-      if (!isOneTooMany && keptUntil >= Date.now()) continue;
-      this.#tasks.delete(execution);
-      task[Symbol.dispose]();
-    }
+    for (const run of this.#session.parked) this.#tasks.get(run)?.[Symbol.dispose]();
   }
 }
 
