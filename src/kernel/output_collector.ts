@@ -53,7 +53,7 @@ export class OutputCollector implements Disposable {
   readonly #options: CollectorOptions;
   readonly #log: OutputLog;
   readonly #joiner = new LineJoiner();
-  readonly #displays = new Map<string, { readonly first: DataEntry; others: DataEntry[] }>();
+  readonly #displays = new Map<string, DataEntry[]>();
   #kept = 0;
   #keptBytes = 0;
   #saidFull = false;
@@ -152,29 +152,29 @@ export class OutputCollector implements Disposable {
     const entry = this.#log.addData({ type, displayId }, shown);
     if (displayId === undefined) return;
     const same = this.#displays.get(displayId);
-    if (same === undefined) this.#displays.set(displayId, { first: entry, others: [] });
-    else same.others.push(entry);
+    if (same === undefined) this.#displays.set(displayId, [entry]);
+    else same.push(entry);
   }
 
   #update(content: JsonObject): void {
-    const entries = this.#displays.get(displayIdOf(content) ?? "");
+    const entries = this.#displays.get(displayIdOf(content) ?? "") ?? [];
+    const [first] = entries;
     // A display of an earlier execution, whose result was already returned: treat it as a new one.
-    if (entries === undefined) return this.#addData("display_data", content);
-    const { first, others } = entries;
+    if (first === undefined) return this.#addData("display_data", content);
     const before = shownText(first.shown);
-    const olds = [first, ...others].map(({ shown }) => shown);
+    // Those that were updated together share one, and are the oldest.
+    const olds = entries.filter(({ shown }, at) => shown !== entries[at - 1]?.shown)
+      .map(({ shown }) => shown);
     const { shown: whole, text } = this.#read(content, first.shown.named);
     for (const { data, metadata } of olds) this.#keptBytes -= weightOf(data) + weightOf(metadata);
     const shown = this.#fit(whole, { entries: 0, bytes: 0 }) ?? this.#nothing();
-    const oldFiles = new Set(olds.map(({ file }) => file));
-    entries.others = [];
-    this.#log.update(first, others, { named: undefined, ...shown, file: undefined });
+    this.#log.update(entries, { named: undefined, ...shown, file: undefined });
     // After the log, which may have written the preceding texts to a file.
     const told = shown.named === undefined ? text : shownText(shown);
     if (told !== undefined && told !== before) {
       this.#publish("stdout", this.#joiner.joinLine(told), shown.named?.path);
     }
-    for (const old of oldFiles) if (typeof old === "string") this.#removeFile(old);
+    for (const { file } of olds) if (typeof file === "string") this.#removeFile(file);
   }
 
   #addError(content: JsonObject): void {

@@ -33,20 +33,12 @@ export function shownText({ data, named, file }: Shown): string | undefined {
   return `[${named.kind}: ${file === null ? "not saved" : named.shownPath}]`; // not longer than before
 }
 
-/** Where an entry is: before or after the gap; without a gap, all are in the tail. */
-type Part = "head" | "tail";
-
 /** A result or a display. */
 export interface DataEntry {
   readonly type: "execute_result" | "display_data";
   readonly displayId: string | undefined;
-  shown: Shown & {
-    /** The size of its text. */
-    bytes: number;
-    /** How many entries have that text in the merged text. */
-    readonly uses: Record<Part, number>;
-  };
-  part: Part;
+  /** With the size of its text. */
+  shown: Shown & { readonly bytes: number };
   textLeftOut: boolean;
 }
 
@@ -62,23 +54,20 @@ const MAX_STREAM_ENTRY_BYTES = 65_536;
 
 /** The outputs of one execution. Of a long text, half of the limit is kept from either end, in linear time. */
 export class OutputLog {
-  readonly #half: number;
   readonly #beforeGap: () => void;
   #entries: Entry[] = [];
-  #gap: number | undefined; // the index of the gap between head and tail
-  readonly #cost: Record<Part, number> = { head: 0, tail: 0 }; // the sizes that count against the limit
+  #hasGap = false;
+  #cost = 0; // the size of all entries, which the limit bounds
   #totalBytes = 0;
   #hasText = false;
 
   constructor(readonly maxBytes: number, beforeGap: () => void) {
-    this.#half = maxBytes / 2;
     this.#beforeGap = beforeGap;
   }
 
   addStream(name: "stdout" | "stderr", text: string): void {
     this.#hasText = true;
     const bytes = byteLength(text);
-    this.#count("tail", bytes);
     const last = this.#entries.at(-1);
     if (
       last?.type === "stream" && last.name === name && last.bytes + bytes <= MAX_STREAM_ENTRY_BYTES
@@ -87,9 +76,9 @@ export class OutputLog {
       last.bytes += bytes;
     } else {
       this.#entries.push({ type: "stream", name, text, bytes });
-      this.#cost.tail += ENTRY_BYTES;
+      this.#cost += ENTRY_BYTES;
     }
-    this.#trimIfLarge();
+    this.#count(bytes);
   }
 
   /** Adds a result or a display and returns its entry, which may be updated later. */
@@ -97,38 +86,22 @@ export class OutputLog {
     const text = shownText(shown);
     if (text !== undefined) this.#hasText = true;
     const bytes = byteLength(text ?? "");
-    const entry: DataEntry = {
-      ...output,
-      shown: { ...shown, bytes, uses: { head: 0, tail: 1 } },
-      part: "tail",
-      textLeftOut: false,
-    };
-    this.#count("tail", bytes);
+    const entry: DataEntry = { ...output, shown: { ...shown, bytes }, textLeftOut: false };
     this.#entries.push(entry);
-    this.#trimIfLarge();
+    this.#count(bytes);
     return entry;
   }
 
   /** Updates displays, which share their content then. The text has a copy for each: check first that all fit. */
-  update(first: DataEntry, others: readonly DataEntry[], next: Shown): void {
-    const { shown } = first;
-    const bytes = byteLength(shownText(next) ?? "");
-    const growth = {
-      head: shown.uses.head * (bytes - shown.bytes),
-      tail: shown.uses.tail * (bytes - shown.bytes),
-    };
-    for (const { textLeftOut, part, shown: own } of others) {
-      if (!textLeftOut) growth[part] += bytes - own.bytes;
+  update(entries: readonly DataEntry[], next: Shown): void {
+    const shown = { ...next, bytes: byteLength(shownText(next) ?? "") };
+    let growth = 0;
+    for (const { textLeftOut, shown: { bytes } } of entries) {
+      if (!textLeftOut) growth += shown.bytes - bytes;
     }
-    if (this.#cost.tail + growth.tail > this.maxBytes) this.#beforeGap();
-    for (const other of others) {
-      if (!other.textLeftOut) shown.uses[other.part]++;
-      other.shown = shown;
-    }
-    for (const part of ["head", "tail"] as const) this.#count(part, growth[part]);
-    Object.assign(shown, next, { bytes });
-    this.#trimHead();
-    this.#trimIfLarge();
+    if (this.#cost + growth > this.maxBytes) this.#beforeGap();
+    for (const entry of entries) entry.shown = shown;
+    this.#count(growth);
   }
 
   addError(error: ErrorEntry): void {
@@ -138,9 +111,8 @@ export class OutputLog {
   /** Forgets everything, as for `clear_output()`. */
   clear(): void {
     this.#entries = [];
-    this.#gap = undefined;
-    this.#cost.head = this.#cost.tail = this.#totalBytes = 0;
-    this.#hasText = false;
+    this.#cost = this.#totalBytes = 0;
+    this.#hasGap = this.#hasText = false;
   }
 
   /** The merged text of streams, results and displays, as it was produced; `null` for none. */
@@ -165,7 +137,7 @@ export class OutputLog {
     const text = this.rawText(note);
     if (text === null) return null;
     // Text after the gap must not overwrite its note.
-    const gap = this.#gap === undefined ? "\0" : this.#gapNote(note);
+    const gap = this.#hasGap ? this.#gapNote(note) : "\0";
     const shown = withoutBlankEdges(text.split(gap).map(shownOnScreen).join(gap));
     const hint = memoryNote(shown);
     return hint === undefined ? shown : `${shown}\n${hint}`;
@@ -226,9 +198,11 @@ export class OutputLog {
     return outputs;
   }
 
-  #count(part: Part, bytes: number): void {
+  #count(bytes: number): void {
     this.#totalBytes += bytes;
-    this.#cost[part] += bytes;
+    this.#cost += bytes;
+    // Once something is cut, the text may grow by half, so that each byte is moved only once.
+    if (this.#cost > this.maxBytes * (this.#hasGap ? 1.5 : 1)) this.#trim();
   }
 
   #gapNote(note: string): string {
@@ -238,107 +212,54 @@ export class OutputLog {
     return `[ipybox: ${missing} of ${formatBytes(this.#totalBytes)} of text omitted here; ${note}]`;
   }
 
-  #trimIfLarge(): void {
-    // Let the tail grow to twice its size before cutting it, so that each byte is moved only once.
-    const limit = this.#gap === undefined
-      ? this.maxBytes
-      : this.maxBytes + MAX_STREAM_ENTRY_BYTES + ENTRY_BYTES;
-    if (this.#cost.tail > limit) this.#trim();
-  }
-
+  /** Keeps the entries that fit into half of the limit from either end, and of the others no text. */
   #trim(): void {
-    if (this.#gap === undefined) {
-      if (this.#cost.tail <= this.maxBytes) return;
-      this.#beforeGap();
-      this.#openGap();
-    }
-    this.#trimTail();
-  }
-
-  /** Fixes the head: the entries, and a part of the last one, that fit into half of the limit. */
-  #openGap(): void {
-    let index = 0;
-    let room = this.#half;
-    for (; index < this.#entries.length; index++) {
-      const entry = this.#entries[index]!;
-      const cost = costOf(entry);
-      if (cost > room) break;
-      room -= cost;
-      if ("shown" in entry) moveToHead(entry);
-    }
-    const border = this.#entries[index];
-    const pieces: Entry[] = [{ type: "gap" }];
-    if (border?.type === "stream") {
-      const text = firstBytes(border.text, Math.max(0, room - ENTRY_BYTES));
-      const bytes = byteLength(text);
-      pieces.unshift({ ...border, text, bytes });
-      border.text = border.text.slice(text.length);
-      border.bytes -= bytes;
-      room -= bytes + ENTRY_BYTES;
-      this.#cost.tail += ENTRY_BYTES; // of the piece that is new
-    }
-    this.#entries.splice(index, 0, ...pieces);
-    this.#gap = index + pieces.length - 1;
-    this.#cost.head = this.#half - room;
-    this.#cost.tail -= this.#cost.head;
-  }
-
-  /** Drops text before the gap, newest first, if an update made it exceed half of the limit. */
-  #trimHead(): void {
-    if (this.#gap === undefined) return;
-    const kept: Entry[] = [];
-    let index = this.#gap;
-    while (index > 0 && this.#cost.head > this.#half) {
-      const entry = this.#entries[--index]!;
-      const shorter = this.#shorter(entry, "head");
-      if (shorter !== undefined) kept.push(shorter);
-    }
-    this.#entries.splice(index, this.#gap - index, ...kept.reverse());
-    this.#gap = index + kept.length;
-  }
-
-  /** Drops text after the gap, oldest first, until the rest fits into half of the limit. */
-  #trimTail(): void {
-    if (this.#gap === undefined || this.#cost.tail <= this.#half) return;
-    const tail = this.#entries.splice(this.#gap + 1);
-    for (const [index, entry] of tail.entries()) {
-      if (this.#cost.tail <= this.#half) {
-        for (const rest of tail.slice(index)) this.#entries.push(rest);
-        return;
-      }
-      // The newest display keeps its text: the caller has cut it to the limit.
-      const isLast = index === tail.length - 1 && entry.type !== "stream";
-      const shorter = isLast ? entry : this.#shorter(entry, "tail");
-      if (shorter !== undefined) this.#entries.push(shorter);
-    }
-  }
-
-  /** Shortens the text of an entry by the excess of its part; a stream's entry may become empty. */
-  #shorter(entry: Entry, part: Part): Entry | undefined {
-    if (entry.type === "stream") {
-      const limit = entry.bytes - (this.#cost[part] - this.#half);
-      const cutTo = part === "head" ? firstBytes : lastBytes;
-      const text = limit <= 0 ? "" : cutTo(entry.text, limit);
-      const bytes = byteLength(text);
-      this.#cost[part] -= entry.bytes - bytes;
-      if (text !== "") return { ...entry, text, bytes };
-      this.#cost[part] -= ENTRY_BYTES;
-      return undefined;
-    }
-    if ("textLeftOut" in entry && !entry.textLeftOut) {
-      this.#cost[part] -= entry.shown.bytes;
-      entry.shown.uses[part]--;
-      entry.textLeftOut = true;
-    }
-    return entry;
+    if (this.#cost <= this.maxBytes) return;
+    this.#beforeGap();
+    const entries = this.#entries;
+    const half = this.maxBytes / 2;
+    const head = fitting(entries, half);
+    const tail = fitting(entries.toReversed(), half);
+    const newest = entries.at(-1);
+    // The newest display keeps its text: the caller has cut it to the limit.
+    if (tail.count === 0 && newest !== undefined && "shown" in newest) tail.count = 1;
+    const end = entries.length - tail.count;
+    const between = entries.slice(head.count, end);
+    const others = between.filter(({ type }) => type !== "stream" && type !== "gap");
+    for (const other of others) if ("shown" in other) other.textLeftOut = true;
+    this.#entries = [
+      ...entries.slice(0, head.count),
+      ...shortened(between.at(0), head.room, firstBytes),
+      { type: "gap" },
+      ...others,
+      ...shortened(between.at(-1), tail.room, lastBytes),
+      ...entries.slice(end),
+    ];
+    this.#hasGap = true;
+    this.#cost = this.#entries.reduce((sum, entry) => sum + costOf(entry), 0);
   }
 }
 
-function moveToHead(entry: DataEntry): void {
-  entry.part = "head";
-  if (entry.textLeftOut) return;
-  entry.shown.uses.tail--;
-  entry.shown.uses.head++;
+/** How many entries before the gap fit into a limit together, and the rest of the limit. */
+function fitting(entries: readonly Entry[], limit: number): { count: number; room: number } {
+  let [count, room] = [0, limit];
+  for (const entry of entries) {
+    if (entry.type === "gap" || costOf(entry) > room) break;
+    room -= costOf(entry);
+    count++;
+  }
+  return { count, room };
+}
+
+/** The part of a stream's entry that fits. */
+function shortened(
+  entry: Entry | undefined,
+  room: number,
+  cutTo: (text: string, limit: number) => string,
+): StreamEntry[] {
+  if (entry?.type !== "stream") return [];
+  const text = cutTo(entry.text, Math.max(0, room - ENTRY_BYTES));
+  return text === "" ? [] : [{ ...entry, text, bytes: byteLength(text) }];
 }
 
 /** The text of an entry that counts against the limit. */
