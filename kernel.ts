@@ -8,7 +8,7 @@ export type { KernelGatewayOptions } from "./src/kernel/place.ts";
 export type { KernelDoorTarget } from "./src/kernel/launch.ts";
 export { KernelClient } from "./src/kernel/client.ts";
 export type { KernelClientOptions } from "./src/kernel/host.ts";
-export { Execution } from "./src/kernel/execution.ts";
+export type { Execution } from "./src/kernel/execution.ts";
 export type { ExecuteOptions as KernelExecuteOptions } from "./src/kernel/execution.ts";
 export type { OutputChunk } from "./src/kernel/spill_file.ts";
 export type { ShellGuard } from "./src/kernel/bootstrap.ts";

@@ -1,4 +1,4 @@
-import { type ExecuteOptions, Execution } from "./execution.ts";
+import type { ExecuteOptions, Execution } from "./execution.ts";
 import { type KernelClientOptions, KernelHost } from "./host.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./typed_code.ts";
 
@@ -49,7 +49,7 @@ export class KernelClient implements AsyncDisposable {
   execute(code: string, options: ExecuteOptions = {}): Execution {
     const run = this.#host.prepare(code, options);
     void this.#host.run(run);
-    return new Execution(run);
+    return run;
   }
 
   /**

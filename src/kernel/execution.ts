@@ -58,7 +58,7 @@ export interface Outcome {
  * }
  * ```
  */
-export class Execution implements AsyncIterable<OutputChunk> {
+export interface Execution extends AsyncIterable<OutputChunk> {
   /**
    * The output of the code.
    *
@@ -69,14 +69,6 @@ export class Execution implements AsyncIterable<OutputChunk> {
   readonly result: Promise<ExecutionResult>;
   /** Whether the kernel's variables survived, known when the execution has ended. */
   readonly state: Promise<KernelState>;
-  readonly #run: Run;
-
-  /** @internal */
-  constructor(run: Run) {
-    this.#run = run;
-    this.result = run.result;
-    this.state = run.state;
-  }
 
   /**
    * Returns the output so far, which helps when `result` rejects with anything but a
@@ -84,17 +76,13 @@ export class Execution implements AsyncIterable<OutputChunk> {
    *
    * @returns Text, images and outputs so far.
    */
-  partial(): PartialResult {
-    return this.#run.partial();
-  }
+  partial(): PartialResult;
 
   /**
    * Resolves when everything that the code has written to stdout and stderr so far has arrived; it can
    * arrive a moment later than the code's tool calls. Never rejects.
    */
-  async flush(): Promise<void> {
-    await this.#run.flush();
-  }
+  flush(): Promise<void>;
 
   /**
    * Cancels the execution, as its signal would. Does nothing if it has ended.
@@ -102,17 +90,13 @@ export class Execution implements AsyncIterable<OutputChunk> {
    * @param reason What `result` rejects with.
    * @returns Whether the kernel's variables survived.
    */
-  cancel(reason?: unknown): Promise<KernelState> {
-    return this.#run.cancel(reason);
-  }
+  cancel(reason?: unknown): Promise<KernelState>;
 
   /**
    * Iterates over the text as it is produced; at the end, throws what `result` rejects with. Leaving
    * the loop early cancels the execution and waits until it has ended.
    */
-  [Symbol.asyncIterator](): AsyncGenerator<OutputChunk, void, undefined> {
-    return this.#run[Symbol.asyncIterator]();
-  }
+  [Symbol.asyncIterator](): AsyncGenerator<OutputChunk, void, undefined>;
 }
 
 /** Options of {@linkcode Run}. */
