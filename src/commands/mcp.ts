@@ -38,9 +38,6 @@ export const mcp: Command = {
     },
     "approve-shell": APPROVE_SHELL,
     page: { help: "Ask on a local web page; its one-time link is printed to stderr" },
-    structured: {
-      help: "Also return results as structured content, for programs; models need only text",
-    },
     session: {
       value: "NAME",
       help:
@@ -150,7 +147,6 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     policy,
     kernelEnv: await kernelEnvOf(workspace, io.log),
     page: parsed.has("page"),
-    structured: parsed.has("structured"),
     version: config.version,
   };
   const http = await httpOf(parsed, workspace);

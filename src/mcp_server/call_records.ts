@@ -1,26 +1,5 @@
-import { z } from "zod";
 import { visible } from "../approval/call_text.ts";
 import type { CallEvent } from "../servers/events.ts";
-
-/** A call that a cell has made, for the client. */
-export const callRecordSchema = z.object({
-  kind: z.string().describe("tool, resource, shell or shell_magic"),
-  server: z.string(),
-  tool: z.string(),
-  decision: z.enum(["allow", "deny"]).nullable()
-    .describe("The decision; null if the call failed before it"),
-  decided_by: z.string().nullable()
-    .describe("policy, approver, consent (an earlier decision), or why there was no decision"),
-  reason: z.string().nullable(),
-  status: z.string().describe("ok, running, or the failure"),
-  duration_ms: z.number(),
-});
-
-/** See {@linkcode callRecordSchema}. */
-export type CallRecord = z.infer<typeof callRecordSchema>;
-
-/** How many calls of a cell are listed: a loop makes thousands. */
-const MAX_RECORDS = 50;
 
 /** The statuses of successful calls. Of shell commands, only the approval is known. */
 const WENT_WELL: ReadonlySet<string> = new Set(["ok", "approved"]);
@@ -31,21 +10,10 @@ const MAX_NAME = 80;
 
 /** The calls that a cell makes. */
 export class CallRecords {
-  readonly #records = new Map<string, CallRecord>();
   readonly #running = new Map<string, { readonly server: string; readonly name: string }>();
   readonly #failed: string[] = [];
   #count = 0;
   #failures = 0;
-
-  /** How many calls there were, including those not kept. */
-  get count(): number {
-    return this.#count;
-  }
-
-  /** The first calls, in their order. */
-  get first(): CallRecord[] {
-    return [...this.#records.values()];
-  }
 
   /** The running calls, in words; empty if there are none. */
   get running(): string {
@@ -71,33 +39,15 @@ export class CallRecords {
   take(event: CallEvent): void {
     switch (event.type) {
       case "call_started": {
-        const { callId, kind, serverName: server, toolName: tool } = event;
+        const { callId, serverName: server, toolName: tool } = event;
         this.#count++;
         this.#running.set(callId, { server, name: `${server}.${tool}` });
-        if (this.#records.size >= MAX_RECORDS) return;
-        this.#records.set(callId, {
-          kind,
-          server,
-          tool,
-          decision: null,
-          decided_by: null,
-          reason: null,
-          status: "running",
-          duration_ms: 0,
-        });
         return;
       }
       case "call_ended": {
         const { name } = this.#running.get(event.callId) ?? { name: "" };
         this.#running.delete(event.callId);
         if (!WENT_WELL.has(event.status)) this.#fail(name, event.status);
-        const record = this.#records.get(event.callId);
-        if (record === undefined) return;
-        record.decision = event.decision ?? null;
-        record.decided_by = event.by ?? null;
-        record.reason = event.reason ?? null;
-        record.status = event.status;
-        record.duration_ms = Math.round(event.durationMs);
       }
     }
   }

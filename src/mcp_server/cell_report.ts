@@ -1,6 +1,5 @@
-/** The result of a cell for the client: text and images, and the same as structured content. */
+/** The result of a cell for the client: text and images. */
 import { basename } from "node:path";
-import { z } from "zod";
 import {
   CodeExecutionError,
   ExecutionTimeoutError,
@@ -14,66 +13,23 @@ import { readHostileBytes } from "../files/safe.ts";
 import type { OutputImage } from "../kernel/outputs.ts";
 import { isLowSurrogate } from "../kernel/text.ts";
 import { missingServer } from "../kernel/traceback.ts";
-import type { Answers } from "./answers.ts";
-import { callRecordSchema } from "./call_records.ts";
 import { type CellOutcome, type CellRun, shownActivity } from "./cell_run.ts";
+import { success } from "./failure.ts";
 import { type Artifact, type Artifacts, inlineImage } from "./images.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 
 /** The parts of a session that reports on its cells need. */
 export interface ReportingSession {
-  readonly answers: Answers;
   readonly artifacts: Artifacts;
   saveOutput(whole: string | { readonly text: string }): Promise<Artifact | undefined>;
 }
 
-/** The structured content of `execute_ipython_cell`. */
-export const cellReportSchema = () =>
-  z.object({
-    cell: z.string().nullable().describe("The ID for wait_for_cell, if it still runs"),
-    status: z.enum(["ok", "error", "timeout", "cancelled", "died", "running"]),
-    text: z.string().describe("The cell's output and last value, within max_output_chars"),
-    omitted_chars: z.number().describe("How many characters were cut from text"),
-    output: z.object({ uri: z.string(), path: z.string(), chars: z.number() }).nullable()
-      .describe("The full text, if something was cut"),
-    images: z.array(z.object({
-      uri: z.string(),
-      path: z.string(),
-      mime_type: z.string(),
-      inline: z.boolean().describe("Whether it is also in the content, perhaps scaled down"),
-    })),
-    tool_calls: z.array(callRecordSchema).describe("The first calls"),
-    tool_call_count: z.number(),
-    duration_ms: z.number(),
-    error: z.object({ name: z.string(), message: z.string(), traceback: z.string() }).nullable(),
-    state: z.enum(["kept", "lost"]).describe("Whether variables were kept"),
-  });
-
 /** Reports that a cell is still running. */
-export function reportRunning(cell: CellRun, session: ReportingSession): CallToolResult {
-  const text = `Cell ${cell.id} still runs (${shownActivity(cell)}). Get its result with ` +
-    `wait_for_cell, cell "${cell.id}"`;
-  const report: CellReport = { ...reportOn(cell), status: "running", cell: cell.id };
-  return session.answers.of({ text, report });
-}
-
-type CellReport = z.infer<ReturnType<typeof cellReportSchema>>;
-
-/** The report on a cell without output. */
-function reportOn({ calls, durationMs }: Pick<CellRun, "calls" | "durationMs">): CellReport {
-  return {
-    status: "ok",
-    cell: null,
-    text: "",
-    omitted_chars: 0,
-    output: null,
-    images: [],
-    tool_calls: calls.first,
-    tool_call_count: calls.count,
-    duration_ms: Math.round(durationMs),
-    error: null,
-    state: "kept",
-  };
+export function reportRunning(cell: CellRun): CallToolResult {
+  return success(
+    `Cell ${cell.id} still runs (${shownActivity(cell)}). Get its result with ` +
+      `wait_for_cell, cell "${cell.id}"`,
+  );
 }
 
 /** Reports the end of a cell. */
@@ -100,33 +56,14 @@ export async function reportCell(
   const { calls, notes } = outcome;
   const words = [text, where, message, calls.failures, imageList(images), notes.join("\n")]
     .filter((part) => part !== "");
-  const report: CellReport = {
-    ...reportOn(outcome),
-    status: failed?.status ?? "ok",
-    text,
-    omitted_chars: omitted,
-    output: output === undefined ? null : { uri: output.uri, path: output.path, chars },
-    images: images.slice(0, MAX_LISTED).map(({ artifact: { uri, path, mimeType }, block }) => ({
-      uri,
-      path,
-      mime_type: mimeType,
-      inline: block !== undefined,
-    })),
-    error: failed === undefined ? null : errorReport(error, message),
-    state: outcome.state,
-  };
-  return session.answers.of({
-    text: words.join("\n\n"),
-    images: images.flatMap(({ block }) => block === undefined ? [] : [block]),
-    report,
-    // An exception of the code is its result: the tool has done its work.
-    isError: failed !== undefined && !(error instanceof CodeExecutionError),
-  });
+  const blocks = images.flatMap(({ block }) => block === undefined ? [] : [block]);
+  const result = success(words.join("\n\n"), blocks);
+  // An exception of the code is its result: the tool has done its work.
+  const isError = failed !== undefined && !(error instanceof CodeExecutionError);
+  return isError ? { ...result, isError } : result;
 }
 
 interface Failure {
-  readonly status: CellReport["status"];
-  /** For the model. */
   readonly message: string;
   readonly partial: PartialResult;
 }
@@ -136,31 +73,22 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
   const state = isLost ? "The kernel was restarted: variables are lost" : "Variables were kept";
   if (error instanceof CodeExecutionError) {
     const message = (error.traceback || error.message) + serverAdvice(error);
-    return { status: "error", message, partial: error };
+    return { message, partial: error };
   }
   if (error instanceof ExecutionTimeoutError) {
     const help = "Use a larger timeout, or do less in one cell";
-    return { status: "timeout", message: `${error.message}. ${state}. ${help}`, partial: error };
+    return { message: `${error.message}. ${state}. ${help}`, partial: error };
   }
   if (error instanceof KernelDiedError) {
     const next = error instanceof SessionTakenError
       ? ", or restart this MCP server"
       : "\nThe next cell runs in a fresh kernel: variables are lost";
-    return { status: "died", message: error.message + next, partial: error };
+    return { message: error.message + next, partial: error };
   }
   const partial = { ...NO_OUTPUT, text: outcome.lastText || null };
   return outcome.cancelled
-    ? { status: "cancelled", message: `The cell was cancelled. ${state}`, partial }
-    : { status: "error", message: messageOf(error), partial };
-}
-
-/** An error for programs. */
-function errorReport(error: unknown, message: string): CellReport["error"] {
-  if (error instanceof CodeExecutionError) {
-    const { text } = truncateMiddle(error.evalue, MAX_EVALUE);
-    return { name: error.ename, message: text, traceback: message };
-  }
-  return { name: error instanceof Error ? error.name : "Error", message, traceback: "" };
+    ? { message: `The cell was cancelled. ${state}`, partial }
+    : { message: messageOf(error), partial };
 }
 
 /** The fix for a missing server that a model can apply. */
@@ -169,7 +97,6 @@ function serverAdvice(error: CodeExecutionError): string {
   return server === undefined ? "" : `\n${server}: see search_tools`;
 }
 
-const MAX_EVALUE = 1000;
 /** More would bury the rest of the result. */
 const MAX_LISTED = 50;
 /** The limits on a cell's inline images together: clients limit the size of tool results. */

@@ -40,7 +40,6 @@ export interface CellOutcome {
   readonly notes: readonly string[];
   /** The last output, for a cell without a result. */
   readonly lastText: string;
-  readonly durationMs: number;
   /** When it ended, in milliseconds since 1970. */
   readonly endedAt: number;
   readonly state: KernelState;
@@ -110,7 +109,6 @@ export class CellRun {
   readonly #page: PageAsker;
   readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
-  readonly #startedAt = performance.now();
   /** The requests that wait for the client's user. */
   #waiting: PersonRequest[] = [];
   /** How many wait on the approval page. */
@@ -140,7 +138,6 @@ export class CellRun {
         calls: this.calls,
         notes: [...news, ...this.#notes],
         lastText: this.#lastText,
-        durationMs: this.durationMs,
         endedAt: Date.now(),
         state: executor.state,
       };
@@ -156,11 +153,6 @@ export class CellRun {
   /** Its code while it runs. */
   get code(): string {
     return this.#code;
-  }
-
-  /** How long ago it was requested. */
-  get durationMs(): number {
-    return performance.now() - this.#startedAt;
   }
 
   get isOver(): boolean {

@@ -57,7 +57,6 @@ const SERVER = [
     approveShell: true,
     page: true,
     policy: true,
-    structured: true,
     version: true,
   }),
 ];

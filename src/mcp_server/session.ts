@@ -19,7 +19,6 @@ import type { RemoteWorkspace } from "../kernel/remote_workspace.ts";
 import { bindsWorkspace } from "../placement/carrier.ts";
 import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { Answers } from "./answers.ts";
 import { ElicitationRounds } from "./approvals.ts";
 import {
   type CellParts,
@@ -92,13 +91,6 @@ export interface McpServerOptions
    * @default {false} only if the client cannot ask
    */
   page?: boolean;
-  /**
-   * Whether tools also return their results as structured content, for programs. Clients of models often
-   * show that instead of text and images.
-   *
-   * @default {false} the text alone
-   */
-  structured?: boolean;
   /** The version that clients receive. */
   version?: string;
 }
@@ -129,7 +121,6 @@ export class Session implements AsyncDisposable {
   readonly rounds: ElicitationRounds = new ElicitationRounds();
   /** The cells that the client polls as tasks. */
   readonly tasks: CellTasks = new CellTasks(this);
-  readonly answers: Answers;
   /** The files that cells have produced. */
   readonly artifacts: Artifacts;
   /** How changes that the client requests are decided. */
@@ -169,7 +160,6 @@ export class Session implements AsyncDisposable {
     this.#hasRun = options.continues ?? false;
     this.changes = options.fixed ? "fixed" : options.approve ?? "ask";
     this.prefersPage = options.page ?? false;
-    this.answers = new Answers(options.structured ?? false);
     this.log = options.log ?? stderrLogger();
     this.artifacts = new Artifacts(options.shownPath);
   }

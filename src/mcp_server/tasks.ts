@@ -8,7 +8,7 @@ import { z } from "zod";
 import type { PersonRequest } from "../approval/wire.ts";
 import { Deadline } from "../base/deadline.ts";
 import { ABANDONED_MS, formsOf, takeAnswers } from "./approvals.ts";
-import { reportCell, type ReportingSession, reportRunning } from "./cell_report.ts";
+import { reportCell, type ReportingSession } from "./cell_report.ts";
 import { type CellRun, shownActivity } from "./cell_run.ts";
 import { abilitiesOf, TASKS } from "./client_abilities.ts";
 import {
@@ -188,10 +188,8 @@ export class CellTasks implements Disposable {
 
 /** Answers with a task instead of a cell's result. Its id begins with the session's prefix. */
 export function reportTask(run: CellRun, session: TaskSession, prefix: string): CallToolResult {
-  const { structuredContent } = reportRunning(run, session); // the SDK requires the declared fields
   return {
     content: [],
-    ...(structuredContent === undefined ? {} : { structuredContent }),
     resultType: "task",
     taskId: prefix + run.execution,
     ...session.tasks.of(run).begun,

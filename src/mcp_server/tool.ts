@@ -33,8 +33,6 @@ interface Tool<Arguments> {
   readonly description: string;
   /** Its arguments. Schemas are made when a client asks for them. */
   readonly input: () => z.ZodType<Arguments>;
-  /** Its result, for programs. */
-  readonly output?: () => z.ZodType;
   readonly annotations: ToolAnnotations;
   /** Its first step, in one line. */
   readonly activity?: string;
@@ -44,13 +42,12 @@ interface Tool<Arguments> {
 export function addTool<Arguments>(
   { server, session, declare }: ToolHost,
   name: string,
-  { input, output, activity, ...shown }: Tool<Arguments>,
+  { input, activity, ...shown }: Tool<Arguments>,
   run: (args: Arguments, request: ToolRequest) => Promise<CallToolResult | InputRequiredResult>,
 ): RegisteredTool {
   return server.registerTool(name, {
     ...shown,
     inputSchema: declare(input),
-    ...(output === undefined ? {} : session.answers.declare(output)),
   }, async (args, ctx) => {
     try {
       const work = new Preparation(session, activity);

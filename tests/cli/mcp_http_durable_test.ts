@@ -131,8 +131,7 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
 
   await step("a client of the newer era with its default session, and those it names", async () => {
     await newer.execute("y = 'default'");
-    const { text } = await newer.call("open_session");
-    const session = /session (\S+):/.exec(text)?.[1] ?? "";
+    const session = await newer.openSession();
     await newer.call(CELL, { code: "y = 'named'", session });
     await scene.restart();
     assertMatch(await newer.execute("y"), /^'default'/);

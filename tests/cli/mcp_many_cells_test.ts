@@ -25,7 +25,7 @@ def show():
 Deno.test("ipybox mcp needs no more memory after many cells", async () => {
   await using workspace = await workspaceWithServer();
   await using host = await McpHost.start({
-    args: ["--workspace", workspace.path, "--approve", "allow", "--structured"],
+    args: ["--workspace", workspace.path, "--approve", "allow"],
   });
   await host.execute(PREPARE);
 
@@ -57,16 +57,15 @@ async function runOne(host: McpHost, i: number): Promise<void> {
       return;
     }
     case 3: {
-      const { report, text } = await cell(
-        `print("x" * ${SIZE})\nraise ValueError("y" * ${SIZE})`,
-      );
-      assertEquals(report?.status, "error");
+      const { text } = await cell(`print("x" * ${SIZE})\nraise ValueError("y" * ${SIZE})`);
       assertMatch(text, /ValueError/);
       return;
     }
     case 6: {
-      const { report } = await cell(`raw.run_sync("count", {"text": "z" * ${SIZE}})`);
-      assertEquals(report?.tool_call_count, 1);
+      const { text } = await cell(
+        `raw.run_sync("count", {"text": "z" * ${SIZE}}).text.isdigit()`,
+      );
+      assertEquals(text, "True");
       return;
     }
   }

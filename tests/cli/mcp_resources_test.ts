@@ -13,7 +13,7 @@ for (const kind of CLIENT_ERAS) {
     let changes = 0;
     await using host = await McpHost.start({
       kind,
-      args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "allow", "--structured"],
+      args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "allow"],
       onResourcesChanged: () => void changes++,
     });
     const step = stepsOf(t);
@@ -88,11 +88,10 @@ for (const kind of CLIENT_ERAS) {
       const full = await search({ query: "count", detail: "full", server: "raw" });
       assertStringIncludes(full.text, "from mcptools.raw import count\ncount.run(");
       const nothing = await search({ query: "xylophone" });
-      assertEquals([nothing.isError, nothing.report], [false, {
-        tools: [],
-        matches: 0,
-      }]);
-      assertStringIncludes(nothing.text, "Registered servers: raw");
+      assertEquals([nothing.isError, nothing.text], [
+        false,
+        "No tools found. Registered servers: raw",
+      ]);
       const unknown = await search({ query: "count", server: "other" });
       assertEquals(unknown.isError, true);
       assertStringIncludes(unknown.text, "Registered servers: raw");
@@ -107,11 +106,10 @@ for (const kind of CLIENT_ERAS) {
       const names = await host.call("search_tools", { query: "warmest city", detail: "names" });
       const line = "gentools.weather.warmest_city: Finds the warmest city.";
       assertEquals(names.text.split("\n").filter((row) => row.includes("warmest")), [line]);
-      const { text, report } = await host.call("search_tools", { query: "the warmest city" });
+      const { text } = await host.call("search_tools", { query: "the warmest city" });
       const shown = "from gentools.weather import warmest_city\n" +
         '    """Finds the warmest city."""\n\n\n    def run(cities: list[str]) -> str: ...';
       assertStringIncludes(text, shown);
-      assertEquals(report?.actions, [{ name: "weather.warmest_city", api: shown }]);
       // With the tools, by how well they match.
       const first = async (query: string) =>
         (await host.call("search_tools", { query, detail: "names" })).text.split(/[:\n]/)[0];
@@ -132,15 +130,15 @@ Deno.test("search_tools answers in bounds for 500 tools", async () => {
   }));
   await generatePackage("many", { tools }, { rootDir: `${workspace.path}/mcptools` });
   await using host = await McpHost.start({
-    args: ["--workspace", workspace.path, "--no-sandbox", "--structured"],
+    args: ["--workspace", workspace.path, "--no-sandbox"],
   });
 
   for (const detail of ["names", "signatures", "full"]) {
     for (const query of ["", "make thing"]) {
-      const { text, report } = await host.call("search_tools", { query, detail });
+      const { text } = await host.call("search_tools", { query, detail });
       assert(text.length < 13_000, `${detail}: ${text.length}`);
-      assertEquals(report?.matches, 500);
-      assertStringIncludes(text, "more match");
+      const shown = text.match(/^(?:from mcptools|many\.)/gm)?.length ?? 0;
+      assertStringIncludes(text, `[${500 - shown} more match`);
     }
   }
   const { text } = await host.call("search_tools", { query: "thing 321", detail: "names" });

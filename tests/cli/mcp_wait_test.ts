@@ -2,7 +2,6 @@
 import {
   assert,
   assertEquals,
-  assertFalse,
   assertMatch,
   assertRejects,
   assertStringIncludes,
@@ -18,11 +17,13 @@ import { exists } from "../support/files.ts";
 import { stepsOf } from "../support/steps.ts";
 import { until } from "../support/wait.ts";
 
+const STILL = /^Cell (\w+) still runs \(.*\)\. Get its result with wait_for_cell, cell "\1"$/;
+
 Deno.test("ipybox mcp leaves a cell running that its client does not wait for", async (t) => {
   await using workspace = await workspaceWithServer();
   const questions: string[] = [];
   await using host = await McpHost.start({
-    args: ["--workspace", workspace.path, "--no-sandbox", "--structured"],
+    args: ["--workspace", workspace.path, "--no-sandbox"],
     answer: (question) => {
       questions.push(question);
       return "allow once";
@@ -34,29 +35,24 @@ Deno.test("ipybox mcp leaves a cell running that its client does not wait for", 
     `import os, time\nprint('begun')\nwhile not os.path.exists('${name}'): time.sleep(0.02)\n`;
   const go = (name: string) => Deno.writeTextFile(`${workspace.path}/${name}`, "");
   const wait = (cell: string) => host.call("wait_for_cell", { cell });
-  const status = async (cell: string) => (await wait(cell)).report?.status;
+  const runs = async (cell: string) => STILL.test((await wait(cell)).text);
   const leave = async (code: string) => {
-    const { isError, text, report } = await host.call("execute_ipython_cell", {
-      code,
-      wait_seconds: 0.1,
-    });
-    assertEquals([isError, report?.status], [false, "running"], text);
-    const id = String(report?.cell);
-    assertMatch(text, new RegExp(`^Cell ${id} still runs \\(.*wait_for_cell, cell "${id}"$`));
-    return id;
+    const { isError, text } = await host.call("execute_ipython_cell", { code, wait_seconds: 0.1 });
+    assertEquals(isError, false, text);
+    return STILL.exec(text)?.[1] ?? text;
   };
 
   await step("and gives its result when it is asked for, more than once", async () => {
     const id = await leave(`${awaits("a")}print(6 * 7)`);
-    assertEquals(await status(id), "running");
+    assertEquals(await runs(id), true);
     const other = await host.call("execute_ipython_cell", { code: "1" });
     assertEquals(other.isError, true);
     assertStringIncludes(other.text, `Not run: cell ${id} is still running`);
     await go("a");
-    await until("the cell has ended", async () => await status(id) !== "running");
+    await until("the cell has ended", async () => !await runs(id));
     assertEquals(await host.execute("print(43)"), "43");
-    const { text, report } = await wait(id);
-    assertEquals([text, report?.status, report?.cell], ["begun\n42", "ok", null]);
+    const { isError, text } = await wait(id);
+    assertEquals([isError, text], [false, "begun\n42"]);
   });
 
   await step("also when a request that waits for it is cancelled", async () => {
@@ -65,7 +61,7 @@ Deno.test("ipybox mcp leaves a cell running that its client does not wait for", 
       host.call("wait_for_cell", { cell: id }, { signal: AbortSignal.timeout(1) })
     );
     await go("b");
-    await until("the cell has ended well", async () => await status(id) === "ok");
+    await until("the cell has ended", async () => !await runs(id));
   });
 
   await step("and is told of variables that a cancelled cell has lost", async () => {
@@ -88,23 +84,23 @@ Deno.test("ipybox mcp leaves a cell running that its client does not wait for", 
   await step("and has its user asked when it is waited for", async () => {
     const id = await leave(`${awaits("c")}${RAW}print(raw.run_sync("count").text)`);
     await go("c");
-    await until("the cell has ended well", async () => await status(id) === "ok");
+    await until("the cell has ended", async () => !await runs(id));
     assertEquals(questions.length, 1);
   });
 
   await step("and has its whole output written once, however often it is asked for", async () => {
     const id = await leave(`${awaits("e")}print('x' * 6000)`);
     await go("e");
-    await until("the cell has ended well", async () => await status(id) === "ok");
-    const outputs = [await wait(id), await wait(id)].map(({ report }) => report?.output);
-    assertEquals(outputs[0], outputs[1]);
-    assertFalse(outputs[0] === null || outputs[0] === undefined);
+    await until("the cell has ended", async () => !await runs(id));
+    const { text } = await wait(id);
+    assertMatch(text, /\[Full output: /);
+    assertEquals((await wait(id)).text, text);
   });
 
   await step("until it is reset", async () => {
     const id = await leave(awaits("d"));
     await host.call("reset");
-    assertEquals(await status(id), "cancelled");
+    assertMatch((await wait(id)).text, /The cell was cancelled/);
     const unknown = await wait("nothing");
     assertEquals(unknown.isError, true);
     assertStringIncludes(unknown.text, 'There is no cell "nothing"');

@@ -477,18 +477,12 @@ test("clients over HTTP have a pod each, exchange files with it, and are told of
     workspace,
     "--placement",
     placement,
-    "--structured",
   ]);
   await using host = await McpHost.join(server.address, { kind: "2.x 2026-07-28" });
-  const opened = async () => {
-    const { report, text } = await host.call("open_session");
-    assert(typeof report?.session === "string", text);
-    return report.session;
-  };
   const headers = { authorization: `Bearer ${server.address.token}` };
   const file = (session: string, path: string) =>
     new URL(`/sessions/${session}/files/${path}`, server.address.url);
-  const one = await opened(); // another one is that of calls which name none
+  const one = await host.openSession(); // another one is that of calls which name none
   const bytes = crypto.getRandomValues(new Uint8Array(60_000));
   const put = await fetch(file(one, "data/in.bin"), { method: "PUT", body: bytes, headers });
   assertEquals([put.status, await put.text()], [204, ""]);
@@ -508,7 +502,7 @@ test("clients over HTTP have a pod each, exchange files with it, and are told of
   assertEquals(other.text.trim(), "[]");
   assertEquals((await namespace.names("pods")).length, 2);
 
-  const two = await opened();
+  const two = await host.openSession();
   const refused = await host.call("execute_ipython_cell", { code: "1", session: two });
   assertEquals(refused.isError, true);
   assertMatch(refused.text, /exceeded quota: sessions/);

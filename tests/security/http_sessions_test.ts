@@ -28,8 +28,7 @@ Deno.test("A24: one owner reaches nothing of another owner's session", async (t)
   await step("handles cannot be guessed", async () => {
     const ids = new Set([victim.modern, victim.legacy]);
     for (let i = 0; i < 3; i++) {
-      const { report } = await bob.call("open_session");
-      ids.add(String(report?.session));
+      ids.add(await bob.openSession());
     }
     assertEquals(ids.size, 5);
     for (const id of ids) assertMatch(id, /^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-/);
@@ -68,8 +67,7 @@ Deno.test("A24: one owner reaches nothing of another owner's session", async (t)
   });
 
   await step("files cannot be read or replaced, by no way to write the path", async () => {
-    const { report } = await bob.call("open_session");
-    const own = String(report?.session);
+    const own = await bob.openSession();
     for (const id of [victim.modern, victim.legacy]) {
       for (
         const path of [
@@ -299,7 +297,7 @@ for (const approve of ["ask", "allow"]) {
     await using workspace = await workspaceWithServer();
     await using outside = await TempFolder.create();
     await using server = await HttpMcp.start([
-      ...["--workspace", workspace.path, "--approve", approve, "--structured"],
+      ...["--workspace", workspace.path, "--approve", approve],
     ]);
     const asked: string[] = [];
     const answer = (question: string) => {
@@ -315,7 +313,7 @@ for (const approve of ["ask", "allow"]) {
     const registry = JSON.stringify({ mcpServers: { evil, raw: evil } });
     await Deno.writeTextFile(`${folder}/.ipybox/mcp.json`, registry);
 
-    const { report } = await tenant.call("reset");
+    await tenant.call("reset");
     const said = await tenant.execute(`
 from ipybox_runtime import ToolRunner
 for name in ("evil", "raw"):
@@ -325,7 +323,6 @@ for name in ("evil", "raw"):
         print(name, error)`);
 
     assertEquals(await exists(proof), false);
-    assertEquals(report?.servers, ["raw"]);
     assertMatch(said, /^evil .*No MCP server "evil" is registered[^]*^raw 1$/m);
     assertEquals(asked.filter((question) => question.includes("start_mcp_server")), []);
   });
@@ -337,17 +334,19 @@ Deno.test("What a client may register over HTTP stays for its session, and write
     "--workspace",
     workspace.path,
     "--allow-registrations",
-    "--structured",
   ]);
   await using client = await McpHost.join(server.address, { answer: () => "allow" });
   await using other = await McpHost.join(server.address, { answer: () => "allow" });
   const params = { server_name: "raw", server_params: { ...rawServer() } };
   const { isError, text } = await client.call("register_mcp_server", params);
   assertEquals(isError, false, text);
-  const { report } = await client.call("reset");
-  assertEquals(report?.servers, ["raw"]);
+  await client.call("reset");
   assertMatch((await client.call("search_tools", { query: "count" })).text, /raw/);
-  assertEquals((await other.call("reset")).report?.servers, []);
+  await other.call("reset");
+  assertMatch(
+    (await other.call("search_tools", { query: "xyzzy" })).text,
+    /No servers are registered/,
+  );
   const files = await filesBelow(workspace.path);
   assertEquals([...files.keys()].filter((path) => path.endsWith("mcp.json")), []);
 });
@@ -422,7 +421,7 @@ class Siege implements AsyncDisposable {
     await Deno.writeTextFile(tokens, `${ALICE}\n${BOB}\n`);
     const args = ["--workspace", workspace, "--token-file", tokens, "--max-sessions", "20"];
     const { address: { url } } = parts.use(
-      await HttpMcp.start([...args, "--allow-registrations", "--structured"]),
+      await HttpMcp.start([...args, "--allow-registrations"]),
     );
     const answer = () => "allow";
     const alice = parts.use(await McpHost.join({ url, token: ALICE }, { answer }));
@@ -441,8 +440,7 @@ class Siege implements AsyncDisposable {
     assertEquals(registered.isError, false, registered.text);
     const whoami = `${SECRET}print("of alice" * 2000)\nimport os; os.path.basename(os.getcwd())`;
     const legacy = /'([\da-f-]{36})'/.exec(await alice.execute(whoami))?.[1] ?? "";
-    const opened = await aliceModern.call("open_session");
-    const modern = String(opened.report?.session);
+    const modern = await aliceModern.openSession();
     await aliceModern.call(CELL, { code: SECRET, session: modern });
     const victim = { legacy, modern };
     return new Siege(

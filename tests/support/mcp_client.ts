@@ -64,7 +64,7 @@ const toolsSchema: z.ZodType<ToolsList> = z.object({
 const resultSchema = z.object({
   isError: z.boolean().default(false),
   content: z.array(z.looseObject({ type: z.string() })),
-  structuredContent: z.record(z.string(), z.unknown()).optional(),
+  structuredContent: z.unknown().optional(),
   _meta: z.record(z.string(), z.unknown()).default({}),
 });
 const questionSchema = z.object({
@@ -101,10 +101,8 @@ export interface ToolEnd {
   /** All text blocks, a line each. */
   readonly text: string;
   readonly content: readonly Readonly<Record<string, unknown>>[];
-  /** The same as data, with `--structured`. */
-  readonly report: Readonly<Record<string, unknown>> | undefined;
   /** What the result has besides, apart from the protocol's own. */
-  readonly meta: readonly string[];
+  readonly others: readonly string[];
 }
 
 /** What the server tells while a tool runs. */
@@ -248,15 +246,24 @@ export class McpHost implements AsyncDisposable {
       ...(signal === undefined ? {} : { signal }),
       ...(onProgress === undefined ? {} : { onprogress: onProgress }),
     };
-    const { isError, content, structuredContent: report, _meta } = resultSchema.parse(
+    const { isError, content, structuredContent, _meta } = resultSchema.parse(
       client instanceof Client
         ? await client.callTool({ name, arguments: args }, options)
         : await client.callTool({ name, arguments: args }, undefined, options),
     );
     const text = content.map((block) => typeof block.text === "string" ? block.text : "")
       .filter((part) => part !== "").join("\n");
-    const meta = Object.keys(_meta).filter((key) => !key.startsWith("io.modelcontextprotocol/"));
-    return { isError, content, text, report, meta };
+    const others = Object.keys(_meta).filter((key) => !key.startsWith("io.modelcontextprotocol/"));
+    if (structuredContent !== undefined) others.push("structuredContent");
+    return { isError, content, text, others };
+  }
+
+  /** Opens a session, as clients of the newer era do, and gives its handle. */
+  async openSession(): Promise<string> {
+    const { text } = await this.call("open_session");
+    const session = /^Opened session (\S+):/.exec(text)?.[1];
+    if (session === undefined) throw new Error(text);
+    return session;
   }
 
   /** Lists the resources. */

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { Logger } from "../../base/log.ts";
 import { serverFor, type ServerForOptions } from "../connection.ts";
-import { failure } from "../failure.ts";
+import { failure, success } from "../failure.ts";
 import {
   createMcpHandler,
   type McpHttpHandler,
@@ -173,27 +173,17 @@ as \`session\`. Calls without a session share one with all clients that have the
 An idle session is closed after a while: variables are lost, files stay in its folder.
 `.trim();
 
-const opened = () =>
-  z.object({
-    session: z.string().describe("The handle"),
-    workspace: z.string().describe("The session's folder on the server"),
-    files: z.string().describe("The URL of its files, for GET and PUT with the client's token"),
-  });
-
 /** Adds `open_session` and `close_session`, for clients of a protocol that knows no sessions. */
 function registerSessionTools(host: ToolHost, pool: SessionPool, owner: string): void {
   addTool(host, "open_session", {
     title: "Open a session",
     description: OPEN,
     input: () => z.object({}),
-    output: opened,
     annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
     activity: "Opening a session",
-  }, async (_args, { session: { answers } }) => {
-    const { id, folder } = await pool.open(owner);
-    const report = { session: id, workspace: folder, files: `/sessions/${id}/files/` };
-    const text = `Opened session ${id}: pass it as \`session\` to the other tools`;
-    return answers.of({ text, report });
+  }, async () => {
+    const { id } = await pool.open(owner);
+    return success(`Opened session ${id}: pass it as \`session\` to the other tools`);
   });
   addTool(host, "close_session", {
     title: "Close a session",
@@ -205,6 +195,6 @@ function registerSessionTools(host: ToolHost, pool: SessionPool, owner: string):
     if (!await pool.close(owner, session)) {
       return failure(`There is no session "${session.slice(0, 100)}"`);
     }
-    return { content: [{ type: "text", text: `Closed session ${session}` }] };
+    return success(`Closed session ${session}`);
   });
 }

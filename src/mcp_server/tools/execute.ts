@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { Deadline } from "../../base/deadline.ts";
 import { anySignal } from "../../base/signals.ts";
-import { cellReportSchema, reportCell, reportRunning } from "../cell_report.ts";
+import { reportCell, reportRunning } from "../cell_report.ts";
 import type { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
+import { success } from "../failure.ts";
 import { filesNote } from "../instructions.ts";
 import type { Preparation } from "../request_progress.ts";
 import type { CallToolResult, InputRequiredResult } from "../sdk.ts";
@@ -38,7 +39,6 @@ export function registerExecute(host: ToolHost, taskPrefix: string | undefined):
         wait_seconds: z.number().positive().optional()
           .describe("Answer by then, ended or not"),
       }),
-    output: cellReportSchema,
     annotations: {
       readOnlyHint: false,
       destructiveHint: true,
@@ -62,7 +62,6 @@ export function registerWait(host: ToolHost): void {
     title: "Wait for a cell",
     description: "Waits for a cell that execute_ipython_cell left running",
     input: () => z.object({ cell: z.string().describe("Its ID") }),
-    output: cellReportSchema,
     annotations: { readOnlyHint: true, openWorldHint: false },
   }, async ({ cell }, request) => {
     const find = async (work: Preparation) => {
@@ -103,15 +102,13 @@ async function follow(
     case "running":
       if (prefix !== undefined) return reportTask(run, session, prefix);
       session.park(run);
-      return reportRunning(run, session);
+      return reportRunning(run);
     case "waiting":
       if (prefix !== undefined) return reportTask(run, session, prefix);
       progress.keep();
       return await rounds.ask(run, step.requests, { ctx, isLeft });
   }
 }
-
-const outputSchema = () => z.object({ state: z.literal("lost"), servers: z.array(z.string()) });
 
 const RESET_DESCRIPTION = `
 Restarts the kernel and cancels a running cell. Variables, imports and background processes \
@@ -123,7 +120,6 @@ export function registerReset(host: ToolHost): void {
     title: "Reset the kernel",
     description: RESET_DESCRIPTION,
     input: () => z.object({}),
-    output: outputSchema,
     activity: "Resetting the kernel",
     annotations: {
       readOnlyHint: false,
@@ -135,8 +131,9 @@ export function registerReset(host: ToolHost): void {
     const { executor } = await work.kernel();
     await executor.reset();
     session.startOver();
-    const text = "The kernel was reset: variables, imports and background processes are gone; " +
-      "workspace files, packages and registered servers are kept";
-    return session.answers.of({ text, report: { state: "lost", servers: executor.servers } });
+    return success(
+      "The kernel was reset: variables, imports and background processes are gone; " +
+        "workspace files, packages and registered servers are kept",
+    );
   });
 }

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { parseRequirement } from "../../python/requirement.ts";
 import { foreignBlock } from "../../approval/call_text.ts";
+import { success } from "../failure.ts";
 import { addTool, type ToolHost } from "../tool.ts";
 
 const FROM_GIT = ', or, if the user agrees, "git+https://HOST/OWNER/REPO@TAG"';
@@ -10,18 +11,11 @@ const describe = (others: string): string =>
 Installs a Python package for this workspace, such as "pandas" or "numpy>=2,<3"${others}. It can be imported without reset.
 `.trim();
 
-const outputSchema = () =>
-  z.object({
-    package: z.string(),
-    output: z.string().describe("One line: what was installed"),
-  });
-
 export function registerInstall(host: ToolHost): void {
   addTool(host, "install_package", {
     title: "Install a Python package",
     description: describe(host.session.changes === "fixed" ? "" : FROM_GIT),
     input: () => z.object({ package_name: z.string().describe("The package") }),
-    output: outputSchema,
     annotations: {
       readOnlyHint: false,
       destructiveHint: false,
@@ -45,7 +39,7 @@ export function registerInstall(host: ToolHost): void {
     };
     const { makeChange } = await import("./make_change.ts");
     return await makeChange(change, request, async () => {
-      const { session, work, ctx } = request;
+      const { work, ctx } = request;
       work.activity = `Installing ${text}`;
       const { executor } = await work.kernel();
       const output = await executor.installPackages(text, {
@@ -54,7 +48,7 @@ export function registerInstall(host: ToolHost): void {
           work.activity = line;
         },
       });
-      return session.answers.of({ text: output, report: { package: text, output } });
+      return success(output);
     });
   });
 }

@@ -12,6 +12,7 @@ import {
 import { launchText } from "../../servers/fingerprint.ts";
 import { reachText, startEvidence } from "../../servers/start_evidence.ts";
 import { foreignBlock } from "../../approval/call_text.ts";
+import { success } from "../failure.ts";
 import { addTool, type ToolHost } from "../tool.ts";
 import { isRecord } from "../../json/exact.ts";
 
@@ -20,16 +21,6 @@ Connects to an MCP server and generates a Python module for each of its tools; \
 find them with search_tools. The user approves it. Write secrets as "\${API_KEY}": they are filled in from the user's environment. Registering again \
 replaces it; reset to import the new one.
 `.trim();
-
-const outputSchema = () =>
-  z.object({
-    server: z.string(),
-    tools: z.array(z.object({
-      name: z.string().describe("The tool's name on its server"),
-      module: z.string().nullable().describe("Its Python module; null if it was omitted"),
-      warnings: z.array(z.string()),
-    })),
-  });
 
 export function registerRegister(host: ToolHost): void {
   addTool(host, "register_mcp_server", {
@@ -41,7 +32,6 @@ export function registerRegister(host: ToolHost): void {
           .describe("Its Python package: lower case, digits, underscores"),
         server_params: serverParamsInput.describe("How to start or reach the server"),
       }),
-    output: outputSchema,
     annotations: {
       readOnlyHint: false,
       destructiveHint: false,
@@ -80,15 +70,7 @@ export function registerRegister(host: ToolHost): void {
       const { executor } = await work.kernel();
       const tools = await executor.registerServer(name, params);
       await session.serversChanged();
-      const report = {
-        server: name,
-        tools: tools.map(({ tool, module, warnings }) => ({
-          name: tool,
-          module,
-          warnings: [...warnings],
-        })),
-      };
-      return session.answers.of({ text: registeredText(name, tools), report });
+      return success(registeredText(name, tools));
     });
   });
 }

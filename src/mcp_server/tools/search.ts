@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { IndexedTool } from "../../apigen/search.ts";
 import type { Session } from "../session.ts";
+import { success } from "../failure.ts";
 import { addTool, type ToolHost } from "../tool.ts";
 
 const DESCRIPTION = `
@@ -26,21 +27,6 @@ function descriptionWith(servers: readonly string[]): string {
   return `${DESCRIPTION}\n\nRegistered: ${names}`;
 }
 
-const outputSchema = () =>
-  z.object({
-    tools: z.array(z.object({
-      server: z.string(),
-      module: z.string().describe("Import it with: from mcptools.SERVER import MODULE"),
-      name: z.string().describe("Its name on its server"),
-      api: z.string().describe("The tool in the requested detail"),
-    })),
-    matches: z.number().describe("How many tools match, including those not listed"),
-    actions: z.array(z.object({
-      name: z.string().describe("CATEGORY.NAME, in the package gentools"),
-      api: z.string().describe("The action in the requested detail"),
-    })).optional().describe("Saved actions"),
-  });
-
 /** How many tools a result has room for, by detail. */
 const COUNTS = { names: 40, signatures: 12, full: 4 } as const;
 /** How many saved actions it has room for, and how much of the interface of each. */
@@ -64,7 +50,6 @@ export function registerSearch(host: ToolHost): (servers: readonly string[]) => 
         server: z.string().max(1000).default("").describe("Only this server (default: all)"),
         detail: z.enum(DETAILS).default("signatures").describe("Default: signatures"),
       }),
-    output: outputSchema,
     annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
     activity: "Searching",
   }, async ({ query, server: only, detail }, { session }) => {
@@ -73,33 +58,18 @@ export function registerSearch(host: ToolHost): (servers: readonly string[]) => 
     const isAction = ({ module }: IndexedTool) => module.includes("."); // CATEGORY.NAME
     const tools = found.tools.filter((tool) => !isAction(tool));
     const apis = await describeTools(tools, detail);
-    const shown = tools.filter((tool) => apis.has(tool))
-      .map((tool) => ({
-        server: tool.server,
-        module: tool.module,
-        name: tool.name,
-        api: apis.get(tool) ?? "",
-      }));
-    const actions: { name: string; api: string }[] = [];
     for (const action of found.tools.filter(isAction).slice(0, ACTION_COUNTS[detail])) {
-      const api = await describeAction(action, await session.workspace, detail);
-      apis.set(action, api);
-      actions.push({ name: action.name, api });
+      apis.set(action, await describeAction(action, await session.workspace, detail));
     }
     const notes = [
-      noteOnRest(tools.length - shown.length, detail),
+      noteOnRest(tools.filter((tool) => !apis.has(tool)).length, detail),
       found.tools.length === 0 ? `No tools found. ${await knownServers(session)}` : "",
       ...found.missing.map((name) => `${name} has no Python API: register it again`),
       ...found.damaged,
     ].filter((note) => note !== "");
     const separator = detail === "names" ? "\n" : "\n\n";
     const text = [...found.tools.flatMap((tool) => apis.get(tool) ?? []), ...notes].join(separator);
-    const report = {
-      tools: shown,
-      matches: tools.length,
-      ...(actions.length === 0 ? {} : { actions }),
-    };
-    return session.answers.of({ text, report });
+    return success(text);
   });
   return (servers) => {
     tool.description = descriptionWith(servers);

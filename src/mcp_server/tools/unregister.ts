@@ -1,20 +1,14 @@
 import { z } from "zod";
 import { checkServerName } from "../../mcp/params.ts";
+import { success } from "../failure.ts";
 import { addTool, type ToolHost } from "../tool.ts";
 import { knownServers, requireServer } from "./search.ts";
-
-const outputSchema = () =>
-  z.object({
-    removed: z.string(),
-    servers: z.array(z.string()).describe("The remaining servers"),
-  });
 
 export function registerUnregister(host: ToolHost): void {
   addTool(host, "unregister_mcp_server", {
     title: "Remove an MCP server",
     description: "Removes an MCP server and its Python modules, if the user agrees.",
     input: () => z.object({ server_name: z.string().describe("Its registered name") }),
-    output: outputSchema,
     annotations: {
       readOnlyHint: false,
       destructiveHint: true,
@@ -40,9 +34,7 @@ export function registerUnregister(host: ToolHost): void {
       work.activity = `Removing ${name}`;
       await (await work.kernel()).executor.unregisterServer(name);
       await session.serversChanged();
-      const text = `Removed ${name}. ${await knownServers(session)}`;
-      const report = { removed: name, servers: await session.servers() };
-      return session.answers.of({ text, report });
+      return success(`Removed ${name}. ${await knownServers(session)}`);
     });
   });
 }
