@@ -1,12 +1,10 @@
 /** What bounds the processes of a session together, and not only each. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { actionTools, listActions } from "../../src/apigen/saved_actions.ts";
-import { ToolIndex } from "../../src/apigen/search.ts";
+import { listActions } from "../../src/apigen/saved_actions.ts";
 import { KernelDiedError } from "../../src/base/errors.ts";
 import { checkSessionLimits } from "../../src/sandbox/prerequisites.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { testIf } from "../support/skip.ts";
-import { Stalls } from "../support/stalls.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const { state, detail } = await checkSessionLimits();
@@ -108,23 +106,6 @@ async function existing(names: readonly string[]): Promise<string[]> {
   const all = new TextDecoder().decode(stdout).split("\n").map((path) => path.split("/").at(-1));
   return names.filter((name) => all.includes(name));
 }
-
-Deno.test("a search of a thousand actions that code has described at length holds nobody up", async () => {
-  await using folder = await TempFolder.create();
-  for (let action = 0; action < 1000; action++) {
-    const path = `${folder.path}/gentools/many/action${action}`;
-    await Deno.mkdir(path, { recursive: true });
-    const words = Array.from({ length: 560 }, (_, at) => `word${(action * 560 + at).toString(26)}`);
-    await Deno.writeTextFile(`${path}/api.py`, `"""${words.join(" ").slice(0, 4000)}\n"""\n`);
-  }
-  using stalls = new Stalls();
-
-  const index = new ToolIndex(`${folder.path}/mcptools`);
-  const { tools } = await index.search("word0", [], await actionTools(folder.path));
-
-  assertEquals(tools[0]?.name, "many.action0");
-  assert(stalls.longestMs < 300, `${stalls.longestMs} ms`);
-});
 
 Deno.test("no more folders are looked at for saved actions than there may be actions", async () => {
   await using folder = await TempFolder.create();
