@@ -1,15 +1,12 @@
 import { assertEquals } from "@std/assert";
 import { NO_OUTPUT } from "../../src/base/errors.ts";
-import { follow, TestExecutor } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { exists } from "../support/files.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { rejection, until } from "../support/wait.ts";
 
-const NONE = (): never => {
-  throw new Error("Nothing here asks for approval");
-};
 const SLEEP = "kept = 1\nprint('begun', flush=True)\nimport time; time.sleep(60)";
 
 Deno.test("CodeExecutor cancels executions and stays usable", async (t) => {
@@ -71,27 +68,6 @@ Deno.test("CodeExecutor cancels executions and stays usable", async (t) => {
     })());
     assertEquals(String(error), "Error: mine");
     assertEquals(await kept(), "1");
-  });
-
-  await step("code that does not let itself be interrupted costs the variables only", async () => {
-    const code = `
-import time
-while True:
-    try: print(1, flush=True); time.sleep(60)
-    except KeyboardInterrupt: pass
-`;
-    for await (const _event of executor.stream(code, { events: ["chunk"] })) break;
-    assertEquals((await executor.execute("'kept' in globals()")).text, "False");
-  });
-
-  await step("reset ends an execution with an AbortError", async () => {
-    const error = await rejection((async () => {
-      for await (const event of executor.stream(SLEEP, { events: ["chunk"] })) {
-        if (event.type === "chunk") await executor.reset();
-      }
-    })());
-    assertEquals(error instanceof DOMException && error.name, "AbortError");
-    assertEquals((await follow(executor, "2", NONE)).result?.text, "2");
   });
 });
 

@@ -1,4 +1,4 @@
-/** Every process between the application and its code is killed, with and without the sandbox. */
+/** Every process between the application and the kernel is killed, with and without the sandbox. */
 import { assert, assertEquals, assertInstanceOf, assertMatch, assertRejects } from "@std/assert";
 import { KernelDiedError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
@@ -7,21 +7,6 @@ import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { rejection } from "../support/wait.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-
-/** How code ends its own kernel, and what the error says of it. */
-const OWN_DEATHS: readonly { name: string; code: string; how: RegExp }[] = [
-  { name: "os._exit()", code: "os._exit(3)", how: /kernel died.*it exited with code 3/ },
-  {
-    name: "SIGKILL",
-    code: "os.kill(os.getpid(), 9)",
-    how: /kernel died.*\(SIGKILL\).*(ran out of memory|memory ran out)/,
-  },
-  {
-    name: "a segmentation fault",
-    code: "import ctypes; ctypes.string_at(0)",
-    how: /kernel died.*it crashed \(SIGSEGV\)/,
-  },
-];
 
 /** Processes around the kernel, told by their command lines. */
 interface Victim {
@@ -42,18 +27,6 @@ for (const sandbox of [true, false]) {
   Deno.test(`A death is noticed and recovered from (${sandbox ? "" : "no "}sandbox)`, async (t) => {
     await using workspace = await TempFolder.create();
     await using executor = await start(workspace.path, sandbox);
-
-    // Most do not depend on the sandbox.
-    for (const { name, code, how } of sandbox ? OWN_DEATHS : OWN_DEATHS.slice(0, 1)) {
-      await t.step(`of the kernel by ${name}`, async () => {
-        const error = await afterOutput(executor, code);
-        assertInstanceOf(error, KernelDiedError);
-        assertMatch(error.message, how);
-        assertEquals(error.text, "before");
-        assertEquals(error.outputs, [{ type: "stream", name: "stdout", text: "before\n" }]);
-        await assertFresh(executor);
-      });
-    }
 
     for (const { name, isIt } of sandbox ? VICTIMS : VICTIMS.slice(0, 1)) {
       await t.step(`of ${name}`, async () => {
@@ -112,22 +85,6 @@ async function dieInBetween(t: Deno.TestContext, executor: CodeExecutor): Promis
 
 async function start(workspace: string, sandbox: boolean): Promise<CodeExecutor> {
   return await CodeExecutor.start({ workspace, sandbox, python: testPython(), log: silentLogger });
-}
-
-/**
- * What code rejects with that ends its kernel. Messages leave a kernel on a thread of their own, so it
- * lives on until what it printed before is here.
- */
-async function afterOutput(executor: CodeExecutor, code: string): Promise<unknown> {
-  const seen = `${executor.workspace}/seen`;
-  const prelude = `import os, time\nprint('before', flush=True)\n` +
-    `while not os.path.exists('${seen}'): time.sleep(0.01)\n`;
-  const events = executor.stream(prelude + code, { events: ["chunk"] });
-  await events.next();
-  await Deno.writeTextFile(seen, "");
-  const error = await rejection(Array.fromAsync(events)); // the line's end may come apart
-  await Deno.remove(seen);
-  return error;
 }
 
 /** What an execution under way rejects with when something happens to it. */

@@ -218,19 +218,6 @@ Deno.test("A reader that pauses does not fill the memory, and loses no result", 
   assert(most < 0.75 * FLOOD_BYTES, `the memory grew by ${most} bytes`);
 });
 
-Deno.test("executors side by side know nothing of each other", async () => {
-  await using one = await TestExecutor.start({ sandbox: false });
-  await using other = await TestExecutor.start({ sandbox: false });
-
-  const run = (code: string) =>
-    Promise.all([one, other].map(({ executor }) => executor.execute(code)));
-  await Promise.all([one.executor.execute("name = 'one'"), other.executor.execute("name = 2")]);
-
-  assertEquals((await run("name")).map(({ text }) => text), ["'one'", "2"]);
-  const folders = (await run("import os; print(os.getcwd())")).map(({ text }) => text);
-  assertEquals(folders, [one.workspace, other.workspace]);
-});
-
 async function sizeOfFilesIn(folder: string): Promise<number> {
   const entries = await Array.fromAsync(Deno.readDir(folder)).catch(() => []); // not there yet
   const stats = await Promise.all(entries.map(({ name }) => Deno.stat(`${folder}/${name}`)));
