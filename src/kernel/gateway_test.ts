@@ -6,7 +6,7 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
-import { processesWith, untilNoneWith } from "../../tests/support/processes.ts";
+import { untilNoneWith } from "../../tests/support/processes.ts";
 import { testPython } from "../../tests/support/python.ts";
 import { RawKernel } from "../../tests/support/raw_kernel.ts";
 import { testIf } from "../../tests/support/skip.ts";
@@ -125,93 +125,7 @@ print(post(5), post(3_000_000))
 `;
     assertEquals(await kernel.run(code), "you said 5 you said 3000000\n");
   });
-
-  Deno.test(`a gateway that is killed ${where} says how it ended`, async () => {
-    await using workspace = await TempFolder.create();
-    await using gateway = await start(workspace, { sandbox });
-    const [pid] = await processesWith(`${gateway.sessionDir}/launcher/gateway.py`);
-    assert(pid !== undefined);
-    Deno.kill(pid, "SIGKILL");
-    const { exitCode, signal } = await gateway.exited;
-    assertEquals({ exitCode, signal }, { exitCode: null, signal: "SIGKILL" });
-    await untilNoneWith(gateway.sessionDir);
-  });
-
-  Deno.test(`the end of the launcher ${where} is the end of its kernels`, async () => {
-    await using workspace = await TempFolder.create();
-    await using gateway = await start(workspace, { sandbox });
-    await using _kernel = await RawKernel.start(gateway);
-    const ids = await processesWith(`${gateway.sessionDir}/launcher/launcher.py`);
-    // In the sandbox the launcher's name also is in the arguments of what starts the sandbox.
-    const pid = ids.at(-1);
-    assert(pid !== undefined);
-    Deno.kill(pid, "SIGKILL");
-    await gateway.exited;
-    await untilNoneWith(gateway.sessionDir);
-  });
 }
-
-Deno.test("sandboxed code sees neither the host's files, ports and processes nor its state", async () => {
-  const home = Deno.env.get("HOME");
-  assert(home !== undefined);
-  await using workspace = await TempFolder.create();
-  await using secrets = await TempFolder.create(home);
-  await using elsewhere = await TempFolder.create();
-  await Deno.writeTextFile(`${secrets.path}/canary`, "secret");
-  await Deno.mkdir(`${workspace.path}/.ipybox`);
-  await Deno.writeTextFile(`${workspace.path}/.ipybox/mcp.json`, "secret");
-  await Deno.writeTextFile(`${workspace.path}/.env`, "KEY=secret");
-  await Deno.mkdir(`${workspace.path}/.git/hooks`, { recursive: true });
-  using port = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  await using gateway = await start(workspace);
-  await using kernel = await RawKernel.start(gateway);
-  const attempt = (code: string) =>
-    kernel.run(`try:\n  print('DONE', ${code})\nexcept Exception as e:\n  print(type(e).__name__)`);
-  const write = (path: string) => attempt(`open(${JSON.stringify(path)}, 'w').write('x')`);
-  const read = (path: string) => attempt(`open(${JSON.stringify(path)}).read()`);
-
-  assertEquals(await read(`${secrets.path}/canary`), "FileNotFoundError\n");
-  assertEquals(await write(`${secrets.path}/new`), "FileNotFoundError\n");
-  assertEquals(await write(`${elsewhere.path}/new`), "FileNotFoundError\n");
-  assertEquals(await read(`${workspace.path}/.ipybox/mcp.json`), "FileNotFoundError\n");
-  assertEquals((await read(`${workspace.path}/.env`)).includes("secret"), false);
-  await write(`${workspace.path}/.ipybox/mcp.json`);
-  await write(`${workspace.path}/.env`);
-  assertEquals(await write(`${workspace.path}/mcptools/evil.py`), "OSError\n");
-  assertEquals(await write(`${workspace.path}/.git/hooks/pre-commit`), "OSError\n");
-  assertMatch(await attempt(`__import__('os').rename('.git', 'x')`), /^(OS|Permission)Error\n$/);
-  assertEquals(await write(`${gateway.sessionDir}/launcher/kernel.py`), "OSError\n");
-  assertEquals(await write(`${gateway.sessionDir}/runtime/evil.py`), "OSError\n");
-  assertMatch(await attempt(`__import__('os').rename('.ipybox', 'x')`), /^(OS|Permission)Error\n$/);
-  const connect = `__import__('socket').create_connection(('127.0.0.1', ${port.addr.port}), 2)`;
-  assertEquals(await attempt(connect), "ConnectionRefusedError\n");
-  assertEquals(await attempt(`__import__('os').kill(${Deno.pid}, 0)`), "ProcessLookupError\n");
-  assertEquals(await write(`${workspace.path}/mine`), "DONE 1\n");
-
-  assertEquals(await Deno.readTextFile(`${workspace.path}/mine`), "x");
-  assertEquals(await Deno.readTextFile(`${workspace.path}/.ipybox/mcp.json`), "secret");
-  assertEquals(await Deno.readTextFile(`${workspace.path}/.env`), "KEY=secret");
-});
-
-Deno.test("limits hold for code in the sandbox", async () => {
-  await using workspace = await TempFolder.create();
-  const limits = { memoryBytes: 2 * 1024 ** 3, fileBytes: 1_000_000 };
-  await using gateway = await start(workspace, { limits });
-  await using kernel = await RawKernel.start(gateway);
-  const code = `
-try:
-    bytearray(3 * 1024 ** 3)
-except MemoryError:
-    print("refused")
-import signal
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-try:
-    open("big", "wb").write(b"x" * 2_000_000)
-except OSError as error:
-    print(error.strerror)
-`;
-  assertEquals(await kernel.run(code), "refused\nFile too large\n");
-});
 
 Deno.test("the gateway's token is not to be had from a kernel", async () => {
   await using workspace = await TempFolder.create();
