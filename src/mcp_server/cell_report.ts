@@ -32,8 +32,18 @@ export function reportRunning(cell: CellRun): CallToolResult {
   );
 }
 
-/** Reports the end of a cell. */
+/** Reports the end of a cell, once: it may be waited for several times. */
 export async function reportCell(
+  outcome: CellOutcome,
+  session: ReportingSession,
+  limit: number,
+): Promise<CallToolResult> {
+  return await reports.getOrInsertComputed(outcome, () => report(outcome, session, limit));
+}
+
+const reports = new WeakMap<CellOutcome, Promise<CallToolResult>>();
+
+async function report(
   outcome: CellOutcome,
   session: ReportingSession,
   limit: number,
@@ -46,11 +56,10 @@ export async function reportCell(
   const room = message === "" ? limit : Math.max(limit - message.length, Math.floor(limit / 2));
   const chars = partial.wholeText?.characters ?? partial.text?.length ?? 0;
   const { text, omitted } = truncateMiddle(partial.text ?? "", room, chars);
-  const output = omitted === 0 ? undefined : await saveOutput(partial, session);
-  const images = await reported.getOrInsertComputed(
-    partial,
-    () => reportImages(partial.images, session),
-  );
+  const output = omitted === 0
+    ? undefined
+    : await session.saveOutput(partial.wholeText?.path ?? { text: partial.text ?? "" });
+  const images = await reportImages(partial.images, session);
 
   const where = output === undefined ? "" : `[Full output: ${output.path} (${output.uri})]`;
   const { calls, notes } = outcome;
@@ -106,21 +115,6 @@ const MAX_IMAGE_BYTES = 3 * 2 ** 20;
 const MAX_IMAGE_FILE_BYTES = 32 * 2 ** 20;
 /** Large images are decoded; this is the time limit for all of them together. */
 const MAX_SCALING_MS = 2000;
-
-// Made once, because a cell may be waited for several times.
-const saved = new WeakMap<PartialResult, Promise<Artifact | undefined>>();
-const reported = new WeakMap<PartialResult, Promise<readonly ReportedImage[]>>();
-
-async function saveOutput(
-  partial: PartialResult,
-  session: ReportingSession,
-): Promise<Artifact | undefined> {
-  const { text, wholeText } = partial;
-  return await saved.getOrInsertComputed(
-    partial,
-    () => session.saveOutput(wholeText?.path ?? { text: text ?? "" }),
-  );
-}
 
 interface ReportedImage {
   readonly artifact: Artifact;

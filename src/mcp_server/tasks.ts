@@ -45,7 +45,6 @@ class CellTask implements Disposable {
   readonly #askedAt = new WeakMap<PersonRequest, number>();
   #updatedAt = this.#createdAt;
   #status: TaskState["status"] = "working";
-  #result: Promise<CallToolResult> | undefined;
   #isCancelled = false;
   #abandoning: Deadline | undefined;
 
@@ -73,9 +72,8 @@ class CellTask implements Disposable {
         return this.#state("working", shownActivity(run));
       case "ended": {
         if (this.#isCancelled && step.outcome.cancelled) return this.#state("cancelled");
-        this.#result ??= reportCell(step.outcome, this.#session, run.patience.limit);
-        const result = { resultType: "complete", ...await this.#result };
-        return { ...this.#state("completed"), result };
+        const result = await reportCell(step.outcome, this.#session, run.patience.limit);
+        return { ...this.#state("completed"), result: { resultType: "complete", ...result } };
       }
       case "waiting": {
         const { shown, inputRequests } = formsOf(step.requests);
