@@ -4,6 +4,7 @@ import { learnResults } from "../apigen/learn.ts";
 import {
   compareTools,
   findStaleTools,
+  type PackageTool,
   readPackage,
   removePackage,
   type StaleTools,
@@ -99,66 +100,53 @@ export class ServerApis {
     if (before === undefined || runner.registry.get(name) !== params) return;
     const stale = await compareTools(before.map(({ definition }) => definition), listing.tools);
     if (Object.values(stale).every((tools) => tools.length === 0)) return;
+    const { known = before } = this.#news.get(name) ?? {};
+    const changes = await compareTools(known.map(({ definition }) => definition), listing.tools);
     const { generatePackage } = await generator();
     const tools = await generatePackage(name, listing, { rootDir: this.#mcptools });
     const modules = new Map([
-      ...before.map((tool) => [tool.name, tool.module] as const),
+      ...known.map((tool) => [tool.name, tool.module] as const),
       ...tools.map(({ tool, module }) => [tool, module ?? ""] as const),
     ]);
-    const news = this.#news.get(name) ?? new ApiNews();
-    this.#news.set(name, news);
-    news.add(stale, modules);
+    this.#news.set(name, { known, note: noteOn(name, changes, modules) });
   }
 
   /** Takes the notes about regenerated APIs, one line each. */
   takeNews(): string[] {
-    const lines = [...this.#news].flatMap(([name, news]) => news.line(name) ?? []);
+    const notes = [...this.#news.values()].flatMap(({ note }) => note ?? []);
     this.#news.clear();
-    return lines;
+    return notes;
   }
 }
 
 /** How many modules a note lists of each kind. */
 const MAX_NAMES = 10;
 
-/** How a server's modules changed since the last note. */
-class ApiNews {
-  readonly #added = new Set<string>();
-  readonly #changed = new Set<string>();
-  readonly #removed = new Set<string>();
-
-  add(stale: StaleTools, modules: ReadonlyMap<string, string>): void {
-    const named = (tools: readonly string[]) => tools.flatMap((tool) => modules.get(tool) || []);
-    for (const module of named(stale.removed)) {
-      this.#changed.delete(module);
-      if (!this.#added.delete(module)) this.#removed.add(module);
-    }
-    for (const module of named(stale.added)) {
-      if (this.#removed.delete(module)) this.#changed.add(module);
-      else this.#added.add(module);
-    }
-    for (const module of named(stale.changed)) {
-      if (!this.#added.has(module)) this.#changed.add(module);
-    }
-  }
-
-  /** The note; `undefined` if the changes cancel out. */
-  line(server: string): string | undefined {
-    const parts = [
-      ...part("new", this.#added),
-      ...part("changed (importlib.reload() what you imported)", this.#changed),
-      ...part("gone", this.#removed),
-    ];
-    if (parts.length === 0) return undefined;
-    const what = `The tools of MCP server "${server}" changed; mcptools.${server} has`;
-    return `[ipybox] ${what} ${parts.join("; ")}`;
-  }
+/** How a server's tools changed since the last note. */
+interface ApiNews {
+  /** The tools as of that note. */
+  readonly known: readonly PackageTool[];
+  /** The next note; `undefined` if the changes cancel out. */
+  readonly note: string | undefined;
 }
 
-function part(what: string, modules: ReadonlySet<string>): string[] {
-  if (modules.size === 0) return [];
-  const names = [...modules];
-  const rest = names.length - MAX_NAMES;
-  const more = rest > 0 ? ` and ${rest} more` : "";
-  return [`${what}: ${names.slice(0, MAX_NAMES).join(", ")}${more}`];
+function noteOn(
+  server: string,
+  { added, changed, removed }: StaleTools,
+  modules: ReadonlyMap<string, string>,
+): string | undefined {
+  const part = (what: string, tools: readonly string[]) => {
+    const names = tools.flatMap((tool) => modules.get(tool) || []);
+    const rest = names.length - MAX_NAMES;
+    const more = rest > 0 ? ` and ${rest} more` : "";
+    return names.length === 0 ? [] : [`${what}: ${names.slice(0, MAX_NAMES).join(", ")}${more}`];
+  };
+  const parts = [
+    ...part("new", added),
+    ...part("changed (importlib.reload() what you imported)", changed),
+    ...part("gone", removed),
+  ];
+  if (parts.length === 0) return undefined;
+  const what = `The tools of MCP server "${server}" changed; mcptools.${server} has`;
+  return `[ipybox] ${what} ${parts.join("; ")}`;
 }
