@@ -108,7 +108,6 @@ interface RunParts extends ExecuteOptions {
   readonly images: ArtifactFolder;
   /** As in {@linkcode CollectorOptions}. */
   readonly shownPath?: CollectorOptions["shownPath"];
-  readonly spill: ArtifactFolder;
   /** The time limit for interrupted code to end, in milliseconds. */
   readonly graceMs: number;
   /** Aborts when the kernel's host is closed. */
@@ -150,7 +149,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   #ended = false;
 
   constructor(parts: RunParts) {
-    const { maxOutputBytes, images, shownPath, spill, chunks = true } = parts;
+    const { maxOutputBytes, images, shownPath, chunks = true } = parts;
     this.#parts = parts;
     this.id = parts.id ?? crypto.randomUUID();
     this.signal = anySignal(parts.signal, this.#cancel.signal, parts.closed);
@@ -159,7 +158,6 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
       maxOutputBytes,
       images,
       shownPath,
-      spill,
       onText: (stream, text, file) => {
         if (chunks) this.events.push(stream, text, file);
       },

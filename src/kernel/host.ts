@@ -37,17 +37,12 @@ export interface KernelClientOptions
   /** The kernel gateway: a running `KernelGateway` is one. */
   readonly gateway: GatewayAddress;
   /**
-   * The folder for files of displays, such as images, created with the first.
+   * The folder for files of displays, such as images, and for texts that are too long. It is created with
+   * the first.
    *
    * @default {"images"}
    */
   readonly imagesDir?: string;
-  /**
-   * The folder for the whole text of executions whose text is too long, created with the first.
-   *
-   * @default the folder for images
-   */
-  readonly spillDir?: string;
   /** Where code starts; relative to the gateway's working directory, which is also the default. */
   readonly workingDir?: string;
   /**
@@ -165,7 +160,6 @@ export class KernelHost implements AsyncDisposable {
   readonly #options: KernelHostOptions;
   readonly #log: Logger;
   readonly #images: ArtifactFolder;
-  readonly #spill: ArtifactFolder;
   readonly #turns = new Mutex();
   readonly #closed = new AbortController();
   /** Kernels that are being ended. The next one is started, or begins, after that. */
@@ -182,11 +176,10 @@ export class KernelHost implements AsyncDisposable {
   #disposing: Promise<void> | undefined;
 
   private constructor(options: KernelHostOptions) {
-    const { imagesDir = "images", spillDir, toolToken, signal } = options;
+    const { imagesDir = "images", toolToken, signal } = options;
     this.#options = options;
     this.#log = options.log ?? silentLogger;
     this.#images = new ArtifactFolder(imagesDir);
-    this.#spill = spillDir === undefined ? this.#images : new ArtifactFolder(spillDir);
     const starting = anySignal(signal, this.#closed.signal);
     const start = options.found === undefined
       ? this.#start(toolToken?.(), starting)
@@ -234,7 +227,6 @@ export class KernelHost implements AsyncDisposable {
       maxOutputBytes,
       images: this.#images,
       shownPath,
-      spill: this.#spill,
       graceMs: interruptGraceMs,
       closed: this.#closed.signal,
     });

@@ -13,8 +13,7 @@ import { type Raised, raisedIn } from "./traceback.ts";
 export interface CollectorOptions {
   /** The limit on text in memory, in bytes: half of it from the start, half from the end. */
   readonly maxOutputBytes: number;
-  /** The folder for the file of a longer text. */
-  readonly spill: ArtifactFolder;
+  /** The folder for files of displays, and for that of a longer text. */
   readonly images: ArtifactFolder;
   /** How the text names a file of a display, by its path. */
   readonly shownPath?: ((path: string) => string) | undefined;
@@ -312,7 +311,7 @@ export class OutputCollector implements Disposable {
 
   #startSpilling(): void {
     if (this.#spill !== undefined) return;
-    this.#spill = new SpillFile(this.#options.spill);
+    this.#spill = new SpillFile(this.#options.images);
     this.#spill.append(this.#log.rawText() ?? "");
   }
 }

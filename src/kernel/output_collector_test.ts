@@ -20,7 +20,6 @@ class TestCollector extends OutputCollector {
     super({
       maxOutputBytes: 1000,
       images,
-      spill: images,
       onText: (stream, text) => void chunks.push(`${stream}:${text}`),
       ...options,
     });
@@ -204,7 +203,7 @@ Deno.test("OutputCollector tells of files that cannot be written", () => {
   const file = join(folder, "file");
   Deno.writeTextFileSync(file, "");
   const nowhere = new ArtifactFolder(join(file, "images"));
-  using collector = new TestCollector({ images: nowhere, spill: nowhere });
+  using collector = new TestCollector({ images: nowhere });
   collector.display({ "image/png": "AAAA" });
   collector.stream("x".repeat(3000));
   const { text, images } = collector.partial();

@@ -298,7 +298,6 @@ Deno.test("outputs of kernels can be anything", () => {
         using collector = new OutputCollector({
           maxOutputBytes,
           images,
-          spill: images,
           onText: () => {},
         });
         for (const { type, content } of messages) {
