@@ -46,34 +46,22 @@ const ofTask = z.object({
   params: z.object({ taskId: z.string() }),
 });
 
-/** Answers a request about a task of a session that does not exist. */
-async function refuseTask(request: Request, body: unknown): Promise<Response> {
-  const handler = createMcpHandler(() => {
-    const server = new SdkMcpServer({ name: "ipybox", version: "0" });
-    registerTasks(server, undefined);
-    return server;
-  }, { legacy: "reject" });
-  return await handler.fetch(request, { parsedBody: body });
-}
-
-/** Answers a call for a session that does not exist, in a form that the model reads. */
-async function refuseSession(
+/** Refuses a request for a session that does not exist: a call in a form that the model reads. */
+async function refuse(
   request: Request,
   body: unknown,
   call: z.infer<typeof forSession>["params"] | undefined,
 ): Promise<Response> {
-  const session = call?.arguments.session.slice(0, 100);
-  const message = `There is no session "${session}": it was closed, or idle ` +
-    "for too long. Open another one with open_session; the old session's files are in its folder";
   const handler = createMcpHandler(() => {
     const server = new SdkMcpServer({ name: "ipybox", version: "0" });
-    server.registerTool(
-      call?.name ?? "",
-      { inputSchema: z.looseObject({}) },
-      () => failure(message),
-    );
+    registerTasks(server, undefined);
+    if (call === undefined) return server;
+    const message = `There is no session "${call.arguments.session.slice(0, 100)}": it was ` +
+      "closed, or idle for too long. Open another one with open_session; the old session's files are " +
+      "in its folder";
+    server.registerTool(call.name, { inputSchema: z.looseObject({}) }, () => failure(message));
     return server;
-  }, { legacy: "reject", responseMode: "sse" });
+  }, { legacy: "reject" });
   return await handler.fetch(request, { parsedBody: body });
 }
 
@@ -109,11 +97,7 @@ export class ModernHandlers implements AsyncDisposable {
     const pooled = named === undefined
       ? await this.#pool.default(owner)
       : await this.#pool.find(owner, named);
-    if (pooled === undefined) {
-      return await (task === undefined
-        ? refuseSession(request, body, call)
-        : refuseTask(request, body));
-    }
+    if (pooled === undefined) return await refuse(request, body, call);
     const owned = this.#owned.get(owner) ?? this.#own(owner);
     this.#tell(owned, pooled);
     const lasts = LASTING.has(toolOf.safeParse(body).data?.params.name ?? "");
