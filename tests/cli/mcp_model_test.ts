@@ -41,21 +41,13 @@ for (const kind of CLIENT_ERAS) {
       assertMatch(text, /^Generated images:\n\n- \[\w+\]\([^\n]+\.png\)$/);
     });
 
-    await step("long output is one text, which names its file", async () => {
-      const { content, text } = await cell("print('a' * 20_000)");
-      assertEquals(content.map(({ type }) => type), ["text"]);
-      assertMatch(text, /\[Full output: [^\n]+\.txt \(ipybox:\/\/outputs\/[^\n]+\)\]$/);
-    });
-
     await step("an exception is a result, with the text and the image before it", async () => {
       const { isError, content, text } = await cell(`print("before")${DRAW}\n1 / 0`);
       assertEquals([isError, ...content.map(({ type }) => type)], [false, "text", "image"]);
       assertMatch(text, /^before\n[^]*ZeroDivisionError: division by zero\n\nGenerated images:/);
     });
 
-    await step("a time limit and bad arguments are errors of the tool", async () => {
-      const ended = await cell("import time; time.sleep(60)", { timeout: 0.2 });
-      assertEquals(ended.isError, true);
+    await step("bad arguments are errors of the tool", async () => {
       assertEquals((await cell("1", { timeout: -1 })).isError, true);
     });
 

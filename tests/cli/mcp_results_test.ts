@@ -32,15 +32,6 @@ Deno.test("execute_ipython_cell reports how a cell ended", async (t) => {
   const execute = (code: string, options: Record<string, unknown> = {}) =>
     host.call("execute_ipython_cell", { code, ...options });
 
-  await step("with an exception, its traceback and the output before it", async () => {
-    const { isError, text } = await execute(
-      "def inverse(x):\n    return 1 / x\nprint('before')\ninverse(0)",
-    );
-    assertEquals(isError, false);
-    assertMatch(text, /^before\n[^]*return 1 \/ x[^]*\nZeroDivisionError: division by zero$/);
-    assert(!text.includes("\x1b["), text);
-  });
-
   await step("with a module missing, and the tool that installs it", async () => {
     const { text } = await execute("import no_such_module");
     const advice = '[ipybox] To install it: install_package with package_name "no_such_module"';
@@ -57,16 +48,6 @@ Deno.test("execute_ipython_cell reports how a cell ended", async (t) => {
     const { text } = await execute("from mcptools.github import search");
     const advice = '[ipybox] No Python API of a server "github" here: see search_tools';
     assertEquals(text.split("\n").at(-1), advice);
-  });
-
-  await step("with a time limit, apart from an exception", async () => {
-    const code = "print('begun', flush=True)\nimport time; time.sleep(60)";
-    const { isError, text } = await execute(code, { timeout: 3 });
-    assertEquals(isError, true);
-    assertMatch(
-      text,
-      /^begun\n\n.* exceeded timeout of 3\.00s .*\. Variables were kept\. Use a larger/,
-    );
   });
 
   await step("with the death of its kernel", async () => {
