@@ -195,31 +195,11 @@ function descriptionIn(
   return undefined;
 }
 
-/** A page, or a part that becomes one, so that browsers read it as UTF-8. It says what it could not load. */
+/** A page, or a part that becomes one, so that browsers read it as UTF-8. */
 function pageOf(html: string): string {
-  const [start, doctype] = /^\s*(?:(<!doctype[^>]{0,1000}>)|<html\b)/i.exec(html) ?? [];
-  if (start === undefined) return `<!doctype html>\n<meta charset="utf-8">\n${MISSING}\n${html}`;
-  const head = doctype === undefined ? 0 : start.length;
-  return html.slice(0, head) + MISSING + html.slice(head);
+  const isPage = /^\s*<(?:!doctype|html\b)/i.test(html);
+  return isPage ? html : `<!doctype html>\n<meta charset="utf-8">\n${html}`;
 }
-
-/** Most libraries load themselves from the internet: without it, a page would be empty. */
-const MISSING = `<script>
-{
-  const urls = new Set();
-  const note = document.createElement("p");
-  const show = () => {
-    if (urls.size === 0) return;
-    note.textContent = "This page could not load " + [...urls].join(", ");
-    document.body.prepend(note);
-  };
-  addEventListener("error", ({ target }) => {
-    if (target instanceof HTMLScriptElement && target.src) urls.add(target.src);
-    if (document.readyState === "complete") show();
-  }, true);
-  addEventListener("load", show);
-}
-</script>`;
 
 /** Whether a text says more than the class of its object. */
 function tells(text: string | undefined): text is string {

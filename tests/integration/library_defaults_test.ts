@@ -103,8 +103,8 @@ def curstate(): return _state
       return await Deno.readTextFile(path);
     };
     const code = "from bokeh.io import output_notebook, show\nfrom bokeh.plotting import figure\n";
-    assertMatch(await shown(`${code}show(figure())`), /<\/script><html>\('cdn'/);
-    assertMatch(await shown("output_notebook(); show(figure())"), /<\/script><html>\('cdn'/);
+    assertMatch(await shown(`${code}show(figure())`), /^<html>\('cdn'/);
+    assertMatch(await shown("output_notebook(); show(figure())"), /^<html>\('cdn'/);
   });
 
   await step("Progress bars for notebooks are text", async () => {
