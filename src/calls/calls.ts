@@ -325,7 +325,8 @@ export class Calls {
     if (this.#notes.length >= MAX_NOTES) return;
     this.#notes.push(
       `[ipybox] ${file} is in a folder of MCP server "${serverName}" that code cannot read. To get ` +
-        "its files into the workspace, the user can register it with --cwd '${workspaceFolder}'",
+        "its files into the workspace, the user can register it with its option for their folder, such as " +
+        "--output-dir '${workspaceFolder}/output'",
     );
   }
 

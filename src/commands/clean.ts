@@ -1,7 +1,7 @@
 import { abandonedStates, discardAbandoned } from "../files/workspace_state.ts";
 import { folderUsage } from "../files/folder_usage.ts";
 import { forEachOldSession, KEPT_DAYS, removeSession } from "../mcp_server/http/session_folders.ts";
-import { forEachAbandoned, removeHeld, runFolders } from "../files/private_folder.ts";
+import { forEachAbandoned, ownRunFolders, removeHeld } from "../files/private_folder.ts";
 import { isPlainFolder } from "../files/safe.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { abandonedCaches, discardCache } from "../kernel/workspace_cache.ts";
@@ -60,7 +60,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
       io.err(printable(`Cannot remove all of ${leftover.path}: ${error}`));
     }
   };
-  for (const parent of runFolders()) {
+  for (const parent of await ownRunFolders()) {
     await forEachAbandoned(parent, async (path) => {
       await take(
         { path, what: "temporary files of a process that has ended" },

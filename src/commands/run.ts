@@ -1,9 +1,12 @@
-import { resolve } from "node:path";
+import { relative, resolve } from "node:path";
 import { visible } from "../approval/call_text.ts";
 import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
 import type { RefusalType } from "../approval/question_queue.ts";
 import type { PersonRequest } from "../approval/wire.ts";
 import { type CodeExecutor, startOwn } from "../executor/code_executor.ts";
+import { readInside } from "../files/inside_folder.ts";
+import { lstatIfPresent } from "../files/safe.ts";
+import { isInside, reliablePath } from "../process/trusted_path.ts";
 import { runAction, type RunActionOptions } from "./actions/code_action.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { executorOptions, FOLLOW, PLACEMENT, SESSION } from "./executor_options.ts";
@@ -60,7 +63,7 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     );
   }
   const pictures = picturesOf(parsed, io);
-  const { code, argv, file } = await scriptOf(parsed);
+  const { code, argv, file } = await scriptOf(parsed, workspace);
   if (detach && typeof code !== "string") {
     throw new UsageError(
       "Option --detach takes no notebook: its cells run one after the other here",
@@ -116,6 +119,7 @@ export function followOptions(
 /** The code, or the cells of a notebook, and its `sys.argv`. */
 async function scriptOf(
   parsed: ParsedArgs,
+  workspace: string,
 ): Promise<{ code: string | readonly string[]; argv: readonly string[]; file?: string }> {
   const { rest } = parsed;
   const [file] = parsed.positional;
@@ -127,10 +131,32 @@ async function scriptOf(
   if (file === "-") {
     return { code: await new Response(Deno.stdin.readable).text(), argv: ["-", ...rest] };
   }
-  const text = await readUserFile(file);
+  const text = await readScript(file, workspace);
   const argv = [file, ...rest];
   if (isNotebook(file)) return { code: codeCellsOf(text, file), argv };
   return { code: text, argv, file: resolve(file) };
+}
+
+/** Larger scripts, and notebooks with their outputs, are not read from a workspace. */
+const MAX_SCRIPT = 2 ** 28;
+
+/**
+ * Reads a script or a notebook. Where code can write, no link to it is followed: a link that code made would
+ * send it another file of the user's.
+ */
+async function readScript(file: string, workspace: string): Promise<string> {
+  const path = await reliablePath(file, { workspace, what: "script" });
+  if (!isInside(path, workspace)) return await readUserFile(file);
+  const bytes = await readInside(workspace, relative(workspace, path).split("/"), MAX_SCRIPT);
+  if (bytes !== undefined) return new TextDecoder().decode(bytes); // without a byte order mark
+  const info = await lstatIfPresent(path);
+  throw new UsageError(
+    info === undefined
+      ? `No file "${file}"`
+      : info.isDirectory
+      ? `"${file}" is a directory, not a file`
+      : `"${file}" is not a plain file of at most 256 MiB`,
+  );
 }
 
 /** Why code may go on without a call: somebody refused it, or nobody was there to allow it. */

@@ -6,7 +6,7 @@ import { hostEnv, mayUse } from "../base/permission.ts";
 import { ownId, whyCode } from "../process/trusted_path.ts";
 import type { FileLock } from "./locks.ts";
 import { emptyFolder } from "./remove_tree.ts";
-import { ifPresent, isStillAt } from "./safe.ts";
+import { ifPresent, isStillAt, lstatIfPresent } from "./safe.ts";
 import { cacheFolder } from "./user_folders.ts";
 
 /**
@@ -51,6 +51,17 @@ export function runFolders(): readonly string[] {
     ...(cache === undefined ? [] : [join(cache, "run")]),
     ...new Set(temporary.map((folder) => join(folder, `ipybox-${user}`))),
   ];
+}
+
+/** Those of them that are this user's own: others can make one in `/tmp`, with links to this user's folders. */
+export async function ownRunFolders(): Promise<string[]> {
+  const found = await Promise.all(
+    runFolders().map(async (path) => {
+      const info = await lstatIfPresent(path);
+      return info?.isDirectory && info.uid === Deno.uid() ? [path] : [];
+    }),
+  );
+  return found.flat();
 }
 
 /** The locked file in each folder. */
@@ -183,7 +194,8 @@ export async function forEachAbandoned(
   visit: (path: string) => Promise<void>,
 ): Promise<void> {
   const entries = await ifPresent(Array.fromAsync(Deno.readDir(parent))) ?? [];
-  for (const { name } of entries) {
+  for (const { name, isDirectory } of entries) {
+    if (!isDirectory) continue; // a link leads to what is not ours
     using lock = await abandonedLock(`${parent}/${name}/${LOCK}`);
     if (lock !== undefined) await visit(`${parent}/${name}`);
   }

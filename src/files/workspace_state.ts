@@ -5,7 +5,9 @@
  *
  * @module
  */
+import { access, constants } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
+import { codeOf } from "../base/message_of.ts";
 import { isRecord } from "../json/exact.ts";
 import { parsedJson } from "../json/plain.ts";
 import { realPathIfSeen } from "../process/trusted_path.ts";
@@ -25,10 +27,8 @@ import { abandonedIn, nameFor, WORKSPACE } from "./workspace_folders.ts";
 /** The file that identifies the workspace's folder: another one may take its place. */
 const IDENTITY = "identity";
 const CONSENTS = "consents.json";
-/** The files that earlier versions kept in the workspace. */
-const FORMER = /^(audit(\.[1-9]\d{0,5})?\.jsonl|audit\.head\.json|consents\.json|shapes\.json)$/;
 
-/** The folder for a workspace; `undefined` if there is none yet. Takes over the state of earlier versions. */
+/** The folder for a workspace; `undefined` if there is none yet. Takes over the decisions of earlier versions. */
 export async function workspaceState(workspace: string): Promise<string | undefined> {
   const place = await placeOf(workspace);
   if (place === undefined) return undefined;
@@ -41,6 +41,23 @@ export async function workspaceState(workspace: string): Promise<string | undefi
   } catch (error) {
     if (!isUnwritable(error)) throw error; // or closed to this user
     return undefined;
+  }
+}
+
+/** Where the folder for a workspace is, or will be; `undefined` if the user's state folder cannot be used. */
+export async function usableStatePath(workspace: string): Promise<string | undefined> {
+  const present = await workspaceState(workspace);
+  if (present !== undefined) return present;
+  const place = await placeOf(workspace);
+  return place && await isWritable(place.root) ? place.folder : undefined;
+}
+
+async function isWritable(folder: string): Promise<boolean> {
+  try {
+    await access(folder, constants.W_OK);
+    return true;
+  } catch (error) {
+    return codeOf(error) === "ENOENT" && await isWritable(dirname(folder));
   }
 }
 
@@ -171,37 +188,23 @@ async function forgetDecisionsOfAnother({ workspace, root, folder }: Place): Pro
   await identify(folder, workspace);
 }
 
-/** Whether there was anything to take over. */
+/**
+ * Takes over the decisions that an earlier version kept in the workspace, and that this user made; whether
+ * there were any. Nothing else there counts: a repository, or code of a workspace around it, may have put it
+ * there.
+ */
 async function takeOver(place: Place): Promise<boolean> {
   const former = join(place.workspace, ".ipybox");
-  const names: string[] = [];
   if (!(await lstatIfPresent(former))?.isDirectory) return false;
-  for await (const { name, isFile } of Deno.readDir(former)) {
-    if (isFile && FORMER.test(name)) names.push(name);
-  }
-  if (names.length === 0) return false;
-  const taken: string[] = [];
-  await make(place, async (fresh) => {
-    for (const name of names) {
-      const path = join(former, name);
-      if (await copy(place.workspace, path, join(fresh, name))) taken.push(path);
-    }
-  });
-  for (const path of taken) await ifPresent(Deno.remove(path));
-  return true;
-}
-
-/** Copies a file: of decisions, which may have come with a repository, the user's own. */
-async function copy(workspace: string, from: string, to: string): Promise<boolean> {
-  if (basename(from) !== CONSENTS) {
-    await Deno.copyFile(from, to);
-    return true;
-  }
-  const file = parsedJson(new TextDecoder().decode(await readHostileBytes(from, MAX_CONSENTS)));
+  const path = join(former, CONSENTS);
+  const file = parsedJson(new TextDecoder().decode(await readHostileBytes(path, MAX_CONSENTS)));
   if (!isRecord(file) || !Array.isArray(file.consents)) return false;
-  const own = await OwnEntries.open(workspace, "consents");
+  const own = await OwnEntries.open(place.workspace, "consents");
   const consents = file.consents.filter((one) => isRecord(one) && own.has(String(one.id), one));
-  await replaceFile(to, JSON.stringify({ version: 1, consents }, null, 2) + "\n");
+  if (consents.length === 0) return false;
+  const text = JSON.stringify({ version: 1, consents }, null, 2) + "\n";
+  await make(place, (fresh) => replaceFile(join(fresh, CONSENTS), text));
+  await ifPresent(Deno.remove(path));
   return true;
 }
 

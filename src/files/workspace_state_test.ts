@@ -32,48 +32,47 @@ Deno.test("the state of a workspace is made when it is written, and found by any
   assertEquals(await namesIn(folder.path), ["link"]);
 });
 
-Deno.test("what earlier versions kept in a workspace is taken over once, and only the user's decisions", async () => {
+Deno.test("of what earlier versions kept in a workspace, only the user's decisions are taken over, and once", async () => {
   await using folder = await TempFolder.create();
   const [mine, others] = [{ id: "mine", tool: "a" }, { id: "others", tool: "b" }];
   await (await OwnEntries.open(folder.path, "consents")).set("mine", mine);
   await formerly(folder.path, {
-    "audit.jsonl": "new\n",
-    "audit.1.jsonl": "old\n",
-    "audit.99999999999.jsonl": "planted\n",
+    "audit.jsonl": "planted\n",
     "shapes.json": "{}",
     "mcp.json": "{}",
     "consents.json": JSON.stringify({ version: 1, consents: [mine, others] }),
   });
   const state = await workspaceState(folder.path) ?? "";
-  assertEquals(await namesIn(`${folder.path}/.ipybox`), ["audit.99999999999.jsonl", "mcp.json"]);
-  assertEquals(await namesIn(state), [
-    "audit.1.jsonl",
+  assertEquals(await namesIn(`${folder.path}/.ipybox`), [
     "audit.jsonl",
-    "consents.json",
-    "identity",
+    "mcp.json",
     "shapes.json",
-    "workspace",
   ]);
-  assertEquals(await Deno.readTextFile(`${state}/audit.jsonl`), "new\n");
+  assertEquals(await namesIn(state), ["consents.json", "identity", "workspace"]);
   const { consents } = JSON.parse(await Deno.readTextFile(`${state}/consents.json`));
   assertEquals(consents, [mine]);
 
-  await formerly(folder.path, { "shapes.json": "planted later" });
+  await formerly(folder.path, {
+    "consents.json": JSON.stringify({ version: 1, consents: [] }),
+  });
   assertEquals(await workspaceState(folder.path), state);
-  assertEquals(await Deno.readTextFile(`${state}/shapes.json`), "{}");
+  assertEquals(JSON.parse(await Deno.readTextFile(`${state}/consents.json`)).consents, [mine]);
 });
 
-Deno.test("links in the place of such files, or of their folder, are not taken over", async () => {
+Deno.test("links in the place of decisions, or of their folder, are not taken over", async () => {
   await using folder = await TempFolder.create();
-  await formerly(`${folder.path}/elsewhere`, { "shapes.json": "{}", "audit.jsonl": "" });
+  const mine = { id: "mine", tool: "a" };
+  const text = JSON.stringify({ version: 1, consents: [mine] });
+  await formerly(`${folder.path}/elsewhere`, { "consents.json": text });
   await Deno.mkdir(`${folder.path}/one/.ipybox`, { recursive: true });
   await Deno.symlink(
-    `${folder.path}/elsewhere/.ipybox/shapes.json`,
-    `${folder.path}/one/.ipybox/shapes.json`,
+    `${folder.path}/elsewhere/.ipybox/consents.json`,
+    `${folder.path}/one/.ipybox/consents.json`,
   );
   await Deno.mkdir(`${folder.path}/other`);
   await Deno.symlink(`${folder.path}/elsewhere/.ipybox`, `${folder.path}/other/.ipybox`);
   for (const name of ["one", "other"]) {
+    await (await OwnEntries.open(`${folder.path}/${name}`, "consents")).set("mine", mine);
     assertEquals(await workspaceState(`${folder.path}/${name}`), undefined);
   }
 });
@@ -96,11 +95,10 @@ Deno.test("a moved workspace gets its state back, and never that of another", as
 });
 
 Deno.test("files of a repository that are no decisions stay, and prevent nothing", async () => {
-  for (const consents of ["{", "[]", " ".repeat(5 * 2 ** 20)]) {
+  for (const consents of ["{", "[]", '{"consents": [null, {}]}', " ".repeat(5 * 2 ** 20)]) {
     await using folder = await TempFolder.create();
-    await formerly(folder.path, { "consents.json": consents, "shapes.json": "{}" });
-    const state = await workspaceState(folder.path) ?? "";
-    assertEquals(await namesIn(state), ["identity", "shapes.json", "workspace"]);
+    await formerly(folder.path, { "consents.json": consents });
+    assertEquals(await workspaceState(folder.path), undefined);
     assertEquals(await namesIn(`${folder.path}/.ipybox`), ["consents.json"]);
   }
 });

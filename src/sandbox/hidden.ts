@@ -36,8 +36,9 @@ const SECRET_FILES: ReadonlySet<string> = new Set([
   "credentials.toml",
   ...["dsa", "ecdsa", "ed25519", "rsa"].flatMap((kind) => [`id_${kind}`, `id_${kind}_sk`]),
 ]);
-const DOTENV = /^\.(?:env|dev\.vars)(?:\.|$)/;
-const EXAMPLE = /\.(example|sample|template)$/;
+/** With the copies that people and editors make, such as `.env-old`, `.env~` and `..env.swp`. */
+const DOTENV = /^\.{1,2}(?:env|dev\.vars)(?:\W|_|$)/;
+const EXAMPLE = /[._-](example|sample|template)$/;
 
 /** The paths to hide, and warnings about those that could not be determined. */
 export interface Hidden {

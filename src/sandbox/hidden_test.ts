@@ -70,6 +70,7 @@ Deno.test("findHidden() leaves what is no secret, and looks into no node_modules
   await using folder = await TempFolder.create();
   await make(
     folder.path,
+    ".env-example",
     ".env.example",
     ".env.sample",
     ".npmrc.template",

@@ -2,7 +2,7 @@ import { isAbsolute, join, relative, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { mayRead } from "../base/permission.ts";
-import { ifPresent } from "../files/safe.ts";
+import { ifPresent, readHostileBytes } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
 import { settingsFileOf, wantedSandbox } from "../mcp/launch.ts";
 import {
@@ -112,9 +112,10 @@ export function reachText(
 }
 
 async function settingsText(serverName: string, path: string): Promise<string | undefined> {
-  const status = await ifPresent(Deno.stat(path));
-  if (status === undefined) return undefined; // starting the server reports it
-  if (status.isFile && status.size <= MAX_SETTINGS) return await Deno.readTextFile(path);
+  const real = await ifPresent(Deno.realPath(path));
+  if (real === undefined) return undefined; // starting the server reports it
+  const bytes = await readHostileBytes(real, MAX_SETTINGS);
+  if (bytes !== undefined) return new TextDecoder().decode(bytes);
   throw new ConfigError(
     `Cannot start MCP server "${serverName}": its sandbox settings ${path} are not a file of up to 1 MiB`,
   );
@@ -194,7 +195,8 @@ class NamedFiles {
     if (!status.isFile) return sha256("no file"); // such as a socket
     this.#bytes += status.size;
     if (this.#bytes > MAX_BYTES) throw this.#tooMuch();
-    return sha256(await Deno.readFile(path));
+    // By now, code may have put something else there that never ends.
+    return sha256(await readHostileBytes(path, status.size) ?? "no file");
   }
 
   #tooMuch(): TooMuchError {

@@ -128,7 +128,8 @@ def repository_of(root):
     if kind == "worktrees" and common.endswith((".git", "/.bare")):
         leads_back = read(f"{own}/gitdir").rstrip("\r\n") == f"{root}/.git"
     elif "/.git/modules/" in own:
-        tree = re.search(r"^\s*worktree\s*=\s*([^\n\0]+)", read(f"{own}/config"), re.MULTILINE)
+        setting = r"^[ \t]*worktree[ \t]*=[ \t]*([^\n\0]+)"
+        tree = re.search(setting, read(f"{own}/config"), re.MULTILINE)
         common = own
         leads_back = tree is not None and os.path.realpath(os.path.join(own, tree[1])) == root
     else:

@@ -35,7 +35,8 @@ Deno.test("a result that names a file in the server's own folder is explained, o
   ];
   const says = (file: string, server: string) =>
     `[ipybox] '${file}' is in a folder of MCP server "${server}" that code cannot read. To get ` +
-    "its files into the workspace, the user can register it with --cwd '${workspaceFolder}'";
+    "its files into the workspace, the user can register it with its option for their folder, such as " +
+    "--output-dir '${workspaceFolder}/output'";
   assertEquals(await notesOf(test, named.join("\n")), [
     says("pages/first.yml", "raw"),
     says("shot.png", "other"),

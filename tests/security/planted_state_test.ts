@@ -1,6 +1,10 @@
 /** What a repository that somebody made has in its `.ipybox` must not lead the host elsewhere. */
 import { assertEquals, assertRejects } from "@std/assert";
+import { AuditFolder } from "../../src/approval/audit/folder.ts";
+import { ToolRunner } from "../../src/calls/runner.ts";
 import { beginWriting } from "../../src/sandbox/workspace.ts";
+import { ipybox } from "../support/cli.ts";
+import { rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -41,4 +45,22 @@ Deno.test("a link of a repository in mcptools shows no file of the user's to an 
   await Deno.symlink(home.path, `${workspace.path}/mcptools/foo`);
   await using host = await McpHost.start({ args: ["--workspace", workspace.path] });
   await assertRejects(() => host.read("mcptools://foo/settings.py"), Error, "mcptools://foo");
+});
+
+Deno.test("a log of calls that came with a repository, or from code of a workspace around it, is not the user's", async () => {
+  await using workspace = await TempFolder.create();
+  await using state = await TempFolder.create();
+  {
+    const options = { servers: { raw: rawServer() }, approval: "allow" } as const;
+    await using runner = await ToolRunner.start({ workspace: workspace.path, ...options });
+    await runner.run("raw", "count");
+  }
+  const { path } = await AuditFolder.find(workspace.path);
+  await Deno.mkdir(`${workspace.path}/.ipybox`, { recursive: true });
+  await Deno.copyFile(`${path}/audit.jsonl`, `${workspace.path}/.ipybox/audit.jsonl`);
+  const env = { XDG_STATE_HOME: state.path };
+  for (const command of [["run", "-c", "1"], ["audit"]]) {
+    const { stdout } = await ipybox([...command, "--workspace", workspace.path], { env });
+    assertEquals(stdout, command[0] === "audit" ? "" : "1\n");
+  }
 });

@@ -119,6 +119,47 @@ Deno.test("the folder that holds private ones is closed to others, and not anoth
   assertEquals(left.flat(), []);
 });
 
+Deno.test("a folder that another user made in /tmp has the user's own folders removed by no clean", async (t) => {
+  await using folder = await TempFolder.create();
+  const [mine, made] = [`${folder.path}/mine`, `${folder.path}/ipybox-${Deno.uid()}`];
+  await Deno.mkdir(mine);
+  for (const name of ["lock", "key"]) await Deno.writeTextFile(`${mine}/${name}`, "");
+  await Deno.mkdir(made);
+  await using own = await TempFolder.create();
+  const env = {
+    DENO_DIR: await denoDirectory(),
+    TMPDIR: folder.path,
+    XDG_CACHE_HOME: own.path,
+    XDG_STATE_HOME: own.path,
+  };
+  const clean = async () => {
+    await ipybox(["clean", "--workspace", folder.path], { env });
+    assert(await exists(`${mine}/key`));
+  };
+  await t.step("with a link", async () => {
+    await Deno.symlink(mine, `${made}/link`);
+    await clean();
+    await Deno.remove(`${made}/link`);
+  });
+  await t.step("as a link", async () => {
+    await Deno.remove(made);
+    await Deno.symlink(folder.path, made);
+    await clean();
+    await Deno.remove(made);
+  });
+  await t.step({
+    name: "with a folder that they could exchange",
+    ignore: Deno.uid() !== 0, // only root can make another user's
+    fn: async () => {
+      await Deno.mkdir(made);
+      await Deno.chown(made, 65534, 65534);
+      await Deno.rename(mine, `${made}/mine`);
+      await Deno.symlink(`${made}/mine`, mine);
+      await clean();
+    },
+  });
+});
+
 Deno.test("others cannot write to the user's folders from then on", async () => {
   await using state = await TempFolder.create();
   const own = `${state.path}/ipybox`;

@@ -8,7 +8,12 @@ import { TempFolder } from "../support/temp_folder.ts";
 const SECRETS = [
   ".cargo/credentials.toml",
   ".claude/inner/.ipybox/mcp.json",
+  "..env.swp",
   ".claude/worktrees/x/.env",
+  ".dev.vars-old",
+  ".env-production",
+  ".env_local",
+  ".env~",
   ".gemini/.env",
   ".git/.git-credentials",
   "src/.devcontainer/.env",

@@ -1,12 +1,20 @@
 /** Attacks by code that rewrites what a server outside the sandbox would run. */
-import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
 import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
+import { settledWithin } from "../../src/base/signals.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { startEvidence, startsUnasked } from "../../src/servers/start_evidence.ts";
+import { attack } from "../support/attacker.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -81,6 +89,25 @@ Deno.test("a server whose program changes while the person is asked is asked abo
   await assertRejects(() => runner.run("raw", "count"), ToolCallError, "was not started");
   assertEquals(asked, ["start_mcp_server", "start_mcp_server"]);
   await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
+});
+
+Deno.test("a server's file that code exchanges with a pipe is not waited for", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const raw = await serverIn(workspace, "server.ts");
+  const exchange = `
+import ctypes, os, sys
+os.chdir(sys.argv[1])
+os.mkfifo("pipe")
+print("ready", flush=True)
+while True:
+    ctypes.CDLL(None).renameat2(-100, b"server.ts", -100, b"pipe", 2)
+`;
+  await using _attacker = await attack(["-c", exchange, workspace]);
+  for (let round = 0; round < 150; round++) {
+    const evidence = startEvidence("raw", raw, { workspace, log }).catch(() => {});
+    assert(await settledWithin(evidence, 20_000), "it waits");
+  }
 });
 
 Deno.test("a server of the application is asked about once code has changed its program", async () => {

@@ -472,3 +472,21 @@ async function planted(path: string, mark: string): Promise<void> {
     mode: 0o755,
   });
 }
+
+Deno.test("a link that code put in the place of a script sends it no other file of the user's", async () => {
+  await using outside = await TempFolder.create();
+  await using workspace = await TempFolder.create();
+  await Deno.writeTextFile(`${outside.path}/settings.py`, "print('of the user')\n");
+  const cwd = workspace.path;
+  await Deno.symlink(`${outside.path}/settings.py`, `${cwd}/script.py`);
+  await Deno.symlink(outside.path, `${cwd}/folder`);
+  for (const script of ["script.py", `${cwd}/script.py`, "folder/settings.py"]) {
+    const { code, stdout, stderr } = await ipybox(["run", script], { cwd });
+    assertEquals({ code, stdout }, { code: 2, stdout: "" });
+    assertStringIncludes(stderr, "is a symbolic link in the workspace");
+  }
+  assertEquals((await ipybox(["run", "folder"], { cwd })).code, 2);
+  await new Deno.Command("mkfifo", { args: [`${cwd}/pipe.py`] }).output();
+  const { stderr } = await ipybox(["run", "pipe.py"], { cwd }); // nobody writes to it
+  assertStringIncludes(stderr, '"pipe.py" is not a plain file');
+});

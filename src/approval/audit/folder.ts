@@ -9,7 +9,7 @@ import {
   openIfPresent,
   openPlainFile,
 } from "../../files/safe.ts";
-import { makeWorkspaceState, workspaceState } from "../../files/workspace_state.ts";
+import { makeWorkspaceState, usableStatePath } from "../../files/workspace_state.ts";
 
 const CURRENT = "audit.jsonl";
 const KEY = "audit.key";
@@ -50,7 +50,7 @@ export class AuditFolder {
 
   /** Finds the folder. Creates nothing. */
   static async find(workspace: string): Promise<AuditFolder> {
-    return new AuditFolder(workspace, await workspaceState(workspace));
+    return new AuditFolder(workspace, await usableStatePath(workspace));
   }
 
   /** Makes the folder: in the workspace, if the user's state folder cannot be used. */
