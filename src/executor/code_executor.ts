@@ -43,6 +43,7 @@ import type {
   StreamOptions,
 } from "./options.ts";
 import { checkAttach, checkOptions, checkStart } from "./option_keys.ts";
+import { undisposed } from "./undisposed.ts";
 import { attachParts, type DurableParts, type RunningParts, startParts } from "./start.ts";
 import { findSession, type LeftTime } from "./durable.ts";
 
@@ -89,6 +90,7 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #checkMode: CheckMode;
   readonly #durable: DurableParts | undefined;
   readonly #closed = new AbortController();
+  readonly #told: Disposable;
   #found:
     | (NonNullable<DurableParts["found"]> & { readonly turn: Disposable | undefined })
     | undefined;
@@ -117,6 +119,7 @@ export class CodeExecutor implements AsyncDisposable {
     this.#checkMode = options.check ?? "block";
     this.#apis = new ServerApis({ ...options, workspace, runner: tools.runner });
     this.#durable = durable;
+    this.#told = undisposed.add(this, options.log ?? stderrLogger());
   }
 
   /**
@@ -642,6 +645,7 @@ export class CodeExecutor implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort(new DOMException("The executor was closed", "AbortError"));
     using _stage = stage("end");
+    this.#told[Symbol.dispose]();
     await (this.#disposing ??= this.#parts.disposeAsync());
   }
 

@@ -143,6 +143,30 @@ Deno.test("The methods of CodeExecutor name options that they do not know", asyn
   });
 });
 
+Deno.test("a program that ends with executors that were not disposed is told so once", async () => {
+  await using folder = await TempFolder.create();
+  const root = new URL("../../", import.meta.url);
+  const program = `
+    const { CodeExecutor } = await import(${JSON.stringify(new URL("mod.ts", root).href)});
+    const options = { workspace: ${JSON.stringify(folder.path)}, check: "off" };
+    for (let n = 0; n < 2; n++) await CodeExecutor.start(options);
+    { await using _disposed = await CodeExecutor.start(options); }
+    Deno.exit(3);`;
+  const args = [
+    "eval",
+    "--quiet",
+    `--config=${fileURLToPath(new URL("deno.json", root))}`,
+    program,
+  ];
+  const { code, stderr } = await runProgram(Deno.execPath(), args);
+  assertEquals(code, 3, stderr);
+  assertEquals(
+    stderr,
+    "ipybox: warning: The program ends with 2 CodeExecutors that were not disposed, so temporary " +
+      "folders stay: use `await using`, or call `[Symbol.asyncDispose]()`\n",
+  );
+});
+
 /** What `deno doc --json` says of a symbol, as far as this is about it. */
 interface Documented {
   readonly name: string;
