@@ -102,10 +102,7 @@ interface StepEnd {
 }
 
 /** Settings for installing without an index. */
-const OFFLINE: IndexSettings = indexSettings({
-  pip: { "no-index": "true" },
-  main: "",
-});
+const OFFLINE: IndexSettings = indexSettings({ pip: { "no-index": "true" } });
 
 /** The file of the program that drives uv. */
 const DRIVER = "install.py";
