@@ -5,7 +5,6 @@
  */
 import { assetTree } from "../assets/mod.ts";
 import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
-import { turn } from "../base/signals.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import { shellWord } from "../base/shell_word.ts";
@@ -63,7 +62,7 @@ export async function generatePackage(
 ): Promise<GeneratedTool[]> {
   checkServerName(serverName);
   const results = limited(listing.results ?? await knownResults(serverName, listing, options));
-  const { files, tools } = await inTurns(renderSteps(serverName, { ...listing, results }));
+  const { files, tools } = renderFiles(serverName, { ...listing, results });
   await writeFolder(options.rootDir, RUNTIME, runtimeFiles(), { isGenerated: () => true });
   await writeStubs(options.rootDir);
   let former: FormerPackage | undefined;
@@ -110,27 +109,9 @@ interface RenderedPackage {
 
 /** Renders the files of a package without writing them. */
 export function renderFiles(serverName: string, listing: ToolListing): RenderedPackage {
-  const steps = renderSteps(serverName, listing);
-  for (;;) {
-    const step = steps.next();
-    if (step.done) return step.value;
-  }
-}
-
-/** Runs steps without blocking the event loop. */
-async function inTurns<T>(steps: Generator<void, T>): Promise<T> {
-  for (;;) {
-    const step = steps.next();
-    if (step.done) return step.value;
-    await turn();
-  }
-}
-
-/** Renders the files of a package, in one step for each module. */
-function* renderSteps(serverName: string, listing: ToolListing): Generator<void, RenderedPackage> {
   const entries = readTools(listing);
   const about = aboutServer(listing);
-  const { files, summaries, definitions, tools } = yield* renderTools(
+  const { files, summaries, definitions, tools } = renderTools(
     serverName,
     entries,
     listing.results,
@@ -145,7 +126,7 @@ function* renderSteps(serverName: string, listing: ToolListing): Generator<void,
 }
 
 /** Renders the modules of a list. */
-function* renderTools(
+function renderTools(
   serverName: string,
   entries: readonly ToolEntry[],
   results: Results | undefined,
@@ -157,7 +138,6 @@ function* renderTools(
   const definitions: JsonObject[] = [];
   const tools: GeneratedTool[] = [];
   for (const entry of entries) {
-    yield;
     const { name: tool } = entry;
     if ("reason" in entry) {
       tools.push({ tool, module: null, warnings: [entry.reason] });

@@ -1,13 +1,6 @@
-import {
-  assert,
-  assertEquals,
-  assertGreater,
-  assertRejects,
-  assertStringIncludes,
-} from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
-import { shapeOf } from "../json/shape.ts";
 import { generatePackage, renderFiles } from "./generate.ts";
 
 function tool(name: string, properties: Record<string, unknown> = {}): Record<string, unknown> {
@@ -143,23 +136,4 @@ Deno.test("generatePackage() says where a link or a file is in its way", async (
     const made = generatePackage(name, { tools: [tool("a")] }, { rootDir: directory.path });
     await assertRejects(() => made, ConfigError, "Remove it first");
   }
-});
-
-Deno.test("generatePackage() lets everything else have its turn while it makes many modules", async () => {
-  await using directory = await TempFolder.create();
-  const tools = Array.from({ length: 3000 }, (_, at) => tool(`t${at}`, { a: { type: "string" } }));
-  let turn = 0;
-  const turns = new Set<number>();
-  const observed = {
-    shape: shapeOf({ id: 1 }),
-    get calls() {
-      turns.add(turn); // when the module is made
-      return 3;
-    },
-  };
-  const results = new Map([["t0", observed], ["t2999", observed]]);
-  const timer = setInterval(() => turn++);
-  await generatePackage("demo", { tools, results }, { rootDir: directory.path });
-  clearInterval(timer);
-  assertGreater(turns.size, 1);
 });
