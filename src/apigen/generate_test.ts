@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
 import { generatePackage, renderFiles } from "./generate.ts";
@@ -106,17 +106,6 @@ Deno.test("generatePackage() accepts no name that could be another folder or no 
     );
   }
   assertEquals(await directory.list(), []);
-});
-
-Deno.test("a tool that defeats the generator still becomes a module, and costs the others nothing", () => {
-  let deep: unknown = {};
-  for (let level = 0; level < 100_000; level++) deep = { not: deep };
-  const { tools, files } = renderFiles("demo", {
-    tools: [tool("good"), { name: "deep", description: "Deep.", inputSchema: deep }],
-  });
-  assertEquals(tools.map(({ module }) => module), ["good", "deep"]);
-  assert(tools[1]?.warnings.some((warning) => warning.includes("levels")));
-  assertStringIncludes(files.get("deep.py") ?? "", 'invoke(CLIENT, "deep", ');
 });
 
 Deno.test("modules do not depend on the order of the server's list", () => {
