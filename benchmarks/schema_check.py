@@ -26,7 +26,7 @@ def ours(group: dict[str, Any]) -> _Check:
     """The runtime's check, of the schema as it is in a generated module."""
     from ipybox_runtime.checks import SchemaCheck
 
-    return SchemaCheck(group.get("written", "true")).problem
+    return SchemaCheck(group["written"]).problem
 
 
 def other(group: dict[str, Any]) -> _Check:
