@@ -11,9 +11,6 @@ import { NamePool } from "./names.ts";
 import { translatePattern } from "./pattern.ts";
 import { COUNTS, PART_LISTS, PART_MAPS, PARTS, type Schema, type SchemaNode } from "./schema.ts";
 
-/** Deeper schemas become definitions, so that Python can parse the text. */
-const MAX_DEPTH = 30;
-
 /** Writes a schema. */
 export function checkSchema(root: Schema): string {
   if (typeof root === "boolean") return String(root);
@@ -24,7 +21,6 @@ class CheckWriter {
   readonly #names = new Map<SchemaNode, string>();
   readonly #waiting: SchemaNode[] = [];
   readonly #pool = new NamePool(() => false, "");
-  #depth = 0;
 
   constructor(readonly root: SchemaNode) {}
 
@@ -40,10 +36,8 @@ class CheckWriter {
 
   #schema(schema: Schema): Json {
     if (typeof schema === "boolean") return schema;
-    if (schema === this.root || this.#names.has(schema) || this.#depth > MAX_DEPTH) {
-      return new Map([["$ref", this.#refer(schema, undefined)]]);
-    }
-    return this.#object(schema);
+    if (schema !== this.root && !this.#names.has(schema)) return this.#object(schema);
+    return new Map([["$ref", this.#refer(schema, undefined)]]);
   }
 
   /** Returns a reference to a schema, which becomes a definition. */
@@ -60,7 +54,6 @@ class CheckWriter {
 
   #object(schema: SchemaNode): Map<string, Json> {
     const object = new Map<string, Json>();
-    this.#depth++;
     this.#writeReference(object, schema);
     for (const keyword of NUMBERS) set(object, keyword, schema[keyword]);
     for (const keyword of COUNTS) set(object, keyword, numeral(schema[keyword]));
@@ -81,7 +74,6 @@ class CheckWriter {
     set(object, "dependentRequired", schema.dependentRequired);
     set(object, "uniqueItems", schema.uniqueItems);
     this.#writePatterns(object, schema);
-    this.#depth--;
     return object;
   }
 

@@ -169,12 +169,6 @@ function runtimeFiles(): Files {
 /** How many tools of a server get a module. The largest real servers have a few hundred. */
 const MAX_TOOLS = 5_000;
 
-/** The longest name of a tool. MCP recommends at most 128 characters. */
-const MAX_NAME = 1_000;
-
-/** The longest instructions that a package's docstring shows. Real ones have a few thousand characters. */
-const MAX_INSTRUCTIONS = 100_000;
-
 type ToolEntry =
   | { readonly name: string; readonly definition: JsonObject; readonly warning?: string }
   | { readonly name: string; readonly reason: string };
@@ -183,7 +177,7 @@ function readTools({ tools, unusable = [] }: ToolListing): ToolEntry[] {
   const seen = new Set<string>();
   return tools.map((tool, index): ToolEntry => {
     if (seen.size >= MAX_TOOLS) {
-      const name = nameOf(tool)?.slice(0, MAX_NAME) ?? `#${index + 1}`;
+      const name = nameOf(tool) ?? `#${index + 1}`;
       return { name, reason: `The server has more than ${MAX_TOOLS} tools` };
     }
     const entry = readTool(tool, `#${index + 1}`);
@@ -200,9 +194,6 @@ function readTools({ tools, unusable = [] }: ToolListing): ToolEntry[] {
 
 function readTool(tool: unknown, place: string): ToolEntry {
   const name = nameOf(tool);
-  if (name !== undefined && name.length > MAX_NAME) {
-    return { name: place, reason: `The tool's name is longer than ${MAX_NAME} characters` };
-  }
   let definition: Json | undefined;
   try {
     definition = readDefinition(tool);
@@ -233,12 +224,10 @@ interface ServerAbout {
   readonly instructions: string;
 }
 
-/** A server's description of itself, without instructions that are too long. */
 function aboutServer({ serverInfo, instructions = "" }: ToolListing): ServerAbout {
   const info = readInfo(serverInfo);
   const title = textOf(info?.get("title")).trim() || textOf(info?.get("name")).trim();
-  const isReadable = instructions.length <= MAX_INSTRUCTIONS;
-  return { info, title, instructions: isReadable ? instructions : "" };
+  return { info, title, instructions };
 }
 
 function readInfo(info: unknown): JsonObject | undefined {
