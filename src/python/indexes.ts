@@ -95,7 +95,7 @@ async function askUv({ uv, python, env, args = [], signal }: {
   throw new ConfigError(`Cannot read uv's configuration: ${stderr.trim().replaceAll("\n", " ")}`);
 }
 
-/** Makes a program that runs a Python without its packages, which uv would import. */
+/** Makes a program that runs a Python without its `.pth` files: outside of a sandbox, uv would obey them. */
 async function plainPython(
   { executable }: Pick<PythonEnvironment, "executable">,
   { path }: PrivateFolder,
