@@ -17,22 +17,22 @@ interface Statement {
   readonly names: readonly string[];
 }
 
-/** Adds a user's additions to a regenerated module. `former` is what was generated before, if known. */
+/** Adds a user's additions to a regenerated module. `former` is what was generated before. */
 export function withAdditions(
   generated: string,
   present: string,
-  former: string | undefined,
+  former: string = generated,
 ): string {
-  const ours = [...statementsOf(generated), ...statementsOf(former ?? "")];
+  const ours = [...statementsOf(generated), ...statementsOf(former)];
   const texts = new Set(ours.map((statement) => statement.text));
   // A definition that was not generated before is the user's, even if a new one has the same name.
   const names = new Set(
-    statementsOf(former ?? generated).filter((statement) => !statement.isImport)
+    statementsOf(former).filter((statement) => !statement.isImport)
       .flatMap((statement) => statement.names),
   );
   const added = statementsOf(present).filter((statement) =>
     !texts.has(statement.text) && !statement.names.some((name) => names.has(name)) &&
-    !looksGenerated(statement, former !== undefined)
+    !isGenerated(statement)
   );
   const code = added.filter((statement) => !statement.isImport);
   const used = new Set(code.flatMap((statement) => statement.text.match(/\w+/g) ?? []));
@@ -49,25 +49,11 @@ export function withAdditions(
   return `${generated}\n\n${MARKER}\n\n${head === "" ? "" : `${head}\n\n\n`}${body}\n`;
 }
 
-/** Whether a statement looks generated. If the former text is known, few kinds remain in doubt. */
-function looksGenerated(statement: Statement, isKnown: boolean): boolean {
-  if (/^\s*(?:[rbuf]*["'])/i.test(statement.text)) return true; // a docstring
-  if (/^\w+\.model_rebuild\(\)$/.test(statement.text)) return true;
-  if (/^from __future__ import/.test(statement.text)) return true;
-  if (isKnown) return false;
-  const base = /^class \w+\((\w+\[?)/.exec(statement.text)?.[1] ?? "";
-  return BASES.has(base) || /^\w+ = (?:TypeAliasType|TypedDict)\(/.test(statement.text) ||
-    /^(?:@tool\(Params\)\ndef run_json\(|run_json_async = )/.test(statement.text);
+/** Whether a statement that names nothing was generated, even if its text was changed since. */
+function isGenerated({ text }: Statement): boolean {
+  return /^\s*(?:[rbuf]*["'])/i.test(text) || // a docstring
+    /^\w+\.model_rebuild\(\)$/.test(text) || /^from __future__ import/.test(text);
 }
-
-/** The bases of generated classes. */
-const BASES: ReadonlySet<string> = new Set([
-  "InputModel",
-  "OutputModel",
-  "CheckedModel",
-  "StrEnum",
-  "RootModel[",
-]);
 
 /** Splits a module into top-level statements. */
 function statementsOf(source: string): Statement[] {

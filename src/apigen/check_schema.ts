@@ -11,14 +11,8 @@ import { NamePool } from "./names.ts";
 import { translatePattern } from "./pattern.ts";
 import { COUNTS, PART_LISTS, PART_MAPS, PARTS, type Schema, type SchemaNode } from "./schema.ts";
 
-/** Deeper schemas become definitions, so that Python can parse the text. */
-const MAX_DEPTH = 30;
-
-/** How many schemas are written. Checking more would take too long. */
-const MAX_SCHEMAS = 50_000;
-
-/** Writes a schema; `undefined` if it is too large. */
-export function checkSchema(root: Schema): string | undefined {
+/** Writes a schema. */
+export function checkSchema(root: Schema): string {
   if (typeof root === "boolean") return String(root);
   return new CheckWriter(root).write();
 }
@@ -27,28 +21,23 @@ class CheckWriter {
   readonly #names = new Map<SchemaNode, string>();
   readonly #waiting: SchemaNode[] = [];
   readonly #pool = new NamePool(() => false, "");
-  #schemas = 0;
-  #depth = 0;
 
   constructor(readonly root: SchemaNode) {}
 
-  write(): string | undefined {
+  write(): string {
     const object = this.#object(this.root);
     const definitions = new Map<string, Json>();
     for (const next of this.#waiting) { // it grows
       definitions.set(this.#names.get(next) ?? "", this.#object(next));
     }
-    if (this.#schemas > MAX_SCHEMAS) return undefined;
     if (definitions.size > 0) object.set("$defs", definitions);
     return writeJson(object);
   }
 
   #schema(schema: Schema): Json {
     if (typeof schema === "boolean") return schema;
-    if (schema === this.root || this.#names.has(schema) || this.#depth > MAX_DEPTH) {
-      return new Map([["$ref", this.#refer(schema, undefined)]]);
-    }
-    return this.#object(schema);
+    if (schema !== this.root && !this.#names.has(schema)) return this.#object(schema);
+    return new Map([["$ref", this.#refer(schema, undefined)]]);
   }
 
   /** Returns a reference to a schema, which becomes a definition. */
@@ -65,8 +54,6 @@ class CheckWriter {
 
   #object(schema: SchemaNode): Map<string, Json> {
     const object = new Map<string, Json>();
-    if (++this.#schemas > MAX_SCHEMAS) return object;
-    this.#depth++;
     this.#writeReference(object, schema);
     for (const keyword of NUMBERS) set(object, keyword, schema[keyword]);
     for (const keyword of COUNTS) set(object, keyword, numeral(schema[keyword]));
@@ -87,7 +74,6 @@ class CheckWriter {
     set(object, "dependentRequired", schema.dependentRequired);
     set(object, "uniqueItems", schema.uniqueItems);
     this.#writePatterns(object, schema);
-    this.#depth--;
     return object;
   }
 

@@ -5,7 +5,6 @@
  */
 import { assetTree } from "../assets/mod.ts";
 import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
-import { turn } from "../base/signals.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import { shellWord } from "../base/shell_word.ts";
@@ -63,7 +62,7 @@ export async function generatePackage(
 ): Promise<GeneratedTool[]> {
   checkServerName(serverName);
   const results = limited(listing.results ?? await knownResults(serverName, listing, options));
-  const { files, tools } = await inTurns(renderSteps(serverName, { ...listing, results }));
+  const { files, tools } = renderFiles(serverName, { ...listing, results });
   await writeFolder(options.rootDir, RUNTIME, runtimeFiles(), { isGenerated: () => true });
   await writeStubs(options.rootDir);
   let former: FormerPackage | undefined;
@@ -110,27 +109,9 @@ interface RenderedPackage {
 
 /** Renders the files of a package without writing them. */
 export function renderFiles(serverName: string, listing: ToolListing): RenderedPackage {
-  const steps = renderSteps(serverName, listing);
-  for (;;) {
-    const step = steps.next();
-    if (step.done) return step.value;
-  }
-}
-
-/** Runs steps without blocking the event loop. */
-async function inTurns<T>(steps: Generator<void, T>): Promise<T> {
-  for (;;) {
-    const step = steps.next();
-    if (step.done) return step.value;
-    await turn();
-  }
-}
-
-/** Renders the files of a package, in one step for each module. */
-function* renderSteps(serverName: string, listing: ToolListing): Generator<void, RenderedPackage> {
   const entries = readTools(listing);
   const about = aboutServer(listing);
-  const { files, summaries, definitions, tools } = yield* renderTools(
+  const { files, summaries, definitions, tools } = renderTools(
     serverName,
     entries,
     listing.results,
@@ -145,7 +126,7 @@ function* renderSteps(serverName: string, listing: ToolListing): Generator<void,
 }
 
 /** Renders the modules of a list. */
-function* renderTools(
+function renderTools(
   serverName: string,
   entries: readonly ToolEntry[],
   results: Results | undefined,
@@ -157,7 +138,6 @@ function* renderTools(
   const definitions: JsonObject[] = [];
   const tools: GeneratedTool[] = [];
   for (const entry of entries) {
-    yield;
     const { name: tool } = entry;
     if ("reason" in entry) {
       tools.push({ tool, module: null, warnings: [entry.reason] });
@@ -189,12 +169,6 @@ function runtimeFiles(): Files {
 /** How many tools of a server get a module. The largest real servers have a few hundred. */
 const MAX_TOOLS = 5_000;
 
-/** The longest name of a tool. MCP recommends at most 128 characters. */
-const MAX_NAME = 1_000;
-
-/** The longest instructions that a package's docstring shows. Real ones have a few thousand characters. */
-const MAX_INSTRUCTIONS = 100_000;
-
 type ToolEntry =
   | { readonly name: string; readonly definition: JsonObject; readonly warning?: string }
   | { readonly name: string; readonly reason: string };
@@ -203,7 +177,7 @@ function readTools({ tools, unusable = [] }: ToolListing): ToolEntry[] {
   const seen = new Set<string>();
   return tools.map((tool, index): ToolEntry => {
     if (seen.size >= MAX_TOOLS) {
-      const name = nameOf(tool)?.slice(0, MAX_NAME) ?? `#${index + 1}`;
+      const name = nameOf(tool) ?? `#${index + 1}`;
       return { name, reason: `The server has more than ${MAX_TOOLS} tools` };
     }
     const entry = readTool(tool, `#${index + 1}`);
@@ -220,9 +194,6 @@ function readTools({ tools, unusable = [] }: ToolListing): ToolEntry[] {
 
 function readTool(tool: unknown, place: string): ToolEntry {
   const name = nameOf(tool);
-  if (name !== undefined && name.length > MAX_NAME) {
-    return { name: place, reason: `The tool's name is longer than ${MAX_NAME} characters` };
-  }
   let definition: Json | undefined;
   try {
     definition = readDefinition(tool);
@@ -253,12 +224,10 @@ interface ServerAbout {
   readonly instructions: string;
 }
 
-/** A server's description of itself, without instructions that are too long. */
 function aboutServer({ serverInfo, instructions = "" }: ToolListing): ServerAbout {
   const info = readInfo(serverInfo);
   const title = textOf(info?.get("title")).trim() || textOf(info?.get("name")).trim();
-  const isReadable = instructions.length <= MAX_INSTRUCTIONS;
-  return { info, title, instructions: isReadable ? instructions : "" };
+  return { info, title, instructions };
 }
 
 function readInfo(info: unknown): JsonObject | undefined {

@@ -1,13 +1,6 @@
-import {
-  assert,
-  assertEquals,
-  assertGreater,
-  assertRejects,
-  assertStringIncludes,
-} from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
-import { shapeOf } from "../json/shape.ts";
 import { generatePackage, renderFiles } from "./generate.ts";
 
 function tool(name: string, properties: Record<string, unknown> = {}): Record<string, unknown> {
@@ -115,17 +108,6 @@ Deno.test("generatePackage() accepts no name that could be another folder or no 
   assertEquals(await directory.list(), []);
 });
 
-Deno.test("a tool that defeats the generator still becomes a module, and costs the others nothing", () => {
-  let deep: unknown = {};
-  for (let level = 0; level < 100_000; level++) deep = { not: deep };
-  const { tools, files } = renderFiles("demo", {
-    tools: [tool("good"), { name: "deep", description: "Deep.", inputSchema: deep }],
-  });
-  assertEquals(tools.map(({ module }) => module), ["good", "deep"]);
-  assert(tools[1]?.warnings.some((warning) => warning.includes("levels")));
-  assertStringIncludes(files.get("deep.py") ?? "", 'invoke(CLIENT, "deep", ');
-});
-
 Deno.test("modules do not depend on the order of the server's list", () => {
   const tools = [tool("a-b"), tool("a_b"), tool("A.B"), tool("c", { "x-y": {}, "x.y": {} })];
   const files = renderFiles("demo", { tools }).files;
@@ -143,23 +125,4 @@ Deno.test("generatePackage() says where a link or a file is in its way", async (
     const made = generatePackage(name, { tools: [tool("a")] }, { rootDir: directory.path });
     await assertRejects(() => made, ConfigError, "Remove it first");
   }
-});
-
-Deno.test("generatePackage() lets everything else have its turn while it makes many modules", async () => {
-  await using directory = await TempFolder.create();
-  const tools = Array.from({ length: 3000 }, (_, at) => tool(`t${at}`, { a: { type: "string" } }));
-  let turn = 0;
-  const turns = new Set<number>();
-  const observed = {
-    shape: shapeOf({ id: 1 }),
-    get calls() {
-      turns.add(turn); // when the module is made
-      return 3;
-    },
-  };
-  const results = new Map([["t0", observed], ["t2999", observed]]);
-  const timer = setInterval(() => turn++);
-  await generatePackage("demo", { tools, results }, { rootDir: directory.path });
-  clearInterval(timer);
-  assertGreater(turns.size, 1);
 });

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { compareNumbers, isObject, JsonNumber, keyOf, toJson, writeJson } from "./json.ts";
 
 const { rawJSON } = JSON as typeof JSON & { rawJSON(text: string): unknown };
@@ -37,12 +37,6 @@ Deno.test("toJson() drops what JSON cannot say", () => {
     f: 1,
   });
   assertEquals(writeJson(value ?? null), '{"f":1}');
-});
-
-Deno.test("toJson() refuses values that nest without end", () => {
-  const circle: unknown[] = [];
-  circle.push(circle);
-  assertThrows(() => toJson(circle), RangeError, "64 levels");
 });
 
 Deno.test("keyOf() is the same for equal values only", () => {

@@ -7,13 +7,7 @@ import type { ObservedResults } from "../json/shape.ts";
 import { checkSchema } from "./check_schema.ts";
 import { isTextEnvelope } from "./class_parts.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf, textOf } from "./json.ts";
-import {
-  type ClassDefinition,
-  classNamed,
-  type Definition,
-  type ModuleModel,
-  type ModuleOrigin,
-} from "./model.ts";
+import { classNamed, type Definition, type ModuleModel, type ModuleOrigin } from "./model.ts";
 import { ClassNames, normalized } from "./names.ts";
 import { observedResult } from "./observed.ts";
 import { declaresResult } from "./package.ts";
@@ -106,17 +100,13 @@ function buildParams(
   builder.defineClass(object, "Params");
   const definitions = [...builder.definitions];
   if (builder.inexact && isPossible) {
-    const schema = checkSchema(root);
     const params = definitions.pop();
-    if (params?.kind === "class") definitions.push(checked(params, schema));
-    if (schema === undefined) warnings.add("inputSchema is too large to be fully checked");
+    if (params?.kind === "class") {
+      definitions.push({ ...params, base: "CheckedModel", schema: checkSchema(root) });
+    }
   }
   note(builder, reader, warnings, "inputSchema");
   return { definitions, recursive: builder.recursive };
-}
-
-function checked(params: ClassDefinition, schema: string | undefined): ClassDefinition {
-  return schema === undefined ? params : { ...params, base: "CheckedModel", schema };
 }
 
 function buildResult(

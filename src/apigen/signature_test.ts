@@ -44,15 +44,6 @@ Deno.test("signatureOf() writes a function without arguments, and one without a 
   assertEquals(signature({ name: "search" }), "search.run() -> str");
 });
 
-Deno.test("signatureOf() gives a tool whose schema defeats the generator a function, too", () => {
-  const words = { type: "string", description: "x".repeat(100_000) };
-  const properties = Object.fromEntries(
-    Array.from({ length: 1000 }, (_, at) => [`p${at}`, { $ref: "#/$defs/words" }]),
-  );
-  const inputSchema = { type: "object", properties, $defs: { words } };
-  assertEquals(signature({ name: "search", inputSchema }).startsWith("search.run("), true);
-});
-
 Deno.test("stubOf() gives what is needed to call a tool, and nothing of how it is called", () => {
   const definition = toJson({
     name: "search",

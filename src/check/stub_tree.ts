@@ -6,9 +6,6 @@ import { Mutex } from "../base/mutex.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import type { ChangedFile } from "./language_server.ts";
 
-/** Further tools of a server get no stubs: they could keep the host busy. */
-const MAX_TOOLS = 1000;
-
 /** A server's stubs, and the version of the definitions that they were made from. */
 interface Written {
   readonly version: string;
@@ -121,7 +118,7 @@ export class StubTree {
     const modules = new Map<string, number>();
     await Deno.mkdir(join(this.#folder, "mcptools", server));
     this.#servers.set(server, { version: "", modules }); // after a failure, make it again
-    for (const definition of definitions.slice(0, MAX_TOOLS)) {
+    for (const definition of definitions) {
       const { name: tool, module } = definition;
       const id = this.#nextId++;
       const stub = stubOfModule({ server, tool, module }, definition, id);

@@ -53,21 +53,6 @@ Deno.test("StubTree forgets the tools whose stubs it makes again", async () => {
   assertEquals(tree.tool(1)?.tool, "list");
 });
 
-Deno.test("StubTree gives others their turn while it makes many stubs", async () => {
-  await using folder = await TempFolder.create();
-  const { tree, define } = await treeOf(folder.path);
-  const names = Array.from({ length: 500 }, (_, index) => `tool_${index}`);
-  await define(names.map((name) => ({ name, inputSchema: nested(21) })));
-  let turns = 0;
-  const timer = setInterval(() => turns++);
-
-  await tree.update(["gh"]);
-  clearInterval(timer);
-
-  assertEquals(tree.tool(499)?.tool, "tool_499");
-  assert(turns > 0, "nothing else had its turn");
-});
-
 /** A tree, and what gives its one server other tools. */
 async function treeOf(folder: string) {
   const server = join(folder, "mcptools", "gh");
@@ -77,20 +62,4 @@ async function treeOf(folder: string) {
   const define = (tools: readonly unknown[]) =>
     Deno.writeTextFile(join(server, "schema.json"), JSON.stringify({ tools }));
   return { tree, define };
-}
-
-/** A schema of few characters, each level of which has two variants of the one below. */
-function nested(depth: number): unknown {
-  const level = (index: number) => ({ $ref: `#/$defs/A${index}` });
-  const $defs: Record<string, unknown> = { A0: { type: "object" } };
-  for (let index = 1; index <= depth; index++) {
-    $defs[`A${index}`] = {
-      anyOf: ["k", "l"].map((name) => ({
-        type: "object",
-        properties: { [`${name}${index}`]: level(index - 1) },
-      })),
-      properties: { z: level(index - 1) },
-    };
-  }
-  return { type: "object", $defs, properties: { x: level(depth) } };
 }

@@ -185,19 +185,12 @@ async function install({ base, uv, directory, python, requirements, step }: Buil
   await Deno.writeTextFile(file, requirements);
   // The file pins everything with hashes, so there is nothing to resolve.
   const what = ["install", "--no-deps", "--require-hashes", "-r", file];
-  const total = requirements.match(/^[^\s#][^\s]*==/gm)?.length;
   step.onProgress?.(`Installing its packages with ${uv === undefined ? "pip" : "uv"}`);
   if (uv !== undefined) {
     // pip compiles by default. A sandboxed kernel cannot, so every start would be slow.
-    await runStep(uv, ["pip", ...what, "--python", python, "--compile-bytecode"], {
-      ...step,
-      total,
-    });
+    await runStep(uv, ["pip", ...what, "--python", python, "--compile-bytecode"], step);
   } else {
-    await runStep(namedProgram(python), ["-I", "-m", "pip", ...what, "--no-input"], {
-      ...step,
-      total,
-    });
+    await runStep(namedProgram(python), ["-I", "-m", "pip", ...what, "--no-input"], step);
   }
 }
 
@@ -251,8 +244,6 @@ async function requireOwnPlaces(env: Readonly<Record<string, string>>): Promise<
 
 /** Options of {@linkcode runStep}. */
 interface StepOptions {
-  /** The most packages that it collects. */
-  readonly total?: number | undefined;
   /** The whole environment of the program. */
   readonly env: Readonly<Record<string, string>>;
   /** Receives a line at most every two seconds. */
@@ -301,9 +292,6 @@ async function runStep(
 class StepOutput {
   #options: StepOptions;
   #last: string[] = [];
-  #packages = 0;
-  /** How many packages are for other systems. */
-  #ignored = 0;
   #spokenAt = Date.now();
 
   constructor(options: StepOptions) {
@@ -311,24 +299,13 @@ class StepOutput {
   }
 
   add(line: string): void {
-    // pip first lists the packages for other systems as ignored, then collects the rest.
-    if (line.startsWith("Ignoring ")) this.#ignored++;
+    // pip first lists the packages for other systems.
     if (line.trim() === "" || line.startsWith("Ignoring ")) return;
     this.#last.push(line.trimEnd());
     if (this.#last.length > LAST_LINES) this.#last.shift();
-    if (line.startsWith("Collecting ")) this.#packages++;
     if (Date.now() - this.#spokenAt < PROGRESS_EVERY_MS) return;
-    if (line.startsWith("Successfully")) return;
     this.#spokenAt = Date.now();
-    this.#options.onProgress?.(`  ${this.#summary(line)}`);
-  }
-
-  #summary(line: string): string {
-    if (line.startsWith("Installing collected packages")) return "Unpacking them";
-    const isOfPackage = line.startsWith("Collecting ") || line.startsWith("  ");
-    const { total } = this.#options;
-    if (!isOfPackage || total === undefined) return line.trim().slice(0, 70);
-    return `${this.#packages} of ${total - this.#ignored} packages`;
+    this.#options.onProgress?.(`  ${line.trim().slice(0, 70)}`);
   }
 
   async readFrom(pipes: ByteStream): Promise<void> {

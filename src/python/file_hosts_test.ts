@@ -1,9 +1,7 @@
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { testIf } from "../../tests/support/skip.ts";
-import { Stalls } from "../../tests/support/stalls.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { silentLogger } from "../base/log.ts";
-import { indexInHelp } from "./indexes.ts";
 import { fileHosts } from "./file_hosts.ts";
 
 const JSON_PAGE = { "content-type": "application/vnd.pypi.simple.v1+json" };
@@ -64,40 +62,6 @@ Deno.test("fileHosts() opens no host that only this machine or its network knows
     const hosts = await fileHosts([`http://127.0.0.1:${server.addr.port}/${form}`], "x");
     assertEquals(hosts, ["127.0.0.1", "files.example"], form);
   }
-});
-
-const LARGE = 31 * 2 ** 20;
-for (
-  const [what, page] of [
-    ["tags", () => "<a ".repeat(LARGE / 3)],
-    ["links", () => '<a href="//a.b">'.repeat(LARGE / 16)],
-    ["files", () => `{"files":[${'{"url":""},'.repeat(LARGE / 11)}{"url":""}]}`],
-    ["arrays", () => `{"files":${"[".repeat(LARGE / 2)}${"]".repeat(LARGE / 2)}}`],
-  ] as const
-) {
-  Deno.test(`fileHosts() holds nobody up with a page of ${what} without end`, async () => {
-    const body = new TextEncoder().encode(page());
-    const headers = body[0] === "{".charCodeAt(0) ? JSON_PAGE : {};
-    await using server = Deno.serve(
-      { hostname: "127.0.0.1", port: 0, onListen() {} },
-      () => new Response(body, { headers }),
-    );
-    const warnings: string[] = [];
-    const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
-    using stalls = new Stalls();
-    assertEquals(
-      await fileHosts([`http://127.0.0.1:${server.addr.port}/simple`], "x", { log }),
-      [],
-    );
-    assert(stalls.longestMs < 1000, `${stalls.longestMs}`);
-    assertMatch(warnings.join(), /more than \d+ (files|values)/);
-  });
-}
-
-Deno.test("indexInHelp() reads what uv says, however it is wrapped", () => {
-  const uv = "The URL of the Python package index (by\n   default: <https://two.example/simple>)";
-  assertEquals(indexInHelp(uv), "https://two.example/simple");
-  assertEquals(indexInHelp("--retries <n> (default 5)"), undefined);
 });
 
 testIf(hasOpenssl(), "there is no openssl", {

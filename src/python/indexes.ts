@@ -3,14 +3,11 @@
  *
  * @module
  */
-import { parse } from "@std/toml";
-import { join } from "node:path";
-import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
-import { messageOf } from "../base/message_of.ts";
 import { hostEnv } from "../base/permission.ts";
+import { shellWord } from "../base/shell_word.ts";
 import { allDone } from "../base/signals.ts";
-import { ifPresent } from "../files/safe.ts";
+import { PrivateFolder } from "../files/private_folder.ts";
 import { moduleArgs } from "../process/python_args.ts";
 import { namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
@@ -63,19 +60,53 @@ function entries(lists: Lists): string[] {
 
 type Lists = Readonly<Record<string, readonly string[]>>;
 
-/** Reads the configuration of pip and of uv from their files and variables. uv's settings count more. */
+/** Reads the configuration of pip and of uv. Where uv has package sources of its own, pip's do not count. */
 export async function readIndexSettings(
   python: Pick<PythonEnvironment, "executable">,
   { uv, signal }: { readonly uv: ProgramPath; readonly signal?: AbortSignal },
 ): Promise<IndexSettings> {
   const env = installerEnvironment();
-  const [pip, configs, main] = await allDone([
+  await using folder = await PrivateFolder.create();
+  const ask = { uv, python: await plainPython(python, folder), signal };
+  const [pip, own, plain] = await allDone([
     readPipOptions(python, signal),
-    readUvConfigs(env),
-    defaultIndex(uv, signal),
+    askUv({ ...ask, env }),
+    askUv({ ...ask, env: {}, args: ["--no-config"] }),
   ]);
-  return indexSettings({ pip, configs, env, main });
+  return indexSettings({ pip, env, own: own === plain ? undefined : own, plain });
 }
+
+/** Asks uv for its package sources, in the form of pip's options. */
+async function askUv({ uv, python, env, args = [], signal }: {
+  readonly uv: ProgramPath;
+  readonly python: string;
+  readonly env: Readonly<Record<string, string>>;
+  readonly args?: readonly string[];
+  readonly signal: AbortSignal | undefined;
+}): Promise<string> {
+  const quiet = ["--quiet", "--no-header", "--no-cache", "--offline", "--python", python];
+  const { success, stdout, stderr } = await runProgram(uv, {
+    args: ["pip", "compile", ...quiet, ...args, "--emit-index-url", "--emit-find-links", NOTHING],
+    env,
+    clearEnv: true,
+    signal,
+  });
+  if (success) return stdout;
+  throw new ConfigError(`Cannot read uv's configuration: ${stderr.trim().replaceAll("\n", " ")}`);
+}
+
+/** Makes a program that runs a Python without its `.pth` files: outside of a sandbox, uv would obey them. */
+async function plainPython(
+  { executable }: Pick<PythonEnvironment, "executable">,
+  { path }: PrivateFolder,
+): Promise<string> {
+  const text = `#!/bin/sh\nexec ${shellWord(executable)} -I -S "$@"\n`;
+  await Deno.writeTextFile(`${path}/python`, text, { mode: 0o700 });
+  return `${path}/python`;
+}
+
+/** A file of requirements that has none. */
+const NOTHING = "/dev/null";
 
 /** pip's options by name. */
 type PipOptions = Readonly<Record<string, string>>;
@@ -117,62 +148,32 @@ function unquoted(text: string): string {
   return text.slice(1, -1).replace(/\\(.)/g, (_, mark: string) => mark === "n" ? "\n" : mark);
 }
 
-const urls = z.union([z.string(), z.array(z.string())]).optional();
-/** Options that a `uv.toml` can have in two places. */
-const table = z.object({
-  "index-url": z.string().optional(),
-  "extra-index-url": urls,
-  "find-links": urls,
-  "no-index": z.boolean().optional(),
-});
-/** The package sources in a `uv.toml`. */
-const configSchema = table.extend({
-  /** Indexes in the newer syntax. */
-  index: z.array(z.object({ url: z.string(), default: z.boolean().default(false) })).optional(),
-  /** The same options, for `uv pip` only. */
-  pip: table.optional(),
-});
-
-type UvConfig = z.infer<typeof configSchema>;
+/** Package sources. */
+interface Sources {
+  /** The main index; `undefined` if no index is used. */
+  readonly main: string | undefined;
+  readonly extra: readonly string[];
+  /** Files and pages that are no index. */
+  readonly links: readonly string[];
+}
 
 /** This machine's configuration. */
 interface Configured {
   /** pip's options. */
   readonly pip?: PipOptions;
-  /** uv's files; later ones count more. */
-  readonly configs?: readonly UvConfig[];
-  /** Variables, among them uv's, which count most. */
   readonly env?: Readonly<Record<string, string>>;
-  /** The index of an installer that is not configured. */
-  readonly main: string;
+  /** uv's answer, if it has package sources of its own. */
+  readonly own?: string;
+  /** uv's answer where nothing is configured. */
+  readonly plain?: string;
 }
 
 /** Combines the settings of pip and uv. */
 export function indexSettings(
-  { pip = {}, configs = [], env = {}, main: fallback }: Configured,
+  { pip = {}, env = {}, own, plain = "" }: Configured,
 ): IndexSettings {
-  const ofPip = words(pip["extra-index-url"]);
-  let main = pip["index-url"] ?? fallback;
-  let extra = ofPip;
-  let links = words(pip["find-links"]);
-  let isOffline = /^(1|true|yes|on)$/i.test(pip["no-index"] ?? "");
-  for (const config of configs) {
-    for (const level of [config, config.pip ?? {}]) {
-      main = level["index-url"] ?? main;
-      extra = listOf(level["extra-index-url"]) ?? extra;
-      links = listOf(level["find-links"]) ?? links;
-      isOffline = level["no-index"] ?? isOffline;
-    }
-    const own = config.index?.filter((index) => !index.default) ?? [];
-    main = config.index?.find((index) => index.default)?.url ?? main;
-    if (own.length > 0) extra = [...extra === ofPip ? [] : extra, ...own.map(({ url }) => url)];
-  }
-  main = env.UV_DEFAULT_INDEX ?? env.UV_INDEX_URL ?? main;
-  const named = words(env.UV_INDEX ?? env.UV_EXTRA_INDEX_URL);
-  if (named.length > 0) extra = named.map((word) => word.replace(/^[\w.-]+=(?=https?:)/, ""));
-  if (env.UV_FIND_LINKS !== undefined) links = env.UV_FIND_LINKS.split(/[,\s]+/);
-  links = links.filter((link) => link !== "");
-  const indexes = isOffline ? [] : [main, ...extra];
+  const { main, extra, links } = own === undefined ? sourcesOfPip(pip, plain) : sourcesIn(own);
+  const indexes = main === undefined ? [] : [main, ...extra];
   const certificates = env.SSL_CERT_FILE ?? pip.cert;
   const key = env.SSL_CLIENT_CERT ?? pip["client-cert"];
   const variables = {
@@ -183,7 +184,7 @@ export function indexSettings(
   };
   return {
     indexes,
-    alike: extra === ofPip && ofPip.length > 0,
+    alike: own === undefined && extra.length > 0,
     hosts: hostsOfUrls([...indexes, ...links]),
     paths: pathsOf([...links, certificates ?? "", key ?? ""]),
     certificates,
@@ -198,6 +199,27 @@ export function indexSettings(
       ...lists(pip, { "trusted-host": "allow-insecure-host" }),
     },
     pipOptions: lists(pip, { "only-binary": "only-binary", "no-binary": "no-binary" }),
+  };
+}
+
+/** The package sources in an answer of uv. */
+function sourcesIn(answer: string): Sources {
+  const named = (option: string) =>
+    answer.split("\n").filter((line) => line.startsWith(`${option} `))
+      .map((line) => line.slice(option.length + 1));
+  return {
+    main: named("--index-url")[0],
+    extra: named("--extra-index-url"),
+    links: named("--find-links"),
+  };
+}
+
+function sourcesOfPip(pip: PipOptions, plain: string): Sources {
+  const isOffline = /^(1|true|yes|on)$/i.test(pip["no-index"] ?? "");
+  return {
+    main: isOffline ? undefined : pip["index-url"] ?? sourcesIn(plain).main,
+    extra: words(pip["extra-index-url"]),
+    links: words(pip["find-links"]),
   };
 }
 
@@ -240,50 +262,6 @@ function pathsOf(texts: readonly string[]): string[] {
 /** The words of a text, if there is one. */
 function words(value: string = ""): string[] {
   return value.split(/\s+/).filter((word) => word !== "");
-}
-
-/** Reads uv's files: of all users, then of this one. */
-async function readUvConfigs(env: Readonly<Record<string, string>>): Promise<UvConfig[]> {
-  const { HOME, XDG_CONFIG_HOME, UV_CONFIG_FILE } = env;
-  const folder = XDG_CONFIG_HOME ?? (HOME === undefined ? undefined : join(HOME, ".config"));
-  const files = UV_CONFIG_FILE !== undefined
-    ? [UV_CONFIG_FILE]
-    : ["/etc/uv/uv.toml", ...(folder === undefined ? [] : [join(folder, "uv", "uv.toml")])];
-  return await Promise.all(files.map(readUvConfig));
-}
-
-function listOf(value: string | readonly string[] | undefined): string[] | undefined {
-  return typeof value === "string" ? [value] : value && [...value];
-}
-
-/** Reads one of uv's files. */
-export async function readUvConfig(path: string): Promise<UvConfig> {
-  const text = await ifPresent(Deno.readTextFile(path));
-  if (text === undefined) return {};
-  try {
-    return configSchema.parse(parse(text));
-  } catch (cause) {
-    const reason = messageOf(cause);
-    throw new ConfigError(`Cannot read uv's configuration ${path}: ${reason}`, { cause });
-  }
-}
-
-/** The index that uv uses by default, according to its `--help`. */
-async function defaultIndex(uv: ProgramPath, signal: AbortSignal | undefined): Promise<string> {
-  const { stdout } = await runProgram(uv, {
-    args: ["pip", "install", "--help"],
-    env: { NO_COLOR: "1" },
-    clearEnv: true,
-    signal,
-  });
-  const index = indexInHelp(stdout);
-  if (index !== undefined) return index;
-  throw new Error(`Cannot tell which package index ${uv} uses: configure one`);
-}
-
-/** Finds the default index in uv's help. */
-export function indexInHelp(help: string): string | undefined {
-  return /\(by\s+default:\s+<(https?:\/\/[^\s<>()]+)/.exec(help)?.[1];
 }
 
 /** The environment for an installer: its configuration, indexes and network settings. */

@@ -1,15 +1,14 @@
-import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { parse } from "@std/toml";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { inOwnProcess } from "../../tests/support/own_process.ts";
 import { testPython } from "../../tests/support/python.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { ConfigError } from "../base/errors.ts";
-import { indexSettings, readUvConfig, uvConfig } from "./indexes.ts";
+import { indexSettings, uvConfig } from "./indexes.ts";
 
 const main = "https://public.example/simple";
+const plain = `--index-url ${main}\n`;
 
 Deno.test("indexSettings() allows the public index where nothing is configured", () => {
-  const { hosts, indexes } = indexSettings({ main });
+  const { hosts, indexes } = indexSettings({ plain });
   assertEquals([hosts, indexes], [["public.example"], [main]]);
 });
 
@@ -21,10 +20,10 @@ Deno.test("indexSettings() allows the indexes that pip uses and no other", () =>
     "find-links": "/wheels https://four.example/links",
     proxy: "http://five.example",
   };
-  const { hosts, paths, certificates } = indexSettings({ pip, main });
+  const { hosts, paths, certificates } = indexSettings({ pip, plain });
   assertEquals(hosts, ["four.example", "one.example", "three.example", "two.example"]);
   assertEquals([paths, certificates], [["/wheels", "/etc/ca.pem"], "/etc/ca.pem"]);
-  assertEquals(indexSettings({ pip: { "no-index": "true" }, main }).hosts, []);
+  assertEquals(indexSettings({ pip: { "no-index": "true" }, plain }).hosts, []);
 });
 
 Deno.test("readPipOptions() asks pip, however quiet that is, and does without it", async () => {
@@ -57,36 +56,39 @@ Deno.test("readPipOptions() asks pip, however quiet that is, and does without it
   assertStringIncludes(message, named);
 });
 
-Deno.test("indexSettings() follows uv's files, and its variables even more", () => {
-  const configs = [
-    { "index-url": "https://one.example", pip: { "find-links": ["/wheels"] } },
-    {
-      index: [{ url: "https://two.example", default: true }, {
-        url: "https://three.example",
-        default: false,
-      }],
-    },
-  ];
-  const settings = indexSettings({ configs, main });
-  assertEquals(settings.indexes, ["https://two.example", "https://three.example"]);
-  assertEquals(settings.paths, ["/wheels"]);
-  const env = {
-    UV_DEFAULT_INDEX: "https://four.example",
-    UV_INDEX: "own=https://five.example https://six.example",
-  };
-  assertEquals(indexSettings({ configs, env, main }).hosts, [
-    "five.example",
-    "four.example",
-    "six.example",
-  ]);
-  assertEquals(indexSettings({ configs: [{ "no-index": true }], main }).hosts, []);
-});
+Deno.test("readIndexSettings() asks uv, whose sources count instead of pip's", async () => {
+  await using folder = await TempFolder.create();
+  const config = `${folder.path}/uv.toml`;
+  const read = async (env: Record<string, string>) =>
+    await inOwnProcess(
+      `const { readIndexSettings } = await load("src/python/indexes.ts");
+      const executable = ${JSON.stringify(testPython())};
+      const uv = executable.replace(/python$/, "uv");
+      return await readIndexSettings({ executable }, { uv })
+        .catch(({ name, message }) => ({ name, message }));`,
+      { HOME: folder.path, PIP_EXTRA_INDEX_URL: "https://pip.example", ...env },
+    ) as { indexes: string[]; paths: string[]; alike: boolean; name: string; message: string };
 
-Deno.test("indexSettings() counts what uv is told more than what pip is told", () => {
-  const pip = { "index-url": "https://pip.example", "find-links": "/wheels" };
-  const configs = [{ "index-url": "https://uv.example" }];
-  const { indexes, paths } = indexSettings({ pip, configs, main });
-  assertEquals([indexes, paths], [["https://uv.example"], ["/wheels"]]);
+  const ofPip = await read({});
+  assertEquals([ofPip.indexes[1], ofPip.alike], ["https://pip.example", true]);
+  await Deno.writeTextFile(
+    config,
+    `[pip]\nfind-links = ["${folder.path}"]\n` +
+      '[[index]]\nurl = "https://u:p@one.example"\ndefault = true\n' +
+      '[[index]]\nurl = "https://two.example"\n',
+  );
+  const ofUv = await read({ UV_CONFIG_FILE: config });
+  assertEquals(ofUv.indexes, ["https://u:p@one.example", "https://two.example"]);
+  assertEquals([ofUv.paths[0], ofUv.alike], [folder.path, false]);
+  const variables = {
+    UV_INDEX: "own=https://three.example",
+    UV_DEFAULT_INDEX: "https://four.example",
+  };
+  assertEquals((await read(variables)).indexes, ["https://four.example", "https://three.example"]);
+  await Deno.writeTextFile(config, "index-url = 3");
+  const { name, message } = await read({ UV_CONFIG_FILE: config });
+  assertEquals(name, "ConfigError");
+  assertStringIncludes(message, config);
 });
 
 Deno.test("uvConfig() says in uv's words what pip is told", () => {
@@ -99,37 +101,23 @@ Deno.test("uvConfig() says in uv's words what pip is told", () => {
     timeout: "90",
     target: "/tmp/x",
   };
-  const settings = indexSettings({ pip, main });
-  assertEquals(parse(uvConfig(settings)), {
-    index: [
-      { url: "https://two.example/simple" },
-      { url: "https://one.example/simple", default: true },
-    ],
-    "index-strategy": "unsafe-best-match",
-    "find-links": ["/wheels"],
-    "allow-insecure-host": ["one.example", "two.example:8443"],
-    pip: { "only-binary": ["numpy", "scipy"] },
-  });
+  const settings = indexSettings({ pip, plain });
+  assertEquals(
+    uvConfig(settings),
+    'index = [{ url = "https://two.example/simple" }, ' +
+      '{ url = "https://one.example/simple", default = true }]\n' +
+      'index-strategy = "unsafe-best-match"\nfind-links = ["/wheels"]\n' +
+      'allow-insecure-host = ["one.example","two.example:8443"]\n' +
+      '[pip]\nonly-binary = ["numpy","scipy"]',
+  );
   assertEquals(settings.env, { UV_HTTP_TIMEOUT: "90" });
-  assertEquals(parse(uvConfig(indexSettings({ pip: { "no-index": "1" }, main }))), {
-    index: [],
-    "no-index": true,
-    pip: {},
-  });
-});
-
-Deno.test("readUvConfig() reads the user's file, and says what is wrong with it", async () => {
-  await using folder = await TempFolder.create();
-  const path = `${folder.path}/uv.toml`;
-  assertEquals(await readUvConfig(path), {});
-  await Deno.writeTextFile(path, '[[index]]\nurl = "https://one.example"\ndefault = true\n');
-  assertEquals((await readUvConfig(path)).index, [{ url: "https://one.example", default: true }]);
-  await Deno.writeTextFile(path, "index-url = 3");
-  await assertRejects(() => readUvConfig(path), ConfigError, "uv.toml");
+  const offline = uvConfig(indexSettings({ pip: { "no-index": "1" }, plain }));
+  assertEquals(offline, "index = []\nno-index = true\n[pip]");
 });
 
 Deno.test("indexSettings() finds what opens an index, wherever it stands", () => {
-  const isSecret = (url: string) => indexSettings({ pip: { "extra-index-url": url }, main }).secret;
+  const isSecret = (url: string) =>
+    indexSettings({ pip: { "extra-index-url": url }, plain }).secret;
   for (
     const url of [
       "https://someone:secret@pypi.example/simple",
@@ -139,9 +127,9 @@ Deno.test("indexSettings() finds what opens an index, wherever it stands", () =>
     ]
   ) assertEquals(isSecret(url), true, url);
   const pip = { "client-cert": "/home/me/key.pem" };
-  assertEquals(indexSettings({ pip, main }).secret, true);
+  assertEquals(indexSettings({ pip, plain }).secret, true);
   const open = "https://packages.example/artifactory/api/pypi/python-remote-mirror/simple";
   assertEquals(isSecret(open), false);
-  const env = { UV_INDEX: "acme=https://someone:secret@pypi.example/simple" };
-  assertEquals(indexSettings({ env, main }).secret, true);
+  const own = `${plain}--extra-index-url https://someone:secret@pypi.example/simple\n`;
+  assertEquals(indexSettings({ own, plain }).secret, true);
 });

@@ -1,5 +1,4 @@
 import { dirname, join } from "node:path";
-import { ifPresent } from "../files/safe.ts";
 import { programsOf } from "../sandbox/installation.ts";
 import type { PythonEnvironment } from "./managed.ts";
 
@@ -13,19 +12,6 @@ export function packageLevels(sitePackages: string): string[] {
   const version = dirname(sitePackages);
   const lib = dirname(version);
   return [dirname(lib), lib, version, sitePackages, ...programsOf(sitePackages)];
-}
-
-/** Looks for links in the place of these folders: packages that an installer builds may put them there. */
-export async function judgePackages(
-  sitePackages: string,
-): Promise<"plain" | "missing" | { readonly notPlain: string }> {
-  let isMissing = false;
-  for (const path of packageLevels(sitePackages)) {
-    const info = await ifPresent(Deno.lstat(path));
-    if (info === undefined) isMissing = true;
-    else if (!info.isDirectory) return { notPlain: path };
-  }
-  return isMissing ? "missing" : "plain";
 }
 
 /** The part of the version that determines which packages an interpreter can use. */

@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { Mutex } from "../base/mutex.ts";
 import { abortable, anySignal } from "../base/signals.ts";
-import { ConfigError, EnvironmentNotReadyError, PackageInstallError } from "../base/errors.ts";
+import { EnvironmentNotReadyError, PackageInstallError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { stage } from "../base/stages.ts";
 import { bytesOf } from "../base/streams.ts";
@@ -42,7 +42,7 @@ import {
   readManaged,
   removeLeftovers,
 } from "./managed.ts";
-import { judgePackages, minorVersion, packageLevels, sitePackagesOf } from "./package_levels.ts";
+import { minorVersion, packageLevels, sitePackagesOf } from "./package_levels.ts";
 import { normalized, type Requirement } from "./requirement.ts";
 
 /** A package that was installed for a workspace. */
@@ -102,10 +102,7 @@ interface StepEnd {
 }
 
 /** Settings for installing without an index. */
-const OFFLINE: IndexSettings = indexSettings({
-  pip: { "no-index": "true" },
-  main: "",
-});
+const OFFLINE: IndexSettings = indexSettings({ pip: { "no-index": "true" } });
 
 /** The file of the program that drives uv. */
 const DRIVER = "install.py";
@@ -167,12 +164,8 @@ export class PackageFolder {
     await Deno.mkdir(dirname(folder), { recursive: true, mode: 0o755 });
     if (await madeFolder(folder, workspace)) await removeAbandoned(dirname(folder));
     const prefix = join(await Deno.realPath(folder), `python${minorVersion(python)}`);
-    const sitePackages = sitePackagesOf(prefix, python);
-    const judgement = await judgePackages(sitePackages);
-    if (typeof judgement !== "string") throw notPlain(judgement, prefix);
-    if (judgement === "missing") {
-      for (const level of packageLevels(sitePackages)) await Deno.mkdir(level, { recursive: true });
-    }
+    const levels = packageLevels(sitePackagesOf(prefix, python));
+    for (const level of levels) await Deno.mkdir(level, { recursive: true });
     return new PackageFolder(prefix, python, workspace, options);
   }
 
@@ -599,10 +592,8 @@ async function foundIn(folder: string, python: PythonEnvironment): Promise<strin
   if (root === undefined) return undefined;
   const prefix = join(root, `python${minorVersion(python)}`);
   const sitePackages = sitePackagesOf(prefix, python);
-  const judgement = await judgePackages(sitePackages);
-  if (judgement === "plain") return sitePackages;
-  if (judgement === "missing") return undefined;
-  throw notPlain(judgement, prefix);
+  const levels = await Promise.all(packageLevels(sitePackages).map(isThere));
+  return levels.includes(false) ? undefined : sitePackages;
 }
 
 /** Makes the folder of a workspace's packages, with the file that names it; whether it was missing. */
@@ -621,19 +612,6 @@ async function madeFolder(path: string, workspace: string): Promise<boolean> {
   }
 }
 
-function notPlain(
-  judgement: "missing" | { readonly notPlain: string },
-  folder: string,
-): ConfigError {
-  const what = judgement === "missing"
-    ? "the packages have no folder"
-    : `${judgement.notPlain} is not a plain folder`;
-  return new ConfigError(
-    `Cannot use the packages in ${folder}: ${what}. An installed package may have changed it to access ` +
-      "other files: remove the folder, and reinstall the packages you trust",
-  );
-}
-
 /** Removes the empty folders of workspaces that are gone. Only the user may remove installed packages. */
 async function removeAbandoned(root: string): Promise<void> {
   for await (const { path: folder } of abandonedIn(root)) {
@@ -643,7 +621,7 @@ async function removeAbandoned(root: string): Promise<void> {
       if (Date.now() - (mtime?.getTime() ?? 0) < FRESH_MS) continue;
       for await (const { name: version, isDirectory } of Deno.readDir(folder)) {
         const sitePackages = join(folder, version, "lib", version, "site-packages");
-        if (!isDirectory || await judgePackages(sitePackages) !== "plain") continue;
+        if (!isDirectory) continue;
         await Deno.remove(sitePackages); // fails where anything is installed
       }
       await PackageFolder.discard(folder);

@@ -77,11 +77,6 @@ for (const sandbox of [true, false]) {
       assertMatch(text ?? "", /^MemoryError\n\[ipybox\] .*limits\.memoryBytes/m);
     });
 
-    await t.step("memoryBytes: an exception of the code's own hits none", async () => {
-      const error = await rejection(executor.execute("raise MemoryError('mine')"));
-      assert(!String(error).includes("[ipybox]"), String(error));
-    });
-
     await t.step("cpuSeconds: the kernel's own", async () => {
       const error = await rejection(executor.execute("while True: pass", { timeoutMs: 30_000 }));
       assertInstanceOf(error, KernelDiedError);

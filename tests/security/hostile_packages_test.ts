@@ -1,24 +1,9 @@
 /** Generated packages that came with a repository, or that code of a workspace around it has filled. */
 import { assert, assertEquals } from "@std/assert";
 import { generatePackage } from "../../src/apigen/generate.ts";
-import { Stalls } from "../support/stalls.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const LISTING = { tools: [{ name: "search", inputSchema: { type: "object" } }] };
-
-for (const [what, line] of [["decorators", "@a\n"], ["comments", "#\n"]] as const) {
-  Deno.test(`a module of ${what} without end does not hold up what else runs`, async () => {
-    await using root = await TempFolder.create();
-    await generatePackage("demo", LISTING, { rootDir: root.path });
-    const module = `${root.path}/demo/search.py`;
-    const generated = await Deno.readTextFile(module);
-    await Deno.writeTextFile(module, `x = 1\n${line.repeat(40_000)}`);
-    using stalls = new Stalls();
-    await generatePackage("demo", LISTING, { rootDir: root.path });
-    assert(stalls.longestMs < 1000, `${stalls.longestMs}`);
-    assert((await Deno.readTextFile(module)).startsWith(generated));
-  });
-}
 
 Deno.test("a package's folder is not read beyond a limit, and what is in it stays", async () => {
   await using root = await TempFolder.create();

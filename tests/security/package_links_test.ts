@@ -1,7 +1,6 @@
 /** What an installer, or a package that it builds, does to the folders of a workspace's packages. */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { dirname } from "node:path";
-import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { findPython, type PythonEnvironment } from "../../src/python/environment.ts";
 import { packageLevels } from "../../src/python/package_levels.ts";
@@ -37,29 +36,6 @@ class Packages implements AsyncDisposable {
     await PackageFolder.remove(this.workspace);
     await this.#workspace[Symbol.asyncDispose]();
   }
-}
-
-for (const level of [1, 2, 3, 4]) {
-  Deno.test(`a link in the place of level ${level} of the packages' folder leads no session elsewhere`, async () => {
-    await using secret = await TempFolder.create();
-    await Deno.mkdir(`${secret.path}/python3.11/site-packages`, { recursive: true });
-    await using own = await Packages.create();
-    const { workspace, python, folder: packages } = own;
-    assertEquals(await PackageFolder.find(workspace, python), packages.path);
-    const path = packageLevels(packages.path)[level] ?? "";
-    const below = packages.path.startsWith(path) ? packages.path.slice(path.length) : "/below";
-    await Deno.mkdir(secret.path + below, { recursive: true });
-    await Deno.rename(path, `${path}.old`);
-    await Deno.symlink(secret.path, path);
-    await assertRejects(
-      () => PackageFolder.find(workspace, python),
-      ConfigError,
-      `${path} is not a plain folder`,
-    );
-    await assertRejects(() => PackageFolder.open(workspace, python), ConfigError, "is not a plain");
-    await PackageFolder.remove(workspace);
-    assert(await Deno.lstat(secret.path + below));
-  });
 }
 
 Deno.test("an installer cannot move the folders of the packages", async () => {

@@ -79,12 +79,12 @@ def _guard_commands(shell: "InteractiveShell", guard: str) -> None:
         return
     from . import shell_approval
 
-    one_process: shell_approval.OneProcess = shell_approval.unguarded
+    permit: shell_approval.Permit = shell_approval.unguarded
     if guard == "escape":
         from . import process_guard
 
-        one_process = process_guard.install()
-    shell_approval.install(shell, one_process)
+        permit = process_guard.install()
+    shell_approval.install(shell, permit)
 
 
 def _shell() -> Any:  # ipykernel's subclass has no types

@@ -2,7 +2,6 @@
 
 import errno
 import mmap
-import opcode
 import os
 import re
 import resource
@@ -23,7 +22,6 @@ _NO_MEMORY = re.compile(
 _KILLED = re.compile(r"SIGKILL|terminated abruptly|exited unexpectedly|exit code: -9\b")
 #: Memory for the traceback of code that has used up all of its own; nothing is written there.
 _RESERVE = 32 << 20
-_RAISE = opcode.opmap["RAISE_VARARGS"]
 
 #: Errors about a host whose name cannot be resolved in the sandbox, and a host that its proxy refuses.
 _NO_NAME = re.compile(
@@ -108,7 +106,7 @@ def _limit_behind(error: Any, traceback: str, killed: Optional[int]) -> Optional
     file, seconds = _limit("RLIMIT_FSIZE"), _limit("RLIMIT_CPU")
     no_thread = "can't start new thread" in text
     if memory is not None and (
-        _is_memory_error(error)
+        isinstance(error, MemoryError)
         or number == errno.ENOMEM
         or (_NO_MEMORY.search(text) and _used("VmData", "VmHWM") > memory / 2)
         or (no_thread and _used("VmPeak") > memory)  # the threads may have ended since
@@ -124,16 +122,6 @@ def _limit_behind(error: Any, traceback: str, killed: Optional[int]) -> Optional
     if seconds is not None and "SIGXCPU" in text:
         return "cpuSeconds", f"{seconds} s of CPU time per process"
     return None
-
-
-def _is_memory_error(error: Any) -> bool:
-    """Whether an allocation failed; code can raise this exception for reasons of its own."""
-    if not isinstance(error, MemoryError):
-        return False
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    return frame is None or frame.tb_frame.f_code.co_code[frame.tb_lasti] != _RAISE
 
 
 def _limit(name: str) -> Optional[int]:

@@ -14,10 +14,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
-from enum import Enum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Optional
 
-from .shell_approval import OneProcess
+from .shell_approval import Permit
 
 _SPAWNS = ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")
 _REFUSED = ("os.system", "os.spawn", "os.startfile", "os.startfile/2", "pty.spawn")
@@ -41,55 +40,19 @@ class ProcessRefusedError(RuntimeError, PermissionError):
         self.errno = errno.EPERM
 
 
-class _Stage(Enum):
-    """The progress of the process that a grant is for."""
-
-    OPEN = 1
-    SPAWNING = 2
-    FORKED = 3
-    SPENT = 4
+#: Recognises the command line that was approved.
+_Recognises = Callable[[Sequence[str]], bool]
+_Current = ContextVar[Optional[_Recognises]]
 
 
-class _Grant:
-    """Permission to start one process with an approved command line."""
-
-    def __init__(self, recognises: Callable[[Sequence[str]], bool]) -> None:
-        self._recognises = recognises
-        self._stage = _Stage.OPEN
-        self._process = os.getpid()
-
-    def spawn(self, executable: Any, command_line: Sequence[Any], stage: _Stage) -> bool:
-        """Whether the process may start. This is asked at two stages."""
-        if self._stage is not stage or not self._is_for(executable, command_line):
-            return False
-        self._stage = _Stage.SPAWNING if stage is _Stage.OPEN else _Stage.SPENT
-        return True
-
-    def fork(self) -> None:
-        """Record a child process, in which the program may start."""
-        self._stage = _Stage.FORKED if self._stage is _Stage.OPEN else _Stage.SPENT
-
-    def execute(self, executable: Any, command_line: Sequence[Any]) -> bool:
-        """Whether this process may become the program: only the child forked for it may."""
-        return (
-            self._stage is _Stage.FORKED
-            and os.getpid() != self._process
-            and self._is_for(executable, command_line)
-        )
-
-    def _is_for(self, executable: Any, command_line: Sequence[Any]) -> bool:
-        words = [os.fsdecode(word) for word in command_line]
-        return words[:1] == [os.fsdecode(executable)] and self._recognises(words)
-
-
-def install() -> OneProcess:
+def install() -> Permit:
     """Refuse processes from now on, irrevocably. Returns the function that grants exceptions."""
-    current: ContextVar[_Grant | None] = ContextVar("grant", default=None)
+    current: _Current = ContextVar("grant", default=None)
 
     @contextlib.contextmanager
-    def one_process(recognises: Callable[[Sequence[str]], bool]) -> Generator[None, None, None]:
+    def permit(recognises: _Recognises) -> Generator[None, None, None]:
         # The event loop that runs scripts in another thread inherits the context.
-        token = current.set(_Grant(recognises))
+        token = current.set(recognises)
         try:
             yield
         finally:
@@ -97,50 +60,29 @@ def install() -> OneProcess:
 
     _replace_unaudited(current)
     sys.addaudithook(_hook(current))
-    return one_process
+    return permit
 
 
-def _hook(current: ContextVar[_Grant | None]) -> Callable[[str, tuple[Any, ...]], None]:
-    def popen(executable: Any, args: Any, cwd: Any, env: Any) -> None:
-        grant = current.get()
-        if (
-            grant is None
-            or (cwd, env) != (None, None)
-            or not grant.spawn(executable, args, _Stage.OPEN)
-        ):
-            raise ProcessRefusedError("subprocess.Popen")
+def _allow(current: _Current, what: str, executable: Any, command_line: Sequence[Any]) -> None:
+    recognises = current.get()
+    words = [os.fsdecode(word) for word in command_line]
+    if recognises is None or words[:1] != [os.fsdecode(executable)] or not recognises(words):
+        raise ProcessRefusedError(what)
 
-    def posix_spawn(path: Any, argv: Any, _env: Any) -> None:
-        grant = current.get()
-        if grant is None or not grant.spawn(path, argv, _Stage.SPAWNING):
-            raise ProcessRefusedError("os.posix_spawn")
 
-    def execute(path: Any, args: Any, _env: Any) -> None:
-        grant = current.get()
-        if grant is None or not grant.execute(path, args):
-            raise ProcessRefusedError("os.exec")
+def _hook(current: _Current) -> Callable[[str, tuple[Any, ...]], None]:
+    def start(what: str) -> Callable[..., None]:
+        def started(executable: Any, args: Any, *_rest: Any) -> None:
+            _allow(current, what, executable, args)
 
-    def fork() -> None:
-        # A fork alone starts no program; a following exec is checked.
-        grant = current.get()
-        if grant is not None:
-            grant.fork()
-
-    def fresh_import(module: str, *_rest: Any) -> None:
-        if module == "_posixsubprocess":  # the replaced module was removed from sys.modules
-            raise ProcessRefusedError(module)
+        return started
 
     def c_function(_library: Any, name: Any) -> None:
         if name in _C_FUNCTIONS:
             raise ProcessRefusedError(f"ctypes ({name})")
 
     handlers: dict[str, Callable[..., None]] = {
-        "subprocess.Popen": popen,
-        "os.posix_spawn": posix_spawn,
-        "os.exec": execute,
-        "os.fork": fork,
-        "os.forkpty": fork,
-        "import": fresh_import,
+        **{event: start(event) for event in ("subprocess.Popen", "os.posix_spawn", "os.exec")},
         "ctypes.dlsym": c_function,
         "ctypes.dlsym/handle": c_function,
         **{event: _refuse(event) for event in _REFUSED},
@@ -154,15 +96,13 @@ def _hook(current: ContextVar[_Grant | None]) -> Callable[[str, tuple[Any, ...]]
     return hook
 
 
-def _replace_unaudited(current: ContextVar[_Grant | None]) -> None:
+def _replace_unaudited(current: _Current) -> None:
     """Replace functions without audit events, or with events only in the child process."""
     fork_exec = _posixsubprocess.fork_exec
 
     def guarded(args: Any, executables: Any, *rest: Any) -> int:
-        grant = current.get()
         # `executables` are the paths where the program is searched.
-        if grant is None or not grant.spawn(args[0], args, _Stage.SPAWNING):
-            raise ProcessRefusedError("_posixsubprocess.fork_exec")
+        _allow(current, "_posixsubprocess.fork_exec", args[0], args)
         return fork_exec(args, executables, *rest)
 
     _posixsubprocess.fork_exec = guarded

@@ -18,18 +18,18 @@ from ..errors import ApprovalRejectedError
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-#: Permits one process, whose command line the given function recognises.
-OneProcess = Callable[[Callable[[Sequence[str]], bool]], contextlib.AbstractContextManager[None]]
+#: Permits processes whose command line the given function recognises, for the time of a context.
+Permit = Callable[[Callable[[Sequence[str]], bool]], contextlib.AbstractContextManager[None]]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _MAGICS_WITH_A_SHELL = (["bash"], ["sh"])
 
 
-def install(shell: InteractiveShell, one_process: OneProcess) -> None:
+def install(shell: InteractiveShell, permit: Permit) -> None:
     """Ask for approval in everything in IPython that starts processes."""
-    _ask_before_commands(shell, one_process)
-    _ask_before_scripts(shell, one_process)
+    _ask_before_commands(shell, permit)
+    _ask_before_scripts(shell, permit)
     # It would open a window that nobody sees, without a shell.
     manager: Any = shell.magics_manager
     manager.magics["line"].pop("qtconsole", None)
@@ -38,7 +38,7 @@ def install(shell: InteractiveShell, one_process: OneProcess) -> None:
 def unguarded(
     _recognises: Callable[[Sequence[str]], bool],
 ) -> contextlib.AbstractContextManager[None]:
-    """The ``OneProcess`` for kernels in which any process may start."""
+    """The ``Permit`` for kernels in which any process may start."""
     return contextlib.nullcontext()
 
 
@@ -66,7 +66,7 @@ class _WithoutExpansion:
         return cmd
 
 
-def _ask_before_commands(shell: InteractiveShell, one_process: OneProcess) -> None:
+def _ask_before_commands(shell: InteractiveShell, permit: Permit) -> None:
     """Replace ``!cmd``, ``x = !cmd`` and what is based on them: ``%sx``, ``%pip``, aliases."""
     as_it_is = _WithoutExpansion(shell)
     kind: Any = type(shell)
@@ -84,7 +84,7 @@ def _ask_before_commands(shell: InteractiveShell, one_process: OneProcess) -> No
         def system(cmd: str) -> None:
             # A depth of 1 is the caller's frame, with its local variables.
             text = approved(instance.var_expand(_plain(cmd), depth=1))
-            with one_process(_shell_command(text)):
+            with permit(_shell_command(text)):
                 run(as_it_is, text)
 
         return _like(run, system)
@@ -93,7 +93,7 @@ def _ask_before_commands(shell: InteractiveShell, one_process: OneProcess) -> No
 
     def getoutput(cmd: str, split: bool = True, depth: int = 0) -> Any:
         text = approved(instance.var_expand(_plain(cmd), depth=depth + 1))
-        with one_process(_shell_command(text)):
+        with permit(_shell_command(text)):
             return get(as_it_is, text, split=split)
 
     instance.system_piped = system_by(kind.system_piped)
@@ -102,7 +102,7 @@ def _ask_before_commands(shell: InteractiveShell, one_process: OneProcess) -> No
     instance.getoutput = _like(get, getoutput)
 
 
-def _ask_before_scripts(shell: InteractiveShell, one_process: OneProcess) -> None:
+def _ask_before_scripts(shell: InteractiveShell, permit: Permit) -> None:
     """Replace ``%%script``, which ``%%bash``, ``%%perl`` and the like use."""
     from IPython.core.magics import script
     from IPython.utils import process
@@ -118,7 +118,7 @@ def _ask_before_scripts(shell: InteractiveShell, one_process: OneProcess) -> Non
         if program not in _MAGICS_WITH_A_SHELL:
             arguments["program"] = shlex.join(program)
         text = _approve("shell_magic", arguments)
-        with one_process(lambda command_line: list(command_line) == program):
+        with permit(lambda command_line: list(command_line) == program):
             return run(self, line, text)
 
     magics.shebang = _like(run, shebang)

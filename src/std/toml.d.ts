@@ -1,2 +1,0 @@
-/** Parses TOML. */
-export function parse(text: string): Record<string, unknown>;
