@@ -8,18 +8,18 @@ import {
   isAcceptedPolicy,
   readWorkspacePolicy,
   shownPolicy,
+  WORKSPACE_POLICY,
   writeWorkspacePolicy,
 } from "../approval/rules/file.ts";
 import { parsePolicy } from "../approval/rules/parse.ts";
 import { PolicyRules } from "../approval/rules/rules.ts";
 import { ConfigError } from "../base/errors.ts";
-import { terminalSize } from "../base/terminal.ts";
 import { UNWRITABLE } from "../files/user_folders.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { agrees, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
-import { foreignChange, foreignText } from "./foreign_rows.ts";
+import { changedLines } from "./foreign_rows.ts";
 import { grantsOf, isUnconditional } from "./policy_consents.ts";
-import { askAbout, type SettingQuestion } from "./setting_question.ts";
+import { askAbout, fileQuestion, type FileSetting } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
 import { editText } from "./terminal/editor.ts";
 
@@ -164,9 +164,6 @@ async function editedPolicy(before: string, io: CommandIo): Promise<string> {
   }
 }
 
-/** Rows on the screen besides the rules to accept. */
-const MARGIN_ROWS = 4;
-
 /** Shows the workspace's policy unless it counts already, and records that the person accepts it. */
 export async function acceptPolicyOf(
   workspace: string,
@@ -175,7 +172,8 @@ export async function acceptPolicyOf(
 ): Promise<void> {
   const policy = await unacceptedPolicy(workspace);
   if (policy === undefined) return;
-  requireKept(await askAbout(aboutPolicy(workspace, policy, parsed, io), parsed, io));
+  const question = fileQuestion(await aboutPolicy(workspace, policy), parsed, io);
+  requireKept(await askAbout(question, parsed, io));
 }
 
 /** The workspace's policy, if there is one that does not count yet. */
@@ -187,38 +185,30 @@ export async function unacceptedPolicy(workspace: string): Promise<FoundPolicy |
 }
 
 /** How a person is asked about a policy of a workspace. */
-export function aboutPolicy(
+export async function aboutPolicy(
   workspace: string,
-  policy: FoundPolicy,
-  parsed: ParsedArgs,
-  io: CommandIo,
-): SettingQuestion {
-  const { source, path, text } = policy;
-  const { columns, rows } = terminalSize();
+  { source, path, text }: FoundPolicy,
+): Promise<FileSetting> {
+  const former = await acceptedPolicy(workspace);
+  const shown = printable(path);
+  const verb = former === undefined ? "says" : "has changed since you accepted it";
   const { narrow, wide } = grantsOf(source.document);
-  const show = async () => {
-    const former = await acceptedPolicy(workspace);
-    const verb = former === undefined ? "says" : "has changed since you accepted it";
-    io.err(`${printable(path)} ${text === undefined ? "is gone" : verb}:`);
-    io.err(foreignChange(former, shownPolicy(source), columns).trimEnd());
-    for (const warning of warningsOf(new PolicyRules([source]))) io.log.warn(warning);
-    for (const { heading, items } of [...narrow, ...wide]) {
-      io.err(`${heading} (${items.length}):`);
-      io.err(foreignText(items.join("\n"), columns).trimEnd());
-    }
-    if (parsed.has("yes") || !io.interactive) return;
-    const height = wide.flatMap(({ items }) => items)
-      .reduce((sum, item) => sum + foreignText(item, columns).split("\n").length - 1, 0);
-    if (height <= rows - MARGIN_ROWS) return;
-    throw new ConfigError(
-      "The rules that allow any tool or command do not fit on this screen: " +
-        `read ${path}, and accept it with \`ipybox trust --yes\``,
-    );
-  };
   return {
-    show,
+    name: "policy",
+    value: text ?? null,
+    file: WORKSPACE_POLICY,
+    parts: [
+      {
+        heading: `${shown} ${text === undefined ? "is gone" : verb}`,
+        lines: changedLines(former, shownPolicy(source)),
+      },
+      ...narrow,
+      ...wide,
+    ],
+    warnings: warningsOf(new PolicyRules([source])),
+    widest: wide.flatMap(({ lines }) => lines),
     question: "Accept it?",
-    accepted: `Accepted ${printable(path)}`,
+    accepted: `Accepted ${shown}`,
     refused: "The policy was not accepted",
     accept: () => acceptPolicy(workspace, text),
   };

@@ -37,7 +37,7 @@ export interface FoundPolicy {
 const reading = () => import("./parse.ts");
 
 /** The workspace's policy: its path in the workspace, and its name in decisions. */
-const WORKSPACE_POLICY = ".ipybox/policy.json";
+export const WORKSPACE_POLICY = ".ipybox/policy.json";
 
 /**
  * Loads the policies for a workspace: its own in `.ipybox/policy.json`, and the user's in
