@@ -12,10 +12,7 @@ import { nameFor } from "./workspace_folders.ts";
 
 const entries = z.record(
   z.string(),
-  z.union([
-    z.string().transform((digest): Entry => ({ digest })), // as earlier versions recorded it
-    z.object({ digest: z.string(), text: z.string().optional() }),
-  ]),
+  z.object({ digest: z.string(), text: z.string().optional() }),
 );
 
 /** A digest of an entry and maybe its text, which counts or is shown until a change is accepted. */
@@ -32,7 +29,6 @@ const KINDS = [
   "registrations",
   "policies",
   "settings",
-  "consents",
   "variables",
   "refused",
 ] as const;
@@ -205,7 +201,7 @@ async function readRecord(workspace: string, state: string | undefined): Promise
   const path = join(folder, nameOf(workspace));
   try {
     const text = await readHostileFile(path);
-    if (text === undefined) return await earlierRecord(workspace, state);
+    if (text === undefined) return { workspace, own: {} };
     const record = parsedRecord(text);
     if (record?.workspace === workspace) return record;
   } catch (error) {
@@ -223,26 +219,4 @@ async function readRecord(workspace: string, state: string | undefined): Promise
 
 function parsedRecord(text: string): OwnRecord | undefined {
   return recordSchema.safeParse(parsedJson(text)).data;
-}
-
-/** The records of earlier versions, in a folder for each kind. */
-async function earlierRecord(workspace: string, state: string | undefined): Promise<OwnRecord> {
-  const own: Partial<Record<OwnKind, Record<string, Entry>>> = {};
-  for (const kind of KINDS) {
-    const folder = usableIn(state, kind);
-    const text = folder && await readHostileFile(join(folder, nameOf(workspace)));
-    if (!text) continue;
-    own[kind] = kind === "variables"
-      ? earlierVariables(workspace, parsedJson(text))
-      : entries.safeParse(parsedJson(text)).data ?? {};
-  }
-  return { workspace, own };
-}
-
-function earlierVariables(workspace: string, value: unknown): Record<string, Entry> {
-  const schema = z.object({ values: entries, identity: z.string().nullable() });
-  const { data } = schema.safeParse(value);
-  if (data === undefined) return {};
-  const digest = digestOf(workspace, FILE_IDENTITY, data.identity);
-  return { ...data.values, [FILE_IDENTITY]: { digest } };
 }

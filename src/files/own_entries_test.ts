@@ -2,34 +2,6 @@ import { assertEquals } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { OwnEntries } from "./own_entries.ts";
 
-const KINDS = ["registrations", "policies", "consents", "variables"] as const;
-
-Deno.test("what earlier versions recorded in a folder for each kind counts on in one file", async () => {
-  await using state = await TempFolder.create();
-  await using workspace = await TempFolder.create();
-  const open = async (kind: typeof KINDS[number]) =>
-    await OwnEntries.open(workspace.path, kind, state.path);
-  for (const kind of KINDS) await (await open(kind)).set("entry", kind);
-  await (await open("variables")).set("the file", "1:2:3");
-  const [file = ""] = await files(`${state.path}/trust`);
-  const { own } = JSON.parse(await Deno.readTextFile(`${state.path}/trust/${file}`));
-  await Deno.remove(`${state.path}/trust`, { recursive: true });
-  for (const kind of KINDS) {
-    const values = { entry: own[kind].entry.digest };
-    const variables = { workspace: workspace.path, identity: "1:2:3", values };
-    const content = kind === "variables" ? variables : values;
-    await Deno.mkdir(`${state.path}/${kind}`);
-    await Deno.writeTextFile(`${state.path}/${kind}/${file}`, JSON.stringify(content));
-  }
-  for (const kind of KINDS) assertEquals((await open(kind)).has("entry", kind), true, kind);
-  assertEquals((await open("variables")).has("the file", "1:2:3"), true);
-  await (await open("policies")).set("entry", "another");
-  for (const kind of KINDS) {
-    assertEquals((await open(kind)).has("entry", kind), kind !== "policies", kind);
-  }
-  assertEquals(await files(`${state.path}/trust`), [file]);
-});
-
 Deno.test("a damaged record accepts nothing", async () => {
   await using state = await TempFolder.create();
   await using workspace = await TempFolder.create();

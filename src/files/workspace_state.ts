@@ -6,36 +6,22 @@
  * @module
  */
 import { basename, dirname, join, resolve } from "node:path";
-import { isRecord } from "../json/exact.ts";
-import { parsedJson } from "../json/plain.ts";
 import { realPathIfSeen } from "../process/trusted_path.ts";
-import { OwnEntries } from "./own_entries.ts";
 import { removeTree } from "./remove_tree.ts";
-import {
-  ifPresent,
-  lockUserFolder,
-  lstatIfPresent,
-  readHostileBytes,
-  readHostileFile,
-  replaceFile,
-} from "./safe.ts";
+import { ifPresent, lockUserFolder, lstatIfPresent, readHostileFile, replaceFile } from "./safe.ts";
 import { isUnwritable, usableState } from "./user_folders.ts";
 import { abandonedIn, nameFor, WORKSPACE } from "./workspace_folders.ts";
 
 /** The file that identifies the workspace's folder: another one may take its place. */
 const IDENTITY = "identity";
 const CONSENTS = "consents.json";
-/** The files that earlier versions kept in the workspace. */
-const FORMER = /^(audit(\.[1-9]\d{0,5})?\.jsonl|audit\.head\.json|consents\.json|shapes\.json)$/;
 
-/** The folder for a workspace; `undefined` if there is none yet. Takes over the state of earlier versions. */
+/** The folder for a workspace; `undefined` if there is none yet. */
 export async function workspaceState(workspace: string): Promise<string | undefined> {
   const place = await placeOf(workspace);
   if (place === undefined) return undefined;
   try {
-    if (await lstatIfPresent(place.folder) === undefined) {
-      return await takeOver(place) ? place.folder : undefined;
-    }
+    if (await lstatIfPresent(place.folder) === undefined) return undefined;
     await forgetDecisionsOfAnother(place);
     return place.folder;
   } catch (error) {
@@ -50,7 +36,7 @@ export async function makeWorkspaceState(workspace: string): Promise<string | un
   if (present !== undefined) return present;
   const place = await placeOf(workspace);
   try {
-    return place && await make(place, async () => {});
+    return place && await make(place);
   } catch (error) {
     if (!isUnwritable(error)) throw error;
     return undefined;
@@ -131,17 +117,13 @@ async function placeOf(path: string): Promise<Place | undefined> {
 }
 
 /** Makes the folder as a whole, unless another process has. */
-async function make(
-  { workspace, root, folder }: Place,
-  fill: (fresh: string) => Promise<void>,
-): Promise<string> {
+async function make({ workspace, root, folder }: Place): Promise<string> {
   using _lock = await lockUserFolder(root);
   if (await lstatIfPresent(folder) !== undefined) return folder;
   const fresh = join(root, `.${crypto.randomUUID()}`);
   try {
     await Deno.mkdir(fresh, { mode: 0o700 });
     await identify(fresh, workspace);
-    await fill(fresh);
     await Deno.rename(fresh, folder);
     return folder;
   } catch (error) {
@@ -170,40 +152,3 @@ async function forgetDecisionsOfAnother({ workspace, root, folder }: Place): Pro
   await ifPresent(Deno.rename(join(folder, CONSENTS), join(folder, `former-${CONSENTS}`)));
   await identify(folder, workspace);
 }
-
-/** Whether there was anything to take over. */
-async function takeOver(place: Place): Promise<boolean> {
-  const former = join(place.workspace, ".ipybox");
-  const names: string[] = [];
-  if (!(await lstatIfPresent(former))?.isDirectory) return false;
-  for await (const { name, isFile } of Deno.readDir(former)) {
-    if (isFile && FORMER.test(name)) names.push(name);
-  }
-  if (names.length === 0) return false;
-  const taken: string[] = [];
-  await make(place, async (fresh) => {
-    for (const name of names) {
-      const path = join(former, name);
-      if (await copy(place.workspace, path, join(fresh, name))) taken.push(path);
-    }
-  });
-  for (const path of taken) await ifPresent(Deno.remove(path));
-  return true;
-}
-
-/** Copies a file: of decisions, which may have come with a repository, the user's own. */
-async function copy(workspace: string, from: string, to: string): Promise<boolean> {
-  if (basename(from) !== CONSENTS) {
-    await Deno.copyFile(from, to);
-    return true;
-  }
-  const file = parsedJson(new TextDecoder().decode(await readHostileBytes(from, MAX_CONSENTS)));
-  if (!isRecord(file) || !Array.isArray(file.consents)) return false;
-  const own = await OwnEntries.open(workspace, "consents");
-  const consents = file.consents.filter((one) => isRecord(one) && own.has(String(one.id), one));
-  await replaceFile(to, JSON.stringify({ version: 1, consents }, null, 2) + "\n");
-  return true;
-}
-
-/** The largest file of decisions that was ever written. */
-const MAX_CONSENTS = 4 * 2 ** 20;
