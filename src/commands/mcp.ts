@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { format } from "node:util";
 import config from "../../deno.json" with { type: "json" };
-import { type Logger, silentLogger } from "../base/log.ts";
+import { silentLogger } from "../base/log.ts";
 import { settledWithin } from "../base/signals.ts";
 import { McpServer } from "../mcp_server/mcp_server.ts";
 import type { McpHttpServerOptions } from "../mcp_server/option_keys.ts";
@@ -151,7 +151,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     version: config.version,
   };
   const http = await httpOf(parsed, workspace);
-  await checkTokenFile(parsed, { workspace, project, log: io.log });
+  await checkTokenFile(parsed, { workspace, project });
   const server = http === undefined
     ? await serveStdio(
       { ...options, settings, durable: name === undefined ? undefined : { name } },
@@ -296,18 +296,10 @@ async function tokensOf(
 /** Anyone who can read other clients' tokens can impersonate them. */
 async function checkTokenFile(
   parsed: ParsedArgs,
-  { workspace, project, log }: {
-    readonly workspace: string;
-    readonly project: string | undefined;
-    readonly log: Logger;
-  },
+  { workspace, project }: { readonly workspace: string; readonly project: string | undefined },
 ): Promise<void> {
   const file = parsed.value("token-file");
   if (file === undefined) return;
-  const { mode } = await Deno.stat(file);
-  if (((mode ?? 0) & 0o004) !== 0) {
-    log.warn(`Every user of this machine can read the tokens in ${file}: chmod 600 it`);
-  }
   const paths = [resolve(file), await Deno.realPath(file)];
   const refuseIn = (folder: string, where: string) => {
     if (!paths.some((path) => isInside(path, folder))) return;
