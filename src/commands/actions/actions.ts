@@ -1,4 +1,13 @@
-import { type ActionArguments, checkCode, checkedIn, resultIn, runCode } from "./action_code.ts";
+import {
+  type ActionArguments,
+  CHECK_TYPES,
+  checkCode,
+  checkedIn,
+  resultIn,
+  runCode,
+  type TypeProblem,
+  typeProblemsIn,
+} from "./action_code.ts";
 import {
   createAction,
   listActions,
@@ -6,12 +15,10 @@ import {
   type SavedAction,
 } from "../../apigen/saved_actions.ts";
 import { visible } from "../../approval/call_text.ts";
-import { checkTypes, type TypeProblem } from "./type_check.ts";
-import { startOwn } from "../../executor/code_executor.ts";
+import { EnvironmentNotReadyError } from "../../base/errors.ts";
+import { type CodeExecutor, startOwn } from "../../executor/code_executor.ts";
 import { isRecord } from "../../json/exact.ts";
 import { parsedJson } from "../../json/plain.ts";
-import { findPython } from "../../python/environment.ts";
-import { PackageFolder } from "../../python/packages.ts";
 import { askAtTerminal } from "../terminal/answerer.ts";
 import { runAction } from "./code_action.ts";
 import {
@@ -49,7 +56,7 @@ export const actions: Command = {
     },
     args: { value: "JSON", help: "The action's arguments as one JSON object" },
     impl: { help: "Show the implementation instead of the interface" },
-    "no-types": { help: "Skip the type checker, which is downloaded on first use" },
+    "no-types": { help: "Skip the type checker" },
     json: { help: "Print the result as JSON" },
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
@@ -153,19 +160,21 @@ async function check(
     io.err("There are no saved actions in gentools/");
     return EXIT.ok;
   }
-  const problems = await structureOf(saved, workspace, parsed, io);
-  if (!parsed.has("no-types")) {
-    const python = await findPython({ python: parsed.value("python"), workspace, log: io.log });
-    const own = await PackageFolder.find(workspace, python);
-    const common = await PackageFolder.common(python);
-    const packages = own === undefined ? common : [own, ...common];
-    for (const problem of await checkTypes(workspace, { python, packages, signal: io.signal })) {
-      const name = actionOf(problem);
-      const line = `${problem.file}:${problem.line}: ${problem.message}`;
-      // Parsers are shared, so their problems count for every action.
-      for (const each of name === undefined ? saved.map(({ name }) => name) : [name]) {
-        problems.get(each)?.push(line);
-      }
+  await using executor = await startOwn({
+    ...kernelOptions(parsed, io, workspace),
+    spareKernel: false,
+    approval: "deny",
+    installer: "command",
+    signal: io.signal,
+  });
+  const types = parsed.has("no-types") ? [] : await typesIn(executor, io);
+  const problems = await structureOf(saved, executor, io);
+  for (const problem of types) {
+    const name = actionOf(problem);
+    const line = `${problem.file}:${problem.line}: ${problem.message}`;
+    // Parsers are shared, so their problems count for every action.
+    for (const each of name === undefined ? saved.map(({ name }) => name) : [name]) {
+      problems.get(each)?.push(line);
     }
   }
   if (parsed.has("json")) {
@@ -192,21 +201,24 @@ function chosen(saved: readonly SavedAction[], names: readonly string[]): readon
 /** Imports the actions in the sandbox, where they cannot call anything, and checks their interfaces. */
 async function structureOf(
   saved: readonly SavedAction[],
-  workspace: string,
-  parsed: ParsedArgs,
+  executor: CodeExecutor,
   io: CommandIo,
 ): Promise<Map<string, string[]>> {
-  await using executor = await startOwn({
-    ...kernelOptions(parsed, io, workspace),
-    spareKernel: false,
-    approval: "deny",
-    installer: "command",
-    signal: io.signal,
-  });
   const names = saved.map(({ name }) => name);
   const { outputs } = await executor.execute(checkCode(names), { signal: io.signal });
   const found = checkedIn(outputs) ?? {};
   return new Map(names.map((name) => [name, found[name] ?? ["the check ended without output"]]));
+}
+
+/** Checks the types of all actions in the sandbox. Their code does not run. */
+async function typesIn(executor: CodeExecutor, io: CommandIo): Promise<readonly TypeProblem[]> {
+  const { outputs } = await executor.execute(CHECK_TYPES, { signal: io.signal });
+  const found = typeProblemsIn(outputs);
+  if (found) return found;
+  throw new EnvironmentNotReadyError(
+    "Cannot check types: the type checker ty is not installed beside the Python that runs code",
+    "Run `ipybox setup`, or skip types with --no-types",
+  );
 }
 
 /** The action that a file belongs to; `undefined` for files that actions share. */

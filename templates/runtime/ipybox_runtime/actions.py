@@ -4,7 +4,11 @@ import difflib
 import importlib
 import inspect
 import json
+import os
+import pathlib
+import subprocess
 import sys
+import tempfile
 import typing
 
 import pydantic
@@ -23,6 +27,30 @@ class ArgumentError(Exception):
 def check(names: list[str]) -> None:
     """Reports the problems of each action."""
     _publish({name: list(_problems(name)) for name in names})
+
+
+def check_types() -> None:
+    """Reports what the type checker finds, as it does itself; null if it is not installed."""
+    checker = pathlib.Path(sys.executable).with_name("ty")
+    if not checker.is_file():
+        _publish({"report": None})
+        return
+    workspace = pathlib.Path.cwd()
+    # Generated APIs are checked when they are generated; here they are only imported, like packages.
+    checked = [name for name in ("gentools", "mcpparse") if (workspace / name).is_dir()]
+    roots = [str(workspace), str(workspace / "mcptools"), *os.environ["PYTHONPATH"].split(":")]
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as settings:
+        settings.write(
+            f"[environment]\nroot = {json.dumps(roots)}\n[src]\nrespect-ignore-files = false\n"
+        )
+        settings.flush()
+        options = ["--output-format", "gitlab", "--no-progress"]
+        places = ["--config-file", settings.name, "--python", sys.executable]
+        command = [checker, "check", *options, *places, *checked]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode > 1:  # 1 are problems
+        raise RuntimeError(f"ty failed with exit code {done.returncode}: {done.stderr[-2000:]}")
+    _publish({"report": json.loads(done.stdout)})
 
 
 def run(name: str, values: dict[str, object], texts: dict[str, str]) -> None:
