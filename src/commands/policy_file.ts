@@ -1,27 +1,24 @@
-/** `ipybox policy init` and `edit`, and the policy's part of `trust`. */
+/** `ipybox policy init`, and the policy's part of `trust`. */
 import { join } from "node:path";
 import {
   acceptedPolicy,
   acceptPolicy,
   findPolicies,
   type FoundPolicy,
-  isAcceptedPolicy,
   readWorkspacePolicy,
   shownPolicy,
   WORKSPACE_POLICY,
   writeWorkspacePolicy,
 } from "../approval/rules/file.ts";
-import { parsePolicy } from "../approval/rules/parse.ts";
 import { PolicyRules } from "../approval/rules/rules.ts";
 import { ConfigError } from "../base/errors.ts";
 import { UNWRITABLE } from "../files/user_folders.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { agrees, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
+import { type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { changedLines } from "./foreign_rows.ts";
 import { grantsOf, isUnconditional } from "./policy_consents.ts";
 import { askAbout, fileQuestion, type FileSetting } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
-import { editText } from "./terminal/editor.ts";
 
 function pathOf(workspace: string): string {
   return join(workspace, ".ipybox", "policy.json");
@@ -113,57 +110,6 @@ export async function init(
   return EXIT.ok;
 }
 
-/** Lets the person edit the workspace's policy, and accepts the result. */
-export async function edit(
-  workspace: string,
-  parsed: ParsedArgs,
-  io: CommandIo,
-): Promise<number> {
-  if (!io.interactive) throw new ConfigError("There is no terminal for an editor");
-  const path = printable(pathOf(workspace));
-  const before = await readWorkspacePolicy(workspace);
-  if (before === undefined) {
-    throw new UsageError("There is no policy to edit: `ipybox policy init` writes one");
-  }
-  const text = await editedPolicy(before, io);
-  if (await readWorkspacePolicy(workspace) !== before) {
-    throw new ConfigError(`Not changed: ${path} was changed while you edited it`);
-  }
-  const wasAccepted = await isAcceptedPolicy(workspace, before);
-  await writeWorkspacePolicy(workspace, text);
-  // A policy that they have never accepted may have come with a repository: they see it as ipybox reads it.
-  if (!wasAccepted) {
-    await acceptPolicyOf(workspace, parsed, io);
-    return EXIT.ok;
-  }
-  for (const warning of warningsOf(new PolicyRules([parsePolicy(path, text)]))) {
-    io.log.warn(warning);
-  }
-  await recordAccepted(workspace, text, io);
-  return EXIT.ok;
-}
-
-/** The policy as the person leaves it in the editor, once it is a valid one. */
-async function editedPolicy(before: string, io: CommandIo): Promise<string> {
-  for (let draft = before;;) {
-    const edited = await io.lend(() => editText(draft, { name: "policy.json", signal: io.signal }));
-    if (edited === undefined) throw new ConfigError("Set VISUAL or EDITOR to your editor");
-    if ("problem" in edited) throw new ConfigError(`Not changed: ${edited.problem}`);
-    if (edited.text === draft) {
-      throw new ConfigError("Not changed: no changes were made in the editor");
-    }
-    draft = edited.text;
-    try {
-      parsePolicy("policy.json", draft);
-      return draft;
-    } catch (error) {
-      if (!(error instanceof ConfigError)) throw error;
-      io.err(printable(error.message));
-    }
-    if (!await agrees(io, "Edit it again?")) throw new ConfigError("The policy was not changed");
-  }
-}
-
 /** Shows the workspace's policy unless it counts already, and records that the person accepts it. */
 export async function acceptPolicyOf(
   workspace: string,
@@ -212,11 +158,6 @@ export async function aboutPolicy(
     refused: "The policy was not accepted",
     accept: () => acceptPolicy(workspace, text),
   };
-}
-
-async function recordAccepted(workspace: string, text: string, io: CommandIo): Promise<void> {
-  requireKept(await acceptPolicy(workspace, text));
-  io.err(`Accepted ${printable(pathOf(workspace))}`);
 }
 
 function requireKept(isKept: boolean): void {

@@ -11,7 +11,7 @@ import type { InputRequiredResult } from "./sdk.ts";
 export interface UnacceptedSetting {
   /** The file, relative to the workspace. */
   readonly file: string;
-  /** What would count then, or has changed, in the words of others under ipybox's. */
+  /** What would count then, or has changed: texts of others, and ipybox's headings. */
   readonly parts: readonly { readonly heading: string; readonly lines: readonly string[] }[];
   readonly question: string;
   /** Whether the user has refused it as it is. */

@@ -1,12 +1,16 @@
 /** `ipybox mcp` asks about the settings in a workspace that do not count yet. */
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import { CODE_NOTE, recordVariables } from "../../src/sandbox/own_variables.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { untilReady } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
+import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";
 import { CLIENT_ERAS, McpHost, type McpHostOptions } from "../support/mcp_client.ts";
 import { RAW } from "../support/mcp_workspace.ts";
+import { writeAcceptedPolicy } from "../support/policy.ts";
+import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { until } from "../support/wait.ts";
 
@@ -180,6 +184,41 @@ Deno.test("ipybox mcp asks about changed sandbox settings, and uses those that c
   );
   await write(`${two.path}/`);
   assertEquals(await start("allow"), [1, "[False, True]"]);
+});
+
+Deno.test("a server that continues a session asks about settings that have changed since", async () => {
+  await using folder = await TempFolder.create();
+  await using cache = await TempCache.create();
+  const workspace = folder.path;
+  await (await ServerRegistry.open({ workspace })).register("raw", rawServer());
+  await writeAcceptedPolicy(workspace, '{"rules": []}');
+  const way = { args: ["--session", "work"], env: cache.env };
+  try {
+    const first = await session(workspace, ["allow once"], way);
+    assertEquals([first.questions.length, first.text], [1, "None 1"]);
+    await Deno.writeTextFile(`${workspace}/.ipybox/policy.json`, POLICY);
+    const second = await session(workspace, ["allow"], way);
+    assertEquals(second.questions.length, 1);
+    assertMatch(second.text, /^None \d\n[^]*Session work continues/);
+  } finally {
+    for (const { id } of await listSessions(workspace)) await endDurable(id);
+  }
+});
+
+Deno.test("over HTTP, no client is asked about settings, and only what was accepted counts", async () => {
+  await using folder = await changedWorkspace();
+  await using server = await HttpMcp.start(["--workspace", folder.path, "--no-sandbox"]);
+  const questions: string[] = [];
+  await using host = await McpHost.join(server.address, {
+    answer: (question) => {
+      questions.push(question);
+      return "allow once";
+    },
+  });
+  assertEquals(await host.execute(CODE), "None 1");
+  assertEquals(questions.length, 1);
+  assertMatch(questions[0] ?? "", /^Allow this tool call/);
+  assertEquals(server.stderr.match(/ipybox trust/g)?.length, 2, server.stderr);
 });
 
 browserTest(

@@ -103,7 +103,7 @@ async function withFormer(source: PolicySource, workspace: string): Promise<Poli
 }
 
 /** Whether the user has accepted the text of a workspace's policy, or that it has none. */
-export async function isAcceptedPolicy(
+async function isAcceptedPolicy(
   workspace: string,
   text: string | undefined,
 ): Promise<boolean> {

@@ -10,15 +10,9 @@ export function checkCode(names: readonly string[]): string {
 
 export const CHECK_TYPES: string = call("check_types()");
 
-/** The arguments of an action, by parameter. */
-export interface ActionArguments {
-  readonly values: Readonly<Record<string, unknown>>;
-  /** Texts for other parameters, to be parsed by their types. */
-  readonly texts: Readonly<Record<string, string>>;
-}
-
-export function runCode(name: string, { values, texts }: ActionArguments): string {
-  return call(`run(${JSON.stringify(name)}, ${literal(values)}, ${literal(texts)})`);
+/** Runs an action with texts for its parameters, to be parsed by their types. */
+export function runCode(name: string, texts: Readonly<Record<string, string>>): string {
+  return call(`run(${JSON.stringify(name)}, ${literal(texts)})`);
 }
 
 /** Parses the problems of each action. */

@@ -1,5 +1,4 @@
 import {
-  type ActionArguments,
   CHECK_TYPES,
   checkCode,
   checkedIn,
@@ -17,8 +16,6 @@ import {
 import { visible } from "../../approval/call_text.ts";
 import { EnvironmentNotReadyError } from "../../base/errors.ts";
 import { type CodeExecutor, startOwn } from "../../executor/code_executor.ts";
-import { isRecord } from "../../json/exact.ts";
-import { parsedJson } from "../../json/plain.ts";
 import { askAtTerminal } from "../terminal/answerer.ts";
 import { runAction } from "./code_action.ts";
 import {
@@ -54,7 +51,6 @@ export const actions: Command = {
       many: true,
       help: "An argument of the action, parsed by its type: plain text, or JSON",
     },
-    args: { value: "JSON", help: "The action's arguments as one JSON object" },
     impl: { help: "Show the implementation instead of the interface" },
     "no-types": { help: "Skip the type checker" },
     json: { help: "Print the result as JSON" },
@@ -246,23 +242,13 @@ async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<
   });
 }
 
-function argumentsOf(parsed: ParsedArgs): ActionArguments {
-  const whole = parsed.value("args");
+function argumentsOf(parsed: ParsedArgs): Readonly<Record<string, string>> {
   const texts = parsed.values("arg").map((pair): [string, string] => {
     const [, name, value = ""] = /^([^=]+)=(.*)$/s.exec(pair) ?? [];
     if (name !== undefined) return [name, value];
     throw new UsageError(`Option --arg takes NAME=VALUE: received "${pair}"`);
   });
-  return {
-    values: whole === undefined ? {} : objectOf(whole),
-    texts: Object.fromEntries(texts),
-  };
-}
-
-function objectOf(text: string): Record<string, unknown> {
-  const value = parsedJson(text);
-  if (isRecord(value)) return value;
-  throw new UsageError(`Option --args takes a JSON object: received "${text}"`);
+  return Object.fromEntries(texts);
 }
 
 function unknown(name: string): UsageError {

@@ -53,12 +53,12 @@ def check_types() -> None:
     _publish({"report": json.loads(done.stdout)})
 
 
-def run(name: str, values: dict[str, object], texts: dict[str, str]) -> None:
-    """Runs an action with arguments from JSON values and texts, and reports its result as JSON."""
+def run(name: str, texts: dict[str, str]) -> None:
+    """Runs an action with arguments from texts, and reports its result as JSON."""
     try:
         function = importlib.import_module(f"gentools.{name}").run
         hints = typing.get_type_hints(function, include_extras=True)
-        result = function(**_Arguments(name, function, hints).read(values, texts))
+        result = function(**_Arguments(name, function, hints).read(texts))
     except ArgumentError:
         raise
     except BaseException as error:
@@ -84,21 +84,17 @@ class _Arguments:
             p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
         }
 
-    def read(self, values: dict[str, object], texts: dict[str, str]) -> dict[str, object]:
-        """Converts values and texts to the parameters' types."""
-        given = {**values, **texts}
-        problems = [*self._unknown(given), *self._missing(given)]
+    def read(self, texts: dict[str, str]) -> dict[str, object]:
+        """Converts texts to the parameters' types."""
+        problems = [*self._unknown(texts), *self._missing(texts)]
         if problems:
             self._refuse(problems)
         read: dict[str, object] = {}
-        for name, value in given.items():
+        for name, text in texts.items():
             hint = self._hints.get(name if name in self._named else self._others or "", object)
             adapter = pydantic.TypeAdapter[object](hint)
             try:
-                text = texts.get(name)
-                read[name] = (
-                    adapter.validate_python(value) if text is None else _typed(adapter, text)
-                )
+                read[name] = _typed(adapter, text)
             except pydantic.ValidationError as error:
                 problems.extend(f'argument "{name}"{_reason(each)}' for each in error.errors())
         if problems:
