@@ -31,17 +31,9 @@ import { refuseUnfit } from "../sandbox/workspace.ts";
 const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   "client-id": { value: "ID", help: "The id of a client registered with the authorization server" },
   "client-secret": { value: "'${VAR}'", help: "The client's secret" },
-  "private-key": {
-    value: "'${VAR}'",
-    help: "The client's private key instead of a secret (PKCS #8, PEM)",
-  },
   issuer: {
     value: "URL",
-    help: "The authorization server that may receive the secret or use the key",
-  },
-  "callback-port": {
-    value: "PORT",
-    help: "The port the browser is redirected to (default: any)",
+    help: "The authorization server that may receive the secret",
   },
   "client-credentials": { help: "Log in as the client itself, without a user" },
 };
@@ -338,21 +330,20 @@ function moduleRows(module: string, tool: string, columns: number): string {
   return widthOf(row) <= columns ? row : `  ${module}\n${foreignText(tool, columns).trimEnd()}`;
 }
 
-/** Secrets must be variables: others would be in the shell's history and in the registry. */
+/** The secret must be a variable: another one would be in the shell's history and in the registry. */
 const VARIABLE = /^\$\{[A-Za-z0-9_]+\}$/;
 
 function oauthOf(parsed: ParsedArgs): OAuthParams | undefined {
-  for (const option of ["client-secret", "private-key"]) {
-    const value = parsed.value(option);
-    if (value === undefined || VARIABLE.test(value)) continue;
-    throw new UsageError(`Option --${option} takes a variable, as in --${option} '\${SECRET}'`);
+  const clientSecret = parsed.value("client-secret");
+  if (clientSecret !== undefined && !VARIABLE.test(clientSecret)) {
+    throw new UsageError(
+      "Option --client-secret takes a variable, as in --client-secret '${SECRET}'",
+    );
   }
   const given = {
     clientId: parsed.value("client-id"),
-    clientSecret: parsed.value("client-secret"),
-    privateKey: parsed.value("private-key"),
+    clientSecret,
     issuer: parsed.value("issuer"),
-    callbackPort: parsed.positiveNumber("callback-port"),
     grant: parsed.has("client-credentials") ? "client_credentials" as const : undefined,
   };
   return Object.values(given).some((value) => value !== undefined) ? given : undefined;

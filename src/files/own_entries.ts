@@ -68,22 +68,16 @@ const reported = new Set<string>();
 export class OwnEntries {
   readonly #workspace: string;
   readonly #kind: OwnKind;
-  readonly #state: string | undefined;
   #entries: Entries | undefined;
 
-  private constructor(workspace: string, kind: OwnKind, state: string | undefined) {
+  private constructor(workspace: string, kind: OwnKind) {
     this.#workspace = workspace;
     this.#kind = kind;
-    this.#state = state;
   }
 
   /** Reads the record of a workspace. */
-  static async open(
-    workspace: string,
-    kind: OwnKind,
-    state: string | undefined = stateFolder(),
-  ): Promise<OwnEntries> {
-    const own = new OwnEntries(await realPathIfSeen(resolve(workspace)), kind, state);
+  static async open(workspace: string, kind: OwnKind): Promise<OwnEntries> {
+    const own = new OwnEntries(await realPathIfSeen(resolve(workspace)), kind);
     await own.reload();
     return own;
   }
@@ -100,7 +94,7 @@ export class OwnEntries {
 
   /** Reads the changes of other processes since. */
   async reload(): Promise<void> {
-    const record = unkept.get(this.#workspace) ?? await readRecord(this.#workspace, this.#state);
+    const record = unkept.get(this.#workspace) ?? await readRecord(this.#workspace);
     this.#entries = record.own[this.#kind];
   }
 
@@ -150,11 +144,11 @@ export class OwnEntries {
       workspace,
       own: { ...own, [kind]: change(own[kind]) },
     });
-    const folder = recordsIn(this.#state);
+    const folder = recordsFolder();
     try {
       if (folder !== undefined) {
         using _lock = await lockUserFolder(folder);
-        const record = after(await readRecord(workspace, this.#state));
+        const record = after(await readRecord(workspace));
         await replaceHostileFile(join(folder, nameOf(workspace)), JSON.stringify(record) + "\n");
         this.#entries = record.own[kind];
         return true;
@@ -162,7 +156,7 @@ export class OwnEntries {
     } catch (error) {
       if (!isUnwritable(error)) throw error; // the next process asks again
     }
-    const record = after(unkept.get(workspace) ?? await readRecord(workspace, this.#state));
+    const record = after(unkept.get(workspace) ?? await readRecord(workspace));
     unkept.set(workspace, record);
     this.#entries = record.own[kind];
     return false;
@@ -175,7 +169,7 @@ function digestOf(workspace: string, name: string, value: unknown): string {
 
 /** The records of all workspaces. */
 export async function ownRecords(): Promise<OwnRecord[]> {
-  const folder = recordsIn(stateFolder());
+  const folder = recordsFolder();
   if (folder === undefined || await ifPresent(Deno.stat(folder)) === undefined) return [];
   const records: OwnRecord[] = [];
   for await (const { name } of Deno.readDir(folder)) {
@@ -186,8 +180,8 @@ export async function ownRecords(): Promise<OwnRecord[]> {
   return records.sort((one, other) => one.workspace < other.workspace ? -1 : 1);
 }
 
-function recordsIn(state: string | undefined): string | undefined {
-  return usableIn(state, "trust");
+function recordsFolder(): string | undefined {
+  return usableIn(stateFolder(), "trust");
 }
 
 function nameOf(workspace: string): string {
@@ -195,8 +189,8 @@ function nameOf(workspace: string): string {
 }
 
 /** Reads a workspace's record. A damaged one accepts nothing: the user is asked again. */
-async function readRecord(workspace: string, state: string | undefined): Promise<OwnRecord> {
-  const folder = recordsIn(state);
+async function readRecord(workspace: string): Promise<OwnRecord> {
+  const folder = recordsFolder();
   if (folder === undefined) return { workspace, own: {} };
   const path = join(folder, nameOf(workspace));
   try {

@@ -9,7 +9,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { realPathIfSeen } from "../process/trusted_path.ts";
 import { removeTree } from "./remove_tree.ts";
 import { ifPresent, lockUserFolder, lstatIfPresent, readHostileFile, replaceFile } from "./safe.ts";
-import { isUnwritable, usableState } from "./user_folders.ts";
+import { isUnwritable, stateFolder, usableIn } from "./user_folders.ts";
 import { abandonedIn, nameFor, WORKSPACE } from "./workspace_folders.ts";
 
 /** The file that identifies the workspace's folder: another one may take its place. */
@@ -72,7 +72,7 @@ export async function sessionsPath(workspace: string): Promise<string | undefine
 /** The real path of the workspace whose session has this folder; `undefined` if it is no session's. */
 export async function workspaceOfSession(folder: string): Promise<string | undefined> {
   const sessions = dirname(await realPathIfSeen(resolve(folder)));
-  const root = usableState(ROOT);
+  const root = usableIn(stateFolder(), ROOT);
   if (root === undefined || basename(sessions) !== SESSIONS) return undefined;
   const state = dirname(sessions);
   if (dirname(state) !== await realPathIfSeen(root)) return undefined;
@@ -89,7 +89,7 @@ export async function discardState(workspace: string): Promise<void> {
 export async function abandonedStates(): Promise<
   { readonly path: string; readonly workspace: string }[]
 > {
-  const root = usableState(ROOT);
+  const root = usableIn(stateFolder(), ROOT);
   return root === undefined ? [] : await Array.fromAsync(abandonedIn(root));
 }
 
@@ -109,7 +109,7 @@ interface Place {
 }
 
 async function placeOf(path: string): Promise<Place | undefined> {
-  const usable = usableState(ROOT);
+  const usable = usableIn(stateFolder(), ROOT);
   if (usable === undefined) return undefined;
   const root = await realPathIfSeen(usable);
   const workspace = await ifPresent(Deno.realPath(path)) ?? resolve(path);

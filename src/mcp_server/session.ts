@@ -135,8 +135,8 @@ export interface SessionSettings {
 export class Session implements AsyncDisposable {
   /** The cells that wait for the client's user. */
   readonly rounds: ElicitationRounds = new ElicitationRounds();
-  /** The questions that the start of the kernel waits for. */
-  readonly questions: SettingQuestions = new SettingQuestions();
+  /** The questions that the start of the kernel waits for, if its client's user is asked any. */
+  readonly questions: SettingQuestions | undefined;
   /** The cells that the client polls as tasks. */
   readonly tasks: CellTasks = new CellTasks(this);
   readonly answers: Answers;
@@ -175,6 +175,7 @@ export class Session implements AsyncDisposable {
 
   constructor(options: SessionOptions) {
     this.#options = options;
+    this.questions = options.settings && new SettingQuestions();
     this.#hasRun = options.continues ?? false;
     this.changes = options.fixed ? "fixed" : options.approve ?? "ask";
     this.prefersPage = options.page ?? false;
@@ -491,9 +492,10 @@ export class Session implements AsyncDisposable {
     if (found.length > 0) {
       this.#starting = "Waiting for the user's decision on settings of the workspace";
       if (this.prefersPage) asker.invite();
-      const left = this.changes === "deny"
-        ? found
-        : await this.questions.ask(found, { page, asker, signal });
+      const asked = this.changes === "deny"
+        ? undefined
+        : await this.questions?.ask(found, { page, asker, signal });
+      const left = asked ?? found;
       if (left.length > 0) {
         const files = left.map(({ file }) => visible(file)).join(", ");
         this.#news.push(`[Not in force, as the user has not accepted it: ${files}]`);

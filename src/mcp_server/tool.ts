@@ -59,7 +59,7 @@ export function addTool<Arguments>(
       const work = new Preparation(session, activity);
       using progress = RequestProgress.of(work, ctx, session.log);
       const request = { server, session, ctx, work, progress };
-      if (!withoutKernel) {
+      if (!withoutKernel && session.questions !== undefined) {
         const hasForms = abilitiesOf(server, ctx, session).form;
         const waiting = { ctx, rounds: session.rounds, hasForms, progress };
         const asked = await session.questions.during(work.kernel(), waiting);
