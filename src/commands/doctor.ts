@@ -2,7 +2,6 @@ import { unicodeWidth } from "@std/cli";
 import { resolve } from "node:path";
 import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
-import { listenToStages, type Stage } from "../base/stages.ts";
 import { startOwn } from "../executor/code_executor.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 import { wantedSandbox } from "../mcp/launch.ts";
@@ -28,13 +27,11 @@ import { ServerRegistry } from "../servers/registry.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { workspaceOf } from "./shared.ts";
 import { printable } from "./terminal/columns.ts";
-import { ownStart, stageRows } from "./timings.ts";
 
 export const doctor: Command = {
   usage: "[OPTIONS]",
   options: {
     json: { help: "Print the report as JSON" },
-    timings: { help: "Also report where the time of a start, a first cell and an end goes" },
     python: { value: "PATH", help: "Check this Python instead of the managed environment" },
     workspace: { value: "DIR", help: "Check what this workspace's servers need (default: .)" },
   },
@@ -46,7 +43,7 @@ export const doctor: Command = {
     "Exit codes: 0 if ipybox is ready, 3 if something is missing. Warnings, such as",
     "those about servers, do not change the exit code.",
     "",
-    "To see where the time of another command goes, add --trace-startup to it.",
+    "To see where the time of a command goes, add --trace-startup to it.",
     "",
     "Example:",
     "",
@@ -56,42 +53,23 @@ export const doctor: Command = {
 };
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
-  const own = parsed.has("timings") ? await ownStart() : undefined;
   const workspace = await workspaceOf(parsed);
   const python = parsed.value("python");
   const machine = await checkPrerequisites({ python });
   const isComplete = machine.every(({ state }) => state !== "missing");
-  const stages: Stage[] = [];
   const prerequisites = [
     ...machine,
-    ...(isComplete ? [await timedKernel({ python, signal: io.signal }, own, stages)] : []),
+    ...(isComplete ? [await checkKernel({ python, signal: io.signal })] : []),
     ...await checkServers(workspace),
   ];
   const ready = prerequisites.every(({ state }) => state !== "missing");
   const path = machine.find(({ name }) => name === "Python")?.path ?? null;
-  const timings = own === undefined ? {} : { timings: stages };
   io.out(
     parsed.has("json")
-      ? JSON.stringify({ ready, python: path, prerequisites, ...timings }, null, 2) + "\n"
-      : printable([report(prerequisites), ...stageRows(stages)].join("\n")),
+      ? JSON.stringify({ ready, python: path, prerequisites }, null, 2) + "\n"
+      : printable(report(prerequisites)),
   );
   return ready ? EXIT.ok : EXIT.notReady;
-}
-
-/** Checks the kernel and records its stages, as if they followed directly after `own`. */
-async function timedKernel(
-  options: { python: string | undefined; signal: AbortSignal },
-  own: Stage | undefined,
-  stages: Stage[],
-): Promise<Prerequisite> {
-  if (own === undefined) return await checkKernel(options);
-  const begin = performance.now();
-  stages.push({ name: own.name, from: 0, to: own.to - own.from });
-  const shift = own.to - own.from - begin;
-  using _listener = listenToStages(({ name, from, to }) => {
-    stages.push({ name, from: from + shift, to: to + shift });
-  });
-  return await checkKernel(options);
 }
 
 export function report(prerequisites: readonly Prerequisite[]): string {

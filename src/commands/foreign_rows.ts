@@ -29,15 +29,28 @@ export function foreignText(text: string, columns: number): string {
 /** How many lines around a change are shown. */
 const CONTEXT = 2;
 
-/** Formats how a text has changed; all of it, if its earlier version is unknown. */
-export function foreignChange(before: string | undefined, now: string, columns: number): string {
-  if (before === undefined) return foreignText(now.trimEnd(), columns);
+/** The lines in which a text has changed; all of them, if its earlier version is unknown. */
+export function changedLines(before: string | undefined, now: string): string[] {
+  if (before === undefined) return now.trimEnd().split("\n");
   const lines = lineDiff(`${before.trimEnd()}\n`, `${now.trimEnd()}\n`);
   const isNear = (at: number) =>
     lines.slice(Math.max(0, at - CONTEXT), at + CONTEXT + 1).some(({ change }) => change !== " ");
-  const shown = lines.flatMap(({ change, text }, at) => {
+  return lines.flatMap(({ change, text }, at) => {
     if (isNear(at)) return [`${change} ${text.trimEnd()}`];
     return at === 0 || isNear(at - 1) ? ["…"] : [];
   });
-  return foreignText(shown.join("\n"), columns);
+}
+
+/** A text of others, and what it is in ipybox's words. */
+export interface ForeignPart {
+  readonly heading: string;
+  readonly lines: readonly string[];
+}
+
+/** Formats such texts. */
+export function partRows(parts: readonly ForeignPart[], columns: number): string[] {
+  return parts.flatMap(({ heading, lines }) => [
+    ...heading === "" ? [] : [`${heading}:`],
+    ...foreignText(lines.join("\n"), columns).trimEnd().split("\n"),
+  ]);
 }

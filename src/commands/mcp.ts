@@ -1,14 +1,14 @@
 import { resolve } from "node:path";
 import { format } from "node:util";
 import config from "../../deno.json" with { type: "json" };
-import type { Logger } from "../base/log.ts";
+import { silentLogger } from "../base/log.ts";
 import { settledWithin } from "../base/signals.ts";
 import { McpServer } from "../mcp_server/mcp_server.ts";
 import type { McpHttpServerOptions } from "../mcp_server/option_keys.ts";
-import type { McpServerOptions } from "../mcp_server/session.ts";
+import type { McpServerOptions, SessionOptions } from "../mcp_server/session.ts";
+import type { StdioServer } from "../mcp_server/stdio.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import {
-  approvalOf,
   APPROVE,
   APPROVE_SHELL,
   kernelEnvOf,
@@ -23,6 +23,7 @@ import { ifPresent } from "../files/safe.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { projectWorkspace } from "../sandbox/workspace.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
+import { WorkspaceSettings } from "./mcp_settings.ts";
 import { workspaceOf } from "./shared.ts";
 import { readTokenFile } from "./token_file.ts";
 
@@ -128,32 +129,34 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = project === undefined || parsed.given("workspace")
     ? await workspaceOf(parsed)
     : await projectWorkspace(project);
-  const { tools: approve, shell: approveShell, policy } = await approvalOf(
-    parsed,
-    workspace,
-    io.log,
-  );
+  const overHttp = parsed.given("http");
+  const settings = new WorkspaceSettings(parsed, workspace, io);
+  // On stdio, the session warns of what does not count once its client's user was asked.
+  const approval = await settings.approval(overHttp ? io.log : silentLogger);
   const kernel = kernelOptions(parsed, io, workspace);
   const name = await sessionNameOf(parsed);
-  if (name !== undefined && parsed.given("http")) {
+  if (name !== undefined && overHttp) {
     throw new UsageError("Options --session and --http cannot be combined: use --durable");
   }
   const options: Omit<McpServerOptions, "durable"> = {
     ...kernel,
     placement: await placementOf(parsed, workspace),
     sandbox: project === undefined ? kernel.sandbox : withProject(kernel.sandbox, project),
-    approve,
-    approveShell,
-    policy,
-    kernelEnv: await kernelEnvOf(workspace, io.log),
+    ...approval,
     page: parsed.has("page"),
     version: config.version,
   };
   const http = await httpOf(parsed, workspace);
-  await checkTokenFile(parsed, { workspace, project, log: io.log });
+  await checkTokenFile(parsed, { workspace, project });
   const server = http === undefined
-    ? serveStdio({ ...options, durable: name === undefined ? undefined : { name } }, io)
-    : await serveHttp({ ...options, ...http }, io);
+    ? await serveStdio(
+      { ...options, settings, durable: name === undefined ? undefined : { name } },
+      io,
+    )
+    : await serveHttp(
+      { ...options, ...http, kernelEnv: await kernelEnvOf(workspace, io.log) },
+      io,
+    );
   const interrupted = Promise.withResolvers<void>();
   io.signal.addEventListener("abort", () => interrupted.resolve(), { once: true });
   await Promise.race([server.closed, interrupted.promise]);
@@ -178,14 +181,15 @@ function withProject(sandbox: McpServerOptions["sandbox"], project: string): San
   throw new UsageError("Option --project needs the sandbox: remove --no-sandbox");
 }
 
-function serveStdio(options: McpServerOptions, io: CommandIo): McpServer {
+async function serveStdio(options: SessionOptions, io: CommandIo): Promise<StdioServer> {
   silenceStdout(io);
   if (io.interactive) {
     io.err(
       "Waiting for an MCP client on stdin (clients normally start this command). Press Ctrl-C to stop.",
     );
   }
-  return McpServer.serveStdio(options);
+  const { StdioServer } = await import("../mcp_server/stdio.ts");
+  return new StdioServer(options);
 }
 
 async function serveHttp(options: McpHttpServerOptions, io: CommandIo): Promise<McpServer> {
@@ -288,18 +292,10 @@ async function tokensOf(
 /** Anyone who can read other clients' tokens can impersonate them. */
 async function checkTokenFile(
   parsed: ParsedArgs,
-  { workspace, project, log }: {
-    readonly workspace: string;
-    readonly project: string | undefined;
-    readonly log: Logger;
-  },
+  { workspace, project }: { readonly workspace: string; readonly project: string | undefined },
 ): Promise<void> {
   const file = parsed.value("token-file");
   if (file === undefined) return;
-  const { mode } = await Deno.stat(file);
-  if (((mode ?? 0) & 0o004) !== 0) {
-    log.warn(`Every user of this machine can read the tokens in ${file}: chmod 600 it`);
-  }
   const paths = [resolve(file), await Deno.realPath(file)];
   const refuseIn = (folder: string, where: string) => {
     if (!paths.some((path) => isInside(path, folder))) return;

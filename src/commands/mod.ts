@@ -133,12 +133,12 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   },
   completion: {
     summary: "Print a script that completes ipybox's command line in your shell",
-    load: async () => (await import("./completion/completion.ts")).completionOf(COMMANDS, OPTIONS),
+    load: async () => (await import("./completion.ts")).completionOf(COMMANDS, OPTIONS),
   },
 };
 
 /** The options without a command. */
-const OPTIONS: Readonly<Record<string, OptionSpec>> = {
+export const OPTIONS: Readonly<Record<string, OptionSpec>> = {
   help: { short: "h", help: "Show help for ipybox or a command" },
   version: { short: "V", help: "Show the version" },
 };

@@ -27,14 +27,13 @@ import {
   forgetConsents,
   listConsents,
 } from "./policy_consents.ts";
-import { edit, init, warningsOf } from "./policy_file.ts";
+import { init, warningsOf } from "./policy_file.ts";
 import { printable } from "./terminal/columns.ts";
 import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
 
 export const policy: Command = {
   usage: [
     "init [PRESET] [OPTIONS]",
-    "edit [OPTIONS]",
     "check [FILE] [OPTIONS]",
     "test [OPTIONS]",
     "explain SERVER.TOOL [ARGUMENTS] [OPTIONS]",
@@ -57,8 +56,7 @@ export const policy: Command = {
     "only reads, asks about the rest and never deletes; readonly denies what is known",
     "to do more; strict asks about each call and shell command. That a tool only",
     "reads is a claim of its server, which counts for the file's trustedServers: init",
-    "lists the servers that you registered. edit opens the file in VISUAL or EDITOR,",
-    "checks it and accepts it.",
+    "lists the servers that you registered.",
     "",
     "Policies are .ipybox/policy.json in the workspace and your own,",
     "~/.config/ipybox/policy.json. ARGUMENTS is a JSON object. Instead of",
@@ -97,15 +95,14 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (action === "forget") {
     return await forgetConsents(workspace, io, { ids: rest, all: parsed.has("all") });
   }
-  if (action === "init" || action === "edit") {
+  if (action === "init") {
     if (parsed.given("file")) {
-      throw new UsageError(`A file that you name needs no acceptance: ${action} takes no --file`);
+      throw new UsageError("A file that you name needs no acceptance: init takes no --file");
     }
-    if (action === "init") return await init(workspace, rest[0] ?? "reads", { parsed, io });
-    return await edit(workspace, parsed, io);
+    return await init(workspace, rest[0] ?? "reads", { parsed, io });
   }
   if (action !== "check" && action !== "test" && action !== "explain") {
-    const known = "init, edit, check, test, explain, consents, forget or schema";
+    const known = "init, check, test, explain, consents, forget or schema";
     throw new UsageError(`Unknown action "${action}": use ${known}`);
   }
   const call = action === "explain" ? callOf(rest, parsed) : undefined;

@@ -11,6 +11,7 @@ import type { PolicyDocument, PolicyRule } from "../approval/rules/schema.ts";
 import { serverFingerprint } from "../servers/fingerprint.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { type CommandIo, EXIT, UsageError } from "./command.ts";
+import type { ForeignPart } from "./foreign_rows.ts";
 
 export async function listConsents(
   workspace: string,
@@ -90,18 +91,11 @@ function shown({ salt: _salt, bound: _bound, arguments: args, ...consent }: Cons
 
 // The calls that a policy allows without asking, for the person who accepts it.
 
-interface Grants {
-  /** Its kind, in ipybox's words. */
-  readonly heading: string;
-  /** The details, in the words of the policy. */
-  readonly items: readonly string[];
-}
-
 interface PolicyGrants {
   /** Grants for named tools or commands, and other limited ones. */
-  readonly narrow: readonly Grants[];
+  readonly narrow: readonly ForeignPart[];
   /** Wider grants, which must be shown completely, right before the question. */
-  readonly wide: readonly Grants[];
+  readonly wide: readonly ForeignPart[];
 }
 
 export function grantsOf({ rules, trustedServers, redact }: PolicyDocument): PolicyGrants {
@@ -115,26 +109,28 @@ export function grantsOf({ rules, trustedServers, redact }: PolicyDocument): Pol
       const when = isFuture ? ", once a server is in trustedServers" : "";
       return `${at}${when}: ${JSON.stringify(conditionsOf(rule))}`;
     });
-  const given = (grants: readonly Grants[]) => grants.filter(({ items }) => items.length > 0);
+  const given = (parts: readonly ForeignPart[]) =>
+    parts.filter(({ lines }) => lines.length > 0)
+      .map(({ heading, lines }) => ({ heading: `${heading} (${lines.length})`, lines }));
   return {
     narrow: given([
       {
         heading: "Calls of named tools and commands that it allows without asking",
-        items: itemsFor(isNarrow),
+        lines: itemsFor(isNarrow),
       },
       {
         heading: "Servers whose annotations it trusts",
-        items: trustedServers.map((name) => JSON.stringify(name)),
+        lines: trustedServers.map((name) => JSON.stringify(name)),
       },
       {
         heading: "Arguments that it omits from the audit log",
-        items: redact.map((pattern) => JSON.stringify(pattern)),
+        lines: redact.map((pattern) => JSON.stringify(pattern)),
       },
     ]),
     wide: given([
       {
         heading: "Calls of any tool or command that it allows without asking",
-        items: itemsFor((rule) => !isNarrow(rule)),
+        lines: itemsFor((rule) => !isNarrow(rule)),
       },
     ]),
   };

@@ -1,27 +1,24 @@
-/** `ipybox policy init` and `edit`, and the policy's part of `trust`. */
+/** `ipybox policy init`, and the policy's part of `trust`. */
 import { join } from "node:path";
 import {
   acceptedPolicy,
   acceptPolicy,
   findPolicies,
   type FoundPolicy,
-  isAcceptedPolicy,
   readWorkspacePolicy,
   shownPolicy,
+  WORKSPACE_POLICY,
   writeWorkspacePolicy,
 } from "../approval/rules/file.ts";
-import { parsePolicy } from "../approval/rules/parse.ts";
 import { PolicyRules } from "../approval/rules/rules.ts";
 import { ConfigError } from "../base/errors.ts";
-import { terminalSize } from "../base/terminal.ts";
 import { UNWRITABLE } from "../files/user_folders.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { agrees, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
-import { foreignChange, foreignText } from "./foreign_rows.ts";
+import { type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
+import { changedLines } from "./foreign_rows.ts";
 import { grantsOf, isUnconditional } from "./policy_consents.ts";
-import { askAbout, type SettingQuestion } from "./setting_question.ts";
+import { askAbout, fileQuestion, type FileSetting } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
-import { editText } from "./terminal/editor.ts";
 
 function pathOf(workspace: string): string {
   return join(workspace, ".ipybox", "policy.json");
@@ -113,60 +110,6 @@ export async function init(
   return EXIT.ok;
 }
 
-/** Lets the person edit the workspace's policy, and accepts the result. */
-export async function edit(
-  workspace: string,
-  parsed: ParsedArgs,
-  io: CommandIo,
-): Promise<number> {
-  if (!io.interactive) throw new ConfigError("There is no terminal for an editor");
-  const path = printable(pathOf(workspace));
-  const before = await readWorkspacePolicy(workspace);
-  if (before === undefined) {
-    throw new UsageError("There is no policy to edit: `ipybox policy init` writes one");
-  }
-  const text = await editedPolicy(before, io);
-  if (await readWorkspacePolicy(workspace) !== before) {
-    throw new ConfigError(`Not changed: ${path} was changed while you edited it`);
-  }
-  const wasAccepted = await isAcceptedPolicy(workspace, before);
-  await writeWorkspacePolicy(workspace, text);
-  // A policy that they have never accepted may have come with a repository: they see it as ipybox reads it.
-  if (!wasAccepted) {
-    await acceptPolicyOf(workspace, parsed, io);
-    return EXIT.ok;
-  }
-  for (const warning of warningsOf(new PolicyRules([parsePolicy(path, text)]))) {
-    io.log.warn(warning);
-  }
-  await recordAccepted(workspace, text, io);
-  return EXIT.ok;
-}
-
-/** The policy as the person leaves it in the editor, once it is a valid one. */
-async function editedPolicy(before: string, io: CommandIo): Promise<string> {
-  for (let draft = before;;) {
-    const edited = await io.lend(() => editText(draft, { name: "policy.json", signal: io.signal }));
-    if (edited === undefined) throw new ConfigError("Set VISUAL or EDITOR to your editor");
-    if ("problem" in edited) throw new ConfigError(`Not changed: ${edited.problem}`);
-    if (edited.text === draft) {
-      throw new ConfigError("Not changed: no changes were made in the editor");
-    }
-    draft = edited.text;
-    try {
-      parsePolicy("policy.json", draft);
-      return draft;
-    } catch (error) {
-      if (!(error instanceof ConfigError)) throw error;
-      io.err(printable(error.message));
-    }
-    if (!await agrees(io, "Edit it again?")) throw new ConfigError("The policy was not changed");
-  }
-}
-
-/** Rows on the screen besides the rules to accept. */
-const MARGIN_ROWS = 4;
-
 /** Shows the workspace's policy unless it counts already, and records that the person accepts it. */
 export async function acceptPolicyOf(
   workspace: string,
@@ -175,7 +118,8 @@ export async function acceptPolicyOf(
 ): Promise<void> {
   const policy = await unacceptedPolicy(workspace);
   if (policy === undefined) return;
-  requireKept(await askAbout(aboutPolicy(workspace, policy, parsed, io), parsed, io));
+  const question = fileQuestion(await aboutPolicy(workspace, policy), parsed, io);
+  requireKept(await askAbout(question, parsed, io));
 }
 
 /** The workspace's policy, if there is one that does not count yet. */
@@ -187,46 +131,33 @@ export async function unacceptedPolicy(workspace: string): Promise<FoundPolicy |
 }
 
 /** How a person is asked about a policy of a workspace. */
-export function aboutPolicy(
+export async function aboutPolicy(
   workspace: string,
-  policy: FoundPolicy,
-  parsed: ParsedArgs,
-  io: CommandIo,
-): SettingQuestion {
-  const { source, path, text } = policy;
-  const { columns, rows } = terminalSize();
+  { source, path, text }: FoundPolicy,
+): Promise<FileSetting> {
+  const former = await acceptedPolicy(workspace);
+  const shown = printable(path);
+  const verb = former === undefined ? "says" : "has changed since you accepted it";
   const { narrow, wide } = grantsOf(source.document);
-  const show = async () => {
-    const former = await acceptedPolicy(workspace);
-    const verb = former === undefined ? "says" : "has changed since you accepted it";
-    io.err(`${printable(path)} ${text === undefined ? "is gone" : verb}:`);
-    io.err(foreignChange(former, shownPolicy(source), columns).trimEnd());
-    for (const warning of warningsOf(new PolicyRules([source]))) io.log.warn(warning);
-    for (const { heading, items } of [...narrow, ...wide]) {
-      io.err(`${heading} (${items.length}):`);
-      io.err(foreignText(items.join("\n"), columns).trimEnd());
-    }
-    if (parsed.has("yes") || !io.interactive) return;
-    const height = wide.flatMap(({ items }) => items)
-      .reduce((sum, item) => sum + foreignText(item, columns).split("\n").length - 1, 0);
-    if (height <= rows - MARGIN_ROWS) return;
-    throw new ConfigError(
-      "The rules that allow any tool or command do not fit on this screen: " +
-        `read ${path}, and accept it with \`ipybox trust --yes\``,
-    );
-  };
   return {
-    show,
+    name: "policy",
+    value: text ?? null,
+    file: WORKSPACE_POLICY,
+    parts: [
+      {
+        heading: `${shown} ${text === undefined ? "is gone" : verb}`,
+        lines: changedLines(former, shownPolicy(source)),
+      },
+      ...narrow,
+      ...wide,
+    ],
+    warnings: warningsOf(new PolicyRules([source])),
+    widest: wide.flatMap(({ lines }) => lines),
     question: "Accept it?",
-    accepted: `Accepted ${printable(path)}`,
+    accepted: `Accepted ${shown}`,
     refused: "The policy was not accepted",
     accept: () => acceptPolicy(workspace, text),
   };
-}
-
-async function recordAccepted(workspace: string, text: string, io: CommandIo): Promise<void> {
-  requireKept(await acceptPolicy(workspace, text));
-  io.err(`Accepted ${printable(pathOf(workspace))}`);
 }
 
 function requireKept(isKept: boolean): void {

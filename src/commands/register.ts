@@ -25,24 +25,15 @@ import { widthOf } from "../base/terminal.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
 import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 import { shellWord } from "../base/shell_word.ts";
-import { isInside } from "../process/trusted_path.ts";
 import { refuseUnfit } from "../sandbox/workspace.ts";
 
 /** How to log in to a remote server, as far as the server does not say. */
 const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   "client-id": { value: "ID", help: "The id of a client registered with the authorization server" },
   "client-secret": { value: "'${VAR}'", help: "The client's secret" },
-  "private-key": {
-    value: "'${VAR}'",
-    help: "The client's private key instead of a secret (PKCS #8, PEM)",
-  },
   issuer: {
     value: "URL",
-    help: "The authorization server that may receive the secret or use the key",
-  },
-  "callback-port": {
-    value: "PORT",
-    help: "The port the browser is redirected to (default: any)",
+    help: "The authorization server that may receive the secret",
   },
   "client-credentials": { help: "Log in as the client itself, without a user" },
 };
@@ -90,8 +81,7 @@ export const register: Command = {
     "workspace's .env, when the server starts, and never stored.",
     "",
     "A different registration of the same name is replaced only after asking, or with",
-    "--force. Its --connect-timeout, and environment variables that --env does not",
-    "name, are kept.",
+    "--force.",
     "",
     "By default, code cannot read the files that a server writes to its working",
     "directory, and they are removed with the server. --cwd '${workspaceFolder}' puts",
@@ -145,10 +135,9 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   /** The parameters to register, if the person agrees: the name may be in use by another server. */
   async function decided(name: string, params: ServerParams): Promise<ServerParams> {
     const present = registry.get(name);
-    // Variables that came with a repository would be used without the person seeing them.
-    const own = present !== undefined && registry.isOwn(name, present) ? present : undefined;
-    const wanted = parseServerParams(name, withKept(timed(params), own));
-    if (own !== undefined && startAlike(own, wanted)) return wanted;
+    const wanted = parseServerParams(name, timed(params));
+    const isSame = present !== undefined && startAlike(present, wanted);
+    if (isSame && registry.isOwn(name, present)) return wanted;
     const isFromFile = parsed.value("from") !== undefined;
     const shown = isFromFile && io.interactive && !parsed.has("yes")
       ? launchRows(
@@ -160,9 +149,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     // If no person reads it, nothing that may be secret is printed.
     if (shown.length > 0) io.err(shown.join("\n"));
     else if (isFromFile) io.err(`${name}: ${printable(launchText(wanted))}`);
-    const isReplaced = present !== undefined && !startAlike(present, wanted) &&
-      !parsed.has("force");
-    if (isReplaced) {
+    if (present !== undefined && !isSame && !parsed.has("force")) {
       const is = `${name} is registered as ${printable(launchText(present))}`;
       if (!io.interactive) throw new ConfigError(`${is}: add --force to replace it`);
       const becomes = `It would be replaced by ${printable(launchText(wanted))}`;
@@ -205,27 +192,6 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     });
     report(name, tools, io);
     if (reach !== undefined) io.err(printable(reach));
-    if (namesWorkspace(params, workspace)) {
-      io.err(
-        `${name} has the whole workspace as an argument: its tools may read and change your settings ` +
-          "and secrets there (.ipybox/, .env). Give it a subfolder, such as '${workspaceFolder}/data'",
-      );
-    }
-  }
-}
-
-/** Whether a local server without a sandbox has a folder, or one around it, as an argument. */
-function namesWorkspace(params: ServerParams, workspace: string): boolean {
-  if (!("command" in params) || (params.sandbox ?? false) !== false) return false;
-  const cwd = params.cwd === undefined ? undefined : filled(params.cwd);
-  return (params.args ?? []).some((arg) => {
-    const path = filled(arg.replace(/^--?[\w-]+=/, ""));
-    if (!isAbsolute(path) && (cwd === undefined || !/^\.{1,2}(\/|$)/.test(path))) return false;
-    return isInside(workspace, resolve(workspace, cwd ?? "", path));
-  });
-
-  function filled(text: string): string {
-    return text.replaceAll("${workspaceFolder}", workspace);
   }
 }
 
@@ -249,14 +215,6 @@ export function launchRows(
       ...rowsOf(launchText(params)),
     ]),
   ];
-}
-
-/** A registration that replaces another one inherits its time limit, and the variables that it does not set. */
-function withKept(given: ServerParams, present: ServerParams | undefined): ServerParams {
-  const { connectTimeoutMs } = present ?? {};
-  const params = connectTimeoutMs === undefined ? given : { connectTimeoutMs, ...given };
-  if (!("command" in params) || present === undefined || !("command" in present)) return params;
-  return present.env === undefined ? params : { ...params, env: { ...present.env, ...params.env } };
 }
 
 /** Whether two registrations differ at most in the time limit of the start. */
@@ -372,21 +330,20 @@ function moduleRows(module: string, tool: string, columns: number): string {
   return widthOf(row) <= columns ? row : `  ${module}\n${foreignText(tool, columns).trimEnd()}`;
 }
 
-/** Secrets must be variables: others would be in the shell's history and in the registry. */
+/** The secret must be a variable: another one would be in the shell's history and in the registry. */
 const VARIABLE = /^\$\{[A-Za-z0-9_]+\}$/;
 
 function oauthOf(parsed: ParsedArgs): OAuthParams | undefined {
-  for (const option of ["client-secret", "private-key"]) {
-    const value = parsed.value(option);
-    if (value === undefined || VARIABLE.test(value)) continue;
-    throw new UsageError(`Option --${option} takes a variable, as in --${option} '\${SECRET}'`);
+  const clientSecret = parsed.value("client-secret");
+  if (clientSecret !== undefined && !VARIABLE.test(clientSecret)) {
+    throw new UsageError(
+      "Option --client-secret takes a variable, as in --client-secret '${SECRET}'",
+    );
   }
   const given = {
     clientId: parsed.value("client-id"),
-    clientSecret: parsed.value("client-secret"),
-    privateKey: parsed.value("private-key"),
+    clientSecret,
     issuer: parsed.value("issuer"),
-    callbackPort: parsed.positiveNumber("callback-port"),
     grant: parsed.has("client-credentials") ? "client_credentials" as const : undefined,
   };
   return Object.values(given).some((value) => value !== undefined) ? given : undefined;

@@ -1,11 +1,8 @@
-/**
- * Shows where the time of a start goes: `--trace-startup` of all commands, and the table of `ipybox
- * doctor --timings`.
- */
+/** Shows where the time of a start goes: `--trace-startup`, an option of all commands. */
 import { listenToStages, type Stage } from "../base/stages.ts";
 import type { CommandIo } from "./command.ts";
 
-/** An option of all commands, anywhere before `--`. */
+/** Counts anywhere before `--`. */
 const TRACE_STARTUP = "--trace-startup";
 
 export function withoutTrace(args: readonly string[]): readonly string[] {
@@ -17,13 +14,13 @@ export function withoutTrace(args: readonly string[]): readonly string[] {
 export async function traceStartup(io: Pick<CommandIo, "err">): Promise<Disposable> {
   const first = await ownStart();
   const print = ({ name, from, to }: Stage) => io.err(row(from - first.from, to - from, name));
-  io.err(HEADING);
+  io.err("  from   took  (milliseconds)");
   print(first);
   return listenToStages(print);
 }
 
 /** The stage from the start of this process until now. */
-export async function ownStart(): Promise<Stage> {
+async function ownStart(): Promise<Stage> {
   const to = performance.now();
   return { name: "start Deno, load ipybox", from: Math.min(0, to - await ageMs()), to };
 }
@@ -40,23 +37,6 @@ async function ageMs(): Promise<number> {
   } catch {
     return 0; // not Linux, or not readable
   }
-}
-
-const HEADING = "  from   took  (milliseconds)";
-
-/** Stages as rows, in the order in which they began; parts of a stage are indented below it. */
-export function stageRows(stages: readonly Stage[]): string[] {
-  if (stages.length === 0) return [];
-  const start = Math.min(...stages.map(({ from }) => from));
-  const sorted = stages.toSorted((one, other) => one.from - other.from || other.to - one.to);
-  return [
-    HEADING,
-    ...sorted.map(({ name, from, to }, at) => {
-      const around = sorted.slice(0, at).filter((other) => other.to >= to);
-      return row(from - start, to - from, "  ".repeat(around.length) + name);
-    }),
-    "",
-  ];
 }
 
 function row(from: number, took: number, name: string): string {

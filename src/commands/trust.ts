@@ -1,16 +1,20 @@
 import { resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { OwnEntries, ownRecords } from "../files/own_entries.ts";
-import { readHostileFile } from "../files/safe.ts";
 import { UNWRITABLE } from "../files/user_folders.ts";
-import { acceptVariables, ownVariables, readVariables } from "../sandbox/own_variables.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { startEvidence } from "../servers/start_evidence.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
-import { foreignChange, foreignText } from "./foreign_rows.ts";
-import { aboutPolicy, unacceptedPolicy } from "./policy_file.ts";
+import { changedSandboxSettings, unacceptedVariables, waitingPolicy } from "./file_settings.ts";
+import { changedLines, partRows } from "./foreign_rows.ts";
 import { launchRows } from "./register.ts";
-import { askAbout, RefusedError, type SettingQuestion } from "./setting_question.ts";
+import {
+  askAbout,
+  fileQuestion,
+  type FileSetting,
+  RefusedError,
+  type SettingQuestion,
+} from "./setting_question.ts";
 import { workspaceAt } from "./shared.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
 
@@ -75,16 +79,8 @@ export async function review(
   { again = false } = {},
 ): Promise<{ readonly seen: number; readonly failed: number }> {
   const refusals = await OwnEntries.open(workspace, "refused");
-  const policy = async (): Promise<Untrusted[]> => {
-    if (!["ask", "reads"].includes(parsed.value("approve") ?? "ask")) return []; // it is not read
-    const found = await unacceptedPolicy(workspace);
-    if (found === undefined) return [];
-    return [{
-      name: "policy",
-      value: found.text ?? null,
-      ...aboutPolicy(workspace, found, parsed, io),
-    }];
-  };
+  const files = (found: readonly FileSetting[]): Untrusted[] =>
+    found.map((setting) => ({ ...setting, ...fileQuestion(setting, parsed, io) }));
   const ask = async (setting: Untrusted) => {
     try {
       if (!await askAbout(setting, parsed, io)) isKept = false;
@@ -108,10 +104,10 @@ export async function review(
     }
   };
   const finders = [ // in this order: variables say what servers run
-    () => variables(workspace, io),
+    async () => files(await unacceptedVariables(workspace)),
     () => servers(workspace, io),
-    () => sandboxSettings(workspace, io),
-    policy,
+    async () => files(await changedSandboxSettings(workspace)),
+    async () => files(await waitingPolicy(workspace, parsed)),
   ];
   for (const find of finders) {
     await attempt(async () => {
@@ -158,28 +154,6 @@ async function revoke(folder: string, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** The variables in the `.env` that code may have written. Values may be secret. */
-async function variables(workspace: string, io: CommandIo): Promise<Untrusted[]> {
-  const file = await readVariables(workspace);
-  const own = await ownVariables(workspace, file);
-  const others = Object.entries(file.variables).filter(([name]) => !Object.hasOwn(own, name));
-  if (others.length === 0) return [];
-  const path = printable(`${workspace}/.env`);
-  return [{
-    name: "variables",
-    value: others,
-    show: () => {
-      io.err(`${path} has variables that you or code which ran here wrote (${others.length}):`);
-      const names = others.map(([name]) => name).join("\n");
-      io.err(foreignText(names, terminalSize().columns).trimEnd());
-    },
-    question: "Let MCP servers and kernels use them?",
-    accepted: `Accepted the variables in ${path}`,
-    refused: `The variables in ${path} were not accepted`,
-    accept: () => acceptVariables(workspace, file),
-  }];
-}
-
 /** Servers that the user has not registered, or whose files in the workspace have changed since. */
 async function servers(workspace: string, io: CommandIo): Promise<Untrusted[]> {
   const registry = await ServerRegistry.open({ workspace });
@@ -211,37 +185,14 @@ async function servers(workspace: string, io: CommandIo): Promise<Untrusted[]> {
             .join("\n"),
         );
         if (change === undefined) return;
-        io.err("This has changed since you accepted it:");
-        io.err(foreignChange(change.before, change.now, terminalSize().columns).trimEnd());
+        const lines = changedLines(change.before, change.now);
+        const heading = "This has changed since you accepted it";
+        io.err(partRows([{ heading, lines }], terminalSize().columns).join("\n"));
       },
       question: `Let code call ${name}?`,
       accepted: `Accepted MCP server "${name}"`,
       refused,
       accept: () => registry.adopt(name, params, evidence),
-    });
-  }
-  return found;
-}
-
-/** The settings of code's sandbox that have changed since the user named their file. */
-async function sandboxSettings(workspace: string, io: CommandIo): Promise<Untrusted[]> {
-  const own = await OwnEntries.open(workspace, "settings");
-  const found: Untrusted[] = [];
-  for (const name of own.names) {
-    const path = printable(`${workspace}/${name}`);
-    const text = await readHostileFile(`${workspace}/${name}`);
-    if (text === undefined || own.has(name, text)) continue;
-    found.push({
-      name: `settings ${name}`,
-      value: text,
-      show: () => {
-        io.err(`The sandbox settings in ${path} have changed since you used them last:`);
-        io.err(foreignChange(own.entryOf(name)?.text, text, terminalSize().columns).trimEnd());
-      },
-      question: "Use them for code's sandbox?",
-      accepted: `Accepted the sandbox settings in ${path}`,
-      refused: `The sandbox settings in ${path} were not accepted`,
-      accept: () => own.set(name, text, text),
     });
   }
   return found;

@@ -1,6 +1,7 @@
 import type { TrustSetting } from "../files/own_entries.ts";
 import type { ApprovalSetting } from "../approval/policy.ts";
 import type { AuditLog } from "../approval/audit/log.ts";
+import type { ApprovalPage } from "../approval/page/page.ts";
 import type { ElicitationRequest } from "../approval/questions.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { Logger } from "../base/log.ts";
@@ -245,6 +246,11 @@ export interface OwnOptions {
   installer?: Installer;
   /** How the text names a file of a display, by its path; that path by default. */
   shownPath?: (path: string) => string;
+  /**
+   * Called when there is an approval page, before a kernel starts, the sandbox's settings are read and a
+   * call is decided. Returns the kernel's variables in place of the others.
+   */
+  beforeKernel?: ((page: ApprovalPage) => Promise<CodeExecutorOptions["kernelEnv"]>) | undefined;
 }
 
 /** The options of an executor of ipybox's own programs. */

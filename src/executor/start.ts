@@ -83,26 +83,30 @@ export async function startParts(
 ): Promise<RunningParts> {
   const shell = shellGuard(given);
   const workspace = await realWorkspace(given.workspace ?? ".");
-  const sandboxed = given.sandbox !== false && given.placement === undefined;
+  const { durable, placement } = given;
+  const sandboxed = given.sandbox !== false && placement === undefined;
   if (sandboxed) await refuseUnfit(workspace);
-  const options = sandboxed ? await withConfig(given, workspace) : given;
-  const { placement } = options;
   await makeOwnFolders(workspace);
-  const { durable } = options;
-  const python = placement === undefined ? await findPython({ ...options, workspace }) : undefined;
+  const python = placement === undefined ? await findPython({ ...given, workspace }) : undefined;
   await using _name = durable?.name === undefined
     ? undefined
     : await claimName(durable.name, workspace);
   const session = durable && await createSession(workspace, {
     ...durable,
     placement,
-    python: placement && await ownPython(options, workspace),
+    python: placement && await ownPython(given, workspace),
   });
   const detached = { value: false };
   const journal = session &&
-    await openJournal(parts, { id: session.id, detached, log: options.log });
-  const tools = await startTools(parts, options, { workspace, id: session?.id, journal });
+    await openJournal(parts, { id: session.id, detached, log: given.log });
+  const { tools, kernelEnv } = await startTools(parts, given, {
+    workspace,
+    id: session?.id,
+    journal,
+  });
   const { settingsFiles } = tools.runner;
+  const settled = { ...given, kernelEnv };
+  const options = sandboxed ? await withConfig(settled, workspace) : settled;
   const { packages, importable } = python === undefined
     ? { packages: undefined, importable: [] }
     : await openPackages(options, workspace, python);
@@ -179,7 +183,7 @@ export async function attachParts(
     const { toolToken: kernelToken, settingsFiles } = kept;
     const journal = await openJournal(parts, { id, detached, log });
     const more = { workspace, id, journal, kernelToken, settingsFiles };
-    const tools = await startTools(parts, options, more);
+    const { tools } = await startTools(parts, options, more);
     // Calls wait until somebody follows their execution and can decide on them.
     const { promise: isFollowed, resolve: follow } = Promise.withResolvers<void>();
     const gateway = parts.use(
@@ -296,13 +300,14 @@ async function startTools(
   parts: AsyncDisposableStack,
   options: OwnExecutorOptions,
   { id, ...more }: OwnServerOptions & { readonly workspace: string; readonly id?: string },
-): Promise<ToolServer> {
-  const { log = silentLogger } = options;
+): Promise<Pick<CodeExecutorOptions, "kernelEnv"> & { readonly tools: ToolServer }> {
+  const { log = silentLogger, beforeKernel } = options;
   const elsewhere = () => callsOfOthers(more.workspace, { id, log });
   const own: OwnServerOptions = { ...options, ...more, elsewhere, kernelPort: false };
-  const tools = await ToolServer.start(own);
+  const tools = parts.use(await ToolServer.start(own));
+  const kernelEnv = beforeKernel ? await beforeKernel(tools.page) : options.kernelEnv;
   if (options.startServers === "with-kernel") tools.runner.startServers();
-  return parts.use(tools);
+  return { tools, kernelEnv };
 }
 
 /** The Python that runs a supervisor; `undefined` if none has been set up. */

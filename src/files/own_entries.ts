@@ -12,10 +12,7 @@ import { nameFor } from "./workspace_folders.ts";
 
 const entries = z.record(
   z.string(),
-  z.union([
-    z.string().transform((digest): Entry => ({ digest })), // as earlier versions recorded it
-    z.object({ digest: z.string(), text: z.string().optional() }),
-  ]),
+  z.object({ digest: z.string(), text: z.string().optional() }),
 );
 
 /** A digest of an entry and maybe its text, which counts or is shown until a change is accepted. */
@@ -32,7 +29,6 @@ const KINDS = [
   "registrations",
   "policies",
   "settings",
-  "consents",
   "variables",
   "refused",
 ] as const;
@@ -72,22 +68,16 @@ const reported = new Set<string>();
 export class OwnEntries {
   readonly #workspace: string;
   readonly #kind: OwnKind;
-  readonly #state: string | undefined;
   #entries: Entries | undefined;
 
-  private constructor(workspace: string, kind: OwnKind, state: string | undefined) {
+  private constructor(workspace: string, kind: OwnKind) {
     this.#workspace = workspace;
     this.#kind = kind;
-    this.#state = state;
   }
 
   /** Reads the record of a workspace. */
-  static async open(
-    workspace: string,
-    kind: OwnKind,
-    state: string | undefined = stateFolder(),
-  ): Promise<OwnEntries> {
-    const own = new OwnEntries(await realPathIfSeen(resolve(workspace)), kind, state);
+  static async open(workspace: string, kind: OwnKind): Promise<OwnEntries> {
+    const own = new OwnEntries(await realPathIfSeen(resolve(workspace)), kind);
     await own.reload();
     return own;
   }
@@ -104,7 +94,7 @@ export class OwnEntries {
 
   /** Reads the changes of other processes since. */
   async reload(): Promise<void> {
-    const record = unkept.get(this.#workspace) ?? await readRecord(this.#workspace, this.#state);
+    const record = unkept.get(this.#workspace) ?? await readRecord(this.#workspace);
     this.#entries = record.own[this.#kind];
   }
 
@@ -154,11 +144,11 @@ export class OwnEntries {
       workspace,
       own: { ...own, [kind]: change(own[kind]) },
     });
-    const folder = recordsIn(this.#state);
+    const folder = recordsFolder();
     try {
       if (folder !== undefined) {
         using _lock = await lockUserFolder(folder);
-        const record = after(await readRecord(workspace, this.#state));
+        const record = after(await readRecord(workspace));
         await replaceHostileFile(join(folder, nameOf(workspace)), JSON.stringify(record) + "\n");
         this.#entries = record.own[kind];
         return true;
@@ -166,7 +156,7 @@ export class OwnEntries {
     } catch (error) {
       if (!isUnwritable(error)) throw error; // the next process asks again
     }
-    const record = after(unkept.get(workspace) ?? await readRecord(workspace, this.#state));
+    const record = after(unkept.get(workspace) ?? await readRecord(workspace));
     unkept.set(workspace, record);
     this.#entries = record.own[kind];
     return false;
@@ -179,7 +169,7 @@ function digestOf(workspace: string, name: string, value: unknown): string {
 
 /** The records of all workspaces. */
 export async function ownRecords(): Promise<OwnRecord[]> {
-  const folder = recordsIn(stateFolder());
+  const folder = recordsFolder();
   if (folder === undefined || await ifPresent(Deno.stat(folder)) === undefined) return [];
   const records: OwnRecord[] = [];
   for await (const { name } of Deno.readDir(folder)) {
@@ -190,8 +180,8 @@ export async function ownRecords(): Promise<OwnRecord[]> {
   return records.sort((one, other) => one.workspace < other.workspace ? -1 : 1);
 }
 
-function recordsIn(state: string | undefined): string | undefined {
-  return usableIn(state, "trust");
+function recordsFolder(): string | undefined {
+  return usableIn(stateFolder(), "trust");
 }
 
 function nameOf(workspace: string): string {
@@ -199,13 +189,13 @@ function nameOf(workspace: string): string {
 }
 
 /** Reads a workspace's record. A damaged one accepts nothing: the user is asked again. */
-async function readRecord(workspace: string, state: string | undefined): Promise<OwnRecord> {
-  const folder = recordsIn(state);
+async function readRecord(workspace: string): Promise<OwnRecord> {
+  const folder = recordsFolder();
   if (folder === undefined) return { workspace, own: {} };
   const path = join(folder, nameOf(workspace));
   try {
     const text = await readHostileFile(path);
-    if (text === undefined) return await earlierRecord(workspace, state);
+    if (text === undefined) return { workspace, own: {} };
     const record = parsedRecord(text);
     if (record?.workspace === workspace) return record;
   } catch (error) {
@@ -223,26 +213,4 @@ async function readRecord(workspace: string, state: string | undefined): Promise
 
 function parsedRecord(text: string): OwnRecord | undefined {
   return recordSchema.safeParse(parsedJson(text)).data;
-}
-
-/** The records of earlier versions, in a folder for each kind. */
-async function earlierRecord(workspace: string, state: string | undefined): Promise<OwnRecord> {
-  const own: Partial<Record<OwnKind, Record<string, Entry>>> = {};
-  for (const kind of KINDS) {
-    const folder = usableIn(state, kind);
-    const text = folder && await readHostileFile(join(folder, nameOf(workspace)));
-    if (!text) continue;
-    own[kind] = kind === "variables"
-      ? earlierVariables(workspace, parsedJson(text))
-      : entries.safeParse(parsedJson(text)).data ?? {};
-  }
-  return { workspace, own };
-}
-
-function earlierVariables(workspace: string, value: unknown): Record<string, Entry> {
-  const schema = z.object({ values: entries, identity: z.string().nullable() });
-  const { data } = schema.safeParse(value);
-  if (data === undefined) return {};
-  const digest = digestOf(workspace, FILE_IDENTITY, data.identity);
-  return { ...data.values, [FILE_IDENTITY]: { digest } };
 }

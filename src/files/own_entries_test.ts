@@ -1,39 +1,14 @@
 import { assertEquals } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { OwnEntries } from "./own_entries.ts";
-
-const KINDS = ["registrations", "policies", "consents", "variables"] as const;
-
-Deno.test("what earlier versions recorded in a folder for each kind counts on in one file", async () => {
-  await using state = await TempFolder.create();
-  await using workspace = await TempFolder.create();
-  const open = async (kind: typeof KINDS[number]) =>
-    await OwnEntries.open(workspace.path, kind, state.path);
-  for (const kind of KINDS) await (await open(kind)).set("entry", kind);
-  await (await open("variables")).set("the file", "1:2:3");
-  const [file = ""] = await files(`${state.path}/trust`);
-  const { own } = JSON.parse(await Deno.readTextFile(`${state.path}/trust/${file}`));
-  await Deno.remove(`${state.path}/trust`, { recursive: true });
-  for (const kind of KINDS) {
-    const values = { entry: own[kind].entry.digest };
-    const variables = { workspace: workspace.path, identity: "1:2:3", values };
-    const content = kind === "variables" ? variables : values;
-    await Deno.mkdir(`${state.path}/${kind}`);
-    await Deno.writeTextFile(`${state.path}/${kind}/${file}`, JSON.stringify(content));
-  }
-  for (const kind of KINDS) assertEquals((await open(kind)).has("entry", kind), true, kind);
-  assertEquals((await open("variables")).has("the file", "1:2:3"), true);
-  await (await open("policies")).set("entry", "another");
-  for (const kind of KINDS) {
-    assertEquals((await open(kind)).has("entry", kind), kind !== "policies", kind);
-  }
-  assertEquals(await files(`${state.path}/trust`), [file]);
-});
+import { stateFolder } from "./user_folders.ts";
+import { nameFor } from "./workspace_folders.ts";
 
 Deno.test("a damaged record accepts nothing", async () => {
-  await using state = await TempFolder.create();
   await using workspace = await TempFolder.create();
-  const open = async () => await OwnEntries.open(workspace.path, "registrations", state.path);
+  const open = async () => await OwnEntries.open(workspace.path, "registrations");
+  const name = nameFor(await Deno.realPath(workspace.path));
+  const file = `${stateFolder()}/trust/${name}.json`;
   const damages: Record<string, (path: string) => Promise<void>> = {
     "no JSON": (path) => Deno.writeTextFile(path, "{"),
     "no UTF-8": (path) => Deno.writeFile(path, new Uint8Array([0xff, 0xfe])),
@@ -44,16 +19,10 @@ Deno.test("a damaged record accepts nothing", async () => {
     "a folder": (path) => Deno.remove(path).then(() => Deno.mkdir(path)),
   };
   for (const [name, damage] of Object.entries(damages)) {
-    await Deno.remove(`${state.path}/trust`, { recursive: true }).catch(() => {});
+    await Deno.remove(file, { recursive: true }).catch(() => {});
     await (await open()).set("raw", { command: "x" });
-    const [file = ""] = await files(`${state.path}/trust`);
-    await damage(`${state.path}/trust/${file}`);
+    await damage(file);
     const own = await open();
     assertEquals([own.has("raw", { command: "x" }), own.exists], [false, true], name);
   }
 });
-
-async function files(folder: string): Promise<string[]> {
-  const names = await Array.fromAsync(Deno.readDir(folder), ({ name }) => name);
-  return names.filter((name) => name.endsWith(".json"));
-}

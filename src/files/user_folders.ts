@@ -29,14 +29,6 @@ export function stateFolder(): string | undefined {
   return ownFolder(STATE);
 }
 
-/** A folder in {@linkcode stateFolder}, if Deno's permissions allow using it. */
-export function usableState(
-  name: string,
-  state: string | undefined = stateFolder(),
-): string | undefined {
-  return usableIn(state, name);
-}
-
 /** A folder in one that there may be, if Deno's permissions allow using it. */
 export function usableIn(parent: string | undefined, name: string): string | undefined {
   const folder = parent === undefined ? undefined : join(parent, name);

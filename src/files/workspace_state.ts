@@ -8,34 +8,22 @@
 import { access, constants } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { codeOf } from "../base/message_of.ts";
-import { isRecord } from "../json/exact.ts";
-import { parsedJson } from "../json/plain.ts";
 import { realPathIfSeen } from "../process/trusted_path.ts";
-import { OwnEntries } from "./own_entries.ts";
 import { removeTree } from "./remove_tree.ts";
-import {
-  ifPresent,
-  lockUserFolder,
-  lstatIfPresent,
-  readHostileBytes,
-  readHostileFile,
-  replaceFile,
-} from "./safe.ts";
-import { isUnwritable, usableState } from "./user_folders.ts";
+import { ifPresent, lockUserFolder, lstatIfPresent, readHostileFile, replaceFile } from "./safe.ts";
+import { isUnwritable, stateFolder, usableIn } from "./user_folders.ts";
 import { abandonedIn, nameFor, WORKSPACE } from "./workspace_folders.ts";
 
 /** The file that identifies the workspace's folder: another one may take its place. */
 const IDENTITY = "identity";
 const CONSENTS = "consents.json";
 
-/** The folder for a workspace; `undefined` if there is none yet. Takes over the decisions of earlier versions. */
+/** The folder for a workspace; `undefined` if there is none yet. */
 export async function workspaceState(workspace: string): Promise<string | undefined> {
   const place = await placeOf(workspace);
   if (place === undefined) return undefined;
   try {
-    if (await lstatIfPresent(place.folder) === undefined) {
-      return await takeOver(place) ? place.folder : undefined;
-    }
+    if (await lstatIfPresent(place.folder) === undefined) return undefined;
     await forgetDecisionsOfAnother(place);
     return place.folder;
   } catch (error) {
@@ -67,7 +55,7 @@ export async function makeWorkspaceState(workspace: string): Promise<string | un
   if (present !== undefined) return present;
   const place = await placeOf(workspace);
   try {
-    return place && await make(place, async () => {});
+    return place && await make(place);
   } catch (error) {
     if (!isUnwritable(error)) throw error;
     return undefined;
@@ -103,7 +91,7 @@ export async function sessionsPath(workspace: string): Promise<string | undefine
 /** The real path of the workspace whose session has this folder; `undefined` if it is no session's. */
 export async function workspaceOfSession(folder: string): Promise<string | undefined> {
   const sessions = dirname(await realPathIfSeen(resolve(folder)));
-  const root = usableState(ROOT);
+  const root = usableIn(stateFolder(), ROOT);
   if (root === undefined || basename(sessions) !== SESSIONS) return undefined;
   const state = dirname(sessions);
   if (dirname(state) !== await realPathIfSeen(root)) return undefined;
@@ -120,7 +108,7 @@ export async function discardState(workspace: string): Promise<void> {
 export async function abandonedStates(): Promise<
   { readonly path: string; readonly workspace: string }[]
 > {
-  const root = usableState(ROOT);
+  const root = usableIn(stateFolder(), ROOT);
   return root === undefined ? [] : await Array.fromAsync(abandonedIn(root));
 }
 
@@ -140,7 +128,7 @@ interface Place {
 }
 
 async function placeOf(path: string): Promise<Place | undefined> {
-  const usable = usableState(ROOT);
+  const usable = usableIn(stateFolder(), ROOT);
   if (usable === undefined) return undefined;
   const root = await realPathIfSeen(usable);
   const workspace = await ifPresent(Deno.realPath(path)) ?? resolve(path);
@@ -148,17 +136,13 @@ async function placeOf(path: string): Promise<Place | undefined> {
 }
 
 /** Makes the folder as a whole, unless another process has. */
-async function make(
-  { workspace, root, folder }: Place,
-  fill: (fresh: string) => Promise<void>,
-): Promise<string> {
+async function make({ workspace, root, folder }: Place): Promise<string> {
   using _lock = await lockUserFolder(root);
   if (await lstatIfPresent(folder) !== undefined) return folder;
   const fresh = join(root, `.${crypto.randomUUID()}`);
   try {
     await Deno.mkdir(fresh, { mode: 0o700 });
     await identify(fresh, workspace);
-    await fill(fresh);
     await Deno.rename(fresh, folder);
     return folder;
   } catch (error) {
@@ -187,26 +171,3 @@ async function forgetDecisionsOfAnother({ workspace, root, folder }: Place): Pro
   await ifPresent(Deno.rename(join(folder, CONSENTS), join(folder, `former-${CONSENTS}`)));
   await identify(folder, workspace);
 }
-
-/**
- * Takes over the decisions that an earlier version kept in the workspace, and that this user made; whether
- * there were any. Nothing else there counts: a repository, or code of a workspace around it, may have put it
- * there.
- */
-async function takeOver(place: Place): Promise<boolean> {
-  const former = join(place.workspace, ".ipybox");
-  if (!(await lstatIfPresent(former))?.isDirectory) return false;
-  const path = join(former, CONSENTS);
-  const file = parsedJson(new TextDecoder().decode(await readHostileBytes(path, MAX_CONSENTS)));
-  if (!isRecord(file) || !Array.isArray(file.consents)) return false;
-  const own = await OwnEntries.open(place.workspace, "consents");
-  const consents = file.consents.filter((one) => isRecord(one) && own.has(String(one.id), one));
-  if (consents.length === 0) return false;
-  const text = JSON.stringify({ version: 1, consents }, null, 2) + "\n";
-  await make(place, (fresh) => replaceFile(join(fresh, CONSENTS), text));
-  await ifPresent(Deno.remove(path));
-  return true;
-}
-
-/** The largest file of decisions that was ever written. */
-const MAX_CONSENTS = 4 * 2 ** 20;

@@ -2,21 +2,12 @@ import { assertEquals } from "@std/assert";
 import { inOwnProcess } from "../../tests/support/own_process.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { stateOf } from "../../tests/support/workspace_state.ts";
-import { OwnEntries } from "./own_entries.ts";
 import {
   abandonedStates,
   adoptState,
   makeWorkspaceState,
   workspaceState,
 } from "./workspace_state.ts";
-
-/** Writes files as earlier versions did. */
-async function formerly(workspace: string, files: Readonly<Record<string, string>>): Promise<void> {
-  await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
-  for (const [name, text] of Object.entries(files)) {
-    await Deno.writeTextFile(`${workspace}/.ipybox/${name}`, text);
-  }
-}
 
 async function namesIn(folder: string): Promise<string[]> {
   return (await Array.fromAsync(Deno.readDir(folder), ({ name }) => name)).sort();
@@ -30,51 +21,6 @@ Deno.test("the state of a workspace is made when it is written, and found by any
   assertEquals(await workspaceState(`${folder.path}/link`), made);
   assertEquals(((await Deno.stat(made ?? "")).mode ?? 0) & 0o777, 0o700);
   assertEquals(await namesIn(folder.path), ["link"]);
-});
-
-Deno.test("of what earlier versions kept in a workspace, only the user's decisions are taken over, and once", async () => {
-  await using folder = await TempFolder.create();
-  const [mine, others] = [{ id: "mine", tool: "a" }, { id: "others", tool: "b" }];
-  await (await OwnEntries.open(folder.path, "consents")).set("mine", mine);
-  await formerly(folder.path, {
-    "audit.jsonl": "planted\n",
-    "shapes.json": "{}",
-    "mcp.json": "{}",
-    "consents.json": JSON.stringify({ version: 1, consents: [mine, others] }),
-  });
-  const state = await workspaceState(folder.path) ?? "";
-  assertEquals(await namesIn(`${folder.path}/.ipybox`), [
-    "audit.jsonl",
-    "mcp.json",
-    "shapes.json",
-  ]);
-  assertEquals(await namesIn(state), ["consents.json", "identity", "workspace"]);
-  const { consents } = JSON.parse(await Deno.readTextFile(`${state}/consents.json`));
-  assertEquals(consents, [mine]);
-
-  await formerly(folder.path, {
-    "consents.json": JSON.stringify({ version: 1, consents: [] }),
-  });
-  assertEquals(await workspaceState(folder.path), state);
-  assertEquals(JSON.parse(await Deno.readTextFile(`${state}/consents.json`)).consents, [mine]);
-});
-
-Deno.test("links in the place of decisions, or of their folder, are not taken over", async () => {
-  await using folder = await TempFolder.create();
-  const mine = { id: "mine", tool: "a" };
-  const text = JSON.stringify({ version: 1, consents: [mine] });
-  await formerly(`${folder.path}/elsewhere`, { "consents.json": text });
-  await Deno.mkdir(`${folder.path}/one/.ipybox`, { recursive: true });
-  await Deno.symlink(
-    `${folder.path}/elsewhere/.ipybox/consents.json`,
-    `${folder.path}/one/.ipybox/consents.json`,
-  );
-  await Deno.mkdir(`${folder.path}/other`);
-  await Deno.symlink(`${folder.path}/elsewhere/.ipybox`, `${folder.path}/other/.ipybox`);
-  for (const name of ["one", "other"]) {
-    await (await OwnEntries.open(`${folder.path}/${name}`, "consents")).set("mine", mine);
-    assertEquals(await workspaceState(`${folder.path}/${name}`), undefined);
-  }
 });
 
 Deno.test("a moved workspace gets its state back, and never that of another", async () => {
@@ -92,15 +38,6 @@ Deno.test("a moved workspace gets its state back, and never that of another", as
   await Deno.remove(moved!, { recursive: true });
   const gone = (await abandonedStates()).filter(({ workspace }) => workspace === moved);
   assertEquals(gone.length, 1);
-});
-
-Deno.test("files of a repository that are no decisions stay, and prevent nothing", async () => {
-  for (const consents of ["{", "[]", '{"consents": [null, {}]}', " ".repeat(5 * 2 ** 20)]) {
-    await using folder = await TempFolder.create();
-    await formerly(folder.path, { "consents.json": consents });
-    assertEquals(await workspaceState(folder.path), undefined);
-    assertEquals(await namesIn(`${folder.path}/.ipybox`), ["consents.json"]);
-  }
 });
 
 Deno.test("another folder at the path of a workspace has the log, and none of the decisions", async () => {

@@ -4,6 +4,9 @@ import type { TrustSetting } from "../files/own_entries.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { ownVariables, readVariables } from "../sandbox/own_variables.ts";
 
+/** The last warning about each file: it is read again for each start of a server. */
+const warned = new Map<string, string>();
+
 /** Reads the variables of a workspace's `.env` that are the user's, rather than executed code's; or all. */
 export async function readDotenv(
   workspace: string,
@@ -18,12 +21,12 @@ export async function readDotenv(
   if (trust === "all") return file.variables;
   const own = await ownVariables(workspace, file);
   const others = Object.keys(file.variables).filter((name) => !Object.hasOwn(own, name));
-  if (others.length > 0) {
-    log.warn(
-      `${path}: ignored ${listed(others)}, which code that ran here may have written. ` +
-        "Review the file and accept it with `ipybox trust`",
-    );
-  }
+  const warning = others.length === 0
+    ? ""
+    : `${path}: ignored ${listed(others)}, which code that ran here may have written. ` +
+      "Review the file and accept it with `ipybox trust`";
+  if (warning !== "" && warned.get(path) !== warning) log.warn(warning);
+  warned.set(path, warning);
   return own;
 }
 

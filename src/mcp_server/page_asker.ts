@@ -83,15 +83,16 @@ export class PageAsker {
     signal: AbortSignal,
     isUnasked = false,
   ): Promise<ApprovalResponse> {
-    const approver = async (request: ApprovalRequest) =>
-      await this.#leave(
-        request,
-        (why) => {
-          const reason = unasked(isUnasked) + why;
-          request.withdraw({ accepted: false, type: "approval_unavailable", reason });
-        },
-      );
+    const approver = (request: ApprovalRequest) => this.decideChange(request, isUnasked);
     return await this.#page.ask(call, { signal, approver });
+  }
+
+  /** Leaves a change of the setup to the page; if nobody is there, the request is withdrawn. */
+  async decideChange(request: ApprovalRequest, isUnasked = false): Promise<void> {
+    await this.#leave(request, (why) => {
+      const reason = unasked(isUnasked) + why;
+      request.withdraw({ accepted: false, type: "approval_unavailable", reason });
+    });
   }
 
   async #leave(request: PersonRequest, refuse: (reason: string) => void): Promise<void> {

@@ -2,6 +2,8 @@ import { basename, join, resolve } from "node:path";
 import type { ToolIndex, ToolMatches } from "../apigen/search.ts";
 import type { AuditLog } from "../approval/audit/log.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
+import { visible } from "../approval/call_text.ts";
+import type { ApprovalPage } from "../approval/page/page.ts";
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { EnvironmentNotReadyError, SessionEndedError, SessionTakenError } from "../base/errors.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
@@ -29,6 +31,8 @@ import {
   shownActivity,
 } from "./cell_run.ts";
 import { type Artifact, Artifacts } from "./images.ts";
+import { SettingQuestions, type UnacceptedSetting } from "./setting_questions.ts";
+import type { PageAsker } from "./page_asker.ts";
 import { CellTasks } from "./tasks.ts";
 
 /** The parts of a running session that its tools use. */
@@ -105,6 +109,16 @@ export interface SessionOptions extends McpServerOptions, OwnOptions {
   fixed?: boolean;
   /** The session's name in the log, for servers with several. */
   label?: string;
+  /** The settings in the workspace, for a session whose client's user may accept them. */
+  settings?: SessionSettings;
+}
+
+/** The settings that a session reads each time it starts a kernel. */
+export interface SessionSettings {
+  /** Finds those that do not count yet. */
+  unaccepted(): Promise<readonly UnacceptedSetting[]>;
+  /** Reads those that count, and returns the kernel's variables. */
+  read(): Promise<CodeExecutorOptions["kernelEnv"]>;
 }
 
 /**
@@ -119,6 +133,8 @@ export interface SessionOptions extends McpServerOptions, OwnOptions {
 export class Session implements AsyncDisposable {
   /** The cells that wait for the client's user. */
   readonly rounds: ElicitationRounds = new ElicitationRounds();
+  /** The questions that the start of the kernel waits for, if its client's user is asked any. */
+  readonly questions: SettingQuestions | undefined;
   /** The cells that the client polls as tasks. */
   readonly tasks: CellTasks = new CellTasks(this);
   /** The files that cells have produced. */
@@ -157,6 +173,7 @@ export class Session implements AsyncDisposable {
 
   constructor(options: SessionOptions) {
     this.#options = options;
+    this.questions = options.settings && new SettingQuestions();
     this.#hasRun = options.continues ?? false;
     this.changes = options.fixed ? "fixed" : options.approve ?? "ask";
     this.prefersPage = options.page ?? false;
@@ -389,7 +406,9 @@ export class Session implements AsyncDisposable {
     return new AuditLog({
       workspace: parentWorkspace ?? own,
       session: parentWorkspace && basename(own),
-      redact: policy?.redact,
+      get redact() {
+        return policy?.redact; // of the policy at that time
+      },
       log: this.log,
     });
   }
@@ -426,6 +445,11 @@ export class Session implements AsyncDisposable {
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
     const { prepareSessionsFolder } = await import("./running_sessions.ts");
     await prepareSessionsFolder();
+    const { PageAsker } = await import("./page_asker.ts");
+    const { label, settings } = this.#options;
+    let page: PageAsker | undefined;
+    const askerOf = (at: ApprovalPage) =>
+      page ??= new PageAsker({ page: at, label, workspace, log: this.log });
     await using stack = new AsyncDisposableStack();
     const executor = await this.#open(stack, {
       ...this.#options,
@@ -435,17 +459,40 @@ export class Session implements AsyncDisposable {
       python,
       installer: "tool",
       signal,
+      beforeKernel: settings && ((at) => this.#settle(settings, at, askerOf(at))),
     });
-    const { PageAsker } = await import("./page_asker.ts");
-    const { label } = this.#options;
-    const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
+    const asker = askerOf(executor.page);
     const { unfinished, unfinishedId: resumes } = executor;
     if (unfinished !== undefined) {
-      const cell = this.#follow({ executor, page }, unfinished, { resumes });
+      const cell = this.#follow({ executor, page: asker }, unfinished, { resumes });
       this.park(cell);
       this.#news.push(`[An earlier cell has ID ${cell.id}: wait_for_cell returns its result]`);
     }
-    return { executor, page, outputs, stack: stack.move() };
+    return { executor, page: asker, outputs, stack: stack.move() };
+  }
+
+  /** Asks about settings that do not count yet, and reads those that count then. */
+  async #settle(
+    settings: SessionSettings,
+    page: ApprovalPage,
+    asker: PageAsker,
+  ): Promise<CodeExecutorOptions["kernelEnv"]> {
+    const { signal } = this.#closing;
+    const found = await settings.unaccepted();
+    if (found.length > 0) {
+      this.#starting = "Waiting for the user's decision on settings of the workspace";
+      if (this.prefersPage) asker.invite();
+      const asked = this.changes === "deny"
+        ? undefined
+        : await this.questions?.ask(found, { page, asker, signal });
+      const left = asked ?? found;
+      if (left.length > 0) {
+        const files = left.map(({ file }) => visible(file)).join(", ");
+        this.#news.push(`[Not in force, as the user has not accepted it: ${files}]`);
+      }
+      this.#starting = "Starting the kernel";
+    }
+    return await settings.read();
   }
 
   /** Starts the kernel, or attaches to that of the durable session, which disposing the parts does not end. */

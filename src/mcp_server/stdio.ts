@@ -1,6 +1,6 @@
 import { serverFor } from "./connection.ts";
 import { serveStdio, StdioServerTransport } from "./sdk.ts";
-import { type McpServerOptions, Session } from "./session.ts";
+import { Session, type SessionOptions } from "./session.ts";
 
 /** The largest message; images are long lines. */
 const MAX_MESSAGE_BYTES = 256 * 2 ** 20;
@@ -11,7 +11,7 @@ export class StdioServer implements AsyncDisposable {
   readonly closed: Promise<void>;
   readonly #parts = new AsyncDisposableStack();
 
-  constructor({ version = "0", ...options }: McpServerOptions) {
+  constructor({ version = "0", ...options }: SessionOptions) {
     const session = this.#parts.use(new Session(options));
     const transport = new StdioServerTransport(undefined, undefined, {
       maxBufferSize: MAX_MESSAGE_BYTES,

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { abilitiesOf } from "./client_abilities.ts";
 import { explained } from "./failure.ts";
 import { Preparation, RequestProgress } from "./request_progress.ts";
 import type {
@@ -36,13 +37,15 @@ interface Tool<Arguments> {
   readonly annotations: ToolAnnotations;
   /** Its first step, in one line. */
   readonly activity?: string;
+  /** Whether it works before the kernel has started. */
+  readonly withoutKernel?: boolean;
 }
 
 /** Adds a tool that reports its progress to the client, and its errors to the model. */
 export function addTool<Arguments>(
   { server, session, declare }: ToolHost,
   name: string,
-  { input, activity, ...shown }: Tool<Arguments>,
+  { input, activity, withoutKernel = false, ...shown }: Tool<Arguments>,
   run: (args: Arguments, request: ToolRequest) => Promise<CallToolResult | InputRequiredResult>,
 ): RegisteredTool {
   return server.registerTool(name, {
@@ -52,7 +55,14 @@ export function addTool<Arguments>(
     try {
       const work = new Preparation(session, activity);
       using progress = RequestProgress.of(work, ctx, session.log);
-      return await run(args, { server, session, ctx, work, progress });
+      const request = { server, session, ctx, work, progress };
+      if (!withoutKernel && session.questions !== undefined) {
+        const hasForms = abilitiesOf(server, ctx, session).form;
+        const waiting = { ctx, rounds: session.rounds, hasForms, progress };
+        const asked = await session.questions.during(work.kernel(), waiting);
+        if (asked !== undefined) return asked;
+      }
+      return await run(args, request);
     } catch (error) {
       return explained(error);
     }

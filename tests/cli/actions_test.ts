@@ -219,7 +219,7 @@ Deno.test("ipybox actions shows and runs one, and says what it cannot find or us
   assertStringIncludes(impl.stdout, "2 * number");
   const ran = await ipybox(["actions", "run", "good.one", "--arg", "number=21"], { cwd });
   assertEquals([ran.code, ran.stdout], [0, "42\n"], ran.stderr);
-  const misfit = await ipybox(["actions", "run", "good.one", "--args", '{"number": "x"}'], { cwd });
+  const misfit = await ipybox(["actions", "run", "good.one", "--arg", "number=x"], { cwd });
   assertEquals([misfit.code, misfit.stdout], [1, ""]);
   const takes = "It takes: number: int";
   assertEquals(
@@ -245,7 +245,6 @@ Deno.test("ipybox actions shows and runs one, and says what it cannot find or us
       [["run", "good.two"], 'No saved action "good.two": see `ipybox actions list`'],
       [["show", "../etc.x"], 'No saved action "../etc.x"'],
       [["run", "good.one", "--arg", "number"], 'Option --arg takes NAME=VALUE: received "number"'],
-      [["run", "good.one", "--args", "[1]"], 'Option --args takes a JSON object: received "[1]"'],
       [["run"], "Specify a saved action as CATEGORY.NAME"],
       [["save"], 'Unknown action "save": use list, new, show, check or run'],
     ] as const

@@ -8,7 +8,6 @@ import { ipybox, startIpybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { ipyboxAtTerminal, type Typing } from "../support/terminal.ts";
 import { stateOf } from "../support/workspace_state.ts";
 
 const POLICY = {
@@ -174,46 +173,6 @@ Deno.test("ipybox policy init says that reading is allowed only once a server is
   await registry.register("raw", rawServer());
   const trusting = await ipybox(["policy", "init", "reads", "--yes"], options);
   assertStringIncludes(trusting.stderr, "rule 1: {");
-});
-
-Deno.test("ipybox policy edit opens the policy in an editor, checks it and accepts it", async () => {
-  await using workspace = await TempFolder.create();
-  const path = `${workspace.path}/.ipybox/policy.json`;
-  const edited = async (program: string, script: Typing[] = []) => {
-    const editor = `${workspace.path}/editor.py`;
-    await Deno.writeTextFile(editor, `import sys; path = sys.argv[1]\n${program}\n`);
-    const options = { cwd: workspace.path, env: { EDITOR: `python3 ${editor}` } };
-    return await ipyboxAtTerminal(["policy", "edit"], script, options);
-  };
-  const explained = async (tool = "raw.echo") =>
-    (await ipybox(["policy", "explain", tool], { cwd: workspace.path })).stdout.split(":")[0];
-  assertStringIncludes((await edited("")).output, "There is no policy to edit");
-  await writeAcceptedPolicy(workspace.path, '{"rules": []}');
-  assertEquals(await explained(), "ask");
-  const rule = '{"rules": [{"effect": "allow", "tool": "echo"}]}';
-  const end = await edited(`open(path, "w").write('${rule}')`);
-  assertEquals(end.code, 0, end.output);
-  assertStringIncludes(end.output, "Accepted ");
-  assertEquals(await explained(), "allow");
-  assertEquals(await Deno.readTextFile(path), rule);
-
-  assertStringIncludes(
-    (await edited("")).output,
-    "Not changed: no changes were made in the editor",
-  );
-  const wrong = await edited('open(path, "a").write("x")', [["Edit it again? [y/N] ", "n\n"]]);
-  assertMatch(wrong.output, /policy\.json:1:49: [^]*The policy was not changed/);
-  assertEquals(await Deno.readTextFile(path), rule);
-  const meanwhile = await edited(
-    `open(path, "a").write(" "); open(${JSON.stringify(path)}, "a").write(" ")`,
-  );
-  assertStringIncludes(meanwhile.output, "was changed while you edited it");
-
-  // What came with a repository is shown as ipybox reads it, also where one edits it.
-  await Deno.writeTextFile(path, '{"rules": [{"effect": "allow"}]}');
-  const foreign = await edited('open(path, "a").write(" ")', [["Accept it? [y/N] ", "n\n"]]);
-  assertStringIncludes(foreign.output, "every call that can be judged");
-  assertEquals(await explained("raw.count"), "ask");
 });
 
 Deno.test("ipybox policy says where a policy is wrong, and that there is none", async () => {

@@ -1,6 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "node:path";
-import { OwnEntries } from "../../src/files/own_entries.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -584,8 +583,8 @@ class Home implements AsyncDisposable {
     const registry = await ServerRegistry.open({ workspace: workspace.path });
     await registry.register("raw", rawServer());
     // The session has a state folder of its own.
-    const own = await OwnEntries.open(workspace.path, "registrations", `${state.path}/ipybox`);
-    await own.set("raw", rawServer());
+    const env = { XDG_STATE_HOME: state.path };
+    await ipybox(["trust", "--yes"], { cwd: workspace.path, env });
     return new Home(workspace.path, state.path);
   }
 

@@ -321,15 +321,3 @@ print(ToolRunner("raw").run_sync("count").text)`;
   assertEquals(changed.code, 1);
   assertEquals(changed.stderr.match(/no terminal to ask on/g)?.length, 1);
 });
-
-Deno.test("ipybox trust asks about each setting at a terminal", async () => {
-  await using folder = await changedWorkspace();
-  const { code, output } = await ipyboxAtTerminal(["trust"], [
-    ["use them? [y/N]", "y\n"],
-    ["call raw? [y/N]", "n\n"],
-    ["Accept it? [y/N]", "y\n"],
-  ], { cwd: folder.path });
-  assertEquals(code, 1, output);
-  assertStringIncludes(output, 'MCP server "raw" was not accepted');
-  assertEquals(await counting(folder.path), { ...ALL, server: false });
-});

@@ -285,20 +285,3 @@ Deno.test("register --from starts no server of a file before the person has seen
   assertStringIncludes(forced.stderr, "raw was not started: there is no terminal");
   await assertRejects(() => Deno.stat(bad), Deno.errors.NotFound);
 });
-
-Deno.test("register takes no variables over from a server that came with a repository", async () => {
-  await using outside = await TempFolder.create();
-  const { command, args = [] } = rawServer();
-  const env = { DENO_CERT: `${outside.path}/evil`, NODE_OPTIONS: "--evil" };
-  const planted = { mcpServers: { raw: { command, args, env } } };
-  for (const force of [[], ["--force"]]) {
-    await using folder = await clone("mcp.json", JSON.stringify(planted));
-    const file = `${folder.path}/.ipybox/mcp.json`;
-    const register = ["register", "raw", "--workspace", folder.path];
-    const { code, stderr } = await ipybox([...register, ...force, "--", command, ...args]);
-    // Without --force, what is not the person's is not replaced unasked.
-    assertEquals(code === 0, force.length > 0, stderr);
-    const { raw } = JSON.parse(await Deno.readTextFile(file)).mcpServers;
-    assertEquals(raw.env, force.length > 0 ? undefined : env);
-  }
-});

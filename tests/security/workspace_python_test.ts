@@ -1,7 +1,6 @@
 /** A Python in the workspace, which code can change, runs in the sandbox and nowhere else. */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { ConfigError, EnvironmentNotReadyError } from "../../src/base/errors.ts";
-import { checkTypes } from "../../src/commands/actions/type_check.ts";
+import { ConfigError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { HeldFolder } from "../../src/files/private_folder.ts";
 import { inspectInterpreter } from "../../src/python/interpreter.ts";
@@ -162,19 +161,4 @@ testIf(linux, "elsewhere a sandbox is rules about paths", {
     const { missing } = await inspectInterpreter(python, { ipykernel: "ipykernel" }, inside);
     assertEquals(missing, { ipykernel: "no" });
   },
-});
-
-Deno.test("saved actions are not checked with a Python that code can change", async () => {
-  await using workspace = await TempFolder.create();
-  const bin = `${workspace.path}/.venv/bin`;
-  await Deno.mkdir(bin, { recursive: true });
-  for (const name of ["python", "ty"]) {
-    await Deno.writeTextFile(`${bin}/${name}`, "#!/bin/sh\n", { mode: 0o755 });
-  }
-  const python = { executable: `${bin}/python` };
-  await assertRejects(
-    () => checkTypes(workspace.path, { python }),
-    EnvironmentNotReadyError,
-    "it is in a workspace, whose code can change it",
-  );
 });

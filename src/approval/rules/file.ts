@@ -37,7 +37,7 @@ export interface FoundPolicy {
 const reading = () => import("./parse.ts");
 
 /** The workspace's policy: its path in the workspace, and its name in decisions. */
-const WORKSPACE_POLICY = ".ipybox/policy.json";
+export const WORKSPACE_POLICY = ".ipybox/policy.json";
 
 /**
  * Loads the policies for a workspace: its own in `.ipybox/policy.json`, and the user's in
@@ -103,7 +103,7 @@ async function withFormer(source: PolicySource, workspace: string): Promise<Poli
 }
 
 /** Whether the user has accepted the text of a workspace's policy, or that it has none. */
-export async function isAcceptedPolicy(
+async function isAcceptedPolicy(
   workspace: string,
   text: string | undefined,
 ): Promise<boolean> {

@@ -8,20 +8,38 @@ export function checkCode(names: readonly string[]): string {
   return call(`check(${literal(names)})`);
 }
 
-/** The arguments of an action, by parameter. */
-export interface ActionArguments {
-  readonly values: Readonly<Record<string, unknown>>;
-  /** Texts for other parameters, to be parsed by their types. */
-  readonly texts: Readonly<Record<string, string>>;
-}
+export const CHECK_TYPES: string = call("check_types()");
 
-export function runCode(name: string, { values, texts }: ActionArguments): string {
-  return call(`run(${JSON.stringify(name)}, ${literal(values)}, ${literal(texts)})`);
+/** Runs an action with texts for its parameters, to be parsed by their types. */
+export function runCode(name: string, texts: Readonly<Record<string, string>>): string {
+  return call(`run(${JSON.stringify(name)}, ${literal(texts)})`);
 }
 
 /** Parses the problems of each action. */
 export function checkedIn(outputs: readonly Output[]): Record<string, string[]> | undefined {
   return problems.safeParse(sentIn(outputs)).data;
+}
+
+/** A problem that the type checker found. */
+export interface TypeProblem {
+  /** The file, relative to the workspace. */
+  readonly file: string;
+  /** The line, from 1. */
+  readonly line: number;
+  readonly message: string;
+}
+
+/** Parses the type checker's report; `null` if it is not installed. */
+export function typeProblemsIn(
+  outputs: readonly Output[],
+): readonly TypeProblem[] | null | undefined {
+  const report = types.safeParse(sentIn(outputs)).data?.report;
+  return report && report.filter(({ severity }) => severity === "major")
+    .map(({ location, description }) => ({
+      file: location.path,
+      line: location.positions.begin.line,
+      message: /^(?:[\w-]+: )?(.*)/.exec(description)?.[1] ?? "", // without the rule's name
+    }));
 }
 
 /** Parses an action's result. */
@@ -31,6 +49,17 @@ export function resultIn(outputs: readonly Output[]): unknown {
 
 const problems = z.record(z.string(), z.array(z.string()));
 const outcome = z.object({ result: z.unknown() });
+/** ty's JSON output, a GitLab Code Quality report. */
+const types = z.object({
+  report: z.array(z.object({
+    description: z.string(),
+    severity: z.string(),
+    location: z.object({
+      path: z.string(),
+      positions: z.object({ begin: z.object({ line: z.number() }) }),
+    }),
+  })).nullable(),
+});
 
 /** Creates an expression, so that the user's namespace is unchanged. */
 function call(expression: string): string {

@@ -1,4 +1,12 @@
-import { type ActionArguments, checkCode, checkedIn, resultIn, runCode } from "./action_code.ts";
+import {
+  CHECK_TYPES,
+  checkCode,
+  checkedIn,
+  resultIn,
+  runCode,
+  type TypeProblem,
+  typeProblemsIn,
+} from "./action_code.ts";
 import {
   createAction,
   listActions,
@@ -6,12 +14,8 @@ import {
   type SavedAction,
 } from "../../apigen/saved_actions.ts";
 import { visible } from "../../approval/call_text.ts";
-import { checkTypes, type TypeProblem } from "./type_check.ts";
-import { startOwn } from "../../executor/code_executor.ts";
-import { isRecord } from "../../json/exact.ts";
-import { parsedJson } from "../../json/plain.ts";
-import { findPython } from "../../python/environment.ts";
-import { PackageFolder } from "../../python/packages.ts";
+import { EnvironmentNotReadyError } from "../../base/errors.ts";
+import { type CodeExecutor, startOwn } from "../../executor/code_executor.ts";
 import { askAtTerminal } from "../terminal/answerer.ts";
 import { runAction } from "./code_action.ts";
 import {
@@ -47,9 +51,8 @@ export const actions: Command = {
       many: true,
       help: "An argument of the action, parsed by its type: plain text, or JSON",
     },
-    args: { value: "JSON", help: "The action's arguments as one JSON object" },
     impl: { help: "Show the implementation instead of the interface" },
-    "no-types": { help: "Skip the type checker, which is downloaded on first use" },
+    "no-types": { help: "Skip the type checker" },
     json: { help: "Print the result as JSON" },
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
@@ -153,19 +156,21 @@ async function check(
     io.err("There are no saved actions in gentools/");
     return EXIT.ok;
   }
-  const problems = await structureOf(saved, workspace, parsed, io);
-  if (!parsed.has("no-types")) {
-    const python = await findPython({ python: parsed.value("python"), workspace, log: io.log });
-    const own = await PackageFolder.find(workspace, python);
-    const common = await PackageFolder.common(python);
-    const packages = own === undefined ? common : [own, ...common];
-    for (const problem of await checkTypes(workspace, { python, packages, signal: io.signal })) {
-      const name = actionOf(problem);
-      const line = `${problem.file}:${problem.line}: ${problem.message}`;
-      // Parsers are shared, so their problems count for every action.
-      for (const each of name === undefined ? saved.map(({ name }) => name) : [name]) {
-        problems.get(each)?.push(line);
-      }
+  await using executor = await startOwn({
+    ...kernelOptions(parsed, io, workspace),
+    spareKernel: false,
+    approval: "deny",
+    installer: "command",
+    signal: io.signal,
+  });
+  const types = parsed.has("no-types") ? [] : await typesIn(executor, io);
+  const problems = await structureOf(saved, executor, io);
+  for (const problem of types) {
+    const name = actionOf(problem);
+    const line = `${problem.file}:${problem.line}: ${problem.message}`;
+    // Parsers are shared, so their problems count for every action.
+    for (const each of name === undefined ? saved.map(({ name }) => name) : [name]) {
+      problems.get(each)?.push(line);
     }
   }
   if (parsed.has("json")) {
@@ -192,21 +197,24 @@ function chosen(saved: readonly SavedAction[], names: readonly string[]): readon
 /** Imports the actions in the sandbox, where they cannot call anything, and checks their interfaces. */
 async function structureOf(
   saved: readonly SavedAction[],
-  workspace: string,
-  parsed: ParsedArgs,
+  executor: CodeExecutor,
   io: CommandIo,
 ): Promise<Map<string, string[]>> {
-  await using executor = await startOwn({
-    ...kernelOptions(parsed, io, workspace),
-    spareKernel: false,
-    approval: "deny",
-    installer: "command",
-    signal: io.signal,
-  });
   const names = saved.map(({ name }) => name);
   const { outputs } = await executor.execute(checkCode(names), { signal: io.signal });
   const found = checkedIn(outputs) ?? {};
   return new Map(names.map((name) => [name, found[name] ?? ["the check ended without output"]]));
+}
+
+/** Checks the types of all actions in the sandbox. Their code does not run. */
+async function typesIn(executor: CodeExecutor, io: CommandIo): Promise<readonly TypeProblem[]> {
+  const { outputs } = await executor.execute(CHECK_TYPES, { signal: io.signal });
+  const found = typeProblemsIn(outputs);
+  if (found) return found;
+  throw new EnvironmentNotReadyError(
+    "Cannot check types: the type checker ty is not installed beside the Python that runs code",
+    "Run `ipybox setup`, or skip types with --no-types",
+  );
 }
 
 /** The action that a file belongs to; `undefined` for files that actions share. */
@@ -234,23 +242,13 @@ async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<
   });
 }
 
-function argumentsOf(parsed: ParsedArgs): ActionArguments {
-  const whole = parsed.value("args");
+function argumentsOf(parsed: ParsedArgs): Readonly<Record<string, string>> {
   const texts = parsed.values("arg").map((pair): [string, string] => {
     const [, name, value = ""] = /^([^=]+)=(.*)$/s.exec(pair) ?? [];
     if (name !== undefined) return [name, value];
     throw new UsageError(`Option --arg takes NAME=VALUE: received "${pair}"`);
   });
-  return {
-    values: whole === undefined ? {} : objectOf(whole),
-    texts: Object.fromEntries(texts),
-  };
-}
-
-function objectOf(text: string): Record<string, unknown> {
-  const value = parsedJson(text);
-  if (isRecord(value)) return value;
-  throw new UsageError(`Option --args takes a JSON object: received "${text}"`);
+  return Object.fromEntries(texts);
 }
 
 function unknown(name: string): UsageError {

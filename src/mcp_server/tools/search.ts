@@ -42,6 +42,7 @@ type Detail = typeof DETAILS[number];
 export function registerSearch(host: ToolHost): (servers: readonly string[]) => void {
   const tool = addTool(host, "search_tools", {
     title: "Search tools",
+    withoutKernel: true,
     description: descriptionWith([]),
     input: () =>
       z.object({

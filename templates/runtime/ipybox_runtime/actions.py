@@ -4,7 +4,11 @@ import difflib
 import importlib
 import inspect
 import json
+import os
+import pathlib
+import subprocess
 import sys
+import tempfile
 import typing
 
 import pydantic
@@ -25,12 +29,36 @@ def check(names: list[str]) -> None:
     _publish({name: list(_problems(name)) for name in names})
 
 
-def run(name: str, values: dict[str, object], texts: dict[str, str]) -> None:
-    """Runs an action with arguments from JSON values and texts, and reports its result as JSON."""
+def check_types() -> None:
+    """Reports what the type checker finds, as it does itself; null if it is not installed."""
+    checker = pathlib.Path(sys.executable).with_name("ty")
+    if not checker.is_file():
+        _publish({"report": None})
+        return
+    workspace = pathlib.Path.cwd()
+    # Generated APIs are checked when they are generated; here they are only imported, like packages.
+    checked = [name for name in ("gentools", "mcpparse") if (workspace / name).is_dir()]
+    roots = [str(workspace), str(workspace / "mcptools"), *os.environ["PYTHONPATH"].split(":")]
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as settings:
+        settings.write(
+            f"[environment]\nroot = {json.dumps(roots)}\n[src]\nrespect-ignore-files = false\n"
+        )
+        settings.flush()
+        options = ["--output-format", "gitlab", "--no-progress"]
+        places = ["--config-file", settings.name, "--python", sys.executable]
+        command = [checker, "check", *options, *places, *checked]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode > 1:  # 1 are problems
+        raise RuntimeError(f"ty failed with exit code {done.returncode}: {done.stderr[-2000:]}")
+    _publish({"report": json.loads(done.stdout)})
+
+
+def run(name: str, texts: dict[str, str]) -> None:
+    """Runs an action with arguments from texts, and reports its result as JSON."""
     try:
         function = importlib.import_module(f"gentools.{name}").run
         hints = typing.get_type_hints(function, include_extras=True)
-        result = function(**_Arguments(name, function, hints).read(values, texts))
+        result = function(**_Arguments(name, function, hints).read(texts))
     except ArgumentError:
         raise
     except BaseException as error:
@@ -56,21 +84,17 @@ class _Arguments:
             p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
         }
 
-    def read(self, values: dict[str, object], texts: dict[str, str]) -> dict[str, object]:
-        """Converts values and texts to the parameters' types."""
-        given = {**values, **texts}
-        problems = [*self._unknown(given), *self._missing(given)]
+    def read(self, texts: dict[str, str]) -> dict[str, object]:
+        """Converts texts to the parameters' types."""
+        problems = [*self._unknown(texts), *self._missing(texts)]
         if problems:
             self._refuse(problems)
         read: dict[str, object] = {}
-        for name, value in given.items():
+        for name, text in texts.items():
             hint = self._hints.get(name if name in self._named else self._others or "", object)
             adapter = pydantic.TypeAdapter[object](hint)
             try:
-                text = texts.get(name)
-                read[name] = (
-                    adapter.validate_python(value) if text is None else _typed(adapter, text)
-                )
+                read[name] = _typed(adapter, text)
             except pydantic.ValidationError as error:
                 problems.extend(f'argument "{name}"{_reason(each)}' for each in error.errors())
         if problems:
