@@ -15,7 +15,7 @@ const OTHERS: Readonly<Record<string, string>> = {
   kubectl: "current kustomize namespace",
   servers: "headless output-dir",
   srt: "debug settings",
-  others: "cli ntasks password prefix shared unbuffered",
+  others: "ntasks prefix shared unbuffered",
 };
 
 /** Options of ipybox before or beside those of a command. */
