@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { type Command, parseCommandLine, UsageError } from "../src/commands/command.ts";
 import { COMMANDS } from "../src/commands/mod.ts";
 import config from "../deno.json" with { type: "json" };
+import { filesBelow } from "./support/files.ts";
 import { runProgram } from "./support/program.ts";
 
 /** Options of other programs that documents name. */
@@ -106,6 +107,19 @@ Deno.test("Every block of TypeScript in the documents type-checks, unless its fe
     env: { NO_COLOR: "1" },
   });
   assert(success, stderr.replaceAll(`file://${root}`, ""));
+});
+
+Deno.test("Every file that ARCHITECTURE.md names exists", async () => {
+  const files: string[] = [];
+  for (const folder of ["packaging", "src", "templates", "tests"]) {
+    for (const name of (await filesBelow(root + folder)).keys()) files.push(`/${folder}/${name}`);
+  }
+  const page = pages.find(({ path }) => path === "ARCHITECTURE.md");
+  const problems = found(page?.text ?? "", /(?<![\w/.-])((?:\w+\/)*\w+\.(?:ts|py|js))\b/g)
+    .filter(({ text: path }) => !files.some((file) => file.endsWith(`/${path}`)))
+    .filter(({ text: path }) => !Object.values(config.exports).includes(`./${path}`))
+    .map(({ text: path, line }) => `line ${line}: no ${path}`);
+  assertEquals(problems, []);
 });
 
 async function pathsOfPages(): Promise<string[]> {
