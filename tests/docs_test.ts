@@ -109,16 +109,20 @@ Deno.test("Every block of TypeScript in the documents type-checks, unless its fe
   assert(success, stderr.replaceAll(`file://${root}`, ""));
 });
 
-Deno.test("Every file that ARCHITECTURE.md names exists", async () => {
+Deno.test("Every file that ARCHITECTURE.md names, and every test that a page names, exists", async () => {
   const files: string[] = [];
   for (const folder of ["packaging", "src", "templates", "tests"]) {
     for (const name of (await filesBelow(root + folder)).keys()) files.push(`/${folder}/${name}`);
   }
-  const page = pages.find(({ path }) => path === "ARCHITECTURE.md");
-  const problems = found(page?.text ?? "", /(?<![\w/.-])((?:\w+\/)*\w+\.(?:ts|py|js))\b/g)
-    .filter(({ text: path }) => !files.some((file) => file.endsWith(`/${path}`)))
-    .filter(({ text: path }) => !Object.values(config.exports).includes(`./${path}`))
-    .map(({ text: path, line }) => `line ${line}: no ${path}`);
+  files.push(...Object.values(config.exports).map((path) => path.slice(1)));
+  const problems = pages.flatMap(({ path, text }) => {
+    const named = path === "ARCHITECTURE.md"
+      ? /(?<![\w/.-])((?:\w+\/)*\w+\.(?:ts|py|js))\b/g
+      : /\b(tests\/(?:\w+\/)*\w+\.ts)\b/g;
+    return found(text, named)
+      .filter(({ text: file }) => !files.some((each) => each.endsWith(`/${file}`)))
+      .map(({ text: file, line }) => `${path}:${line}: no ${file}`);
+  });
   assertEquals(problems, []);
 });
 
