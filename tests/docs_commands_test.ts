@@ -54,10 +54,6 @@ const FILES: Readonly<Record<string, string>> = {
   "sales.csv": "region,units\nnorth,3\nsouth,4\nnorth,5\n",
 };
 
-/** Ends the durable sessions of a page, whose folder goes. */
-const END_SESSIONS =
-  "trap 'ipybox sessions end $(ipybox sessions | grep -oE \"^ +[0-9a-f]{12}\") 2>/dev/null || :' EXIT";
-
 const names = await Array.fromAsync(Deno.readDir(`${root}docs`), ({ name }) => name);
 const pages = names.filter((name) => name.endsWith(".md")).map((name) => `docs/${name}`).sort();
 const registry = await npmRegistry();
@@ -76,7 +72,7 @@ for (const page of ["README.md", ...pages]) {
         await Deno.writeTextFile(`${home.path}/${fileOf(block)}`, block.text);
       }
       const script = blocks.map((block) => scriptOf(page, block));
-      await Deno.writeTextFile(`${home.path}/page.sh`, [END_SESSIONS, ...script].join("\n"));
+      await Deno.writeTextFile(`${home.path}/page.sh`, script.join("\n"));
       const answers = blocks.filter(({ note }) => note === "answers")
         .flatMap(({ value }) => value.split(", "));
 
