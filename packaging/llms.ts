@@ -53,7 +53,9 @@ async function build(): Promise<Record<string, string>> {
     "## Everything in one file",
     "- [llms-full.txt](llms-full.txt): these documents, and the API of the modules",
   ];
-  const full = [readme, ...texts, `# API of the modules\n\n${await api()}`];
+  const notes = /^<!-- .* -->\n\n/gm; // for the tests
+  const documents = [readme, ...texts].map((text) => text.replaceAll(notes, ""));
+  const full = [...documents, `# API of the modules\n\n${await api()}`];
   return {
     "docs/llms.txt": `${short.join("\n\n")}\n`,
     "docs/llms-full.txt": `${full.map((text) => text.trim()).join("\n\n")}\n`,

@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { type Command, parseCommandLine, UsageError } from "../src/commands/command.ts";
 import { COMMANDS } from "../src/commands/mod.ts";
 import config from "../deno.json" with { type: "json" };
+import { filesBelow } from "./support/files.ts";
 import { runProgram } from "./support/program.ts";
 
 /** Options of other programs that documents name. */
@@ -15,7 +16,7 @@ const OTHERS: Readonly<Record<string, string>> = {
   kubectl: "current kustomize namespace",
   servers: "headless output-dir",
   srt: "debug settings",
-  others: "cli ntasks password prefix shared unbuffered",
+  others: "ntasks prefix shared unbuffered",
 };
 
 /** Options of ipybox before or beside those of a command. */
@@ -106,6 +107,23 @@ Deno.test("Every block of TypeScript in the documents type-checks, unless its fe
     env: { NO_COLOR: "1" },
   });
   assert(success, stderr.replaceAll(`file://${root}`, ""));
+});
+
+Deno.test("Every file that ARCHITECTURE.md names, and every test that a page names, exists", async () => {
+  const files: string[] = [];
+  for (const folder of ["packaging", "src", "templates", "tests"]) {
+    for (const name of (await filesBelow(root + folder)).keys()) files.push(`/${folder}/${name}`);
+  }
+  files.push(...Object.values(config.exports).map((path) => path.slice(1)));
+  const problems = pages.flatMap(({ path, text }) => {
+    const named = path === "ARCHITECTURE.md"
+      ? /(?<![\w/.-])((?:\w+\/)*\w+\.(?:ts|py|js))\b/g
+      : /\b(tests\/(?:\w+\/)*\w+\.ts)\b/g;
+    return found(text, named)
+      .filter(({ text: file }) => !files.some((each) => each.endsWith(`/${file}`)))
+      .map(({ text: file, line }) => `${path}:${line}: no ${file}`);
+  });
+  assertEquals(problems, []);
 });
 
 async function pathsOfPages(): Promise<string[]> {

@@ -84,6 +84,7 @@ const ALL = [
   "tests/cli/run_test.ts",
   "tests/cli/setup_test.ts",
   "tests/cli/terminal_test.ts",
+  "tests/docs_commands_test.ts",
   "tests/integration/apigen_corpus_test.ts",
   "tests/integration/approval_page_test.ts",
   "tests/security/http_sessions_test.ts",

@@ -193,21 +193,6 @@ Deno.test("ipybox actions check knows the workspace's packages, and their types"
   assertStringIncludes(stdout, "expected `str`, found `dict[str, int]`");
 });
 
-Deno.test("docs/python.md shows an action that passes the check and runs", async () => {
-  await using workspace = await TempFolder.create();
-  const cwd = workspace.path;
-  const text = await Deno.readTextFile(new URL("../../docs/python.md", import.meta.url));
-  assertEquals((await writePythonBlocks(cwd, text)).length, 3);
-  await Deno.writeTextFile(`${cwd}/sales.csv`, "region,units\nnorth,2\nsouth,3\nnorth,4\n");
-
-  const checked = await ipybox(["actions", "check"], { cwd });
-  assertEquals([checked.code, checked.stdout], [0, "ok      sales.by_region\n"], checked.stderr);
-  const ran = await ipybox(["actions", "run", "sales.by_region", "--arg", "path=sales.csv"], {
-    cwd,
-  });
-  assertEquals(JSON.parse(ran.stdout), { north: 6, south: 3 }, ran.stderr);
-});
-
 Deno.test("ipybox actions shows and runs one, and says what it cannot find or use", async () => {
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;

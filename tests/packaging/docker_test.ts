@@ -129,8 +129,8 @@ async function documentedArgs(
   { workspace, volume }: { readonly workspace: string; readonly volume: string },
 ): Promise<readonly string[]> {
   const text = await Deno.readTextFile(`${root}docs/placements.md`);
-  const json = /```json\n(\{\s*"mcpServers"[\s\S]*?)```/.exec(text)?.[1] ?? "";
-  const args: readonly string[] = JSON.parse(json).mcpServers.ipybox.args;
+  const command = /```sh\ndocker (run [^`]* ipybox)\n```/.exec(text)?.[1] ?? "";
+  const args = command.replaceAll("\\\n", "").split(/ +/);
   return args.map((arg) =>
     arg === "ipybox"
       ? IMAGE

@@ -1,11 +1,9 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { ConfigError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
-import { codeBlocks } from "../../../tests/support/markdown.ts";
 import { TempFolder } from "../../../tests/support/temp_folder.ts";
 import { loadPolicy } from "./file.ts";
 import { parsePolicy } from "./parse.ts";
-import { PolicyRules, runPolicyTests } from "./rules.ts";
 import { policyJsonSchema } from "./schema.ts";
 
 /** Texts that are no policy, and where the error says so. */
@@ -106,18 +104,4 @@ Deno.test("The published JSON Schema is that of the code (`ipybox policy schema`
     new URL("../../../docs/policy.schema.json", import.meta.url),
   );
   assertEquals(JSON.parse(published), JSON.parse(JSON.stringify(policyJsonSchema())));
-});
-
-Deno.test("The policies in docs/policy.md are valid and pass their own tests", async () => {
-  const text = await Deno.readTextFile(new URL("../../../docs/policy.md", import.meta.url));
-  const policies = codeBlocks(text, "jsonc");
-  assertEquals(policies.length, 4);
-  for (const [index, policy] of policies.entries()) {
-    const rules = new PolicyRules([parsePolicy(`policy ${index + 1}`, policy)]);
-    const results = await runPolicyTests(rules, (call) => Promise.resolve(call));
-    assert(results.length > 0, policy);
-    for (const { test, mode, expect, reason } of results) {
-      assertEquals(mode, expect, `${test}: ${reason}`);
-    }
-  }
 });

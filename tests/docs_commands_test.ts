@@ -1,0 +1,148 @@
+/**
+ * The commands and programs in README.md and docs/ run as they stand, in the order of their page. A
+ * comment before a fence, which readers do not see, has what a run needs besides:
+ *
+ *     <!-- not run: REASON -->        it cannot run here
+ *     <!-- file: PATH -->             it is what this file contains
+ *     <!-- answers: A, B -->          what is typed at its questions
+ *     <!-- exits with: N -->          it shows an error
+ */
+import { assertEquals } from "@std/assert";
+import { fileURLToPath } from "node:url";
+import { shellWord } from "../src/base/shell_word.ts";
+import { cliArguments } from "./support/cli.ts";
+import { npmRegistry } from "./support/npm_registry.ts";
+import { runProgram } from "./support/program.ts";
+import { testIf } from "./support/skip.ts";
+import { denoDirectory } from "./support/temp_cache.ts";
+import { TempFolder } from "./support/temp_folder.ts";
+import { atTerminal } from "./support/terminal.ts";
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+
+/** A fenced block, and what the comment before it says. */
+interface Block {
+  readonly line: number;
+  readonly language: string;
+  readonly text: string;
+  readonly note: string | undefined;
+  readonly value: string;
+}
+
+/** What a shell runs for a block of each language, whose text is in a file. */
+const RUNS: Readonly<Record<string, (text: string, file: string) => string>> = {
+  sh: (text) => text,
+  console: (text) =>
+    [...text.matchAll(/^\$ ((?:.*\\\n)*.*)$/gm)].map(([, typed]) => typed).join("\n"),
+  python: (_, file) => `ipybox run --approve allow ${file}`,
+  ts: (_, file) => `deno run -A --quiet --config ${shellWord(`${root}deno.json`)} ${file}`,
+  jsonc: (_, file) => `ipybox policy test --file ${file}`, // our only ones are policies
+};
+
+/** Files that commands name, in the folder where a page begins. */
+const FILES: Readonly<Record<string, string>> = {
+  "../policy.json": '{ "rules": [] }',
+  "action.py": "print('done')\n",
+  "analysis.py": "print('analysed')\n",
+  "convert.py": "import sys\nprint(sys.argv[1:])\n",
+  "report.ipynb": JSON.stringify({
+    cells: [{ cell_type: "code", source: "1 + 1", metadata: {}, outputs: [] }],
+    metadata: {},
+    nbformat: 4,
+    nbformat_minor: 5,
+  }),
+  "sales.csv": "region,units\nnorth,3\nsouth,4\nnorth,5\n",
+};
+
+const names = await Array.fromAsync(Deno.readDir(`${root}docs`), ({ name }) => name);
+const pages = names.filter((name) => name.endsWith(".md")).map((name) => `docs/${name}`).sort();
+const registry = await npmRegistry();
+
+for (const page of ["README.md", ...pages]) {
+  const blocks = blocksOf(await Deno.readTextFile(root + page)).filter(isRun);
+  if (blocks.length === 0) continue;
+  const isLocal = !/\bnpx\b|"npx"|\binstall/.test(blocks.map(({ text }) => text).join("\n"));
+  testIf(isLocal || registry !== undefined, "the npm registry cannot be reached", {
+    name:
+      `The commands and programs in ${page} run, unless a comment before their fence says why not`,
+    fn: async () => {
+      await using home = await TempFolder.create();
+      await furnish(home.path);
+      for (const block of blocks) {
+        await Deno.writeTextFile(`${home.path}/${fileOf(block)}`, block.text);
+      }
+      const script = blocks.map((block) => scriptOf(page, block));
+      await Deno.writeTextFile(`${home.path}/page.sh`, script.join("\n"));
+      const answers = blocks.filter(({ note }) => note === "answers")
+        .flatMap(({ value }) => value.split(", "));
+
+      const { code, output } = await atTerminal(
+        ["bash", "-e", `${home.path}/page.sh`],
+        answers.map((answer) => ["? ", `${answer}\n`] as const),
+        { columns: 200, cwd: `${home.path}/project`, env: await variables(home.path) },
+      );
+
+      assertEquals(code, 0, output);
+    },
+  });
+}
+
+function blocksOf(text: string): Block[] {
+  const fences = /(?:^<!-- ([a-z ]+): (.+) -->\n\n)?^```(\w*).*\n([^]*?)^```$/gm;
+  return [...text.matchAll(fences)].map((match) => {
+    const { index, 0: whole, 1: note, 2: value = "", 3: language = "", 4: code = "" } = match;
+    const line = text.slice(0, index + whole.indexOf("```")).split("\n").length;
+    const [, path] = language === "python" && /^# ([\w/]+\.py)\n/.exec(code) || [];
+    return path === undefined
+      ? { line, language, text: code, note, value }
+      : { line, language, text: code, note: "file", value: path };
+  });
+}
+
+function isRun({ language, note }: Block): boolean {
+  return note === "file" || note !== "not run" && Object.hasOwn(RUNS, language);
+}
+
+/** What a shell does for a block that runs. */
+function scriptOf(page: string, block: Block): string {
+  const { line, language, text, note, value } = block;
+  const file = `~/${fileOf(block)}`;
+  const title = `echo '[${page}:${line}]'`;
+  if (note === "file") return `${title}; mkdir -p $(dirname ${value}); cp ${file} ${value}`;
+  const input = note === "answers" ? "" : "</dev/null";
+  const end = note === "exits with" ? `|| status=$?; test $status = ${value}` : "";
+  return `${title}; status=0; {\n${RUNS[language]?.(text, file)}\n} ${input} ${end}`;
+}
+
+function fileOf({ line, language }: Block): string {
+  return `${line}.${language === "python" ? "py" : language}`;
+}
+
+/** Makes a home with a project in it, and this checkout's `ipybox`. */
+async function furnish(home: string): Promise<void> {
+  for (const name of ["project", "bin"]) await Deno.mkdir(`${home}/${name}`);
+  for (const [name, text] of Object.entries(FILES)) {
+    await Deno.writeTextFile(`${home}/project/${name}`, text);
+  }
+  const ipybox = [Deno.execPath(), ...cliArguments].map(shellWord).join(" ");
+  await Deno.writeTextFile(`${home}/bin/ipybox`, `#!/bin/sh\nexec ${ipybox} "$@"\n`, {
+    mode: 0o755,
+  });
+  // How npm reaches its registry, which MCP servers find by HOME.
+  for (const [setting, name] of [["userconfig", ".npmrc"], ["cache", ".npm"]]) {
+    const { stdout } = await runProgram("npm", ["config", "get", `${setting}`]);
+    await Deno.symlink(stdout.trim(), `${home}/${name}`);
+  }
+}
+
+async function variables(home: string): Promise<Record<string, string>> {
+  return {
+    DENO_DIR: await denoDirectory(),
+    HOME: home,
+    PATH: `${home}/bin:${Deno.env.get("PATH")}`,
+    XDG_CACHE_HOME: `${home}/.cache`,
+    XDG_CONFIG_HOME: `${home}/.config`,
+    XDG_DATA_HOME: `${home}/.local/share`,
+    XDG_STATE_HOME: `${home}/.local/state`,
+  };
+}
