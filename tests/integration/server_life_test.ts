@@ -97,6 +97,8 @@ Deno.test("a server is started by its first call, once, also for many at once", 
     Array.from({ length: 20 }, (_, n) => n + 1),
   );
   assertEquals(starts(journal).length, 1);
+  const lists = (await Deno.readTextFile(journal)).match(/^tools\/list$/gm);
+  assertEquals(lists?.length, 1, "one list serves all calls");
 });
 
 Deno.test("a server that died is started again by the next call, later each time", async () => {
