@@ -6,7 +6,7 @@
 
 import { Deadline } from "../base/deadline.ts";
 import { abortable, anySignal } from "../base/signals.ts";
-import { checkJson, JsonLimitError, type JsonLimits } from "../json/measure.ts";
+import { checkJson, JsonLimitError } from "../json/measure.ts";
 import { readWhole } from "../base/bytes.ts";
 import { LOOPBACK_HOSTS, sameToken } from "../base/tokens.ts";
 
@@ -56,11 +56,11 @@ function requireJson(request: Request): void {
 export async function readJsonBody(
   request: Request,
   maxBytes: number,
-  limits: JsonLimits = { maxValues: MAX_VALUES },
+  maxValues: number = MAX_VALUES,
 ): Promise<string> {
   const body = await readBody(request, maxBytes);
   try {
-    checkJson(body, limits);
+    checkJson(body, maxValues);
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
     throw new Refused(413, `Cannot accept the body: ${error.message}`);

@@ -29,7 +29,7 @@ export function tooLong(maxBytes: number = MAX_MESSAGE_BYTES): UnusableMessageEr
 export function checkMessage(message: Uint8Array): void {
   beginWork(`a message of an MCP server (${message.length} bytes)`);
   try {
-    checkJson(message, { maxValues: MAX_VALUES });
+    checkJson(message, MAX_VALUES);
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
     const what = `An MCP server sent a message that cannot be accepted: ${error.message}`;

@@ -8,7 +8,7 @@ import { anySignal } from "../base/signals.ts";
 import { bodyOf } from "../base/http.ts";
 import { readWhole } from "../base/bytes.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { checkJson, type JsonLimits } from "../json/measure.ts";
+import { checkJson } from "../json/measure.ts";
 import { isPublicHost, normalized } from "./requirement.ts";
 
 /** Options of {@linkcode fileHosts}. */
@@ -29,7 +29,7 @@ const MAX_BYTES = 32 * 2 ** 20;
 /** The most files of a package. */
 const MAX_FILES = 100_000;
 /** A page of PyPI has about 25 for each file, a dozen of them names. */
-const LIMITS: JsonLimits = { maxValues: 1_600_000, maxNames: 800_000 };
+const MAX_VALUES = 1_600_000;
 const JSON_PAGE = "application/vnd.pypi.simple.v1+json";
 
 const jsonPage = z.object({ files: z.array(z.unknown()) });
@@ -120,7 +120,7 @@ async function hostsAt(
 }
 
 function* linksInJson(bytes: Uint8Array): Generator<string> {
-  checkJson(bytes, LIMITS);
+  checkJson(bytes, MAX_VALUES);
   const { files } = jsonPage.parse(JSON.parse(new TextDecoder().decode(bytes)));
   for (const file of files) yield jsonFile.parse(file).url;
 }
