@@ -84,8 +84,7 @@ async function readBody(request: Request, maxBytes: number): Promise<Uint8Array>
     });
   }
   const tooLong = () => tooLarge(maxBytes);
-  const options = { maxBytes, tooLong, signal, leavesRest: true };
-  return await readWhole(request.body, options).catch((error) => {
+  return await readWhole(request.body, { maxBytes, tooLong, signal }).catch((error) => {
     throw unread(error, signal);
   });
 }
