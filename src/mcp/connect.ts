@@ -225,11 +225,10 @@ async function connectHttp(
   const session = await openSession(serverName, url, params, options);
   using _paused = attempt.deadline.pauseWhilePending(session === undefined ? [] : [session]);
   const fetch = session?.fetch ?? exactFetch;
-  const reconnectionScheduler = scheduleRetry;
   for (const type of transportTypes(url, params)) {
     const transport = type === "sse"
       ? new SSEClientTransport(url, { requestInit, fetch })
-      : new StreamableHTTPClientTransport(url, { requestInit, fetch, reconnectionScheduler });
+      : new StreamableHTTPClientTransport(url, { requestInit, fetch });
     limitBacklog(transport, (error) => {
       log.warn(`MCP server "${serverName}" is disconnected: ${error.message}`);
       transport.close().catch((error) => log.error(`${serverName}: ${error}`));
@@ -431,13 +430,4 @@ async function isChildless(pid: number): Promise<boolean> {
   } catch {
     return false; // it has ended, or may not be read
   }
-}
-
-/** The SDK forgets some of its timers, which would keep this process alive. */
-const LONGEST_RETRY_MS = 60_000;
-
-/** Delays reopening a stream, but no longer than reasonable, whatever the server requests. */
-function scheduleRetry(retry: () => void, delayMs: number): () => void {
-  const timer = setTimeout(retry, Math.min(delayMs, LONGEST_RETRY_MS));
-  return () => clearTimeout(timer);
 }

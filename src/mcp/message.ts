@@ -95,7 +95,8 @@ export function responseText(result: unknown): string {
 }
 
 /**
- * The text of a message for the SDK's own parser. An answer that is not JSON becomes an error for the
+ * The text of a message for the SDK's own parser, written anew as V8 can misread names with escapes: see
+ * {@linkcode parseJson}. An answer that is not JSON becomes an error for the
  * request that it names, or else for the one that it answers.
  */
 export function textForSdk(
