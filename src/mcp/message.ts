@@ -15,11 +15,6 @@ export const MAX_MESSAGE_BYTES: number = 64 * 2 ** 20;
 /** The most values and names in a message: three bytes such as `[],` become dozens of bytes of memory. */
 const MAX_VALUES = 1_000_000;
 
-/** Checks the size of a message while it arrives. */
-export function checkSize(bytes: number, maxBytes: number = MAX_MESSAGE_BYTES): void {
-  if (bytes > maxBytes) throw tooLong(maxBytes);
-}
-
 /** The error for a message that is too large. */
 export function tooLong(maxBytes: number = MAX_MESSAGE_BYTES): UnusableMessageError {
   return new UnusableMessageError(`An MCP server sent a message of more than ${maxBytes} bytes`);

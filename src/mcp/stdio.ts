@@ -5,20 +5,16 @@ import type { ByteStream } from "../base/streams.ts";
 import { ManagedProcess, type ManagedProcessOptions } from "../process/managed_process.ts";
 import {
   checkMessage,
-  checkSize,
   MAX_MESSAGE_BYTES,
   parseLine,
   type RequestId,
+  tooLong,
   UnusableMessageError,
 } from "./message.ts";
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
 
 /** Options of {@linkcode StdioTransport}. */
-interface StdioTransportOptions
-  extends Omit<ManagedProcessOptions, "inputGraceMs" | "termGraceMs"> {
-  /** The largest message to accept, in bytes; 64 MiB by default. */
-  maxMessageBytes?: number;
-}
+type StdioTransportOptions = Omit<ManagedProcessOptions, "inputGraceMs" | "termGraceMs">;
 
 /** The time limit for a server to exit after its stdin is closed. */
 const INPUT_GRACE_MS = 500;
@@ -137,7 +133,7 @@ export class StdioTransport implements Transport {
   }
 
   async #read(pipes: ByteStream): Promise<void> {
-    const lines = new LineSplitter(this.#options.maxMessageBytes);
+    const lines = new LineSplitter();
     try {
       for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
         let isLater = false;
@@ -185,12 +181,7 @@ export class StdioTransport implements Transport {
 
 /** Splits chunks into lines, in linear time. */
 class LineSplitter {
-  readonly #maxBytes: number;
   readonly #begun = new ByteBuffer();
-
-  constructor(maxBytes: number = MAX_MESSAGE_BYTES) {
-    this.#maxBytes = maxBytes;
-  }
 
   /** Throwing ends the connection: the message's reader must not keep waiting. */
   *push(chunk: Uint8Array): Generator<Uint8Array> {
@@ -204,7 +195,7 @@ class LineSplitter {
   }
 
   #begin(part: Uint8Array): void {
-    checkSize(this.#begun.length + part.length, this.#maxBytes);
+    if (this.#begun.length + part.length > MAX_MESSAGE_BYTES) throw tooLong();
     this.#begun.add(part);
   }
 }
