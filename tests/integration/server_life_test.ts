@@ -1,5 +1,5 @@
 /** How servers are started, replaced and ended by the pool behind the tool server. */
-import { assert, assertEquals, assertGreater, assertMatch, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
@@ -82,20 +82,16 @@ Deno.test("a server is started by its first call, once, also for many at once", 
   assertEquals(lists?.length, 1, "one list serves all calls");
 });
 
-Deno.test("a server that died is started again by the next call, later each time", async () => {
+Deno.test("a server that died is started again by the next call", async () => {
   await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   await using runner = await start({ raw: rawServer("normal", journal) });
-  const waits: number[] = [];
   for (let round = 0; round < 3; round++) {
     const error = await assertRejects(() => runner.run("raw", "die"), ToolCallError);
     assertEquals(error.type, "server_died");
-    const since = performance.now();
     assertEquals(await text(runner, "raw", "count"), "1");
-    waits.push(performance.now() - since);
   }
   assertEquals(starts(journal).length, 4);
-  assertGreater(waits[2] ?? 0, 750); // 200, 400, 800 ms after the death
 });
 
 Deno.test("the time to start that a registration gives counts at every start", async () => {
