@@ -106,10 +106,10 @@ async function connectStdio(
   const { log, hooks, workspace, settingsFiles, commandLine } = options;
   await using stack = new AsyncDisposableStack();
   using attempt = new Attempt(serverName, params, options);
-  const state = `is still starting (limit: ${attempt.seconds} s)`;
+  const state = `MCP server "${serverName}" is still starting (limit: ${attempt.seconds} s)`;
   let said = () => "";
   using _slow = new Deadline(SLOW_MS, {
-    onPassed: () => log.info(`MCP server "${serverName}" ${state}: ${commandLine}${said()}`),
+    onPassed: () => log.info(`${state}: ${commandLine}${said()}`),
   });
   const launching = launchStdio(serverName, params, {
     workspace,
