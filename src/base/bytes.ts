@@ -82,22 +82,14 @@ interface ReadWholeOptions {
   readonly tooLong: () => Error;
   /** Ends the reading, even if nothing more arrives. */
   readonly signal?: AbortSignal;
-  /**
-   * Whether to leave what was not read, as of a request: `Deno.serve()` reads all the rest of a body that
-   * is cancelled before it is answered, which in pieces of a byte takes minutes without a turn for
-   * anything else.
-   *
-   * @default {false} a body that is not read to its end is cancelled
-   */
-  readonly leavesRest?: boolean;
 }
 
-/** Reads a body to its end. */
+/** Reads a body to its end, or cancels it. */
 export async function readWhole(
   body: ReadableStream<Uint8Array> | null,
   options: ReadWholeOptions,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const { maxBytes, tooLong, signal, leavesRest = false } = options;
+  const { maxBytes, tooLong, signal } = options;
   const whole = new ByteBuffer();
   if (body === null) return whole.take();
   const reader = body.getReader();
@@ -109,7 +101,6 @@ export async function readWhole(
     }
     return whole.take();
   } finally {
-    if (leavesRest) reader.releaseLock();
-    else void reader.cancel().catch(() => {}); // it has already failed
+    void reader.cancel().catch(() => {}); // it has already failed
   }
 }

@@ -11,12 +11,6 @@ interface HttpServerOptions {
   readonly log: Logger;
 }
 
-/**
- * How long a connection has to close after a body was refused. The rest of the body holds its descriptor,
- * and once it is given up, Deno reads all that still comes of it.
- */
-const CLOSE_MS = 1000;
-
 /** The pause between attempts to listen: nothing announces that descriptors are free again. */
 const RETRY_MS = 500;
 
@@ -48,23 +42,7 @@ export class HttpServer implements AsyncDisposable {
 
   #listen(port: number): Deno.HttpServer<Deno.NetAddr> {
     const { hostname, handler } = this.#options;
-    return Deno.serve(
-      { hostname, port, signal: this.#cut.signal, onListen() {} },
-      async (request, info) => {
-        const response = await handler(request, info);
-        if (response.status >= 400 && request.bodyUsed) {
-          this.#dropRest(request.body, info.completed);
-        }
-        return response;
-      },
-    );
-  }
-
-  /** Gives up the rest of a refused body once its response is sent and its connection closed. */
-  async #dropRest(rest: ReadableStream | null, sent: Promise<void>): Promise<void> {
-    await sent.catch(() => {}); // its client has gone
-    await pause(CLOSE_MS, this.#cut.signal).catch(() => {});
-    await rest?.cancel().catch(() => {}); // it was read
+    return Deno.serve({ hostname, port, signal: this.#cut.signal, onListen() {} }, handler);
   }
 
   /** Serves again whenever `Deno.serve()` has stopped. */

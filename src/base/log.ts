@@ -3,7 +3,6 @@
  *
  * @module
  */
-import { RateLimit } from "./rate_limit.ts";
 import { terminalSize, wordRows } from "./terminal.ts";
 
 /** The levels of a {@linkcode Logger}, from everything to nothing. */
@@ -94,13 +93,16 @@ const LINES_AT_ONCE = 20;
 
 /** Limits messages that a server or code can trigger at will. The next that passes says how many were dropped. */
 export function limitedLogger(log: Logger): Logger {
-  const limit = new RateLimit(LINES_PER_SECOND, LINES_AT_ONCE);
-  let omitted = 0;
+  let [left, since, omitted] = [LINES_AT_ONCE, performance.now(), 0];
   const at = (level: "info" | "warn" | "error") => (message: string): void => {
-    if (!limit.take()) {
+    const now = performance.now();
+    left = Math.min(LINES_AT_ONCE, left + (now - since) / 1000 * LINES_PER_SECOND);
+    since = now;
+    if (left < 1) {
       omitted++;
       return;
     }
+    left--;
     if (omitted > 0) log[level](`${omitted} messages before this one were omitted`);
     omitted = 0;
     log[level](message);

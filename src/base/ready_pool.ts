@@ -1,6 +1,5 @@
 import type { Logger } from "./log.ts";
 import { messageOf } from "./message_of.ts";
-import { isGranted } from "./permission.ts";
 import { pause, settledWithin } from "./signals.ts";
 
 /** Options of {@linkcode ReadyPool}. */
@@ -13,16 +12,12 @@ export interface ReadyPoolOptions<Item> {
   readonly isFit: (item: Item) => Promise<boolean>;
   /** Receives failures to start or end one. */
   readonly log: Logger;
-  /** The share of the machine's memory that is free; by default the system's figure. */
-  readonly freeMemory?: () => number;
 }
 
 /** The pause before the next start: an item that was just handed out has the machine to itself. */
 const HEAD_START_MS = 500;
 /** How often those that wait are looked at. */
 const CHECK_MS = 30_000;
-/** Nothing is started ahead while less of the memory is free, and below half of it nothing is kept. */
-const LEAST_FREE = 0.1;
 
 /** Keeps items ready that are slow to start. The caller that takes one owns it. */
 export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable {
@@ -50,7 +45,7 @@ export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable 
   /** Starts those that are missing, one after the other. */
   async fill(): Promise<void> {
     const { size, start } = this.#options;
-    while (this.#ready.length < size && this.#freeMemory() >= LEAST_FREE) {
+    while (this.#ready.length < size) {
       await pause(this.#takenAt + HEAD_START_MS - performance.now(), this.closed);
       const starting = this.#starting = start(this.closed);
       try {
@@ -125,9 +120,8 @@ export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable 
 
   /** Ends those that nobody should get any more. */
   async #check(): Promise<void> {
-    const isShort = this.#freeMemory() < LEAST_FREE / 2;
     for (const item of [...this.#ready]) {
-      if (!isShort && await this.#isFit(item)) continue;
+      if (await this.#isFit(item)) continue;
       const place = this.#ready.indexOf(item);
       if (place === -1) continue; // handed out meanwhile, and checked there
       this.#ready.splice(place, 1);
@@ -150,15 +144,4 @@ export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable 
     }).then(() => void this.#endings.delete(ending));
     this.#endings.add(ending);
   }
-
-  #freeMemory(): number {
-    return (this.#options.freeMemory ?? freeMemory)();
-  }
-}
-
-/** The share of the machine's memory that is available; 1 without the permission to ask. */
-function freeMemory(): number {
-  if (!isGranted({ name: "sys", kind: "systemMemoryInfo" })) return 1;
-  const { available, total } = Deno.systemMemoryInfo();
-  return available / total;
 }

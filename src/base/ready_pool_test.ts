@@ -27,7 +27,6 @@ function poolOf(options: Partial<ReadyPoolOptions<Item>> & { readonly size: numb
     },
     isFit: ({ isFit }) => Promise.resolve(isFit),
     log: silentLogger,
-    freeMemory: () => 1,
     ...options,
   });
   return { pool, started, take: () => pool.take({ waits: false }) };
@@ -84,22 +83,6 @@ Deno.test("ReadyPool tries a start that failed again when somebody asks", async 
 
   await until("there is one", () => starts === 2);
   assertEquals((await pool.take({ waits: true }))?.number, 9);
-});
-
-Deno.test("ReadyPool starts nothing while memory is short, and gives up what it has", async () => {
-  let free = 0.09;
-  const { pool, started, take } = poolOf({ size: 2, freeMemory: () => free });
-  await using _ = pool;
-  await pool.fill();
-  assertEquals(started.length, 0);
-  free = 0.2;
-  await pool.fill();
-  free = 0.04;
-
-  pool.keep();
-
-  await until("they have ended", () => started.every(({ isEnded }) => isEnded));
-  assertEquals([started.length, await take()], [2, undefined]);
 });
 
 Deno.test("Disposing ReadyPool ends the one that is being started, for its waiter, too", async () => {

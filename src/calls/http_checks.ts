@@ -5,8 +5,7 @@
  */
 
 import { Deadline } from "../base/deadline.ts";
-import { abortable, anySignal } from "../base/signals.ts";
-import { checkJson, JsonLimitError, type JsonLimits } from "../json/measure.ts";
+import { checkJson, JsonLimitError } from "../json/measure.ts";
 import { readWhole } from "../base/bytes.ts";
 import { LOOPBACK_HOSTS, sameToken } from "../base/tokens.ts";
 
@@ -24,9 +23,6 @@ export const MAX_VALUES = 250_000;
 
 /** The time limit for a body to arrive. */
 export const BODY_TIMEOUT_MS = 60_000;
-
-/** Bodies up to this size are read in one piece. */
-const SMALL_BODY = 1 << 16;
 
 /** Refuses requests of web pages: those with an origin, and those for another host, as after DNS rebinding. */
 export function refusePages(request: Request): void {
@@ -56,11 +52,11 @@ function requireJson(request: Request): void {
 export async function readJsonBody(
   request: Request,
   maxBytes: number,
-  limits: JsonLimits = { maxValues: MAX_VALUES },
+  maxValues: number = MAX_VALUES,
 ): Promise<string> {
   const body = await readBody(request, maxBytes);
   try {
-    checkJson(body, limits);
+    checkJson(body, maxValues);
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
     throw new Refused(413, `Cannot accept the body: ${error.message}`);
@@ -75,18 +71,9 @@ async function readBody(request: Request, maxBytes: number): Promise<Uint8Array>
   if (declared !== undefined && declared > maxBytes) throw tooLarge(maxBytes);
   if (request.body === null) return new Uint8Array();
   using deadline = new Deadline(BODY_TIMEOUT_MS);
-  const signal = anySignal(deadline.signal);
-  if (declared !== undefined && declared <= SMALL_BODY) {
-    // Faster, but it cannot be cancelled: a large body that never arrives whole would be kept for as
-    // long as its connection.
-    return await abortable(request.bytes(), signal).catch((error) => {
-      throw unread(error, signal);
-    });
-  }
-  const tooLong = () => tooLarge(maxBytes);
-  const options = { maxBytes, tooLong, signal, leavesRest: true };
+  const options = { maxBytes, tooLong: () => tooLarge(maxBytes), signal: deadline.signal };
   return await readWhole(request.body, options).catch((error) => {
-    throw unread(error, signal);
+    throw deadline.passed ? tooSlow() : unread(error);
   });
 }
 
@@ -97,8 +84,7 @@ export function declaredLength({ headers }: Request): number | undefined {
 }
 
 /** Why a body was not read. Where reading fails, its sender has gone. */
-function unread(error: unknown, deadline: AbortSignal): Refused {
-  if (deadline.aborted) return tooSlow();
+function unread(error: unknown): Refused {
   return error instanceof Refused
     ? error
     : new Refused(400, "The body is cut off", { cause: error });

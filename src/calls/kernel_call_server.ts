@@ -1,12 +1,12 @@
 import { joinBytes } from "../base/bytes.ts";
 import { acceptAll } from "../base/http_server.ts";
-import { Mutex, Semaphore } from "../base/mutex.ts";
-import { pause, settledWithin } from "../base/signals.ts";
+import { Semaphore } from "../base/mutex.ts";
+import { settledWithin } from "../base/signals.ts";
 import { beginWork } from "../base/stalls.ts";
 import { type ByteStream, SocketStream } from "../base/streams.ts";
 import { randomToken, sameToken } from "../base/tokens.ts";
 import { measureJson } from "../json/measure.ts";
-import { BODY_TIMEOUT_MS, MAX_VALUES, Refused, tooLarge, tooSlow } from "./http_checks.ts";
+import { MAX_VALUES, Refused, tooLarge } from "./http_checks.ts";
 import { type CallHead, parseHead, refusedText } from "./wire.ts";
 
 /** Options of {@linkcode KernelCallServer}. */
@@ -17,8 +17,6 @@ export interface KernelCallServerOptions {
   readonly maxBodyBytes: number;
   /** The maximum number of concurrent streams; 192 by default. */
   readonly maxStreams?: number;
-  /** How long a call's first line may take, in milliseconds; 10 s by default. */
-  readonly headTimeoutMs?: number;
   /** The token of a kernel that is already running. */
   readonly token?: string | undefined;
 }
@@ -41,7 +39,6 @@ export const LOST = new DOMException("The connection to the caller was lost", "A
 const MAX_STREAMS = 192;
 /** How many streams beyond the maximum get a refusal; further ones are closed. */
 const REFUSED_STREAMS = 32;
-const HEAD_TIMEOUT_MS = 10_000;
 /** How long disposal waits for calls that are being answered. */
 const FAREWELL_MS = 2000;
 
@@ -200,12 +197,11 @@ class CallStream {
 
   /** Answers calls while they arrive. A refusal that it returns ends the stream. */
   async #answerAll(): Promise<Refused | undefined> {
-    const { headTimeoutMs = HEAD_TIMEOUT_MS } = this.#options;
     const parts = { ...this.#options, incoming: this.#incoming, outgoing: this.#outgoing };
     try {
       do {
         this.#kept = false;
-        const line = await this.#incoming.line(headTimeoutMs);
+        const line = await this.#incoming.line();
         if (line === undefined) return undefined;
         const head = parseHead(line);
         if (!this.#options.isToken(head.token)) throw new Refused(401, "Wrong token");
@@ -256,7 +252,7 @@ class ServedCall implements IncomingCall, Disposable {
     const { size } = this.head;
     if (size > maxBodyBytes) throw tooLarge(maxBodyBytes);
     using _body = await memory.forBody(size, this.signal);
-    const body = await incoming.bytes(size, BODY_TIMEOUT_MS).catch((error) => {
+    const body = await incoming.bytes(size).catch((error) => {
       if (!(error instanceof Refused)) this.abandon(LOST);
       throw error;
     });
@@ -350,13 +346,15 @@ class Outgoing {
 /** The longest first line of a call, in bytes. */
 export const MAX_HEAD = 4096;
 const LINE_FEED = 10;
-/** The limits on reading input that is discarded. */
+/** The limit on reading input that is discarded. */
 const DISCARD_BYTES = 2 ** 28;
-const DISCARD_MS = 5000;
 
 const NOTHING = new Uint8Array(0);
 
-/** Reads input from a stream: no more than asked for, and for a limited time. */
+/**
+ * Reads input from a stream: no more than asked for. There is no time limit: code that is slow keeps one of its
+ * own streams.
+ */
 class Incoming {
   readonly #stream: ByteStream;
   #rest: Uint8Array = NOTHING;
@@ -378,8 +376,7 @@ class Incoming {
   }
 
   /** Reads a line; `undefined` if none arrives. */
-  async line(timeoutMs: number): Promise<Uint8Array | undefined> {
-    using limit = new Limit(timeoutMs);
+  async line(): Promise<Uint8Array | undefined> {
     for (let line = NOTHING;;) {
       const end = this.#rest.indexOf(LINE_FEED);
       const part = this.#take(end === -1 ? this.#rest.length : end);
@@ -391,34 +388,28 @@ class Incoming {
         this.#take(1);
         return line;
       }
-      const more = await limit.of(this.more());
-      if (more === true) continue;
+      if (await this.more()) continue;
       if (line.length === 0) return undefined;
-      if (more === LATE) throw new Refused(408, "The call arrived too slowly");
       throw cutOff();
     }
   }
 
   /** Reads exactly `size` bytes. */
-  async bytes(size: number, timeoutMs: number): Promise<Uint8Array> {
+  async bytes(size: number): Promise<Uint8Array> {
     if (this.#rest.length >= size) return this.#take(size);
-    using limit = new Limit(timeoutMs);
     const whole = new Uint8Array(size);
     for (let length = 0;;) {
       const part = this.#take(size - length);
       whole.set(part, length);
       length += part.length;
       if (length === size) return whole;
-      const more = await limit.of(this.more());
-      if (more === LATE) throw tooSlow();
-      if (!more) throw cutOff();
+      if (!await this.more()) throw cutOff();
     }
   }
 
   /** Reads and drops input until the other side ends the stream. */
   async discard(): Promise<void> {
-    using limit = new Limit(DISCARD_MS);
-    for (let size = 0; size < DISCARD_BYTES && await limit.of(this.more()) === true;) {
+    for (let size = 0; size < DISCARD_BYTES && await this.more();) {
       size += this.#take(Infinity).length;
     }
   }
@@ -444,32 +435,6 @@ function cutOff(): Error {
   return new Error("The stream ended in the middle of a call");
 }
 
-const LATE = Symbol("late");
-
-/** A time limit that starts with the first wait. */
-class Limit implements Disposable {
-  readonly #passed = Promise.withResolvers<typeof LATE>();
-  readonly #ms: number;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-
-  constructor(ms: number) {
-    this.#ms = ms;
-  }
-
-  /** Waits for a promise, or until the time is up. */
-  of<T>(promise: Promise<T>): Promise<T | typeof LATE> {
-    this.#timer ??= setTimeout(() => {
-      // First read the bytes that arrived while this process was busy.
-      this.#timer = setTimeout(() => this.#passed.resolve(LATE));
-    }, this.#ms);
-    return Promise.race([promise, this.#passed.promise]);
-  }
-
-  [Symbol.dispose](): void {
-    clearTimeout(this.#timer);
-  }
-}
-
 /** Smaller bodies and requests are not counted: the number of streams limits them. */
 const SMALL_BODY = 1 << 16;
 const SMALL_REQUEST = 1 << 20;
@@ -490,7 +455,6 @@ class CallMemory {
   readonly #bodies = new Semaphore(BODIES);
   readonly #requests = new Semaphore(REQUESTS);
   readonly #answers = new Semaphore(ANSWERS);
-  readonly #turns = new Mutex();
 
   /** Waits until a body may be read. */
   async forBody(length: number, signal: AbortSignal): Promise<Disposable> {
@@ -504,11 +468,7 @@ class CallMemory {
     if (values > MAX_VALUES) throw new Refused(413, `The body has more than ${MAX_VALUES} values`);
     const cost = body.length * PER_BYTE + values * PER_VALUE;
     if (cost <= SMALL_REQUEST) return FREE;
-    using taken = new DisposableStack();
-    taken.use(await this.#requests.acquire(signal, cost));
-    using _turn = await this.#turns.acquire(signal);
-    await pause(1, signal); // no two are parsed in one turn of the event loop
-    return taken.move();
+    return await this.#requests.acquire(signal, cost);
   }
 
   /** Takes the memory of an answer, until the code in the kernel has read it. */

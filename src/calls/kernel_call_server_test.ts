@@ -8,7 +8,6 @@ import {
   type KernelCallServerOptions,
   MAX_HEAD,
 } from "./kernel_call_server.ts";
-import { FakeTime } from "../../tests/support/fake_time.ts";
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -219,19 +218,6 @@ for (const leave of ["closes", "half-closes"]) {
   });
 }
 
-Deno.test("A15: KernelCallServer cuts off calls that do not come, and serves the others meanwhile", async () => {
-  await using door = new Door({ headTimeoutMs: 3000 }); // the others have as much, however busy this is
-  const slow = await Promise.all(Array.from({ length: 100 }, () => door.connect()));
-  for (const [n, connection] of slow.entries()) {
-    if (n % 2 === 0) await door.send(connection, '{"token":"');
-  }
-  assertEquals(await door.call("1"), '["run","1"]');
-  const answers = await Promise.all(slow.map(readAll));
-  for (const connection of slow) connection.close();
-  assertEquals(answers.filter((answer) => /too slowly/.test(answer)).length, 50);
-  assertEquals(answers.filter((answer) => answer === "").length, 50, "nothing was asked, nor said");
-});
-
 Deno.test("KernelCallServer drops a stream that is only kept, for a new one", async () => {
   await using door = new Door({ maxStreams: 1 });
   using kept = await door.connect();
@@ -239,18 +225,6 @@ Deno.test("KernelCallServer drops a stream that is only kept, for a new one", as
   assertEquals(await readLine(kept), '["run","1"]');
   assertEquals(await door.call("2"), '["run","2"]');
   assertEquals(await readAll(kept), "");
-});
-
-Deno.test("KernelCallServer keeps a stream between two calls for longer than a call may take to begin", async () => {
-  using time = new FakeTime();
-  await using door = new Door();
-  using kept = await door.connect();
-  for (const body of ["1", "2"]) {
-    await door.send(kept, callOf(body));
-    assertEquals(await readLine(kept), `["run","${body}"]`);
-    assertEquals(await door.call("3"), '["run","3"]'); // after which the first stream is waited for
-    time.advance(60_000);
-  }
 });
 
 Deno.test("KernelCallServer refuses streams above its limit", async () => {

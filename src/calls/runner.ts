@@ -26,7 +26,7 @@ import { presentSettings } from "../mcp/launch.ts";
 import { type ServerParams, type VariableLookup, variableLookup } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
-import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
+import { callEvents, ServerEvents, serverHooks } from "../servers/events.ts";
 import { StartApproval } from "../servers/start_approval.ts";
 import { McpPool } from "../servers/pool.ts";
 import { ResultShapes } from "../servers/shapes.ts";
@@ -112,16 +112,16 @@ export class ToolRunner implements AsyncDisposable {
     const gate = new ApprovalGate(policy, this.channel, this.#consents);
     const { events, elicitations } = this;
     const changes = this.#changes;
-    const messages = new ServerMessages({
+    const hooked = {
       events,
       changes,
       elicitations,
       gate,
-      questionEnded: (question) => this.questionEnded(question),
+      questionEnded: (question: EndedQuestion) => this.questionEnded(question),
       sampling,
       roots,
       log,
-    });
+    };
     this.#starts = new StartApproval({
       registry,
       workspace,
@@ -138,10 +138,10 @@ export class ToolRunner implements AsyncDisposable {
       approveStart: (serverName, params, signal) =>
         this.#starts.approveStart(serverName, params, signal),
       isAdmitted: (serverName, params) => this.#starts.isAdmitted(serverName, params),
-      hooks: (serverName) => messages.hooks(serverName),
+      hooks: (serverName) => serverHooks(serverName, hooked),
     });
     this.starting = this.#pool.starting;
-    const observers: CallObserver[] = [new CallSpans(), new CallEvents(events)];
+    const observers: CallObserver[] = [new CallSpans(), callEvents(events)];
     if (this.#trail !== undefined) observers.unshift(this.#trail);
     this.#shapes = workspace === undefined ? undefined : new ResultShapes(workspace, log);
     if (this.#shapes !== undefined) observers.push(this.#shapes);

@@ -12,7 +12,7 @@ import { z } from "zod";
 import type { ApprovalCall } from "../approval/request.ts";
 import { ToolCallError, type ToolErrorType } from "../base/errors.ts";
 import { type ExactObject, parseExact, sealObject, stringifyExact } from "../json/exact.ts";
-import { checkJson, JsonLimitError, type JsonLimits } from "../json/measure.ts";
+import { checkJson, JsonLimitError } from "../json/measure.ts";
 import { problemLines } from "../json/problems.ts";
 import type { ToolProgress } from "../mcp/hooks.ts";
 import { CATALOG_METHODS, checkCatalogParams } from "../mcp/catalog.ts";
@@ -98,7 +98,6 @@ export function parseRunRequest(body: Uint8Array): RunRequest {
   const { server, tool, arguments: args, timeout_ms, progress = false } = parse(
     runRequest,
     body,
-    RUN_LIMITS,
   );
   const call = { serverName: server, toolName: tool, arguments: sealed(args) };
   return { call, timeoutMs: timeout_ms, progress };
@@ -113,7 +112,7 @@ export interface CatalogRequest {
 
 /** Reads the body of a `catalog`. */
 export function parseCatalogRequest(body: Uint8Array): CatalogRequest {
-  const { server, method, params, timeout_ms } = parse(catalogRequest, body, LIMITS);
+  const { server, method, params, timeout_ms } = parse(catalogRequest, body);
   const call = { serverName: server, method, params: checkCatalogParams(method, params) };
   return { call, timeoutMs: timeout_ms };
 }
@@ -125,7 +124,7 @@ export function progressLine({ progress, total, message }: ToolProgress): string
 
 /** Reads the body of an `approve`, which is only for shell commands. */
 export function parseApproveRequest(body: Uint8Array): ApprovalCall {
-  const { kind, arguments: args } = parse(approveRequest, body, LIMITS);
+  const { kind, arguments: args } = parse(approveRequest, body);
   return { kind, serverName: "ipybox", toolName: kind, arguments: sealed(args) };
 }
 
@@ -172,15 +171,10 @@ export function wireError(error: unknown): WireError {
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** These bodies are validated name by name, so they must be small. */
-const LIMITS: JsonLimits = { maxValues: 2000, maxNames: 200 };
-/** Arguments of tools can be large tables. */
-const RUN_LIMITS: JsonLimits = { maxValues: MAX_VALUES, maxNames: 100_000 };
-
-function parse<T>(schema: z.ZodType<T>, body: Uint8Array, limits: JsonLimits): T {
+function parse<T>(schema: z.ZodType<T>, body: Uint8Array): T {
   let value: unknown;
   try {
-    checkJson(body, limits);
+    checkJson(body, MAX_VALUES);
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
     throw new TypeError(`Cannot accept the body: ${error.message}`, { cause: error });

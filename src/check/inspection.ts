@@ -101,7 +101,7 @@ export function parseInspection(
   answer: string,
 ): { inspection: Inspection } | { syntax: BadSyntax } | undefined {
   if (answer.length > MAX_ANSWER) return undefined;
-  checkJson(new TextEncoder().encode(answer), { maxValues: MAX_VALUES });
+  checkJson(new TextEncoder().encode(answer), MAX_VALUES);
   const json: unknown = JSON.parse(answer);
   const bad = syntax.safeParse(json);
   if (bad.success) return { syntax: { file: bad.data.file, ...bad.data.syntax } };

@@ -226,7 +226,7 @@ export class LanguageServer implements Disposable {
   }
 
   #receive(body: Uint8Array): void {
-    checkJson(body, { maxValues: MAX_VALUES });
+    checkJson(body, MAX_VALUES);
     const { id, method, params, result, error } = message.parse(
       JSON.parse(new TextDecoder().decode(body)),
     );

@@ -89,10 +89,9 @@ export interface CodeExecutorOptions {
   callTimeoutMs?: number;
   /**
    * The time limit for an MCP server to start and answer, in milliseconds, unless its parameters
-   * set one. The time in which a package runner such as `npx` downloads it does not count, where
-   * that can be observed.
+   * set one.
    *
-   * @default {60000}
+   * @default {60000} 180000 for `npx`, `uvx` and the like, which may have to download it
    */
   connectTimeoutMs?: number;
   /**

@@ -28,9 +28,8 @@ export interface ExecutorPoolOptions {
  * is handed out once, unused.
  *
  * The pool hands out only executors whose kernel answers, and replaces those whose kernel died. Half a
- * second after handing one out, it starts the next, one at a time. It keeps none while less than a
- * twentieth of the machine's memory is free (if Deno's permission `sys=systemMemoryInfo` lets it see
- * that). Disposing it ends the executors that were not handed out.
+ * second after handing one out, it starts the next, one at a time. Disposing it ends the executors that
+ * were not handed out.
  *
  * When something that `start` depends on changes, such as servers, start another pool and dispose this one.
  *
@@ -61,7 +60,7 @@ export class ExecutorPool implements AsyncDisposable {
    * Starts the executors.
    *
    * @param options The size, and how to start an executor.
-   * @returns The pool, which is full unless memory is short.
+   * @returns The pool, which is full.
    * @throws {RangeError} `size` is not a whole number above 0.
    * @throws {unknown} What `start` throws.
    */

@@ -55,30 +55,18 @@ const { rawJSON, isRawJSON } = JSON as typeof JSON & SourceTextAccess;
 /** Matches every text with a number that a double would spell differently, and some others. */
 const UNUSUAL_NUMBER = /-0|\d[.eE]|\d{16}/;
 
-/** The deepest nesting of any JSON. */
-const MAX_NESTING = 2000;
 /** The deepest nesting of arguments. Deeper ones cause stack overflows on one of the two sides. */
 const MAX_DEPTH = 200;
 
 /** Parses JSON without losing how numbers are spelled, faster than `JSON.parse()` with a function. */
 export function parseExact(text: string): ExactJson {
   const value = parseJson(text);
-  if (text.length > MAX_NESTING && nestsDeeper(value, MAX_NESTING)) {
-    throw new SyntaxError("JSON nests too deeply");
-  }
   return UNUSUAL_NUMBER.test(text) ? readJson(text, exactNumber) : value;
 }
 
 function exactNumber(source: string): ExactJson {
   const number = Number(source);
   return String(number) === source ? number : rawJSON(source);
-}
-
-function nestsDeeper(value: ExactJson, depth: number): boolean {
-  if (typeof value !== "object" || value === null) return false;
-  if (depth === 0) return true;
-  const inner = isExactList(value) ? value : Object.values(value);
-  return inner.some((each) => nestsDeeper(each, depth - 1));
 }
 
 /** Makes an exact value from a value that `JSON.stringify()` accepts, with `bigint`s as integers. */

@@ -2,18 +2,8 @@
 export interface JsonMeasure {
   /** The number of values and names, or slightly more. */
   readonly values: number;
-  /** How many of these are names. */
-  readonly names: number;
   /** The nesting depth. */
   readonly depth: number;
-}
-
-/** The limits of a JSON text to parse. */
-export interface JsonLimits {
-  /** The most values and names. */
-  readonly maxValues: number;
-  /** The most names, which take longer than other values; by default `maxValues`. */
-  readonly maxNames?: number;
 }
 
 /** A JSON text would take too much time and memory to parse. */
@@ -25,13 +15,12 @@ export class JsonLimitError extends Error {
 const MAX_DEPTH = 500;
 
 /** The meaning of a byte. */
-const OTHER = 0, SEPARATOR = 1, OPEN = 2, CLOSE = 3, QUOTE = 4, BACKSLASH = 5, COLON = 6;
+const OTHER = 0, SEPARATOR = 1, OPEN = 2, CLOSE = 3, QUOTE = 4, BACKSLASH = 5;
 
 const MEANINGS = new Uint8Array(256);
 for (const byte of [0x5b, 0x7b]) MEANINGS[byte] = OPEN; // [ {
 for (const byte of [0x5d, 0x7d]) MEANINGS[byte] = CLOSE; // ] }
-MEANINGS[0x2c] = SEPARATOR;
-MEANINGS[0x3a] = COLON;
+for (const byte of [0x2c, 0x3a]) MEANINGS[byte] = SEPARATOR; // , :
 MEANINGS[0x22] = QUOTE;
 MEANINGS[0x5c] = BACKSLASH;
 
@@ -43,7 +32,7 @@ MEANINGS[0x5c] = BACKSLASH;
  * error, and everything before it was measured.
  */
 export function measureJson(json: Uint8Array): JsonMeasure {
-  let [values, names, depth, open, inString] = [1, 0, 0, 0, false];
+  let [values, depth, open, inString] = [1, 0, 0, false];
   for (let at = 0; at < json.length; at++) {
     const meaning = MEANINGS[json[at]!];
     if (meaning === OTHER) continue;
@@ -52,22 +41,17 @@ export function measureJson(json: Uint8Array): JsonMeasure {
       else if (meaning === QUOTE) inString = false;
     } else if (meaning === QUOTE) inString = true;
     else if (meaning === SEPARATOR) values++;
-    else if (meaning === COLON) {
-      values++;
-      names++;
-    } else if (meaning === OPEN) {
+    else if (meaning === OPEN) {
       values++;
       if (++open > depth) depth = open;
     } else if (meaning === CLOSE) open--;
   }
-  return { values, names, depth };
+  return { values, depth };
 }
 
-/** Checks a JSON text before it is parsed. */
-export function checkJson(json: Uint8Array, limits: JsonLimits): void {
-  const { maxValues, maxNames = maxValues } = limits;
-  const { values, names, depth } = measureJson(json);
+/** Checks a JSON text before it is parsed: the number of its values and names, and its depth. */
+export function checkJson(json: Uint8Array, maxValues: number): void {
+  const { values, depth } = measureJson(json);
   if (values > maxValues) throw new JsonLimitError(`it has more than ${maxValues} values`);
-  if (names > maxNames) throw new JsonLimitError(`it has more than ${maxNames} names`);
   if (depth > MAX_DEPTH) throw new JsonLimitError(`it nests more than ${MAX_DEPTH} levels deep`);
 }

@@ -26,8 +26,8 @@ Deno.test("measureJson() counts no fewer values than there are, and few more", (
 
 Deno.test("checkJson() refuses too many values, and too deep ones", () => {
   const bytes = encoder.encode(`[${"[],".repeat(1000)}1]`);
-  checkJson(bytes, { maxValues: 2100 });
-  assertThrows(() => checkJson(bytes, { maxValues: 1000 }), JsonLimitError, "1000 values");
+  checkJson(bytes, 2100);
+  assertThrows(() => checkJson(bytes, 1000), JsonLimitError, "1000 values");
   const deep = encoder.encode("[".repeat(2001));
-  assertThrows(() => checkJson(deep, { maxValues: 1e6 }), JsonLimitError, "levels deep");
+  assertThrows(() => checkJson(deep, 1e6), JsonLimitError, "levels deep");
 });

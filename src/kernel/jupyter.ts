@@ -112,8 +112,6 @@ function messageOf(request: RequestContent, session: string): IMessage {
 
 /** The limit on a message's values: parsing more blocks the event loop, and takes too much memory. */
 const MAX_VALUES = 250_000;
-/** The limit on names in objects, which take several times as long. A chart has a few per point. */
-const MAX_NAMES = 50_000;
 /** The limit on a header's values. */
 const MAX_HEADER_VALUES = 1000;
 
@@ -174,7 +172,7 @@ const decoder = new TextDecoder();
 
 function parseJson(bytes: Uint8Array, maxValues: number): unknown {
   beginWork(`a message of a kernel (${bytes.length} bytes)`);
-  checkJson(bytes, { maxValues, maxNames: MAX_NAMES });
+  checkJson(bytes, maxValues);
   return JSON.parse(decoder.decode(bytes));
 }
 

@@ -10,7 +10,7 @@ import { hostEnv, isGranted } from "../base/permission.ts";
 import { abortable } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import type { Carrier, Seen, StartCommand } from "../placement/carrier.ts";
-import { ManagedProcess, SERVER_MARK } from "../process/managed_process.ts";
+import { ManagedProcess } from "../process/managed_process.ts";
 import { hostPath, programOf, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
@@ -113,15 +113,11 @@ function environment(): Record<string, string> {
   return home === undefined ? {} : { HOME: home };
 }
 
-/**
- * The same, with a `PATH` that has no programs of executed code. A session there may outlive this
- * process, also if that is an MCP server, with which all ends that has its mark.
- */
+/** The same, with a `PATH` that has no programs of executed code. */
 export async function trustedEnvironment(
   untrusted: readonly string[],
 ): Promise<Record<string, string>> {
-  const { [SERVER_MARK]: _, ...env } = environment();
-  return { ...env, PATH: await trustedPath(hostPath(), untrusted) };
+  return { ...environment(), PATH: await trustedPath(hostPath(), untrusted) };
 }
 
 /** Finds a program that the user must have installed. */

@@ -106,10 +106,10 @@ async function connectStdio(
   const { log, hooks, workspace, settingsFiles, commandLine } = options;
   await using stack = new AsyncDisposableStack();
   using attempt = new Attempt(serverName, params, options);
-  let state = () => "is still starting";
+  const state = `MCP server "${serverName}" is still starting (limit: ${attempt.seconds} s)`;
   let said = () => "";
   using _slow = new Deadline(SLOW_MS, {
-    onPassed: () => log.info(`MCP server "${serverName}" ${state()}: ${commandLine}${said()}`),
+    onPassed: () => log.info(`${state}: ${commandLine}${said()}`),
   });
   const launching = launchStdio(serverName, params, {
     workspace,
@@ -129,11 +129,6 @@ async function connectStdio(
   });
   limitBacklog(transport, (error) => transport.fail(error));
   said = () => lastLines(transport.stderrTail);
-  using fetch = new PackageFetch(launch.command, () => transport.pid, attempt.deadline);
-  state = () =>
-    fetch.underWay
-      ? `is starting; ${basename(launch.command)} may be downloading its package`
-      : `is still starting (limit: ${attempt.seconds} s)`;
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
@@ -225,11 +220,10 @@ async function connectHttp(
   const session = await openSession(serverName, url, params, options);
   using _paused = attempt.deadline.pauseWhilePending(session === undefined ? [] : [session]);
   const fetch = session?.fetch ?? exactFetch;
-  const reconnectionScheduler = scheduleRetry;
   for (const type of transportTypes(url, params)) {
     const transport = type === "sse"
       ? new SSEClientTransport(url, { requestInit, fetch })
-      : new StreamableHTTPClientTransport(url, { requestInit, fetch, reconnectionScheduler });
+      : new StreamableHTTPClientTransport(url, { requestInit, fetch });
     limitBacklog(transport, (error) => {
       log.warn(`MCP server "${serverName}" is disconnected: ${error.message}`);
       transport.close().catch((error) => log.error(`${serverName}: ${error}`));
@@ -270,6 +264,18 @@ async function openSession(
   return await OAuthSession.open({ ...where, params: oauth ?? {}, login });
 }
 
+/** How long a server may take to start. */
+const CONNECT_MS = 60_000;
+/** The same for one that may have to be downloaded first. */
+const DOWNLOAD_MS = 180_000;
+
+/** Programs that download a server if necessary, and then run it. */
+const RUNNERS: ReadonlySet<string> = new Set(["npm", "npx", "uv", "uvx", "docker", "podman"]);
+
+function isDownloaded(params: ServerParams): boolean {
+  return "command" in params && RUNNERS.has(basename(params.command));
+}
+
 /** One or more attempts to connect that share a time limit. */
 class Attempt implements Disposable {
   /** The time limit, which pauses while a person logs in. */
@@ -280,10 +286,10 @@ class Attempt implements Disposable {
   readonly #serverName: string;
 
   constructor(serverName: string, params: ServerParams, options: SessionConnectOptions) {
-    const connectTimeoutMs = params.connectTimeoutMs ?? options.connectTimeoutMs ?? 60_000;
     this.#serverName = serverName;
     this.#options = options;
-    this.deadline = new Deadline(connectTimeoutMs);
+    const given = params.connectTimeoutMs ?? options.connectTimeoutMs;
+    this.deadline = new Deadline(given ?? (isDownloaded(params) ? DOWNLOAD_MS : CONNECT_MS));
     this.signal = anySignal(this.deadline.signal, options.signal);
   }
 
@@ -365,79 +371,4 @@ function networkReasonOf(error: unknown): string {
   if (error instanceof Error && error.cause instanceof Error) return networkReasonOf(error.cause);
   // The full URL may contain a secret; the caller's message has it without the query.
   return messageOf(error).replace(/^error sending request for url \(\S*\): /, "");
-}
-
-/** Programs that download a server if necessary and then start it as their child. */
-const RUNNERS: ReadonlySet<string> = new Set(["npm", "npx", "uv", "uvx"]);
-
-/** Polled because a process does not notify its parent of its own children. */
-const POLL_MS = 250;
-/** After this long without a child, a runner is no longer considered to be downloading. */
-const LONGEST_FETCH_MS = 600_000;
-
-/**
- * Excludes the time in which a package runner downloads a server from the server's time to start.
- *
- * The download has ended once the runner has a child. Where children cannot be seen, all of the
- * time counts: only Linux shows them, and Deno only to programs with all permissions.
- */
-class PackageFetch implements Disposable {
-  readonly #pid: () => number | null;
-  readonly #deadline: Deadline;
-  readonly #since: number = performance.now();
-  #timer: ReturnType<typeof setTimeout> | undefined;
-  #disposed = false;
-  #pause: Disposable | undefined;
-
-  constructor(command: string, pid: () => number | null, deadline: Deadline) {
-    this.#pid = pid;
-    this.#deadline = deadline;
-    const isSeen = Deno.build.os === "linux" && mayRead("/proc");
-    if (isSeen && RUNNERS.has(basename(command))) this.#look();
-  }
-
-  /** Whether the server may be being downloaded. A runner also has no child while it looks into its cache. */
-  get underWay(): boolean {
-    return this.#pause !== undefined;
-  }
-
-  [Symbol.dispose](): void {
-    this.#disposed = true;
-    clearTimeout(this.#timer);
-  }
-
-  async #look(): Promise<void> {
-    const pid = this.#pid();
-    const waits = performance.now() - this.#since < LONGEST_FETCH_MS;
-    const fetches = waits && pid !== null && await isChildless(pid);
-    if (this.#disposed) return;
-    if (fetches) this.#pause ??= this.#deadline.pause();
-    else {
-      this.#pause?.[Symbol.dispose]();
-      this.#pause = undefined;
-    }
-    if (waits) this.#timer = setTimeout(() => this.#look(), POLL_MS);
-  }
-}
-
-/** Whether a process runs and has no child. */
-async function isChildless(pid: number): Promise<boolean> {
-  const tasks = `/proc/${pid}/task`;
-  try {
-    for await (const { name } of Deno.readDir(tasks)) {
-      if (await Deno.readTextFile(`${tasks}/${name}/children`) !== "") return false;
-    }
-    return true;
-  } catch {
-    return false; // it has ended, or may not be read
-  }
-}
-
-/** The SDK forgets some of its timers, which would keep this process alive. */
-const LONGEST_RETRY_MS = 60_000;
-
-/** Delays reopening a stream, but no longer than reasonable, whatever the server requests. */
-function scheduleRetry(retry: () => void, delayMs: number): () => void {
-  const timer = setTimeout(retry, Math.min(delayMs, LONGEST_RETRY_MS));
-  return () => clearTimeout(timer);
 }

@@ -24,7 +24,7 @@ const STREAMS: readonly (readonly [sent: string, read: string])[] = [
   ["id: 7\ndata: \n\n", "id: 7\ndata: \n\n"],
   ['data: {\ndata:  "a"\ndata: :1}\n\n', 'data: {"a":1}\n\n'],
   [": hello\nother: 1\nretry: 500\n\n\n\n", "retry: 500\n\n"],
-  ["retry: 0\n\nretry: 0x\n\n", "retry: 250\n\n"],
+  ["retry: 0\n\nretry: 0x\n\nretry: 3600000\n\n", "retry: 250\n\nretry: 60000\n\n"],
   ['\ufeffdata: "é\ufeff"\n\n', 'data: "é\ufeff"\n\n'],
   ["dat: 1\ndataa: 1\n data: 1\nDATA: 1\n\n", ""],
   ["data: not whole\n", ""],

@@ -80,6 +80,8 @@ async function read(
 
 /** A server that ends its stream and requests an immediate reconnection would keep the host busy. */
 const MIN_RETRY_MS = 250;
+/** The SDK forgets some of its timers, which keep this process alive. */
+const MAX_RETRY_MS = 60_000;
 
 const encoder = new TextEncoder();
 
@@ -92,7 +94,7 @@ export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
     const parser = createParser({
       maxBufferSize: MAX_MESSAGE_BYTES,
       onEvent: (event) => write(eventText(event, request)),
-      onRetry: (ms) => write(`retry: ${Math.max(MIN_RETRY_MS, ms)}\n\n`),
+      onRetry: (ms) => write(`retry: ${Math.min(Math.max(MIN_RETRY_MS, ms), MAX_RETRY_MS)}\n\n`),
       onError: ({ type }) => {
         if (type === "max-buffer-size-exceeded") throw tooLong(); // other lines are ignored
       },

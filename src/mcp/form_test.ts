@@ -35,16 +35,12 @@ Deno.test("parseForm() reads each kind of field that servers may ask for", () =>
 });
 
 Deno.test("parseForm() refuses what is no form", () => {
-  const many = Object.fromEntries(
-    Array.from({ length: 101 }, (_, at) => [at, { type: "boolean" }]),
-  );
   for (
     const schema of [
       undefined,
       {},
       { type: "object", properties: { a: { type: "object", properties: {} } } },
       { type: "object", properties: { a: { $ref: "https://example.org" } } },
-      { type: "object", properties: many },
     ]
   ) {
     assertEquals(parseForm(schema), undefined);

@@ -220,9 +220,16 @@ export async function presentSettings(
 ): Promise<string[]> {
   const present: string[] = [];
   for (const [name, params] of servers) {
-    const file = "command" in params ? fileOf(name, params, workspace) : undefined;
-    if (file === undefined || !isInside(file, resolve(workspace))) continue;
-    if (await isPlainFile(file) && await isReliable(file, workspace)) present.push(file);
+    if (!("command" in params)) continue;
+    try {
+      const file = settingsFileOf(wantedSandbox(name, params), workspace);
+      if (file === undefined || !isInside(file, resolve(workspace))) continue;
+      if (!await isPlainFile(file)) continue;
+      await reliablePath(file, { workspace, what: "sandbox settings" });
+      present.push(file);
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error; // reported when the server is started
+    }
   }
   return present;
 }
@@ -244,26 +251,6 @@ async function requireTrusted(
     `Cannot start MCP server "${serverName}": executed code can write to ${settings}. Move ` +
       "these settings to .ipybox/ or out of the workspace, or restart with the server registered",
   );
-}
-
-/** Whether no link leads to a file. If one does, starting the server reports it. */
-async function isReliable(file: string, workspace: string): Promise<boolean> {
-  try {
-    await reliablePath(file, { workspace, what: "sandbox settings" });
-    return true;
-  } catch (error) {
-    if (error instanceof ConfigError) return false;
-    throw error;
-  }
-}
-
-function fileOf(name: string, params: StdioServerParams, workspace: string): string | undefined {
-  try {
-    return settingsFileOf(wantedSandbox(name, params), workspace);
-  } catch (error) {
-    if (error instanceof ConfigError) return undefined; // reported when the server is started
-    throw error;
-  }
 }
 
 /** The parts of a command line of `srt`, the sandbox runtime. */

@@ -15,11 +15,6 @@ export const MAX_MESSAGE_BYTES: number = 64 * 2 ** 20;
 /** The most values and names in a message: three bytes such as `[],` become dozens of bytes of memory. */
 const MAX_VALUES = 1_000_000;
 
-/** Checks the size of a message while it arrives. */
-export function checkSize(bytes: number, maxBytes: number = MAX_MESSAGE_BYTES): void {
-  if (bytes > maxBytes) throw tooLong(maxBytes);
-}
-
 /** The error for a message that is too large. */
 export function tooLong(maxBytes: number = MAX_MESSAGE_BYTES): UnusableMessageError {
   return new UnusableMessageError(`An MCP server sent a message of more than ${maxBytes} bytes`);
@@ -29,7 +24,7 @@ export function tooLong(maxBytes: number = MAX_MESSAGE_BYTES): UnusableMessageEr
 export function checkMessage(message: Uint8Array): void {
   beginWork(`a message of an MCP server (${message.length} bytes)`);
   try {
-    checkJson(message, { maxValues: MAX_VALUES });
+    checkJson(message, MAX_VALUES);
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
     const what = `An MCP server sent a message that cannot be accepted: ${error.message}`;
@@ -95,7 +90,8 @@ export function responseText(result: unknown): string {
 }
 
 /**
- * The text of a message for the SDK's own parser. An answer that is not JSON becomes an error for the
+ * The text of a message for the SDK's own parser, written anew as V8 can misread names with escapes: see
+ * {@linkcode parseJson}. An answer that is not JSON becomes an error for the
  * request that it names, or else for the one that it answers.
  */
 export function textForSdk(

@@ -49,7 +49,7 @@ export interface StdioServerParams {
   /**
    * The time limit for starting it, in milliseconds.
    *
-   * @default the limit of the program that starts it: 60 seconds
+   * @default the limit of the program that starts it: 60 seconds, or 180 for `npx`, `uvx` and the like
    */
   connectTimeoutMs?: number;
   /**

@@ -1,5 +1,4 @@
 import { isRecord } from "../json/exact.ts";
-import { checkJson, JsonLimitError } from "../json/measure.ts";
 import { z } from "zod";
 
 /** A person's answer to a server's question. */
@@ -49,40 +48,21 @@ export interface UrlQuestion {
 /** A server's question to a person. */
 export type ElicitationQuestion = FormQuestion | UrlQuestion;
 
-/** More than a person would read. */
-const MAX_MESSAGE = 10_000;
-const MAX_FORM = 250_000;
-/** As much as browsers and servers take. */
-const MAX_URL = 8192;
-
-/** Values take more memory than their text, and the schema is kept until the answer. */
-const MAX_FORM_VALUES = 15_000;
-
-function isTooLarge(schema: unknown): boolean {
-  const text = JSON.stringify(schema) ?? "";
-  if (text.length > MAX_FORM) return true;
-  try {
-    checkJson(new TextEncoder().encode(text), { maxValues: MAX_FORM_VALUES });
-    return false;
-  } catch (error) {
-    if (error instanceof JsonLimitError) return true;
-    throw error;
-  }
-}
+/** More characters than a person would read. The question is kept until the answer. */
+const MAX_QUESTION = 250_000;
 
 /** Parses a server's question, or returns why it cannot be asked. */
 export function parseElicitation(
   params: Readonly<Record<string, unknown>>,
 ): ElicitationQuestion | string {
+  if (JSON.stringify(params).length > MAX_QUESTION) return "it is too large";
   const { mode = "form", message, requestedSchema, url } = params;
-  if (typeof message !== "string" || message.length > MAX_MESSAGE) return "its message is too long";
+  if (typeof message !== "string") return "it has no message";
   if (mode === "form") {
-    if (isTooLarge(requestedSchema)) return "its form is too large";
     const fields = parseForm(requestedSchema);
     if (fields === undefined) return "its schema does not describe a form";
     return { kind: "form", message, fields, schema: requestedSchema };
   }
-  if (typeof url === "string" && url.length > MAX_URL) return "its URL is too long";
   const address = typeof url === "string" ? URL.parse(url) : null;
   if (address === null || !["http:", "https:"].includes(address.protocol)) {
     return "its URL is neither http nor https";
@@ -175,23 +155,17 @@ export type FormField = TextField | NumberField | BooleanField | ChoiceField | C
 /** A value in the answer to a form. */
 export type FormValue = string | number | boolean | readonly string[];
 
-/** More than a person would read about one field and its options. */
-const MAX_DESCRIPTION = 10_000;
-const MAX_TITLE = 1000;
-const MAX_OPTIONS = 1000;
-
-const label = z.string().max(MAX_TITLE);
 /** Text that is returned unchanged: some clients display it unescaped. */
-const plain = label.regex(/^[^\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]*$/u);
-const titled = z.array(z.object({ const: plain, title: label.optional() })).max(MAX_OPTIONS);
+const plain = z.string().regex(/^[^\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]*$/u);
+const titled = z.array(z.object({ const: plain, title: z.string().optional() }));
 const choices = {
-  enum: z.array(plain).max(MAX_OPTIONS).optional(),
-  enumNames: z.array(label).optional(),
+  enum: z.array(plain).optional(),
+  enumNames: z.array(z.string()).optional(),
   oneOf: titled.optional(),
 } as const;
 const base = {
-  title: label.optional(),
-  description: z.string().max(MAX_DESCRIPTION).optional(),
+  title: z.string().optional(),
+  description: z.string().optional(),
 } as const;
 const count = z.int().nonnegative().optional();
 
@@ -218,7 +192,7 @@ const property = z.discriminatedUnion("type", [
     ...base,
     minItems: count,
     maxItems: count,
-    items: z.object({ enum: z.array(plain).max(MAX_OPTIONS).optional(), anyOf: titled.optional() }),
+    items: z.object({ enum: z.array(plain).optional(), anyOf: titled.optional() }),
     default: z.array(z.string()).optional(),
   }),
 ]);
@@ -263,24 +237,13 @@ const formSchema = z.object({
   required: z.array(z.string()).default([]),
 });
 
-/** More than a person would fill in. */
-const MAX_FIELDS = 100;
-const MAX_ALL_OPTIONS = 2000;
-
-/** Parses the schema of a form; `undefined` if it is not one or too large. */
+/** Parses the schema of a form; `undefined` if it is not one. */
 export function parseForm(schema: unknown): readonly FormField[] | undefined {
-  const given = isRecord(schema) && isRecord(schema.properties) ? schema.properties : {};
-  if (Object.keys(given).length > MAX_FIELDS) return undefined;
   const parsed = formSchema.safeParse(schema).data;
   if (parsed === undefined) return undefined;
   const properties = Object.entries(parsed.properties);
   const required = new Set(parsed.required);
-  const fields = properties.map(([name, inner]) => field(name, inner, required.has(name)));
-  const options = fields.reduce(
-    (sum, field) => sum + ("options" in field ? field.options.length : 0),
-    0,
-  );
-  return options > MAX_ALL_OPTIONS ? undefined : fields;
+  return properties.map(([name, inner]) => field(name, inner, required.has(name)));
 }
 
 function field(name: string, inner: z.infer<typeof property>, required: boolean): FormField {

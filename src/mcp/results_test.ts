@@ -1,4 +1,5 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
+import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
 import { stringifyExact } from "../json/exact.ts";
 import { messageOf, parseToolResult, responseOf } from "./results.ts";
@@ -62,9 +63,17 @@ Deno.test("parseToolResult() refuses what is no tool's result", () => {
   }
 });
 
-Deno.test("messageOf() shows the first of the SDK's issues, and parses no longer text of a server", () => {
+const shape = z.object({ tools: z.array(z.object({ name: z.string(), size: z.number() })) });
+
+Deno.test("messageOf() gives the first of the SDK's issues, and any message in one line", () => {
+  const { error } = shape.safeParse({ tools: [{ name: 1, size: "x" }] });
+  const first = "tools/0/name: Invalid input: expected string, received number (and 1 more)";
+  assertEquals(
+    messageOf(new Error(`Invalid result for x: ${error?.message}`)),
+    `Invalid result for x: ${first}`,
+  );
+  assertEquals(messageOf(new Error("one\n  two [ {x} ]")), "one two [ {x} ]");
   const issue = JSON.stringify({ path: ["a", 0], message: "wrong" });
-  assertEquals(messageOf(new Error(`Bad: [${issue},${issue}]`)), "Bad: a/0: wrong (and 1 more)");
-  const text = `[${Array(10_000).fill(issue).join(",")}]`;
+  const text = `[${Array(10_000).fill(issue).join(",")}]`; // longer than any of the SDK's
   assertEquals(messageOf(new Error(text)), `${text.slice(0, 300)}…`);
 });

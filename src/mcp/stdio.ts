@@ -1,29 +1,20 @@
 import { ByteBuffer } from "../base/bytes.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
-import { mayRead } from "../base/permission.ts";
 import { settledWithin, turn } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
-import {
-  ManagedProcess,
-  type ManagedProcessOptions,
-  SERVER_MARK,
-} from "../process/managed_process.ts";
+import { ManagedProcess, type ManagedProcessOptions } from "../process/managed_process.ts";
 import {
   checkMessage,
-  checkSize,
   MAX_MESSAGE_BYTES,
   parseLine,
   type RequestId,
+  tooLong,
   UnusableMessageError,
 } from "./message.ts";
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
 
 /** Options of {@linkcode StdioTransport}. */
-interface StdioTransportOptions
-  extends Omit<ManagedProcessOptions, "inputGraceMs" | "termGraceMs"> {
-  /** The largest message to accept, in bytes; 64 MiB by default. */
-  maxMessageBytes?: number;
-}
+type StdioTransportOptions = Omit<ManagedProcessOptions, "inputGraceMs" | "termGraceMs">;
 
 /** The time limit for a server to exit after its stdin is closed. */
 const INPUT_GRACE_MS = 500;
@@ -51,8 +42,6 @@ export class StdioTransport implements Transport {
   #reading: Promise<void> | undefined;
   #failure: Error | undefined;
   #closed = false;
-  #swept: Promise<void> | undefined;
-  readonly #mark: string = crypto.randomUUID();
 
   /** @param options What {@linkcode start} starts. */
   constructor(options: StdioTransportOptions) {
@@ -81,7 +70,6 @@ export class StdioTransport implements Transport {
     try {
       const process = ManagedProcess.spawn({
         ...this.#options,
-        env: { ...this.#options.env, [SERVER_MARK]: this.#mark },
         inputGraceMs: INPUT_GRACE_MS,
         termGraceMs: TERM_GRACE_MS,
       });
@@ -112,7 +100,6 @@ export class StdioTransport implements Transport {
     if (this.#process === undefined) return;
     await this.#process.stop();
     await this.#reading;
-    await (this.#swept ??= killOrphans(this.#mark));
   }
 
   /** Sends SIGTERM immediately, for a server that never answered and so has nothing to finish. */
@@ -146,7 +133,7 @@ export class StdioTransport implements Transport {
   }
 
   async #read(pipes: ByteStream): Promise<void> {
-    const lines = new LineSplitter(this.#options.maxMessageBytes);
+    const lines = new LineSplitter();
     try {
       for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
         let isLater = false;
@@ -194,12 +181,7 @@ export class StdioTransport implements Transport {
 
 /** Splits chunks into lines, in linear time. */
 class LineSplitter {
-  readonly #maxBytes: number;
   readonly #begun = new ByteBuffer();
-
-  constructor(maxBytes: number = MAX_MESSAGE_BYTES) {
-    this.#maxBytes = maxBytes;
-  }
 
   /** Throwing ends the connection: the message's reader must not keep waiting. */
   *push(chunk: Uint8Array): Generator<Uint8Array> {
@@ -213,62 +195,7 @@ class LineSplitter {
   }
 
   #begin(part: Uint8Array): void {
-    checkSize(this.#begun.length + part.length, this.#maxBytes);
+    if (this.#begun.length + part.length > MAX_MESSAGE_BYTES) throw tooLong();
     this.#begun.add(part);
-  }
-}
-
-/** The time limit for the search, since a server may start processes faster than they are found. */
-const LONGEST_MS = 2000;
-
-/** The time that killed processes get to exit before the next search. */
-const ROUND_MS = 5;
-
-/**
- * Kills the processes that a server left behind, even in other process groups, and waits for their
- * exit, because they may still write. They are found by an environment variable, which processes
- * inherit unless they remove it.
- *
- * Works only where `/proc` exists and Deno's permissions allow it. A server in the sandbox leaves
- * no processes behind.
- */
-async function killOrphans(mark: string): Promise<void> {
-  if (Deno.build.os !== "linux") return;
-  for (const start = performance.now(); performance.now() - start < LONGEST_MS;) {
-    const pids = await findMarked(`${SERVER_MARK}=${mark}`);
-    if (pids.length === 0) return;
-    for (const pid of pids) kill(pid);
-    await new Promise((resolve) => setTimeout(resolve, ROUND_MS));
-  }
-}
-
-async function findMarked(mark: string): Promise<number[]> {
-  if (!mayRead("/proc")) return [];
-  const found: number[] = [];
-  try {
-    for await (const { name } of Deno.readDir("/proc")) {
-      if (/^\d+$/.test(name) && await hasMark(name, mark)) found.push(Number(name));
-    }
-  } catch {
-    return []; // not permitted
-  }
-  return found;
-}
-
-async function hasMark(pid: string, mark: string): Promise<boolean> {
-  try {
-    const environment = await Deno.readTextFile(`/proc/${pid}/environ`);
-    return environment.split("\0").includes(mark); // a zombie has none
-  } catch (error) {
-    if (error instanceof Deno.errors.NotCapable) throw error;
-    return false; // it has ended, or is another user's
-  }
-}
-
-function kill(pid: number): void {
-  try {
-    Deno.kill(pid, "SIGKILL");
-  } catch {
-    // it has ended, or Deno's permissions do not allow it
   }
 }

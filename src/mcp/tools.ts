@@ -127,12 +127,9 @@ function wrapped<Message extends JSONRPCMessage>(message: Message): Message {
 
 /** The questions that a server asks before it returns a result. */
 function wrapQuestions(requests: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  const entries = Object.entries(requests).slice(0, MAX_QUESTIONS);
+  const entries = Object.entries(requests);
   return Object.fromEntries(entries.map(([key, request]) => [key, wrapQuestion(request)]));
 }
-
-/** More than a person would answer for one result. The server gets no answers to the rest. */
-const MAX_QUESTIONS = 100;
 
 // Tools that run as tasks (protocol version 2025-11-25): the call returns a handle, and a second
 // request waits for the result.

@@ -42,9 +42,6 @@ export interface ManagedProcessOptions {
   termGraceMs?: number;
 }
 
-/** Marks the processes that an MCP server starts: they end with it, even in other process groups. */
-export const SERVER_MARK = "IPYBOX_MCP_SERVER";
-
 /** How long to wait for remaining output after the process has ended. */
 const DRAIN_MS = 250;
 

@@ -1,4 +1,3 @@
-import { RateLimit } from "../base/rate_limit.ts";
 import { settledWithin } from "../base/signals.ts";
 import type { Logger } from "../base/log.ts";
 
@@ -7,9 +6,8 @@ type Renew = (serverName: string) => Promise<void>;
 
 /** How long calls and cells wait for the update of a server's API. */
 const PATIENCE_MS = 5000;
-/** How often the API of one server is updated: servers may report changes without end. */
-const RENEWALS_PER_SECOND = 0.5;
-const RENEWALS_AT_ONCE = 20;
+/** How often the API of one server is updated in a row: some servers report a change for each list. */
+const MAX_IN_A_ROW = 2;
 
 /** Updates the Python APIs of servers that report changed tools. */
 export class ToolChanges implements AsyncDisposable {
@@ -18,7 +16,6 @@ export class ToolChanges implements AsyncDisposable {
   /** The servers that have ever reported a change: their lists depend on their state. */
   readonly #changeable = new Set<string>();
   readonly #renewals = new Map<string, Promise<void>>();
-  readonly #limits = new Map<string, RateLimit>();
   #renew: Renew | undefined;
 
   constructor(log: Logger) {
@@ -78,9 +75,8 @@ export class ToolChanges implements AsyncDisposable {
   }
 
   async #follow(serverName: string, renew: Renew): Promise<void> {
-    while (
-      this.#renew === renew && this.#changed.has(serverName) && this.#limit(serverName).take()
-    ) {
+    for (let row = 0; row < MAX_IN_A_ROW; row++) {
+      if (this.#renew !== renew || !this.#changed.has(serverName)) return;
       this.#changed.delete(serverName); // a later report is another change
       try {
         await renew(serverName);
@@ -89,12 +85,5 @@ export class ToolChanges implements AsyncDisposable {
         this.#log.warn(`Cannot update the API of MCP server "${serverName}": ${error}`);
       }
     }
-  }
-
-  #limit(serverName: string): RateLimit {
-    return this.#limits.getOrInsertComputed(
-      serverName,
-      () => new RateLimit(RENEWALS_PER_SECOND, RENEWALS_AT_ONCE),
-    );
   }
 }

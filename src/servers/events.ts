@@ -1,10 +1,10 @@
 import type { ApprovalGate } from "../approval/gate.ts";
-import type { CallObserver, ObservedCall } from "../approval/observed_call.ts";
+import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalCall, ApprovalKind } from "../approval/request.ts";
 import type { Logger } from "../base/log.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ServerHooks } from "../mcp/hooks.ts";
-import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/questions.ts";
+import type { ElicitationQuestion } from "../mcp/questions.ts";
 import type { ToolChanges } from "./changes.ts";
 import {
   declined,
@@ -167,35 +167,21 @@ export class ServerEvents {
 }
 
 /** Forwards the beginning and the end of each call to the application. */
-export class CallEvents implements CallObserver {
-  readonly #events: ServerEvents;
-
-  constructor(events: ServerEvents) {
-    this.#events = events;
-  }
-
-  begun({ id: callId, call: { kind, serverName, toolName } }: Readonly<ObservedCall>): void {
-    this.#events.tellCall({ type: "call_started", callId, kind, serverName, toolName });
-  }
-
-  ended(call: Readonly<ObservedCall>): void {
-    const { id: callId, status = "error", durationMs = 0, waitMs } = call;
-    const { decision, by, reason } = call.decision ?? {};
-    this.#events.tellCall({
-      type: "call_ended",
-      callId,
-      decision,
-      by,
-      reason,
-      status,
-      durationMs,
-      waitMs,
-    });
-  }
+export function callEvents(events: ServerEvents): CallObserver {
+  return {
+    begun({ id: callId, call: { kind, serverName, toolName } }) {
+      events.tellCall({ type: "call_started", callId, kind, serverName, toolName });
+    },
+    ended({ id: callId, decision: decided, status = "error", durationMs = 0, waitMs }) {
+      const { decision, by, reason } = decided ?? {};
+      const type = "call_ended";
+      events.tellCall({ type, callId, decision, by, reason, status, durationMs, waitMs });
+    },
+  };
 }
 
-/** Options of {@linkcode ServerMessages}. */
-interface ServerMessagesOptions {
+/** Options of {@linkcode serverHooks}. */
+interface ServerHooksOptions {
   readonly sampling: ServerHooks["sample"];
   readonly roots: ServerHooks["roots"];
   /** Receives logs and changed tools. */
@@ -212,53 +198,37 @@ interface ServerMessagesOptions {
   readonly log: Logger;
 }
 
-/** Forwards what servers report and ask, to the application and to the person who answers. */
-export class ServerMessages {
-  readonly #options: ServerMessagesOptions;
-
-  constructor(options: ServerMessagesOptions) {
-    this.#options = options;
-  }
-
-  /** The callbacks of a connection to a server. */
-  hooks(serverName: string): ServerHooks {
-    const { events, changes, sampling, roots } = this.#options;
-    return {
-      sample: sampling,
-      roots,
-      elicit: (question, signal) => this.#elicit(serverName, question, signal),
-      onLog: (message) => {
-        const callId = events.onlyCall(serverName);
-        events.tell({ type: "log", serverName, callId, ...message });
-      },
-      onStarted: () => changes.started(serverName),
-      onToolsChanged: () => {
-        changes.add(serverName);
-        events.tell({ type: "tools_changed", serverName });
-      },
-    };
-  }
-
-  /** Asks a server's question, unless the policy denies it. */
-  async #elicit(
-    serverName: string,
-    question: ElicitationQuestion,
-    signal: AbortSignal,
-  ): Promise<ElicitationAnswer> {
-    const { events, elicitations, gate, log, questionEnded } = this.#options;
-    const source = { serverName, callId: events.onlyCall(serverName) };
-    const call = questionCall(source, question);
-    const time = new Date();
-    const denial = gate.judge(call);
-    const { answer, end } = denial === undefined
-      ? await elicitations.ask(source, question, signal)
-      : declined("policy", denial.reason ?? "Denied by the approval policy");
-    if (end.reason !== undefined) {
-      log.debug(`No answer to a question from MCP server "${serverName}": ${end.reason}`);
-    }
-    questionEnded({ ...call, ...end, kind: "elicitation", arguments: notedArguments(call), time });
-    return answer;
-  }
+/** Forwards what a server reports and asks, to the application and to the person who answers. */
+export function serverHooks(serverName: string, options: ServerHooksOptions): ServerHooks {
+  const { events, changes, sampling, roots, elicitations, gate, log, questionEnded } = options;
+  return {
+    sample: sampling,
+    roots,
+    elicit: async (question, signal) => {
+      const source = { serverName, callId: events.onlyCall(serverName) };
+      const call = questionCall(source, question);
+      const time = new Date();
+      const denial = gate.judge(call);
+      const { answer, end } = denial === undefined
+        ? await elicitations.ask(source, question, signal)
+        : declined("policy", denial.reason ?? "Denied by the approval policy");
+      if (end.reason !== undefined) {
+        log.debug(`No answer to a question from MCP server "${serverName}": ${end.reason}`);
+      }
+      const noted = { ...call, kind: "elicitation", arguments: notedArguments(call) } as const;
+      questionEnded({ ...noted, ...end, time });
+      return answer;
+    },
+    onLog: (message) => {
+      const callId = events.onlyCall(serverName);
+      events.tell({ type: "log", serverName, callId, ...message });
+    },
+    onStarted: () => changes.started(serverName),
+    onToolsChanged: () => {
+      changes.add(serverName);
+      events.tell({ type: "tools_changed", serverName });
+    },
+  };
 }
 
 /** The arguments that are recorded: of a URL only the origin, as the rest may be a one-time link. */

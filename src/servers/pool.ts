@@ -1,7 +1,7 @@
 import { McpConnectionError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
-import { type Logger, silentLogger } from "../base/log.ts";
+import { limitedLogger, type Logger, silentLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
-import { abortable, anySignal, LinkedSignal, pause } from "../base/signals.ts";
+import { abortable, anySignal, LinkedSignal } from "../base/signals.ts";
 import type { ExactObject } from "../json/exact.ts";
 import { explainLogin, ForgottenSessionError, startFailure } from "../mcp/start_errors.ts";
 import type { CatalogMethod } from "../mcp/catalog.ts";
@@ -49,7 +49,7 @@ const IDLE_MS = 60 * 60_000;
 /**
  * The connections to MCP servers: one for each server, opened by its first request.
  *
- * The next request restarts a server that died, with an increasing delay if it keeps dying.
+ * The next request restarts a server that died.
  */
 export class McpPool implements AsyncDisposable {
   /** Counts the requests that wait for the start of their server. */
@@ -66,7 +66,7 @@ export class McpPool implements AsyncDisposable {
     const { registry, log = silentLogger } = options;
     this.#options = options;
     this.#registry = registry;
-    this.#log = log;
+    this.#log = limitedLogger(log); // code can have a broken server started at will
   }
 
   /** Starts or reaches a server that is about to be registered, as its calls would. */
@@ -340,12 +340,7 @@ interface PooledServerOptions {
   readonly idleMs: number;
 }
 
-/** A connection that lasted this long worked: reconnect without delay. */
-const STABLE_MS = 10_000;
-const FIRST_DELAY_MS = 200;
-const LONGEST_DELAY_MS = 10_000;
-
-/** One server: its connection, its failures and its users. */
+/** One server: its connection and its users. */
 class PooledServer implements AsyncDisposable {
   /** How the server is started or reached. */
   readonly params: ServerParams;
@@ -360,8 +355,6 @@ class PooledServer implements AsyncDisposable {
   readonly #watched = new Set<Promise<void>>();
   #current: Promise<McpConnection> | undefined;
   #connected: McpConnection | undefined;
-  #failures = 0;
-  #notBefore = 0;
 
   constructor(options: PooledServerOptions) {
     this.#options = options;
@@ -438,7 +431,6 @@ class PooledServer implements AsyncDisposable {
 
   async #start(): Promise<McpConnection> {
     const { serverName, params, connect } = this.#options;
-    await pause(this.#notBefore - performance.now(), this.#ended.signal);
     const { connectMcp } = await import("../mcp/connect.ts"); // large, and many sessions need none
     return await connectMcp(serverName, params, { ...connect, signal: this.#ended.signal });
   }
@@ -460,11 +452,8 @@ class PooledServer implements AsyncDisposable {
   }
 
   async #watch(connection: McpConnection, current: Promise<McpConnection>): Promise<void> {
-    const since = performance.now();
     if (this.#current === current) this.#connected = connection;
     await connection.closed;
-    if (performance.now() - since > STABLE_MS) this.#failures = 0;
-    else if (this.#current === current) this.#delayNext();
     if (this.#current === current) this.#forget();
     await connection[Symbol.asyncDispose]();
   }
@@ -474,13 +463,6 @@ class PooledServer implements AsyncDisposable {
     if (!this.#ended.signal.aborted && error instanceof Error) {
       this.#options.connect.log?.warn(error.message);
     }
-    this.#delayNext();
     if (this.#current === current) this.#forget();
-  }
-
-  #delayNext(): void {
-    const delay = Math.min(FIRST_DELAY_MS * 2 ** this.#failures, LONGEST_DELAY_MS);
-    this.#failures++;
-    this.#notBefore = performance.now() + delay;
   }
 }

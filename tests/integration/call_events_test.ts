@@ -161,18 +161,6 @@ Deno.test("progress, logs and changed tools are events, with the call's id", asy
   assertEquals(events.length, 3);
 });
 
-Deno.test("a server of the newer era tells when its tools change", async () => {
-  await using http = await startHttpServer(fixtureServer("sdk_v2_http_server.ts"), /^\d+\n/);
-  const servers = { modern: { url: `http://127.0.0.1:${http.port}/mcp` } };
-  await using server = await start({ servers });
-  await until(async () => {
-    await server.runner.run("modern", "grow"); // again, in case nobody listened yet
-    return server.runner.changedServers.includes("modern");
-  });
-  const tools = await server.runner.listTools("modern");
-  assert(JSON.stringify(tools).includes('"grown"'));
-});
-
 Deno.test("a server of the newer era tells of progress and logs", async () => {
   await using http = await startHttpServer(fixtureServer("sdk_v2_http_server.ts"), /^\d+\n/);
   const servers = { modern: { url: `http://127.0.0.1:${http.port}/mcp` } };

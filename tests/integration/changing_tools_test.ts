@@ -124,16 +124,17 @@ define("new_three")`,
     assert(schema.includes("new_three") && !schema.includes("evil"));
   });
 
-  await step("a server that reports changes without end is followed now and then", async () => {
-    const started = performance.now();
-    const code = 'for i in range(30):\n    define(f"new_{i}")';
-    const { notes } = await run(executor, code);
-    assertMatch(
-      notes.join("\n"),
-      /^\[ipybox\] [^\n]* has new: (new_\d+, ){9}new_\d+ and \d+ more$/,
-    );
-    assert(performance.now() - started < 60_000);
-  });
+  await step(
+    "a server that changes with each call is followed, and many tools are told in short",
+    async () => {
+      const code = 'for i in range(12):\n    define(f"new_{i}")';
+      const { notes } = await run(executor, code);
+      assertMatch(
+        notes.join("\n"),
+        /^\[ipybox\] [^\n]* has new: (new_\d+, ){9}new_\d+ and \d+ more$/,
+      );
+    },
+  );
 });
 
 Deno.test("a remote server of the newer era is followed, too", async () => {

@@ -53,11 +53,6 @@ Deno.test("a form reaches the application, with its server, and the answer is ch
   assertEquals(await ask(runner, QUESTION), [{ action: "accept", content: { name: "Ada" } }]);
 });
 
-Deno.test("a question is declined when nobody listens", async () => {
-  await using runner = await start();
-  assertEquals(await ask(runner, QUESTION), [{ action: "decline" }]);
-});
-
 Deno.test("the audit log says how each question ended, and not what was answered", async () => {
   await using folder = await TempFolder.create();
   const workspace = folder.path;

@@ -97,54 +97,6 @@ for (const [name, send] of Object.entries(WAYS)) {
   });
 }
 
-/** Bodies whose data something beside it could hide from what measures it, each with a bomb in place of `BOMB`. */
-const HIDDEN: Readonly<Record<string, string[]>> = {
-  "behind a comment with a lone quote": [': "\ndata: BOMB\n\n'],
-  "behind a comment that ends with a backslash": [': "\\\ndata: BOMB\n\n'],
-  "behind a backslash at the end of a write": [': "\\', "\ndata: BOMB\n\n"],
-  "behind a line that ends with a carriage return": [': "\\\rdata: BOMB\n\n'],
-  "behind a name in pieces": [': "\r\nda', "ta", ": BOMB\r\n\r\n"],
-  "behind a byte order mark": ["\ufeffdata: BOMB\n\n"],
-  "over several lines": ['data: {"a":\n: "\ndata: BOMB\ndata: }\n\n'],
-};
-
-for (const [name, pieces] of Object.entries(HIDDEN)) {
-  Deno.test(`too many values in an event end its call ${name}`, async () => {
-    const send: Sent = (message) =>
-      message.includes("structuredContent")
-        ? events(
-          pieces.map((piece) =>
-            piece.replace("BOMB", () => message.replace('"bomb"', `[${"[],".repeat(1.2e6)}1]`))
-          ),
-        )
-        : WAYS.JSON!(message);
-    await using server = serve(send);
-    const url = `http://127.0.0.1:${server.addr.port}/mcp`;
-    await using connection = await connectMcp("exact", { url, protocol: "legacy" });
-    await assertRejects(
-      () => connection.callTool("any", sealObject({ json: '"bomb"' }), { timeoutMs: 20_000 }),
-      Error,
-      "more than 1000000 values",
-    );
-  });
-}
-
-Deno.test("nesting that is closed on a comment line counts", async () => {
-  const [open, close] = ["[".repeat(1500), "]".repeat(1500)];
-  const send: Sent = (message) =>
-    message.includes("structuredContent")
-      ? events([`data: ${open}\n: ${close}\ndata: ${open}${close}${close}\n\n`])
-      : WAYS.JSON!(message);
-  await using server = serve(send);
-  const url = `http://127.0.0.1:${server.addr.port}/mcp`;
-  await using connection = await connectMcp("exact", { url, protocol: "legacy" });
-  await assertRejects(
-    () => connection.callTool("any", sealObject({ json: '"deep"' }), { timeoutMs: 20_000 }),
-    Error,
-    "nests more than 500 levels deep",
-  );
-});
-
 Deno.test("what answers a GET is measured as events, whatever type it has", async () => {
   const ended = Promise.withResolvers<string>();
   const piece = encoder.encode("[],".repeat(20_000));

@@ -12,14 +12,7 @@ import { parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts"
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
-import {
-  fixtureServer,
-  freePort,
-  isAlive,
-  npmServer,
-  rawServer,
-  startHttpServer,
-} from "../support/mcp.ts";
+import { fixtureServer, freePort, npmServer, rawServer, startHttpServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { until } from "../support/wait.ts";
 
@@ -33,42 +26,6 @@ async function text(connection: McpConnection, tool: string, value: unknown = {}
 async function failure(call: Promise<unknown>): Promise<ToolCallError> {
   return await assertRejects(() => call, ToolCallError);
 }
-
-Deno.test("server-everything over stdio: all its tools, settled, and calls", async () => {
-  await using connection = await connectMcp("everything", npmServer("server-everything"));
-  const names = (await connection.listTools({ settleMs: 300 })).map(({ name }) => name);
-  assertEquals(names.length, 15);
-  assert(names.includes("simulate-research-query"), "it is added after the handshake");
-  assert(names.includes("trigger-elicitation-request"), "it needs a client that can be asked");
-  assertEquals(await text(connection, "get-sum", { a: 1, b: 2 }), "The sum of 1 and 2 is 3.");
-  assertMatch(await text(connection, "get-tiny-image"), /\|image\|/);
-  const weather = await connection.callTool(
-    "get-structured-content",
-    args({ location: "Chicago" }),
-  );
-  assertEquals(Object.keys(Object(weather.structuredContent)), [
-    "temperature",
-    "conditions",
-    "humidity",
-  ]);
-  assertEquals((await connection.callTool("get-sum", args({ a: "x", b: 2 }))).isError, true);
-});
-
-Deno.test("server-filesystem over stdio reads and refuses", async () => {
-  await using folder = await TempFolder.create();
-  await Deno.writeTextFile(`${folder.path}/a.txt`, "contents");
-  const params = npmServer("server-filesystem", folder.path);
-  await using connection = await connectMcp("files", params);
-  const result = await connection.callTool(
-    "read_text_file",
-    args({ path: `${folder.path}/a.txt` }),
-  );
-  assertEquals(result.structuredContent, { content: "contents" });
-  const refused = await connection.callTool("read_text_file", args({ path: "/etc/passwd" }));
-  assertEquals(refused.isError, true);
-  const tool = await connection.findTool("write_file");
-  assertEquals(tool?.annotations?.destructiveHint, true);
-});
 
 for (const [mode, path] of [["streamableHttp", "mcp"], ["sse", "sse"]] as const) {
   Deno.test(`server-everything over HTTP, ${mode}`, async () => {
@@ -163,11 +120,6 @@ Deno.test("a tool that is added late is there after settling, and found after a 
   assertEquals((await connection.findTool("late"))?.name, "late");
 });
 
-Deno.test("lines that are no messages do no harm", async () => {
-  await using connection = await connectMcp("raw", rawServer("garbage"));
-  assertEquals(await text(connection, "count"), "1");
-});
-
 Deno.test("an answer that is not JSON fails its call, and no other one", async () => {
   await using connection = await connectMcp("raw", rawServer());
   const slow = text(connection, "sleep", { ms: 1000 });
@@ -199,11 +151,6 @@ Deno.test("a server that does not list its tools in time is not waited for", asy
   const { type, message } = await assertRejects(() => connection.listTools(), ToolCallError);
   assertEquals(type, "server_unreachable");
   assertMatch(message, /"raw" did not list its tools within 3 s.* --connect-timeout SECONDS/);
-});
-
-Deno.test("a message of 30 MB arrives", async () => {
-  await using connection = await connectMcp("raw", rawServer());
-  assertEquals((await text(connection, "big", { size: 30_000_000 })).length, 30_000_000);
 });
 
 Deno.test("each way in which a call can fail has its own type", async () => {
@@ -363,17 +310,4 @@ Deno.test("nothing is started where parameters make no sense", async () => {
   await assertRejects(() => connectMcp("../x", rawServer("normal", journal)), TypeError);
   assertEquals(await Deno.readTextFile(journal), "");
   await Deno.remove(journal);
-});
-
-Deno.test("a stubborn server and what it has started are gone after the end", async () => {
-  await using folder = await TempFolder.create();
-  const journal = `${folder.path}/journal`;
-  {
-    await using connection = await connectMcp("raw", rawServer("stubborn", journal));
-    assertEquals(await text(connection, "count"), "1");
-  }
-  const pids = (await Deno.readTextFile(journal)).match(/(?<=start |child )\d+/g)?.map(Number) ??
-    [];
-  assertEquals(pids.length, 2);
-  for (const pid of pids) await until(async () => !await isAlive(pid));
 });

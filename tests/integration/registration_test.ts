@@ -258,17 +258,6 @@ Deno.test("CodeExecutor.registerServer() that fails leaves all as it was", async
   assertEquals(text, "1");
 });
 
-Deno.test("CodeExecutor.registerServer() keeps both of two servers registered at once", async () => {
-  await using test = await TestExecutor.start({ sandbox: false });
-  const { executor, workspace } = test;
-
-  const names = ["one", "two", "three"];
-  await Promise.all(names.map((name) => executor.registerServer(name, rawServer())));
-
-  const registry = JSON.parse(await Deno.readTextFile(`${workspace}/.ipybox/mcp.json`));
-  assertEquals(Object.keys(registry.mcpServers).sort(), names.toSorted());
-});
-
 Deno.test("CodeExecutor's servers option is for this executor only", async () => {
   await using test = await TestExecutor.start({ sandbox: false, servers: { raw: rawServer() } });
   const { executor, workspace } = test;

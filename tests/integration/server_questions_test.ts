@@ -257,25 +257,16 @@ browserTest(
   },
 );
 
-Deno.test("forms that nobody could read or fill in are declined without asking", async () => {
+Deno.test("a form that nobody could read is declined without asking", async () => {
   await using server = await start();
   let asked = 0;
   using _answerer = server.runner.elicitations.attach((request) => {
     asked++;
     request.cancel();
   });
-  const text = { type: "string" };
-  const many = (count: number, value: unknown) =>
-    Object.fromEntries(Array.from({ length: count }, (_, at) => [`f${at}`, value]));
-  const choice = { type: "string", enum: Array.from({ length: 900 }, (_, at) => `${at}`) };
-  for (
-    const requestedSchema of [
-      { type: "object", properties: many(101, text) },
-      { type: "object", properties: many(3, choice) },
-      { type: "object", properties: many(50, { ...text, description: "x".repeat(9000) }) },
-      { type: "object", properties: many(1, text), more: "x".repeat(300_000) },
-    ]
-  ) assertEquals(await question(server, { requestedSchema }), { action: "decline" });
+  const field = { type: "string", description: "x".repeat(300_000) };
+  const requestedSchema = { type: "object", properties: { field } };
+  assertEquals(await question(server, { requestedSchema }), { action: "decline" });
   assertEquals(asked, 0);
 });
 

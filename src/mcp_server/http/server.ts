@@ -3,7 +3,6 @@ import { HttpServer } from "../../base/http_server.ts";
 import { beginWork, watchStalls } from "../../base/stalls.ts";
 import { LOOPBACK_HOSTS } from "../../base/tokens.ts";
 import { declaredLength, readJsonBody, Refused } from "../../calls/http_checks.ts";
-import type { JsonLimits } from "../../json/measure.ts";
 import { parseJson } from "../../json/plain.ts";
 import type { ServerForOptions } from "../connection.ts";
 import { isLegacyRequest } from "../sdk.ts";
@@ -33,7 +32,7 @@ export interface HttpMcpServerOptions {
 /** The largest body. Code is sent in it, files are not. */
 const MAX_BODY_BYTES = 16 * 2 ** 20;
 /** Code is one string. The SDK blocks for dozens of microseconds for each name. */
-const MESSAGE_LIMITS: JsonLimits = { maxValues: 20_000, maxNames: 2000 };
+const MAX_VALUES = 20_000;
 /** The methods of MCP over streamable HTTP. */
 const METHODS: readonly string[] = ["POST", "GET", "DELETE"];
 
@@ -164,7 +163,7 @@ export class HttpMcpServer implements AsyncDisposable {
 }
 
 async function bodyOf(request: Request): Promise<unknown> {
-  const text = await readJsonBody(request, MAX_BODY_BYTES, MESSAGE_LIMITS);
+  const text = await readJsonBody(request, MAX_BODY_BYTES, MAX_VALUES);
   beginWork(`a request of a client (${text.length} characters)`);
   try {
     return parseJson(text);

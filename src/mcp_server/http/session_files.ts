@@ -129,7 +129,7 @@ function decoded(path: string): string {
 
 const MAX_UPLOAD_BYTES = 2 ** 30;
 
-/** Yields an upload's bytes. Unwanted ones are left unread, as in `readWhole()`. */
+/** Yields an upload's bytes, or cancels it. */
 export async function* uploadedPieces(
   body: ReadableStream<Uint8Array>,
 ): AsyncGenerator<Uint8Array> {
@@ -150,6 +150,6 @@ export async function* uploadedPieces(
       yield piece;
     }
   } finally {
-    reader.releaseLock();
+    void reader.cancel().catch(() => {}); // it has already failed
   }
 }

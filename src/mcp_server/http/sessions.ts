@@ -52,7 +52,7 @@ export interface HttpSessionsOptions {
   /**
    * How many unused sessions to keep ready for new clients, each with a folder and a running kernel.
    * They are replaced when the workspace's servers, their modules, its settings or its Python change,
-   * or when their kernel dies. While memory is short, none are kept. Cannot be combined with `durable`.
+   * or when their kernel dies. Cannot be combined with `durable`.
    *
    * @default {{ size: 0 }}
    */
