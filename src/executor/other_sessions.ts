@@ -1,4 +1,4 @@
-import type { OtherSessions, PendingCall } from "../approval/page/desk.ts";
+import type { PendingCall } from "../approval/page/desk.ts";
 import type { Logger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { CallJournal } from "../calls/journal.ts";
@@ -16,15 +16,14 @@ interface OwnSession {
 export async function callsOfOthers(
   workspace: string,
   { id: own, log }: OwnSession,
-): Promise<OtherSessions> {
+): Promise<PendingCall[]> {
   try {
     const sessions = await listSessions(workspace);
     const others = sessions.filter(({ id, status }) => id !== own && status !== undefined);
-    const calls = (await Promise.all(others.map((other) => waitingIn(other, log)))).flat();
-    return { sessions: [], calls };
+    return (await Promise.all(others.map((other) => waitingIn(other, log)))).flat();
   } catch (error) {
     log.debug(`Cannot show what waits in other sessions: ${messageOf(error)}`);
-    return { sessions: [], calls: [] };
+    return [];
   }
 }
 

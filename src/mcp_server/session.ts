@@ -184,12 +184,6 @@ export class Session implements AsyncDisposable {
     return await (await this.#prepared)?.executor.isReady() ?? false;
   }
 
-  /** The session's state, for the pages of other sessions. */
-  get state(): "starting" | "running" | "idle" {
-    if (this.#starting !== undefined) return "starting";
-    return this.#underWay.size > 0 ? "running" : "idle";
-  }
-
   /** The requests that wait for the user. */
   async waiting(): Promise<readonly WaitingRequest[]> {
     if (this.#running === undefined) return [];

@@ -16,9 +16,6 @@ export class Board {
   /** The requests that wait in other sessions, the oldest first; and whether there are more. */
   elsewhere = [];
   hasMoreElsewhere = false;
-  /** The other sessions of this one's owner, the oldest first; and whether there are more. */
-  sessions = [];
-  hasMoreSessions = false;
   /** The folder that the code works in; `null` where there is none. */
   workspace = null;
   /** `"connecting"`, `"open"`, `"lost"`, `"ended"` or `"closed"`. */
@@ -120,10 +117,8 @@ export class Board {
     }
   }
 
-  #takeElsewhere({ elsewhere, more, sessions, more_sessions: hasMoreSessions }) {
+  #takeElsewhere({ elsewhere, more }) {
     this.elsewhere = elsewhere;
     this.hasMoreElsewhere = more;
-    this.sessions = sessions;
-    this.hasMoreSessions = hasMoreSessions;
   }
 }

@@ -4,11 +4,8 @@
  * @module
  */
 import { byId, count, el } from "./dom.js";
-import { endingText, isQuestion, nameView, resultText, timeView } from "./request.js";
+import { endingText, nameView, resultText, timeView } from "./request.js";
 import { foreign } from "./visible.js";
-
-/** How much of the arguments a list shows. The request in view has all of them. */
-const EXCERPT = 120;
 
 /**
  * Shows both lists.
@@ -29,31 +26,11 @@ export function showLists(board, selected, onSelect) {
   showElsewhere(board);
 }
 
-/** Names other sessions and what waits there, where it cannot be decided from here. */
-function showElsewhere({ elsewhere, hasMoreElsewhere, sessions, hasMoreSessions }) {
-  byId("sessions").hidden = sessions.length === 0;
-  byId("sessions-more").hidden = !hasMoreSessions;
-  byId("sessions-list").replaceChildren(...sessions.map(sessionView));
+/** Names what waits in other sessions, where it cannot be decided from here. */
+function showElsewhere({ elsewhere, hasMoreElsewhere }) {
   byId("elsewhere").hidden = elsewhere.length === 0;
   byId("elsewhere-more").hidden = !hasMoreElsewhere;
   byId("elsewhere-list").replaceChildren(...elsewhere.map(elsewhereView));
-}
-
-const STATES = {
-  starting: "Its kernel starts",
-  running: "Code runs",
-  idle: "Idle",
-  away: "Waits for its client to come back",
-};
-
-function sessionView({ session, opened_at: openedAt, state, waiting }) {
-  const calls = waiting === 0 ? [] : [`; ${count(waiting, "request")} to decide`];
-  return el(
-    "li",
-    {},
-    el("span", { class: "name" }, session),
-    el("span", { class: "below" }, STATES[state], ...calls, "; opened ", timeView(openedAt)),
-  );
 }
 
 function elsewhereView(call) {
@@ -100,9 +77,7 @@ function fill(list, entries, selected, onSelect) {
 }
 
 function itemView(request, outcome, onSelect) {
-  const excerptView = foreign(excerpt(outcome?.arguments ?? contentOf(request)), {
-    class: "excerpt",
-  });
+  const excerptView = foreign(outcome?.excerpt ?? request.excerpt, { class: "excerpt" });
   const below = outcome === undefined ? [timeView(request.asked_at), " ", excerptView] : [
     el("span", { "data-result": outcome.result }, resultText(outcome)),
     " ",
@@ -120,12 +95,4 @@ function itemView(request, outcome, onSelect) {
   const item = el("li", {}, button);
   item.dataset.id = request.id;
   return item;
-}
-
-function contentOf(request) {
-  return isQuestion(request) ? request.question.message : request.tool_args;
-}
-
-function excerpt(text) {
-  return text.length <= EXCERPT ? text : `${text.slice(0, EXCERPT)} …`;
 }

@@ -2,7 +2,7 @@ import { cp } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import type { OtherSessions } from "../../approval/page/desk.ts";
+import type { PendingCall } from "../../approval/page/desk.ts";
 import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
 import { Deadline } from "../../base/deadline.ts";
@@ -136,7 +136,6 @@ interface Absent {
   readonly note: Note;
   /** Where its kernel runs, regardless of the current settings. */
   readonly placement: unknown;
-  readonly openedAt: Date;
   returning?: Promise<Entry | undefined>;
 }
 
@@ -157,7 +156,6 @@ interface Entry extends PooledSession {
   readonly place: SessionFolder;
   readonly owner: string;
   readonly isDefault: boolean;
-  readonly openedAt: Date;
   readonly closing: AbortController;
   /** How long it may be without use before it is closed. */
   readonly idle: Deadline;
@@ -221,8 +219,7 @@ export class SessionPool implements AsyncDisposable {
           .catch((error) => log?.error(`Session ${id} did not end: ${error}`));
         continue;
       }
-      const { placement, startedAt } = record;
-      this.#absent.set(id, { note, placement, openedAt: new Date(startedAt) });
+      this.#absent.set(id, { note, placement: record.placement });
       this.#count(note.owner, 1);
       const isNeeded = await CallJournal.waitingIn(folderOf(durableId))
         .then((calls) => calls.length > 0, () => true); // continuing it reports the error
@@ -340,7 +337,7 @@ export class SessionPool implements AsyncDisposable {
         await this.#create(known ?? crypto.randomUUID(), note, absent);
       const { id, session } = created;
       session.begin();
-      const entry = this.#entry(note, created, absent?.openedAt ?? new Date());
+      const entry = this.#entry(note, created);
       this.#entries.set(id, entry);
       this.#absent.delete(id);
       return entry;
@@ -371,7 +368,7 @@ export class SessionPool implements AsyncDisposable {
       ...this.#shared(),
       ...(note && this.#durably(id, note)),
       continues,
-      elsewhere: () => this.#others(id),
+      elsewhere: () => this.#waitingBeside(id),
     });
     stack.move();
     return { id, session: created, place };
@@ -390,31 +387,22 @@ export class SessionPool implements AsyncDisposable {
     return { placement, python: isCommon ? session.python : undefined };
   }
 
-  /** The other sessions of its owner. */
-  async #others(own: string): Promise<OtherSessions> {
+  /** The calls that wait in other sessions of its owner. */
+  async #waitingBeside(own: string): Promise<PendingCall[]> {
     const owner = this.#entries.get(own)?.owner;
     const others = [...this.#entries.values()].filter((entry) =>
       entry.id !== own && entry.owner === owner
     );
-    const here = await Promise.all(others.map(async ({ id, session, openedAt }) => ({
-      session: id,
-      openedAt,
-      state: session.state,
-      calls: await session.waiting(),
-    })));
-    const away = [...this.#absent].filter(([, { note }]) => note.owner === owner)
-      .map(([session, { openedAt }]) => ({ session, openedAt, state: "away" as const, calls: [] }));
-    const sessions = [...here, ...away];
-    const calls = here.flatMap(({ session, calls }) =>
-      calls.map((call) => ({
+    const calls = others.map(async ({ id, session }) =>
+      (await session.waiting()).map((call) => ({
         ...call,
-        session,
+        session: id,
         name: undefined,
         isAttached: true,
         isOfClient: true,
       }))
     );
-    return { sessions, calls };
+    return (await Promise.all(calls)).flat();
   }
 
   /** Takes a session that was started ahead. */
@@ -508,7 +496,7 @@ export class SessionPool implements AsyncDisposable {
     this.#held.set(owner, (this.#held.get(owner) ?? 0) + more);
   }
 
-  #entry(note: Note, { id, session, place }: Created, openedAt: Date): Entry {
+  #entry(note: Note, { id, session, place }: Created): Entry {
     const closing = new AbortController();
     const idle = new Deadline(this.#options.sessionIdleMs ?? IDLE_MS, {
       keepsAlive: false,
@@ -521,7 +509,6 @@ export class SessionPool implements AsyncDisposable {
       session,
       place,
       folder: place.path,
-      openedAt,
       closing,
       idle,
       onClose: (callback) => closing.signal.addEventListener("abort", callback, { once: true }),
