@@ -441,8 +441,8 @@ export class Session implements AsyncDisposable {
       signal,
     });
     const { PageAsker } = await import("./page_asker.ts");
-    const { label } = this.#options;
-    const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
+    const { label, log = stderrLogger("info") } = this.#options;
+    const page = new PageAsker({ page: executor.page, label, workspace, log });
     const { unfinished, unfinishedId: resumes } = executor;
     if (unfinished !== undefined) {
       const cell = this.#follow(new CellRun({ executor, page }, unfinished, { resumes }));
