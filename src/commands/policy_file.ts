@@ -147,7 +147,6 @@ export async function edit(
 async function editedPolicy(before: string, io: CommandIo): Promise<string> {
   for (let draft = before;;) {
     const edited = await io.lend(() => editText(draft, { name: "policy.json", signal: io.signal }));
-    if (edited === undefined) throw new ConfigError("Set VISUAL or EDITOR to your editor");
     if ("problem" in edited) throw new ConfigError(`Not changed: ${edited.problem}`);
     if (edited.text === draft) {
       throw new ConfigError("Not changed: no changes were made in the editor");

@@ -207,7 +207,7 @@ Deno.test("ipybox policy edit opens the policy in an editor, checks it and accep
   const meanwhile = await edited(
     `open(path, "a").write(" "); open(${JSON.stringify(path)}, "a").write(" ")`,
   );
-  assertStringIncludes(meanwhile.output, "was changed while you edited it");
+  assertMatch(meanwhile.output, /was changed while\s+you edited it/);
 
   // What came with a repository is shown as ipybox reads it, also where one edits it.
   await Deno.writeTextFile(path, '{"rules": [{"effect": "allow"}]}');

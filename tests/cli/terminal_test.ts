@@ -119,20 +119,6 @@ const sessions: readonly (readonly Case[])[] = [
       hidden: ["count is"],
     },
     {
-      name: "e takes other arguments, which must be JSON, and shows them",
-      calls: "count(n=1)",
-      script: [
-        [QUESTION, "e\n"],
-        ["Arguments as JSON", "{n: 2}\n"],
-        ["Not changed: not valid JSON", ""],
-        [QUESTION, "e\n"],
-        ["Arguments as JSON", '{"n": 2}\n'],
-        ["Edited:", ""],
-        [QUESTION, "y\n"],
-      ],
-      shown: ['\n  | { "n": 1 }\n\x1b[1mArguments', "Edited:\n  | raw.count(n=2)\n", "count is 1"],
-    },
-    {
       name: "a line that was begun before the question does not end as its answer",
       calls: "import time, pathlib\n" +
         "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +

@@ -170,14 +170,10 @@ export class ReplSession implements Disposable {
     try {
       const text = code === "" ? "" : `${code}\n`;
       const options = { name: "cell.py", signal: io.signal };
-      const edited = await io.lend(() => editText(text, options)) ??
-        { problem: "there is no editor: name one in VISUAL or EDITOR" };
+      const edited = await io.lend(() => editText(text, options));
       return "text" in edited
         ? { text: edited.text.replace(/\r\n?/g, "\n").replace(/\n$/, "") }
         : edited;
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-      return { problem: error.message };
     } finally {
       this.#onInterrupt = before;
     }
