@@ -4,7 +4,7 @@ import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { loadPolicy } from "../../src/approval/rules/file.ts";
-import { ipybox, startIpybox } from "../support/cli.ts";
+import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -293,41 +293,6 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
     1,
     "audit.jsonl:1: The line was changed: its hash does not match",
   ]);
-});
-
-Deno.test("ipybox audit --follow shows what is written from then on", async () => {
-  await using workspace = await TempFolder.create();
-  const { AuditLog } = await import("../../src/approval/audit/log.ts");
-  await using log = new AuditLog({ workspace: workspace.path });
-  const append = (id: string) =>
-    log.append({
-      id,
-      time: new Date(),
-      kind: "tool",
-      server: "s",
-      tool: "t",
-      arguments: {},
-      status: "ok",
-      durationMs: 1,
-    });
-  append("before");
-  await log.flush();
-  const args = ["audit", "--follow", "--json", "--workspace", workspace.path];
-  const child = startIpybox(args, { stderr: "null" });
-  const seen: unknown[] = [];
-  let text = "";
-  for await (const chunk of child.stdout.pipeThrough(new TextDecoderStream())) {
-    text += chunk;
-    for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n")) {
-      seen.push(JSON.parse(text.slice(0, end)).id);
-      text = text.slice(end + 1);
-      if (seen.length < 3) append(`after ${seen.length}`);
-    }
-    if (seen.length === 3) break;
-  }
-  child.kill("SIGTERM");
-  await child.status;
-  assertEquals(seen, ["before", "after 1", "after 2"]);
 });
 
 Deno.test("ipybox policy shows, explains and takes back what is remembered", async () => {
