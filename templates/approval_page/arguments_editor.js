@@ -88,8 +88,9 @@ function withoutEdits(entries) {
 /** The JSON text of a value for people to edit: one entry a line, and nothing invisible. */
 export function jsonOf(value, indent = "") {
   const inner = `${indent}  `;
-  const { raw, items, entries } = value;
   if (typeof value === "string") return quoted(value);
+  if (typeof value !== "object" || value === null) return String(value);
+  const { raw, items, entries } = value;
   if (raw !== undefined) return raw;
   const [open, close] = items === undefined ? "{}" : "[]";
   const lines = items?.map((item) => jsonOf(item, inner)) ??

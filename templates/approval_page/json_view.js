@@ -1,6 +1,6 @@
 /**
- * Shows arguments: all of them, the deep and the far ones folded. A value is a text, `{ raw }` for what
- * JSON writes in a word, `{ items }` or `{ entries }`. An entry is a name and a value, or
+ * Shows arguments: all of them, the deep and the far ones folded. A value is as in JSON, or `{ raw }` for
+ * a number as it was written, `{ items }` or `{ entries }`. An entry is a name and a value, or
  * `{ before, after, lines }` for the names of old and new text, and how they differ.
  *
  * @module
@@ -112,7 +112,7 @@ function lineView(line, endsDiffer) {
 
 function valueView(value, depth) {
   if (typeof value === "string") return stringView(value);
-  const { raw, items, entries } = value;
+  const { raw, items, entries } = value ?? {};
   const part = (size, content) => folded(size, content, depth < OPEN_DEPTH);
   if (entries?.length > 0) {
     const size = count(entries.length, "entry", "entries");
@@ -126,7 +126,8 @@ function valueView(value, depth) {
         el("dd", {}, valueView(item, depth + 1)),
       ]));
   }
-  return el("code", { class: "raw" }, raw ?? (items === undefined ? "{}" : "[]"));
+  const text = entries !== undefined ? "{}" : items !== undefined ? "[]" : String(value);
+  return el("code", { class: "raw" }, raw ?? text);
 }
 
 /** Makes the folded part when it is opened: arguments may have a million parts. */

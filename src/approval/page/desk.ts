@@ -322,8 +322,9 @@ interface OpenRequest {
   readonly view: string;
 }
 
-/** The most decided requests to keep. The audit log has all of them. */
+/** The most decided requests to keep, and of their text. The audit log has all of them. */
 const MAX_SETTLED = 100;
+const MAX_SETTLED_CHARACTERS = 8 * 2 ** 20;
 
 /** The requests of both channels as pages see them: those that wait, and those that are over. */
 class RequestBoard implements Disposable {
@@ -333,6 +334,7 @@ class RequestBoard implements Disposable {
   readonly #watchers = new Set<(message: string) => void>();
   readonly #stack = new DisposableStack();
   readonly #workspace: string | undefined;
+  #settledCharacters = 0;
   #dropped = 0;
   /** The calls that wait in other sessions, as a JSON list, and whether there are more. */
   #elsewhere = '"elsewhere":[],"more":false';
@@ -432,8 +434,11 @@ class RequestBoard implements Disposable {
     const outcome = { id, ...ended, endedAt: Date.now() };
     this.#open.delete(id);
     this.#settled.push({ callId, view, outcome });
-    if (this.#settled.length > MAX_SETTLED) {
-      this.#settled.shift();
+    this.#settledCharacters += view.length;
+    while (
+      this.#settled.length > MAX_SETTLED || this.#settledCharacters > MAX_SETTLED_CHARACTERS
+    ) {
+      this.#settledCharacters -= this.#settled.shift()?.view.length ?? 0;
       this.#dropped++;
     }
     this.#tell(`{"type":"settled","outcome":${JSON.stringify(outcome)}}`);

@@ -4,15 +4,24 @@
  *
  * @module
  */
-import { type ExactJson, isExactList, isExactObject, parseExact } from "../../json/exact.ts";
+import {
+  type ExactJson,
+  isExactList,
+  isExactObject,
+  isRawNumber,
+  parseExact,
+} from "../../json/exact.ts";
 import { shortened } from "../call_text.ts";
 import { type DiffLine, lineDiff, withEdits } from "../edits.ts";
 import { ElicitationRequest } from "../questions.ts";
 import { callJson, type PersonRequest, questionJson } from "../wire.ts";
 
-/** A value: text, or a number, `true`, `false` or `null` as JSON, or its parts. */
+/** A value, its parts, or a number that a double would spell differently, as it was written. */
 export type ShownValue =
   | string
+  | number
+  | boolean
+  | null
   | { readonly raw: string }
   | { readonly items: readonly ShownValue[] }
   | { readonly entries: readonly ShownEntry[] };
@@ -23,9 +32,10 @@ type ShownEntry =
   | { readonly before: string; readonly after: string; readonly lines: readonly DiffLine[] };
 
 export function shownValue(value: ExactJson): ShownValue {
-  if (typeof value === "string") return value;
+  if (typeof value !== "object" || value === null) return value;
+  if (isRawNumber(value)) return { raw: value.rawJSON };
   if (isExactList(value)) return { items: value.map(shownValue) };
-  if (!isExactObject(value)) return { raw: JSON.stringify(value) };
+  if (!isExactObject(value)) return null; // there is nothing else
   return {
     entries: withEdits(value).map((entry): ShownEntry => {
       if (!("before" in entry)) return [entry[0], shownValue(entry[1])];
