@@ -15,7 +15,6 @@ import {
   toExact,
   toPlain,
 } from "../json/exact.ts";
-import { parseJson } from "../json/plain.ts";
 import { elicitationAnswer, type ElicitationQuestion, parseElicitation } from "../mcp/questions.ts";
 import type { Refusal } from "./question_queue.ts";
 import { ElicitationRequest, type ElicitationSource, type QuestionEnd } from "./questions.ts";
@@ -260,17 +259,15 @@ export function readAnswer(
   }
   return decided.approved
     ? async () => {
-      const { remember, edited, arguments: args = edited && argumentsOf(edited, request) } =
-        decided;
+      const { remember, edited, arguments: args = edited && argumentsOf(edited) } = decided;
       return await request.accept({ remember, arguments: args });
     }
     : () => request.reject(decided.reason || undefined, { remember: decided.remember });
 }
 
-/** The arguments that a person edited on a page, in the order of those of the request. */
+/** The arguments that a person edited on a page. */
 function argumentsOf(
   { texts, json }: { readonly texts: Readonly<Record<string, string>>; readonly json: string },
-  { argumentsJson }: ApprovalRequest,
 ): ExactObject {
   let others: ExactJson;
   try {
@@ -281,14 +278,7 @@ function argumentsOf(
   if (!isExactObject(others)) throw new TypeError("Arguments are a JSON object: {…}");
   const twice = Object.keys(texts).find((name) => Object.hasOwn(others, name));
   if (twice !== undefined) throw new TypeError(`${JSON.stringify(twice)} has a separate field`);
-  const edited = new Map(Object.entries({ ...others, ...texts }));
-  const names = new Set([...Object.keys(parseJson(argumentsJson) ?? {}), ...edited.keys()]);
-  return Object.fromEntries(
-    [...names].flatMap((name) => {
-      const value = edited.get(name);
-      return value === undefined ? [] : [[name, value] as const];
-    }),
-  );
+  return { ...others, ...texts };
 }
 
 function parseFrame(text: string): unknown {

@@ -207,6 +207,8 @@ const ELSEWHERE: Refusal = { accepted: false, type: "cancelled", reason: "Decide
 /** Sends requests over a socket and receives the answers. */
 class SocketApprover {
   readonly #open = new Map<string, PersonRequest>();
+  /** The requests that this approver answered itself. */
+  readonly #answered = new WeakSet<PersonRequest>();
   readonly #log: Logger;
   #socket: WebSocket | undefined;
 
@@ -260,6 +262,7 @@ class SocketApprover {
     if (answer === undefined || request === undefined) {
       return this.#log.warn("Ignored a message from the approver that answers no request");
     }
+    this.#answered.add(request);
     const settle = readAnswer(request, answer.result);
     if (settle === undefined) this.#refuse(request, "was malformed");
     else {
@@ -281,10 +284,9 @@ class SocketApprover {
     }
   }
 
-  /** Tells the client that a request is over, which it knows of those that it answered. */
   #forget(request: PersonRequest, refusal: Refusal): void {
     this.#open.delete(request.id);
-    if (this.#socket?.readyState !== WebSocket.OPEN) return;
+    if (this.#answered.has(request) || this.#socket?.readyState !== WebSocket.OPEN) return;
     this.#socket.send(withdrawText(request.id, refusal));
   }
 }

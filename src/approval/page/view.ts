@@ -4,13 +4,7 @@
  *
  * @module
  */
-import {
-  type ExactJson,
-  isExactList,
-  isExactObject,
-  isRawNumber,
-  parseExact,
-} from "../../json/exact.ts";
+import { type ExactJson, isExactObject, isRawNumber, parseExact } from "../../json/exact.ts";
 import { shortened } from "../call_text.ts";
 import { type DiffLine, lineDiff, withEdits } from "../edits.ts";
 import { ElicitationRequest } from "../questions.ts";
@@ -34,8 +28,7 @@ type ShownEntry =
 export function shownValue(value: ExactJson): ShownValue {
   if (typeof value !== "object" || value === null) return value;
   if (isRawNumber(value)) return { raw: value.rawJSON };
-  if (isExactList(value)) return { items: value.map(shownValue) };
-  if (!isExactObject(value)) return null; // there is nothing else
+  if (!isExactObject(value)) return { items: value.map(shownValue) };
   return {
     entries: withEdits(value).map((entry): ShownEntry => {
       if (!("before" in entry)) return [entry[0], shownValue(entry[1])];
