@@ -195,29 +195,8 @@ export function callHash({ kind, serverName, toolName, arguments: args }: CallCo
 /** The largest call that a person is asked about, as bytes of JSON: more than anyone reads. */
 export const MAX_SHOWN_BYTES: number = 256 * 1024;
 
-/** Whether a call is too large to show to a person. Fast for calls of any size. */
+/** Whether a call is too large to show to a person. */
 export function isTooLargeToShow({ serverName, toolName, arguments: args }: CallContent): boolean {
-  const shown = [serverName, toolName, args];
-  if (lengthUpTo(MAX_SHOWN_BYTES, shown) > MAX_SHOWN_BYTES) return true;
-  return new TextEncoder().encode(stringifyExact(shown)).length > MAX_SHOWN_BYTES;
-}
-
-/** A lower bound of the length of a value's JSON; stops counting above a limit. */
-function lengthUpTo(limit: number, value: ExactJson): number {
-  if (typeof value === "string") return value.length;
-  if (isExactObject(value)) {
-    let length = 1;
-    for (const name in value) {
-      length += name.length + lengthUpTo(limit, value[name] ?? null);
-      if (length > limit) break;
-    }
-    return length;
-  }
-  if (!Array.isArray(value)) return 1;
-  let length = 1;
-  for (const item of value) {
-    length += lengthUpTo(limit, item);
-    if (length > limit) break;
-  }
-  return length;
+  const shown = JSON.stringify([serverName, toolName, args]);
+  return new TextEncoder().encode(shown).length > MAX_SHOWN_BYTES;
 }

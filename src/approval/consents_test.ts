@@ -157,9 +157,6 @@ class MemoryStore implements ConsentStore {
     this.all = [...this.all.filter((earlier) => !replaced(earlier)), consent];
     return Promise.resolve();
   }
-  reload(): Promise<void> {
-    return Promise.resolve();
-  }
 }
 
 /** A gate whose approver answers as it is told, and what was asked and decided. */

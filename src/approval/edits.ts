@@ -1,8 +1,4 @@
-/**
- * Old and new text in a call's arguments, as tools that edit files take them, and how they differ.
- *
- * The approval page has the same in `templates/approval_page/edits.js`.
- */
+/** Old and new text in a call's arguments, as tools that edit files take them, and how they differ. */
 import { describeArgument, describeValue, quoted } from "./call_text.ts";
 import { type ExactJson, type ExactObject, isExactList, isExactObject } from "../json/exact.ts";
 
@@ -90,6 +86,17 @@ function editsIn(object: ExactObject): Edit[] {
   });
 }
 
+/** The members of an object, with old and new text together in the place of the old one. */
+export function withEdits(
+  object: ExactObject,
+): (Edit | readonly [name: string, value: ExactJson])[] {
+  const edits = editsIn(object);
+  const byName = new Map(edits.map((edit) => [edit.before[0], edit]));
+  const taken = new Set(edits.map(({ after }) => after[0]));
+  return Object.entries(object).filter(([name]) => !taken.has(name))
+    .map((entry) => byName.get(entry[0]) ?? entry);
+}
+
 /** Whether there is old and new text anywhere in a value. */
 export function hasEdits(value: ExactJson): boolean {
   if (isExactList(value)) return value.some(hasEdits);
@@ -114,11 +121,9 @@ function memberRows(
   indent: string,
   describe: (name: string, value: ExactJson) => string,
 ): ArgumentRow[] {
-  const edits = editsIn(object);
-  return Object.entries(object).flatMap(([name, value]) => {
-    const edit = edits.find(({ before }) => before[0] === name);
-    if (edit !== undefined) return diffRows(edit, indent);
-    if (edits.some(({ after }) => after[0] === name)) return [];
+  return withEdits(object).flatMap((entry) => {
+    if ("before" in entry) return diffRows(entry, indent);
+    const [name, value] = entry;
     if (!hasEdits(value)) return [row(indent + describe(name, value))];
     const label = describe(name, "").slice(0, -EMPTY.length);
     return valueRows(value, indent, label);

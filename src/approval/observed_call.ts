@@ -174,8 +174,8 @@ export class Cell implements Disposable {
   readonly #names: readonly string[] | undefined;
   #code: string | undefined;
   #codeHash: string | undefined;
-  /** The start of each line, determined once because each request refers to a line. */
-  #lineStarts: readonly number[] | undefined;
+  /** Split once, because each request refers to a line. */
+  #lines: readonly string[] | undefined;
 
   /** `names` are the tools that the code names, if known. */
   constructor(code: string, names: readonly string[] = []) {
@@ -191,32 +191,22 @@ export class Cell implements Disposable {
   /** A line of the code, while it runs. */
   sourceAt(line: number): CallSource | undefined {
     if (this.#code === undefined) return undefined;
-    this.#lineStarts ??= lineStarts(this.#code);
-    const [start, next] = [this.#lineStarts[line - 1], this.#lineStarts[line]];
-    if (start === undefined || next === undefined) return undefined;
-    const text = shortened(this.#code.slice(start, next - 1), MAX_LINE);
+    this.#lines ??= this.#code.split("\n", MAX_LINES);
+    const text = this.#lines[line - 1];
+    if (text === undefined) return undefined;
     const names = this.#names === undefined ? {} : { names: this.#names };
-    return { line, text, ...names, code: shortened(this.#code, MAX_CODE) };
+    return {
+      line,
+      text: shortened(text, MAX_LINE),
+      ...names,
+      code: shortened(this.#code, MAX_CODE),
+    };
   }
 
   /** Ends the execution: none of its lines calls any more. */
   [Symbol.dispose](): void {
     void this.codeHash; // tasks that it left running are still its code
     this.#code = undefined;
-    this.#lineStarts = undefined;
+    this.#lines = undefined;
   }
-}
-
-/** The start of each line, and the end of the last one. */
-function lineStarts(code: string): number[] {
-  const starts = [0];
-  while (starts.length <= MAX_LINES) {
-    const end = code.indexOf("\n", starts.at(-1));
-    if (end < 0) {
-      starts.push(code.length + 1);
-      break;
-    }
-    starts.push(end + 1);
-  }
-  return starts;
 }

@@ -5,6 +5,7 @@
  * @module
  */
 import { z } from "zod";
+import { messageOf } from "../base/message_of.ts";
 import {
   type ExactJson,
   type ExactObject,
@@ -125,8 +126,11 @@ const decision = z.union([
   z.strictObject({
     approved: z.literal(true),
     arguments: exactObject.optional(),
+    /** Instead of these, from pages: texts as they are, and all other arguments as JSON text. */
+    edited: z.strictObject({ texts: z.record(z.string(), z.string()), json: z.string() })
+      .optional(),
     remember: remember.optional(),
-  }).refine((given) => given.arguments !== undefined || given.remember !== undefined),
+  }).refine((given) => Object.values(given).filter((value) => value !== undefined).length > 1),
   z.strictObject({
     approved: z.literal(false),
     reason: z.string(),
@@ -254,8 +258,27 @@ export function readAnswer(
       return () => request.reject();
   }
   return decided.approved
-    ? () => request.accept({ remember: decided.remember, arguments: decided.arguments })
+    ? async () => {
+      const { remember, edited, arguments: args = edited && argumentsOf(edited) } = decided;
+      return await request.accept({ remember, arguments: args });
+    }
     : () => request.reject(decided.reason || undefined, { remember: decided.remember });
+}
+
+/** The arguments that a person edited on a page. */
+function argumentsOf(
+  { texts, json }: { readonly texts: Readonly<Record<string, string>>; readonly json: string },
+): ExactObject {
+  let others: ExactJson;
+  try {
+    others = parseExact(json);
+  } catch (error) {
+    throw new TypeError(`Not valid JSON: ${messageOf(error)}`);
+  }
+  if (!isExactObject(others)) throw new TypeError("Arguments are a JSON object: {…}");
+  const twice = Object.keys(texts).find((name) => Object.hasOwn(others, name));
+  if (twice !== undefined) throw new TypeError(`${JSON.stringify(twice)} has a separate field`);
+  return { ...others, ...texts };
 }
 
 function parseFrame(text: string): unknown {

@@ -321,7 +321,8 @@ export function printTable(rows: readonly (readonly [string, string])[], io: Com
 /** The fewest columns that text is wrapped to. */
 const LEAST_TEXT = 30;
 
-function wrap(text: string, width: number): string[] {
+/** Wraps text into lines between words. */
+export function wrap(text: string, width: number): string[] {
   const lines = [""];
   for (const word of text.split(" ")) {
     const line = lines.at(-1) ?? "";

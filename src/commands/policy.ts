@@ -27,13 +27,14 @@ import {
   forgetConsents,
   listConsents,
 } from "./policy_consents.ts";
-import { init, warningsOf } from "./policy_file.ts";
+import { edit, init, warningsOf } from "./policy_file.ts";
 import { printable } from "./terminal/columns.ts";
 import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
 
 export const policy: Command = {
   usage: [
     "init [PRESET] [OPTIONS]",
+    "edit [OPTIONS]",
     "check [FILE] [OPTIONS]",
     "test [OPTIONS]",
     "explain SERVER.TOOL [ARGUMENTS] [OPTIONS]",
@@ -46,7 +47,7 @@ export const policy: Command = {
   options: {
     shell: { value: "LINE", help: "Explain the decision on this shell command" },
     file: { value: "FILE", help: "Use this policy instead of the workspace's and your own" },
-    yes: { help: "Accept the policy without asking" },
+    yes: { help: "Accept an edited policy without asking" },
     all: { help: "Forget all remembered decisions" },
     json: { help: "Print the result as JSON" },
     workspace: WORKSPACE,
@@ -56,7 +57,8 @@ export const policy: Command = {
     "only reads, asks about the rest and never deletes; readonly denies what is known",
     "to do more; strict asks about each call and shell command. That a tool only",
     "reads is a claim of its server, which counts for the file's trustedServers: init",
-    "lists the servers that you registered.",
+    "lists the servers that you registered. edit opens the file in VISUAL or EDITOR,",
+    "checks it and accepts it.",
     "",
     "Policies are .ipybox/policy.json in the workspace and your own,",
     "~/.config/ipybox/policy.json. ARGUMENTS is a JSON object. Instead of",
@@ -95,14 +97,15 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (action === "forget") {
     return await forgetConsents(workspace, io, { ids: rest, all: parsed.has("all") });
   }
-  if (action === "init") {
+  if (action === "init" || action === "edit") {
     if (parsed.given("file")) {
-      throw new UsageError("A file that you name needs no acceptance: init takes no --file");
+      throw new UsageError(`A file that you name needs no acceptance: ${action} takes no --file`);
     }
-    return await init(workspace, rest[0] ?? "reads", { parsed, io });
+    if (action === "init") return await init(workspace, rest[0] ?? "reads", io);
+    return await edit(workspace, parsed, io);
   }
   if (action !== "check" && action !== "test" && action !== "explain") {
-    const known = "init, check, test, explain, consents, forget or schema";
+    const known = "init, edit, check, test, explain, consents, forget or schema";
     throw new UsageError(`Unknown action "${action}": use ${known}`);
   }
   const call = action === "explain" ? callOf(rest, parsed) : undefined;

@@ -1,4 +1,4 @@
-/** `ipybox policy init`, and the policy's part of `trust`. */
+/** `ipybox policy init` and `edit`, and the policy's part of `trust`. */
 import { join } from "node:path";
 import {
   acceptedPolicy,
@@ -10,15 +10,17 @@ import {
   WORKSPACE_POLICY,
   writeWorkspacePolicy,
 } from "../approval/rules/file.ts";
+import { parsePolicy } from "../approval/rules/parse.ts";
 import { PolicyRules } from "../approval/rules/rules.ts";
 import { ConfigError } from "../base/errors.ts";
 import { UNWRITABLE } from "../files/user_folders.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
+import { agrees, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { changedLines } from "./foreign_rows.ts";
 import { grantsOf, isUnconditional } from "./policy_consents.ts";
 import { askAbout, fileQuestion, type FileSetting } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
+import { editText } from "./terminal/editor.ts";
 
 function pathOf(workspace: string): string {
   return join(workspace, ".ipybox", "policy.json");
@@ -86,7 +88,7 @@ const PRESETS: Readonly<Record<string, (servers: string) => string>> = {
 export async function init(
   workspace: string,
   preset: string,
-  { parsed, io }: { readonly parsed: ParsedArgs; readonly io: CommandIo },
+  io: CommandIo,
 ): Promise<number> {
   const textOf = Object.hasOwn(PRESETS, preset) ? PRESETS[preset] : undefined;
   if (textOf === undefined) {
@@ -100,14 +102,65 @@ export async function init(
   const registry = await ServerRegistry.open({ workspace });
   const names = registry.entries.filter(([name, params]) => registry.isOwn(name, params))
     .map(([name]) => name);
-  await writeWorkspacePolicy(workspace, textOf(JSON.stringify(names)));
+  const text = textOf(JSON.stringify(names));
+  await writeWorkspacePolicy(workspace, text);
   io.err(`Wrote ${path}`);
-  if (io.interactive || parsed.has("yes")) {
-    await acceptPolicyOf(workspace, parsed, io);
-    return EXIT.ok;
+  return await accept(workspace, text, io);
+}
+
+/** Lets the person edit the workspace's policy, and accepts the result. */
+export async function edit(
+  workspace: string,
+  parsed: ParsedArgs,
+  io: CommandIo,
+): Promise<number> {
+  if (!io.interactive) throw new ConfigError("There is no terminal for an editor");
+  const path = printable(pathOf(workspace));
+  const before = await readWorkspacePolicy(workspace);
+  if (before === undefined) {
+    throw new UsageError("There is no policy to edit: `ipybox policy init` writes one");
   }
-  io.err("It allows nothing until you accept it: `ipybox trust`");
+  const text = await editedPolicy(before, io);
+  if (await readWorkspacePolicy(workspace) !== before) {
+    throw new ConfigError(`Not changed: ${path} was changed while you edited it`);
+  }
+  const wasAccepted = await unacceptedPolicy(workspace) === undefined;
+  await writeWorkspacePolicy(workspace, text);
+  // A policy that they have never accepted may have come with a repository: they see it as ipybox reads it.
+  if (wasAccepted) return await accept(workspace, text, io);
+  await acceptPolicyOf(workspace, parsed, io);
   return EXIT.ok;
+}
+
+/** Records what the person wrote, or had written. */
+async function accept(workspace: string, text: string, io: CommandIo): Promise<number> {
+  const path = printable(pathOf(workspace));
+  for (const warning of warningsOf(new PolicyRules([parsePolicy(path, text)]))) {
+    io.log.warn(warning);
+  }
+  requireKept(await acceptPolicy(workspace, text));
+  io.err(`Accepted ${path}`);
+  return EXIT.ok;
+}
+
+/** The policy as the person leaves it in the editor, once it is a valid one. */
+async function editedPolicy(before: string, io: CommandIo): Promise<string> {
+  for (let draft = before;;) {
+    const edited = await io.lend(() => editText(draft, { name: "policy.json", signal: io.signal }));
+    if ("problem" in edited) throw new ConfigError(`Not changed: ${edited.problem}`);
+    if (edited.text === draft) {
+      throw new ConfigError("Not changed: no changes were made in the editor");
+    }
+    draft = edited.text;
+    try {
+      parsePolicy("policy.json", draft);
+      return draft;
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      io.err(printable(error.message));
+    }
+    if (!await agrees(io, "Edit it again?")) throw new ConfigError("The policy was not changed");
+  }
 }
 
 /** Shows the workspace's policy unless it counts already, and records that the person accepts it. */

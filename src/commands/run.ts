@@ -1,7 +1,5 @@
 import { relative, resolve } from "node:path";
-import { visible } from "../approval/call_text.ts";
 import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
-import type { RefusalType } from "../approval/question_queue.ts";
 import type { PersonRequest } from "../approval/wire.ts";
 import { type CodeExecutor, startOwn } from "../executor/code_executor.ts";
 import { readInside } from "../files/inside_folder.ts";
@@ -159,9 +157,6 @@ async function readScript(file: string, workspace: string): Promise<string> {
   );
 }
 
-/** Why code may go on without a call: somebody refused it, or nobody was there to allow it. */
-const REFUSALS: readonly RefusalType[] = ["approval_rejected", "approval_unavailable"];
-
 /** Asks the person at the approval page, who need not be at a terminal. */
 class PageApprover {
   readonly #io: CommandIo;
@@ -180,10 +175,8 @@ class PageApprover {
     this.#link.refresh();
     await this.#page.decide(request);
     const response = await request.response;
-    if ("action" in response) {
-      if (response.action !== "accept") this.#io.err(`Not answered: ${request}`);
-    } else if (!response.accepted && REFUSALS.includes(response.type)) {
-      this.#io.err(`Refused ${request}: ${visible(response.reason)}`);
+    if ("action" in response && response.action !== "accept") {
+      this.#io.err(`Not answered: ${request}`); // of calls, code learns
     }
   }
 }

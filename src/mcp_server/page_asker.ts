@@ -48,7 +48,7 @@ export class PageAsker {
     this.#link = new PageLink(page, (link) => {
       this.#inVain = false;
       const code = link.searchParams.get("code");
-      log.warn(
+      log.info(
         `Approvals${whose}: ${link}\n` +
           `  or ${page.address} with the code ${code} (once, within 5 minutes; for you only)`,
       );
@@ -134,11 +134,8 @@ export class PageAsker {
       ? ["answer", "asked"]
       : ["approval", "done"];
     return `the user's ${what} is needed, and no approval page is open, so it was not ${done}. ` +
-      `Tell the user: "Run \`${this.#command}\` in a terminal and leave it open, and tell me. ` +
-      `Or: Open ${this.#page.address} in a browser on the machine where ipybox runs, type the newest ` +
-      `code in the log of this MCP server (its stderr; good for 5 minutes), leave the page open, and ` +
-      `tell me." Then try again: it will wait for the user's decision there. Both are for the user ` +
-      `only: do not run the command, do not look for the code, and do not open the page yourself`;
+      `Ask the user to run \`${this.#command}\` in a terminal, or to open ${this.#page.address} with ` +
+      "the newest code in this MCP server's log, and try again then: both are for the user alone";
   }
 }
 

@@ -17,7 +17,7 @@ const change: ApprovalCall = {
 };
 const never = new AbortController().signal;
 const NOBODY =
-  /^approval_unavailable: .*no approval page is open.*Open http:\/\/127\.0\.0\.1:1234\/page\/ in a browser/;
+  /^approval_unavailable: .*no approval page is open.*open http:\/\/127\.0\.0\.1:1234\/page\/ with the newest code/;
 
 /** A page that nobody has opened, with whoever asks there, and what the log was told. */
 class Asking implements Disposable {
@@ -30,7 +30,7 @@ class Asking implements Disposable {
   readonly links: string[] = [];
   readonly asker = new PageAsker({
     page: new ApprovalPage(this.desk, () => new URL("http://127.0.0.1:1234")),
-    log: { ...silentLogger, warn: (link) => void this.links.push(link) },
+    log: { ...silentLogger, info: (link) => void this.links.push(link) },
   });
 
   /** Asks, and gives what came of it: `undefined` for an approval. */

@@ -4,8 +4,7 @@
  * @module
  */
 import { byId, count, el } from "./dom.js";
-import { formatJson, parseJson } from "./json.js";
-import { foreign, isPlain } from "./visible.js";
+import { escapeHidden, foreign, isPlain } from "./visible.js";
 
 /** A text that is longer, or has several lines, is not read as JSON. */
 const MAX_INLINE = 80;
@@ -19,29 +18,27 @@ export class ArgumentsEditor {
   /** All of them. */
   element;
 
-  #node;
   #texts;
   #json;
 
   /**
-   * @param node The arguments.
+   * @param entries The arguments.
    * @param options Whether they are those of a shell command, whose command is a text of its own; and
    * what to do when something was edited, and to allow.
    */
-  constructor(node, { isShell, onInput, onAllow }) {
-    this.#node = node;
-    const isText = ([key, value]) =>
-      value.kind === "string" && isPlain(value.value) &&
-      (value.value.length > MAX_INLINE || value.value.includes("\n") || (isShell && key === "cmd"));
-    const texts = node.entries.filter(isText);
-    const others = node.entries.filter((entry) => !isText(entry));
-    this.#texts = texts.map(([key, { value }], at) => ({
-      key,
-      ...fieldOf(`text-${at}`, foreign(key), value, value.split("\n").length),
+  constructor(entries, { isShell, onInput, onAllow }) {
+    const isText = ([name, value]) =>
+      typeof value === "string" && isPlain(value) &&
+      (value.length > MAX_INLINE || value.includes("\n") || (isShell && name === "cmd"));
+    const all = withoutEdits(entries);
+    const texts = all.filter(isText);
+    const others = all.filter((entry) => !isText(entry));
+    this.#texts = texts.map(([name, value], at) => ({
+      name,
+      ...fieldOf(`text-${at}`, foreign(name), value, value.split("\n").length),
     }));
     const name = texts.length === 0 ? "Arguments as JSON" : "Other arguments as JSON";
-    const json = formatJson({ kind: "object", entries: others });
-    this.#json = fieldOf("editor", name, json);
+    this.#json = fieldOf("editor", name, jsonOf({ entries: others }));
     this.#json.element.hidden = isShell && texts.length > 0 && others.length === 0;
     const fields = [...this.#texts, this.#json];
     this.element = el("div", { class: "fields" }, ...fields.map(({ element }) => element));
@@ -70,40 +67,40 @@ export class ArgumentsEditor {
     area.setSelectionRange(0, 0);
   }
 
-  /** The problem with the edits; empty without one. */
-  check() {
-    let problem = "";
-    try {
-      this.json();
-    } catch (error) {
-      problem = error.message;
-    }
-    this.#json.area.setAttribute("aria-invalid", String(problem !== ""));
-    return problem;
+  /** The arguments as they are now: texts by their names, and the JSON of all others. */
+  get edited() {
+    const texts = this.#texts.map(({ name, area }) => [name, area.value]);
+    return { texts: Object.fromEntries(texts), json: this.#json.area.value };
   }
+}
 
-  /**
-   * The arguments as they are now.
-   *
-   * @returns Their JSON text; a number keeps its spelling.
-   * @throws {Error} They are none.
-   */
-  json() {
-    const others = parseJson(this.#json.area.value);
-    if (others.kind !== "object") throw new Error("Arguments are an object: {…}");
-    const left = new Map(others.entries);
-    const texts = new Map(this.#texts.map(({ key, area }) => [key, area.value]));
-    for (const key of left.keys()) {
-      if (texts.has(key)) throw new Error(`${JSON.stringify(key)} has a separate field`);
-    }
-    const entries = [];
-    for (const [key] of this.#node.entries) {
-      if (texts.has(key)) entries.push([key, { kind: "string", value: texts.get(key) }]);
-      else if (left.has(key)) entries.push([key, left.get(key)]);
-      left.delete(key);
-    }
-    return formatJson({ kind: "object", entries: [...entries, ...left] });
-  }
+/** The entries with old and new text as they are. */
+function withoutEdits(entries) {
+  return entries.flatMap((entry) => {
+    if (!("before" in entry)) return [entry];
+    const { before, after, lines } = entry;
+    const textOf = (other) =>
+      lines.filter(({ change }) => change !== other).map(({ text }) => text).join("");
+    return [[before, textOf("+")], [after, textOf("-")]];
+  });
+}
+
+/** The JSON text of a value for people to edit: one entry a line, and nothing invisible. */
+export function jsonOf(value, indent = "") {
+  const inner = `${indent}  `;
+  if (typeof value === "string") return quoted(value);
+  if (typeof value !== "object" || value === null) return String(value);
+  const { raw, items, entries } = value;
+  if (raw !== undefined) return raw;
+  const [open, close] = items === undefined ? "{}" : "[]";
+  const lines = items?.map((item) => jsonOf(item, inner)) ??
+    withoutEdits(entries).map(([name, value]) => `${quoted(name)}: ${jsonOf(value, inner)}`);
+  if (lines.length === 0) return open + close;
+  return `${open}\n${lines.map((line) => inner + line).join(",\n")}\n${indent}${close}`;
+}
+
+function quoted(text) {
+  return escapeHidden(JSON.stringify(text));
 }
 
 /** A field, with its name and whether it was changed. */
@@ -137,7 +134,7 @@ function rowsOf(text) {
 
 /** Brings the fields in the place of the arguments in view. */
 export function openEditor(request, options) {
-  const editor = new ArgumentsEditor(parseJson(request.tool_args), options);
+  const editor = new ArgumentsEditor(request.tool_args.entries, options);
   const view = byId("arguments");
   view.hidden = true;
   view.after(editor.element);

@@ -70,9 +70,7 @@ export class DecisionForm extends GuardedForm {
   }
 
   allow() {
-    const problem = this.#check();
-    if (problem !== "") return this.tell(problem);
-    const edited = this.#editor?.changed ? `,"arguments":${this.#editor.json()}` : "";
+    const edited = this.#editor?.changed ? `,"edited":${JSON.stringify(this.#editor.edited)}` : "";
     const more = edited + this.#remembered();
     return this.agree(more === "" ? "true" : `{"approved":true${more}}`);
   }
@@ -129,7 +127,7 @@ export class DecisionForm extends GuardedForm {
     this.#editor = openEditor(this.request, {
       isShell: isShell(this.request),
       onInput: () => {
-        this.tell(this.#check());
+        this.tell("");
         this.update();
       },
       onAllow: () => this.allow(),
@@ -144,11 +142,6 @@ export class DecisionForm extends GuardedForm {
     byId("arguments").hidden = false;
     this.tell("");
     this.update();
-  }
-
-  /** The problem with the edited arguments; empty without one. */
-  #check() {
-    return this.#editor?.check() ?? "";
   }
 
   update() {

@@ -1,18 +1,15 @@
 /**
- * Shows JSON: all of it, the long and the deep parts folded.
+ * Shows arguments: all of them, the deep and the far ones folded. A value is as in JSON, or `{ raw }` for
+ * a number as it was written, `{ items }` or `{ entries }`. An entry is a name and a value, or
+ * `{ before, after, lines }` for the names of old and new text, and how they differ.
  *
  * @module
  */
-import { count, el, number } from "./dom.js";
-import { lineDiff, withEdits } from "./edits.js";
-import { foreign, reach, visible } from "./visible.js";
+import { count, el } from "./dom.js";
+import { foreign, visible } from "./visible.js";
 
 /** Texts up to this length, in one line, stand beside their names. */
 const INLINE = 80;
-/** How much of a long text is shown at its start and at its end, and by each further step. */
-const HEAD = 900;
-const TAIL = 300;
-const STEP = 100_000;
 /** How many entries are shown at once, and how deep all is open. */
 const ENTRIES = 100;
 const OPEN_DEPTH = 3;
@@ -22,17 +19,16 @@ const CONTEXT = 3;
 /**
  * Shows arguments.
  *
- * @param node The arguments, a node of an object.
+ * @param entries Their entries.
  * @returns The element.
  */
-export function argumentsView(node) {
-  if (node.entries.length === 0) return el("p", { class: "note" }, "No arguments");
-  return objectView(node, 0);
+export function argumentsView(entries) {
+  if (entries.length === 0) return el("p", { class: "note" }, "No arguments");
+  return objectView(entries, 0);
 }
 
-function objectView(node, depth) {
-  const list = el("dl", { class: "json" });
-  inSteps(list, withEdits(node.entries), (entry) => {
+function objectView(entries, depth) {
+  return listView(entries, (entry) => {
     if ("before" in entry) return editView(entry);
     const [key, value] = entry;
     return [
@@ -40,29 +36,34 @@ function objectView(node, depth) {
       el("dd", {}, valueView(value, depth)),
     ];
   });
+}
+
+function listView(entries, view) {
+  const list = el("dl", { class: "json" }, ...entries.slice(0, ENTRIES).flatMap(view));
+  const rest = entries.slice(ENTRIES);
+  if (rest.length > 0) {
+    const content = () => el("dl", { class: "json" }, ...rest.flatMap(view));
+    list.append(el("dd", { class: "rest" }, folded(count(rest.length, "more", "more"), content)));
+  }
   return list;
 }
 
 /** Shows old and new text as what is removed and what is added. */
-function editView({ before: [oldName, old], after: [newName, now] }) {
-  const lines = lineDiff(old, now);
+function editView({ before, after, lines }) {
   const removed = lines.filter(({ change }) => change === "-").length;
   const added = lines.filter(({ change }) => change === "+").length;
   const label = `${count(removed, "line")} removed, ${count(added, "line")} added`;
-  const block = el("div", { class: "block diff", dir: "ltr", tabindex: "0" });
-  // Whether a text ends with a line feed shows in no other way.
-  const endsDiffer = old.endsWith("\n") !== now.endsWith("\n");
-  inSteps(block, partsOf(lines), (part) => [
+  // Whether only one of the texts ends with a line feed shows in no other way.
+  const endsDiffer = lines.filter((line) => line.change !== " " && isOpen(line)).length === 1;
+  const view = (line) => lineView(line, endsDiffer);
+  const parts = partsOf(lines).map((part) =>
     Array.isArray(part)
-      ? folded(count(part.length, "unchanged line"), () => {
-        const rest = el("div");
-        inSteps(rest, part, (line) => [lineView(line, false)]);
-        return rest;
-      })
-      : lineView(part, endsDiffer),
-  ]);
+      ? folded(count(part.length, "unchanged line"), () => el("div", {}, ...part.map(view)))
+      : view(part)
+  );
+  const block = el("div", { class: "block diff", dir: "ltr", tabindex: "0" }, ...parts);
   return [
-    el("dt", {}, foreign(oldName), " → ", foreign(newName)),
+    el("dt", {}, foreign(before), " → ", foreign(after)),
     el("dd", {}, el("div", { class: "long" }, el("p", { class: "note" }, label), block)),
   ];
 }
@@ -85,14 +86,19 @@ function partsOf(lines) {
 
 const CHANGES = { " ": ["same", ""], "-": ["removed", "removed: "], "+": ["added", "added: "] };
 
-function lineView({ change, text }, endsDiffer) {
+function isOpen({ text }) {
+  return !text.endsWith("\n");
+}
+
+function lineView(line, endsDiffer) {
+  const { change, text } = line;
   const [name, spoken] = CHANGES[change];
-  const content = el("span", { class: "content" });
-  const line = text.replace(/\n$/, "");
-  if (reach(line, 0, HEAD + TAIL) < line.length) fold(content, line, { lines: true });
-  else content.append(visible(line, { lines: true }));
-  const isOpen = endsDiffer && change !== " " && line === text;
-  if (isOpen) {
+  const content = el(
+    "span",
+    { class: "content" },
+    visible(text.replace(/\n$/, ""), { lines: true }),
+  );
+  if (endsDiffer && change !== " " && isOpen(line)) {
     content.append(el("span", { class: "mark", title: "The text ends here" }, "no line feed"));
   }
   return el(
@@ -104,36 +110,24 @@ function lineView({ change, text }, endsDiffer) {
   );
 }
 
-function arrayView(node, depth) {
-  const list = el("dl", { class: "json" });
-  inSteps(list, node.items, (item, index) => [
-    el("dt", { class: "index" }, String(index)),
-    el("dd", {}, valueView(item, depth)),
-  ]);
-  return list;
-}
-
-function valueView(node, depth) {
-  switch (node.kind) {
-    case "object":
-      if (node.entries.length === 0) return el("code", { class: "raw" }, "{}");
-      return folded(
-        count(node.entries.length, "entry", "entries"),
-        () => objectView(node, depth + 1),
-        depth < OPEN_DEPTH,
-      );
-    case "array":
-      if (node.items.length === 0) return el("code", { class: "raw" }, "[]");
-      return folded(
-        count(node.items.length, "item"),
-        () => arrayView(node, depth + 1),
-        depth < OPEN_DEPTH,
-      );
-    case "string":
-      return stringView(node.value);
-    case "raw":
-      return el("code", { class: "raw" }, node.raw);
+function valueView(value, depth) {
+  if (typeof value === "string") return stringView(value);
+  const { raw, items, entries } = value ?? {};
+  const part = (size, content) => folded(size, content, depth < OPEN_DEPTH);
+  if (entries?.length > 0) {
+    const size = count(entries.length, "entry", "entries");
+    return part(size, () => objectView(entries, depth + 1));
   }
+  if (items?.length > 0) {
+    const indexed = items.map((item, index) => [index, item]);
+    return part(count(items.length, "item"), () =>
+      listView(indexed, ([index, item]) => [
+        el("dt", { class: "index" }, String(index)),
+        el("dd", {}, valueView(item, depth + 1)),
+      ]));
+  }
+  const text = entries !== undefined ? "{}" : items !== undefined ? "[]" : String(value);
+  return el("code", { class: "raw" }, raw ?? text);
 }
 
 /** Makes the folded part when it is opened: arguments may have a million parts. */
@@ -146,23 +140,6 @@ export function folded(summary, content, isOpen = false) {
   details.open = isOpen;
   fill();
   return details;
-}
-
-function inSteps(list, entries, view) {
-  let shown = 0;
-  const more = el("button", { type: "button", class: "quiet more" });
-  const step = () => {
-    const last = Math.min(shown + ENTRIES, entries.length);
-    const nodes = [];
-    while (shown < last) nodes.push(...view(entries[shown], shown++));
-    more.remove();
-    list.append(...nodes);
-    if (shown === entries.length) return;
-    more.textContent = `Show more: ${number(entries.length - shown)} are folded`;
-    list.append(more);
-  };
-  more.addEventListener("click", step);
-  step();
 }
 
 function stringView(text) {
@@ -180,41 +157,12 @@ function stringView(text) {
  * @returns The element.
  */
 export function blockView(text, { code = false } = {}) {
-  const block = el("pre", { class: "block", dir: "ltr", tabindex: "0" });
   const lines = text.split("\n").length;
   const size = lines === 1 ? "" : `, ${count(lines, "line")}`;
-  const isLong = reach(text, 0, HEAD + TAIL) < text.length;
-  const cut = isLong ? ", partly folded" : "";
-  const label = el("p", { class: "note" }, `${count(text.length, "character")}${size}${cut}`);
-  if (isLong) fold(block, text, { lines: true, code });
-  else block.append(visible(text, { lines: true, code }));
-  return el("div", { class: "long" }, label, block);
-}
-
-/** Shows start and end of a long text, and the part between when it is asked for. */
-function fold(block, text, options) {
-  let shown = whole(text, reach(text, 0, HEAD));
-  const last = whole(text, Math.max(shown, text.length - TAIL));
-  const start = el("span", {}, visible(text.slice(0, shown), options));
-  const end = el("span", {}, visible(text.slice(last), options));
-  const more = el("button", { type: "button", class: "quiet more" });
-  const tell = () => {
-    more.textContent = `${number(last - shown)} characters are folded: show them`;
-  };
-  more.addEventListener("click", () => {
-    const until = whole(text, Math.min(reach(text, shown, STEP), last));
-    start.append(visible(text.slice(shown, until), options));
-    shown = until;
-    if (shown === last) more.remove();
-    else tell();
-  });
-  tell();
-  block.replaceChildren(start, more, end);
-}
-
-/** The same place in a text, or the one before where it would take a character apart. */
-function whole(text, at) {
-  return /[\udc00-\udfff]/.test(text[at] ?? "") && /[\ud800-\udbff]/.test(text[at - 1])
-    ? at - 1
-    : at;
+  return el(
+    "div",
+    { class: "long" },
+    el("p", { class: "note" }, `${count(text.length, "character")}${size}`),
+    el("pre", { class: "block", dir: "ltr", tabindex: "0" }, visible(text, { lines: true, code })),
+  );
 }

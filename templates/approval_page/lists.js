@@ -4,11 +4,8 @@
  * @module
  */
 import { byId, count, el } from "./dom.js";
-import { endingText, isQuestion, nameView, resultText, timeView } from "./request.js";
+import { endingText, nameView, resultText, timeView } from "./request.js";
 import { foreign } from "./visible.js";
-
-/** How much of the arguments a list shows. The request in view has all of them. */
-const EXCERPT = 120;
 
 /**
  * Shows both lists.
@@ -74,9 +71,7 @@ function fill(list, entries, selected, onSelect) {
 }
 
 function itemView(request, outcome, onSelect) {
-  const excerptView = foreign(excerpt(outcome?.arguments ?? contentOf(request)), {
-    class: "excerpt",
-  });
+  const excerptView = foreign(outcome?.excerpt ?? request.excerpt, { class: "excerpt" });
   const below = outcome === undefined ? [timeView(request.asked_at), " ", excerptView] : [
     el("span", { "data-result": outcome.result }, resultText(outcome)),
     " ",
@@ -94,12 +89,4 @@ function itemView(request, outcome, onSelect) {
   const item = el("li", {}, button);
   item.dataset.id = request.id;
   return item;
-}
-
-function contentOf(request) {
-  return isQuestion(request) ? request.question.message : request.tool_args;
-}
-
-function excerpt(text) {
-  return text.length <= EXCERPT ? text : `${text.slice(0, EXCERPT)} …`;
 }

@@ -158,10 +158,9 @@ function announce(text) {
   byId("news").textContent = text;
 }
 
-/** Shows a further step of all that is folded in view. */
+/** Shows what is folded in view. */
 function unfold() {
   for (const details of detail.querySelectorAll("details")) details.open = true;
-  for (const more of detail.querySelectorAll(".more")) more.click();
 }
 
 function showHelp() {

@@ -4,7 +4,6 @@
  * @module
  */
 import { byId, count, el } from "./dom.js";
-import { parseJson } from "./json.js";
 import { argumentsView, blockView, folded } from "./json_view.js";
 import { foreign, visible } from "./visible.js";
 
@@ -162,8 +161,7 @@ export function requestView(request, outcome) {
 }
 
 function outcomeView(request, outcome) {
-  const { result, reason, remember, byPage, endedAt } = outcome;
-  const how = byPage ? " here" : "";
+  const { result, reason, remember, endedAt } = outcome;
   const calls = remember?.match === "pattern"
     ? foreign(request.pattern)
     : remember?.match === "tool"
@@ -175,7 +173,6 @@ function outcomeView(request, outcome) {
       "p",
       {},
       el("strong", { "data-result": result }, resultText(outcome)),
-      how,
       ...long,
       " at ",
       timeView(endedAt),
@@ -186,7 +183,7 @@ function outcomeView(request, outcome) {
   if (outcome.arguments !== undefined) {
     children.push(
       el("p", {}, "Sent instead of the arguments below:"),
-      argumentsView(parseJson(outcome.arguments)),
+      argumentsView(outcome.arguments.entries),
     );
   }
   return el("section", { class: "card outcome", "aria-label": "Outcome" }, ...children);
@@ -230,20 +227,20 @@ function messageView({ message, url }) {
 }
 
 function argumentsOf(request) {
-  const node = parseJson(request.tool_args);
-  return isShell(request) ? shellView(node) : argumentsView(node);
+  const { entries } = request.tool_args;
+  return isShell(request) ? shellView(entries) : argumentsView(entries);
 }
 
 /** A command is shown as such; other arguments are listed below. */
-function shellView(node) {
-  const [, cmd] = node.entries.find(([key]) => key === "cmd") ?? [];
-  if (cmd?.kind !== "string") return argumentsView(node);
-  const others = node.entries.filter(([key]) => key !== "cmd");
+function shellView(entries) {
+  const [, cmd] = entries.find(([name]) => name === "cmd") ?? [];
+  if (typeof cmd !== "string") return argumentsView(entries);
+  const others = entries.filter(([name]) => name !== "cmd");
   return el(
     "div",
     {},
-    blockView(cmd.value, { code: true }),
-    ...(others.length === 0 ? [] : [argumentsView({ kind: "object", entries: others })]),
+    blockView(cmd, { code: true }),
+    ...(others.length === 0 ? [] : [argumentsView(others)]),
   );
 }
 

@@ -26,44 +26,8 @@ const HIDDEN_IN_CODE = new RegExp(
   "gu",
 );
 
-const NAMES = new Map([
-  [0x0000, "null"],
-  [0x0007, "bell"],
-  [0x0008, "backspace"],
-  [0x0009, "tab"],
-  [0x000a, "line feed"],
-  [0x000d, "carriage return"],
-  [0x001b, "escape"],
-  [0x0020, "space"],
-  [0x007f, "delete"],
-  [0x00a0, "no-break space"],
-  [0x00ad, "soft hyphen"],
-  [0x200b, "zero width space"],
-  [0x200c, "zero width non-joiner"],
-  [0x200d, "zero width joiner"],
-  [0x200e, "left-to-right mark"],
-  [0x200f, "right-to-left mark"],
-  [0x2028, "line separator"],
-  [0x2029, "paragraph separator"],
-  [0x202a, "left-to-right embedding"],
-  [0x202b, "right-to-left embedding"],
-  [0x202c, "pop directional formatting"],
-  [0x202d, "left-to-right override"],
-  [0x202e, "right-to-left override"],
-  [0x2060, "word joiner"],
-  [0x2066, "left-to-right isolate"],
-  [0x2067, "right-to-left isolate"],
-  [0x2068, "first strong isolate"],
-  [0x2069, "pop directional isolate"],
-  [0xfe0f, "variation selector 16"],
-  [0xfeff, "byte order mark"],
-]);
-
 /** More than any letter and its marks, in characters. */
 const LONGEST_LETTER = 16;
-
-/** How much room a mark takes, in characters. */
-const MARK_ROOM = 8;
 
 /** More marks than this become plain text: a page of a million elements answers to nobody. */
 const MAX_MARKS = 2000;
@@ -118,28 +82,6 @@ function isolated(text) {
   return text.replace(RIGHT_TO_LEFT, "\u2068$&\u2069");
 }
 
-/**
- * How far a text goes that takes up so much room. A run of what is hidden takes no more than its mark.
- *
- * @param text The text.
- * @param from Where it begins.
- * @param room How many characters may be shown.
- * @returns Where it ends.
- */
-export function reach(text, from, room) {
-  const pattern = new RegExp(HIDDEN);
-  pattern.lastIndex = from;
-  let at = from;
-  let left = room;
-  for (let match = pattern.exec(text); match !== null; match = pattern.exec(text)) {
-    left -= match.index - at;
-    if (left < MARK_ROOM) return match.index + Math.min(left, 0);
-    left -= MARK_ROOM;
-    at = match.index + match[0].length;
-  }
-  return Math.min(at + left, text.length);
-}
-
 /** A text of somebody else in one line: a name, a title, a command. */
 export function foreign(text, properties = {}) {
   const { class: name = "", ...others } = properties;
@@ -178,8 +120,6 @@ function labelOf(character, run) {
 }
 
 function nameOf(character) {
-  const name = NAMES.get(character.codePointAt(0));
-  if (name !== undefined) return name;
   if (/^\p{M}/u.test(character)) return "a mark that makes up no letter";
   return character.search(QUOTE_LIKE) !== -1
     ? `${character} only looks like a quote`

@@ -27,7 +27,7 @@ Deno.test("ipybox approvals asks at a terminal what a client cannot ask", async 
   });
   const command = `ipybox approvals --workspace ${workspace.path}`;
   const refused = await host.call(CELL, { code: COUNT });
-  assertStringIncludes(refused.text, `Run \`${command}\` in a terminal`);
+  assertStringIncludes(refused.text, `run \`${command}\` in a terminal`);
 
   const attached = `${workspace.path}/attached`;
   const terminal = ipyboxAtTerminal(["approvals", "--workspace", workspace.path], [

@@ -22,7 +22,10 @@ Deno.test("ipybox tools --learn calls what only reads and has examples", async (
     const { code, stdout, stderr } = await ipybox(["tools", "--learn", "raw"], { cwd });
     assertEquals([code, stdout], [1, ""]);
     assertStringIncludes(stderr, "12 of 13 tools do not declare their results; 4 of them are");
-    assertStringIncludes(stderr, "Refused raw.look(id=7): no terminal to ask on");
+    assertStringIncludes(
+      stderr,
+      "raw.look was refused: there is no terminal to ask on (--approve allow allows calls)",
+    );
     assertEquals(await called(), []);
   });
 

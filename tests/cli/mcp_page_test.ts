@@ -252,7 +252,7 @@ async function enter(browser: TestBrowser, address: URL, code: string): Promise<
 }
 
 function addressIn(text: string): URL {
-  assertMatch(text, /Open http:\/\/127\.0\.0\.1:\d+\/page\/ in a browser/);
+  assertMatch(text, /open http:\/\/127\.0\.0\.1:\d+\/page\/ with the newest code/);
   return new URL(/http:\S+/.exec(text)?.[0] ?? "");
 }
 

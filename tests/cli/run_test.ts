@@ -145,7 +145,7 @@ const cases: readonly Case[] = [
     args: ["-c", CALL],
     code: 1,
     stdout: "",
-    stderr: ["Refused raw.count(): no terminal to ask on", "ApprovalRejectedError"],
+    stderr: ["was refused: there is no terminal to ask on (--approve allow allows calls)"],
   },
   {
     name: "text that is cut in results is in a file, which is named",

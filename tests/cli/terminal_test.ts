@@ -67,13 +67,6 @@ const sessions: readonly (readonly Case[])[] = [
       hidden: ["count is"],
     },
     {
-      name: "a reason reaches the code, in the line or after it",
-      calls: "count(); count()",
-      script: [[QUESTION, "n not now\n"], [QUESTION, "n\n"], [WHY, "never\n"]],
-      shown: ["refused: not now", "refused: never"],
-      hidden: ["count is"],
-    },
-    {
       name: "d shows all, and the question stands",
       calls: "count(long='x' * 3000 + 'END')",
       script: [
@@ -117,20 +110,6 @@ const sessions: readonly (readonly Case[])[] = [
       ],
       shown: ["ApprovalRejectedError"],
       hidden: ["count is"],
-    },
-    {
-      name: "e takes other arguments, which must be JSON, and shows them",
-      calls: "count(n=1)",
-      script: [
-        [QUESTION, "e\n"],
-        ["Arguments as JSON", "{n: 2}\n"],
-        ["Not changed: not valid JSON", ""],
-        [QUESTION, "e\n"],
-        ["Arguments as JSON", '{"n": 2}\n'],
-        ["Edited:", ""],
-        [QUESTION, "y\n"],
-      ],
-      shown: ['\n  | { "n": 1 }\n\x1b[1mArguments', "Edited:\n  | raw.count(n=2)\n", "count is 1"],
     },
     {
       name: "a line that was begun before the question does not end as its answer",
@@ -297,39 +276,7 @@ Deno.test("what is allowed always is not asked about in the next run", async () 
   assert(!second.output.includes("Allow"), second.output);
 });
 
-Deno.test("an editor has the terminal for itself, and what it leaves is shown and sent", async () => {
-  await using workspace = await workspaceWithServer();
-  const editor = `${workspace.path}/editor.py`;
-  await Deno.writeTextFile(
-    editor,
-    `import sys
-path = sys.argv[1]
-text = open(path).read()
-sys.stderr.write("EDITOR " + repr(text) + "\\n")
-open(path, "w").write(text.replace('"a"', '"b"').replace("1.0", input("VALUE? ")))`,
-  );
-  const code = `${COUNT}print(raw.run_sync("echo", {"n": 1.0, "s": "a", "z": "\u202e"}).text)`;
-  const script: Typing[] = [
-    [QUESTION, "e\n"],
-    ["VALUE? ", "2.0\n"],
-    ["Edited:", ""],
-    [QUESTION, "y\n"],
-  ];
-
-  const end = await run(workspace.path, code, script, {
-    env: { EDITOR: `python3 ${editor}` },
-  });
-
-  assertStringIncludes(
-    end.output,
-    'EDITOR \'{\\n  "n": 1.0,\\n  "s": "a",\\n  "z": "\\\\u202e"\\n}\\n\'',
-  );
-  assertStringIncludes(end.output, "Edited:\n  | raw.echo(n=2.0, s='b', z='\\u202e')\n");
-  assertStringIncludes(end.output, '"arguments":{"n":2.0,"s":"b","z":"\\u202e"}');
-  assertEquals(end.code, 0);
-});
-
-Deno.test("a long text is edited by itself, in a file that is the person's and goes with the editor", async () => {
+Deno.test("an editor has the terminal and a file for itself, and what it leaves is shown and sent", async () => {
   await using workspace = await workspaceWithServer();
   await using own = await TempFolder.create(); // an editor is not in the workspace
   const editor = `${own.path}/editor.py`;
@@ -339,14 +286,19 @@ Deno.test("a long text is edited by itself, in a file that is the person's and g
 path = sys.argv[1]
 sys.stderr.write(f"FILE {path} {os.stat(path).st_mode & 0o777:o} {os.getcwd() == os.path.dirname(path)}\\n")
 text = open(path).read()
-open(path, "w").write(text.replace("two", input(f"{text!r}? ")))`,
+sys.stderr.write("EDITOR " + repr(text) + "\\n")
+open(path, "w").write(text.replace("two", "three").replace("1.0", input("VALUE? ")))`,
   );
-  const code = `${COUNT}print(raw.run_sync("echo", {"n": 1, "text": "one\\ntwo \\"2\\"\\n"}).text)`;
+  const args = `{"n": 1.0, "s": "a", "text": "one\\ntwo\\n", "z": "\u202e"}`;
+  const code = `${COUNT}print(raw.run_sync("echo", ${args}).text)`;
   const script: Typing[] = [
     [QUESTION, "e\n"],
-    ["Edit which? ", "1\n"],
-    [`'one\\ntwo "2"\\n'? `, "zwei\n"],
+    ["Edit which? ", "j\n"],
+    ["VALUE? ", "2.0\n"],
     ["Edited:", ""],
+    [QUESTION, "e 1\n"],
+    ["VALUE? ", "\n"],
+    ["Not changed", ""],
     [QUESTION, "y\n"],
   ];
 
@@ -354,11 +306,27 @@ open(path, "w").write(text.replace("two", input(f"{text!r}? ")))`,
 
   assertEquals(end.code, 0, end.output);
   assertStringIncludes(end.output, "\n  1  3 lines  | text\n  j  all arguments as JSON\n");
-  assertStringIncludes(end.output, `"text":"one\\nzwei \\"2\\"\\n"`);
-  const [, file = "", mode, isThere] = /FILE (\S+) (\d+) (\w+)/.exec(end.output) ?? [];
-  assertEquals([mode, isThere, file.endsWith("/text.txt")], ["600", "True", true], end.output);
-  assert(!file.startsWith(workspace.path), file);
-  assertEquals(await exists(file), false);
+  const json =
+    '{\\n  "n": 1.0,\\n  "s": "a",\\n  "text": "one\\\\ntwo\\\\n",\\n  "z": "\\\\u202e"\\n}\\n';
+  assertStringIncludes(end.output, `EDITOR '${json}'`);
+  assertStringIncludes(end.output, "EDITOR 'one\\nthree\\n'");
+  assertStringIncludes(
+    end.output,
+    "Edited:\n  | raw.echo(n=2.0, s='a', text='one\\nthree\\n', z='\\u202e')\n",
+  );
+  assertStringIncludes(
+    end.output,
+    '"arguments":{"n":2.0,"s":"a","text":"one\\nthree\\n","z":"\\u202e"}',
+  );
+  const files = [...end.output.matchAll(/FILE (\S+) (\d+) (\w+)/g)];
+  assertEquals(files.map(([, file = ""]) => file.split("/").at(-1)), [
+    "arguments.json",
+    "text.txt",
+  ]);
+  for (const [, file = "", mode, isThere] of files) {
+    assertEquals([mode, isThere, file.startsWith(workspace.path)], ["600", "True", false]);
+    assertEquals(await exists(file), false);
+  }
 });
 
 Deno.test("an editor that code could have put there is not run", async () => {

@@ -311,6 +311,11 @@ browserTest("a call is allowed once its arguments have been in view", async (bro
   assertEquals(browser.problems, []);
 });
 
+/** Browsers report answers that ipybox does not take. */
+function isNoRefusal(problem: string): boolean {
+  return !problem.includes("status of 422");
+}
+
 browserTest("arguments are edited, and what is wrong with the edits is said", async (browser) => {
   await using server = await askingServer();
   const page = await openPage(browser, server);
@@ -321,15 +326,20 @@ browserTest("arguments are edited, and what is wrong with the edits is said", as
   const problem = page.getByRole("alert");
   for (
     const [text, said] of [
-      ['{"n": }', "Line 1, column 7: expected a value"],
-      ['{"n": 1, "n": 2}', '"n" appears twice'],
-      ["[1]", "Arguments are an object"],
-      ["", "expected a value"],
+      [
+        '{\n"n":1\n"x":2}',
+        "Not valid JSON: Expected ',' or '}' after property value in JSON at position",
+      ],
+      ["[1]", "Arguments are a JSON object"],
+      ["", "Not valid JSON: Unexpected end of JSON input"],
+      ['{"n": 1e999}', "Number out of range: 1e999"],
+      [`{"n": ${"[".repeat(300)}${"]".repeat(300)}}`, "nest more than 200 levels deep"],
     ] as const
   ) {
     await editor.fill(text);
-    await problem.getByText(said).waitFor();
+    await problem.waitFor({ state: "hidden" });
     await page.getByRole("button", { name: "Allow, edited" }).click();
+    await problem.getByText(said).waitFor();
     assertEquals(server.runner.channel.pending, 1, text);
   }
   await editor.fill('{ "n": 9007199254740993, "x": -0 }');
@@ -337,7 +347,7 @@ browserTest("arguments are edited, and what is wrong with the edits is said", as
   await page.getByRole("button", { name: "Allow, edited" }).click();
   assertEquals(await answerOf(call), 'allowed {"n":9007199254740993,"x":-0}');
   await page.getByText("Sent instead of the arguments below").waitFor();
-  assertEquals(browser.problems, []);
+  assertEquals(browser.problems.filter(isNoRefusal), []);
 });
 
 browserTest(
@@ -385,15 +395,14 @@ browserTest(
     await page.keyboard.press("Escape");
     await page.keyboard.press("e"); // the edits are still there
     await page.getByLabel("Other arguments as JSON").fill('{"long": 1}');
+    await page.keyboard.press("Control+Enter");
     await page.getByRole("alert").getByText('"long" has a separate field').waitFor();
     await page.getByLabel("Other arguments as JSON").fill('{"new": 1.0, "n": 2}');
     await page.keyboard.press("Control+Enter");
-    const expected = { n: 2, "<b>text</b>\u202e": '1. "a"\n\tb\\n<script>\n', long };
-    assertEquals(
-      await answerOf(call),
-      `allowed ${JSON.stringify(expected).slice(0, -1)},"new":1.0}`,
-    );
-    assertEquals(browser.problems, []);
+    const texts = { "<b>text</b>\u202e": '1. "a"\n\tb\\n<script>\n', long };
+    const expected = `{"new":1.0,"n":2,${JSON.stringify(texts).slice(1)}`;
+    assertEquals(await answerOf(call), `allowed ${expected}`);
+    assertEquals(browser.problems.filter(isNoRefusal), []);
   },
 );
 
@@ -567,7 +576,7 @@ browserTest(
     await page.getByRole("button", { name: "Allow · session" }).click();
     assertEquals(await answerOf(call), "allowed {} session pattern");
     await page.locator("#settled button").click();
-    await page.getByText(`Allowed here for this session, for ${text}`).waitFor();
+    await page.getByText(`Allowed for this session, for ${text}`).waitFor();
 
     const without = ask(server, { scopes: ["session"] });
     await page.locator("#pending button").click();
@@ -580,21 +589,6 @@ browserTest(
     assertEquals(browser.problems, []);
   },
 );
-
-browserTest("a key shows what is folded, as at the terminal", async (browser) => {
-  await using server = await askingServer();
-  const page = await openPage(browser, server);
-  const text = JSON.stringify(`${"x ".repeat(3000)}the end`);
-  const call = answerOf(ask(server, { arguments: `{"text": ${text}}` }));
-  await untilReady(page);
-  const folded = page.getByText("characters are folded: show them");
-  await folded.waitFor();
-  await page.keyboard.press("d");
-  await folded.waitFor({ state: "hidden" });
-  await page.keyboard.press("n");
-  assertEquals(await call, "approval_rejected: no reason was given");
-  assertEquals(browser.problems, []);
-});
 
 browserTest(
   "what pops up is not decided by a key or click meant for something else",
@@ -842,13 +836,11 @@ browserTest("hostile texts are shown as texts, all of them", async (browser) => 
       "</dt><b>key</b>",
       "__proto__",
       "(an empty name)",
-      "998\u202f800 characters are folded",
+      "1\u202f000\u202f000 characters",
     ]
   ) assertStringIncludes(await shown.textContent() ?? "", text);
   assertEquals(await page.locator("#detail :is(script, img, b, iframe)").count(), 0);
   const block = shown.locator(".block", { hasText: "0123456789" });
-  const more = block.getByRole("button");
-  while (await more.count() > 0) await more.click();
   assertEquals(await block.textContent(), HOSTILE.long);
   assertEquals(await page.evaluate(layoutFaults), []);
   await page.setViewportSize({ width: 360, height: 740 });
@@ -866,9 +858,10 @@ browserTest(
     await untilReady(page);
     await page.evaluate(unfoldAll);
     await page.locator("#arguments").getByText('"bottom"').waitFor({ state: "attached" });
-    const more = page.getByRole("button", { name: "Show more" });
-    assertEquals(await more.textContent(), "Show more: 1\u202f134 are folded");
-    while (await more.count() > 0) await more.click();
+    assertEquals(
+      await page.locator("#arguments .rest > details > summary").innerText(),
+      "1\u202f134 more",
+    );
     await page.locator("#arguments").getByText("1233").last().waitFor({ state: "attached" });
     assertEquals(await page.evaluate(layoutFaults), []);
     await page.keyboard.press("y");

@@ -26,7 +26,7 @@ const SCENES: readonly Scene[] = [
   { until: SHELL, reading: 0.8, typed: `!ipybox register notes -- ${SERVER} ~/notes\n` },
   { until: SHELL, reading: 1.2, typed: "!ipybox repl\n" },
   { until: "In [1]: ", reading: 0.8, typed: pasted(CODE) },
-  { until: "len\x1b[0m(todos)", reading: 2, typed: "\r" },
+  { until: "len(todos)", reading: 2, typed: "\r" },
   { until: QUESTION, reading: 2.2, typed: "c\n" },
   { until: "[e]xactly these? ", reading: 1.2, typed: "a\n" },
   { until: QUESTION, reading: 2.6, typed: "y\n" },

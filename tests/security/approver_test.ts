@@ -112,8 +112,10 @@ Deno.test("A8: an id that was guessed, is old or belongs to another connection a
     const asked = gate.call();
     const id = await second.id();
     ids.add(id);
-    const similar = [id.toUpperCase(), id.slice(0, -1), `${id} `, ` ${id}`, `${id}\0`, "", "*"];
-    for (const guess of [old, left, crypto.randomUUID(), ...similar]) {
+    const [random, hash] = id.split(".");
+    const unbound = [`${random}`, `${random}.`, `${crypto.randomUUID()}.${hash}`];
+    const blurred = [id.toUpperCase(), id.slice(0, -1), `${id} `, ` ${id}`, `${id}\0`, "", "*"];
+    for (const guess of [old, left, crypto.randomUUID(), ...unbound, ...blurred]) {
       if (guess !== id) second.answer(guess, true);
     }
     for (const odd of [[id], { id }, 1, null]) {
@@ -122,6 +124,8 @@ Deno.test("A8: an id that was guessed, is old or belongs to another connection a
     second.socket.send(JSON.stringify([{ jsonrpc: "2.0", id, result: true }])); // no batches
     second.socket.send(JSON.stringify({ jsonrpc: "1.0", id, result: true }));
     second.socket.send(JSON.stringify({ jsonrpc: "2.0", id, result: true }).slice(0, -1));
+    for (const text of ["", "{", "true", "[]"]) second.socket.send(text);
+    second.socket.send(new Uint8Array([1, 2, 3]));
     second.answer(id, false); // what came before has been read once this is
     assertEquals(await asked, "approval_rejected: no reason was given");
   }
@@ -165,20 +169,27 @@ Deno.test("A8: an answer that comes too late approves nothing", async () => {
   assertEquals(await gate.calls(), 0);
 });
 
-Deno.test("A9: edited arguments that are no object run nothing", async () => {
+Deno.test("A9: answers that are none, and edited arguments that are no object, run nothing", async () => {
   await using gate = await Gate.open();
   await using client = await gate.client();
-  const edits = [1, null, [], "{}", true];
-  for (const edited of edits) {
+  const edits = [1, null, [], "{}", true].map((edited) => ({ approved: true, arguments: edited }));
+  const others = [1, "true", null, { approved: true }, { approved: "true" }, {}, {
+    approved: true,
+    arguments: {},
+    other: 1,
+  }];
+  for (const answer of [...edits, ...others]) {
     const call = gate.call();
-    client.answer(await client.id(), { approved: true, arguments: edited });
+    client.answer(await client.id(), answer);
     assertMatch(await call, /^approval_rejected: The approver's answer was malformed/);
   }
-  for (const extra of [{ approved: true }, { approved: true, arguments: {}, other: 1 }, {}]) {
-    const call = gate.call();
-    client.answer(await client.id(), extra);
-    assertMatch(await call, /^approval_rejected: The approver's answer was malformed/);
-  }
+  const call = gate.call();
+  const remember = { scope: "cell", match: "tool" }; // where there is no cell
+  client.answer(await client.id(), { approved: true, remember });
+  assertMatch(
+    await call,
+    /^approval_rejected: The approver's answer cannot be used: Cannot remember/,
+  );
   assertEquals(await gate.calls(), 0);
 });
 

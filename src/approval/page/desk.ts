@@ -15,7 +15,8 @@ import {
   NO_REASON,
   type Remember,
 } from "../request.ts";
-import { callJson, type PersonRequest, questionJson, readAnswer } from "../wire.ts";
+import { type PersonRequest, readAnswer } from "../wire.ts";
+import { excerptOf, type ShownValue, shownValue, viewOf } from "./view.ts";
 
 /** Time limits of the approval page. */
 export interface PageTimes {
@@ -36,7 +37,7 @@ export interface PersonDesks {
   readonly elicitations: ElicitationChannel;
   /** The workspace of the code that asks, which pages name. */
   readonly workspace?: string | undefined;
-  /** Looks for the calls that wait in other sessions, which pages name, too. */
+  /** Looks for calls that wait in other sessions, which pages name, too. */
   readonly elsewhere?: (() => Promise<readonly PendingCall[]>) | undefined;
   /** Reports how calls end, until disposed. Pages show this with the decisions on them. */
   readonly followEnds?: ((follower: (end: CallEnd) => void) => Disposable) | undefined;
@@ -51,7 +52,6 @@ export interface CallEnd {
   readonly durationMs: number;
 }
 
-/** A call that waits for a decision. */
 export interface WaitingRequest {
   /** As in `ApprovalRequest.kind`. */
   readonly kind: string;
@@ -69,9 +69,9 @@ export interface PendingCall extends WaitingRequest {
   readonly isAttached: boolean;
 }
 
-/** How often other sessions are looked at while a page is open. */
+/** How often calls in other sessions are looked for while a page is open. */
 const LOOK_MS = 5000;
-/** How many of their calls are shown, and how long their names may be. Code can make any. */
+/** How many of them are shown, and how long their names may be. Code can make any. */
 const MAX_ELSEWHERE = 50;
 const MAX_NAME = 2000;
 
@@ -156,7 +156,7 @@ export class PageDesk implements Disposable {
     return entered;
   }
 
-  /** Looks at other sessions, again and again while a page is open. */
+  /** Looks for calls in other sessions, again and again while a page is open. */
   async #look(elsewhere: NonNullable<PersonDesks["elsewhere"]>): Promise<void> {
     while (this.presence.state === "open") {
       this.board.showElsewhere(await elsewhere());
@@ -295,8 +295,9 @@ interface Outcome {
     | "cancelled";
   /** Why there was no answer, or why the person refused, if they said so. */
   readonly reason?: string | undefined;
-  /** The edited arguments, as the JSON text that is sent. */
-  readonly arguments?: string;
+  /** The edited arguments, and the beginning of their JSON. */
+  readonly arguments?: ShownValue;
+  readonly excerpt?: string;
   readonly remember?: Remember | undefined;
 }
 
@@ -308,7 +309,7 @@ interface SettledRequest {
   readonly callId: string | undefined;
   /** The request as JSON text. */
   readonly view: string;
-  readonly outcome: Outcome & { readonly id: string; ending?: Ending | undefined };
+  readonly outcome: Outcome & { readonly id: string; ending?: Ending };
 }
 
 interface OpenRequest {
@@ -316,14 +317,10 @@ interface OpenRequest {
   readonly since: Date;
   /** The request as JSON text. */
   readonly view: string;
-  /** Whether the answers from pages counted. */
-  readonly answers: Promise<boolean>[];
-  /** How its call ended, if that came before the approver's decision was confirmed. */
-  ending?: Ending;
 }
 
-/** The most decided requests to keep. The audit log has all of them. */
-const MAX_SETTLED = 500;
+/** The most decided requests to keep, and of their text. The audit log has all of them. */
+const MAX_SETTLED = 100;
 const MAX_SETTLED_CHARACTERS = 8 * 2 ** 20;
 
 /** The requests of both channels as pages see them: those that wait, and those that are over. */
@@ -398,9 +395,7 @@ class RequestBoard implements Disposable {
     if (open === undefined) return "unknown";
     const settle = readAnswer(open.request, value, "page");
     if (settle === undefined) throw new TypeError("Not an answer to this request");
-    const counted = settle();
-    open.answers.push(counted);
-    return await counted ? "counted" : "late";
+    return await settle() ? "counted" : "late";
   }
 
   [Symbol.dispose](): void {
@@ -412,27 +407,24 @@ class RequestBoard implements Disposable {
     outcomeOf: (answer: Answer) => Outcome,
   ): void {
     const since = ("askedAt" in request ? request.askedAt : undefined) ?? new Date();
-    const open: OpenRequest = { request, since, view: viewOf(request, since), answers: [] };
+    const open: OpenRequest = { request, since, view: viewOf(request, since) };
     this.#open.set(request.id, open);
     request.response.then((answer) => this.#settle(open, outcomeOf(answer)));
     this.#tell(`{"type":"asked","request":${open.view}}`);
   }
 
-  async #settle(open: OpenRequest, ended: Outcome): Promise<void> {
-    const { id } = open.request;
-    const byPage = await answeredByPage(open);
-    const { request, view } = open;
-    const ending = isAllowed(ended) ? open.ending : undefined;
-    const outcome = { id, ...ended, byPage, endedAt: Date.now(), ending };
-    const settled = { callId: callIdOf(request), view, outcome };
+  #settle({ request, view }: OpenRequest, ended: Outcome): void {
+    const { id } = request;
+    // The call that a question of a server came up in goes on.
+    const callId = request instanceof ElicitationRequest ? undefined : request.callId;
+    const outcome = { id, ...ended, endedAt: Date.now() };
     this.#open.delete(id);
-    this.#settled.push(settled);
-    this.#settledCharacters += sizeOf(settled);
+    this.#settled.push({ callId, view, outcome });
+    this.#settledCharacters += view.length;
     while (
       this.#settled.length > MAX_SETTLED || this.#settledCharacters > MAX_SETTLED_CHARACTERS
     ) {
-      const oldest = this.#settled.shift();
-      this.#settledCharacters -= oldest === undefined ? 0 : sizeOf(oldest);
+      this.#settledCharacters -= this.#settled.shift()?.view.length ?? 0;
       this.#dropped++;
     }
     this.#tell(`{"type":"settled","outcome":${JSON.stringify(outcome)}}`);
@@ -440,11 +432,6 @@ class RequestBoard implements Disposable {
 
   /** A call has ended. Nothing is said of those that were not allowed: their decision is the end. */
   #end({ callId, ...ending }: CallEnd): void {
-    for (const open of this.#open.values()) {
-      if (callIdOf(open.request) !== callId) continue;
-      open.ending = ending;
-      return;
-    }
     const settled = this.#settled.findLast((settled) => settled.callId === callId);
     if (settled === undefined || !isAllowed(settled.outcome)) return;
     settled.outcome.ending = ending;
@@ -456,26 +443,8 @@ class RequestBoard implements Disposable {
   }
 }
 
-/** A request as JSON text. A call's arguments are a text in it, whose numbers keep their spelling. */
-function viewOf(request: PersonRequest, since: Date): string {
-  const asked = request instanceof ElicitationRequest
-    ? { kind: "elicitation", ...questionJson(request) }
-    : callJson(request, request.argumentsJson);
-  return JSON.stringify({ id: request.id, ...asked, asked_at: since.getTime() });
-}
-
-/** The call that is decided on. The one that a question of a server came up in goes on. */
-function callIdOf(request: PersonRequest): string | undefined {
-  return request instanceof ElicitationRequest ? undefined : request.callId;
-}
-
 function settledText({ view, outcome }: SettledRequest): string {
   return `{"request":${view},"outcome":${JSON.stringify(outcome)}}`;
-}
-
-/** About how many characters are kept of it. */
-function sizeOf({ view, outcome }: SettledRequest): number {
-  return view.length + (outcome.arguments?.length ?? 0) + (outcome.reason?.length ?? 0);
 }
 
 function isAllowed({ result }: Outcome): boolean {
@@ -484,13 +453,6 @@ function isAllowed({ result }: Outcome): boolean {
 
 function clip(name: string): string {
   return name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name;
-}
-
-async function answeredByPage({ answers }: OpenRequest): Promise<boolean> {
-  for (const counted of answers) {
-    if (await counted.catch(() => false)) return true; // the person who decided has seen the error
-  }
-  return false;
 }
 
 function decisionOutcome(request: ApprovalRequest, response: ApprovalResponse): Outcome {
@@ -502,9 +464,12 @@ function decisionOutcome(request: ApprovalRequest, response: ApprovalResponse): 
     return { result: type === "approval_rejected" ? "denied" : type, reason, remember };
   }
   const sent = stringifyExact(response.arguments);
-  return sent === request.argumentsJson
-    ? { result: "allowed", remember }
-    : { result: "edited", arguments: sent, remember };
+  return sent === request.argumentsJson ? { result: "allowed", remember } : {
+    result: "edited",
+    arguments: shownValue(response.arguments),
+    excerpt: excerptOf(sent),
+    remember,
+  };
 }
 
 /** Without the answer: it may be secret, and is the server's alone. */

@@ -3,7 +3,6 @@ import type { ColoredPart } from "./line_buffer.ts";
 /** The colors of tokens, as parameters of SGR. */
 const COLORS = {
   keyword: "35",
-  builtin: "36",
   string: "32",
   number: "33",
   comment: "2",
@@ -51,9 +50,6 @@ const TAKES_PYTHON = /^%{1,2}(?:capture|memit|prun|time|timeit)$/;
 
 /** The contexts in which ordinary names are keywords. */
 const SOFT_KEYWORD = /(?:match|case)[ \t]+[^\s=.,:)\]].*:|type[ \t]+\w+[ \t]*[=[]/y;
-
-/** How far ahead a `=` is looked for. */
-const MAX_GAP = 80;
 
 /** The construct being read. Strings such as `f"{x:>{width}}"` have fields of code, and these have formats. */
 type Frame =
@@ -125,21 +121,16 @@ class Tokens {
     if (groups.string !== undefined) this.#beginString(token);
     else if (groups.comment !== undefined) this.#add("comment", token.length);
     else if (groups.number !== undefined) this.#add("number", token.length);
-    else if (groups.name !== undefined) this.#readName(token, frame);
+    else if (groups.name !== undefined) this.#readName(token);
     else if (token === "\n") this.#endLine();
     else this.#readOther(token, frame);
     this.#atLineStart = token === "\n" && this.#frames.length === 1 && frame.brackets === 0;
     this.#before = token;
   }
 
-  #readName(name: string, { brackets }: { readonly brackets: number }): void {
-    const next = this.#at + name.length;
-    const isArgument = brackets > 0 &&
-      /^\s*=(?!=)/.test(this.#code.slice(next, next + MAX_GAP));
-    const isOther = isArgument || [".", "def", "class"].includes(this.#before);
+  #readName(name: string): void {
     if (KEYWORDS.has(name) || this.#isSoftKeyword(name)) this.#add("keyword", name.length);
-    else if (BUILTINS.has(name) && !isOther) this.#add("builtin", name.length);
-    else this.#at = next;
+    else this.#at += name.length;
   }
 
   #isSoftKeyword(name: string): boolean {
@@ -212,35 +203,8 @@ class Tokens {
   }
 }
 
-const KEYWORDS: ReadonlySet<string> = wordsOf([
-  "False None True and as assert async await break class continue def del elif else except",
-  "finally for from global if import in is lambda nonlocal not or pass raise return try while",
-  "with yield",
-]);
-
-/** Python's builtins, and those of IPython. */
-const BUILTINS: ReadonlySet<string> = wordsOf([
-  "ArithmeticError AssertionError AttributeError BaseException BaseExceptionGroup",
-  "BlockingIOError BrokenPipeError BufferError BytesWarning ChildProcessError",
-  "ConnectionAbortedError ConnectionError ConnectionRefusedError ConnectionResetError",
-  "DeprecationWarning EOFError Ellipsis EncodingWarning EnvironmentError Exception",
-  "ExceptionGroup FileExistsError FileNotFoundError FloatingPointError FutureWarning",
-  "GeneratorExit IOError ImportError ImportWarning IndentationError IndexError",
-  "InterruptedError IsADirectoryError KeyError KeyboardInterrupt LookupError MemoryError",
-  "ModuleNotFoundError NameError NotADirectoryError NotImplemented NotImplementedError",
-  "OSError OverflowError PendingDeprecationWarning PermissionError ProcessLookupError",
-  "PythonFinalizationError RecursionError ReferenceError ResourceWarning RuntimeError",
-  "RuntimeWarning StopAsyncIteration StopIteration SyntaxError SyntaxWarning SystemError",
-  "SystemExit TabError TimeoutError TypeError UnboundLocalError UnicodeDecodeError",
-  "UnicodeEncodeError UnicodeError UnicodeTranslateError UnicodeWarning UserWarning",
-  "ValueError Warning ZeroDivisionError abs aiter all anext any ascii bin bool breakpoint",
-  "bytearray bytes callable chr classmethod compile complex delattr dict dir display divmod",
-  "enumerate eval exec exit filter float format frozenset get_ipython getattr globals hasattr",
-  "hash help hex id input int isinstance issubclass iter len list locals map max memoryview",
-  "min next object oct open ord pow print property quit range repr reversed round set setattr",
-  "slice sorted staticmethod str sum super tuple type vars zip",
-]);
-
-function wordsOf(lines: readonly string[]): ReadonlySet<string> {
-  return new Set(lines.flatMap((line) => line.split(" ")));
-}
+const KEYWORDS: ReadonlySet<string> = new Set(
+  ("False None True and as assert async await break class continue def del elif else except " +
+    "finally for from global if import in is lambda nonlocal not or pass raise return try while " +
+    "with yield").split(" "),
+);

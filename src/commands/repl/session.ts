@@ -46,6 +46,9 @@ const AGAIN_MS = 2000;
 /** How long to wait for the kernel before a hint is shown: a first completion takes a while. */
 const ANSWER_PATIENCE_MS = 3000;
 
+/** Prints the number of the next cell. */
+const NEXT_NUMBER = "print(get_ipython().execution_count)";
+
 /** Runs cells typed at a terminal, one after the other. Disposing it restores the terminal. */
 export class ReplSession implements Disposable {
   readonly #options: ReplSessionOptions;
@@ -102,7 +105,7 @@ export class ReplSession implements Disposable {
       sessionEnded?.addEventListener("abort", () => failed.abort(sessionEnded.reason));
     }).catch((error: unknown) => failed.abort(error));
     const signal = anySignal(io.signal, failed.signal);
-    if (this.#options.resumes) await this.#interruptible(() => this.#runCell(undefined));
+    if (this.#options.resumes) await this.#interruptible(() => this.#resume());
     for (;;) {
       const code = await this.#editor.read(`In [${this.#count}]: `, signal);
       if (code === undefined || /^(exit|quit)(\(\))?$|^:q(uit)?$/.test(code)) return;
@@ -167,14 +170,10 @@ export class ReplSession implements Disposable {
     try {
       const text = code === "" ? "" : `${code}\n`;
       const options = { name: "cell.py", signal: io.signal };
-      const edited = await io.lend(() => editText(text, options)) ??
-        { problem: "there is no editor: name one in VISUAL or EDITOR" };
+      const edited = await io.lend(() => editText(text, options));
       return "text" in edited
         ? { text: edited.text.replace(/\r\n?/g, "\n").replace(/\n$/, "") }
         : edited;
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-      return { problem: error.message };
     } finally {
       this.#onInterrupt = before;
     }
@@ -202,7 +201,10 @@ export class ReplSession implements Disposable {
         case "h":
         case "?":
         case "":
-          io.err([...table(COMMANDS), "", ...table(KEYS)].join("\n"));
+          io.err(
+            [COMMANDS, KEYS].map((rows) => table(rows, terminalSize().columns).join("\n"))
+              .join("\n\n"),
+          );
           break;
         case "reset":
           await executor.reset();
@@ -243,6 +245,22 @@ export class ReplSession implements Disposable {
     }
   }
 
+  /** Follows the cell that nobody has seen the end of, if there is one, and counts on as the kernel does. */
+  async #resume(): Promise<void> {
+    const { io, decide } = this.#options;
+    const executor = await this.#executor();
+    if (executor.unfinished !== undefined) await this.#runCell(undefined);
+    const signal = anySignal(this.#stop.signal, io.signal);
+    try {
+      for await (const event of executor.stream(NEXT_NUMBER, { signal })) {
+        if (event.type === "approval") void decide(event.request);
+        else if (event.type === "result") this.#count = Number(event.result.text) || this.#count;
+      }
+    } catch (error) {
+      if (!(error instanceof CodeExecutionError)) throw error; // code has replaced what it needs
+    }
+  }
+
   /** Runs a cell, or waits for the one that the session is already running. */
   async #runCell(code: string | undefined): Promise<void> {
     const { io, timeoutMs, pictures, decide, answer, prompt, onCell } = this.#options;
@@ -259,7 +277,11 @@ export class ReplSession implements Disposable {
         onOutputs: (outputs) => {
           if (code !== undefined) onCell?.({ code, outputs, count: this.#count });
         },
-        resultLabel: io.color ? `\x1b[31mOut[${this.#count}]:\x1b[0m` : `Out[${this.#count}]:`,
+        resultLabel: code === undefined
+          ? undefined
+          : io.color
+          ? `\x1b[31mOut[${this.#count}]:\x1b[0m`
+          : `Out[${this.#count}]:`,
         decide: async (request) => {
           this.#asked = true;
           await decide(request);
@@ -295,7 +317,7 @@ export class ReplSession implements Disposable {
     const isRaised = error instanceof CodeExecutionError;
     const isEnd = error instanceof ExecutionTimeoutError || error instanceof KernelDiedError;
     if (!isRaised && !isEnd) throw error;
-    io.err(isRaised ? printableTraceback(error, io.color) : printableEnd(error));
+    io.errText(`${isRaised ? printableTraceback(error, io.color) : printableEnd(error)}\n`);
   }
 }
 

@@ -34,8 +34,7 @@ export class TerminalApprover {
       const allow = isShell(request)
         ? "--approve-shell allow allows commands"
         : `${this.#toAllow} allows calls`;
-      this.#io.err(`Refused ${inOneRow(request)}: no terminal to ask on (${allow})`);
-      await request.reject("there is no terminal to ask on");
+      await request.reject(`there is no terminal to ask on (${allow})`);
       return;
     }
     this.#waiting++;
@@ -48,14 +47,6 @@ export class TerminalApprover {
     }
   }
 }
-
-/** A call with its arguments, if they are short. */
-function inOneRow(request: ApprovalRequest): string {
-  const text = String(request);
-  return text.length <= MAX_CALL_LENGTH ? text : `${callName(request)}(…)`;
-}
-
-const MAX_CALL_LENGTH = 120;
 
 class Dialogue {
   readonly #io: CommandIo;

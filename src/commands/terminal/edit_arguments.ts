@@ -4,7 +4,7 @@ import { type ApprovalRequest, isShell } from "../../approval/request.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../../json/exact.ts";
 import { terminalSize, wrapped } from "../../base/terminal.ts";
 import { MARK } from "../foreign_rows.ts";
-import { type EditedText, editText, namedEditor } from "./editor.ts";
+import { type EditedText, editText } from "./editor.ts";
 
 interface EditedRequest {
   readonly request: ApprovalRequest;
@@ -15,7 +15,7 @@ interface EditDialogue {
   /** The argument that the person has chosen already; empty otherwise. */
   readonly which: string;
   readonly signal: AbortSignal;
-  /** Asks for a line, if there is no editor. */
+  /** Asks which argument to edit. */
   ask(question: string): Promise<string | null>;
   lend<T>(use: () => Promise<T>): Promise<T>;
 }
@@ -102,43 +102,16 @@ function fileOf(name: string): string {
   return /^\w{1,40}$/.test(name) ? `${name}.txt` : "text.txt";
 }
 
-async function edit(
-  { name, text, file }: Target,
-  { signal, ask, lend }: EditDialogue,
-): Promise<EditedText> {
-  const shown = template(text);
+async function edit({ text, file }: Target, { signal, lend }: EditDialogue): Promise<EditedText> {
   try {
-    // A text that fits in a row can be retyped. The terminal is handed over right after the answer,
-    // before more is read.
-    const edited = namedEditor() !== undefined || shown === ""
-      ? await lend(() => editText(text, { name: file, signal }))
-      : undefined;
-    if (edited !== undefined) {
-      return "text" in edited && edited.text === text
-        ? { problem: "no changes were made in the editor" }
-        : edited;
-    }
+    const edited = await lend(() => editText(text, { name: file, signal }));
+    return "text" in edited && edited.text === text
+      ? { problem: "no changes were made in the editor" }
+      : edited;
   } catch (error) {
     if (signal.aborted) return { problem: "the request is no longer pending" };
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    return { problem: error.message };
+    throw error;
   }
-  const [what, it] = name === undefined
-    ? ["Arguments as JSON", "them as they are"]
-    : [file === COMMAND ? "Command" : "Text", "it as it is"];
-  const answer = await ask(
-    `${shown}${what} (Enter leaves ${it}; EDITOR=… gives you an editor): `,
-  );
-  return answer === null || answer.trim() === ""
-    ? { problem: "nothing was typed" }
-    : { text: answer };
-}
-
-/** The text to retype, if it is certain to fit in a row. */
-function template(text: string): string {
-  const shown = `${MARK}${text.trimEnd().replace(/\n */g, " ")}`;
-  const fits = shown.length < terminalSize().columns && /^[ -~]*$/.test(shown);
-  return fits ? `${shown}\n` : "";
 }
 
 /** Whether a text contains nothing invisible except line breaks and tabs. */

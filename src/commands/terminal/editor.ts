@@ -17,17 +17,15 @@ export type EditedText = { readonly text: string } | { readonly problem: string 
 const USUAL = ["nano", "vi"];
 
 /**
- * Edits a text in the editor that `VISUAL` or `EDITOR` names, or else in a common one; `undefined`
- * if there is none. The terminal must have been lent to it.
- *
- * @throws {Deno.errors.NotFound} The editor that they name does not exist.
+ * Edits a text in the editor that `VISUAL` or `EDITOR` names, or else in a common one. The terminal must
+ * have been lent to it.
  */
 export async function editText(
   text: string,
   { name, signal }: EditOptions,
-): Promise<EditedText | undefined> {
+): Promise<EditedText> {
   const command = await editorCommand();
-  if (command === undefined) return undefined;
+  if (typeof command !== "string") return command;
   await using folder = await PrivateFolder.create();
   const path = join(folder.path, name);
   await Deno.writeTextFile(path, text, { mode: 0o600 });
@@ -51,22 +49,22 @@ export async function editText(
   }
 }
 
-async function editorCommand(): Promise<string | undefined> {
-  const named = namedEditor();
-  if (named !== undefined) {
+async function editorCommand(): Promise<string | { readonly problem: string }> {
+  const named = Deno.env.get("VISUAL")?.trim() || Deno.env.get("EDITOR")?.trim();
+  if (named) {
     const [name] = /^[\w.+-]+(?=\s|$)/.exec(named) ?? [];
     // Anything more complex than a name and arguments is left to the shell.
     if (name === undefined) return named;
-    return `exec ${shellWord(await requireProgram(name))}${named.slice(name.length)}`;
+    try {
+      return `exec ${shellWord(await requireProgram(name))}${named.slice(name.length)}`;
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+      return { problem: error.message };
+    }
   }
   for (const name of USUAL) {
     const program = await findProgram(name);
     if (program !== undefined) return `exec ${shellWord(program)}`;
   }
-  return undefined;
-}
-
-/** The editor that `VISUAL` or `EDITOR` names. */
-export function namedEditor(): string | undefined {
-  return Deno.env.get("VISUAL")?.trim() || Deno.env.get("EDITOR")?.trim() || undefined;
+  return { problem: "there is no editor: name one in VISUAL or EDITOR" };
 }

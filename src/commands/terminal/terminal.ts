@@ -1,6 +1,8 @@
 /** The process's own streams and signals as a {@linkcode CommandIo}. */
+import { unicodeWidth } from "@std/cli";
 import { anySignal, onAbort } from "../../base/signals.ts";
 import { type Logger, printable, stderrLogger } from "../../base/log.ts";
+import { terminalSize } from "../../base/terminal.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
 import { AnswerLine } from "./answer_line.ts";
 import {
@@ -9,6 +11,7 @@ import {
   EndSignal,
   type KeyInput,
   StdoutClosedError,
+  wrap,
 } from "../command.ts";
 
 /** Control characters that ipybox never writes, and those that reorder text. */
@@ -64,7 +67,7 @@ export class Terminal implements CommandIo, Disposable {
   }
 
   err(line: string): void {
-    this.errText(line + "\n");
+    this.errText(`${this.stderrIsTerminal ? inRows(line) : line}\n`);
   }
 
   errText(text: string): void {
@@ -117,6 +120,14 @@ export class Terminal implements CommandIo, Disposable {
     this.#input[Symbol.dispose]();
     for (const [signal, listener] of this.#listeners) Deno.removeSignalListener(signal, listener);
   }
+}
+
+/** Breaks lines that are wider than the terminal between words, except those with colors or links. */
+function inRows(text: string): string {
+  const { columns } = terminalSize();
+  return text.split("\n").flatMap((line) =>
+    line.includes("\x1b") || unicodeWidth(line) <= columns ? [line] : wrap(line, columns)
+  ).join("\n");
 }
 
 const HANGUP = 129;
