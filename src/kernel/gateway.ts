@@ -11,14 +11,20 @@ import { LinkPort } from "../link/link.ts";
 import { programsOf } from "../sandbox/installation.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { hasLandlock } from "../sandbox/selftest.ts";
-import { type CopiedFolders, RemoteFiles } from "./remote_files.ts";
+import { type CopiedFolders, RemoteFiles } from "../place/copied_folders.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
-import { type Launched, type LauncherProcess, linkTo, untilReady, untilUp } from "./launch.ts";
-import type { KernelGatewayOptions, LastingSession, Place } from "./place.ts";
-import { explainRemote, remotePlace } from "./remote_place.ts";
-import { explainLocal, localPlace } from "./local_place.ts";
-import { KERNEL_FOLDERS } from "./session_folder.ts";
-import type { SupervisedLauncher } from "./supervisor.ts";
+import {
+  type Launched,
+  type LauncherProcess,
+  linkTo,
+  untilReady,
+  untilUp,
+} from "../place/launch.ts";
+import type { KernelGatewayOptions, LastingSession, Place } from "../place/place.ts";
+import { explainRemote, remotePlace } from "../place/remote_place.ts";
+import { explainLocal, localPlace } from "../place/local_place.ts";
+import { KERNEL_FOLDERS } from "../place/session_folder.ts";
+import type { SupervisedLauncher } from "../place/supervisor.ts";
 
 /**
  * A running Jupyter Kernel Gateway, by default in the sandbox. Disposing it ends it with

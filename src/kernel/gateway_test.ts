@@ -20,7 +20,7 @@ import {
 import { silentLogger } from "../base/log.ts";
 import type { Logger } from "../base/log.ts";
 import { KernelGateway } from "./gateway.ts";
-import type { KernelGatewayOptions } from "./place.ts";
+import type { KernelGatewayOptions } from "../place/place.ts";
 
 /** A log that can be asked what was said. */
 class Recorder implements Logger {

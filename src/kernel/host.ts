@@ -9,7 +9,7 @@ import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import type { Installer, ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
-import { RemoteWorkspace } from "./remote_workspace.ts";
+import { RemoteWorkspace } from "../place/workspace_files.ts";
 import { KernelGateway } from "./gateway.ts";
 import {
   type CheckerProcess,
@@ -18,7 +18,7 @@ import {
 } from "./gateway_connection.ts";
 import type { JsonObject, KernelRequest, RequestContent } from "./jupyter.ts";
 import { Kernel, type KernelReference } from "./kernel.ts";
-import type { KernelGatewayOptions } from "./place.ts";
+import type { KernelGatewayOptions } from "../place/place.ts";
 import {
   type CodeCompletions,
   codeCompletions,

@@ -15,8 +15,8 @@ import type {
   OwnOptions,
 } from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
-import type { RemoteWorkspace } from "../kernel/remote_workspace.ts";
-import { bindsWorkspace } from "../placement/carrier.ts";
+import type { RemoteWorkspace } from "../place/workspace_files.ts";
+import { bindsWorkspace } from "../place/carrier.ts";
 import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { Answers } from "./answers.ts";

@@ -16,7 +16,7 @@ import {
   pathParts,
   writeInside,
 } from "../../files/inside_folder.ts";
-import type { RemoteWorkspace } from "../../kernel/remote_workspace.ts";
+import type { RemoteWorkspace } from "../../place/workspace_files.ts";
 import { untilSent } from "./answers.ts";
 import type { SessionPool } from "./sessions.ts";
 

@@ -5,7 +5,7 @@ import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { PathError } from "../files/inside_folder.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { namedProgram } from "../process/program.ts";
-import { RemoteWorkspace } from "./remote_workspace.ts";
+import { RemoteWorkspace } from "./workspace_files.ts";
 
 const program = new URL("../../templates/launcher/file.py", import.meta.url).pathname;
 

@@ -7,7 +7,7 @@ import { PinnedFolder } from "../files/pinned_folder.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
 import type { Link } from "../link/link.ts";
-import { archiveOf, lineOf } from "../placement/boot.ts";
+import { archiveOf, lineOf } from "./boot.ts";
 
 /** A folder of this machine that is copied to the place of kernels. */
 interface CopiedFolder {
