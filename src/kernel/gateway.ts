@@ -234,7 +234,7 @@ async function attachIn(
       ? explainLocal(last, { sandboxed, cause })
       : explainRemote(last, { where, cause });
   await untilReady(launched, explain, deadline);
-  const port = parts.use(LinkPort.open(launched.link, facts.token));
+  const port = parts.use(LinkPort.open(launched.link));
   const { exited } = launched;
   return { facts, ...copying(launched, facts), port, process: launcher, exited, launcher };
 }
@@ -274,7 +274,7 @@ async function startIn(
   place.judge(report);
 
   const token = randomToken();
-  const port = parts.use(LinkPort.open(launched.link, token));
+  const port = parts.use(LinkPort.open(launched.link));
   launched.link.start(
     gatewaySpec({
       ...{ options, place, token },

@@ -16,7 +16,7 @@ import type {
 } from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { RemoteWorkspace } from "../place/workspace_files.ts";
-import { bindsWorkspace } from "../place/carrier.ts";
+import { bindsWorkspace } from "../place/placement.ts";
 import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { Answers } from "./answers.ts";
