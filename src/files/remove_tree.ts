@@ -69,13 +69,13 @@ export async function removeTree(path: string, options: RemoveTreeOptions): Prom
 
 /** Removes something in a workspace, through its `.ipybox`, where code cannot write. */
 export async function removeFromWorkspace(path: string, workspace: string): Promise<void> {
-  await using folder = await PinnedFolder.open(dirname(path), { create: false });
+  using folder = PinnedFolder.open(dirname(path), { create: false });
   const target = `${folder.path}/${basename(path)}`;
   const name = `${workspace}/.ipybox`;
   const isWorkspace = await Deno.lstat(name).then(({ isDirectory }) => isDirectory, () => false);
   if (isWorkspace) {
-    await using state = await PinnedFolder.open(name, { create: false });
-    await using through = await state.child("removed");
+    using state = PinnedFolder.open(name, { create: false });
+    using through = state.child("removed");
     return await removeTree(target, { through: through.path });
   }
   await Deno.remove(target, { recursive: true });

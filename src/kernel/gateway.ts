@@ -156,9 +156,9 @@ export class KernelGateway implements AsyncDisposable {
     await this.#running.sync?.(isChanged);
   }
 
-  /** @internal Starts a program that reads or writes a file of a workspace on another machine. */
+  /** @internal Starts a program that reads or writes a file of the workspace, beside the kernels. */
   openFile(): ByteStream | undefined {
-    return this.#running.file?.();
+    return this.#running.file();
   }
 
   /** @internal Keeps facts that the next host needs; only a durable gateway can. */
@@ -212,7 +212,7 @@ interface Running {
   readonly exited: Promise<ProcessEvidence>;
   readonly checker: () => CheckerProcess | undefined;
   readonly sync?: ((isChanged?: boolean) => Promise<void>) | undefined;
-  readonly file?: (() => ByteStream | undefined) | undefined;
+  readonly file: () => ByteStream | undefined;
   /** The supervisor of a launcher that outlives this process. */
   readonly launcher?: SupervisedLauncher | undefined;
 }
@@ -246,7 +246,7 @@ function copying(launched: Launched, facts: LastingFacts) {
   const modules = copied?.modules;
   return {
     sync: files && modules && ((isChanged?: boolean) => files.copy(modules, isChanged)),
-    file: modules && (() => launched.link.startProgram("file")),
+    file: () => launched.link.startProgram("file"),
     checker: () => openChecker(launched, facts, files && { files, folder: copied.stubs }),
   };
 }
@@ -388,7 +388,7 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
         ? {}
         : { checker: program("checker", python.checker, "server") }),
       ...(copied === undefined ? {} : { files: program("files") }),
-      ...(copied?.modules === undefined ? {} : { file: program("file", workspace) }),
+      file: program("file", workspace),
     },
     inherit: place.inherit,
     limits: rlimits.all,

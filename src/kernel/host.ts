@@ -9,7 +9,7 @@ import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import type { Installer, ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
-import { RemoteWorkspace } from "../place/workspace_files.ts";
+import { WorkspaceFiles } from "../place/workspace_files.ts";
 import { KernelGateway } from "./gateway.ts";
 import {
   type CheckerProcess,
@@ -297,9 +297,9 @@ export class KernelHost implements AsyncDisposable {
     return this.#gateway?.address.openChecker?.();
   }
 
-  /** The files of the workspace, where that is not on this machine. */
-  get remoteWorkspace(): RemoteWorkspace {
-    return new RemoteWorkspace(() => this.#gateway?.openFile());
+  /** The files of the workspace, as code sees them. */
+  get workspaceFiles(): WorkspaceFiles {
+    return new WorkspaceFiles(() => this.#gateway?.openFile());
   }
 
   /** Brings generated modules to the kernel, where it does not see them. */

@@ -104,12 +104,12 @@ interface Entry {
   readonly at: string;
 }
 
-/** Visits the files of a folder in which another user may exchange folders with links at any time. */
+/** Visits the files of a folder in which code of a workspace around it may exchange folders with links. */
 async function* entriesIn(root: string): AsyncGenerator<Entry> {
-  const opened = await ifPresent(PinnedFolder.open(root, { create: false }));
-  if (opened === undefined) return;
-  await using folder = opened;
-  yield* entriesBelow(folder, "");
+  using folder = await ifPresent(
+    Promise.try(() => PinnedFolder.open(root, { create: false })),
+  );
+  if (folder !== undefined) yield* entriesBelow(folder, "");
 }
 
 async function* entriesBelow(folder: PinnedFolder, above: string): AsyncGenerator<Entry> {
@@ -118,10 +118,8 @@ async function* entriesBelow(folder: PinnedFolder, above: string): AsyncGenerato
     const path = `${above}${name}`;
     if (isFile) yield { path, at: `${folder.path}/${name}` };
     if (!isDirectory || name === "__pycache__") continue;
-    const opened = await ifPresent(folder.child(name, { create: false }));
-    if (opened === undefined) continue; // it was just removed
-    await using below = opened;
-    yield* entriesBelow(below, `${path}/`);
+    using below = await ifPresent(Promise.try(() => folder.child(name, { create: false })));
+    if (below !== undefined) yield* entriesBelow(below, `${path}/`);
   }
 }
 

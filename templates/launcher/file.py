@@ -29,7 +29,8 @@ def read(path):
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(None, "not a plain file")
+            hint = "; a path that ends with / lists a folder" if stat.S_ISDIR(status.st_mode) else ""
+            raise OSError(None, f"not a plain file{hint}")
         left = status.st_size
         answer(size=left)
         try:

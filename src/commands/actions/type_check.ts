@@ -6,8 +6,7 @@ import { PrivateFolder } from "../../files/private_folder.ts";
 import { typeCheckerOf } from "../../python/environment.ts";
 import { programOf } from "../../process/program.ts";
 import { runProgram } from "../../process/run_program.ts";
-import { readInside } from "../../files/inside_folder.ts";
-import { isPlainFolder } from "../../files/safe.ts";
+import { isPlainFolder, readInside } from "../../files/safe.ts";
 import { isOwnProgram } from "../../sandbox/workspace.ts";
 
 export interface TypeProblem {
