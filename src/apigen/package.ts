@@ -9,7 +9,6 @@ import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
 import { isAllGranted } from "../base/permission.ts";
 import { turn } from "../base/signals.ts";
-import { removeFromWorkspace } from "../files/remove_tree.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
 import {
   ifPresent,
@@ -77,7 +76,7 @@ export async function writeFolder(
       if (options.isGenerated(file, text)) continue;
       await moveOver(`${old.path}/${file}`, `${now.path}/${file}`);
     }
-    await removeFromWorkspace(join(rootDir, `${staging}-old`), dirname(resolve(rootDir)));
+    await Deno.remove(`${root.path}/${staging}-old`, { recursive: true });
   } catch (error) {
     await Deno.remove(from, { recursive: true }).catch(() => {}); // the error says more
     throw error;
@@ -301,7 +300,8 @@ export async function removePackage(root: string, server: string): Promise<boole
   for (const folder of [root, path]) {
     if (!(await lstatIfPresent(folder))?.isDirectory) return false;
   }
-  await ifPresent(removeFromWorkspace(path, dirname(root)));
+  using folder = PinnedFolder.open(root, { create: false });
+  await ifPresent(Deno.remove(`${folder.path}/${server}`, { recursive: true }));
   return true;
 }
 
