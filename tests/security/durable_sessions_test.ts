@@ -1,5 +1,4 @@
 /** Attacks on durable sessions: from inside, and with forged frames. */
-import { dirname } from "node:path";
 import {
   assert,
   assertEquals,
@@ -29,7 +28,6 @@ import { rawServer } from "../support/mcp.ts";
 import { processesWith } from "../support/processes.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
-import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { until } from "../support/wait.ts";
 
@@ -111,45 +109,6 @@ print(b"${secret.slice(0, 16)}" in seen, b"supervisor" in seen)
     assertEquals(((await Deno.stat(path)).mode ?? 0) & 0o077, 0, path);
   }
   assertEquals(((await Deno.stat(socket)).mode ?? 0) & 0o177, 0);
-});
-
-/** What another user can make where all keep temporary files. */
-async function squat(folder: string, user: number): Promise<string> {
-  const socket = `${folder}/ipybox-0/host/socket`;
-  await Deno.chmod(folder, 0o1777);
-  await Deno.mkdir(dirname(socket), { recursive: true });
-  for (const path of [dirname(dirname(socket)), dirname(socket)]) {
-    await Deno.chown(path, user, user);
-  }
-  return socket;
-}
-
-const ANOTHER = 61234;
-
-testIf(Deno.uid() === 0 && Deno.build.os === "linux", "only root can become another user", {
-  name: "another user who takes the place of a supervisor elsewhere that was killed learns nothing",
-  fn: async () => {
-    await using folder = await TempFolder.create();
-    const socket = await squat(folder.path, ANOTHER);
-    const code = `import os, socket, subprocess, sys
-program, path, python = sys.argv[1:]
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(path)
-os.chmod(path, 0o777)
-attach = [python, "-I", "-S", program]
-child = subprocess.Popen(attach, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-os.setuid(${ANOTHER})
-listener.listen()
-child.stdin.write(b'{"socket": "%s"}\\n{"secret": "s3cret"}\\n' % path.encode())
-child.stdin.flush()
-print(child.stdout.read()[9:].decode(), listener.accept()[0].recv(100))`;
-    const program = new URL("../../templates/launcher/attach.py", import.meta.url).pathname;
-    const { stdout } = await new Deno.Command(testPython(), {
-      args: ["-I", "-c", code, program, socket, testPython()],
-      signal: AbortSignal.timeout(20_000),
-    }).output();
-    assertEquals(new TextDecoder().decode(stdout), '{"why": "gone"} b\'\'\n');
-  },
 });
 
 Deno.test("a wrong secret opens nothing, and the session goes on", async () => {
