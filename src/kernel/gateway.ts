@@ -11,7 +11,7 @@ import { LinkPort } from "../link/link.ts";
 import { programsOf } from "../sandbox/installation.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { hasLandlock } from "../sandbox/selftest.ts";
-import { type CopiedFolders, RemoteFiles } from "../place/copied_folders.ts";
+import { type CopiedFolders, RemoteFolders } from "../place/copied_folders.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
 import {
   type Launched,
@@ -24,6 +24,7 @@ import type { KernelGatewayOptions, LastingSession, Place } from "../place/place
 import { explainRemote, remotePlace } from "../place/remote_place.ts";
 import { explainLocal, localPlace } from "../place/local_place.ts";
 import { KERNEL_FOLDERS } from "../place/session_folder.ts";
+import { WorkspaceFiles } from "../place/workspace_files.ts";
 import type { SupervisedLauncher } from "../place/supervisor.ts";
 
 /**
@@ -242,12 +243,13 @@ async function attachIn(
 /** The folders that the host copies to the kernels and to the checker, which reads the copies. */
 function copying(launched: Launched, facts: LastingFacts) {
   const { copied } = facts;
-  const files = copied && new RemoteFiles(launched.link);
+  const file = () => launched.link.startProgram("file");
+  const folders = copied && new RemoteFolders(new WorkspaceFiles(file));
   const modules = copied?.modules;
   return {
-    sync: files && modules && ((isChanged?: boolean) => files.copy(modules, isChanged)),
-    file: () => launched.link.startProgram("file"),
-    checker: () => openChecker(launched, facts, files && { files, folder: copied.stubs }),
+    sync: folders && modules && ((isChanged?: boolean) => folders.copy(modules, isChanged)),
+    file,
+    checker: () => openChecker(launched, facts, folders && { folders, stubs: copied.stubs }),
   };
 }
 
@@ -311,15 +313,15 @@ async function startIn(
 function openChecker(
   { link }: Launched,
   { stubs, hasChecker }: LastingFacts,
-  copied?: { readonly files: RemoteFiles; readonly folder: string },
+  copied?: { readonly folders: RemoteFolders; readonly stubs: string },
 ): CheckerProcess | undefined {
   if (!hasChecker) return undefined;
   const stream = link.startProgram("checker");
   if (stream === undefined) return undefined;
-  const here = Deno.makeTempDirSync({ dir: copied?.folder ?? stubs });
+  const here = Deno.makeTempDirSync({ dir: copied?.stubs ?? stubs });
   if (copied === undefined) return { stream, stubs: here };
   const there = `${stubs}/${basename(here)}`;
-  const publish = () => copied.files.copy({ here, there });
+  const publish = () => copied.folders.copy({ here, there });
   return { stream, stubs: here, elsewhere: { folder: there, publish } };
 }
 
@@ -387,7 +389,6 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
       ...(python.checker === undefined
         ? {}
         : { checker: program("checker", python.checker, "server") }),
-      ...(copied === undefined ? {} : { files: program("files") }),
       file: program("file", workspace),
     },
     inherit: place.inherit,

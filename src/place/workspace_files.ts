@@ -1,12 +1,13 @@
 import { z } from "zod";
 import { inBlocks, joinBytes } from "../base/bytes.ts";
+import { onAbort } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 
-/** A path cannot be used: it does not exist, is not a plain file, or is closed to code. */
+/** A path cannot be used: it does not exist, is not a plain file, is closed to code, or nobody answers there. */
 export class PathError extends Error {
   override readonly name: string = "PathError";
 
-  constructor(readonly reason: "missing" | "refused", message: string) {
+  constructor(readonly reason: "missing" | "refused" | "unanswered", message: string) {
     super(message);
   }
 }
@@ -104,17 +105,32 @@ export class WorkspaceFiles {
     }
   }
 
+  /** Replaces a folder, by its path there, with one that has the text files of an archive. */
+  async replaceFolder(path: string, archive: Uint8Array, signal: AbortSignal): Promise<void> {
+    const stream = this.#start([path]);
+    using _abort = onAbort(signal, () => stream.close());
+    try {
+      await stream.write(joinBytes(orderOf([path], "replace"), archive));
+      await stream.end();
+      await answerOf(stream, [path]);
+    } finally {
+      stream.close();
+    }
+  }
+
   #start(parts: readonly string[]): ByteStream {
     const stream = this.#open();
     if (stream !== undefined) return stream;
     throw new PathError(
-      "missing",
+      "unanswered",
       `Cannot reach ${parts.join("/")}: the session's kernel is not running`,
     );
   }
 }
 
-function orderOf(parts: readonly string[], does: "read" | "write" | "list"): Uint8Array {
+type Order = "read" | "write" | "list" | "replace";
+
+function orderOf(parts: readonly string[], does: Order): Uint8Array {
   return new TextEncoder().encode(JSON.stringify({ parts, does }) + "\n");
 }
 
@@ -133,7 +149,7 @@ async function answerOf(stream: ByteStream, parts: readonly string[]): Promise<F
   while ((end = bytes.indexOf(NEWLINE)) < 0) {
     const next = await stream.read();
     if (next === null || bytes.length > MAX_LINE) {
-      throw new PathError("refused", `${path} cannot be used: no answer came from its machine`);
+      throw new PathError("unanswered", `${path} cannot be used: no answer came from its machine`);
     }
     bytes = joinBytes(bytes, next);
   }

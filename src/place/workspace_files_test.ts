@@ -4,6 +4,7 @@ import { testPython } from "../../tests/support/python.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { namedProgram } from "../process/program.ts";
+import { archiveOf } from "./boot.ts";
 import { PathError, pathParts, WorkspaceFiles } from "./workspace_files.ts";
 
 const program = new URL("../../templates/launcher/file.py", import.meta.url).pathname;
@@ -70,6 +71,23 @@ Deno.test("WorkspaceFiles lists a folder, and says why it cannot", async () => {
   assertEquals(missing.reason, "missing");
   for (let i = 0; i < 10_001; i++) await Deno.writeTextFile(`${path}/data/${i}`, "");
   await assertRejects(() => far.list(["data"]), PathError, "more than 10000 entries");
+});
+
+Deno.test("WorkspaceFiles replaces a folder as a whole", async () => {
+  await using parts = new AsyncDisposableStack();
+  const { path } = parts.use(await TempFolder.create());
+  const far = workspace(parts, program, "/elsewhere");
+  const { signal } = new AbortController();
+  for (const name of ["first.py", "second.py"]) {
+    const archive = await archiveOf([{ path: `deep/${name}`, text: "ä\n" }]);
+    await far.replaceFolder(`${path}/copy`, archive, signal);
+    assertEquals(await Deno.readTextFile(`${path}/copy/deep/${name}`), "ä\n");
+  }
+  const names = async (folder: string) =>
+    await Array.fromAsync(Deno.readDir(folder), ({ name }) => name);
+  assertEquals([await names(path), await names(`${path}/copy/deep`)], [["copy"], ["second.py"]]);
+  const failing = () => far.replaceFolder("/proc/copy", new Uint8Array(0), signal);
+  await assertRejects(failing, PathError, "no answer");
 });
 
 Deno.test("WorkspaceFiles removes what an upload that broke off has left, and nothing that is written", async () => {

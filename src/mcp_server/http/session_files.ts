@@ -64,9 +64,11 @@ export async function serveFiles(
     if (error instanceof ConfigError) throw new Refused(409, error.message);
     if (error instanceof EnvironmentNotReadyError) throw new Refused(503, error.message);
     if (!(error instanceof PathError)) throw error;
-    throw new Refused(error.reason === "missing" ? 404 : 403, error.message);
+    throw new Refused(STATUS[error.reason], error.message);
   }
 }
+
+const STATUS = { missing: 404, refused: 403, unanswered: 503 } as const;
 
 /** Where a session's files are. */
 interface Places {
@@ -102,7 +104,7 @@ async function contentOf(
 }
 
 function isMissing(error: unknown): boolean {
-  return error instanceof PathError && error.reason === "missing";
+  return error instanceof PathError && error.reason !== "refused";
 }
 
 /** The entries of a folder on this machine; none if it does not exist. */
